@@ -1,0 +1,64 @@
+# make test    set up .venv (once) and run the whole test suite
+# make demo    the same set-up, then examples/demo.py
+# make lint    the same set-up, then ruff and mypy
+# make clean   remove .venv and everything generated
+#
+# PYTHON=...   the interpreter to build .venv with (3.10 or newer)
+# WORKERS=...  test processes, each with one torch thread
+
+SHELL := /bin/bash
+PYTHON ?= python3
+WORKERS ?= 2
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip --disable-pip-version-check --log $(VENV)/pip.log
+STAMP := $(VENV)/installed
+
+# The stamp holds the folder it was made in: an editable install points there, so a moved or copied tree starts again.
+ifneq "$(shell cat $(STAMP) 2>/dev/null)" "$(CURDIR)"
+.PHONY: $(STAMP)
+endif
+
+.PHONY: test demo lint clean
+
+test: $(STAMP)
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) $(ARGS)
+
+demo: $(STAMP)
+	$(RUN) examples/demo.py $(ARGS)
+
+lint: $(STAMP)
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+
+clean:
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	find src tests examples benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# torch comes first and alone: its exact version is then in place before anything that depends on it is resolved.
+# setuptools comes with it, so that the package itself is built without a second, hidden environment.
+$(STAMP): pyproject.toml constraints.txt
+	@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
+	  echo "error: no '$(PYTHON)' was found: install Python 3.10 or newer, or name one with 'make PYTHON=/path/to/python3'." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
+	  echo "error: '$(PYTHON)' is $$("$(PYTHON)" --version 2>&1), expected Python 3.10 or newer: name one with 'make PYTHON=/path/to/python3'." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "error: '$(PYTHON)' cannot make environments, its venv or ensurepip module is missing: install it (on Debian and Ubuntu the package python3-venv)." >&2; exit 1; }
+	@rm -f $(STAMP) $(VENV)/pip.log
+	"$(PYTHON)" -m venv $(VENV)
+	@$(call install,-c constraints.txt torch setuptools)
+	@$(call install,-c constraints.txt --no-build-isolation -e '.[dev]')
+	@printf '%s\n' "$(CURDIR)" > $(STAMP)
+
+UNREACHABLE := NewConnectionError|ConnectTimeoutError|ReadTimeoutError|NameResolutionError|ProxyError|SSLError|Connection refused|Connection reset
+
+define install
+echo "pip install $(1)"; $(PIP) install --quiet $(1) || { \
+  if grep -qE '$(UNREACHABLE)' $(VENV)/pip.log; then \
+    echo "error: the package index cannot be reached: check the network, or set PIP_INDEX_URL or PIP_FIND_LINKS to one that can, and run make again." >&2; \
+  else \
+    echo "error: pip could not install the dependencies: the lines above and $(VENV)/pip.log say why." >&2; \
+  fi; exit 1; }
+endef

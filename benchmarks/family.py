@@ -1,0 +1,171 @@
+"""separate / shared / one-pass on three networks, in one run: seconds and peak memory, rank correlation, mean AO.
+
+    python benchmarks/family.py [--images 4] [--eps 0.01] [--networks mnist-mlp conv resnet] [--json FILE]
+
+Every measurement runs in a process of its own, so that peak memory is its own: the most the process held beyond what
+it held before the bounds began. The MNIST MLP is the packaged one; the two convolutional networks are fitted to the
+packaged digits when the benchmark starts (a few seconds, seeded), so that their margins are those of a trained net.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from safetensors.torch import load_file, save_file
+from scipy.stats import spearmanr
+from torch import Tensor, nn
+
+import proofmap as pm
+
+SHARINGS: tuple[pm.bounds.Sharing, ...] = ("separate", "shared", "one-pass")
+
+
+class Residual(nn.Module):
+    """Two convolutions around a shortcut, batch norm, ReLU, average pooling."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(1, 8, 3, stride=2, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+        self.block = nn.Sequential(
+            nn.Conv2d(8, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.Conv2d(8, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+        )
+        self.head = nn.Sequential(nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(8 * 7 * 7, 10))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (N, 10)."""
+        x = self.stem(x)
+        out: Tensor = self.head(self.block(x) + x)
+        return out
+
+
+def plain() -> nn.Module:
+    """Two strided convolutions and a dense layer."""
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 4, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 4, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16 * 7 * 7, 50),
+        nn.ReLU(),
+        nn.Linear(50, 10),
+    )
+
+
+NETWORKS = {"mnist-mlp": pm.zoo.mnist_mlp, "conv": plain, "resnet": Residual}
+
+
+def fit(name: str, folder: Path) -> None:
+    """Train a convolutional network on the packaged digits and leave its weights in the folder."""
+    torch.manual_seed(0)
+    model = NETWORKS[name]()
+    x, labels = pm.data.digits()
+    optimiser = torch.optim.Adam(model.parameters(), 2e-3, weight_decay=1e-3)
+    for _ in range(60):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(x + 0.1 * torch.randn_like(x)), labels).backward()
+        optimiser.step()
+    save_file({key: value.contiguous() for key, value in model.state_dict().items()}, folder / f"{name}.safetensors")
+
+
+def measure(
+    name: str, sharing: pm.bounds.Sharing, images: int, eps: float, folder: str, repeats: int
+) -> dict[str, Any]:
+    """Seconds an image (the best of some repeats), peak bytes, and the bounds themselves."""
+    model = NETWORKS[name]()
+    weights = Path(folder) / f"{name}.safetensors"
+    if weights.exists():
+        model.load_state_dict(load_file(weights))
+    x = pm.data.digits()[0][:images]
+    graph = pm.trace(model, x)
+    ball, cells = pm.Ball(eps, domain=(0.0, 1.0)), pm.groups.grid(12)
+    pm.overlap(graph, x[:1], ball)  # warm up
+    before = psutil.Process().memory_info().rss
+    peak, stop = [before], threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.002):
+            peak.append(psutil.Process().memory_info().rss)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        found = pm.overlap(graph, x, ball, groups=cells, sharing=sharing)
+        seconds.append((time.perf_counter() - start) / images)
+    stop.set()
+    watcher.join()
+    return {
+        "seconds": min(seconds),
+        "peak": max(peak) - before,
+        "full": found.full.tolist(),
+        "frozen": found.frozen.tolist(),
+    }
+
+
+def correlation(ours: dict[str, Any], reference: dict[str, Any]) -> float:
+    """Spearman's, of the groups' scores, averaged over images."""
+    values = []
+    for k in range(len(ours["full"])):
+        pair = [[d["full"][k] - f for f in d["frozen"][k]] for d in (reference, ours)]
+        values.append(float(spearmanr(*pair).statistic))
+    return sum(values) / len(values)
+
+
+def main() -> None:
+    """Measure everything, print one table, and the same as JSON on request."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=4)
+    parser.add_argument("--eps", type=float, default=0.01)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    args = parser.parse_args()
+    print(
+        f"torch {torch.__version__}, {torch.get_num_threads()} threads, {args.images} images, 144 groups, ε {args.eps}"
+    )
+    print(
+        f"{'network':<10} {'sharing':<9} {'s/image':>9} {'speed-up':>8} {'peak MB':>8} "
+        f"{'rank':>6} {'AO(B)':>8} {'mean AO(B_u)':>12}"
+    )
+    context = multiprocessing.get_context("spawn")
+    table = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in args.networks:
+            if name != "mnist-mlp":
+                fit(name, Path(folder))
+            rows: dict[str, dict[str, Any]] = {}
+            for sharing in SHARINGS:
+                with context.Pool(1) as pool:
+                    rows[sharing] = pool.apply(measure, (name, sharing, args.images, args.eps, folder, args.repeats))
+                row = rows[sharing]
+                frozen = [value for one in row["frozen"] for value in one]
+                ratio = rows["separate"]["seconds"] / row["seconds"]
+                print(
+                    f"{name:<10} {sharing:<9} {row['seconds']:9.4f} {ratio:8.1f} "
+                    f"{row['peak'] / 1e6:8.0f} {correlation(row, rows['separate']):6.3f} "
+                    f"{sum(row['full']) / len(row['full']):8.3f} {sum(frozen) / len(frozen):12.3f}"
+                )
+                sys.stdout.flush()
+            table[name] = rows
+    if args.json:
+        args.json.write_text(json.dumps(table))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+"""Bound methods: IBP, Forward, Backward, CrownIBP, and their intersections with &."""
+
+from __future__ import annotations
+
+from proofmap.bounds.engine import Sharing, solve
+from proofmap.bounds.method import IBP, METHODS, Backward, CrownIBP, Forward, Intersection, Method, named
+
+__all__ = ["IBP", "METHODS", "Backward", "CrownIBP", "Forward", "Intersection", "Method", "Sharing", "named", "solve"]

@@ -1,0 +1,177 @@
+"""Bounds for a whole family of balls: one walk over the graph, shared by all members as far as it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from proofmap.ball import Family
+from proofmap.bounds import backward, interval
+from proofmap.bounds.backward import BackwardPass, bytes_per_row
+from proofmap.bounds.forward import ForwardPass
+from proofmap.bounds.memory import in_pieces, piece_of
+from proofmap.bounds.method import Method, Plan
+from proofmap.bounds.passes import Pass
+from proofmap.bounds.state import Rows, State, everything
+from proofmap.graph.ir import Graph, Node
+from proofmap.rules import RULES, Interval, Nonlinear
+
+Sharing = Literal["shared", "one-pass", "separate"]
+
+
+def solve(
+    graph: Graph,
+    family: Family,
+    specification: Tensor,
+    method: Method,
+    sharing: Sharing,
+    budget: int,
+    floor: Tensor | None = None,
+) -> Tensor:
+    """Certified upper bounds (N, members, R) of the rows of `specification` (N, R, classes) over every member.
+
+    separate: every ball on its own. one-pass: relaxations of the full ball B serve all members. shared: hidden layers
+    by forms relaxed on B, concretised for each member, then one last pass for each member; and the smaller of that
+    and one-pass, so that no member's bound is above that of B.
+
+    `floor` (N,): rows whose bound is at most this need not be tight (they cannot decide a maximum that is known to
+    reach it).
+    """
+    best: Tensor | None = None
+    for plan in method.plans:
+        found = _solve_plan(graph, family, specification, plan, sharing, budget, floor)
+        best = found if best is None else torch.minimum(best, found)
+    assert best is not None
+    return best if sharing == "separate" else torch.minimum(best, best[:, :1])
+
+
+def _solve_plan(
+    graph: Graph, family: Family, specification: Tensor, plan: Plan, sharing: Sharing, budget: int, floor: Tensor | None
+) -> Tensor:
+    """In pieces of samples (or of single balls) that fit the budget."""
+    count, rows, _ = specification.shape
+    members = family.members
+    if sharing == "separate" or not plan.final:  # interval arithmetic has no forms that could be shared
+        value = specification.new_empty(count * members, rows)
+        cases = torch.arange(count * members, device=value.device)
+
+        def balls(start: int, stop: int) -> None:
+            part = cases[start:stop]
+            single = family.split(part)
+            value[start:stop] = _walk(graph, single, specification[part // members], plan, False, budget, None)[:, 0]
+
+        in_pieces(count * members, _samples_in(budget, graph, plan, 1, value.element_size()), balls)
+        return value.reshape(count, members, rows)
+
+    result = specification.new_empty(count, members, rows)
+    shared = sharing == "shared" and members > 1 and BackwardPass in plan.final
+
+    def samples(start: int, stop: int) -> None:
+        index = torch.arange(start, stop, device=result.device)
+        least = None if floor is None else floor[start:stop]
+        result[start:stop] = _walk(graph, family.pick(index), specification[start:stop], plan, shared, budget, least)
+
+    in_pieces(count, _samples_in(budget, graph, plan, members if shared else 1, result.element_size()), samples)
+    return result
+
+
+def _samples_in(budget: int, graph: Graph, plan: Plan, members: int, itemsize: int) -> int:
+    """How many samples fit: intervals and relaxations of all nodes, and the members' bounds of the hidden entries."""
+    total = sum(node.size for node in graph.nodes)
+    hidden = sum(graph[name].size for name in _hidden(graph)) if members > 1 else 0
+    bytes_per_sample = itemsize * (10 * total + 2 * members * hidden)
+    if ForwardPass in plan.hidden or ForwardPass in plan.final:
+        bytes_per_sample += ForwardPass.bytes_per_sample(graph, itemsize)
+    return max(1, budget // (2 * bytes_per_sample))
+
+
+def _hidden(graph: Graph) -> set[str]:
+    """The nodes whose bounds a relaxation needs."""
+    return {name for node in graph.nodes[1:] if isinstance(RULES[node.op], Nonlinear) for name in node.inputs}
+
+
+def _walk(
+    graph: Graph, family: Family, specification: Tensor, plan: Plan, shared: bool, budget: int, floor: Tensor | None
+) -> Tensor:
+    """One walk: (N, members, R), members being 1 for single balls."""
+    state = State(graph, family, budget, members=shared, keep=plan.interval_hidden)
+    passes = {kind: kind(state) for kind in dict.fromkeys((*plan.hidden, *plan.final))}
+    hidden = [passes[kind] for kind in plan.hidden]
+    for node in graph.nodes:
+        _settle(state, node, hidden, relax=bool(plan.final))
+        for one in passes.values():
+            one.visit(node)
+    bounds = [passes[kind].final(specification) for kind in plan.final]
+    if plan.interval_final:
+        bounds.append(_interval_final(state, specification))
+    best = bounds[0]
+    for bound in bounds[1:]:
+        best = torch.minimum(best, bound)
+    return _last_pass(state, specification, plan, best, floor) if shared else best
+
+
+def _settle(state: State, node: Node, hidden: list[Pass], *, relax: bool) -> None:
+    """The node's interval and relaxation, after its inputs have been tightened where that can help."""
+    if node.op == "input":
+        state.intervals[node.name] = Interval(*state.family.box())
+        return
+    rule = RULES[node.op]
+    if isinstance(rule, Nonlinear):
+        for one in hidden:
+            for name, rows in _unstable(state, node, rule):
+                state.tighten(name, one.tighten(name, rows))
+        if relax:
+            state.relaxations[node.name] = rule.relax(node, *(state.intervals[name] for name in node.inputs))
+    state.intervals[node.name] = rule.interval(node, *(state.intervals[name] for name in node.inputs))
+
+
+def _unstable(state: State, node: Node, rule: Nonlinear) -> Iterator[tuple[str, Rows]]:
+    masks = rule.unstable(node, *(state.intervals[name] for name in node.inputs))
+    for name, mask in zip(node.inputs, masks, strict=True):
+        if state.worth(name):
+            rows = Rows.where(mask)
+            if len(rows):
+                yield name, rows
+
+
+def _interval_final(state: State, specification: Tensor) -> Tensor:
+    """On B, which holds for every member."""
+    count, rows, _ = specification.shape
+    owner, _ = everything(count, rows, specification.device)
+    start = specification.flatten(0, 1).unflatten(1, state.graph[state.graph.output].shape)
+    value = interval.bound_forms(state.graph, start, owner, state.intervals)
+    return value.reshape(count, 1, rows).expand(-1, state.family.members, -1)
+
+
+def _last_pass(state: State, specification: Tensor, plan: Plan, best: Tensor, floor: Tensor | None) -> Tensor:
+    """`best` (N, members, R) improved: for each member but B, relaxations from its own hidden bounds and one pass back
+    from the rows that still matter. For B itself this is the pass already made.
+    """
+    graph, family = state.graph, state.family
+    members = family.members
+    matters = torch.ones_like(best, dtype=torch.bool) if floor is None else best > floor[:, None, None]
+    matters[:, 0] = False
+    matters = matters.flatten(0, 1)  # (cases, R)
+    cases = matters.any(1).nonzero().flatten()
+    flat = best.flatten(0, 1).clone()
+    itemsize = best.element_size()
+    hidden = sum(graph[name].size for name in _hidden(graph))
+    rows = int(matters.sum(1).max()) if len(cases) else 0
+    case = 10 * itemsize * hidden + rows * bytes_per_row(graph, graph.output, 1, itemsize)
+
+    def piece(start: int, stop: int) -> None:
+        part = cases[start:stop]
+        relaxations, intervals = state.member_relaxations(part)
+        owner, row = matters[part].nonzero(as_tuple=True)
+        form = specification[part[owner] // members, row].unflatten(1, graph[graph.output].shape)
+        value = backward.bound_forms(graph, graph.output, form, owner, relaxations, family.split(part))[:, 0]
+        if plan.interval_final:
+            value = torch.minimum(value, interval.bound_forms(graph, form, owner, intervals))
+        at = (part[owner], row)
+        flat[at] = torch.minimum(flat[at], value)
+
+    in_pieces(len(cases), piece_of(state.budget, best.device) // case, piece)
+    return flat.view_as(best)

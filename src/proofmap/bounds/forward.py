@@ -1,0 +1,89 @@
+"""Forward: affine forms of the input, carried from the input to the output."""
+
+from __future__ import annotations
+
+from math import prod
+
+import torch
+from torch import Tensor
+
+from proofmap.bounds.linear import rewrite
+from proofmap.bounds.passes import Pass
+from proofmap.bounds.state import Rows, State, Tightened, everything, frontier
+from proofmap.errors import BoundError
+from proofmap.graph.ir import Graph, Node
+from proofmap.rules import RULES, Forms, Linear
+
+_COPIES = 8  # of a node's forms that live at once: both sides, in and out, and what computing them takes
+
+
+class ForwardPass(Pass):
+    """Every value between two affine forms of δ, on the full ball; each form is concretised for every member."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self._kept = frontier(state.graph)
+        self._forms: dict[str, Forms] = {}
+
+    @staticmethod
+    def bytes_per_sample(graph: Graph, itemsize: int) -> int:
+        return _COPIES * itemsize * graph.input.size * max(node.size for node in graph.nodes)
+
+    def visit(self, node: Node) -> None:
+        if node.op == "input":
+            self._forms[node.name] = self._start()
+        else:
+            inputs = [self._forms[name] for name in node.inputs]
+            rule = RULES[node.op]
+            if isinstance(rule, Linear):
+                self._forms[node.name] = rule.push(node, *inputs)
+            else:
+                self._forms[node.name] = self.state.relaxations[node.name].push(*inputs)
+        for name in self.state.graph.drops[node.name]:
+            if name not in self._kept:
+                self._forms.pop(name, None)
+
+    def _start(self) -> Forms:
+        """x + I δ."""
+        x = self.state.family.x
+        size = prod(x.shape[1:])
+        needed = self.bytes_per_sample(self.state.graph, x.element_size())
+        if needed > self.state.budget:
+            raise BoundError(
+                f"forward bounds of this network need about {needed / 1e9:.1f} GB a sample, the budget is "
+                f"{self.state.budget / 1e9:.1f} GB: give more memory, or take Backward or CrownIBP"
+            )
+        unit = torch.eye(size, dtype=x.dtype, device=x.device).reshape(1, size, *x.shape[1:])
+        weight = unit.expand(len(x), *unit.shape[1:])
+        return Forms(weight, x, weight, x)
+
+    def tighten(self, name: str, rows: Rows) -> Tightened:
+        forms = self._forms[name]
+        upper = self._concretise(forms.upper_weight, forms.upper_bias, rows, 1.0)
+        lower = -self._concretise(forms.lower_weight, forms.lower_bias, rows, -1.0)
+        return Tightened(rows, lower, upper)
+
+    def _concretise(self, weight: Tensor, bias: Tensor, rows: Rows, sign: float) -> Tensor:
+        state = self.state
+        form = sign * weight.flatten(2)[rows.sample, :, rows.entry]  # (K, d)
+        value = sign * bias.flatten(1)[rows.sample, rows.entry]
+        form = form.unflatten(1, state.family.shape)
+        return value[:, None] + state.family.concretise(form, rows.sample, full_only=not state.members)
+
+    def final(self, specification: Tensor) -> Tensor:
+        """The form of each row: A⁺ U + A⁻ L over what the linear end of the network reads."""
+        state = self.state
+        count, rows, _ = specification.shape
+        owner, _ = everything(count, rows, specification.device)
+        start = specification.flatten(0, 1).unflatten(1, state.graph[state.graph.output].shape)
+        forms, bias = rewrite(state.graph, state.graph.output, start, owner, {})
+        total = bias.new_zeros(count, rows, state.family.x[0].numel())
+        value = bias.reshape(count, rows)
+        for name, form in forms.items():
+            reached = self._forms[name]
+            above, below = (f.flatten(1).reshape(count, rows, -1) for f in (form.clamp(min=0), form.clamp(max=0)))
+            total = total + above @ reached.upper_weight.flatten(2).mT + below @ reached.lower_weight.flatten(2).mT
+            value = value + (above @ reached.upper_bias.flatten(1).unsqueeze(2)).squeeze(2)
+            value = value + (below @ reached.lower_bias.flatten(1).unsqueeze(2)).squeeze(2)
+        swing = state.family.concretise(total.flatten(0, 1).unflatten(1, state.family.shape), owner)
+        return (value.flatten()[:, None] + swing).reshape(count, rows, -1).transpose(1, 2)

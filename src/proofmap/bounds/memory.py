@@ -1,0 +1,71 @@
+"""Working inside a memory budget: how much there is, and pieces that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import torch
+
+from proofmap.errors import BoundError, InputError
+
+_CPU_PIECE = 2**25  # larger pieces of rows only leave the caches: half as fast at 512 MB on 144 balls of a small resnet
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def budget(memory: int | None, device: torch.device) -> int:
+    """The bytes a run may use: what the user said, or half of what is free on the device."""
+    if memory is not None:
+        if memory <= 0:
+            raise InputError(
+                f"got memory={memory}, expected a positive number of bytes, or None for half of what is free"
+            )
+        return int(memory)
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free // 2
+    return int(min(psutil.virtual_memory().available, _container_free())) // 2
+
+
+def piece_of(budget: int, device: torch.device) -> int:
+    """The bytes to spend on rows that are worked on together: all of the budget on a GPU, a cacheful on a CPU."""
+    return budget if device.type == "cuda" else min(budget, _CPU_PIECE)
+
+
+def _container_free() -> int:
+    """What a container's limit leaves, where there is one (cgroup v2)."""
+    try:
+        limit = (_CGROUP / "memory.max").read_text().strip()
+        used = int((_CGROUP / "memory.current").read_text())
+    except (OSError, ValueError):
+        return 2**62
+    return 2**62 if limit == "max" else max(int(limit) - used, 2**20)
+
+
+def in_pieces(total: int, size: int, work: Callable[[int, int], None]) -> None:
+    """work(start, stop) over range(total) in pieces of `size`; where the memory does not suffice, halve and go on."""
+    start, size = 0, max(1, min(size, total))
+    while start < total:
+        try:
+            work(start, min(total, start + size))
+        except (MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            if size == 1:
+                raise BoundError(
+                    "out of memory with the smallest piece of work: free some, or take bounds that need less (CrownIBP)"
+                ) from error
+            size = (size + 1) // 2
+            continue
+        start += size
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """The three ways in which torch says so; on the CPU it is a plain RuntimeError."""
+    text = str(error)
+    return (
+        isinstance(error, MemoryError | torch.OutOfMemoryError)
+        or "allocate memory" in text
+        or "not enough memory" in text
+    )

@@ -1,0 +1,118 @@
+"""The methods: which ways of bounding settle the hidden layers, and which the output."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from proofmap.bounds.backward import BackwardPass
+from proofmap.bounds.forward import ForwardPass
+from proofmap.bounds.passes import Pass
+from proofmap.errors import InputError
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one walk does. `interval` says whether interval arithmetic counts as a bound, of hidden layers and output;
+    it is always there to find the entries that others need not look at.
+    """
+
+    hidden: tuple[type[Pass], ...] = ()
+    final: tuple[type[Pass], ...] = ()
+    interval_hidden: bool = False
+    interval_final: bool = False
+
+    def __and__(self, other: Plan) -> Plan:
+        return Plan(
+            tuple(dict.fromkeys(self.hidden + other.hidden)),
+            tuple(dict.fromkeys(self.final + other.final)),
+            self.interval_hidden or other.interval_hidden,
+            self.interval_final or other.interval_final,
+        )
+
+
+class Method(ABC):
+    """A way of bounding. `a & b` is the intersection of two."""
+
+    @property
+    @abstractmethod
+    def plans(self) -> tuple[Plan, ...]:
+        """The walks to make, each sound on its own; the smallest of their bounds counts."""
+
+    def __and__(self, other: Method) -> Method:
+        return Intersection((*_parts(self), *_parts(other)))
+
+
+@dataclass(frozen=True)
+class IBP(Method):
+    """Interval arithmetic from the input to the output (Gowal et al. 2018). Cheapest, loosest."""
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        return (Plan(interval_hidden=True, interval_final=True),)
+
+
+@dataclass(frozen=True)
+class Forward(Method):
+    """Affine forms of the input, carried forward."""
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        return (Plan(hidden=(ForwardPass,), final=(ForwardPass,)),)
+
+
+@dataclass(frozen=True)
+class Backward(Method):
+    """CROWN (Zhang et al. 2018): every hidden layer and the output by forms carried back to the input."""
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        return (Plan(hidden=(BackwardPass,), final=(BackwardPass,)),)
+
+
+@dataclass(frozen=True)
+class CrownIBP(Method):
+    """Hidden layers by interval arithmetic, the output by forms carried back (Zhang et al. 2020)."""
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        return (Plan(final=(BackwardPass,), interval_hidden=True),)
+
+
+@dataclass(frozen=True)
+class Intersection(Method):
+    """What all parts prove: each on its own, and together, every hidden entry between the closest of their bounds.
+
+    Never looser than a part. (Closer hidden bounds alone would not promise that: the slopes of a relaxation change.)
+    """
+
+    parts: tuple[Method, ...]
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        alone = tuple(dict.fromkeys(plan for part in self.parts for plan in part.plans))
+        together = alone[0]
+        for plan in alone[1:]:
+            together = together & plan
+        return tuple(dict.fromkeys((*alone, together)))
+
+
+def _parts(method: Method) -> tuple[Method, ...]:
+    return method.parts if isinstance(method, Intersection) else (method,)
+
+
+METHODS: dict[str, type[Method]] = {"ibp": IBP, "forward": Forward, "backward": Backward, "crown-ibp": CrownIBP}
+
+
+def named(text: str) -> Method:
+    """The method of a name, or of names joined by +: "ibp+forward"."""
+    names = text.split("+")
+    unknown = [name for name in names if name not in METHODS]
+    if unknown:
+        raise InputError(
+            f"got bounds {text!r}, expected names among {', '.join(METHODS)}, joined by + for an intersection"
+        )
+    method = METHODS[names[0]]()
+    for name in names[1:]:
+        method = method & METHODS[name]()
+    return method

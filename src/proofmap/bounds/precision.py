@@ -1,0 +1,35 @@
+"""Full precision, whatever the user has set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Inside: no TF32 or bf16 in matrix products and convolutions, no autocast, no gradients. Outside: as before."""
+    switches = _switches()
+    before = [getattr(owner, name) for owner, name, _ in switches]
+    try:
+        for owner, name, strict in switches:
+            setattr(owner, name, strict)
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        for (owner, name, _), value in zip(switches, before, strict=True):
+            setattr(owner, name, value)
+
+
+def _switches() -> list[tuple[Any, str, Any]]:
+    """(owner, attribute, its strict value). Torch replaced the two old flags by one for each backend; reading the old
+    ones where somebody has used the new ones is an error, so the new ones come first.
+    """
+    b: Any = torch.backends
+    if hasattr(b.cuda.matmul, "fp32_precision"):
+        owners = (b.cuda.matmul, b.cudnn.conv, b.mkldnn.matmul, b.mkldnn.conv)
+        return [(owner, "fp32_precision", "ieee") for owner in owners]
+    return [(b.cuda.matmul, "allow_tf32", False), (b.cudnn, "allow_tf32", False)]

@@ -1,0 +1,21 @@
+"""A few hundred real handwritten digits that travel with the package."""
+
+from __future__ import annotations
+
+from importlib.resources import as_file, files
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["digits"]
+
+
+def digits() -> tuple[Tensor, Tensor]:
+    """The first 300 images of the MNIST test set: (300, 1, 28, 28), float32 in [0, 1], and labels (300,), int64.
+
+    No model in `proofmap.zoo` was trained on them. Source and licence: `NOTICE.md` beside this file.
+    """
+    with as_file(files("proofmap.data") / "digits.npz") as path, np.load(path, allow_pickle=False) as archive:
+        images, labels = archive["images"], archive["labels"]  # (300, 28, 28) and (300,), uint8
+    return torch.from_numpy(images).unsqueeze(1).float() / 255, torch.from_numpy(labels).to(torch.int64)

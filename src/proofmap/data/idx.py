@@ -1,0 +1,85 @@
+"""The idx file format, in which the MNIST digits were published.
+
+    bytes 0-1   zero
+    byte  2     the element type; 0x08 is unsigned byte
+    byte  3     the number of dimensions, k
+    4k bytes    the k sizes, big-endian
+    the rest    the elements, row-major
+
+(http://yann.lecun.com/exdb/mnist, "the idx file format".)
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+import zlib
+from contextlib import closing
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import torch
+from torch import Tensor
+
+from proofmap.errors import FileError
+
+__all__ = ["read_idx"]
+
+_UNSIGNED_BYTE = 0x08
+_GZIP_MAGIC = b"\x1f\x8b"
+_CHUNK = 1 << 20
+
+
+def read_idx(path: str | Path) -> Tensor:
+    """Read an idx file of unsigned bytes, plain or gzip-compressed, as a uint8 tensor of the shape it states.
+
+    Compression is recognised by content, so a `.gz` file that a browser has unpacked under its old name is read too.
+    Raises FileError where the file is missing, is not such a file, or is shorter or longer than its header says.
+    """
+    path = Path(path)
+    try:
+        with closing(_open(path)) as stream:
+            shape = _read_shape(stream, path)
+            expected = math.prod(shape)
+            body = _read_up_to(stream, expected + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise FileError(f"cannot read {path}: {error}; check that the file exists and was copied whole") from error
+    if len(body) != expected:
+        got = f"only {len(body)}" if len(body) < expected else "more"
+        raise FileError(
+            f"{path} holds {got} bytes after its header, expected {expected} for shape {shape}: "
+            "the file is damaged, fetch it again"
+        )
+    return torch.frombuffer(body, dtype=torch.uint8).reshape(shape) if body else torch.empty(shape, dtype=torch.uint8)
+
+
+def _open(path: Path) -> BinaryIO:
+    with path.open("rb") as file:
+        compressed = file.read(2) == _GZIP_MAGIC
+    return cast(BinaryIO, gzip.open(path, "rb")) if compressed else path.open("rb")
+
+
+def _read_shape(stream: BinaryIO, path: Path) -> tuple[int, ...]:
+    magic = stream.read(4)
+    if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] != _UNSIGNED_BYTE or magic[3] == 0:
+        raise FileError(
+            f"{path} is not an idx file of unsigned bytes: it starts with {magic.hex(' ') or 'nothing'}, "
+            "expected 00 00 08 and the number of dimensions"
+        )
+    rank = magic[3]
+    sizes = stream.read(4 * rank)
+    if len(sizes) < 4 * rank:
+        raise FileError(f"{path} ends inside its header of {rank} sizes: the file is damaged, fetch it again")
+    return struct.unpack(f">{rank}I", sizes)
+
+
+def _read_up_to(stream: BinaryIO, size: int) -> bytearray:
+    """Read at most `size` bytes in pieces, so that a false header cannot ask for more memory than the file has."""
+    body = bytearray()
+    while len(body) < size:
+        piece = stream.read(min(_CHUNK, size - len(body)))
+        if not piece:
+            break
+        body += piece
+    return body

@@ -1,0 +1,50 @@
+"""What can go wrong, as one tree.
+
+ProofmapError
+├── InputError            a ball, an input, a mask, a target or a setting that makes no sense (also a ValueError)
+├── ModelError            a model or a graph that cannot be used
+│   └── UnsupportedError  operations without a rule
+├── FileError             a damaged or a foreign file
+└── BoundError            no finite bound exists, or none that fits in the memory allowed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["BoundError", "FileError", "InputError", "ModelError", "ProofmapError", "UnsupportedError"]
+
+
+class ProofmapError(Exception):
+    """The root: `except ProofmapError` catches everything that Proofmap raises on purpose."""
+
+
+class InputError(ProofmapError, ValueError):
+    """A ball, an input, a mask, a target or a setting that makes no sense."""
+
+
+class ModelError(ProofmapError):
+    """A model or a graph that cannot be used."""
+
+
+class UnsupportedError(ModelError):
+    """Operations without a rule: all of them at once, as pairs (node, operation)."""
+
+    def __init__(self, nodes: Sequence[tuple[str, str]]) -> None:
+        self.nodes = tuple(nodes)
+        missing = ", ".join(f"{operation} (node {node!r})" for node, operation in self.nodes)
+        super().__init__(
+            f"no rule for {missing}: add one under proofmap/rules, or explain with HybridEVA(split=...) after it"
+        )
+
+    def __reduce__(self) -> tuple[type[UnsupportedError], tuple[tuple[tuple[str, str], ...]]]:
+        """Rebuild from the pairs, not from the message: errors travel between processes as pickles."""
+        return type(self), (self.nodes,)
+
+
+class FileError(ProofmapError):
+    """A damaged or a foreign file."""
+
+
+class BoundError(ProofmapError):
+    """No finite bound exists (a logarithm over an interval that reaches 0), or none that fits in the memory allowed."""

@@ -1,0 +1,347 @@
+"""Building a graph: every front end says what it read in these words, and gets the same small set of operations.
+
+A value is a node's name or a constant tensor. The words for shapes and sums are here; those for whole layers are in
+`layers`, those for functions of one scalar in `scalars`. A word may take several nodes; what it returns is then
+renamed (`settle`), so that a name stands for the value of what the user called so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from proofmap.errors import ModelError, UnsupportedError
+from proofmap.graph.fold import fold
+from proofmap.graph.ir import Graph, Node
+from proofmap.graph.ops import compute
+
+Value = str | Tensor
+
+LIMIT = 2**28  # scalars in one sample's value; beyond it a file is damaged rather than large
+
+_NUMPY_MODE: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+class NoRule(Exception):  # noqa: N818 (not an error of the user's: it never leaves this package)
+    """The operation at hand cannot be written in ours; the text says which form of it. The front end reads on."""
+
+
+class MixedError(ModelError):
+    """The sample dimension was mixed with another."""
+
+
+def scalar(value: float) -> Tensor:
+    """A constant of the lowering, exact until the graph takes on the model's precision."""
+    return torch.tensor(value, dtype=torch.float64)
+
+
+class Builder:
+    """Collects nodes for one model. `batch` is the size of the sample dimension in what the front end reads."""
+
+    def __init__(self, shape: Sequence[int], batch: int, name: str = "input") -> None:
+        self.batch = batch
+        self.input = name
+        self.nodes: dict[str, Node] = {name: Node(name, "input", (), tuple(shape))}
+        self.missing: dict[str, str] = {}  # the operation of each placeholder
+        self.fits(name, "input", shape)
+
+    def finish(self, output: Value, device: torch.device, dtype: torch.dtype) -> Graph:
+        """The graph, folded and checked; one error names every operation without a rule."""
+        if isinstance(output, Tensor):
+            raise ModelError("the model's output does not depend on its input: nothing can be explained")
+        needed = {output}
+        for node in reversed(self.nodes.values()):
+            if node.name in needed:
+                needed.update(node.inputs)
+        missing = [(name, op) for name, op in self.missing.items() if name in needed]
+        if missing:
+            raise UnsupportedError(missing)
+        if len(self.shape(output)) != 1:
+            got = ", ".join(map(str, ("N", *self.shape(output))))
+            raise ModelError(f"got a model whose output has shape ({got}), expected logits of shape (N, classes)")
+        nodes = tuple(node for node in self.nodes.values() if node.name in needed or node.op == "input")
+        for node in nodes:
+            _check_finite(node)
+        return fold(Graph(nodes, output)).to(device, dtype)
+
+    # --- the mechanism ---
+
+    def add_node(
+        self,
+        name: str,
+        op: str,
+        inputs: Sequence[str],
+        *,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        **attributes: Any,
+    ) -> str:
+        """A node under a name that is free; its shape comes from running the operation on nothing (meta tensors)."""
+        name = self._free(name)
+        node = Node(name, op, tuple(inputs), (), _floating(weight), _floating(bias), attributes)
+        meta, dtype = torch.device("meta"), torch.float64
+        values = [torch.empty(2, *self.shape(i), dtype=dtype, device=meta) for i in inputs]
+        try:
+            out = compute(node.to(meta, dtype), *values)
+        except (RuntimeError, ValueError, IndexError, TypeError, KeyError) as error:
+            raise ModelError(f"{op} (node {name!r}) does not fit its input: {error}") from error
+        shape = tuple(out.shape[1:])
+        self.fits(name, op, shape)
+        self.nodes[name] = Node(name, op, node.inputs, shape, node.weight, node.bias, attributes)
+        return name
+
+    def _free(self, name: str) -> str:
+        if name not in self.nodes:
+            return name
+        return next(f"{name}#{k}" for k in range(2, len(self.nodes) + 3) if f"{name}#{k}" not in self.nodes)
+
+    def settle(self, name: str, value: Any) -> Any:
+        """What a word returned, under the name it was asked for: its last node may have a longer one."""
+        last = next(reversed(self.nodes))
+        if value != last or name in self.nodes or not last.startswith(f"{name}."):
+            return value
+        self.nodes[name] = replace(self.nodes.pop(last), name=name)
+        return name
+
+    def unsupported(self, name: str, op: str, inputs: Sequence[str], shape: Sequence[int], **attributes: Any) -> str:
+        """A placeholder for an operation without a rule: reading goes on, so that all of them can be named.
+
+        Where the output turns out not to need it, there is no error.
+        """
+        name = self._free(name)
+        self.nodes[name] = Node(name, "unsupported", tuple(inputs), tuple(shape), attributes=attributes)
+        self.missing[name] = op
+        return name
+
+    def fits(self, name: str, op: str, shape: Sequence[int]) -> None:
+        if prod(shape) > LIMIT or prod(shape) < 1:
+            raise ModelError(f"{op} (node {name!r}) has shape {tuple(shape)}, expected 1 to {LIMIT} scalars a sample")
+
+    def mixed(self, name: str, op: str) -> MixedError:
+        return MixedError(
+            f"{op} (node {name!r}) mixes the samples of a batch, expected every sample to be computed on its own: "
+            "keep dimension 0 for the samples, from the input to the output"
+        )
+
+    def shape(self, value: str) -> tuple[int, ...]:
+        return self.nodes[value].shape
+
+    def rank(self, value: str) -> int:
+        """With the sample dimension."""
+        return len(self.shape(value)) + 1
+
+    def axis(self, name: str, op: str, axis: int, rank: int) -> int:
+        """An axis of the batched tensor as an axis of one sample; `rank` is the batched rank."""
+        if not -rank <= axis < rank:
+            raise ModelError(f"{op} (node {name!r}) names axis {axis} of a value with {rank} axes")
+        if axis % rank == 0:
+            raise self.mixed(name, op)
+        return axis % rank - 1
+
+    def sample_constant(self, name: str, op: str, value: Tensor, rank: int) -> Tensor:
+        """A constant that meets a batched tensor of this rank, as it meets one sample."""
+        if value.ndim < rank:
+            return value
+        same = value.ndim == rank and value.shape[0] in (1, self.batch)
+        if not same or not torch.equal(value, value[:1].expand_as(value)):
+            raise self.mixed(name, op)
+        return value[0]
+
+    # --- sums and constants ---
+
+    def affine(self, name: str, x: str, scale: Tensor | None, shift: Tensor | None) -> str:
+        """x · scale + shift with constants that broadcast against one sample."""
+        scale = None if scale is not None and _only(scale, 1.0) else scale
+        shift = None if shift is not None and _only(shift, 0.0) else shift
+        try:
+            shapes = [tuple(t.shape) for t in (scale, shift) if t is not None]
+            target = tuple(torch.broadcast_shapes(self.shape(x), *shapes))
+        except RuntimeError as error:
+            raise ModelError(f"node {name!r} joins shapes that do not fit: {error}") from error
+        x = self.expand(f"{name}.expand", x, target)
+        return x if scale is None and shift is None else self.add_node(name, "affine", [x], weight=scale, bias=shift)
+
+    def scale(self, name: str, x: str, factor: float) -> str:
+        return self.affine(name, x, scalar(factor), None)
+
+    def add(self, name: str, a: Value, b: Value) -> str:
+        if isinstance(a, Tensor):
+            a, b = b, a
+        assert isinstance(a, str)
+        if isinstance(b, Tensor):
+            return self.affine(name, a, None, self.sample_constant(name, "add", b, self.rank(a)))
+        return self.add_node(name, "add", self.broadcast(name, a, b))
+
+    def sub(self, name: str, a: Value, b: Value) -> str:
+        return self.add(name, a, -b if isinstance(b, Tensor) else self.scale(f"{name}.negated", b, -1.0))
+
+    def broadcast(self, name: str, a: str, b: str) -> tuple[str, str]:
+        """Both branches in the shape they have together."""
+        if self.rank(a) != self.rank(b):
+            raise self.mixed(name, "broadcasting of branches of different rank")
+        try:
+            target = tuple(torch.broadcast_shapes(self.shape(a), self.shape(b)))
+        except RuntimeError as error:
+            raise ModelError(f"node {name!r} joins shapes {self.shape(a)} and {self.shape(b)}: {error}") from error
+        return self.expand(f"{name}.expand", a, target), self.expand(f"{name}.expand", b, target)
+
+    def concat(self, name: str, xs: Sequence[Value], axis: int) -> str:
+        """Along an axis of one sample; a constant among the parts is a slice of a branch times zero, plus itself."""
+        branch = next(x for x in xs if isinstance(x, str))
+        if len(xs) == 1:
+            return branch
+        parts = []
+        for k, x in enumerate(xs):
+            if isinstance(x, str):
+                parts.append(x)
+                continue
+            if x.ndim != self.rank(branch):
+                raise ModelError(f"concat (node {name!r}) joins a constant of shape {tuple(x.shape)} to another rank")
+            constant = self.sample_constant(name, "concat", x, x.ndim)
+            if constant.numel():
+                zeros = torch.zeros(constant.shape[axis], dtype=torch.long)
+                part = self.add_node(f"{name}.like{k}", "index", [branch], axis=axis, index=zeros)
+                parts.append(self.affine(f"{name}.constant{k}", part, scalar(0.0), constant))
+        return self.add_node(name, "concat", parts, axis=axis)
+
+    def reduce(self, name: str, x: str, axes: Sequence[int], *, keepdim: bool, mean: bool) -> str:
+        """Sum or mean over axes of one sample."""
+        y = self.add_node(f"{name}.sum", "sum", [x], axes=tuple(axes), keepdim=keepdim)
+        return self.scale(name, y, 1.0 / prod(self.shape(x)[axis] for axis in axes)) if mean else y
+
+    # --- shapes ---
+
+    def reshape(self, name: str, x: str, shape: Sequence[int]) -> str:
+        return x if tuple(shape) == self.shape(x) else self.add_node(name, "reshape", [x], shape=tuple(shape))
+
+    def batched_reshape(self, name: str, op: str, x: str, shape: Sequence[int]) -> str:
+        """To a shape that was written with the sample dimension in it; one entry may be -1."""
+        size = self.batch * prod(self.shape(x))
+        if -1 in shape:
+            shape = [size // max(1, -prod(shape)) if s == -1 else s for s in shape]
+        if prod(shape) != size:
+            raise ModelError(f"{op} (node {name!r}) does not fit its input: {size} scalars into {tuple(shape)}")
+        if not shape or shape[0] != self.batch:
+            raise self.mixed(name, op)
+        return self.reshape(name, x, shape[1:])
+
+    def permute(self, name: str, op: str, x: str, axes: Sequence[int]) -> str:
+        """Axes as written for the batched tensor."""
+        rank = self.rank(x)
+        axes = [axis % rank for axis in axes]
+        if axes and axes[0] != 0:
+            raise self.mixed(name, op)
+        if axes == list(range(rank)):
+            return x
+        return self.add_node(name, "permute", [x], axes=tuple(axis - 1 for axis in axes[1:]))
+
+    def expand(self, name: str, x: str, shape: Sequence[int]) -> str:
+        return x if tuple(shape) == self.shape(x) else self.add_node(name, "expand", [x], shape=tuple(shape))
+
+    def batched_expand(self, name: str, op: str, x: str, shape: Sequence[int]) -> str:
+        """To a shape that was written with the sample dimension in it."""
+        if len(shape) != self.rank(x) or shape[0] != self.batch:
+            raise self.mixed(name, op)
+        return self.expand(name, x, shape[1:])
+
+    # --- picking entries ---
+
+    def index(self, name: str, x: str, axis: int, index: Tensor) -> str:
+        """The entries at constant positions along an axis of one sample (negative ones count from the end)."""
+        size = self.shape(x)[axis]
+        if index.numel() and not -size <= int(index.min()) <= int(index.max()) < size:
+            raise ModelError(f"node {name!r} reads outside an axis of size {size}")
+        index = torch.where(index < 0, index + size, index)
+        return (
+            x if torch.equal(index, torch.arange(size)) else self.add_node(name, "index", [x], axis=axis, index=index)
+        )
+
+    def resample(self, name: str, x: str, positions: Sequence[Tensor]) -> str:
+        """The last axes read at the given positions, one tensor for each of them."""
+        first = len(self.shape(x)) - len(positions)
+        for k, position in enumerate(positions[:-1]):
+            x = self.index(f"{name}.axis{first + k}", x, first + k, position)
+        return self.index(name, x, first + len(positions) - 1, positions[-1])
+
+    def slice(self, name: str, x: str, axis: int, start: int, stop: int, step: int = 1) -> str:
+        return self.index(name, x, axis, torch.arange(self.shape(x)[axis])[start:stop:step])
+
+    def select(self, name: str, x: str, axis: int, position: int) -> str:
+        y = self.index(f"{name}.index", x, axis, torch.tensor([position]))
+        shape = self.shape(y)
+        return self.reshape(name, y, (*shape[:axis], *shape[axis + 1 :]))
+
+    def move(self, name: str, op: str, x: str, function: Callable[[Tensor], Tensor]) -> str:
+        """Whatever only moves, repeats or drops entries: `function`, of batched tensors, tried on their positions."""
+        moved = self.arrange(name, x, function(self.positions(x)))
+        if moved is None:
+            raise self.mixed(name, op)
+        return moved
+
+    def positions(self, x: str) -> Tensor:
+        """A number for each entry of a batch of values: sample n has those from n · size on."""
+        return torch.arange(self.batch * prod(self.shape(x))).reshape(self.batch, *self.shape(x))
+
+    def arrange(self, name: str, x: str, positions: Tensor) -> str | None:
+        """The entries of x at these positions of the batch; None where a sample would hold those of another."""
+        size = prod(self.shape(x))
+        if positions.ndim < 1 or positions.shape[0] != self.batch:
+            return None
+        index = positions - (torch.arange(self.batch) * size).reshape(-1, *(1,) * (positions.ndim - 1))
+        first = index[0]
+        if not torch.equal(index, first.expand_as(index)) or not bool(((first >= 0) & (first < size)).all()):
+            return None
+        flat = self.reshape(f"{name}.flat", x, (size,))
+        return self.reshape(name, self.index(f"{name}.index", flat, 0, first.flatten()), first.shape)
+
+    def pad(self, name: str, x: str, pads: Sequence[int], mode: str = "constant", value: float = 0.0) -> str:
+        """Pads as torch writes them: last axis first, (before, after); negative ones crop."""
+        shape = self.shape(x)
+        if any(pads[2 * len(shape) :]):
+            raise self.mixed(name, "pad")
+        pads = tuple(pads[: 2 * len(shape)])
+        pairs = list(zip(pads[::2], pads[1::2], strict=True))
+        if not any(pads):
+            return x
+        for k, pair in enumerate(pairs):
+            self.fits(name, "pad", (sum(pair) + shape[-1 - k],))
+        if mode == "constant":
+            y = self.add_node(f"{name}.zeros", "pad", [x], pads=pads, mode=mode)
+            frame = F.pad(torch.zeros(shape, dtype=torch.float64), pads, value=value)
+            return self.affine(name, y, None, frame) if value != 0.0 else y
+        if mode != "circular" and min(pads) >= 0 and len(pairs) <= 3 and len(pairs) in (len(shape) - 1, len(shape)):
+            return self.add_node(name, "pad", [x], pads=pads, mode=mode)
+        positions = [_frame(n, pair, mode) for n, pair in zip(reversed(shape), pairs, strict=False)]
+        return self.resample(name, x, positions[::-1])
+
+
+def _frame(size: int, pads: tuple[int, int], mode: str) -> Tensor:
+    """Which of `size` entries each entry of a padded axis repeats."""
+    before, after = pads
+    padded = np.pad(np.arange(size), (max(before, 0), max(after, 0)), mode=_NUMPY_MODE[mode])
+    return torch.from_numpy(padded[max(-before, 0) : len(padded) - max(-after, 0)].copy())
+
+
+def _floating(value: Tensor | None) -> Tensor | None:
+    return value if value is None or value.is_floating_point() else value.double()
+
+
+def _only(value: Tensor, number: float) -> bool:
+    """Whether the constant is one number, and which."""
+    return value.numel() == 1 and value.item() == number and value.ndim == 0
+
+
+def _check_finite(node: Node) -> None:
+    for what, tensor in (("weight", node.weight), ("bias", node.bias)):
+        if tensor is not None and not bool(torch.isfinite(tensor).all()):
+            raise ModelError(
+                f"the {what} of {node.op} (node {node.name!r}) has NaN or infinite entries, expected finite ones: "
+                "check how the model was trained or loaded"
+            )

@@ -1,0 +1,133 @@
+"""A model as data: a graph of named nodes over one sample.
+
+Every shape is that of one sample; tensors that flow through a graph carry the sample dimension in front, of any size.
+A graph never changes: passes return new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.errors import InputError
+from proofmap.graph.ops import compute
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One operation. Linear operations are y = L(inputs; weight) + bias, with L linear in the inputs.
+
+    The bias broadcasts against one sample's value (a convolution's is (C, 1, ...)), and so does the weight of an
+    operation that works entry by entry. |L| is L with |weight|: nothing else in a linear operation is negative.
+    """
+
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    shape: tuple[int, ...]
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """The number of scalars in one sample's value."""
+        return prod(self.shape)
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> Node:
+        """The same node with its tensors elsewhere; index tensors keep their integer type."""
+
+        def move(value: Any) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            return value.to(device, dtype) if value.is_floating_point() else value.to(device)
+
+        attributes = {key: move(value) for key, value in self.attributes.items()}
+        return replace(self, weight=move(self.weight), bias=move(self.bias), attributes=attributes)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph:
+    """Nodes in an order in which inputs come first; the first is the input, one is the output.
+
+    A graph can be called like the module it was made from.
+    """
+
+    nodes: tuple[Node, ...]
+    output: str
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for node in self.nodes:
+            assert node.name not in seen, f"two nodes are named {node.name!r}"
+            assert all(name in seen for name in node.inputs), f"{node.name!r} stands before its inputs"
+            seen.add(node.name)
+        assert self.nodes[0].op == "input"
+        assert self.output in seen
+
+    def __getitem__(self, name: str) -> Node:
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def drops(self) -> dict[str, list[str]]:
+        """For each node, the names whose values nobody needs after it."""
+        last: dict[str, str] = {}
+        for node in self.nodes:
+            last.update((name, node.name) for name in (*node.inputs, node.name))
+        drops: dict[str, list[str]] = {node.name: [] for node in self.nodes}
+        for name, user in last.items():
+            if name != self.output:
+                drops[user].append(name)
+        return drops
+
+    @property
+    def input(self) -> Node:
+        return self.nodes[0]
+
+    @property
+    def classes(self) -> int:
+        """The number of logits: the size of the output."""
+        return self[self.output].size
+
+    @cached_property
+    def _weighted(self) -> list[Tensor]:
+        return [tensor for node in self.nodes for tensor in (node.weight, node.bias) if tensor is not None]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the weights (float32 where there is none)."""
+        return self._weighted[0].dtype if self._weighted else torch.float32
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> Graph:
+        """The same graph with its tensors on another device or in another precision."""
+        return Graph(tuple(node.to(device, dtype) for node in self.nodes), self.output)
+
+    def __repr__(self) -> str:
+        lines = (f"  {n.name}: {n.op}({', '.join(n.inputs)}) -> {n.shape}" for n in self.nodes)
+        return "\n".join(["Graph(", *lines, f"  -> {self.output}", ")"])
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The output at x (N, *input shape). Differentiable; values are dropped after their last use."""
+        if tuple(x.shape[1:]) != self.input.shape or x.ndim < 1:
+            raise InputError(
+                f"got an input of shape {tuple(x.shape)}, expected (N, {', '.join(map(str, self.input.shape))}): "
+                "add the sample dimension in front, or reshape"
+            )
+        if x.dtype != self.dtype and (self._weighted or not x.is_floating_point()):
+            raise InputError(f"got an input of type {x.dtype}, expected {self.dtype}: convert it with x.to(...)")
+        values: dict[str, Tensor] = {self.input.name: x}
+        for node in self.nodes[1:]:
+            values[node.name] = compute(node, *(values[name] for name in node.inputs))
+            for name in self.drops[node.name]:
+                del values[name]
+        return values[self.output]

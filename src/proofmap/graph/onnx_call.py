@@ -1,0 +1,57 @@
+"""One node of an ONNX file, and its inputs in the form an operator wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from proofmap.graph.build import Builder, NoRule, Value
+
+
+@dataclass(frozen=True)
+class Call:
+    """One node of a file: what it is called, and its attributes."""
+
+    name: str
+    op: str
+    opset: int
+    attributes: dict[str, Any]
+    outputs: int = 1
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.attributes.get(name, default)
+
+
+def branch(value: Value | None) -> str:
+    """The value, if it depends on the input."""
+    if not isinstance(value, str):
+        raise NoRule("of a constant by a branch")
+    return value
+
+
+def constant(value: Value | None, what: str) -> Tensor:
+    """The value, if it is known now."""
+    if not isinstance(value, Tensor):
+        raise NoRule(f"with computed {what}")
+    return value
+
+
+def numbers(call: Call, what: str, value: Value | None) -> list[int] | None:
+    """Whole numbers that are an attribute in old opsets and an input in new ones."""
+    if value is None:
+        found = call.get(what)
+        return None if found is None else [int(n) for n in found]
+    return [int(n) for n in constant(value, what).flatten().tolist()]
+
+
+def number(call: Call, what: str, value: Value | None, default: float) -> float:
+    """The same for a single number."""
+    return float(call.get(what, default)) if value is None else float(constant(value, what).double().item())
+
+
+def axes_of(b: Builder, call: Call, x: str, axes: Sequence[int]) -> list[int]:
+    """Axes of the batched value as axes of one sample."""
+    return [b.axis(call.name, call.op, axis, b.rank(x)) for axis in axes]

@@ -1,0 +1,83 @@
+"""An ONNX file as a message: parsed, with the weights it keeps in files of their own.
+
+Nothing outside its folder is opened for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+from proofmap.errors import FileError
+
+
+def parse(path: Path) -> ModelProto:
+    """The message in the file, complete."""
+    try:
+        model = onnx.load_model_from_string(path.read_bytes())
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
+    except Exception as error:  # the parser has its own
+        raise FileError(f"{path} is not an ONNX file, or only a part of one: {first_line(error)}") from error
+    if not model.graph.node or not model.graph.output or not model.opset_import:
+        raise FileError(f"{path} is not an ONNX file, or only a part of one: it holds no network")
+    _load_external(model, path)
+    return model
+
+
+def first_line(error: Exception) -> str:
+    """What an error of somebody else's says, short enough for a sentence of ours."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
+
+
+def _load_external(model: ModelProto, path: Path) -> None:
+    """Read what lies in files beside the model, after every one of their names has been checked."""
+    tensors = [t for t in _of_graph(model.graph) if t.data_location == TensorProto.EXTERNAL]
+    tensors += [t for f in model.functions for t in _of_nodes(f.node) if t.data_location == TensorProto.EXTERNAL]
+    for tensor in tensors:
+        _check_location(tensor, path)
+    for tensor in tensors:
+        try:
+            onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
+        except Exception as error:  # onnx has checks of its own
+            raise FileError(
+                f"{path} keeps {tensor.name!r} in a file that cannot be read: {first_line(error)}"
+            ) from error
+        tensor.data_location = TensorProto.DEFAULT
+
+
+def _check_location(tensor: TensorProto, path: Path) -> None:
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    kept = f"{path} keeps {tensor.name!r} in {location!r}"
+    folder = path.parent.resolve()
+    try:
+        target = (folder / location).resolve()
+        start, length = int(entries.get("offset", 0)), int(entries.get("length", 0))
+        inside = bool(location) and ".." not in Path(location).parts and target.is_relative_to(folder)
+        if not inside or Path(location).is_absolute():
+            raise FileError(f"{kept}, which leaves the model's folder: only files beside the model are opened")
+        if not target.is_file():
+            raise FileError(f"{kept}, which is missing: copy both files together")
+        if start < 0 or length < 0 or start + length > target.stat().st_size:
+            raise FileError(f"{kept}, which is too short: copy both files again")
+    except (OSError, ValueError) as error:
+        raise FileError(f"{kept}, which cannot be opened: {first_line(error)}") from error
+
+
+def _of_graph(graph: GraphProto) -> Iterator[TensorProto]:
+    """Every tensor, those in attributes and subgraphs too."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    yield from _of_nodes(graph.node)
+
+
+def _of_nodes(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
+    for attribute in (attribute for node in nodes for attribute in node.attribute):
+        yield from (attribute.t, *attribute.tensors)
+        for graph in (attribute.g, *attribute.graphs):
+            yield from _of_graph(graph)

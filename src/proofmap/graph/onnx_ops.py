@@ -1,0 +1,331 @@
+"""What ONNX's operators are in our words, from opset 7 on: one line in one table for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Any
+
+import onnx
+from torch import Tensor
+
+from proofmap.errors import ModelError
+from proofmap.graph import layers, scalars
+from proofmap.graph.build import Builder, NoRule, Value, scalar
+from proofmap.graph.onnx_call import Call, axes_of, branch, constant, number, numbers
+from proofmap.graph.onnx_shapes import SHAPES
+
+# --- products ---
+
+
+def _gemm(b: Builder, call: Call, x: Value, y: Value, z: Value | None = None) -> str:
+    """alpha · x' y' + beta · z, where ' transposes on demand."""
+    weight = constant(y, "weights") if isinstance(x, str) else None
+    if weight is None or call.get("transA", 0):
+        raise b.mixed(call.name, call.op)
+    weight = weight if call.get("transB", 0) else weight.t()
+    alpha, beta = call.get("alpha", 1.0), call.get("beta", 1.0)
+    scaled = weight.contiguous() if alpha == 1.0 else weight.double() * alpha
+    product = layers.linear(b, f"{call.name}.product", branch(x), scaled, None)
+    if z is None:
+        return product
+    return b.add(
+        call.name, product, z.double() * beta if isinstance(z, Tensor) else b.scale(f"{call.name}.beta", z, beta)
+    )
+
+
+def _spatial(call: Call, n: Sequence[int], kernel: Sequence[int]) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+    """(stride, dilation, padding) of a window that moves over axes of sizes n."""
+    rank = len(kernel)
+    stride, dilation = list(call.get("strides", [1] * rank)), list(call.get("dilations", [1] * rank))
+    pads = list(call.get("pads", [0] * 2 * rank))
+    padding = list(zip(pads[:rank], pads[rank:], strict=True))
+    mode = call.get("auto_pad", "NOTSET")
+    if min(*stride, *dilation, *kernel) < 1 or len(n) != rank or len(stride) != rank or len(dilation) != rank:
+        raise ModelError(
+            f"{call.op} (node {call.name!r}) has a window {kernel} that does not fit an input of {tuple(n)}"
+        )
+    if mode == "VALID":
+        padding = [(0, 0)] * rank
+    elif mode in ("SAME_UPPER", "SAME_LOWER"):
+        padding = []
+        for size, k, s, d in zip(n, kernel, stride, dilation, strict=True):
+            total = max((-(-size // s) - 1) * s + d * (k - 1) + 1 - size, 0)
+            padding.append(_halves(total, mode))
+    return stride, dilation, padding
+
+
+def _halves(total: int, mode: str) -> tuple[int, int]:
+    """The odd one comes last for SAME_UPPER, first otherwise."""
+    small, large = total // 2, total - total // 2
+    return (small, large) if mode == "SAME_UPPER" else (large, small)
+
+
+def _conv(b: Builder, call: Call, x: Value, weight: Value, bias: Value | None = None) -> str:
+    x, weight = branch(x), constant(weight, "weights")
+    bias = None if bias is None else constant(bias, "bias")
+    stride, dilation, padding = _spatial(call, b.shape(x)[1:], weight.shape[2:])
+    return layers.conv(
+        b, call.name, x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=call.get("group", 1)
+    )
+
+
+def _conv_transpose(b: Builder, call: Call, x: Value, weight: Value, bias: Value | None = None) -> str:
+    x, weight = branch(x), constant(weight, "weights")
+    bias = None if bias is None else constant(bias, "bias")
+    kernel = weight.shape[2:]
+    plain = Call(call.name, call.op, call.opset, {k: v for k, v in call.attributes.items() if k != "auto_pad"})
+    stride, dilation, padding = _spatial(plain, b.shape(x)[1:], kernel)
+    extra = list(call.get("output_padding", [0] * len(kernel)))
+    mode = call.get("auto_pad", "NOTSET")
+    size = call.get("output_shape")
+    if size is not None or mode in ("SAME_UPPER", "SAME_LOWER"):
+        size = [n * s for n, s in zip(b.shape(x)[1:], stride, strict=True)] if size is None else size[-len(kernel) :]
+        whole = [
+            s * (n - 1) + e + d * (k - 1) + 1
+            for n, s, e, d, k in zip(b.shape(x)[1:], stride, extra, dilation, kernel, strict=True)
+        ]
+        padding = [_halves(w - m, mode) for w, m in zip(whole, size, strict=True)]
+        if min(min(pair) for pair in padding) < 0:
+            raise NoRule("with an output larger than its windows reach")
+    elif mode == "VALID":
+        padding = [(0, 0)] * len(kernel)
+    groups = call.get("group", 1)
+    return layers.conv_transpose(
+        b,
+        call.name,
+        x,
+        weight,
+        bias,
+        stride=stride,
+        padding=padding,
+        output_padding=extra,
+        dilation=dilation,
+        groups=groups,
+    )
+
+
+def _batch_norm(b: Builder, call: Call, x: Value, weight: Value, bias: Value, mean: Value, var: Value) -> str:
+    if call.get("training_mode", 0):
+        raise ModelError(
+            f"BatchNormalization (node {call.name!r}) is in training mode, which mixes the samples of a batch: "
+            "export the model in evaluation mode"
+        )
+    if not call.get("spatial", 1):
+        raise NoRule("with spatial = 0")
+    parts = [constant(part, "statistics") for part in (weight, bias, mean, var)]
+    return layers.batch_norm(b, call.name, branch(x), parts[0], parts[1], parts[2], parts[3], call.get("epsilon", 1e-5))
+
+
+# --- pooling ---
+
+
+def _max_pool(b: Builder, call: Call, x: str) -> str:
+    kernel = call.get("kernel_shape")
+    stride, dilation, padding = _spatial(call, b.shape(x)[1:], kernel)
+    rounding = bool(call.get("ceil_mode", 0))
+    return layers.max_pool(
+        b, call.name, x, kernel=kernel, stride=stride, padding=padding, dilation=dilation, ceil=rounding
+    )
+
+
+def _avg_pool(b: Builder, call: Call, x: str) -> str:
+    kernel = call.get("kernel_shape")
+    stride, dilation, padding = _spatial(call, b.shape(x)[1:], kernel)
+    return layers.avg_pool(
+        b,
+        call.name,
+        x,
+        kernel=kernel,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        ceil=bool(call.get("ceil_mode", 0)),
+        count_padding=bool(call.get("count_include_pad", 0)),
+    )
+
+
+def _global_avg_pool(b: Builder, call: Call, x: str) -> str:
+    return layers.adaptive_avg_pool(b, call.name, x, (1,) * (len(b.shape(x)) - 1))
+
+
+def _global_max_pool(b: Builder, call: Call, x: str) -> str:
+    return layers.max_over(b, call.name, x, range(1, len(b.shape(x))), keepdim=True)
+
+
+def _reduce(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
+    found = numbers(call, "axes", axes)
+    if not found and call.get("noop_with_empty_axes", 0):
+        return x
+    if not found:
+        raise b.mixed(call.name, call.op)
+    sample, keepdim = axes_of(b, call, x, found), bool(call.get("keepdims", 1))
+    if call.op == "ReduceMax":
+        return layers.max_over(b, call.name, x, sample, keepdim=keepdim)
+    if call.op == "ReduceMin":
+        return layers.min_over(b, call.name, x, sample, keepdim=keepdim)
+    return b.reduce(call.name, x, sample, keepdim=keepdim, mean=call.op == "ReduceMean")
+
+
+def _softmax(b: Builder, call: Call, x: str) -> str:
+    b.axis(call.name, call.op, call.get("axis", -1 if call.opset >= 13 else 1), b.rank(x))
+    raise NoRule("(hand over the network before the softmax)")
+
+
+# --- sums and scalars ---
+
+
+def _chain(join: Callable[[Builder, str, Value, Value], str]) -> Callable[..., Value]:
+    """An operator of any number of inputs, two by two."""
+
+    def convert(b: Builder, call: Call, *xs: Value) -> Value:
+        total = xs[0]
+        for k, x in enumerate(xs[1:], 2):
+            if isinstance(total, Tensor) and isinstance(x, Tensor):
+                raise NoRule("of several constants")
+            total = join(b, call.name if k == len(xs) else f"{call.name}.{k}", total, x)
+        return total
+
+    return convert
+
+
+def _mean(b: Builder, call: Call, *xs: Value) -> str:
+    return b.scale(call.name, branch(_chain(Builder.add)(b, Call(f"{call.name}.sum", "Sum", 0, {}), *xs)), 1 / len(xs))
+
+
+def _clip(b: Builder, call: Call, x: str, low: Value | None = None, high: Value | None = None) -> str:
+    return scalars.clamp(b, call.name, x, number(call, "min", low, -inf), number(call, "max", high, inf))
+
+
+def _prelu(b: Builder, call: Call, x: Value, slope: Value) -> str:
+    x = branch(x)
+    return scalars.leaky_relu(
+        b, call.name, x, b.sample_constant(call.name, call.op, constant(slope, "slopes"), b.rank(x))
+    )
+
+
+def _leaky_relu(b: Builder, call: Call, x: str) -> str:
+    return scalars.leaky_relu(b, call.name, x, scalar(call.get("alpha", 0.01)))
+
+
+def _elu(b: Builder, call: Call, x: str) -> str:
+    return scalars.elu(b, call.name, x, call.get("alpha", 1.0))
+
+
+def _selu(b: Builder, call: Call, x: str) -> str:
+    return scalars.elu(b, call.name, x, call.get("alpha", 1.6732631921768188), call.get("gamma", 1.0507010221481323))
+
+
+def _celu(b: Builder, call: Call, x: str) -> str:
+    alpha = call.get("alpha", 1.0)
+    return scalars.elu(b, call.name, x, alpha, 1.0, 1.0 / alpha)
+
+
+def _hard_sigmoid(b: Builder, call: Call, x: str) -> str:
+    return scalars.hard_sigmoid(b, call.name, x, call.get("alpha", 0.2), call.get("beta", 0.5))
+
+
+def _gelu(b: Builder, call: Call, x: str) -> str:
+    return scalars.unary(b, call.name, "gelu", x, approximate=call.get("approximate", "none"))
+
+
+def _pow(b: Builder, call: Call, x: Value, exponent: Value) -> str:
+    powers = constant(exponent, "exponent").double().unique()
+    if powers.numel() != 1:
+        raise NoRule("with several exponents")
+    return scalars.power(b, call.name, branch(x), powers.item())
+
+
+def _greater(b: Builder, call: Call, x: Value, y: Value) -> str:
+    """A comparison has no rule, but `Where` may know what it is for."""
+    limit = constant(y, "limit").double().unique()
+    if limit.numel() != 1:
+        raise NoRule
+    return b.unsupported(call.name, call.op, [branch(x)], b.shape(branch(x)), above=limit.item())
+
+
+def _where(b: Builder, call: Call, condition: Value, x: Value, y: Value) -> str:
+    """The way exporters write softplus: from 20 on, where both are the same, x itself."""
+    test, smooth = b.nodes[branch(condition)], b.nodes[scalars.line(b, branch(y))[0]]
+    if smooth.op == "softplus" and test.inputs == smooth.inputs and test.attributes.get("above", 0.0) >= 20:
+        inner, slope, start = scalars.line(b, smooth.inputs[0])
+        _, factor, shift = scalars.line(b, branch(y))
+        same = scalars.line(b, branch(x)) == (inner, 1.0, 0.0) and scalars.close(slope * factor, 1.0)
+        if same and start == shift == 0.0:
+            return branch(y)
+    raise NoRule
+
+
+def _cast(b: Builder, call: Call, x: str) -> str:
+    if call.get("to") not in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE):
+        raise NoRule(f"to type {call.get('to')}")
+    return x
+
+
+def _dropout(b: Builder, call: Call, x: str, ratio: Value | None = None, training: Value | None = None) -> str:
+    if training is not None and bool(constant(training, "mode").any()):
+        raise NoRule("that stays on in evaluation mode")
+    return x
+
+
+def _same(b: Builder, call: Call, x: str) -> str:
+    return x
+
+
+def _unary(op: str) -> Callable[..., str]:
+    return lambda b, call, x: scalars.unary(b, call.name, op, x)
+
+
+CONVERT: dict[str, Callable[..., Any]] = {
+    **SHAPES,
+    "Gemm": _gemm,
+    "MatMul": lambda b, call, x, y: layers.matmul(b, call.name, x, y),
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "BatchNormalization": _batch_norm,
+    "MaxPool": _max_pool,
+    "AveragePool": _avg_pool,
+    "GlobalAveragePool": _global_avg_pool,
+    "GlobalMaxPool": _global_max_pool,
+    "ReduceMean": _reduce,
+    "ReduceSum": _reduce,
+    "ReduceMax": _reduce,
+    "ReduceMin": _reduce,
+    "Softmax": _softmax,
+    "LogSoftmax": _softmax,
+    "Add": _chain(Builder.add),
+    "Sum": _chain(Builder.add),
+    "Sub": _chain(Builder.sub),
+    "Mul": _chain(scalars.mul),
+    "Div": _chain(scalars.div),
+    "Max": _chain(scalars.maximum),
+    "Min": _chain(scalars.minimum),
+    "Mean": _mean,
+    "Neg": lambda b, call, x: b.scale(call.name, x, -1.0),
+    "Clip": _clip,
+    "Relu": _unary("relu"),
+    "LeakyRelu": _leaky_relu,
+    "PRelu": _prelu,
+    "Elu": _elu,
+    "Selu": _selu,
+    "Celu": _celu,
+    "Softplus": _unary("softplus"),
+    "Sigmoid": _unary("sigmoid"),
+    "Tanh": _unary("tanh"),
+    "Erf": _unary("erf"),
+    "Gelu": _gelu,
+    "Swish": lambda b, call, x: scalars.swish(b, call.name, x, call.get("alpha", 1.0)),
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": _unary("hardswish"),
+    "Abs": _unary("abs"),
+    "Pow": _pow,
+    "Exp": _unary("exp"),
+    "Log": lambda b, call, x: scalars.log(b, call.name, x),
+    "Greater": _greater,
+    "Where": _where,
+    "Sqrt": _unary("sqrt"),
+    "Reciprocal": _unary("reciprocal"),
+    "Cast": _cast,
+    "Dropout": _dropout,
+    "Identity": _same,
+}

@@ -1,0 +1,275 @@
+"""ONNX's operators that only move, repeat or drop entries: shapes, slices, padding, nearest resizing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import floor, prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.graph.build import Builder, NoRule, Value
+from proofmap.graph.onnx_call import Call, axes_of, branch, constant, number, numbers
+
+
+def _shape(b: Builder, call: Call, x: str) -> Tensor:
+    return torch.tensor((b.batch, *b.shape(x))[call.get("start", 0) : call.get("end")], dtype=torch.int64)
+
+
+def _size(b: Builder, call: Call, x: str) -> Tensor:
+    return torch.tensor(b.batch * prod(b.shape(x)), dtype=torch.int64)
+
+
+def _reshape(b: Builder, call: Call, x: Value, shape: Value | None = None) -> str:
+    x = branch(x)
+    wanted = numbers(call, "shape", shape) or []
+    own = (b.batch, *b.shape(x))
+    if not call.get("allowzero", 0):
+        wanted = [own[k] if n == 0 and k < len(own) else n for k, n in enumerate(wanted)]
+    return b.batched_reshape(call.name, call.op, x, wanted)
+
+
+def _flatten(b: Builder, call: Call, x: str) -> str:
+    own = (b.batch, *b.shape(x))
+    axis = call.get("axis", 1)
+    return b.batched_reshape(call.name, call.op, x, (prod(own[:axis]), prod(own[axis:])))
+
+
+def _squeeze(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
+    shape = b.shape(x)
+    found = numbers(call, "axes", axes)
+    if found is None and b.batch == 1:
+        raise b.mixed(call.name, call.op)
+    gone = [k for k, n in enumerate(shape) if n == 1] if found is None else axes_of(b, call, x, found)
+    return b.reshape(call.name, x, [n for k, n in enumerate(shape) if k not in gone])
+
+
+def _unsqueeze(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
+    found = numbers(call, "axes", axes) or []
+    rank = b.rank(x) + len(found)
+    new = {b.axis(call.name, call.op, axis, rank) for axis in found}
+    rest = iter(b.shape(x))
+    return b.reshape(call.name, x, [1 if k in new else next(rest) for k in range(rank - 1)])
+
+
+def _transpose(b: Builder, call: Call, x: str) -> str:
+    return b.permute(call.name, call.op, x, call.get("perm", range(b.rank(x))[::-1]))
+
+
+def _expand(b: Builder, call: Call, x: Value, shape: Value) -> str:
+    x = branch(x)
+    wanted = torch.broadcast_shapes((b.batch, *b.shape(x)), tuple(numbers(call, "shape", shape) or ()))
+    return b.batched_expand(call.name, call.op, x, wanted)
+
+
+def _tile(b: Builder, call: Call, x: Value, repeats: Value) -> str:
+    x = branch(x)
+    for axis, count in enumerate(numbers(call, "repeats", repeats) or ()):
+        if count != 1:
+            sample = b.axis(call.name, call.op, axis, b.rank(x))
+            b.fits(call.name, call.op, (count, b.shape(x)[sample]))
+            x = b.index(f"{call.name}.axis{axis}", x, sample, torch.arange(b.shape(x)[sample]).repeat(count))
+    return x
+
+
+def _concat(b: Builder, call: Call, *xs: Value) -> str:
+    rank = next(b.rank(x) for x in xs if isinstance(x, str))
+    return b.concat(call.name, xs, b.axis(call.name, call.op, call.get("axis", 1), rank))
+
+
+def _slice(
+    b: Builder,
+    call: Call,
+    x: Value,
+    starts: Value | None = None,
+    ends: Value | None = None,
+    axes: Value | None = None,
+    steps: Value | None = None,
+) -> str:
+    x = branch(x)
+    first, last = numbers(call, "starts", starts) or [], numbers(call, "ends", ends) or []
+    along = numbers(call, "axes", axes) or list(range(len(first)))
+    strides = numbers(call, "steps", steps) or [1] * len(first)
+    for axis, start, stop, step in zip(along, first, last, strides, strict=True):
+        own = (b.batch, *b.shape(x))
+        size = own[axis]
+        picked = torch.tensor(range(size)[_bound(start, size) : _bound(stop, size, step) : step], dtype=torch.int64)
+        if axis % len(own) == 0 and torch.equal(picked, torch.arange(size)):
+            continue
+        sample = b.axis(call.name, call.op, axis, len(own))
+        x = b.index(f"{call.name}.axis{axis}", x, sample, picked)
+    return x
+
+
+def _bound(position: int, size: int, step: int = 1) -> int | None:
+    """A limit as Python slices take it: an end far below zero, with a negative step, means the very first entry too."""
+    return None if step < 0 and position < -size else position
+
+
+def _gather(b: Builder, call: Call, x: Value, index: Value) -> str:
+    x, index = branch(x), constant(index, "positions").long()
+    axis = b.axis(call.name, call.op, call.get("axis", 0), b.rank(x))
+    shape = b.shape(x)
+    y = b.index(f"{call.name}.index", x, axis, index.flatten())
+    return b.reshape(call.name, y, (*shape[:axis], *index.shape, *shape[axis + 1 :]))
+
+
+def _gather_elements(b: Builder, call: Call, x: Value, index: Value) -> str:
+    x, index = branch(x), constant(index, "positions").long()
+    axis = call.get("axis", 0) % b.rank(x)
+    index = torch.where(index < 0, index + (b.batch, *b.shape(x))[axis], index)
+    return b.move(call.name, call.op, x, lambda positions: positions.gather(axis, index))
+
+
+def _split(b: Builder, call: Call, x: str, sizes: Value | None = None) -> list[str]:
+    axis = b.axis(call.name, call.op, call.get("axis", 0), b.rank(x))
+    total = b.shape(x)[axis]
+    found = numbers(call, "split", sizes)
+    if found is None:
+        count = call.get("num_outputs", call.outputs)
+        part = -(-total // count)
+        found = [min(part, total - part * k) for k in range(count)]
+    starts = [sum(found[:k]) for k in range(len(found))]
+    pairs = zip(starts, found, strict=True)
+    return [b.slice(f"{call.name}.{k}", x, axis, start, start + size) for k, (start, size) in enumerate(pairs)]
+
+
+def _depth_to_space(b: Builder, call: Call, x: str) -> str:
+    c, h, w = b.shape(x)
+    size = call.get("blocksize")
+    if call.get("mode", "DCR") == "DCR":
+        split, order = (size, size, c // size**2, h, w), (0, 3, 4, 1, 5, 2)
+    else:
+        split, order = (c // size**2, size, size, h, w), (0, 1, 4, 2, 5, 3)
+    y = b.permute(f"{call.name}.permute", call.op, b.reshape(f"{call.name}.split", x, split), order)
+    return b.reshape(call.name, y, (c // size**2, h * size, w * size))
+
+
+def _space_to_depth(b: Builder, call: Call, x: str) -> str:
+    c, h, w = b.shape(x)
+    size = call.get("blocksize")
+    y = b.reshape(f"{call.name}.split", x, (c, h // size, size, w // size, size))
+    y = b.permute(f"{call.name}.permute", call.op, y, (0, 3, 5, 1, 2, 4))
+    return b.reshape(call.name, y, (c * size**2, h // size, w // size))
+
+
+def _pad(
+    b: Builder, call: Call, x: Value, pads: Value | None = None, value: Value | None = None, axes: Value | None = None
+) -> str:
+    x = branch(x)
+    rank = b.rank(x)
+    found = numbers(call, "pads", pads) or []
+    along = numbers(call, "axes", axes) or list(range(rank))
+    pairs = [(0, 0)] * rank
+    for axis, before, after in zip(along, found[: len(along)], found[len(along) :], strict=True):
+        pairs[axis] = (before, after)
+    mode = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}[
+        call.get("mode", "constant")
+    ]
+    used = next((k for k, pair in enumerate(pairs) if any(pair)), rank)
+    flat = [p for pair in reversed(pairs[used:]) for p in pair]
+    return b.pad(call.name, x, flat, mode, number(call, "value", value, 0.0))
+
+
+# --- resizing ---
+
+
+def _upsample(b: Builder, call: Call, x: str, scales: Value | None = None) -> str:
+    found = call.get("scales") if scales is None else constant(scales, "scales").tolist()
+    return _nearest(b, call, x, [float(s) for s in found], None, "asymmetric", "floor")
+
+
+def _resize(
+    b: Builder, call: Call, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
+) -> str:
+    x = branch(x)
+    if call.opset < 11:  # (x, scales)
+        roi, scales = None, roi
+    if call.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise NoRule("that keeps the aspect ratio")
+    factors = None if scales is None else [float(s) for s in constant(scales, "scales").flatten().tolist()]
+    target = numbers(call, "sizes", sizes)
+    axes = [axis % b.rank(x) for axis in call.get("axes", range(b.rank(x)))]
+    own = (b.batch, *b.shape(x))
+    if target:
+        target = [target[axes.index(k)] if k in axes else n for k, n in enumerate(own)]
+    elif factors:
+        factors = [factors[axes.index(k)] if k in axes else 1.0 for k in range(len(own))]
+    before = "asymmetric" if call.opset < 11 else "half_pixel"
+    rounding = call.get("nearest_mode", "floor" if call.opset < 11 else "round_prefer_floor")
+    return _nearest(b, call, x, factors, target, call.get("coordinate_transformation_mode", before), rounding)
+
+
+def _nearest(
+    b: Builder, call: Call, x: str, scales: list[float] | None, sizes: list[int] | None, where: str, rounding: str
+) -> str:
+    """Each axis read at the position nearest to where the file's coordinates place it."""
+    if call.get("mode", "nearest") != "nearest":
+        raise NoRule(f"with mode {call.get('mode')!r}")
+    own = (b.batch, *b.shape(x))
+    for axis, n in enumerate(own):
+        m = sizes[axis] if sizes else floor(n * scales[axis]) if scales else n
+        scale = m / n if sizes or not scales else scales[axis]
+        if m == n and scale == 1.0:
+            continue
+        sample = b.axis(call.name, call.op, axis, len(own))
+        b.fits(call.name, call.op, (m,))
+        positions = _rounded(_sources(n, m, scale, where), rounding)
+        x = b.index(f"{call.name}.axis{axis}", x, sample, positions.long().clamp(0, n - 1))
+    return x
+
+
+def _sources(n: int, m: int, scale: float, where: str) -> Tensor:
+    """The coordinates among n entries that m entries stand for, in the single precision that runtimes use."""
+    i, s = torch.arange(m, dtype=torch.float32), torch.tensor(scale, dtype=torch.float32)
+    match where:
+        case "asymmetric":
+            return i / s
+        case "half_pixel":
+            return (i + 0.5) / s - 0.5
+        case "pytorch_half_pixel":
+            return (i + 0.5) / s - 0.5 if m > 1 else torch.zeros(1)
+        case "half_pixel_symmetric":
+            return n / 2 * (1 - m / (s * n)) + (i + 0.5) / s - 0.5
+        case "tf_half_pixel_for_nn":
+            return (i + 0.5) / s
+        case "align_corners":
+            return i * (n - 1) / (m - 1) if m > 1 else torch.zeros(1)
+    raise NoRule(f"with coordinates {where!r}")
+
+
+def _rounded(positions: Tensor, how: str) -> Tensor:
+    match how:
+        case "floor":
+            return positions.floor()
+        case "ceil":
+            return positions.ceil()
+        case "round_prefer_floor":
+            return (positions - 0.5).ceil()
+        case "round_prefer_ceil":
+            return (positions + 0.5).floor()
+    raise NoRule(f"with rounding {how!r}")
+
+
+SHAPES: dict[str, Callable[..., Any]] = {
+    "Shape": _shape,
+    "Size": _size,
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Transpose": _transpose,
+    "Expand": _expand,
+    "Tile": _tile,
+    "Concat": _concat,
+    "Slice": _slice,
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "Split": _split,
+    "DepthToSpace": _depth_to_space,
+    "SpaceToDepth": _space_to_depth,
+    "Pad": _pad,
+    "Upsample": _upsample,
+    "Resize": _resize,
+}

@@ -1,0 +1,63 @@
+"""What each operation means: one file a family, one table."""
+
+from __future__ import annotations
+
+from proofmap.rules.linear import Add, Affine, Convolution, Dense, Moving, Pad, Reshape
+from proofmap.rules.maximum import Maximum, MaxPool
+from proofmap.rules.piecewise import Absolute, Clamp, LeakyReLU, ReLU
+from proofmap.rules.rule import Forms, Interval, Linear, Nonlinear, Relaxation, Rule
+from proofmap.rules.smooth import (
+    GELU_REACH,
+    SILU_REACH,
+    Elu,
+    Erf,
+    Exp,
+    HardSwish,
+    Log,
+    Reciprocal,
+    Sigmoid,
+    Softplus,
+    Sqrt,
+    Square,
+    Swish,
+    Tanh,
+)
+
+__all__ = ["RULES", "Forms", "Interval", "Linear", "Nonlinear", "Relaxation", "Rule"]
+
+RULES: dict[str, Rule] = {
+    "linear": Dense(),
+    "matmul": Linear(),
+    "conv": Convolution(),
+    "conv_transpose": Linear(),
+    "affine": Affine(),
+    "add": Add(),
+    "concat": Linear(),
+    "sum": Linear(),
+    "avg_pool": Linear(),
+    "adaptive_avg_pool": Linear(),
+    "reshape": Reshape(),
+    "permute": Moving(),
+    "expand": Linear(),
+    "index": Linear(),
+    "pad": Pad(),
+    "relu": ReLU(),
+    "leaky_relu": LeakyReLU(),
+    "clamp": Clamp(),
+    "abs": Absolute(),
+    "elu": Elu(),
+    "softplus": Softplus(),
+    "sigmoid": Sigmoid(),
+    "tanh": Tanh(),
+    "erf": Erf(),
+    "gelu": Swish(GELU_REACH),
+    "silu": Swish(SILU_REACH),
+    "hardswish": HardSwish(),
+    "square": Square(),
+    "exp": Exp(),
+    "log": Log(),
+    "sqrt": Sqrt(),
+    "reciprocal": Reciprocal(),
+    "max_pool": MaxPool(),
+    "maximum": Maximum(),
+}

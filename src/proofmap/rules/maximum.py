@@ -1,0 +1,147 @@
+"""The largest of several values: max pooling and the maximum of two branches."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from math import inf, prod
+
+import torch
+from torch import Tensor
+
+from proofmap.graph.ir import Node
+from proofmap.graph.ops import compute
+from proofmap.rules.rule import Forms, Interval, Nonlinear, Relaxation
+
+
+@dataclass(frozen=True, eq=False)
+class Picks(Relaxation):
+    """v[lower] <= y <= slope · v[upper] + bias, with v all inputs flat in one row; tensors are (cases, outputs)."""
+
+    shape: tuple[int, ...]
+    inputs: tuple[tuple[int, ...], ...]
+    lower: Tensor
+    upper: Tensor
+    slope: Tensor
+    bias: Tensor
+
+    def pull(self, coefficients: Tensor, owner: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
+        flat = coefficients.flatten(1)  # (rows, outputs)
+        positive = flat > 0
+        one = len(self.lower) == 1
+        lower, upper, slope, bias = (t.expand(len(flat), -1) if one else t[owner] for t in self._tensors())
+        weight = flat * torch.where(positive, slope, torch.ones_like(slope))
+        index = torch.where(positive, upper, lower)
+        pulled = flat.new_zeros(len(flat), sum(prod(s) for s in self.inputs)).scatter_add_(1, index, weight)
+        offset = (flat * torch.where(positive, bias, torch.zeros_like(bias))).sum(1)
+        parts = pulled.split([prod(s) for s in self.inputs], dim=1)
+        return tuple(p.unflatten(1, s) for p, s in zip(parts, self.inputs, strict=True)), offset
+
+    def push(self, *inputs: Forms) -> Forms:
+        def flat(values: list[Tensor], start: int) -> Tensor:
+            return torch.cat([v.flatten(start) for v in values], dim=-1)
+
+        lower_w = _pick(flat([f.lower_weight for f in inputs], 2), self.lower)
+        upper_w = _pick(flat([f.upper_weight for f in inputs], 2), self.upper) * self.slope.unsqueeze(1)
+        lower_b = flat([f.lower_bias for f in inputs], 1).gather(1, self.lower)
+        upper_b = flat([f.upper_bias for f in inputs], 1).gather(1, self.upper) * self.slope + self.bias
+        return Forms(*(t.unflatten(-1, self.shape) for t in (lower_w, lower_b, upper_w, upper_b)))
+
+    def _tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.lower, self.upper, self.slope, self.bias
+
+
+def _pick(weights: Tensor, index: Tensor) -> Tensor:
+    """(cases, d, all) at (cases, outputs) -> (cases, d, outputs)."""
+    return weights.gather(2, index.unsqueeze(1).expand(-1, weights.shape[1], -1))
+
+
+class Largest(Nonlinear):
+    """y_o = max over the candidates of o, which `candidates` names."""
+
+    @abstractmethod
+    def candidates(self, node: Node, shapes: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
+        """(outputs, k): positions in all inputs laid flat one after the other; the total size stands for "none"."""
+
+    def interval(self, node: Node, *inputs: Interval) -> Interval:
+        return Interval(compute(node, *(i.lower for i in inputs)), compute(node, *(i.upper for i in inputs)))
+
+    def relax(self, node: Node, *inputs: Interval) -> Relaxation:
+        """Below: the candidate with the largest lower bound. Above: with i the candidate of the largest upper bound and
+        u' the largest upper bound of the others,
+
+            y <= u' + (u_i - u') (x_i - l_i) / (u_i - l_i)   if l_i < u',   y = x_i   otherwise:
+
+        the line is u' or more everywhere, and at x_i = u_i it is u_i. Never above the constant max u.
+        """
+        shapes = tuple(tuple(i.lower.shape[1:]) for i in inputs)
+        index = self.candidates(node, shapes, inputs[0].lower.device)  # (outputs, k)
+        lower = _windows([i.lower for i in inputs], index)  # (cases, outputs, k)
+        upper = _windows([i.upper for i in inputs], index)
+        first = upper.argmax(-1, keepdim=True)
+        top = upper.gather(-1, first).squeeze(-1)
+        start = lower.gather(-1, first).squeeze(-1)
+        second = upper.scatter(-1, first, -inf).amax(-1)
+        exact = start >= second
+        safe = torch.where(exact, start, second)
+        slope = torch.where(
+            exact, torch.ones_like(top), (top - safe) / torch.where(exact, torch.ones_like(top), top - start)
+        )
+        bias = torch.where(exact, torch.zeros_like(top), safe - slope * start)
+        below = torch.where(exact, first.squeeze(-1), lower.argmax(-1))
+
+        def position(k: Tensor) -> Tensor:
+            return index.expand(len(k), -1, -1).gather(-1, k.unsqueeze(-1)).squeeze(-1)
+
+        return Picks(node.shape, shapes, position(below), position(first.squeeze(-1)), slope, bias)
+
+    def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
+        """The candidates that may be the largest, where there are several."""
+        shapes = tuple(tuple(i.lower.shape[1:]) for i in inputs)
+        index = self.candidates(node, shapes, inputs[0].lower.device)
+        lower = _windows([i.lower for i in inputs], index)
+        upper = _windows([i.upper for i in inputs], index)
+        rivals = upper > lower.amax(-1, keepdim=True)
+        rivals &= rivals.sum(-1, keepdim=True) > 1
+        cases, total = len(lower), sum(prod(s) for s in shapes)
+        marks = torch.zeros(cases, total + 1, dtype=torch.int32, device=lower.device)
+        marks.scatter_add_(1, index.flatten().expand(cases, -1), rivals.flatten(1).to(torch.int32))
+        parts = (marks[:, :total] > 0).split([prod(s) for s in shapes], dim=1)
+        return tuple(p.unflatten(1, s) for p, s in zip(parts, shapes, strict=True))
+
+
+def _windows(values: list[Tensor], index: Tensor) -> Tensor:
+    """(cases, outputs, k), -inf where there is no candidate."""
+    flat = torch.cat([v.flatten(1) for v in values], dim=1)
+    flat = torch.cat([flat, flat.new_full((len(flat), 1), -inf)], dim=1)
+    return flat[:, index]
+
+
+class Maximum(Largest):
+    """y = max(a, b)."""
+
+    def candidates(self, node: Node, shapes: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
+        one = torch.arange(prod(shapes[0]), device=device)
+        return torch.stack([one, one + len(one)], dim=1)
+
+
+class MaxPool(Largest):
+    """y = the largest of a window, with any stride, padding and dilation; padding is no candidate."""
+
+    def candidates(self, node: Node, shapes: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
+        channels, *spatial = shapes[0]
+        a = node.attributes
+        every = torch.zeros(1, 1, dtype=torch.long, device=device)  # (windows so far, candidates so far)
+        valid = torch.ones(1, 1, dtype=torch.bool, device=device)
+        for k, size in enumerate(spatial):
+            starts = torch.arange(node.shape[1 + k], device=device) * a["stride"][k] - a["padding"][k]
+            axis = starts[:, None] + torch.arange(a["kernel"][k], device=device) * a["dilation"][k]
+            inside = (axis >= 0) & (axis < size)
+            every = (
+                (every[:, None, :, None] * size + axis.clamp(0, size - 1)[None, :, None, :]).flatten(2).flatten(0, 1)
+            )
+            valid = (valid[:, None, :, None] & inside[None, :, None, :]).flatten(2).flatten(0, 1)
+        plane = prod(spatial)
+        offsets = torch.arange(channels, device=device)[:, None, None] * plane
+        absent = torch.full_like(every, channels * plane)
+        return torch.where(valid, every + offsets, absent).flatten(0, 1)  # (channels · windows, k)

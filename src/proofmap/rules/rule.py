@@ -1,0 +1,137 @@
+"""What a rule is: the meaning of one operation for intervals, for lines through it, and for forms pulled back.
+
+A rule knows nothing of balls, nor of the way a graph is walked.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from proofmap.graph.ir import Node
+from proofmap.graph.ops import compute
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """lower <= value <= upper, entry by entry: (cases, *shape)."""
+
+    lower: Tensor
+    upper: Tensor
+
+    def __and__(self, other: Interval) -> Interval:
+        """Both hold. Where rounding made them miss each other, the hull of the gap is kept."""
+        lower = torch.maximum(self.lower, other.lower)
+        upper = torch.minimum(self.upper, other.upper)
+        return Interval(torch.minimum(lower, upper), torch.maximum(lower, upper))
+
+    def take(self, index: Tensor) -> Interval:
+        return Interval(self.lower[index], self.upper[index])
+
+
+@dataclass(frozen=True, eq=False)
+class Forms:
+    """Affine forms of d input variables below and above a value.
+
+    weights (cases, d, *shape), biases (cases, *shape):  W_l·δ + b_l <= value <= W_u·δ + b_u.
+    """
+
+    lower_weight: Tensor
+    lower_bias: Tensor
+    upper_weight: Tensor
+    upper_bias: Tensor
+
+
+class Relaxation(ABC):
+    """Linear functions below and above an operation, valid on the intervals it was made for."""
+
+    @abstractmethod
+    def pull(self, coefficients: Tensor, owner: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
+        """An upper bound of <A, y> as a form of the inputs: Σ <A_i, x_i> + bias.
+
+        coefficients (rows, *shape of y); row r belongs to case owner[r]. Returns one tensor an input, and (rows,).
+        """
+
+    @abstractmethod
+    def push(self, *inputs: Forms) -> Forms:
+        """Forms of the output from forms of the inputs."""
+
+
+class Rule(ABC):
+    """The meaning of one operation."""
+
+    @abstractmethod
+    def interval(self, node: Node, *inputs: Interval) -> Interval:
+        """An interval of the value for values of the inputs in theirs."""
+
+
+class Nonlinear(Rule):
+    """An operation that must be relaxed before a form can pass it."""
+
+    @abstractmethod
+    def relax(self, node: Node, *inputs: Interval) -> Relaxation:
+        """Lines below and above, the closer the better, on these intervals."""
+
+    @abstractmethod
+    def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
+        """For each input, the entries (cases, *shape) where relaxing loses something: a tighter interval may help."""
+
+
+class Linear(Rule):
+    """y = L(x) + b. Everything follows from running the operation: |L| has |weight| for weight, L' is the derivative.
+
+    interval: L(centre) ± |L|(radius).
+    """
+
+    def moves(self, node: Node) -> bool:
+        """Whether every entry of y is a multiple of one entry of x, and none is used twice."""
+        return False
+
+    def apply(self, node: Node, *values: Tensor) -> Tensor:
+        """L(x), without the bias; any number of leading samples."""
+        return compute(replace(node, bias=None), *values)
+
+    def magnitude(self, node: Node, *values: Tensor) -> Tensor:
+        """|L|(x)."""
+        weight = None if node.weight is None else node.weight.abs()
+        return compute(replace(node, weight=weight, bias=None), *values)
+
+    def interval(self, node: Node, *inputs: Interval) -> Interval:
+        centre = compute(node, *((i.lower + i.upper) / 2 for i in inputs))
+        radius = self.magnitude(node, *((i.upper - i.lower) / 2 for i in inputs))
+        return Interval(centre - radius, centre + radius)
+
+    def push(self, node: Node, *inputs: Forms) -> Forms:
+        """U = L(middle) + |L|(half), with middle and half of the two forms: L⁺ U + L⁻ L without splitting L."""
+        weights = [(f.lower_weight, f.upper_weight) for f in inputs]
+        biases = [(f.lower_bias, f.upper_bias) for f in inputs]
+        cases, variables = weights[0][0].shape[:2]
+        flat = [(low.flatten(0, 1), up.flatten(0, 1)) for low, up in weights]
+        lower_w, upper_w = (w.unflatten(0, (cases, variables)) for w in self._both(node, flat))
+        lower_b, upper_b = self._both(node, biases)
+        if node.bias is not None:
+            lower_b, upper_b = lower_b + node.bias, upper_b + node.bias
+        return Forms(lower_w, lower_b, upper_w, upper_b)
+
+    def _both(self, node: Node, pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+        middle = self.apply(node, *((low + up) / 2 for low, up in pairs))
+        half = self.magnitude(node, *((up - low) / 2 for low, up in pairs))
+        return middle - half, middle + half
+
+    def adjoint(self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor) -> tuple[Tensor, ...]:
+        """L'(A): <A, L(x)> = Σ <L'(A)_i, x_i>, for rows A (rows, *node.shape)."""
+        rows = coefficients.shape[0]
+        with torch.enable_grad():
+            points = [coefficients.new_zeros(rows, *shape).requires_grad_() for shape in shapes]
+            value = self.apply(node, *points)
+        return torch.autograd.grad(value, points, coefficients)
+
+    def pull(
+        self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor
+    ) -> tuple[tuple[Tensor, ...], Tensor | None]:
+        """<A, y> as a form of the inputs: (L'(A), <A, b>)."""
+        bias = None if node.bias is None else (coefficients * node.bias).flatten(1).sum(1)
+        return self.adjoint(node, shapes, coefficients), bias

@@ -1,0 +1,344 @@
+"""Smooth functions: a tangent on one side and the chord on the other where they bend one way only, and the best line
+above and below the middle where they bend both ways.
+
+Lines are found in float64, whatever the precision of the network: f(x) - s·x cancels.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from itertools import pairwise
+from math import log, pi, sqrt
+
+import torch
+from torch import Tensor
+
+from proofmap.errors import BoundError
+from proofmap.graph.ir import Node
+from proofmap.graph.ops import compute
+from proofmap.rules.lines import Lines, Scalar, chord
+from proofmap.rules.rule import Interval
+
+
+class Smooth(Scalar):
+    """y = f(x). Points are their own value; elsewhere `double_lines` in float64."""
+
+    @abstractmethod
+    def double_lines(self, node: Node, x: Interval) -> Lines:
+        """Lines on float64 intervals; what comes out where the interval is a point is not used."""
+
+    def lines(self, node: Node, x: Interval) -> Lines:
+        dtype = x.lower.dtype
+        wide = Interval(x.lower.double(), x.upper.double())
+        node = node.to(x.lower.device, torch.float64)
+        best = self.double_lines(node, wide)
+        point = x.lower >= x.upper
+        value = compute(node, wide.lower)
+        zero = torch.zeros_like(value)
+        return Lines(
+            torch.where(point, zero, best.lower_slope).to(dtype),
+            torch.where(point, value, best.lower_bias).to(dtype),
+            torch.where(point, zero, best.upper_slope).to(dtype),
+            torch.where(point, value, best.upper_bias).to(dtype),
+        )
+
+
+class Bowl(Smooth):
+    """f bends one way on every interval it is defined on: convex, or concave where `concave` says so.
+
+    Convex: f(m) + f'(m)(x - m) <= f(x) <= the chord, m the middle. Concave: the other way round.
+    """
+
+    @abstractmethod
+    def derivative(self, node: Node, x: Tensor) -> Tensor: ...
+
+    def concave(self, x: Interval) -> Tensor:
+        return torch.zeros_like(x.lower, dtype=torch.bool)
+
+    def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
+        return []
+
+    def double_lines(self, node: Node, x: Interval) -> Lines:
+        slope, start = chord(node, x)
+        middle = (x.lower + x.upper) / 2
+        tangent = self.derivative(node, middle)
+        touch = compute(node, middle) - tangent * middle
+        start = start - slope * x.lower
+        concave = self.concave(x)
+        return Lines(
+            torch.where(concave, slope, tangent),
+            torch.where(concave, start, touch),
+            torch.where(concave, tangent, slope),
+            torch.where(concave, touch, start),
+        )
+
+
+class Square(Bowl):
+    """y = x²."""
+
+    def derivative(self, node: Node, x: Tensor) -> Tensor:
+        return 2 * x
+
+    def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
+        return [torch.zeros_like(x.lower).clamp(x.lower, x.upper)]
+
+
+class Exp(Bowl):
+    """y = exp(x)."""
+
+    def derivative(self, node: Node, x: Tensor) -> Tensor:
+        return x.exp()
+
+    def check(self, node: Node, x: Interval) -> None:
+        limit = log(torch.finfo(x.upper.dtype).max)
+        _require(node, "exp", x, x.upper < limit, f"below {limit:.0f}")
+
+
+class Softplus(Bowl):
+    """y = log(1 + exp(x))."""
+
+    def derivative(self, node: Node, x: Tensor) -> Tensor:
+        return torch.sigmoid(x)
+
+
+class Log(Bowl):
+    """y = log(x), x > 0, concave."""
+
+    def derivative(self, node: Node, x: Tensor) -> Tensor:
+        return 1 / x
+
+    def concave(self, x: Interval) -> Tensor:
+        return torch.ones_like(x.lower, dtype=torch.bool)
+
+    def check(self, node: Node, x: Interval) -> None:
+        _require(node, "log", x, x.lower > 0, "above 0")
+
+
+class Sqrt(Bowl):
+    """y = sqrt(x), x >= 0, concave."""
+
+    def derivative(self, node: Node, x: Tensor) -> Tensor:
+        return 0.5 / x.sqrt()
+
+    def concave(self, x: Interval) -> Tensor:
+        return torch.ones_like(x.lower, dtype=torch.bool)
+
+    def check(self, node: Node, x: Interval) -> None:
+        _require(node, "sqrt", x, x.lower >= 0, "at least 0")
+
+
+class Reciprocal(Bowl):
+    """y = 1 / x, x not 0: convex right of it, concave left of it."""
+
+    def derivative(self, node: Node, x: Tensor) -> Tensor:
+        return -1 / x.square()
+
+    def concave(self, x: Interval) -> Tensor:
+        return x.upper < 0
+
+    def check(self, node: Node, x: Interval) -> None:
+        _require(node, "reciprocal", x, (x.lower > 0) | (x.upper < 0), "on one side of 0")
+
+
+def _require(node: Node, what: str, x: Interval, holds: Tensor, where: str) -> None:
+    if bool(holds.all()):
+        return
+    k = int((~holds).flatten().nonzero()[0])
+    low, high = x.lower.flatten()[k].item(), x.upper.flatten()[k].item()
+    raise BoundError(
+        f"{what} (node {node.name!r}) gets inputs proven only to be in [{low:.4g}, {high:.4g}], expected them {where}, "
+        "or it has no finite bound: take a smaller eps or tighter bounds"
+    )
+
+
+class Curve(Smooth):
+    """f bends both ways, with slopes in a known range: the best line above the middle m is the concave hull's there.
+
+    A line of slope s is above f on [l, u] from the bias max_x f(x) - s x on. At m it stands at
+    h(s) = max_x f(x) - s (x - m), a convex function of s whose derivative is m - x*(s), x* the maximiser: bisection
+    over s, to the right where x* > m. Any s gives a valid line; bisection only makes it good.
+    """
+
+    steps = 40
+
+    @abstractmethod
+    def slopes(self, node: Node) -> tuple[float, float]:
+        """The smallest and the largest slope of f."""
+
+    @abstractmethod
+    def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
+        """(points, slack): every x where f(x) - slope·x can be extremal lies among the points, up to an error of
+        `slack` in the extremal value. Points that are none of these do no harm; kinks belong to them.
+        """
+
+    def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
+        flat = torch.zeros_like(x.lower, dtype=torch.float64)
+        return [_inside(point.to(x.lower.dtype), x) for point in self.critical(node, flat)[0]]
+
+    def double_lines(self, node: Node, x: Interval) -> Lines:
+        upper_slope, upper_bias = self._above(node, x, 1.0)
+        lower_slope, lower_bias = self._above(node, x, -1.0)
+        return Lines(lower_slope, lower_bias, upper_slope, upper_bias)
+
+    def _above(self, node: Node, x: Interval, sign: float) -> tuple[Tensor, Tensor]:
+        """The best line above sign · f, turned back by sign."""
+        middle = (x.lower + x.upper) / 2
+        low, high = (torch.full_like(middle, s) for s in self.slopes(node))
+        if sign < 0:
+            low, high = -high, -low
+        for _ in range(self.steps):
+            slope = (low + high) / 2
+            _, where, _ = self._highest(node, x, slope, sign)
+            right = where > middle
+            low, high = torch.where(right, slope, low), torch.where(right, high, slope)
+        slope = (low + high) / 2
+        bias, _, slack = self._highest(node, x, slope, sign)
+        return sign * slope, sign * (bias + slack)
+
+    def _highest(self, node: Node, x: Interval, slope: Tensor, sign: float) -> tuple[Tensor, Tensor, Tensor]:
+        """max over [l, u] of sign·f(t) - slope·t, a t where it is taken, and the slack."""
+        points, slack = self.critical(node, sign * slope)
+        every = torch.stack([x.lower, x.upper, *(_inside(point, x) for point in points)])
+        gap, index = (sign * compute(node, every) - slope * every).max(0)
+        return gap, every.gather(0, index.unsqueeze(0)).squeeze(0), slack
+
+
+def _inside(point: Tensor, x: Interval) -> Tensor:
+    return point.maximum(x.lower).minimum(x.upper)
+
+
+def _none(slope: Tensor) -> Tensor:
+    return torch.zeros((), dtype=slope.dtype, device=slope.device)
+
+
+class Sigmoid(Curve):
+    """f' = p (1 - p) = s at p = (1 ± sqrt(1 - 4s)) / 2, x = ± log(p² / s)."""
+
+    def slopes(self, node: Node) -> tuple[float, float]:
+        return 0.0, 0.25
+
+    def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
+        p = (1 + (1 - 4 * slope).clamp(min=0).sqrt()) / 2
+        point = (p.square() / slope.clamp(min=1e-300)).log().clamp(min=0)
+        return [point, -point], _none(slope)
+
+
+class Tanh(Curve):
+    """f' = 1 - t² = s at t = ± sqrt(1 - s), x = ± log((1 + t)² / s) / 2."""
+
+    def slopes(self, node: Node) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
+        t = (1 - slope).clamp(min=0).sqrt()
+        point = 0.5 * ((1 + t).square() / slope.clamp(min=1e-300)).log().clamp(min=0)
+        return [point, -point], _none(slope)
+
+
+class Erf(Curve):
+    """f' = 2/sqrt(pi) exp(-x²) = s at x = ± sqrt(-log(s sqrt(pi) / 2))."""
+
+    def slopes(self, node: Node) -> tuple[float, float]:
+        return 0.0, 2 / sqrt(pi)
+
+    def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
+        point = (-(slope.clamp(min=1e-300) * (sqrt(pi) / 2)).log()).clamp(min=0).sqrt()
+        return [point, -point], _none(slope)
+
+
+class Elu(Curve):
+    """y = x for x >= 0, a (exp(x) - 1) for x < 0: kink at 0 (for a > 1 it bends down there), f' = s at log(s / a)."""
+
+    def slopes(self, node: Node) -> tuple[float, float]:
+        alpha = node.attributes["alpha"]
+        return min(0.0, alpha), max(1.0, alpha)
+
+    def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
+        alpha = node.attributes["alpha"]
+        kink = torch.zeros_like(slope)
+        if alpha == 0.0:
+            return [kink], _none(slope)
+        return [kink, (slope / alpha).clamp(min=1e-300).log().clamp(max=0)], _none(slope)
+
+
+class HardSwish(Curve):
+    """y = x min(max(x + 3, 0), 6) / 6: 0, a parabola on [-3, 3] with f' = (2x + 3) / 6, then x."""
+
+    def slopes(self, node: Node) -> tuple[float, float]:
+        return -0.5, 1.5
+
+    def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
+        kinks = [torch.full_like(slope, k) for k in (-3.0, 3.0)]
+        return [*kinks, (3 * slope - 1.5).clamp(-3, 3)], _none(slope)
+
+    def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
+        (x,) = inputs
+        return ((x.lower < x.upper) & (x.lower < 3) & (x.upper > -3),)
+
+
+class Swish(Curve):
+    """y = x g(x) with a gate g: SiLU and GELU. f' rises between the two turning points ±r of the slope and falls
+    outside, so f' = s at one point at most on each of three pieces, found in a table.
+
+    The table's cell [a, b] around the point brackets it, and at the interpolated x the extremal value is missed by
+    |f'(x) - s| (b - a) at most: that is the slack.
+    """
+
+    cells = 4096
+
+    def __init__(self, reach: float) -> None:
+        self.reach = reach  # beyond ±reach, f is 0 or x to float64
+        self._tables: dict[str, list[tuple[Tensor, Tensor]]] = {}
+
+    def turn(self, node: Node) -> float:
+        """r > 0 with f''(±r) = 0, where the slope is largest and smallest."""
+        low, high = 0.5, 5.0
+        for _ in range(80):
+            middle = (low + high) / 2
+            x = torch.tensor(middle, dtype=torch.float64, requires_grad=True)
+            (first,) = torch.autograd.grad(compute(node, x), x, create_graph=True)
+            (second,) = torch.autograd.grad(first, x)
+            low, high = (middle, high) if second > 0 else (low, middle)
+        return low
+
+    def derivative(self, node: Node, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(compute(node, x).sum(), x)
+        return slope
+
+    def slopes(self, node: Node) -> tuple[float, float]:
+        (_, first), _, (_, last) = self._pieces(node)
+        return float(first.min()), float(last.max())
+
+    def _pieces(self, node: Node) -> list[tuple[Tensor, Tensor]]:
+        """(points, slopes at them) on (-reach, -r), (-r, r), (r, reach)."""
+        key = str(node.attributes.get("approximate", ""))
+        if key not in self._tables:
+            with torch.enable_grad():
+                turn = self.turn(node)
+            ends = (-self.reach, -turn, turn, self.reach)
+            grids = [torch.linspace(a, b, self.cells + 1, dtype=torch.float64) for a, b in pairwise(ends)]
+            self._tables[key] = [(grid, self.derivative(node, grid)) for grid in grids]
+        return self._tables[key]
+
+    def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
+        points = []
+        slack = torch.zeros_like(slope)
+        for grid, values in self._pieces(node):
+            grid, values = grid.to(slope.device), values.to(slope.device)
+            if values[0] > values[-1]:
+                grid, values = grid.flip(0), values.flip(0)
+            after = torch.searchsorted(values, slope.contiguous()).clamp(1, self.cells)
+            low, high = values[after - 1], values[after]
+            share = ((slope - low) / (high - low).clamp(min=1e-300)).clamp(0, 1)
+            point = grid[after - 1] + share * (grid[after] - grid[after - 1])
+            found = (slope >= values[0]) & (slope <= values[-1])
+            miss = (self.derivative(node, point) - slope).abs() * (grid[after] - grid[after - 1]).abs()
+            slack = torch.maximum(slack, torch.where(found, miss, torch.zeros_like(miss)))
+            points.append(point)
+        return points, slack
+
+
+SILU_REACH = 45.0
+GELU_REACH = 10.0

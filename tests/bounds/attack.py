@@ -1,0 +1,40 @@
+"""Points a bound must hold at: sampled ones, and ones found by climbing."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from proofmap import Family, Graph
+
+
+def sampled(graph: Graph, family: Family, count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """(deltas (count, N, *shape), logits (count, N, classes))."""
+    generator = torch.Generator().manual_seed(seed)
+    deltas = family.sample(count, generator)
+    points = (family.x + deltas).flatten(0, 1)
+    return deltas, graph(points).reshape(count, family.count, -1)
+
+
+def climbed(graph: Graph, family: Family, steps: int = 12) -> Tensor:
+    """Logits at points that projected gradient steps found, for every class up and down: (2 · classes, N, classes)."""
+    classes = graph.classes
+    sign = torch.cat([torch.ones(classes), -torch.ones(classes)]).to(family.x)
+    which = torch.arange(classes).repeat(2)
+    delta = torch.zeros(2 * classes, *family.x.shape, dtype=family.x.dtype)
+    reach = (family.upper - family.lower).flatten(1).amax(1).reshape(-1, *(1,) * (family.x.ndim - 1))
+    for step in range(steps):
+        delta.requires_grad_()
+        with torch.enable_grad():
+            logits = graph((family.x + delta).flatten(0, 1)).reshape(2 * classes, family.count, classes)
+            goal = (logits[torch.arange(2 * classes), :, which] * sign[:, None]).sum()
+            (slope,) = torch.autograd.grad(goal, delta)
+        length = (
+            slope.flatten(2)
+            .norm(dim=2)
+            .clamp(min=1e-12)
+            .reshape(2 * classes, family.count, *(1,) * (family.x.ndim - 1))
+        )
+        move = slope.sign() if family.norm == float("inf") else slope / length
+        delta = family.project((delta + reach / (1 + step) * move).detach())
+    return graph((family.x + delta).flatten(0, 1)).reshape(2 * classes, family.count, classes)

@@ -1,0 +1,116 @@
+"""The three kinds of sharing, and the orders that must hold between them and between methods."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.bounds import IBP, METHODS, Backward, CrownIBP, Forward, Sharing, named, solve
+from tests.bounds.setting import BUDGET, both_sides, mask_for
+from tests.models import MODELS, Case, graph_of
+
+ALL = [*METHODS, "ibp+forward", "ibp+forward+backward"]
+
+
+def prepared(case: Case, eps: float = 0.05, groups: int = 4) -> tuple[pm.Graph, pm.Family]:
+    graph = graph_of(case, torch.float64)
+    x = case.inputs(3, torch.float64, seed=11)
+    return graph, pm.Ball(eps, domain=(case.low, case.high)).at(x, mask_for(case.shape, groups))
+
+
+def rows_for(graph: pm.Graph, family: pm.Family) -> Tensor:
+    unit = torch.eye(graph.classes, dtype=torch.float64)
+    return torch.cat([unit, -unit]).expand(family.count, -1, -1)
+
+
+@pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
+def test_orders_of_sharing(case: Case) -> None:
+    """shared <= one-pass; no member above B; on B all three the same."""
+    graph, family = prepared(case)
+    rows = rows_for(graph, family)
+    for name in ALL:
+        value = {s: solve(graph, family, rows, named(name), s, BUDGET) for s in get_args(Sharing)}
+        tolerance = 1e-9 * (1 + float(value["one-pass"].abs().max()))
+        assert bool((value["shared"] <= value["one-pass"] + tolerance).all()), name
+        for sharing in ("shared", "one-pass"):
+            assert bool((value[sharing] <= value[sharing][:, :1]).all()), (name, sharing)
+            torch.testing.assert_close(value[sharing][:, 0], value["separate"][:, 0])
+
+
+@pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
+def test_an_intersection_is_no_looser_than_its_parts(case: Case) -> None:
+    graph, family = prepared(case)
+    for together in (IBP() & Forward(), IBP() & Forward() & Backward(), CrownIBP() & Forward()):
+        lower, upper = both_sides(graph, family, together, "shared")
+        tolerance = 1e-9 * (1 + float(upper.abs().max()))
+        for part in together.parts:  # type: ignore[attr-defined]
+            part_lower, part_upper = both_sides(graph, family, part, "shared")
+            assert bool((upper <= part_upper + tolerance).all()), part
+            assert bool((lower >= part_lower - tolerance).all()), part
+
+
+def test_intersections_of_intersections_are_flat() -> None:
+    assert (IBP() & Forward()) & Backward() == IBP() & (Forward() & Backward())
+    assert named("ibp+forward+backward") == IBP() & Forward() & Backward()
+
+
+@pytest.mark.parametrize("name", ["backward", "crown-ibp"])
+def test_sharing_keeps_the_order_of_the_groups(name: str) -> None:
+    """On the packaged digits shared scores rank the groups nearly as separate ones do, one-pass scores less so."""
+    model = pm.zoo.mnist_mlp()
+    x, _ = pm.data.digits()
+    graph = pm.trace(model, x)
+    ball = pm.Ball(0.01, domain=(0.0, 1.0))
+    found = {
+        sharing: pm.overlap(graph, x[:2], ball, groups=pm.groups.grid(7), bounds=named(name), sharing=sharing)
+        for sharing in get_args(Sharing)
+    }
+    for k in range(2):
+        reference = (found["separate"].full[k] - found["separate"].frozen[k]).numpy()
+        near = spearmanr(reference, (found["shared"].full[k] - found["shared"].frozen[k]).numpy()).statistic
+        assert near > 0.97
+
+
+def test_margins_together_are_no_looser_than_apart() -> None:
+    case = MODELS["deep relu"]
+    graph, family = prepared(case, eps=0.2)
+    ball = pm.Ball(0.2, domain=(case.low, case.high))
+    mask = mask_for(case.shape, 4)
+    together = pm.overlap(graph, family.x, ball, groups=mask)
+    apart = pm.overlap(graph, family.x, ball, groups=mask, objective="apart")
+    assert bool((together.full < apart.full).all())
+    assert bool((together.frozen < apart.frozen + 1e-9).all())
+
+
+@pytest.mark.parametrize(
+    "case", [MODELS[f"deep {name}"] for name in ("relu", "residual", "mobile")], ids=lambda c: c.name
+)
+@pytest.mark.parametrize("name", ALL)
+def test_a_small_budget_gives_the_same_numbers(case: Case, name: str) -> None:
+    graph, family = prepared(case)
+    rows = rows_for(graph, family)
+    forward = "forward" in name  # one sample's forms must fit
+    for sharing in get_args(Sharing):
+        expected = solve(graph, family, rows, named(name), sharing, BUDGET)
+        small = solve(graph, family, rows, named(name), sharing, 2**23 if forward else 2**13)
+        torch.testing.assert_close(small, expected)
+
+
+def test_rows_below_the_floor_may_stay_loose_but_the_maximum_is_the_same() -> None:
+    case = MODELS["deep relu"]
+    graph, family = prepared(case)
+    unit = torch.eye(graph.classes, dtype=torch.float64)
+    logits = graph(family.x)
+    target = logits.argmax(1)
+    rows = unit.expand(family.count, -1, -1) - unit[target].unsqueeze(1)
+    floor = logits.topk(2, dim=1).values.diff(dim=1).squeeze(1)
+    keep = torch.ones(family.count, graph.classes, dtype=torch.bool).scatter(1, target[:, None], False)
+    rows = rows[keep].reshape(family.count, graph.classes - 1, graph.classes)
+    tight = solve(graph, family, rows, Backward(), "shared", BUDGET).amax(2)
+    pruned = solve(graph, family, rows, Backward(), "shared", BUDGET, floor).amax(2)
+    torch.testing.assert_close(tight, pruned)

@@ -1,0 +1,69 @@
+"""TF32, bf16 and autocast never enter a bound, and the user's settings are as before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import proofmap as pm
+from proofmap.bounds.precision import full_precision
+
+BACKENDS: Any = torch.backends
+
+
+def settings() -> tuple[object, ...]:
+    return (
+        torch.get_float32_matmul_precision(),
+        BACKENDS.cuda.matmul.allow_tf32,
+        BACKENDS.cudnn.allow_tf32,
+        BACKENDS.mkldnn.matmul.fp32_precision,
+        BACKENDS.mkldnn.conv.fp32_precision,
+    )
+
+
+@pytest.fixture
+def loose() -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.usefixtures("loose")
+def test_settings_are_strict_inside_and_restored_outside() -> None:
+    before = settings()
+    with full_precision(torch.device("cpu")):
+        assert BACKENDS.cuda.matmul.fp32_precision == "ieee"
+        assert BACKENDS.cudnn.conv.fp32_precision == "ieee"
+        assert BACKENDS.mkldnn.matmul.fp32_precision == "ieee"
+        assert not torch.is_grad_enabled()
+    assert settings() == before
+    with pytest.raises(ZeroDivisionError), full_precision(torch.device("cpu")):
+        _ = 1 / 0
+    assert settings() == before
+
+
+@pytest.mark.usefixtures("loose")
+def test_bounds_are_the_same_under_loose_settings_and_autocast() -> None:
+    model = pm.zoo.mnist_mlp()
+    x = pm.data.digits()[0][:2]
+    graph = pm.trace(model, x)
+    ball = pm.Ball(0.02, domain=(0.0, 1.0))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = pm.overlap(graph, x, ball)
+    torch.set_float32_matmul_precision("highest")
+    outside = pm.overlap(graph, x, ball)
+    assert inside.full.dtype == torch.float32
+    assert torch.equal(inside.full, outside.full)
+
+
+def test_float64_is_taken_from_x() -> None:
+    model = pm.zoo.mnist_mlp()
+    x = pm.data.digits()[0][:2]
+    single = pm.overlap(model, x, pm.Ball(0.02, domain=(0.0, 1.0)))
+    double = pm.overlap(model, x.double(), pm.Ball(0.02, domain=(0.0, 1.0)))
+    assert double.full.dtype == torch.float64
+    torch.testing.assert_close(single.full.double(), double.full, rtol=1e-3, atol=1e-3)

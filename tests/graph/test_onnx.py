@@ -1,0 +1,507 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor, nn
+
+from proofmap.errors import FileError, ModelError, UnsupportedError
+from proofmap.graph import load
+from tests.graph.onnx_files import NEWEST, assert_same, floats, ints, loaded, make, run
+from tests.models import MODELS
+
+FILES = sorted((Path(__file__).parents[3] / "shared" / "data" / "onnx").glob("*.onnx"))
+NOT_EXPORTED = {"adaptive_max_pool2d": "torch.onnx has no function for it"}
+NOT_LOADED = {"avg_pool without channels": "torch.onnx pools with the samples on the axis of the channels"}
+
+node = helper.make_node
+
+
+# --- whole models ---
+
+
+class Together(nn.Module):
+    """All models side by side: one export costs little more than that of a single one."""
+
+    def __init__(self, models: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+
+    def forward(self, *xs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(model(x) for model, x in zip(self.models, xs, strict=True))
+
+
+@cache
+def exported(folder: Path) -> onnx.utils.Extractor:
+    cases = [case for case in MODELS.values() if case.name not in NOT_EXPORTED]
+    torch.onnx.export(
+        Together([case.build() for case in cases]).eval(),
+        tuple(case.inputs(2) for case in cases),
+        folder / "all.onnx",
+        dynamo=True,
+        dynamic_shapes=(tuple({0: torch.export.Dim.AUTO} for _ in cases),),
+        input_names=[f"in {case.name}" for case in cases],
+        output_names=[f"out {case.name}" for case in cases],
+        verbose=False,
+        external_data=False,
+    )
+    return onnx.utils.Extractor(onnx.load(folder / "all.onnx"))
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("onnx")
+
+
+def extracted(name: str, folder: Path) -> onnx.ModelProto:
+    return exported(folder).extract_model([f"in {name}"], [f"out {name}"])
+
+
+@pytest.mark.filterwarnings("ignore")  # the exporter warns about itself
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in NOT_EXPORTED | NOT_LOADED])
+def test_exported_model_gives_what_onnxruntime_gives(name: str, folder: Path) -> None:
+    case, model = MODELS[name], extracted(name, folder)
+    graph = loaded(model, folder)
+    for n in (1, 2, 5):
+        x = case.inputs(n, seed=n)
+        expected = torch.from_numpy(run(model, x.numpy()))
+        assert float((graph(x) - expected).abs().max()) <= 1e-5 * float(expected.abs().max())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", NOT_LOADED)
+def test_samples_that_leave_their_axis_are_refused(name: str, folder: Path) -> None:
+    with pytest.raises(ModelError, match="mixes the samples of a batch"):
+        loaded(extracted(name, folder), folder)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", NOT_EXPORTED)
+def test_what_cannot_be_exported_still_cannot(name: str, tmp_path: Path) -> None:
+    case = MODELS[name]
+    with pytest.raises(torch.onnx.errors.OnnxExporterError):
+        torch.onnx.export(case.build(), (case.inputs(2),), tmp_path / "net.onnx", dynamo=True, verbose=False)
+
+
+@pytest.mark.skipif(not FILES, reason="the shared networks are not here")
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_competition_network_gives_what_onnxruntime_gives(path: Path) -> None:
+    graph, model = load(path), onnx.load(path)
+    x = np.random.default_rng(0).random((5, *graph.input.shape)).astype(np.float32)
+    expected = np.concatenate([run(model, sample[None]) for sample in x])
+    got = graph(torch.from_numpy(x)).numpy()
+    assert np.abs(got - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+# --- how files are written ---
+
+WEIGHTS = {"w1": floats(6, 4), "b1": floats(6), "w2": floats(3, 6, seed=2), "b2": floats(3, seed=3)}
+NET = [
+    node("Gemm", ["x", "w1", "b1"], ["a"], name="hidden", transB=1),
+    node("Relu", ["a"], ["b"]),
+    node("Gemm", ["b", "w2", "b2"], ["y"], name="logits", transB=1),
+]
+
+
+def small() -> onnx.ModelProto:
+    return make(NET, ("n", 4), WEIGHTS)
+
+
+def test_nodes_are_named_as_in_the_file(tmp_path: Path) -> None:
+    graph = assert_same(small(), tmp_path)
+    assert [(n.name, n.op) for n in graph.nodes] == [
+        ("x", "input"),
+        ("hidden", "linear"),
+        ("b", "relu"),
+        ("logits", "linear"),
+    ]
+    assert graph.dtype == torch.float32
+    assert graph.classes == 3
+
+
+@pytest.mark.parametrize("opset", [7, 8])
+def test_initializers_may_be_listed_as_inputs(opset: int, tmp_path: Path) -> None:
+    assert_same(make(NET, (1, 4), WEIGHTS, opset=opset, listed=True), tmp_path)
+
+
+def test_double_precision_is_kept(tmp_path: Path) -> None:
+    weights = {name: value.astype(np.float64) for name, value in WEIGHTS.items()}
+    model = make(NET, ("n", 4), weights, kind=TensorProto.DOUBLE)
+    graph = assert_same(model, tmp_path)
+    x = np.random.default_rng(0).random((2, 4))
+    assert np.abs(graph(torch.from_numpy(x)).numpy() - run(model, x)).max() < 1e-14
+
+
+def test_output_may_have_axes_of_size_one(tmp_path: Path) -> None:
+    nodes = [node("Conv", ["x", "w"], ["h"]), node("GlobalAveragePool", ["h"], ["y"])]
+    assert assert_same(make(nodes, ("n", 2, 3, 3), {"w": floats(4, 2, 2, 2)}), tmp_path).classes == 4
+
+
+def test_local_functions_are_inlined(tmp_path: Path) -> None:
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    twice = helper.make_function("own", "Twice", ["a"], ["b"], [node("Add", ["a", "a"], ["b"])], opsets[:1])
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    graph = helper.make_graph([node("Twice", ["x"], ["y"], domain="own")], "net", inputs, outputs)
+    model = helper.make_model(graph, functions=[twice], opset_imports=opsets, ir_version=8)
+    assert [n.op for n in assert_same(model, tmp_path).nodes] == ["input", "add"]
+
+
+def test_what_the_output_does_not_need_is_not_read(tmp_path: Path) -> None:
+    nodes = [node("Relu", ["x"], ["y"]), node("NonZero", ["x"], ["unused"])]
+    assert_same(make(nodes, ("n", 3)), tmp_path)
+
+
+def test_batch_norm_is_folded(tmp_path: Path) -> None:
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], name="conv"),
+        node("BatchNormalization", ["a", "s", "s", "s", "s"], ["b"]),
+        node("Flatten", ["b"], ["y"]),
+    ]
+    model = make(nodes, ("n", 1, 3, 3), {"w": floats(2, 1, 2, 2), "s": np.array([0.5, 2.0], dtype=np.float32)})
+    assert [n.op for n in assert_same(model, tmp_path).nodes] == ["input", "conv", "reshape"]
+
+
+# --- data outside the file ---
+
+
+def outside(model: onnx.ModelProto, location: str, **entries: str) -> onnx.ModelProto:
+    """The model with its first weights kept at the location."""
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, **entries}.items():
+        tensor.external_data.add(key=key, value=value)
+    return model
+
+
+def test_data_beside_the_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "weights.bin").write_bytes(b"1234" + WEIGHTS["w1"].tobytes())
+    graph = loaded(outside(small(), "parts/weights.bin", offset="4", length="96"), tmp_path)
+    x = np.random.default_rng(0).random((2, 4)).astype(np.float32)
+    np.testing.assert_allclose(graph(torch.from_numpy(x)).numpy(), run(small(), x), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "location", ["/etc/passwd", "../weights.bin", "parts/../../weights.bin", "link.bin", "linked/w.bin", ""]
+)
+def test_data_elsewhere_is_refused(location: str, tmp_path: Path) -> None:
+    inside = tmp_path / "model"
+    (inside / "parts").mkdir(parents=True)
+    (tmp_path / "weights.bin").write_bytes(WEIGHTS["w1"].tobytes())
+    (tmp_path / "away").mkdir()
+    (tmp_path / "away" / "w.bin").write_bytes(WEIGHTS["w1"].tobytes())
+    os.symlink(tmp_path / "weights.bin", inside / "link.bin")
+    os.symlink(tmp_path / "away", inside / "linked")
+    with pytest.raises(FileError, match=r"'w1'.*leaves the model's folder"):
+        loaded(outside(small(), location), inside)
+
+
+def test_missing_and_short_data_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"'w1' in 'weights.bin', which is missing"):
+        loaded(outside(small(), "weights.bin"), tmp_path)
+    (tmp_path / "weights.bin").write_bytes(b"1234")
+    with pytest.raises(FileError, match=r"'w1' in 'weights.bin', which is too short"):
+        loaded(outside(small(), "weights.bin", length="96"), tmp_path)
+    with pytest.raises(FileError, match=r"'w1' in 'weights.bin', which is too short"):
+        loaded(outside(small(), "weights.bin", offset="-4"), tmp_path)
+    with pytest.raises(FileError, match=r"'w1' in 'weights.bin', which cannot be opened"):
+        loaded(outside(small(), "weights.bin", length="many"), tmp_path)
+    with pytest.raises(FileError, match="not a sound ONNX file"):  # four bytes for 24 numbers
+        loaded(outside(small(), "weights.bin"), tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileError, match="'w1' in 'pipe', which is missing"):
+        loaded(outside(small(), "pipe"), tmp_path)
+
+
+def test_data_of_attributes_is_checked_too(tmp_path: Path) -> None:
+    constant = node("Constant", [], ["c"], value=numpy_helper.from_array(floats(3), "c"))
+    model = make([constant, node("Add", ["x", "c"], ["y"])], ("n", 3))
+    tensor = model.graph.node[0].attribute[0].t
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="/etc/passwd")
+    with pytest.raises(FileError, match="leaves the model's folder"):
+        loaded(model, tmp_path)
+
+
+# --- what is refused ---
+
+
+def test_foreign_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    with pytest.raises(FileError, match=r"cannot read .*No such file"):
+        load(path)
+    with pytest.raises(FileError, match=r"cannot read .*directory"):
+        load(tmp_path)
+    for content in (b"", b"no network at all", b"\x80\x02}q\x00.", b"PK\x03\x04" + bytes(100), os.urandom(64)):
+        path.write_bytes(content)
+        with pytest.raises(FileError, match="is not an ONNX file, or only a part of one"):
+            load(path)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
+def test_truncated_files_are_refused(share: float, tmp_path: Path) -> None:
+    content = small().SerializeToString()
+    path = tmp_path / "net.onnx"
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(FileError, match=r"net\.onnx is not"):
+        load(path)
+
+
+def test_several_inputs_and_outputs_are_refused(tmp_path: Path) -> None:
+    model = small()
+    model.graph.input.append(helper.make_tensor_value_info("other", TensorProto.FLOAT, ["n", 4]))
+    with pytest.raises(ModelError, match=r"2 inputs \(x, other\) and 1 outputs, expected one of each"):
+        loaded(model, tmp_path)
+    model = small()
+    model.graph.output.append(helper.make_tensor_value_info("b", TensorProto.FLOAT, None))
+    with pytest.raises(ModelError, match=r"1 inputs .* and 2 outputs, expected one of each"):
+        loaded(model, tmp_path)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_no_numbers_are_refused(value: float, tmp_path: Path) -> None:
+    weights = {name: array.copy() for name, array in WEIGHTS.items()}
+    weights["w2"][1, 2] = value
+    with pytest.raises(ModelError, match="'w2' has NaN or infinite entries"):
+        loaded(make(NET, ("n", 4), weights), tmp_path)
+
+
+def test_constants_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    nodes = [node("Log", ["c"], ["d"]), node("Mul", ["x", "d"], ["y"], name="times")]
+    with pytest.raises(ModelError, match=r"weight of affine \(node 'times'\) has NaN or infinite"):
+        loaded(make(nodes, ("n", 3), {"c": np.array([1.0, 0.0, -1.0], dtype=np.float32)}), tmp_path)
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.INT64, TensorProto.BFLOAT16, TensorProto.STRING])
+def test_other_types_are_refused(kind: int, tmp_path: Path) -> None:
+    name = TensorProto.DataType.Name(kind)
+    with pytest.raises(ModelError, match=f"input has type {name}, expected FLOAT or DOUBLE"):
+        loaded(make([node("Relu", ["x"], ["y"])], ("n", 4), kind=kind), tmp_path)
+
+
+@pytest.mark.parametrize(("shape", "said"), [(("n", 3, "h"), "n, 3, h"), ((4,), "4"), (("n", 0), "n, 0"), ((), "")])
+def test_inputs_without_a_shape_are_refused(shape: Sequence[int | str], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=rf"the input 'x' has shape \({said}\), expected the samples first"):
+        loaded(make([node("Relu", ["x"], ["y"])], shape), tmp_path)
+
+
+@pytest.mark.parametrize("opset", [6, NEWEST + 1])
+def test_other_opsets_are_refused(opset: int, tmp_path: Path) -> None:
+    model = small()
+    model.opset_import[0].version = opset
+    with pytest.raises(ModelError, match=f"opset {opset}, expected 7 to {NEWEST}"):
+        loaded(model, tmp_path)
+
+
+def test_an_output_that_is_constant_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="does not depend on its input"):
+        loaded(make([node("Relu", ["c"], ["y"])], ("n", 3), {"c": floats(1, 3)}), tmp_path)
+
+
+def test_output_that_is_no_vector_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"output has shape \(N, 2, 3\), expected logits"):
+        loaded(make([node("Relu", ["x"], ["y"])], ("n", 2, 3)), tmp_path)
+
+
+def test_every_unsupported_node_is_named_at_once(tmp_path: Path) -> None:
+    nodes = [
+        node("CumSum", ["x", "axis"], ["a"], name="sums"),
+        node("Relu", ["a"], ["b"]),
+        node("Pow", ["b", "three"], ["c"], name="cube"),
+        node("Einsum", ["c", "c"], ["d"], name="product", equation="ni,ni->ni"),
+        node("NonZero", ["d"], ["e"], name="places"),  # of unknown shape: what follows is still searched
+        node("Cast", ["e"], ["f"], to=TensorProto.FLOAT),
+        node("Sin", ["f"], ["g"], name="wave"),
+        node("Mul", ["c", "b"], ["h"], name="times"),
+        node("LogSoftmax", ["h"], ["i"], name="probabilities"),
+        node("Gelu", ["i"], ["j"], name="other", domain="com.microsoft"),
+        node("Sum", ["i", "j", "g"], ["y"]),
+    ]
+    model = make(nodes, ("n", 4), {"axis": np.array(1), "three": np.float32(3)}, opset=18)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    with pytest.raises(UnsupportedError) as caught:
+        loaded(model, tmp_path)
+    assert dict(caught.value.nodes) == {
+        "sums": "CumSum",
+        "cube": "Pow with exponent 3",
+        "product": "Einsum",
+        "places": "NonZero",
+        "wave": "Sin",
+        "times": "Mul of two branches",
+        "probabilities": "LogSoftmax (hand over the network before the softmax)",
+        "other": "com.microsoft.Gelu",
+    }
+
+
+def test_random_and_nested_operations_have_no_rule(tmp_path: Path) -> None:
+    branch = helper.make_graph(
+        [node("Constant", [], ["r"], value_float=1.0)], "b", [], [helper.make_empty_tensor_value_info("r")]
+    )
+    nodes = [
+        node("RandomNormal", [], ["a"], name="noise", shape=[1, 4]),
+        node("If", ["yes"], ["b"], name="if", then_branch=branch, else_branch=branch),
+        node("Sum", ["x", "a", "b"], ["y"]),
+    ]
+    with pytest.raises(UnsupportedError) as caught:
+        loaded(make(nodes, ("n", 4), {"yes": np.array(True)}), tmp_path)
+    assert caught.value.nodes == (("noise", "RandomNormal"), ("if", "If"))
+
+
+def test_samples_may_leave_their_axis_and_come_back(tmp_path: Path) -> None:
+    nodes = [
+        node("Transpose", ["x"], ["a"], perm=[1, 2, 0]),
+        node("GatherND", ["a", "pairs"], ["b"]),
+        node("Transpose", ["b"], ["y"], name="picked", perm=[1, 0]),
+    ]
+    pairs = ints(0, 1, 2, 0, 2, -1).reshape(3, 2)
+    graph = assert_same(make(nodes, ("n", 3, 4), {"pairs": pairs}), tmp_path)
+    assert [n.name for n in graph.nodes] == ["x", "picked.flat", "picked"]
+    with pytest.raises(ModelError, match=r"Transpose \(node 'a'\) mixes the samples of a batch"):
+        loaded(make([*nodes[:2], node("Relu", ["b"], ["y"])], ("n", 3, 4), {"pairs": pairs}), tmp_path)
+    with pytest.raises(ModelError, match=r"Transpose \(node 'a'\) mixes the samples of a batch"):
+        loaded(make([*nodes[:1], node("GatherND", ["a", "pairs"], ["y"])], ("n", 3, 4), {"pairs": pairs}), tmp_path)
+
+
+@pytest.mark.parametrize(("factor", "limit"), [(1.0, 20.0), (2.0, 20.0), (2.0, 30.0)])
+def test_softplus_as_exporters_write_it_is_one(factor: float, limit: float, tmp_path: Path) -> None:
+    nodes = [
+        node("Mul", ["x", "factor"], ["a"]),
+        node("Softplus", ["a"], ["b"]),
+        node("Div", ["b", "factor"], ["c"]),
+        node("Greater", ["a", "limit"], ["d"], name="test"),
+        node("Where", ["d", "x", "c"], ["y"], name="choice"),
+    ]
+    constants = {"factor": np.float32(factor), "limit": np.float32(limit)}
+    assert {n.op for n in assert_same(make(nodes, ("n", 3), constants), tmp_path).nodes} <= {
+        "input",
+        "affine",
+        "softplus",
+    }
+    other = {"factor": np.float32(factor), "limit": np.float32(2)}
+    with pytest.raises(UnsupportedError) as caught:
+        loaded(make(nodes, ("n", 3), other), tmp_path)
+    assert caught.value.nodes == (("test", "Greater"), ("choice", "Where"))
+
+
+MIXED: dict[str, tuple[list[onnx.NodeProto], str]] = {
+    "reshape": ([node("Reshape", ["x", "all"], ["y"], name="bad")], "Reshape"),
+    "flatten": ([node("Flatten", ["x"], ["y"], name="bad", axis=0)], "Flatten"),
+    "transpose": ([node("Transpose", ["x"], ["y"], name="bad")], "Transpose"),
+    "mean": ([node("ReduceMean", ["x"], ["y"], name="bad", axes=[0])], "ReduceMean"),
+    "sum of all": ([node("ReduceSum", ["x"], ["y"], name="bad")], "ReduceSum"),
+    "softmax": ([node("Softmax", ["x"], ["y"], name="bad", axis=0)], "Softmax"),
+    "concat": ([node("Concat", ["x", "x"], ["y"], name="bad", axis=0)], "Concat"),
+    "gather": ([node("Gather", ["x", "zero"], ["y"], name="bad", axis=0)], "Gather"),
+    "slice": ([node("Slice", ["x", "zero", "one"], ["y"], name="bad")], "Slice"),
+    "pad": ([node("Pad", ["x", "pads"], ["y"], name="bad")], "pad"),
+    "constants": ([node("Add", ["x", "rows"], ["y"], name="bad")], "add"),
+    "gemm": ([node("Gemm", ["x", "rows"], ["y"], name="bad", transA=1)], "Gemm"),
+    "left": ([node("MatMul", ["rows", "x"], ["y"], name="bad")], "matmul"),
+}
+
+
+@pytest.mark.parametrize(("nodes", "op"), MIXED.values(), ids=MIXED)
+@pytest.mark.parametrize("batch", ["n", 3])
+def test_mixed_samples_are_refused(nodes: list[onnx.NodeProto], op: str, batch: int | str, tmp_path: Path) -> None:
+    constants = {"all": ints(-1), "zero": ints(0), "one": ints(1), "pads": ints(1, 0, 0, 0), "rows": floats(3, 4)}
+    used = {name: value for name, value in constants.items() if name in nodes[0].input}
+    with pytest.raises(ModelError, match=rf"{op} \(node 'bad'\) mixes the samples of a batch"):
+        loaded(make(nodes, (batch, 4), used), tmp_path)
+
+
+def test_batch_statistics_are_refused(tmp_path: Path) -> None:
+    nodes = [node("BatchNormalization", ["x", *"ssss"], ["y", "m", "v"], name="norm", training_mode=1)]
+    with pytest.raises(ModelError, match=r"BatchNormalization \(node 'norm'\) is in training mode"):
+        loaded(make(nodes, ("n", 3), {"s": np.ones(3, dtype=np.float32)}, opset=15), tmp_path)
+
+
+BROKEN: dict[str, tuple[list[onnx.NodeProto], str]] = {
+    "unknown name": ([node("Add", ["x", "nobody"], ["y"])], "reads 'nobody', which nothing before it computes"),
+    "no output": ([node("Relu", ["x"], ["z"])], "nothing in the file computes its output 'y'"),
+    "inputs": ([node("Conv", ["x"], ["y"], name="bad")], r"Conv \(node 'bad'\) is not as ONNX has it"),
+    "shapes": ([node("Gemm", ["x", "w"], ["y"], name="bad")], r"linear \(node 'bad.product'\) does not fit its input"),
+    "axis": ([node("Squeeze", ["x", "big"], ["y"], name="bad")], r"Squeeze \(node 'bad'\) names axis 99"),
+    "constants": ([node("Add", ["w", "big"], ["z"], name="bad"), node("Add", ["x", "z"], ["y"])], "cannot be computed"),
+    "positions": ([node("Gather", ["x", "big"], ["y"], name="bad", axis=1)], "reads outside an axis of size 4"),
+    "size": ([node("Tile", ["x", "huge"], ["y"], name="bad")], r"Tile \(node 'bad'\) has shape .* scalars a sample"),
+    "constant size": ([node("ConstantOfShape", ["huge"], ["z"]), node("Add", ["x", "z"], ["y"])], "makes a constant"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("nodes", "said"), BROKEN.values(), ids=BROKEN)
+def test_broken_networks_are_refused(nodes: list[onnx.NodeProto], said: str, tmp_path: Path) -> None:
+    constants = {"w": floats(7, 3), "big": ints(99), "huge": ints(1, 2**40)}
+    used = {name: value for name, value in constants.items() if any(name in n.input for n in nodes)}
+    with pytest.raises((ModelError, FileError), match=said):
+        loaded(make(nodes, ("n", 4), used), tmp_path)
+
+
+def damage(content: bytes, position: int, flip: int) -> bytes:
+    spoiled = bytearray(content)
+    spoiled[position % len(content)] ^= flip
+    return bytes(spoiled)
+
+
+def cut(content: bytes, position: int, flip: int) -> bytes:
+    return content[: position % len(content)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(how=st.sampled_from([damage, cut]), position=st.integers(0, 10**6), flip=st.integers(1, 255))
+def test_damaged_files_never_give_another_error(
+    how: Callable[[bytes, int, int], bytes], position: int, flip: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "damaged.onnx"
+    path.write_bytes(how(fuzzed(), position, flip))
+    try:
+        graph = load(path)
+    except (FileError, ModelError):
+        return
+    graph(torch.zeros(1, *graph.input.shape))
+
+
+@cache
+def fuzzed() -> bytes:
+    """A small file with operators of many kinds, most of it structure rather than weights."""
+    nodes = [
+        node("Conv", ["x", "k"], ["a"], name="conv", pads=[0, 1, 1, 0], auto_pad="NOTSET"),
+        node("Relu", ["a"], ["b"]),
+        node("MaxPool", ["b"], ["c"], kernel_shape=[2, 2], strides=[1, 1], pads=[0, 0, 1, 1]),
+        node("Resize", ["c", "", "scales"], ["d"], mode="nearest"),
+        node("Shape", ["d"], ["s"]),
+        node("Gather", ["s", "zero"], ["g"], axis=0),
+        node("Concat", ["g", "minus"], ["t"], axis=0),
+        node("ConstantOfShape", ["minus_two"], ["u"]),
+        node("Reshape", ["d", "t"], ["e"]),
+        node("Tile", ["e", "repeats"], ["f"]),
+        node("Slice", ["f", "zero", "five", "minus"], ["h"]),
+        node("Pad", ["h", "pads"], ["i"], mode="reflect"),
+        node("Add", ["i", "u"], ["y"]),
+    ]
+    constants = {
+        "k": floats(1, 1, 2, 2),
+        "scales": np.array([1, 1, 2, 1], dtype=np.float32),
+        "zero": ints(0),
+        "minus": ints(-1),
+        "minus_two": ints(7),
+        "repeats": ints(1, 2),
+        "five": ints(5),
+        "pads": ints(0, 1, 0, 1),
+    }
+    return bytes(make(nodes, ("n", 1, 3, 3), constants).SerializeToString())
+
+
+def test_the_file_to_damage_is_sound(tmp_path: Path) -> None:
+    assert assert_same(onnx.load_model_from_string(fuzzed()), tmp_path).classes == 7

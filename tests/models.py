@@ -1,0 +1,437 @@
+"""The small models that the tests of the whole library run over, at least one for every operation there is a rule for.
+
+    from tests.models import MODELS, Case, graph_of
+
+What is added to the table is tested everywhere without writing it down again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from proofmap.graph import Graph, trace
+
+Function = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model with inputs of one shape, drawn from [low, high], where it is defined a little beyond."""
+
+    name: str
+    make: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    low: float = -1.0
+    high: float = 1.0
+
+    def build(self, dtype: torch.dtype = torch.float32) -> nn.Module:
+        """The same weights at every call, in evaluation mode."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(sum(map(ord, self.name)))
+            model = self.make()
+            for module in model.modules():
+                if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
+                    _train_a_little(module)
+        return model.to(dtype).eval()
+
+    def inputs(self, n: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
+        """(n, *shape): the same points in every precision."""
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.rand(n, *self.shape, generator=generator)
+        return (self.low + (self.high - self.low) * drawn).to(dtype)
+
+
+def _train_a_little(norm: nn.Module) -> None:
+    """Statistics and weights as training leaves them: no zeros, no ones."""
+    for name, tensor in (*norm.named_parameters(), *norm.named_buffers()):
+        if name == "running_var":
+            nn.init.uniform_(tensor, 0.5, 2.0)
+        elif tensor.is_floating_point():
+            nn.init.uniform_(tensor, 0.3, 1.2) if name == "weight" else nn.init.uniform_(tensor, -0.5, 0.5)
+
+
+class Apply(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+class Join(nn.Module):
+    """Two branches of one input, joined."""
+
+    def __init__(self, join: Callable[[Tensor, Tensor], Tensor], left: nn.Module, right: nn.Module) -> None:
+        super().__init__()
+        self.join = join
+        self.left = left
+        self.right = right
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.join(self.left(x), self.right(x))
+
+
+class Constants(nn.Module):
+    """A function of the input and of constants drawn once."""
+
+    def __init__(self, function: Callable[..., Tensor], *shapes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.function = function
+        for k, shape in enumerate(shapes):
+            self.register_buffer(f"constant{k}", 0.5 + torch.rand(shape))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x, *self.buffers())
+
+
+class Residual(nn.Module):
+    """relu(norm(conv(relu(norm(conv(x))))) + shortcut(x))."""
+
+    def __init__(self, channels: int, out: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, out, 3, stride, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(out)
+        self.conv2 = nn.Conv2d(out, out, 3, 1, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(out)
+        same = stride == 1 and channels == out
+        self.shortcut = (
+            nn.Identity() if same else nn.Sequential(nn.Conv2d(channels, out, 1, stride), nn.BatchNorm2d(out))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.norm1(self.conv1(x)))
+        y = self.norm2(self.conv2(y))
+        y += self.shortcut(x)
+        return F.relu(y)
+
+
+class Inverted(nn.Module):
+    """A mobile block: widen, one filter a channel, narrow, add."""
+
+    def __init__(self, channels: int, wide: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, wide, 1, bias=False),
+            nn.BatchNorm2d(wide),
+            nn.ReLU6(),
+            nn.Conv2d(wide, wide, 3, padding=1, groups=wide, bias=False),
+            nn.BatchNorm2d(wide),
+            nn.ReLU6(),
+            nn.Conv2d(wide, channels, 1, bias=False),
+            nn.BatchNorm2d(channels),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = x + self.body(x)
+        return out
+
+
+MODELS: dict[str, Case] = {}
+
+
+def _add(name: str, make: Callable[[], nn.Module], shape: tuple[int, ...], low: float, high: float) -> None:
+    assert name not in MODELS, f"two models are named {name!r}"
+    MODELS[name] = Case(name, make, shape, low, high)
+
+
+def _body(
+    name: str, shape: tuple[int, ...], *layers: Callable[[], nn.Module], low: float = -1.0, high: float = 1.0
+) -> None:
+    """The layers, then a dense layer to three logits."""
+
+    def make() -> nn.Module:
+        body = nn.Sequential(*(layer() for layer in layers), nn.Flatten())
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch says once that an even kernel with padding="same" is slow
+            features = body.eval()(torch.full((1, *shape), (low + high) / 2)).shape[1]
+        return nn.Sequential(body, nn.Linear(features, 3))
+
+    _add(name, make, shape, low, high)
+
+
+def _function(name: str, shape: tuple[int, ...], function: Function, *, low: float = -1.0, high: float = 1.0) -> None:
+    _body(name, shape, lambda: Apply(function), low=low, high=high)
+
+
+def _activation(name: str, layer: Callable[[], nn.Module]) -> None:
+    """Dense, activation, dense."""
+    _body(name, (5,), lambda: nn.Linear(5, 7), layer)
+
+
+def _image(name: str, *layers: Callable[[], nn.Module], shape: tuple[int, ...] = (2, 4, 4)) -> None:
+    """Layers over a small map, then a ReLU."""
+    _body(name, shape, *layers, nn.ReLU)
+
+
+# --- products with weights ---
+
+_add("linear", lambda: nn.Linear(6, 4), (6,), -1.0, 1.0)
+_add("linear without bias", lambda: nn.Linear(6, 4, bias=False), (6,), -1.0, 1.0)
+_body("linear over rows", (3, 4), lambda: nn.Linear(4, 5), nn.ReLU)
+_body("matmul right", (3, 4), lambda: Constants(lambda x, w: x @ w, (4, 2)), nn.ReLU)
+_body("matmul left", (3, 4), lambda: Constants(lambda x, w: (w - 1) @ x, (5, 3)), nn.ReLU)
+_body("matmul stack", (2, 3, 4), lambda: Constants(lambda x, w, v: v @ (x @ (w - 1)), (2, 4, 3), (2, 3)), nn.ReLU)
+_body("matmul vectors", (3, 4), lambda: Constants(lambda x, w, v: torch.cat([x @ w, v @ x], 1), (4,), (3,)), nn.ReLU)
+_body("conv1d", (2, 9), lambda: nn.Conv1d(2, 3, 3, stride=2, padding=1), nn.ReLU)
+_image("conv2d", lambda: nn.Conv2d(2, 3, 3))
+_image("conv2d stride", lambda: nn.Conv2d(2, 3, 3, stride=2, padding=1))
+_image("conv2d dilation", lambda: nn.Conv2d(2, 3, 3, padding=2, dilation=2))
+_image("conv2d groups", lambda: nn.Conv2d(4, 6, (3, 2), padding=(1, 0), groups=2), shape=(4, 3, 3))
+_image("conv2d same", lambda: nn.Conv2d(2, 3, (2, 4), padding="same"))
+_image("conv2d reflect", lambda: nn.Conv2d(2, 3, 3, padding=1, padding_mode="reflect"), shape=(2, 3, 3))
+_image("conv2d circular", lambda: nn.Conv2d(2, 3, 3, padding=1, padding_mode="circular"), shape=(2, 3, 3))
+_image("conv3d", lambda: nn.Conv3d(1, 2, 2, padding=1, stride=(1, 2, 2)), shape=(1, 2, 4, 4))
+_body("conv_transpose1d", (2, 4), lambda: nn.ConvTranspose1d(2, 3, 3, stride=2), nn.ReLU)
+_image("conv_transpose2d", lambda: nn.ConvTranspose2d(2, 2, 3, stride=2, padding=1, output_padding=1), shape=(2, 2, 3))
+_image("conv_transpose2d groups", lambda: nn.ConvTranspose2d(4, 6, 2, dilation=2, groups=2), shape=(4, 1, 2))
+_image("conv_transpose3d", lambda: nn.ConvTranspose3d(1, 2, 2, stride=2), shape=(1, 2, 1, 2))
+
+# --- normalisation and constants ---
+
+_image("norm after conv", lambda: nn.Conv2d(2, 3, 3, padding=1), lambda: nn.BatchNorm2d(3))
+_image("norm before conv", lambda: nn.BatchNorm2d(2), lambda: nn.Conv2d(2, 3, 3, bias=False))
+_image("norm before padded conv", lambda: nn.BatchNorm2d(2), lambda: nn.Conv2d(2, 3, 3, padding=1))
+_image(
+    "norm after conv_transpose",
+    lambda: nn.ConvTranspose2d(4, 4, 2, groups=2),
+    lambda: nn.BatchNorm2d(4),
+    shape=(4, 2, 3),
+)
+_body(
+    "norm between linears", (5,), lambda: nn.Linear(5, 6), lambda: nn.BatchNorm1d(6), nn.ReLU, lambda: nn.BatchNorm1d(6)
+)
+_image("norm without weights", lambda: nn.BatchNorm2d(2, affine=False))
+_body("norm of rows", (3, 4), lambda: nn.BatchNorm1d(3), nn.ReLU)
+_image(
+    "scale and shift",
+    lambda: Constants(lambda x, m, s: (x - m) / s, (2, 1, 1), (1, 2, 1, 1)),
+    lambda: nn.Conv2d(2, 2, 2),
+)
+_body("scale by scalars", (4,), lambda: Apply(lambda x: F.relu(3 - 2 * x) / 4 - (-x + 1)))
+_body("constants broadcast", (1, 4), lambda: Constants(lambda x, c: x * c + 0.5, (3, 1)), nn.ReLU)
+_body("constant of every sample", (4,), lambda: Apply(lambda x: F.relu(x - torch.ones_like(x) / 3)))
+_body("whole numbers", (4,), lambda: Apply(lambda x: F.relu(x * torch.arange(4))))
+
+# --- branches ---
+
+_body("add", (4,), lambda: Join(torch.add, nn.Linear(4, 5), nn.Sequential(nn.Linear(4, 5), nn.ReLU())))
+_body("add broadcast", (4,), lambda: Join(torch.add, nn.Linear(4, 5), nn.Sequential(nn.Linear(4, 1), nn.ReLU())))
+_body("add with factor", (4,), lambda: Apply(lambda x: torch.add(x, F.relu(x), alpha=0.3)))
+_body("sub", (4,), lambda: Join(torch.sub, nn.Linear(4, 5), nn.Sequential(nn.Linear(4, 5), nn.ReLU())))
+_body("maximum", (4,), lambda: Join(torch.maximum, nn.Linear(4, 5), nn.Linear(4, 5)))
+_body("minimum", (4,), lambda: Join(torch.minimum, nn.Linear(4, 5), nn.Linear(4, 1)))
+_body("maximum with constants", (4,), lambda: Constants(lambda x, c: torch.maximum(x, c - 1).clamp(max=0.4), (4,)))
+_body("minimum with constants", (4,), lambda: Constants(lambda x, c: torch.minimum(x, c - 1), (4,)))
+_body(
+    "concat",
+    (4,),
+    lambda: Join(lambda a, b: torch.cat([a, b], 1), nn.Linear(4, 2), nn.Sequential(nn.Linear(4, 3), nn.ReLU())),
+)
+_function(
+    "concat with constants",
+    (2, 2),
+    lambda x: F.relu(torch.cat([x.new_ones(x.shape[0], 1, 2), x, torch.zeros_like(x)], 1)),
+)
+_body("stack", (4,), lambda: Join(lambda a, b: torch.stack([a, b], -1), nn.Linear(4, 3), nn.Linear(4, 3)), nn.Tanh)
+_function("split and chunk", (6,), lambda x: F.relu(x.split([1, 5], 1)[1][:, :3] - x.chunk(2, 1)[0]))
+
+# --- entries and shapes ---
+
+_function("slice", (6, 3), lambda x: F.relu(x[:, 1:6:2, -2:]))
+_function("select", (6, 3), lambda x: F.relu(x[:, 2] + x[..., 1, :]))
+_function("index", (4, 4), lambda x: F.relu(x[:, [0, 3]][:, :, torch.tensor([True, False, True, False])]))
+_function("index pairs", (4, 4), lambda x: F.relu(x[:, torch.tensor([0, 2]), torch.tensor([1, -1])]))
+_function("gather", (4, 2), lambda x: F.relu(x.gather(1, torch.tensor([[[0, 1], [3, 3]]]).expand(x.shape[0], 2, 2))))
+_function("flip and roll", (4, 3), lambda x: F.relu(x.flip(1).roll(1, 2)))
+_function("repeat", (3,), lambda x: F.relu(x.repeat(1, 2) + x.repeat_interleave(2, 1)))
+_function(
+    "reshape", (4, 3), lambda x: F.relu(x.reshape(-1, 2, 6).flatten(1).unflatten(1, (3, 4)).unsqueeze(1).squeeze(1))
+)
+_function("permute", (2, 3, 4), lambda x: F.relu(x.permute(0, 3, 1, 2).transpose(1, 2).movedim(3, 1)[:, :1]))
+_function("expand", (1, 3), lambda x: F.relu(x.expand(-1, 4, 3)))
+_image(
+    "pixel shuffle", lambda: nn.Conv2d(2, 4, 2), lambda: nn.PixelShuffle(2), lambda: nn.Conv2d(1, 2, 3), shape=(2, 3, 3)
+)
+_image("pixel unshuffle", lambda: nn.PixelUnshuffle(2), lambda: nn.ChannelShuffle(2), shape=(1, 4, 4))
+_function("unfold", (1, 4, 4), lambda x: F.relu(F.unfold(x, 2, stride=2)))
+_image("pad", lambda: nn.ConstantPad2d((1, 0, 2, 0), 0.5), lambda: nn.ZeroPad2d((0, 1, -1, 0)), shape=(2, 3, 3))
+_image("pad reflect", lambda: nn.ReflectionPad2d((1, 2, 0, 1)), shape=(2, 3, 3))
+_image("pad replicate", lambda: nn.ReplicationPad2d(1), lambda: nn.Conv2d(2, 2, 3, stride=2), shape=(2, 3, 3))
+_image("pad circular", lambda: nn.CircularPad2d((1, 0, 0, 2)), shape=(1, 4, 4))
+_image("upsample", lambda: nn.Upsample(scale_factor=2), lambda: nn.Conv2d(2, 2, 2), shape=(2, 2, 3))
+_image("upsample to size", lambda: nn.Upsample(size=(5, 4)), shape=(2, 3, 3))
+_image(
+    "upsample by a fraction",
+    lambda: nn.Upsample(scale_factor=1.7),
+    lambda: nn.Upsample(scale_factor=1.5, mode="nearest-exact"),
+    shape=(1, 3, 3),
+)
+_body("dropout and identity", (4,), lambda: nn.Linear(4, 5), nn.Dropout, nn.Identity, nn.ReLU, nn.AlphaDropout)
+
+# --- sums and pools ---
+
+_image("mean over the map", lambda: nn.Conv2d(2, 4, 2), nn.ReLU, lambda: Apply(lambda x: x.mean((2, 3))))
+_function("sum", (2, 3, 4), lambda x: F.relu(x.sum((1, 3), keepdim=True) - x.sum(2, keepdim=True)))
+_body("avg_pool1d", (2, 9), lambda: nn.AvgPool1d(3, 2, 1), nn.ReLU)
+_image("avg_pool2d", lambda: nn.AvgPool2d(2))
+_image("avg_pool2d padded", lambda: nn.AvgPool2d(3, 2, 1, ceil_mode=True, count_include_pad=False))
+_image("avg_pool2d ceil", lambda: nn.AvgPool2d((2, 3), 2, (1, 1), ceil_mode=True))
+_image("avg_pool2d divisor", lambda: nn.AvgPool2d(2, 1, divisor_override=3))
+_image("avg_pool3d", lambda: nn.AvgPool3d(2, 1), shape=(1, 3, 3, 3))
+_body("avg_pool without channels", (4, 4), lambda: nn.AvgPool2d(2), nn.ReLU)
+_body("adaptive_avg_pool1d", (2, 7), lambda: nn.AdaptiveAvgPool1d(3), nn.ReLU)
+_image("adaptive_avg_pool2d", lambda: nn.AdaptiveAvgPool2d((2, 3)))
+_image("global average", lambda: nn.Conv2d(2, 4, 2), nn.ReLU, lambda: nn.AdaptiveAvgPool2d(1))
+_body("max_pool1d", (2, 9), lambda: nn.MaxPool1d(3, 2), nn.Tanh)
+_image("max_pool2d", lambda: nn.Conv2d(2, 3, 2), lambda: nn.MaxPool2d(2))
+_image("max_pool2d stride", lambda: nn.MaxPool2d(3, 1))
+_image("max_pool2d padded", lambda: nn.MaxPool2d(3, 2, 1), lambda: nn.Conv2d(2, 2, 2))
+_image("max_pool2d dilation", lambda: nn.MaxPool2d(2, 1, dilation=2))
+_image("max_pool2d ceil", lambda: nn.MaxPool2d(2, ceil_mode=True), lambda: nn.Conv2d(2, 2, 2))
+_image("max_pool3d", lambda: nn.MaxPool3d(2, 1), shape=(1, 3, 3, 3))
+_image("adaptive_max_pool2d", lambda: nn.AdaptiveMaxPool2d((2, 3)))
+_function("max over an axis", (3, 4), lambda x: x.amax(1) + x.max(1).values - x.min(1)[0])
+_function("min over axes", (2, 3, 2), lambda x: x.amin((1, 3)))
+
+# --- functions of one scalar ---
+
+_activation("relu", nn.ReLU)
+_activation("leaky_relu", lambda: nn.LeakyReLU(0.2))
+_activation("prelu", nn.PReLU)
+_image("prelu for each channel", lambda: nn.Conv2d(2, 3, 2), lambda: nn.PReLU(3), lambda: nn.Conv2d(3, 2, 2))
+_activation("relu6", nn.ReLU6)
+_activation("hardtanh", lambda: nn.Hardtanh(-0.3, 0.6))
+_activation("clamp", lambda: Apply(lambda x: x.clamp(min=-0.2).clamp(max=0.5)))
+_activation("clamp by tensors", lambda: Constants(lambda x, c: torch.clamp(x, -c / 4, c / 4), (7,)))
+_activation("elu", lambda: nn.ELU(0.7))
+_activation("selu", nn.SELU)
+_activation("celu", lambda: nn.CELU(0.5))
+_activation("softplus", nn.Softplus)
+_activation("softplus with beta", lambda: nn.Softplus(2.5))
+_activation("log_sigmoid", nn.LogSigmoid)
+_activation("sigmoid", nn.Sigmoid)
+_activation("tanh", nn.Tanh)
+_activation("erf", lambda: Apply(torch.erf))
+_activation("gelu", nn.GELU)
+_activation("gelu by tanh", lambda: nn.GELU("tanh"))
+_activation("silu", nn.SiLU)
+_activation("hardswish", nn.Hardswish)
+_activation("hardsigmoid", nn.Hardsigmoid)
+_activation("abs", lambda: Apply(torch.abs))
+_activation("square", lambda: Apply(torch.square))
+_activation("product with itself", lambda: Apply(lambda x: x * x + x**2))
+_activation("exp", lambda: Apply(torch.exp))
+_function("log", (5,), torch.log, low=0.5, high=2.0)
+_function("sqrt", (5,), torch.sqrt, low=0.5, high=2.0)
+_function("reciprocal", (5,), torch.reciprocal, low=0.5, high=2.0)
+_function("quotient", (5,), lambda x: 3 / (x + 1) - x.rsqrt() + x / 2.5, low=0.5, high=2.0)
+_activation("log of softplus", lambda: Apply(lambda x: (F.softplus(x) + 0.5).log()))
+
+# How exporters and users write gates by hand.
+_activation("silu by hand", lambda: Apply(lambda x: x * torch.sigmoid(x)))
+_activation("swish by hand", lambda: Apply(lambda x: 2 * x * torch.sigmoid(1.702 * x)))
+_activation("gelu by hand", lambda: Apply(lambda x: 0.5 * x * (1 + torch.erf(x / 2**0.5))))
+_activation("hardswish by hand", lambda: Apply(lambda x: x * F.relu6(x + 3) / 6 + x * F.hardsigmoid(x)))
+
+# --- deeper ---
+
+_add("deep relu", lambda: _dense(nn.ReLU), (12,), 0.0, 1.0)
+_add("deep sigmoid", lambda: _dense(nn.Sigmoid), (12,), 0.0, 1.0)
+_add(
+    "deep conv",
+    lambda: nn.Sequential(
+        nn.Conv2d(1, 2, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(2, 4, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(4, 4, 2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16, 10),
+        nn.ReLU(),
+        nn.Linear(10, 5),
+    ),
+    (1, 5, 5),
+    0.0,
+    1.0,
+)
+_add(
+    "deep pooled",
+    lambda: nn.Sequential(
+        nn.Conv2d(1, 2, 3, padding=1),
+        nn.LeakyReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(2, 4, 2),
+        nn.Tanh(),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(4, 4),
+    ),
+    (1, 6, 6),
+    0.0,
+    1.0,
+)
+_add(
+    "deep residual",
+    lambda: nn.Sequential(
+        nn.Conv2d(1, 2, 3, padding=1, bias=False),
+        nn.BatchNorm2d(2),
+        nn.ReLU(),
+        Residual(2, 2, 1),
+        Residual(2, 3, 2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(3, 4),
+    ),
+    (1, 5, 5),
+    0.0,
+    1.0,
+)
+_add(
+    "deep mobile",
+    lambda: nn.Sequential(
+        nn.ZeroPad2d((0, 1, 0, 1)),
+        nn.Conv2d(1, 2, 3, stride=2, bias=False),
+        nn.BatchNorm2d(2),
+        nn.ReLU6(),
+        Inverted(2, 4),
+        Inverted(2, 4),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Dropout(0.2),
+        nn.Linear(2, 4),
+    ),
+    (1, 6, 6),
+    0.0,
+    1.0,
+)
+
+
+def _dense(activation: Callable[[], nn.Module]) -> nn.Module:
+    sizes = (12, 16, 12, 10)
+    pairs = itertools.pairwise(sizes)
+    layers = [layer for a, b in pairs for layer in (nn.Linear(a, b), activation())]
+    return nn.Sequential(*layers, nn.Linear(10, 4))
+
+
+@cache
+def _traced(name: str) -> Graph:
+    case = MODELS[name]
+    return trace(case.build(torch.float64), case.inputs(1, torch.float64))
+
+
+@cache
+def graph_of(case: Case, dtype: torch.dtype = torch.float32) -> Graph:
+    """The case's graph, traced once a session."""
+    return _traced(case.name).to(torch.device("cpu"), dtype)

@@ -1,0 +1,92 @@
+"""One node of every scalar operation, and intervals on which it is defined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.graph import Node
+from proofmap.rules import RULES, Interval
+from proofmap.rules.lines import Scalar
+
+
+@dataclass(frozen=True)
+class Function:
+    op: str
+    attributes: tuple[tuple[str, Any], ...] = ()
+    weight: float | None = None
+    low: float = -8.0
+    high: float = 8.0
+
+    def __str__(self) -> str:
+        extra = [str(value) for _, value in self.attributes] + ([] if self.weight is None else [str(self.weight)])
+        return "-".join([self.op, *extra])
+
+    @property
+    def rule(self) -> Scalar:
+        rule = RULES[self.op]
+        assert isinstance(rule, Scalar)
+        return rule
+
+    def node(self, dtype: torch.dtype, shape: tuple[int, ...] = ()) -> Node:
+        weight = None if self.weight is None else torch.tensor(self.weight, dtype=dtype)
+        return Node("f", self.op, ("x",), shape, weight, None, dict(self.attributes))
+
+    def intervals(self, count: int, dtype: torch.dtype, seed: int) -> Interval:
+        """Of every size: the whole range, ordinary ones, hair-thin ones, points, and ends on kinks."""
+        generator = torch.Generator().manual_seed(seed)
+        ends = torch.rand(2, count, generator=generator, dtype=torch.float64) * (self.high - self.low) + self.low
+        width = 10.0 ** -(torch.rand(count, generator=generator, dtype=torch.float64) * 7)
+        lower = ends.amin(0)
+        upper = lower + (ends.amax(0) - lower) * width
+        kinks = torch.tensor([k for k in (-3.0, -1.0, 0.0, 1.0, 3.0, 6.0) if self.low <= k <= self.high] or [self.low])
+        few = count // 10
+        lower[:few] = kinks[torch.arange(few) % len(kinks)].double()
+        upper[:few] = torch.maximum(upper[:few], lower[:few])
+        upper[few : 2 * few] = kinks[torch.arange(few) % len(kinks)].double()
+        lower[few : 2 * few] = torch.minimum(lower[few : 2 * few], upper[few : 2 * few])
+        upper[2 * few : 3 * few] = lower[2 * few : 3 * few]
+        lower[-1], upper[-1] = self.low, self.high
+        lower, upper = lower.to(dtype), upper.to(dtype)
+        return Interval(lower, torch.maximum(lower, upper))
+
+
+def points(x: Interval, count: int) -> Tensor:
+    """(count, *shape) evenly inside each interval, ends included."""
+    share = torch.linspace(0, 1, count, dtype=x.lower.dtype)[:, None]
+    inside = x.lower + share * (x.upper - x.lower)
+    return inside.maximum(x.lower).minimum(x.upper)
+
+
+FUNCTIONS = [
+    Function("relu"),
+    Function("leaky_relu", weight=0.1),
+    Function("leaky_relu", weight=1.5),
+    Function("leaky_relu", weight=-0.5),
+    Function("clamp", (("low", 0.0), ("high", 6.0))),
+    Function("clamp", (("low", -1.0), ("high", 1.0))),
+    Function("clamp", (("low", -inf), ("high", 1.0))),
+    Function("clamp", (("low", -1.0), ("high", inf))),
+    Function("abs"),
+    Function("elu", (("alpha", 1.0),)),
+    Function("elu", (("alpha", 1.67),)),
+    Function("elu", (("alpha", 0.3),)),
+    Function("softplus"),
+    Function("sigmoid"),
+    Function("tanh"),
+    Function("erf"),
+    Function("gelu", (("approximate", "none"),)),
+    Function("gelu", (("approximate", "tanh"),)),
+    Function("silu", low=-50.0, high=50.0),
+    Function("hardswish"),
+    Function("square"),
+    Function("exp"),
+    Function("log", low=0.01),
+    Function("sqrt", low=0.0),
+    Function("reciprocal", low=0.05),
+    Function("reciprocal", low=-8.0, high=-0.05),
+]

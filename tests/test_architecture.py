@@ -1,0 +1,161 @@
+"""The house rules that no single module can keep: who imports whom, and what the text may not name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "proofmap"
+
+# From left to right. A part may import parts of its own step and of the steps before it, never of those after it.
+ORDER = (
+    {"errors"},
+    {"ball", "groups", "concretise", "sampling"},
+    {"graph"},
+    {"rules"},
+    {"bounds"},
+    {"overlap"},
+    {"explain", "certificate"},
+    {"metrics"},
+    {"bench", "runs", "show"},
+    {"studio", "cli"},
+)
+STEP = {part: step for step, parts in enumerate(ORDER) for part in parts}
+
+# Parts beside the order: they stand alone, so that nothing they hold depends on how a bound is computed.
+# `checker` has to re-prove a certificate without the code that made it.
+ALONE = {"zoo", "data", "checker"}
+
+ROOT_MODULES = {"__init__", "__main__"}  # the front doors may import everything, and nobody imports them
+
+# In pieces, so that this file passes its own test.
+REGISTRY_HOSTS = tuple(
+    ".".join(name)
+    for name in (
+        ("pypi", "org"),
+        ("pypi", "python", "org"),
+        ("pythonhosted", "org"),
+        ("anaconda", "org"),
+        ("npmjs", "org"),
+    )
+)
+
+
+def module_name(path: Path) -> str:
+    """`src/proofmap/graph/__init__.py` -> `proofmap.graph`."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(source: str, package: str) -> Iterator[str]:
+    """Every dotted name that `source`, a module of `package`, imports, at the top or inside a function.
+
+    `from a import b` yields `a.b`: b may be a module.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = [*above, *([node.module] if node.module else [])]
+            yield from (".".join([*base, alias.name]) for alias in node.names)
+
+
+def part_of(name: str) -> str | None:
+    """`proofmap.graph.ir.Graph` -> `graph`; None outside the package; "" for the package itself."""
+    first, _, rest = name.partition(".")
+    return rest.partition(".")[0] if first == "proofmap" else None
+
+
+def allowed(part: str) -> set[str]:
+    if part in ALONE:
+        return {"errors", part}
+    return {other for other in STEP if STEP[other] <= STEP[part]} | (ALONE if STEP[part] > STEP["overlap"] else set())
+
+
+def violations(part: str, source: str, package: str) -> list[str]:
+    targets = ((name, part_of(name)) for name in imported(source, package))
+    return [f"{part} imports {name}" for name, target in targets if target is not None and target not in allowed(part)]
+
+
+MODULES = [path for path in sorted(PACKAGE.rglob("*.py")) if path.parent != PACKAGE or path.stem not in ROOT_MODULES]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_every_module_has_a_place(path: Path) -> None:
+    part = part_of(module_name(path))
+    assert part in STEP or part in ALONE, f"give {path.name} a place in the order at the top of this test"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_imports_point_to_the_left(path: Path) -> None:
+    name = module_name(path)
+    part = part_of(name)
+    assert part
+    package = name if path.stem == "__init__" else name.rpartition(".")[0]
+    assert violations(part, path.read_text(encoding="utf-8"), package) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "source", "package"),
+    [
+        ("ball", "import proofmap.bounds", "proofmap"),
+        ("ball", "from proofmap.graph.ir import Graph", "proofmap"),
+        ("ball", "from proofmap import overlap", "proofmap"),
+        ("ball", "from . import rules", "proofmap"),
+        ("graph", "from ..rules import table", "proofmap.graph"),
+        ("graph", "from ..rules.linear import Linear as L", "proofmap.graph"),
+        ("rules", "def late() -> None:\n    from proofmap.bounds import IBP", "proofmap.rules"),
+        ("rules", "import proofmap as pm", "proofmap.rules"),
+        ("bounds", "from proofmap.zoo import mnist_mlp", "proofmap.bounds"),
+        ("zoo", "from proofmap.data import digits", "proofmap.zoo"),
+        ("data", "from proofmap.ball import Ball", "proofmap.data"),
+        ("checker", "from proofmap.bounds import IBP", "proofmap"),
+        ("explain", "from proofmap import metrics", "proofmap.explain"),
+    ],
+)
+def test_a_wrong_import_is_seen(part: str, source: str, package: str) -> None:
+    assert len(violations(part, source, package)) == 1
+
+
+@pytest.mark.parametrize(
+    ("part", "source", "package"),
+    [
+        ("ball", "import torch\nfrom proofmap.errors import InputError", "proofmap"),
+        ("ball", "from proofmap.concretise import maximise", "proofmap"),
+        ("graph", "from . import ir\nfrom .walk import forward\nfrom ..errors import InputError", "proofmap.graph"),
+        ("bounds", "from proofmap import ball, groups\nfrom proofmap.rules.linear import x", "proofmap.bounds"),
+        ("cli", "from proofmap.zoo import mnist_mlp\nimport proofmap.overlap", "proofmap"),
+        ("data", "from proofmap.data.idx import read_idx\nimport numpy as np", "proofmap.data"),
+    ],
+)
+def test_a_right_import_passes(part: str, source: str, package: str) -> None:
+    assert violations(part, source, package) == []
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """The project's own text files: no environment, cache, build output or binary."""
+    skipped = {"build", "dist", "out", "__pycache__"}
+    for path in sorted(ROOT.rglob("*")):
+        folders = path.relative_to(ROOT).parts[:-1]
+        hidden = any(name.startswith(".") and name != ".ci" for name in folders)
+        if hidden or skipped.intersection(folders) or any(name.endswith(".egg-info") for name in folders):
+            continue
+        if path.is_file():
+            try:
+                yield path, path.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                continue
+
+
+def test_the_text_names_no_package_registry() -> None:
+    read = dict(texts())
+    assert ROOT / "pyproject.toml" in read
+    named = [
+        f"{path.relative_to(ROOT)}: {host}" for path, text in read.items() for host in REGISTRY_HOSTS if host in text
+    ]
+    assert named == []

@@ -1,0 +1,208 @@
+"""The public calls: what they return, and what they say to bad input before any work starts."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import proofmap as pm
+from proofmap.bounds import IBP, Backward
+from proofmap.errors import InputError, ModelError, UnsupportedError
+
+
+@pytest.fixture(scope="module")
+def graph() -> pm.Graph:
+    return pm.trace(pm.zoo.mnist_mlp(), pm.data.digits()[0][:1])
+
+
+@pytest.fixture(scope="module")
+def x() -> Tensor:
+    return pm.data.digits()[0][:3]
+
+
+BALL = pm.Ball(0.01, domain=(0.0, 1.0))
+
+
+def test_all_names_exist() -> None:
+    for name in pm.__all__:
+        assert hasattr(pm, name)
+    assert sorted(pm.__all__) == pm.__all__
+    for name in pm.bounds.__all__:
+        assert hasattr(pm.bounds, name)
+
+
+def test_shapes_and_meaning(graph: pm.Graph, x: Tensor) -> None:
+    over = pm.overlap(graph, x, BALL, groups=pm.groups.grid(4))
+    assert over.full.shape == (3,)
+    assert over.frozen.shape == (3, 16)
+    assert over.certified is True
+    logits = graph(x)
+    assert torch.equal(over.target, logits.argmax(1))
+    best_other = logits.scatter(1, over.target[:, None], -torch.inf).amax(1)
+    torch.testing.assert_close(over.nominal, best_other - logits.amax(1))
+    assert bool((over.full >= over.nominal).all())
+    assert bool((over.frozen <= over.full[:, None]).all())
+
+
+def test_without_groups_there_is_only_the_ball(graph: pm.Graph, x: Tensor) -> None:
+    assert pm.overlap(graph, x, BALL).frozen.shape == (3, 0)
+
+
+def test_a_module_and_its_graph_give_the_same(graph: pm.Graph, x: Tensor) -> None:
+    assert torch.equal(pm.overlap(graph, x, BALL).full, pm.overlap(pm.zoo.mnist_mlp(), x, BALL).full)
+
+
+def test_targets(graph: pm.Graph, x: Tensor) -> None:
+    one = pm.overlap(graph, x, BALL, target=3)
+    each = pm.overlap(graph, x, BALL, target=torch.tensor([3, 3, 3]))
+    assert torch.equal(one.full, each.full)
+    assert bool((one.full >= one.nominal).all())
+    assert bool((one.nominal > 0).all())  # none of these is a 3
+
+
+def test_one_sample_at_a_time_is_the_same(graph: pm.Graph, x: Tensor) -> None:
+    together = pm.overlap(graph, x, BALL, groups=pm.groups.grid(4))
+    for k in range(len(x)):
+        alone = pm.overlap(graph, x[k : k + 1], BALL, groups=pm.groups.grid(4))
+        torch.testing.assert_close(alone.frozen[0], together.frozen[k], rtol=1e-4, atol=1e-4)
+
+
+def test_a_mask_for_each_sample(graph: pm.Graph, x: Tensor) -> None:
+    masks = torch.stack([torch.roll(pm.groups.grid(4)((1, 28, 28)), k, -1) for k in range(3)])
+    together = pm.overlap(graph, x, BALL, groups=masks)
+    for k in range(3):
+        alone = pm.overlap(graph, x[k : k + 1], BALL, groups=masks[k])
+        torch.testing.assert_close(alone.frozen[0], together.frozen[k], rtol=1e-4, atol=1e-4)
+
+
+def test_no_group_but_the_whole_image_leaves_the_nominal_overlap(graph: pm.Graph, x: Tensor) -> None:
+    over = pm.overlap(graph, x, BALL, groups=torch.zeros(1, 28, 28, dtype=torch.long), sharing="separate")
+    torch.testing.assert_close(over.frozen[:, 0], over.nominal, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
+def test_the_certified_radius_is_certified(graph: pm.Graph, x: Tensor, norm: float) -> None:
+    radius = pm.certified_radius(graph, x, norm=norm, domain=(0.0, 1.0), largest=10.0)
+    assert bool((radius > 0).all())
+    at = pm.overlap(graph, x, pm.Ball(radius, norm, (0.0, 1.0)))
+    assert bool((at.full <= 0).all())
+    beyond = pm.overlap(graph, x, pm.Ball(radius * 1.01 + 1e-3, norm, (0.0, 1.0)))
+    assert bool((beyond.full > 0).all())
+
+
+def test_a_wrong_target_has_no_radius(graph: pm.Graph, x: Tensor) -> None:
+    assert pm.certified_radius(graph, x, domain=(0.0, 1.0), target=3).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_radius_that_reaches_the_limit_is_the_limit() -> None:
+    model = nn.Linear(2, 2)
+    with torch.no_grad():
+        model.weight.zero_()
+        model.bias.copy_(torch.tensor([1.0, 0.0]))
+    assert pm.certified_radius(model, torch.zeros(1, 2), largest=5.0).tolist() == [5.0]
+
+
+def test_a_linear_model_has_its_exact_radius() -> None:
+    """f_1 - f_0 = w·x + b, so the distance to the boundary is |w·x + b| / dual norm of w."""
+    model = nn.Linear(3, 2).double()
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[0.0, 0.0, 0.0], [1.0, -2.0, 2.0]]))
+        model.bias.copy_(torch.tensor([0.0, -6.0]))
+    x = torch.zeros(1, 3, dtype=torch.float64)
+    for norm, dual in ((float("inf"), 5.0), (2.0, 3.0), (1.0, 2.0)):
+        found = float(pm.certified_radius(model, x, norm=norm, largest=8.0, steps=40))
+        assert found == pytest.approx(6.0 / dual, rel=1e-6)
+        assert found <= 6.0 / dual
+
+
+BAD: list[tuple[dict[str, object], str]] = [
+    ({"target": 10}, "got target 10, expected a class from 0 to 9"),
+    ({"target": -1}, "got target -1, expected a class from 0 to 9"),
+    ({"target": torch.tensor([1, 2])}, "got 2 targets for 3 samples, expected one for each"),
+    ({"target": torch.tensor([1.0, 2.0, 3.0])}, "expected class numbers"),
+    ({"sharing": "both"}, "got sharing='both', expected one of 'shared', 'one-pass', 'separate'"),
+    ({"objective": "max"}, "got objective='max', expected one of 'margin', 'apart'"),
+    ({"bounds": "backward"}, r"got bounds='backward', expected a method such as pm.bounds.Backward\(\)"),
+    ({"memory": -1}, "got memory=-1, expected a positive number of bytes"),
+    ({"groups": torch.zeros(27, 28, dtype=torch.long)}, "mask"),
+    ({"groups": torch.zeros(1, 28, 28)}, "integer"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD, ids=lambda v: str(v)[:40])
+def test_bad_arguments(graph: pm.Graph, x: Tensor, arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        pm.overlap(graph, x, BALL, **arguments)  # type: ignore[arg-type]
+
+
+def test_bad_inputs(graph: pm.Graph, x: Tensor) -> None:
+    broken = x.clone()
+    broken[1, 0, 3, 4] = float("nan")
+    with pytest.raises(InputError, match=r"NaN|finite"):
+        pm.overlap(graph, broken, BALL)
+    with pytest.raises(InputError, match="domain"):
+        pm.overlap(graph, x + 0.5, BALL)
+    with pytest.raises(InputError, match="got an input of shape"):
+        pm.overlap(graph, x[:, :, :20], BALL)
+    with pytest.raises(InputError, match="float"):
+        pm.overlap(graph, (x * 255).long(), BALL)
+    with pytest.raises(InputError, match=r"pm.load"):
+        pm.overlap("net.onnx", x, BALL)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="largest"):
+        pm.certified_radius(graph, x, largest=0.0)
+
+
+def test_bad_models(x: Tensor) -> None:
+    broken = pm.zoo.mnist_mlp()
+    with torch.no_grad():
+        next(broken.parameters())[3, 4] = float("inf")
+    with pytest.raises(ModelError, match=r"1\.weight.*NaN or infinite"):
+        pm.overlap(broken, x, BALL)
+
+    class Mixed(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            flat = x.flatten(1)[:, :10]
+            return flat - flat.mean(0, keepdim=True)
+
+    with pytest.raises(ModelError, match=r"mixes the samples"):
+        pm.overlap(Mixed(), x, BALL)
+
+    class Strange(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.flatten(1).cumsum(1)[:, :10] + x.flatten(1).sort(1).values[:, :10]
+
+    with pytest.raises(UnsupportedError, match=r"(?s)cumsum.*sort|sort.*cumsum"):
+        pm.overlap(Strange(), x, BALL)
+    with pytest.raises(InputError, match="at least two classes"):
+        pm.overlap(nn.Sequential(nn.Flatten(), nn.Linear(784, 1)), x, BALL)
+
+
+def test_bad_models_are_found_before_bounds_are_computed(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*args: object) -> Tensor:
+        raise AssertionError("bounds were computed")
+
+    monkeypatch.setattr(sys.modules["proofmap.overlap"], "solve", never)
+    with pytest.raises(InputError):
+        pm.overlap(pm.zoo.mnist_mlp(), x, BALL, target=77)
+    with pytest.raises(InputError):
+        pm.overlap(pm.zoo.mnist_mlp(), x, BALL, sharing="both")  # type: ignore[arg-type]
+
+
+def test_the_model_is_left_as_it_was(x: Tensor) -> None:
+    model = pm.zoo.mnist_mlp().train()
+    model[2].eval()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    modes = [module.training for module in model.modules()]
+    pm.overlap(model, x, BALL)
+    assert [module.training for module in model.modules()] == modes
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_tighter_methods_order_on_real_digits(graph: pm.Graph, x: Tensor) -> None:
+    backward = pm.overlap(graph, x, BALL, bounds=Backward()).full
+    loose = pm.overlap(graph, x, BALL, bounds=IBP()).full
+    assert bool((backward < loose).all())
