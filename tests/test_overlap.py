@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.bounds import IBP, Backward
-from proofmap.errors import InputError, ModelError, UnsupportedError
+from proofmap.errors import BoundError, InputError, ModelError, UnsupportedError
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +189,17 @@ def test_bad_models_are_found_before_bounds_are_computed(x: Tensor, monkeypatch:
         pm.overlap(pm.zoo.mnist_mlp(), x, BALL, target=77)
     with pytest.raises(InputError):
         pm.overlap(pm.zoo.mnist_mlp(), x, BALL, sharing="both")  # type: ignore[arg-type]
+
+
+def test_bounds_that_overflow_are_no_bounds() -> None:
+    class Towers(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            for _ in range(8):
+                x = x.square()
+            return x
+
+    with pytest.raises(BoundError, match=r"left the range of torch.float32.*smaller eps"):
+        pm.overlap(Towers(), torch.tensor([[1.0, 1.1]]), pm.Ball(2.0))
 
 
 def test_the_model_is_left_as_it_was(x: Tensor) -> None:

@@ -35,6 +35,23 @@ def chain(parts: Sequence[nn.Module], shapes: list[tuple[int, ...]]) -> list[tex
     return steps
 
 
+def stacked() -> tuple[nn.Module, tuple[int, ...], list[textbook.Step]]:
+    """Two linear layers before the first ReLU: interval arithmetic is exact for the first alone."""
+    torch.manual_seed(3)
+    layers = [nn.Linear(6, 9), nn.Linear(9, 8), nn.Linear(8, 4)]
+    model = nn.Sequential(layers[0], layers[1], nn.ReLU(), layers[2]).double()
+    (first, first_bias), (second, second_bias), (last, last_bias) = (
+        textbook.matrix(layer, (layer.in_features,)) for layer in layers
+    )
+    steps: list[textbook.Step] = [
+        ("affine", {0: first}, first_bias),
+        ("affine", {1: second}, second_bias),
+        ("relu", 2),
+        ("affine", {3: last}, last_bias),
+    ]
+    return model, (6,), steps
+
+
 def convolutional() -> tuple[nn.Module, tuple[int, ...], list[textbook.Step]]:
     torch.manual_seed(1)
     first = nn.Sequential(nn.Conv2d(2, 3, 3, stride=2, padding=1), nn.BatchNorm2d(3)).double()
@@ -97,6 +114,9 @@ def residual() -> tuple[nn.Module, tuple[int, ...], list[textbook.Step]]:
     return model, (1, 4, 4), steps
 
 
+NETS: list[Build] = [mlp, stacked, convolutional, residual]
+
+
 def compared(build: Build, eps: float, *, filtered: bool) -> tuple[np.ndarray, np.ndarray]:
     """(ours, the textbook's) for three samples, the full ball and three frozen groups each."""
     model, shape, steps = build()
@@ -113,7 +133,7 @@ def compared(build: Build, eps: float, *, filtered: bool) -> tuple[np.ndarray, n
     return found.flatten(0, 1).numpy(), np.array(expected)
 
 
-@pytest.mark.parametrize("build", [mlp, convolutional, residual])
+@pytest.mark.parametrize("build", NETS)
 @pytest.mark.parametrize("eps", [0.02, 0.1, 0.4])
 def test_separate_backward_is_crown(build: Build, eps: float) -> None:
     """With interval arithmetic deciding the neurons that it can, as the engine does before it looks at the others."""
@@ -121,7 +141,7 @@ def test_separate_backward_is_crown(build: Build, eps: float) -> None:
     np.testing.assert_allclose(ours, textbooks, atol=1e-9)
 
 
-@pytest.mark.parametrize("build", [mlp, convolutional, residual])
+@pytest.mark.parametrize("build", NETS)
 def test_separate_backward_is_crown_to_the_letter_where_both_decide_the_same_neurons(build: Build) -> None:
     ours, textbooks = compared(build, 0.02, filtered=False)
     np.testing.assert_allclose(ours, textbooks, atol=1e-9)
@@ -133,7 +153,7 @@ def test_where_interval_arithmetic_decides_more_neurons_the_bounds_are_tighter_t
     assert (ours < textbooks - 1e-4).any()
 
 
-@pytest.mark.parametrize("build", [mlp, convolutional, residual])
+@pytest.mark.parametrize("build", NETS)
 def test_interval_arithmetic_is_published_ibp(build: Build) -> None:
     model, shape, steps = build()
     x = torch.rand(3, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(4))

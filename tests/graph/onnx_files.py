@@ -53,7 +53,8 @@ def run(model: onnx.ModelProto, x: Array) -> Array:
     """What onnxruntime makes of x, or onnx's reference implementation where the opset is too new for it."""
     name = next(i.name for i in model.graph.input if i.name not in {t.name for t in model.graph.initializer})
     if max(entry.version for entry in model.opset_import) > 26:
-        return np.asarray(ReferenceEvaluator(model).run(None, {name: x})[0])
+        results: Any = ReferenceEvaluator(model).run(None, {name: x})
+        return np.asarray(results[0])
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4

@@ -3,6 +3,8 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
+from math import prod
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from torch import Tensor, nn
 from proofmap.errors import InputError, ModelError, UnsupportedError
 from proofmap.graph import Graph, as_graph, trace
 from proofmap.graph.aten import CONVERT
-from proofmap.graph.ops import COMPUTE
+from proofmap.graph.ops import COMPUTE, compute
 from tests.models import MODELS, Apply, Case, Residual, graph_of
 
 CASES = pytest.mark.parametrize("case", MODELS.values(), ids=MODELS)
@@ -64,6 +66,32 @@ def test_models_are_small_classifiers(case: Case) -> None:
     assert torch.equal(case.build()(case.inputs(2)), case.build()(case.inputs(2)))
     assert float(case.inputs(50).min()) >= case.low
     assert float(case.inputs(50).max()) <= case.high
+
+
+LINEAR = """
+    linear matmul conv conv_transpose affine add concat sum avg_pool adaptive_avg_pool reshape permute expand index pad
+"""
+
+
+@CASES
+def test_linear_operations_are_linear_up_to_their_bias(case: Case) -> None:
+    """y = L(x) + bias, and |L| is L with |weight|: column by column."""
+    graph = graph_of(case, torch.float64)
+    for node in (node for node in graph.nodes if node.op in LINEAR.split()):
+        plain = replace(node, bias=None)
+        positive = replace(plain, weight=None if node.weight is None else node.weight.abs())
+        shapes = [graph[name].shape for name in node.inputs]
+        points = [torch.rand(2, *shape, dtype=torch.float64) for shape in shapes]
+        bias = 0.0 if node.bias is None else node.bias
+        torch.testing.assert_close(compute(node, *points), compute(plain, *points) + bias)
+        total = torch.zeros(2, *node.shape, dtype=torch.float64)
+        for k, shape in enumerate(shapes):
+            basis = torch.eye(prod(shape), dtype=torch.float64).reshape(-1, *shape)
+            columns = [basis if j == k else basis.new_zeros(len(basis), *other) for j, other in enumerate(shapes)]
+            images = compute(plain, *columns)
+            torch.testing.assert_close(images.abs(), compute(positive, *columns))
+            total += torch.einsum("ni,i...->n...", points[k].flatten(1), images)
+        torch.testing.assert_close(total, compute(plain, *points))
 
 
 def test_every_operator_of_torch_in_the_table_exists() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from proofmap.errors import BoundError
 from proofmap.graph.ops import COMPUTE, compute
-from proofmap.rules import RULES, Interval
+from proofmap.rules import RULES, Forms, Interval
 from proofmap.rules.lines import Lines, Scalar
 from tests.rules.nodes import FUNCTIONS, Function, points
 
@@ -202,6 +202,42 @@ def test_a_function_without_a_finite_bound_says_so(op: str, low: float, high: fl
         function.rule.interval(function.node(torch.float32), x)
     with pytest.raises(BoundError, match=message):
         function.rule.relax(function.node(torch.float32), x)
+
+
+def test_lines_carry_forms_both_ways() -> None:
+    """Where a slope is negative the other form bounds the line: checked at values anywhere between the two forms."""
+    torch.manual_seed(0)
+    slopes, biases = torch.randn(2, 3, 7), torch.randn(2, 3, 7)
+    lines = Lines(slopes[0], biases[0], slopes[1], biases[1])
+    weight, bias = torch.randn(3, 4, 7), torch.randn(3, 7)
+    x = Forms(weight - 0.1, bias - 1.0, weight + 0.1, bias + 1.0)
+    pushed = lines.push(x)
+    for _ in range(100):
+        delta = 0.5 * torch.randn(3, 4)
+        low, high = (
+            torch.einsum("cd,cdk->ck", delta, w) + b
+            for w, b in ((x.lower_weight, x.lower_bias), (x.upper_weight, x.upper_bias))
+        )
+        value = low + torch.rand(3, 7) * (high - low)
+        below = torch.einsum("cd,cdk->ck", delta, pushed.lower_weight) + pushed.lower_bias
+        above = torch.einsum("cd,cdk->ck", delta, pushed.upper_weight) + pushed.upper_bias
+        between = low <= high
+        assert bool((below <= slopes[0] * value + biases[0] + 1e-5)[between].all())
+        assert bool((above >= slopes[1] * value + biases[1] - 1e-5)[between].all())
+
+
+def test_lines_carry_coefficients_back() -> None:
+    """<A, y> at most the pulled form, with equality when y stands on the line that its sign of A takes."""
+    torch.manual_seed(1)
+    low = torch.randn(2, 6)
+    lines = Lines(torch.randn(2, 6), low, torch.randn(2, 6), low + 1)
+    owner = torch.tensor([1, 0, 1, 1])
+    rows, x = torch.randn(4, 6), torch.randn(4, 6)
+    (form,), bias = lines.pull(rows, owner)
+    below = lines.lower_slope[owner] * x + lines.lower_bias[owner]
+    above = lines.upper_slope[owner] * x + lines.upper_bias[owner]
+    y = torch.where(rows > 0, above, below)
+    torch.testing.assert_close((rows * y).sum(1), (form * x).sum(1) + bias)
 
 
 @pytest.mark.parametrize("op", ["silu", "gelu"])

@@ -5,4 +5,15 @@ from __future__ import annotations
 from proofmap.bounds.engine import Sharing, solve
 from proofmap.bounds.method import IBP, METHODS, Backward, CrownIBP, Forward, Intersection, Method, named
 
-__all__ = ["IBP", "METHODS", "Backward", "CrownIBP", "Forward", "Intersection", "Method", "Sharing", "named", "solve"]
+__all__ = [
+    "IBP",
+    "METHODS",
+    "Backward",
+    "CrownIBP",
+    "Forward",
+    "Intersection",
+    "Method",
+    "Sharing",
+    "named",
+    "solve",
+]

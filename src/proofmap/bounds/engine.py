@@ -15,7 +15,9 @@ from proofmap.bounds.forward import ForwardPass
 from proofmap.bounds.memory import in_pieces, piece_of
 from proofmap.bounds.method import Method, Plan
 from proofmap.bounds.passes import Pass
+from proofmap.bounds.precision import full_precision
 from proofmap.bounds.state import Rows, State, everything
+from proofmap.errors import BoundError
 from proofmap.graph.ir import Graph, Node
 from proofmap.rules import RULES, Interval, Nonlinear
 
@@ -40,12 +42,16 @@ def solve(
     `floor` (N,): rows whose bound is at most this need not be tight (they cannot decide a maximum that is known to
     reach it).
     """
-    best: Tensor | None = None
-    for plan in method.plans:
-        found = _solve_plan(graph, family, specification, plan, sharing, budget, floor)
-        best = found if best is None else torch.minimum(best, found)
-    assert best is not None
-    return best if sharing == "separate" else torch.minimum(best, best[:, :1])
+    with full_precision(family.x.device):
+        plans = method.plans
+        best = _solve_plan(graph, family, specification, plans[0], sharing, budget, floor)
+        for plan in plans[1:]:
+            best = torch.minimum(best, _solve_plan(graph, family, specification, plan, sharing, budget, floor))
+        if not bool(torch.isfinite(best).all()):
+            raise BoundError(
+                f"the bounds left the range of {best.dtype}: take a smaller eps, tighter bounds or x.double()"
+            )
+        return best if sharing == "separate" else torch.minimum(best, best[:, :1])
 
 
 def _solve_plan(

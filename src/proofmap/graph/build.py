@@ -24,7 +24,7 @@ from proofmap.graph.ops import compute
 
 Value = str | Tensor
 
-LIMIT = 2**28  # scalars in one sample's value; beyond it a file is damaged rather than large
+LIMIT = 2**27  # scalars in one sample's value; beyond it a file is damaged rather than large
 
 _NUMPY_MODE: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 

@@ -64,7 +64,7 @@ def conv(
         "conv",
         [x],
         weight=weight,
-        bias=_column(bias, weight),
+        bias=_column(name, bias, weight.shape[0], weight.ndim - 2),
         stride=tuple(stride),
         padding=tuple(before for before, _ in padding),
         dilation=tuple(dilation),
@@ -94,7 +94,7 @@ def conv_transpose(
         "conv_transpose",
         [x],
         weight=weight,
-        bias=_column(bias, weight),
+        bias=_column(name, bias, weight.shape[1] * groups, weight.ndim - 2),
         stride=tuple(stride),
         padding=tuple(0 if uneven else before for before, _ in padding),
         output_padding=tuple(output_padding),
@@ -256,9 +256,11 @@ def min_over(b: Builder, name: str, x: str, axes: Sequence[int], *, keepdim: boo
     return b.affine(name, y, scalar(-1.0), None)
 
 
-def _column(bias: Tensor | None, weight: Tensor) -> Tensor | None:
+def _column(name: str, bias: Tensor | None, channels: int, rank: int) -> Tensor | None:
     """A bias for each channel, in the shape in which it meets a map: (C, 1, ...)."""
-    return None if bias is None else bias.reshape(-1, *(1,) * (weight.ndim - 2))
+    if bias is not None and tuple(bias.shape) != (channels,):
+        raise ModelError(f"node {name!r} has a bias of shape {tuple(bias.shape)}, expected ({channels},)")
+    return None if bias is None else bias.reshape(-1, *(1,) * rank)
 
 
 def _flat(padding: Pads) -> list[int]:

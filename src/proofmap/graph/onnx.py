@@ -19,7 +19,7 @@ from onnx.reference import ReferenceEvaluator
 from torch import Tensor
 
 from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError
-from proofmap.graph.build import LIMIT, Builder, MixedError, NoRule, Value
+from proofmap.graph.build import Builder, MixedError, NoRule, Value
 from proofmap.graph.ir import Graph
 from proofmap.graph.onnx_call import Call
 from proofmap.graph.onnx_file import first_line, parse
@@ -29,6 +29,7 @@ Array = npt.NDArray[Any]
 
 _OLDEST = 7
 _BATCH = 29  # stands for a free number of samples: a prime that is no usual size, not to be taken for another axis
+_COMPUTED = 2**24  # numbers in a constant that a file has computed; beyond it the file is damaged
 _DTYPES: dict[int, torch.dtype] = {TensorProto.FLOAT: torch.float32, TensorProto.DOUBLE: torch.float64}
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
@@ -189,8 +190,8 @@ class _Reader:
     def _evaluate(self, name: str, node: NodeProto, also: dict[str, Array]) -> list[Array]:
         """The value of an operation on constants, as onnx's reference implementation has it."""
         feeds = {i: also[i] if i in also else self.constants[i] for i in node.input if i}
-        if _growth(node.op_type, list(feeds.values())) > LIMIT:
-            raise ModelError(f"{node.op_type} (node {name!r}) makes a constant of more than {LIMIT} numbers")
+        if _growth(node.op_type, list(feeds.values())) > _COMPUTED:
+            raise ModelError(f"{node.op_type} (node {name!r}) makes a constant of more than {_COMPUTED} numbers")
         infos = [onnx.helper.make_empty_tensor_value_info(i) for i in feeds]
         outputs = [onnx.helper.make_empty_tensor_value_info(o) for o in node.output if o]
         graph = onnx.helper.make_graph([node], "constant", infos, outputs)
@@ -290,5 +291,9 @@ def _growth(op: str, inputs: list[Array]) -> int:
         start, stop, step = (float(i.flatten()[0]) for i in inputs)
         return int(abs((stop - start) / step)) if step else 0
     if op in ("Pad", "OneHot", "Resize", "Upsample", "EyeLike"):
-        return LIMIT + 1 if any(i.dtype.kind in "iu" and i.size and int(np.abs(i).max()) > 2**16 for i in inputs) else 0
+        return (
+            _COMPUTED + 1
+            if any(i.dtype.kind in "iu" and i.size and int(np.abs(i).max()) > 2**16 for i in inputs)
+            else 0
+        )
     return 0

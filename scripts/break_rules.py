@@ -1,0 +1,150 @@
+"""Break the engine on purpose, one line at a time, and see the tests turn red.
+
+    python scripts/break_rules.py [--only WORD]
+
+Each entry of the table changes one line in a copy of the tree and runs the tests named beside it, which must fail. An
+entry whose tests stay green names a hole in them; an entry whose line is gone must be written anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Break:
+    """One change: in `file`, `old` becomes `new`; `tests` must notice."""
+
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+SCALAR = "tests/rules/test_scalar.py"
+MAXIMUM = "tests/rules/test_maximum.py"
+LINEAR = "tests/rules/test_linear.py"
+SOUND = "tests/bounds/test_soundness.py"
+FAMILY = "tests/bounds/test_family.py"
+PUBLISHED = "tests/bounds/test_published.py"
+
+BREAKS = [
+    # the lines of scalar functions
+    Break("rules/piecewise.py", "slope, -slope * negative)", "slope, -0.99 * slope * negative)", SCALAR),
+    Break("rules/piecewise.py", "lower = (x.upper > -x.lower)", "lower = (x.upper < -x.lower)", PUBLISHED),
+    Break("rules/piecewise.py", "convex = leak <= 1", "convex = leak <= 2", SCALAR),
+    Break("rules/piecewise.py", "torch.where(middle <= top, rising", "torch.where(middle >= top, rising", SCALAR),
+    Break("rules/piecewise.py", "kink = ((x.lower < low)", "kink = ((x.lower < low - 1)", SCALAR),
+    Break("rules/smooth.py", "return x.upper < 0\n", "return x.upper > 0\n", SCALAR),
+    Break("rules/smooth.py", "return 0.0, 0.25", "return 0.0, 0.2", SCALAR),
+    Break("rules/smooth.py", "return [point, -point], _none(slope)", "return [point], _none(slope)", SCALAR),
+    Break("rules/smooth.py", "sign * (bias + slack)", "sign * (bias - 1e-4)", SCALAR),
+    Break("rules/smooth.py", "right = where > middle", "right = where < middle", SCALAR),
+    Break("rules/smooth.py", "kinks = [torch.full_like(slope, k) for k in (-3.0, 3.0)]", "kinks = []", SCALAR),
+    # a form through lines
+    Break("rules/lines.py", "positive = coefficients > 0", "positive = coefficients < 0", SOUND),
+    Break("rules/lines.py", "negative = slope < 0", "negative = slope < -9", SCALAR),
+    # the largest of several
+    Break(
+        "rules/maximum.py",
+        "second = upper.scatter(-1, first, -inf)",
+        "second = lower.scatter(-1, first, -inf)",
+        MAXIMUM,
+    ),
+    Break("rules/maximum.py", 'a["stride"][k] - a["padding"][k]', 'a["stride"][k]', MAXIMUM),
+    Break("rules/maximum.py", "rivals.sum(-1, keepdim=True) > 1", "rivals.sum(-1, keepdim=True) > 2", MAXIMUM),
+    # linear operations
+    Break("rules/rule.py", "node.weight.abs()", "node.weight", LINEAR),
+    Break(
+        "rules/rule.py",
+        "return Interval(centre - radius, centre + radius)",
+        "return Interval(centre, centre + radius)",
+        LINEAR,
+    ),
+    Break("rules/rule.py", "lower_b, upper_b = lower_b + node.bias, upper_b + node.bias", "pass", LINEAR),
+    Break(
+        "rules/linear.py", "return (coefficients @ node.weight,)", "return (coefficients @ node.weight.abs(),)", LINEAR
+    ),
+    Break("rules/linear.py", "(coefficients,) * len(shapes)", "(coefficients / len(shapes),) * len(shapes)", LINEAR),
+    # the walk
+    Break("graph/walk.py", "pending[name] + part if name in pending else part", "part", SOUND),
+    Break("bounds/linear.py", "bias = bias + offset", "bias = offset", SOUND),
+    Break("bounds/interval.py", "form.clamp(max=0) * reached.lower", "form.clamp(max=0) * reached.upper", SOUND),
+    Break("bounds/forward.py", "below @ reached.lower_weight", "below @ reached.upper_weight", SOUND),
+    Break("bounds/backward.py", "torch.cat([unit, -unit])", "torch.cat([unit, unit])", SOUND),
+    # what is shared
+    Break("bounds/state.py", "own = (row, member[case])", "own = (row, (member[case] + 1) % count)", SOUND),
+    Break("bounds/state.py", "elif node.inputs[0] in apart:", "elif node.inputs[0] in exact:", PUBLISHED),
+    Break("bounds/state.py", "if self.keep or name in self.touched:", "if True:", PUBLISHED),
+    Break("bounds/engine.py", "torch.minimum(best, best[:, :1])", "best", FAMILY),
+    Break("bounds/engine.py", "flat[at] = torch.minimum(flat[at], value)", "flat[at] = value", FAMILY),
+    Break("bounds/engine.py", "best > floor[:, None, None]", "best < floor[:, None, None]", FAMILY),
+    # balls
+    Break(
+        "concretise.py",
+        "torch.maximum(coefficients * lower, coefficients * upper)",
+        "(coefficients * upper)",
+        "tests/test_concretise.py",
+    ),
+    Break(
+        "concretise.py",
+        "torch.maximum(sign * lower.double(), sign * upper.double())",
+        "upper.double()",
+        "tests/test_concretise.py",
+    ),
+    # overlap
+    Break(
+        "overlap.py",
+        "return every + (every >= target[:, None])",
+        "return every + (every > target[:, None])",
+        "tests/test_overlap.py",
+    ),
+    Break("overlap.py", "proven = torch.where(holds, trial, proven)", "proven = trial", "tests/test_overlap.py"),
+]
+
+
+def seen(entry: Break, folder: Path) -> bool:
+    """Whether the tests turn red in a copy of the tree with this one change."""
+    tree = folder / "tree"
+    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "__pycache__", "out"))
+    file = tree / "src" / "proofmap" / entry.file
+    text = file.read_text(encoding="utf-8")
+    if entry.old not in text:
+        sys.exit(f"{entry.file} has no line with {entry.old!r} any more: write the entry anew")
+    file.write_text(text.replace(entry.old, entry.new), encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", entry.tests]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    shutil.rmtree(tree)
+    return done.returncode == 1
+
+
+def main() -> None:
+    """Try every entry, or those that contain a word."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="entries whose file or line contains this")
+    args = parser.parse_args()
+    chosen = [entry for entry in BREAKS if args.only in f"{entry.file} {entry.old}"]
+    missed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for entry in chosen:
+            red = seen(entry, Path(folder))
+            missed += not red
+            print(
+                f"{'red  ' if red else 'GREEN'}  {entry.file}: {entry.old.strip()} -> {entry.new.strip()}", flush=True
+            )
+    print(f"{len(chosen) - missed} of {len(chosen)} seen")
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

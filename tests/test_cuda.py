@@ -1,0 +1,65 @@
+"""The same numbers on a GPU, in both precisions, whatever the user has set there; skipped where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+import pytest
+import torch
+
+import proofmap as pm
+from proofmap.bounds import METHODS, named
+from tests.bounds.setting import both_sides, mask_for
+from tests.models import MODELS, Case, graph_of
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+CUDA = torch.device("cuda")
+
+
+@pytest.fixture(autouse=True)
+def tf32_on() -> Iterator[None]:
+    torch.set_float32_matmul_precision("high")
+    yield
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
+def test_the_gpu_gives_what_the_cpu_gives(case: Case) -> None:
+    x = case.inputs(2, torch.float64, seed=1)
+    mask = mask_for(case.shape, 3)
+    ball = pm.Ball(0.03, inf, (case.low, case.high))
+    graph = graph_of(case, torch.float64)
+    for name in [*METHODS, "ibp+forward+backward"]:
+        expected = both_sides(graph, ball.at(x, mask), named(name), "shared")
+        for dtype, close in ((torch.float64, 1e-9), (torch.float32, 1e-4)):
+            there = graph.to(CUDA, dtype)
+            found = both_sides(there, ball.at(x.to(CUDA, dtype), mask), named(name), "shared")
+            for ours, cpus in zip(found, expected, strict=True):
+                assert ours.device.type == "cuda"
+                torch.testing.assert_close(
+                    ours.cpu().double(), cpus, rtol=close, atol=close * (1 + float(cpus.abs().max()))
+                )
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, inf])
+def test_the_packaged_network(norm: float) -> None:
+    model = pm.zoo.mnist_mlp()
+    x = pm.data.digits()[0][:4]
+    ball = pm.Ball(0.3 if norm < inf else 0.01, norm, (0.0, 1.0))
+    expected = pm.overlap(model.double(), x.double(), ball, groups=pm.groups.grid(12))
+    found = pm.overlap(model.to(CUDA, torch.float32), x.to(CUDA), ball, groups=pm.groups.grid(12))
+    assert found.full.device.type == "cuda"
+    torch.testing.assert_close(found.full.cpu().double(), expected.full, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(found.frozen.cpu().double(), expected.frozen, rtol=1e-3, atol=1e-3)
+    small = pm.overlap(model, x.to(CUDA), ball, groups=pm.groups.grid(12), memory=10**7)
+    torch.testing.assert_close(small.frozen, found.frozen, rtol=1e-4, atol=1e-4)
+
+
+def test_sampling_and_projection_stay_inside() -> None:
+    x = pm.data.digits()[0][:2].to(CUDA)
+    for norm in (1.0, 2.0, inf):
+        family = pm.Ball(0.5, norm, (0.0, 1.0)).at(x)
+        drawn = family.sample(20, torch.Generator(CUDA).manual_seed(0))
+        assert bool(family.contains(drawn).all())
+        assert bool(family.contains(family.project(torch.randn(5, *x.shape, device=CUDA))).all())
