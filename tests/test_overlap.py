@@ -63,6 +63,38 @@ def test_targets(graph: pm.Graph, x: Tensor) -> None:
     assert bool((one.nominal > 0).all())  # none of these is a 3
 
 
+def test_objectives_are_forms_of_the_logits(graph: pm.Graph, x: Tensor) -> None:
+    """At x itself each is the form it names, and over a ball of radius zero nothing is added."""
+    logits = graph(x)
+    own = logits.amax(1)
+    point = pm.Ball(0.0)
+    nominal = {
+        "margin": logits.topk(2, dim=1).values[:, 1] - own,
+        "apart": logits.topk(2, dim=1).values[:, 1] - own,
+        "class": -own,
+        "mean": (logits.sum(1) - own) / 9 - own,
+    }
+    for objective, expected in nominal.items():
+        over = pm.overlap(graph, x, point, objective=objective)  # type: ignore[arg-type]
+        torch.testing.assert_close(over.nominal, expected)
+        torch.testing.assert_close(over.full, expected, rtol=1e-4, atol=1e-4)
+        wide = pm.overlap(graph, x, BALL, objective=objective, groups=pm.groups.grid(4))  # type: ignore[arg-type]
+        assert bool((wide.full > expected).all())
+        assert bool((wide.frozen <= wide.full[:, None]).all())
+    # the mean of the margins is at most their maximum
+    assert bool((pm.overlap(graph, x, BALL, objective="mean").full <= pm.overlap(graph, x, BALL).full + 1e-4).all())
+
+
+def test_one_rival_and_the_max_over_all(graph: pm.Graph, x: Tensor) -> None:
+    every = pm.overlap(graph, x, BALL)
+    each = torch.stack([pm.overlap(graph, x, BALL, rival=c).full for c in range(10)], dim=1)
+    own = torch.nn.functional.one_hot(every.target, 10).bool()
+    torch.testing.assert_close(each.masked_fill(own, -torch.inf).amax(1), every.full, rtol=1e-4, atol=1e-4)
+    assert torch.equal(each[own], torch.zeros(3))
+    with pytest.raises(InputError, match="got rival 10, expected a class from 0 to 9"):
+        pm.overlap(graph, x, BALL, rival=10)
+
+
 def test_one_sample_at_a_time_is_the_same(graph: pm.Graph, x: Tensor) -> None:
     together = pm.overlap(graph, x, BALL, groups=pm.groups.grid(4))
     for k in range(len(x)):
@@ -124,7 +156,7 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"target": torch.tensor([1, 2])}, "got 2 targets for 3 samples, expected one for each"),
     ({"target": torch.tensor([1.0, 2.0, 3.0])}, "expected class numbers"),
     ({"sharing": "both"}, "got sharing='both', expected one of 'shared', 'one-pass', 'separate'"),
-    ({"objective": "max"}, "got objective='max', expected one of 'margin', 'apart'"),
+    ({"objective": "max"}, "got objective='max', expected one of 'margin', 'class', 'mean', 'apart'"),
     ({"bounds": "backward"}, r"got bounds='backward', expected a method such as pm.bounds.Backward\(\)"),
     ({"memory": -1}, "got memory=-1, expected a positive number of bytes"),
     ({"groups": torch.zeros(27, 28, dtype=torch.long)}, "mask"),

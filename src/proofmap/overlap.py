@@ -22,7 +22,7 @@ from proofmap.bounds.precision import full_precision
 from proofmap.errors import InputError
 from proofmap.graph import Graph, as_graph
 
-Objective = Literal["margin", "apart"]
+Objective = Literal["margin", "class", "mean", "apart"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,14 +45,20 @@ def overlap(
     bounds: Method | None = None,
     sharing: Sharing = "shared",
     target: int | Tensor | None = None,
+    rival: int | Tensor | None = None,
     objective: Objective = "margin",
     memory: int | None = None,
 ) -> Overlap:
     """Upper bounds of AO(B) and of every AO(B_u).
 
-    target: the class c, one for all or one for each sample; by default the predicted one. bounds: Backward() by
-    default. objective: "margin" bounds f_c' - f_c itself; "apart" is the paper's upper(f_c') - lower(f_c), which is
-    looser. memory: bytes the computation may use, by default half of what is free.
+    target: the class c, one for all or one for each sample; by default the predicted one. rival: one class c' in place
+    of the max over all. bounds: Backward() by default. memory: bytes the computation may use, by default half of what
+    is free. objective: the form of the logits whose maximum over the ball counts as overlap,
+
+        "margin"  max over c' of f_c' - f_c, bounded together      "class"  -f_c alone
+        "apart"   the paper's upper(f_c') - lower(f_c), looser     "mean"   mean over c' of f_c' - f_c
+
+    Only with "margin" and "apart", and without a rival, does an overlap of at most 0 prove the decision.
     """
     _check_choice("objective", objective, get_args(Objective))
     _check_choice("sharing", sharing, get_args(Sharing))
@@ -62,10 +68,12 @@ def overlap(
     graph = as_graph(model, x).to(x.device, x.dtype)
     with full_precision(x.device):
         logits = _logits(graph, x)
-        classes = _target(target, logits)
-        value = _bound(graph, family, logits, classes, method, sharing, objective, available)
-    nominal = _margins(logits, classes).amax(1)
-    return Overlap(value[:, 0], value[:, 1:], nominal, classes, certified=True)
+        classes = _classes("target", target, logits)
+        if classes is None:
+            classes = logits.argmax(1)
+        forms = _forms(logits.shape[1], classes, _classes("rival", rival, logits), objective).to(logits)
+        value = _bound(graph, family, logits, forms, method, sharing, objective, available)
+    return Overlap(value[:, 0], value[:, 1:], _nominal(forms, logits, objective), classes, certified=True)
 
 
 def certified_radius(
@@ -93,52 +101,64 @@ def certified_radius(
     graph = as_graph(model, x).to(x.device, x.dtype)
     with full_precision(x.device):
         logits = _logits(graph, x)
-        classes = _target(target, logits)
+        classes = _classes("target", target, logits)
+        forms = _forms(logits.shape[1], logits.argmax(1) if classes is None else classes, None, "margin").to(logits)
         proven = x.new_zeros(len(x))
         open_at = x.new_full((len(x),), largest)
         trial = open_at
         for _ in range(steps + 1):
             family = Ball(trial, norm, domain).at(x)
-            value = _bound(graph, family, logits, classes, method, "one-pass", "margin", available)[:, 0]
+            value = _bound(graph, family, logits, forms, method, "one-pass", "margin", available)[:, 0]
             holds = value <= 0
             proven = torch.where(holds, trial, proven)
             open_at = torch.where(holds, open_at, trial)
             trial = (proven + open_at) / 2
-    return torch.where(_margins(logits, classes).amax(1) <= 0, proven, torch.zeros_like(proven))
+    return torch.where(_nominal(forms, logits, "margin") <= 0, proven, torch.zeros_like(proven))
 
 
 def _bound(
     graph: Graph,
     family: Family,
     logits: Tensor,
-    target: Tensor,
+    forms: Tensor,
     method: Method,
     sharing: Sharing,
     objective: Objective,
     available: int,
 ) -> Tensor:
     """(N, members)."""
-    others = _others(logits.shape[1], target)  # (N, C - 1)
-    unit = torch.eye(logits.shape[1], dtype=logits.dtype, device=logits.device)
+    if objective == "apart":
+        return _join(solve(graph, family, forms, method, sharing, available), objective)
+    # A form whose bound stays below what another reaches at x itself cannot decide the maximum.
+    floor = _nominal(forms, logits, objective)
+    return _join(solve(graph, family, forms, method, sharing, available, floor), objective)
+
+
+def _forms(classes: int, target: Tensor, rival: Tensor | None, objective: Objective) -> Tensor:
+    """The forms of the logits (N, R, classes) whose values `_join` puts together."""
+    unit = torch.eye(classes, device=target.device)
     own = unit[target].unsqueeze(1)  # (N, 1, C)
-    if objective == "margin":
-        floor = _margins(logits, target).amax(1)
-        value = solve(graph, family, unit[others] - own, method, sharing, available, floor)
-        return value.amax(2)
-    value = solve(graph, family, torch.cat([unit[others], -own], dim=1), method, sharing, available)
-    return value[:, :, :-1].amax(2) + value[:, :, -1]
-
-
-def _others(classes: int, target: Tensor) -> Tensor:
-    """The classes but the target's, (N, C - 1)."""
     every = torch.arange(classes - 1, device=target.device).expand(len(target), -1)
-    return every + (every >= target[:, None])
+    others = unit[every + (every >= target[:, None])] if rival is None else unit[rival].unsqueeze(1)
+    match objective:
+        case "margin":
+            return others - own
+        case "class":
+            return -own
+        case "mean":
+            return (others - own).mean(1, keepdim=True)
+        case "apart":
+            return torch.cat([others, -own], dim=1)
 
 
-def _margins(logits: Tensor, target: Tensor) -> Tensor:
-    """f_c' - f_c for every c' != c, (N, C - 1)."""
-    own = logits.gather(1, target[:, None])
-    return logits.gather(1, _others(logits.shape[1], target)) - own
+def _join(value: Tensor, objective: Objective) -> Tensor:
+    """The overlap (N, members) from the values of the forms (N, members, R)."""
+    return value[:, :, :-1].amax(2) + value[:, :, -1] if objective == "apart" else value.amax(2)
+
+
+def _nominal(forms: Tensor, logits: Tensor, objective: Objective) -> Tensor:
+    """The overlap at x itself, (N,)."""
+    return _join((forms @ logits.unsqueeze(2)).mT, objective).squeeze(1)
 
 
 def _logits(graph: Graph, x: Tensor) -> Tensor:
@@ -150,19 +170,19 @@ def _logits(graph: Graph, x: Tensor) -> Tensor:
     return logits
 
 
-def _target(target: int | Tensor | None, logits: Tensor) -> Tensor:
-    """One class for each sample, (N,)."""
+def _classes(what: str, chosen: int | Tensor | None, logits: Tensor) -> Tensor | None:
+    """One class for each sample, (N,), or None."""
+    if chosen is None:
+        return None
     count, classes = logits.shape
-    if target is None:
-        return logits.argmax(1)
-    chosen = torch.as_tensor(target, device=logits.device)
-    if chosen.is_floating_point() or chosen.dtype == torch.bool or chosen.ndim > 1:
-        raise InputError(f"got a target of type {chosen.dtype} and shape {tuple(chosen.shape)}, expected class numbers")
-    if chosen.ndim == 1 and len(chosen) != count:
-        raise InputError(f"got {len(chosen)} targets for {count} samples, expected one for each, or one for all")
-    if bool(((chosen < 0) | (chosen >= classes)).any()):
-        raise InputError(f"got target {target}, expected a class from 0 to {classes - 1}")
-    return chosen.long().expand(count)
+    found = torch.as_tensor(chosen, device=logits.device)
+    if found.is_floating_point() or found.dtype == torch.bool or found.ndim > 1:
+        raise InputError(f"got a {what} of type {found.dtype} and shape {tuple(found.shape)}, expected class numbers")
+    if found.ndim == 1 and len(found) != count:
+        raise InputError(f"got {len(found)} {what}s for {count} samples, expected one for each, or one for all")
+    if bool(((found < 0) | (found >= classes)).any()):
+        raise InputError(f"got {what} {chosen}, expected a class from 0 to {classes - 1}")
+    return found.long().expand(count)
 
 
 def _method(bounds: Method | None) -> Method:

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 import torch
 from scipy.stats import spearmanr
-from torch import Tensor
+from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.bounds import IBP, METHODS, Backward, CrownIBP, Forward, Sharing, named, solve
@@ -74,6 +74,21 @@ def test_sharing_keeps_the_order_of_the_groups(name: str) -> None:
         reference = (found["separate"].full[k] - found["separate"].frozen[k]).numpy()
         near = spearmanr(reference, (found["shared"].full[k] - found["shared"].frozen[k]).numpy()).statistic
         assert near > 0.97
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_score_is_negative_in_single_precision(name: str) -> None:
+    """AO(B_u) <= AO(B) to the last bit: half of the inputs hardly count, so that rounding could turn the two round."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(40, 30), nn.ReLU(), nn.Linear(30, 3))
+    with torch.no_grad():
+        next(model.parameters())[:, :20] *= 1e-6
+    x = torch.rand(20, 40).round()
+    graph = pm.trace(model, x)
+    for sharing in ("shared", "one-pass"):
+        ball = pm.Ball(0.02, domain=(0.0, 1.0))
+        over = pm.overlap(graph, x, ball, groups=pm.groups.columns(), bounds=named(name), sharing=sharing)
+        assert bool((over.frozen <= over.full[:, None]).all()), sharing
 
 
 def test_margins_together_are_no_looser_than_apart() -> None:

@@ -26,7 +26,7 @@ def built(shape: tuple[int, ...], build: Callable[[Builder], Value]) -> Graph:
     b = Builder(shape, 5)
     value = build(b)
     assert isinstance(value, str)
-    value = b.settle("y", value)
+    value = b.settle("y", value, 1)
     return b.finish(b.reshape("flat", value, (prod(b.shape(value)),)), CPU, DOUBLE)
 
 
@@ -210,10 +210,12 @@ def test_names_are_free() -> None:
 def test_the_last_node_of_a_word_takes_its_name() -> None:
     b = Builder((2, 4), 5)
     pooled = layers.max_over(b, "largest", "input", [1], keepdim=False)
-    assert b.settle("largest", pooled) == "largest"
+    assert b.settle("largest", pooled, 1) == "largest"
     assert b.shape("largest") == (2,)
     again = layers.max_over(b, "largest", "input", [1], keepdim=False)
-    assert b.settle("largest", again) == again
+    assert b.settle("largest", again, 3) == again
+    inner = scalars.unary(b, "block.act", "relu", again)
+    assert b.settle("block", inner, len(b.nodes)) == inner  # made by somebody else
 
 
 def test_nodes_that_do_not_fit_are_named() -> None:

@@ -213,6 +213,24 @@ def test_a_module_used_twice_is_numbered() -> None:
     assert [node.name for node in trace(Twice(), torch.rand(1, 3)).nodes] == ["input", "layer", "relu", "layer#2"]
 
 
+def test_a_module_that_hands_on_a_value_leaves_it_its_name() -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.layer(x)
+            return torch.relu(y.clone()) + y
+
+    graph = trace(nn.Sequential(Block()), torch.rand(1, 3))
+    assert [(n.name, n.inputs) for n in graph.nodes[1:]] == [
+        ("0.layer", ("input",)),
+        ("0", ("0.layer",)),
+        ("0#2", ("0", "0.layer")),
+    ]
+
+
 def test_a_graph_says_what_it_is() -> None:
     graph = graph_of(MODELS["relu"])
     assert "0.1: relu(0.0) -> (7,)" in repr(graph)
@@ -421,6 +439,22 @@ class Counting(nn.Module):
 class Deciding(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x if x.sum() > 0 else -x
+
+
+@pytest.mark.filterwarnings("ignore")  # torch.jit is deprecated
+def test_modules_of_other_kinds_are_refused() -> None:
+    scripted = torch.jit.trace(nn.Linear(4, 3), torch.rand(1, 4))
+    with pytest.raises(ModelError, match=r"got a TorchScript module, expected the torch.nn.Module"):
+        trace(scripted, torch.rand(1, 4))
+    lazy = nn.LazyLinear(3)
+    with pytest.raises(ModelError, match="lazy layers have no weights yet"):
+        trace(lazy, torch.rand(1, 4))
+
+
+def test_compiled_modules_are_read_as_what_they_were() -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+    graph = trace(torch.compile(model), torch.rand(1, 4))  # type: ignore[arg-type]
+    assert [node.name for node in graph.nodes] == ["input", "0", "1"]
 
 
 REFUSED: dict[str, tuple[nn.Module, str]] = {
