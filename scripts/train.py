@@ -70,7 +70,7 @@ TASKS = {
         load=cifar10,
         build=cifar_cnn,
         title="CIFAR-10",
-        settings=Settings(epochs=60, batch=512, rate=2e-3, decay=0.1, shift=3, flip=0.5, dropout=0.3),
+        settings=Settings(epochs=40, batch=512, rate=2e-3, decay=0.1, shift=3, flip=0.5, dropout=0.3),
     ),
 }
 

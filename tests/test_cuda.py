@@ -26,13 +26,14 @@ def tf32_on() -> Iterator[None]:
 
 @pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
 def test_the_gpu_gives_what_the_cpu_gives(case: Case) -> None:
+    """To 1e-7 in double precision: CUDA multiplies by a single-precision 1/6 in hardswish."""
     x = case.inputs(2, torch.float64, seed=1)
     mask = mask_for(case.shape, 3)
     ball = pm.Ball(0.03, inf, (case.low, case.high))
     graph = graph_of(case, torch.float64)
     for name in [*METHODS, "ibp+forward+backward"]:
         expected = both_sides(graph, ball.at(x, mask), named(name), "shared")
-        for dtype, close in ((torch.float64, 1e-9), (torch.float32, 1e-4)):
+        for dtype, close in ((torch.float64, 1e-7), (torch.float32, 1e-4)):
             there = graph.to(CUDA, dtype)
             found = both_sides(there, ball.at(x.to(CUDA, dtype), mask), named(name), "shared")
             for ours, cpus in zip(found, expected, strict=True):

@@ -5,26 +5,40 @@ from __future__ import annotations
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+import proofmap as pm
+
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_readme_example_runs() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert blocks
-    names: dict[str, object] = {}
+def test_the_readme_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Block after block, as a reader would type them; the first is five lines, and its picture is the one shown."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    names: dict[str, Any] = {}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), names)
-    over = names["over"]
-    assert isinstance(over.full, torch.Tensor)  # type: ignore[attr-defined]
-    assert over.frozen.shape == (4, 144)  # type: ignore[attr-defined]
+    assert len([line for line in blocks[0].splitlines() if line]) == 5
+    assert (tmp_path / "fours.png").read_bytes().startswith(b"\x89PNG")
+    assert (ROOT / "docs" / "fours.png").is_file()
+    assert names["over"].frozen.shape == (4, 144)
+    assert torch.equal(names["again"].scores, names["explanation"].scores)
+    assert names["maps"].shape == names["x"].shape
 
 
-def test_the_demo_prints_its_tables(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_explains_and_draws(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     runpy.run_path(str(ROOT / "examples" / "demo.py"), run_name="__main__")
     printed = capsys.readouterr().out
-    for word in ("backward", "crown-ibp", "certified", "not certified", "radius", "145 balls"):
+    for word in ("AO(B)", "certified", "not certified", "s a digit", "9s"):
         assert word in printed
+    for name in ("digits.png", "four-to-nine.png"):
+        assert (tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG")
+    assert len(pm.Explanation.load(tmp_path / "out" / "digits.proofmap")) == 6

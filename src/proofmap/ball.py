@@ -30,14 +30,14 @@ class Ball:
     """A perturbation set {δ : ||δ||_p <= ε, low <= x + δ <= high}, or one half of it.
 
     eps: a number; a 1-D tensor with one radius a sample; for p = inf also any tensor that broadcasts to x, one radius a
-        variable ((1, d) where d is also the number of samples).
+        variable ((1, d) where d is also the number of samples); "auto": for an explainer to choose.
     norm: 1, 2 or inf.
     domain: (low, high), each a number, a 1-D tensor with one value a channel, or a tensor that broadcasts to a sample
         or to x; infinite where there is no limit. None: no limits at all.
     half: "+" keeps δ >= 0, "-" keeps δ <= 0.
     """
 
-    eps: float | Tensor
+    eps: float | Tensor | Literal["auto"]
     norm: float = inf
     domain: tuple[float | Tensor, float | Tensor] | None = None
     half: Literal["+", "-"] | None = None
@@ -49,7 +49,7 @@ class Ball:
         object.__setattr__(self, "norm", float(self.norm))
         if self.half not in (None, "+", "-"):
             raise InputError(f"Ball got half={self.half!r}, expected '+' (δ >= 0), '-' (δ <= 0) or None (both)")
-        eps = _numbers(self.eps, "eps")
+        eps = torch.zeros(()) if isinstance(self.eps, str) and self.eps == "auto" else _numbers(self.eps, "eps")
         if not (eps.isfinite() & (eps >= 0)).all():
             raise InputError(f"Ball got eps={_worst(eps)}, expected finite radii >= 0: nothing is proven without one")
         if self.domain is not None:
@@ -67,6 +67,8 @@ class Ball:
         a shape that broadcasts to one sample ((H, W) spans the channels of (C, H, W)). None: the full ball alone.
         """
         _check_input(x)
+        if isinstance(self.eps, str):
+            raise InputError("Ball got eps='auto', which explainers choose: give a number, or pm.certified_radius(...)")
         x = x.detach()
         radius = _resolve_eps(self.eps, self.norm, x)  # broadcasts to x
         lower, upper = -radius.expand(x.shape), radius.expand(x.shape)
@@ -214,7 +216,7 @@ class Family:
         return in_box.flatten(-len(self.shape)).all(dim=-1) & (norms <= self.eps + slack)
 
 
-def _numbers(value: float | Tensor, name: str) -> Tensor:
+def _numbers(value: float | Tensor | str, name: str) -> Tensor:
     """Read a number or a tensor as float64 without NaN."""
     try:
         numbers = torch.as_tensor(value, dtype=torch.float64)

@@ -2,25 +2,55 @@
 
 A grouping maps the shape of one sample (no batch dimension) to an integer mask of that shape with ids 0..G-1, Captum's
 `feature_mask`: variables with the same id are one group. `pixels()`, `grid(n)` and `columns()` make groupings; any
-function of a shape, or a mask itself, may stand in their place.
+function of a shape, or a mask itself, may stand in their place. `superpixels()` follows the pictures themselves, and
+gives each a mask of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from math import inf
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from proofmap.errors import InputError
 
-__all__ = ["Columns", "Grid", "Grouping", "Groups", "Pixels", "columns", "grid", "pixels", "resolve"]
+__all__ = [
+    "Columns",
+    "Grid",
+    "Grouping",
+    "Groups",
+    "Pixels",
+    "SampleGrouping",
+    "Superpixels",
+    "columns",
+    "grid",
+    "pixels",
+    "resolve",
+    "superpixels",
+]
 
 Shape: TypeAlias = tuple[int, ...]
 Grouping: TypeAlias = Callable[[Shape], Tensor]
-Groups: TypeAlias = Grouping | Tensor | None
+
+
+@runtime_checkable
+class SampleGrouping(Protocol):
+    """A grouping that depends on the samples, not on their shape alone."""
+
+    def of(self, x: Tensor) -> Tensor:
+        """The groups of each sample of x (N, *shape): (N, *shape) int64.
+
+        Sample n has ids 0..G_n-1. G is the largest G_n; ids that a sample lacks are groups without variables there.
+        """
+        ...
+
+
+Groups: TypeAlias = Grouping | SampleGrouping | Tensor | None
 
 
 @dataclass(frozen=True)
@@ -82,6 +112,51 @@ class Columns:
         return _numbered(shape)
 
 
+@dataclass(frozen=True)
+class Superpixels:
+    """Groups of neighbouring pixels of like colour: SLIC (Achanta et al. 2012), for each picture anew.
+
+    Pictures are (1, H, W) or (H, W), grey, or (3, H, W), RGB, in any range: SLIC stretches each to [0, 1]. Grey is
+    taken for RGB with three equal channels, so that `compactness` weighs distance against lightness in both.
+    """
+
+    segments: int = 50
+    compactness: float = 10.0
+
+    def __post_init__(self) -> None:
+        """Refuse what asks for no segments."""
+        if not isinstance(self.segments, int) or isinstance(self.segments, bool) or self.segments < 1:
+            raise InputError(f"superpixels got segments={self.segments!r}, expected a whole number of at least 1")
+        number = isinstance(self.compactness, (int, float)) and not isinstance(self.compactness, bool)
+        if not number or not 0 < self.compactness < inf:
+            raise InputError(f"superpixels got compactness={self.compactness!r}, expected a finite number above 0")
+
+    def of(self, x: Tensor) -> Tensor:
+        """Number the segments of each picture of x (N, *shape), which span its channels: (N, *shape)."""
+        self._check(x)
+        slic = _slic()
+        shape = tuple(x.shape[1:])
+        pictures = x.detach().double().cpu().reshape(len(x), -1, *shape[-2:])  # (N, 1 or 3, H, W)
+        masks = []
+        for picture in pictures.expand(-1, 3, -1, -1).movedim(1, -1).numpy():  # (H, W, 3)
+            labels = slic(picture, n_segments=self.segments, compactness=self.compactness, channel_axis=-1)
+            ids = np.unique(labels, return_inverse=True)[1].reshape(labels.shape)  # dense, from 0
+            masks.append(torch.as_tensor(ids, dtype=torch.int64).expand(shape))
+        return torch.stack(masks)
+
+    def _check(self, x: Tensor) -> None:
+        shape = _checked(tuple(x.shape[1:]))
+        if len(shape) == 1:
+            raise InputError(f"{self!r} got flat samples {shape}, expected pictures: use columns() for them")
+        if len(shape) > 3 or (len(shape) == 3 and shape[0] not in (1, 3)):
+            raise InputError(
+                f"{self!r} got samples {shape}, expected (1, H, W), (3, H, W) or (H, W): "
+                "pass an integer mask of that shape instead"
+            )
+        if not bool(x.isfinite().all()):
+            raise InputError(f"{self!r} got pictures with NaN or infinite entries, expected numbers")
+
+
 def pixels() -> Pixels:
     """Group each pixel of an image (C, H, W) across its channels; in any other shape, each element alone."""
     return Pixels()
@@ -97,24 +172,50 @@ def columns() -> Columns:
     return Columns()
 
 
-def resolve(groups: Groups, shape: Shape) -> Tensor | None:
-    """Turn what a user passed as `groups` into a mask for samples of `shape`.
+def superpixels(segments: int = 50, compactness: float = 10.0) -> Superpixels:
+    """Group each picture's pixels into about `segments` regions of like colour; the fewer, the larger.
+
+    compactness: larger makes them squarer, smaller lets them follow edges. Needs scikit-image.
+    """
+    return Superpixels(segments, compactness)
+
+
+def resolve(groups: Groups, at: Tensor | Shape) -> Tensor | None:
+    """Turn what a user passed as `groups` into a mask for samples x (N, *shape), or for the shape of one alone.
 
     None stays None; an integer tensor is returned as it is (the family that uses it checks its shape and ids); a
-    grouping is called.
+    grouping is called with the shape; one that follows the samples, as superpixels do, needs x itself.
     """
     if groups is None:
         return None
-    if not isinstance(groups, Tensor) and not callable(groups):
+    if isinstance(groups, Tensor):
+        mask = groups
+    elif isinstance(groups, SampleGrouping):
+        if not isinstance(at, Tensor):
+            raise InputError(f"{groups!r} got the shape {tuple(at)}, expected the samples: its groups follow them")
+        mask = groups.of(at)
+    elif callable(groups):
+        mask = groups(tuple(at.shape[1:] if hasattr(at, "shape") else at))
+    else:
         raise InputError(
             f"groups is {type(groups).__name__}, expected a grouping such as grid(12), an integer tensor, or None"
         )
-    mask = groups if isinstance(groups, Tensor) else groups(tuple(shape))
     if not isinstance(mask, Tensor):
         raise InputError(f"the grouping {groups!r} returned {type(mask).__name__}, expected an integer tensor")
     if mask.is_floating_point() or mask.is_complex() or mask.dtype == torch.bool:
         raise InputError(f"the group mask has dtype {mask.dtype}, expected an integer type: call .long() on it")
     return mask
+
+
+def _slic() -> Callable[..., Any]:
+    try:
+        from skimage.segmentation import slic
+    except ImportError as error:
+        raise InputError(
+            "superpixels need scikit-image, which is not installed: pip install 'proofmap[superpixels]', "
+            "or use grid(n) or a mask of your own"
+        ) from error
+    return cast(Callable[..., Any], slic)
 
 
 def _checked(shape: Shape) -> Shape:

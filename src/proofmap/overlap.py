@@ -63,11 +63,25 @@ def overlap(
     _check_choice("objective", objective, get_args(Objective))
     _check_choice("sharing", sharing, get_args(Sharing))
     method = _method(bounds)
-    family = ball.at(x, grouping.resolve(groups, tuple(x.shape[1:])))
+    family = ball.at(x, grouping.resolve(groups, x))
     available = budget(memory, x.device)
     graph = as_graph(model, x).to(x.device, x.dtype)
-    with full_precision(x.device):
-        logits = _logits(graph, x)
+    return family_overlap(graph, family, target, rival, method, sharing, objective, available)
+
+
+def family_overlap(
+    graph: Graph,
+    family: Family,
+    target: int | Tensor | None,
+    rival: int | Tensor | None,
+    method: Method,
+    sharing: Sharing,
+    objective: Objective,
+    available: int,
+) -> Overlap:
+    """The same for a family of balls that stands already, and a budget of bytes."""
+    with full_precision(family.x.device):
+        logits = _logits(graph, family.x)
         classes = _classes("target", target, logits)
         if classes is None:
             classes = logits.argmax(1)

@@ -11,13 +11,13 @@ from scipy.optimize import linprog
 Array = NDArray[np.float64]
 
 
-def exact_maximum(layers: list[tuple[Array, Array]], row: Array, low: Array, high: Array) -> float:
-    """max of row · f(x) over low <= x <= high, f being affine layers with ReLU between them.
+def exact_maximum(layers: list[tuple[Array, Array]], row: Array, low: Array, high: Array) -> tuple[float, Array]:
+    """max of row · f(x) over low <= x <= high, and where; f being affine layers with ReLU between them.
 
     On the polytope of an activation pattern the network is affine: its value is maximised by a linear program.
     """
     hidden = [len(bias) for _, bias in layers[:-1]]
-    best = -np.inf
+    best, where = -np.inf, low
     for pattern in product([0.0, 1.0], repeat=sum(hidden)):
         weight, bias = np.eye(len(low)), np.zeros(len(low))
         above: list[Array] = []
@@ -36,6 +36,6 @@ def exact_maximum(layers: list[tuple[Array, Array]], row: Array, low: Array, hig
         answer = linprog(
             -goal, A_ub=np.concatenate(above), b_ub=np.concatenate(limits), bounds=list(zip(low, high, strict=True))
         )
-        if answer.status == 0:
-            best = max(best, constant - float(answer.fun))
-    return best
+        if answer.status == 0 and constant - float(answer.fun) > best:
+            best, where = constant - float(answer.fun), answer.x
+    return best, where

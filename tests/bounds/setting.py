@@ -19,6 +19,6 @@ def mask_for(shape: tuple[int, ...], groups: int, seed: int = 0) -> Tensor:
 
 def both_sides(graph: Graph, family: Family, method: Method, sharing: Sharing) -> tuple[Tensor, Tensor]:
     """(lower, upper) of every logit on every member: (N, members, classes)."""
-    unit = torch.eye(graph.classes, dtype=family.x.dtype).expand(family.count, -1, -1)
+    unit = torch.eye(graph.classes, dtype=family.x.dtype, device=family.x.device).expand(family.count, -1, -1)
     upper = solve(graph, family, torch.cat([unit, -unit], dim=1), method, sharing, BUDGET)
     return -upper[:, :, graph.classes :], upper[:, :, : graph.classes]

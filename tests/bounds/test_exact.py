@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.bounds import METHODS, named
@@ -17,20 +17,22 @@ def tiny(seed: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 3)).double()
 
 
-def exact_overlap(model: nn.Sequential, family: pm.Family, target: torch.Tensor) -> torch.Tensor:
-    """(N, members)."""
+def exact_overlap(model: nn.Sequential, family: pm.Family, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The exact overlap (N, members), and the δ that reaches it (N, members, d)."""
     layers = [
         (layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in model if isinstance(layer, nn.Linear)
     ]
     singles = family.split()
     low, high = (end.numpy() for end in singles.box())
-    values = []
+    found = []
     for k in range(singles.count):
         own = int(target[k // family.members])
         unit = np.eye(3)
         rows = [unit[c] - unit[own] for c in range(3) if c != own]
-        values.append(max(exact_maximum(layers, row, low[k], high[k]) for row in rows))
-    return torch.tensor(values, dtype=torch.float64).reshape(family.count, family.members)
+        found.append(max((exact_maximum(layers, row, low[k], high[k]) for row in rows), key=lambda pair: pair[0]))
+    values = torch.tensor([value for value, _ in found], dtype=torch.float64).reshape(family.count, family.members)
+    points = torch.tensor(np.array([point for _, point in found])).reshape(family.count, family.members, -1)
+    return values, points - family.x.unsqueeze(1)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -42,7 +44,7 @@ def test_bounds_are_above_the_exact_overlap(seed: int) -> None:
     graph = pm.trace(model, x)
     family = ball.at(x, mask)
     first = pm.overlap(graph, x, ball, groups=mask)
-    truth = exact_overlap(model, family, first.target)
+    truth, _ = exact_overlap(model, family, first.target)
     for name in [*METHODS, "ibp+forward+backward"]:
         for sharing in ("shared", "one-pass", "separate"):
             found = pm.overlap(graph, x, ball, groups=mask, bounds=named(name), sharing=sharing)
@@ -57,7 +59,7 @@ def test_backward_is_exact_where_no_relu_is_unstable() -> None:
     ball = pm.Ball(1e-4, domain=(0.0, 1.0))
     mask = torch.tensor([0, 1, 1, 2])
     found = pm.overlap(model, x, ball, groups=mask)
-    truth = exact_overlap(model, ball.at(x, mask), found.target)
+    truth, _ = exact_overlap(model, ball.at(x, mask), found.target)
     torch.testing.assert_close(found.full, truth[:, 0], atol=1e-9, rtol=0)
     torch.testing.assert_close(found.frozen, truth[:, 1:], atol=1e-9, rtol=0)
 
@@ -67,7 +69,7 @@ def test_the_exact_solver_agrees_with_a_fine_grid() -> None:
     x = torch.rand(1, 4, dtype=torch.float64)
     family = pm.Ball(0.3, domain=(0.0, 1.0)).at(x)
     target = model(x).argmax(1)
-    truth = float(exact_overlap(model, family, target))
+    truth = float(exact_overlap(model, family, target)[0])
     low, high = (end[0] for end in family.box())
     axes = [torch.linspace(float(a), float(b), 21, dtype=torch.float64) for a, b in zip(low, high, strict=True)]
     logits = model(torch.cartesian_prod(*axes)).detach()

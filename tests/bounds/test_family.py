@@ -91,6 +91,17 @@ def test_no_score_is_negative_in_single_precision(name: str) -> None:
         assert bool((over.frozen <= over.full[:, None]).all()), sharing
 
 
+def test_a_network_without_hidden_layers() -> None:
+    """Nothing is relaxed and nothing is left for a last pass: all kinds of sharing give the exact overlap."""
+    torch.manual_seed(0)
+    model = nn.Linear(6, 3).double()
+    x = torch.rand(2, 6, dtype=torch.float64)
+    ball = pm.Ball(0.1, domain=(0.0, 1.0))
+    values = [pm.overlap(model, x, ball, groups=pm.groups.columns(), sharing=s).frozen for s in get_args(Sharing)]
+    for value in values[1:]:
+        torch.testing.assert_close(value, values[0])
+
+
 def test_margins_together_are_no_looser_than_apart() -> None:
     case = MODELS["deep relu"]
     graph, family = prepared(case, eps=0.2)

@@ -323,7 +323,8 @@ def test_every_unsupported_node_is_named_at_once(tmp_path: Path) -> None:
         node("Einsum", ["c", "c"], ["d"], name="product", equation="ni,ni->ni"),
         node("NonZero", ["d"], ["e"], name="places"),  # of unknown shape: what follows is still searched
         node("Cast", ["e"], ["f"], to=TensorProto.FLOAT),
-        node("Sin", ["f"], ["g"], name="wave"),
+        node("Transpose", ["f"], ["t"], perm=[1, 0]),
+        node("Sin", ["t"], ["g"], name="wave"),
         node("Mul", ["c", "b"], ["h"], name="times"),
         node("LogSoftmax", ["h"], ["i"], name="probabilities"),
         node("Gelu", ["i"], ["j"], name="other", domain="com.microsoft"),

@@ -162,10 +162,12 @@ def _last_pass(state: State, specification: Tensor, plan: Plan, best: Tensor, fl
     matters[:, 0] = False
     matters = matters.flatten(0, 1)  # (cases, R)
     cases = matters.any(1).nonzero().flatten()
+    if not len(cases):
+        return best
     flat = best.flatten(0, 1).clone()
     itemsize = best.element_size()
     hidden = sum(graph[name].size for name in _hidden(graph))
-    rows = int(matters.sum(1).max()) if len(cases) else 0
+    rows = int(matters.sum(1).max())
     case = 10 * itemsize * hidden + rows * bytes_per_row(graph, graph.output, 1, itemsize)
 
     def piece(start: int, stop: int) -> None:

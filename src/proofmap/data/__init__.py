@@ -1,7 +1,9 @@
-"""Data: digits inside the package, and loaders for data sets that the user has."""
+"""Data: digits inside the package, and loaders for data sets and pictures that the user has."""
 
+from proofmap.data.cifar10 import cifar10
 from proofmap.data.digits import digits
 from proofmap.data.idx import read_idx
+from proofmap.data.images import Pictures, images
 from proofmap.data.mnist import mnist
 
-__all__ = ["digits", "mnist", "read_idx"]
+__all__ = ["Pictures", "cifar10", "digits", "images", "mnist", "read_idx"]

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import math
 import struct
 import zlib
@@ -24,7 +25,7 @@ from torch import Tensor
 
 from proofmap.errors import FileError
 
-__all__ = ["read_idx"]
+__all__ = ["read_idx", "read_idx_hashed"]
 
 _UNSIGNED_BYTE = 0x08
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -37,10 +38,14 @@ def read_idx(path: str | Path) -> Tensor:
     Compression is recognised by content, so a `.gz` file that a browser has unpacked under its old name is read too.
     Raises FileError where the file is missing, is not such a file, or is shorter or longer than its header says.
     """
-    path = Path(path)
+    return read_idx_hashed(Path(path))[0]
+
+
+def read_idx_hashed(path: Path) -> tuple[Tensor, str]:
+    """What `read_idx` returns, and the SHA-256 of the unpacked file."""
     try:
         with closing(_open(path)) as stream:
-            shape = _read_shape(stream, path)
+            header, shape = _read_header(stream, path)
             expected = math.prod(shape)
             body = _read_up_to(stream, expected + 1)
     except (OSError, EOFError, zlib.error) as error:
@@ -51,7 +56,10 @@ def read_idx(path: str | Path) -> Tensor:
             f"{path} holds {got} bytes after its header, expected {expected} for shape {shape}: "
             "the file is damaged, fetch it again"
         )
-    return torch.frombuffer(body, dtype=torch.uint8).reshape(shape) if body else torch.empty(shape, dtype=torch.uint8)
+    digest = hashlib.sha256(header)
+    digest.update(body)
+    elements = torch.frombuffer(body, dtype=torch.uint8) if body else torch.empty(0, dtype=torch.uint8)
+    return elements.reshape(shape), digest.hexdigest()
 
 
 def _open(path: Path) -> BinaryIO:
@@ -60,7 +68,8 @@ def _open(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path, "rb")) if compressed else path.open("rb")
 
 
-def _read_shape(stream: BinaryIO, path: Path) -> tuple[int, ...]:
+def _read_header(stream: BinaryIO, path: Path) -> tuple[bytes, tuple[int, ...]]:
+    """The header as it stands, and the shape it states."""
     magic = stream.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] != _UNSIGNED_BYTE or magic[3] == 0:
         raise FileError(
@@ -71,7 +80,7 @@ def _read_shape(stream: BinaryIO, path: Path) -> tuple[int, ...]:
     sizes = stream.read(4 * rank)
     if len(sizes) < 4 * rank:
         raise FileError(f"{path} ends inside its header of {rank} sizes: the file is damaged, fetch it again")
-    return struct.unpack(f">{rank}I", sizes)
+    return magic + sizes, struct.unpack(f">{rank}I", sizes)
 
 
 def _read_up_to(stream: BinaryIO, size: int) -> bytearray:

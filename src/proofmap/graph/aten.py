@@ -26,8 +26,8 @@ _upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec _upsample_nearest_ex
 """
 # Operators without a rule, kept so that an error names what the user wrote.
 NAMED = """
-mish softsign softshrink hardshrink threshold glu rrelu instance_norm group_norm layer_norm einsum bilinear
-scaled_dot_product_attention
+softmax.int log_softmax.int mish softsign softshrink hardshrink threshold glu rrelu einsum bilinear
+instance_norm group_norm layer_norm scaled_dot_product_attention
 """
 
 
@@ -76,11 +76,11 @@ def _convolution(
     x: Value,
     weight: Value,
     bias: Value | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
     transposed: bool,
-    output_padding: Sequence[int],
+    output_padding: int | Sequence[int],
     groups: int,
 ) -> str:
     weight = constant(weight, "weights")
@@ -96,6 +96,41 @@ def _convolution(
     return layers.conv_transpose(
         b, name, x, weight, bias, stride=stride, padding=pads, output_padding=extra, dilation=dilation, groups=groups
     )
+
+
+def _conv(
+    b: Builder,
+    name: str,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> str:
+    """As written by the user; padding="same" puts the odd one behind."""
+    if isinstance(padding, str) and isinstance(x, str) and isinstance(weight, Tensor):
+        sizes = weight.shape[2:] if padding == "same" else (1,) * (weight.ndim - 2)
+        totals = [d * (k - 1) for d, k in zip(_all(dilation, len(sizes)), sizes, strict=True)]
+        x = b.pad(f"{name}.pad", x, [p for total in reversed(totals) for p in (total // 2, total - total // 2)])
+        padding = 0
+    return _convolution(b, name, x, weight, bias, stride, padding, dilation, False, 0, groups)
+
+
+def _conv_transpose(
+    b: Builder,
+    name: str,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> str:
+    return _convolution(b, name, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
 def _batch_norm(
@@ -296,6 +331,15 @@ CONVERT: dict[str, Callable[..., Any]] = {
     "aten.matmul.default": layers.matmul,
     "aten.addmm.default": _addmm,
     "aten.convolution.default": _convolution,
+    "aten.conv1d.default": _conv,
+    "aten.conv2d.default": _conv,
+    "aten.conv3d.default": _conv,
+    "aten.conv1d.padding": _conv,
+    "aten.conv2d.padding": _conv,
+    "aten.conv3d.padding": _conv,
+    "aten.conv_transpose1d.default": _conv_transpose,
+    "aten.conv_transpose2d.input": _conv_transpose,
+    "aten.conv_transpose3d.input": _conv_transpose,
     "aten.batch_norm.default": _batch_norm,
     "aten._native_batch_norm_legit_no_training.default": _first(
         lambda b, name, x, weight, bias, mean, var, momentum, eps: _batch_norm(
@@ -347,6 +391,7 @@ CONVERT: dict[str, Callable[..., Any]] = {
     "aten.clamp.Tensor": _clamp,
     "aten.clamp_min.default": _clamp,
     "aten.clamp_max.default": lambda b, name, x, high: _clamp(b, name, x, None, high),
+    "aten.relu6.default": lambda b, name, x: _clamp(b, name, x, 0.0, 6.0),
     "aten.hardtanh.default": lambda b, name, x, low=-1.0, high=1.0: _clamp(b, name, x, low, high),
     "aten.hardsigmoid.default": scalars.hard_sigmoid,
     "aten.hardswish.default": _unary("hardswish"),

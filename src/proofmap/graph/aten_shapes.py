@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -100,6 +101,17 @@ def _view(b: Builder, name: str, x: str, shape: Sequence[int]) -> str:
     return b.batched_reshape(name, "reshape", x, shape)
 
 
+def _flatten(b: Builder, name: str, x: str, start: int = 0, end: int = -1) -> str:
+    shape = (b.batch, *b.shape(x))
+    start, end = start % len(shape), end % len(shape)
+    return b.batched_reshape(name, "flatten", x, (*shape[:start], prod(shape[start : end + 1]), *shape[end + 1 :]))
+
+
+def _chunk(b: Builder, name: str, x: str, count: int, axis: int = 0) -> list[str]:
+    size = (b.batch, *b.shape(x))[axis]
+    return _split(b, name, x, -(-size // count), axis)
+
+
 def _unsqueeze(b: Builder, name: str, x: str, axis: int) -> str:
     axis = b.axis(name, "unsqueeze", axis, b.rank(x) + 1)
     shape = b.shape(x)
@@ -177,6 +189,8 @@ SHAPES: dict[str, Callable[..., Any]] = {
     "aten._upsample_nearest_exact2d.vec": _upsample("nearest-exact"),
     "aten._upsample_nearest_exact3d.vec": _upsample("nearest-exact"),
     "aten.view.default": _view,
+    "aten.flatten.using_ints": _flatten,
+    "aten.chunk.default": _chunk,
     "aten.reshape.default": _view,
     "aten._unsafe_view.default": _view,
     "aten.unsqueeze.default": _unsqueeze,

@@ -102,10 +102,13 @@ class Builder:
             return name
         return next(f"{name}#{k}" for k in range(2, len(self.nodes) + 3) if f"{name}#{k}" not in self.nodes)
 
-    def settle(self, name: str, value: Any) -> Any:
-        """What a word returned, under the name it was asked for: its last node may have a longer one."""
+    def settle(self, name: str, value: Any, since: int) -> Any:
+        """What a word returned, under the name it was asked for: its last node may have a longer one.
+
+        `since` is the number of nodes before the word: what others made keeps its name.
+        """
         last = next(reversed(self.nodes))
-        if value != last or name in self.nodes or not last.startswith(f"{name}."):
+        if value != last or len(self.nodes) == since or name in self.nodes or not last.startswith(f"{name}."):
             return value
         self.nodes[name] = replace(self.nodes.pop(last), name=name)
         return name
@@ -259,9 +262,9 @@ class Builder:
         if index.numel() and not -size <= int(index.min()) <= int(index.max()) < size:
             raise ModelError(f"node {name!r} reads outside an axis of size {size}")
         index = torch.where(index < 0, index + size, index)
-        return (
-            x if torch.equal(index, torch.arange(size)) else self.add_node(name, "index", [x], axis=axis, index=index)
-        )
+        if torch.equal(index, torch.arange(size)):
+            return x
+        return self.add_node(name, "index", [x], axis=axis, index=index)
 
     def resample(self, name: str, x: str, positions: Sequence[Tensor]) -> str:
         """The last axes read at the given positions, one tensor for each of them."""
@@ -314,8 +317,10 @@ class Builder:
             self.fits(name, "pad", (sum(pair) + shape[-1 - k],))
         if mode == "constant":
             y = self.add_node(f"{name}.zeros", "pad", [x], pads=pads, mode=mode)
+            if value == 0.0:
+                return y
             frame = F.pad(torch.zeros(shape, dtype=torch.float64), pads, value=value)
-            return self.affine(name, y, None, frame) if value != 0.0 else y
+            return self.affine(name, y, None, frame)
         if mode != "circular" and min(pads) >= 0 and len(pairs) <= 3 and len(pairs) in (len(shape) - 1, len(shape)):
             return self.add_node(name, "pad", [x], pads=pads, mode=mode)
         positions = [_frame(n, pair, mode) for n, pair in zip(reversed(shape), pairs, strict=False)]

@@ -152,8 +152,8 @@ def avg_pool(
         )
         return b.reshape(name, y, (*shape[: -len(kernel)], *b.shape(y)[1:]))
     assert divisor is None
-    windows = _windows(name, shape[-len(kernel) :], kernel, stride, padding, dilation, ceil)
     spatial = shape[-len(kernel) :]
+    windows = _windows(name, spatial, kernel, stride, padding, dilation, ceil)
     tails = [int(w.max()) + 1 - n for w, n in zip(windows, spatial, strict=True)]
     padded = b.pad(f"{name}.pad", inner, _flat([(p, tail) for (p, _), tail in zip(padding, tails, strict=True)]))
     share = torch.full((b.shape(inner)[0], 1, *kernel), 1 / prod(kernel), dtype=torch.float64)
@@ -173,7 +173,7 @@ def avg_pool(
         low, high = (-first, n + last) if count_padding else (0, n)
         counts = ((w >= low) & (w < high)).sum(1).double()  # (out,)
         scale = scale[..., None] * (k / counts)
-    y = b.affine(f"{name}.mean", y, scale, None)
+    y = b.affine(f"{name}.mean", y, scale if bool((scale != 1).any()) else None, None)
     return b.reshape(name, y, (*shape[: -len(kernel)], *b.shape(y)[1:]))
 
 

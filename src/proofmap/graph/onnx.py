@@ -34,7 +34,18 @@ _DTYPES: dict[int, torch.dtype] = {TensorProto.FLOAT: torch.float32, TensorProto
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
 
-_MOVES = {"Flatten", "Gather", "GatherElements", "GatherND", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
+_MOVES = {
+    "Flatten",
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "Identity",
+    "Reshape",
+    "Slice",
+    "Squeeze",
+    "Transpose",
+    "Unsqueeze",
+}
 
 
 def load(path: str | os.PathLike[str]) -> Graph:
@@ -116,7 +127,7 @@ class _Reader:
             if self.lost.intersection(node.input):
                 self.lost.update(node.output)
             elif fixed:
-                self.constants.update(zip(node.output, self._evaluate(name, node, {}), strict=False))
+                self.constants.update(zip(filter(None, node.output), self._evaluate(name, node, {}), strict=True))
             elif op not in CONVERT or self.moved.keys() & {*node.input}:
                 self._move(name, op, node)
             else:
@@ -128,8 +139,9 @@ class _Reader:
 
     def _convert(self, name: str, op: str, node: NodeProto) -> Any:
         call = Call(name, op, self.opset, {a.name: _attribute(a) for a in node.attribute}, len(node.output))
+        since = len(self.builder.nodes)
         try:
-            return self.builder.settle(name, CONVERT[op](self.builder, call, *map(self._value, node.input)))
+            return self.builder.settle(name, CONVERT[op](self.builder, call, *map(self._value, node.input)), since)
         except (NoRule, ProofmapError):
             raise
         except Exception as error:  # an attribute of another kind, an input too few, ...
@@ -156,11 +168,12 @@ class _Reader:
             branch = self.branches[first]
             old = _Moved(branch, self.builder.positions(branch).numpy(), error or self.builder.mixed(name, op))
         (positions,) = self._evaluate(name, node, {first: old.positions})
+        since = len(self.builder.nodes)
         back = self.builder.arrange(name, old.branch, torch.from_numpy(positions.copy()))
         if back is None:
             self.moved[node.output[0]] = replace(old, positions=positions)
         else:
-            self.branches[node.output[0]] = self.builder.settle(name, back)
+            self.branches[node.output[0]] = self.builder.settle(name, back, since)
 
     def _place(self, name: str, op: str, node: NodeProto, outputs: Sequence[str]) -> None:
         """Placeholders; where a shape is not known, what follows is lost, and only searched for more of them."""

@@ -94,17 +94,12 @@ def _slice(
     for axis, start, stop, step in zip(along, first, last, strides, strict=True):
         own = (b.batch, *b.shape(x))
         size = own[axis]
-        picked = torch.tensor(range(size)[_bound(start, size) : _bound(stop, size, step) : step], dtype=torch.int64)
+        picked = torch.tensor(range(size)[start:stop:step], dtype=torch.int64)
         if axis % len(own) == 0 and torch.equal(picked, torch.arange(size)):
             continue
         sample = b.axis(call.name, call.op, axis, len(own))
         x = b.index(f"{call.name}.axis{axis}", x, sample, picked)
     return x
-
-
-def _bound(position: int, size: int, step: int = 1) -> int | None:
-    """A limit as Python slices take it: an end far below zero, with a negative step, means the very first entry too."""
-    return None if step < 0 and position < -size else position
 
 
 def _gather(b: Builder, call: Call, x: Value, index: Value) -> str:

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
+from torch.nn.parameter import is_lazy
 
-from proofmap.errors import InputError, ModelError, UnsupportedError
+from proofmap.errors import InputError, ModelError, ProofmapError, UnsupportedError
 from proofmap.graph.aten import CONVERT, kept
 from proofmap.graph.build import Builder, NoRule
 from proofmap.graph.ir import Graph
@@ -30,6 +31,7 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
     """
     if x.ndim < 2 or not x.is_floating_point() or not x.numel():
         raise InputError(f"got x of shape {tuple(x.shape)} and type {x.dtype}, expected (N, ...) of floats")
+    model = getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
     dtype, device = _check(model, x)
     probe = x[:1].detach().to(device, dtype)
     with _untouched(model), torch.no_grad():
@@ -42,6 +44,10 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
 
 def _check(model: nn.Module, x: Tensor) -> tuple[torch.dtype, torch.device]:
     """The precision and the place of the model, whose tensors must be finite floats of one kind."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ModelError("got a TorchScript module, expected the torch.nn.Module that it was made from")
+    if any(is_lazy(parameter) for parameter in model.parameters()):
+        raise ModelError("got a model whose lazy layers have no weights yet: run it once on an input")
     kinds: dict[tuple[torch.dtype, torch.device], str] = {}
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if tensor.is_complex() or (tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64)):
@@ -83,13 +89,13 @@ def _untouched(model: nn.Module) -> Iterator[None]:
 
 
 def _export(model: nn.Module, x: Tensor) -> ExportedProgram:
-    table = torch.export.default_decompositions()
-    for op in kept():
-        table.pop(op, None)
+    """The model's operators, taken apart unless all of them are known as they are: that takes ten times as long."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch.export warns about itself
-            exported: ExportedProgram = torch.export.export(model, (x,), strict=False).run_decompositions(table)
+            exported: ExportedProgram = torch.export.export(model, (x,), strict=False)
+            if not _known(exported.graph):
+                exported = exported.run_decompositions(_decompositions())
     except Exception as error:  # export raises nearly anything
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ModelError(
@@ -107,6 +113,18 @@ def _export(model: nn.Module, x: Tensor) -> ExportedProgram:
         changed = ", ".join(map(repr, signature.buffers_to_mutate.values()))
         raise ModelError(f"the model writes to its buffers ({changed}), expected one that keeps no state")
     return exported
+
+
+def _known(graph: fx.Graph) -> bool:
+    """Whether the table has every call; it has none that writes to its arguments."""
+    return all(str(node.target) in CONVERT for node in graph.nodes if node.op not in ("placeholder", "output"))
+
+
+def _decompositions() -> Any:
+    table = torch.export.default_decompositions()
+    for op in kept():
+        table.pop(op, None)
+    return table
 
 
 def _read(exported: ExportedProgram, shape: torch.Size, dtype: torch.dtype) -> Graph:
@@ -145,10 +163,15 @@ def _convert(builder: Builder, node: fx.Node, values: dict[str, Any]) -> Any:
     try:
         if op not in CONVERT:
             raise NoRule
-        return builder.settle(name, CONVERT[op](builder, name, *args, **kwargs))
+        since = len(builder.nodes)
+        return builder.settle(name, CONVERT[op](builder, name, *args, **kwargs), since)
+    except ProofmapError:
+        raise
     except NoRule as reason:
         said = " ".join((op.removesuffix(".default"), *map(str, reason.args)))
         return _placeholders(builder, name, said, branches, node.meta.get("val"))
+    except Exception as error:
+        raise ModelError(f"{op} (node {name!r}) is called in a way that is not known here: {error}") from error
 
 
 def _constant(node: fx.Node, name: str, args: Any, kwargs: Any) -> Any:

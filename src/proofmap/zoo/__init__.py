@@ -1,5 +1,7 @@
 """Models: the architectures of the paper, with trained weights where the package carries them."""
 
+from proofmap.zoo.cifar import cifar_cnn
 from proofmap.zoo.mnist import mnist_mlp
+from proofmap.zoo.vgg import vgg16
 
-__all__ = ["mnist_mlp"]
+__all__ = ["cifar_cnn", "mnist_mlp", "vgg16"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.resources import as_file, files
 from itertools import pairwise
 
-from safetensors.torch import load_file
 from torch import nn
+
+from proofmap.zoo.weights import fill_packaged
 
 __all__ = ["mnist_mlp"]
 
@@ -16,7 +16,7 @@ _WIDTHS = (28 * 28, 256, 128, 64, 32, 10)
 def mnist_mlp(pretrained: bool = True) -> nn.Sequential:
     """Map images (N, 1, 28, 28) in [0, 1] to logits (N, 10); in eval mode.
 
-    With `pretrained`, the weights are those that `scripts/train_mnist.py` wrote into the package: trained on the 60000
+    With `pretrained`, the weights are those that `scripts/train.py mnist` wrote into the package: trained on the 60000
     training images alone, with the test accuracy in the file's metadata. Without, torch's random initial weights.
     """
     layers: list[nn.Module] = [nn.Flatten()]
@@ -24,6 +24,5 @@ def mnist_mlp(pretrained: bool = True) -> nn.Sequential:
         layers += [nn.Linear(width_in, width_out), nn.ReLU()]
     model = nn.Sequential(*layers[:-1])  # no ReLU after the logits
     if pretrained:
-        with as_file(files("proofmap.zoo") / "mnist_mlp.safetensors") as path:
-            model.load_state_dict(load_file(path))
+        fill_packaged(model, "mnist_mlp")
     return model.eval()

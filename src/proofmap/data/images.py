@@ -1,0 +1,141 @@
+"""Pictures from a folder of the user's: PNG, JPEG and WebP, read with Pillow where it is installed."""
+
+from __future__ import annotations
+
+import csv
+import re
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap.errors import FileError, InputError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["Pictures", "images"]
+
+_FORMATS = ("PNG", "JPEG", "WEBP")
+_SUFFIXES = {".png", ".jpg", ".jpeg", ".webp"}
+_DEEP = ("I", "F")  # how Pillow's modes of more than 8 bits a channel begin
+_LABELS = "labels.csv"
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Pictures in the order of their names, and their labels where the folder has them."""
+
+    names: tuple[str, ...]
+    images: Tensor  # (N, 3, H, W), float32 RGB in [0, 1]
+    labels: Tensor | None  # (N,), int64
+
+
+def images(folder: str | Path, size: int | tuple[int, int] | None = None) -> Pictures:
+    """Read every PNG, JPEG and WebP picture that stands directly in `folder`.
+
+    `size`, a side or (height, width), scales each picture until it covers that size and cuts the middle out; without it
+    all pictures must have one size. Photographs are turned as their EXIF data says, transparent parts become white, and
+    of an animation the first frame is taken. A file `labels.csv` with the columns `file` and `label`, a class number,
+    gives the labels of all pictures. A picture of more pixels than Pillow deems safe is refused.
+    """
+    folder = Path(folder)
+    height_width = _check_size(size)
+    try:
+        paths = sorted((path for path in folder.iterdir() if _is_picture(path)), key=lambda path: path.name)
+    except OSError as error:
+        raise FileError(f"cannot list {folder}: {error}; give a folder of pictures") from error
+    if not paths:
+        raise FileError(f"no picture in {folder}: expected files that end in {', '.join(sorted(_SUFFIXES))}")
+    names = tuple(path.name for path in paths)
+    labels = _read_labels(folder / _LABELS, names) if (folder / _LABELS).exists() else None
+    pixels = [_read(path, height_width) for path in paths]  # (H, W, 3), uint8
+    for path, one in zip(paths, pixels, strict=True):
+        if one.shape != pixels[0].shape:
+            raise FileError(
+                f"{path} is {one.shape[1]} x {one.shape[0]} pixels and {paths[0].name} is "
+                f"{pixels[0].shape[1]} x {pixels[0].shape[0]}: pass size= to bring all pictures to one size"
+            )
+    return Pictures(names, torch.stack(pixels).permute(0, 3, 1, 2).float().contiguous() / 255, labels)
+
+
+def _is_picture(path: Path) -> bool:
+    """By name alone: what is named as a picture and is none must be reported, not left out."""
+    return path.suffix.lower() in _SUFFIXES and not path.name.startswith(".") and path.is_file()
+
+
+def _check_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    if size is None:
+        return None
+    height, width = (size, size) if isinstance(size, int) else size
+    if height < 1 or width < 1:
+        raise InputError(f"got size {size!r}, expected a side of at least 1 or such a pair (height, width)")
+    return height, width
+
+
+def _read(path: Path, size: tuple[int, int] | None) -> Tensor:
+    """One picture as (H, W, 3), uint8."""
+    try:
+        from PIL import Image, ImageOps
+    except ImportError as error:
+        raise FileError(f"cannot read {path}: pictures need Pillow; install it with pip install pillow") from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path, formats=_FORMATS) as opened:
+                opened.load()
+                picture = _as_rgb(ImageOps.exif_transpose(opened), path)
+    except FileError:
+        raise
+    except Exception as error:  # a damaged picture makes Pillow fail in many ways
+        raise FileError(f"cannot read {path} as a picture: {error}; check that it was copied whole") from error
+    if size is not None:
+        picture = ImageOps.fit(picture, (size[1], size[0]), Image.Resampling.BILINEAR)
+    return torch.from_numpy(np.array(picture))
+
+
+def _as_rgb(picture: Image, path: Path) -> Image:
+    from PIL import Image
+
+    if picture.mode.startswith(_DEEP):
+        raise FileError(f"{path} has more than 8 bits a channel (mode {picture.mode}): save it with 8")
+    if picture.has_transparency_data:
+        picture = picture.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
+    return picture.convert("RGB")
+
+
+def _read_labels(path: Path, names: tuple[str, ...]) -> Tensor:
+    """The label of each name, (N,), from a table that names every picture once and nothing else."""
+    found: dict[str, int] = {}
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            table = csv.DictReader(file)
+            if not {"file", "label"} <= set(table.fieldnames or ()):
+                raise FileError(f"{path} has the columns {table.fieldnames or []}, expected file and label")
+            for row in table:
+                _add_label(found, row["file"], row["label"], f"{path}, line {table.line_num}")
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise FileError(
+            f"cannot read {path}: {error}; expected a table in UTF-8 with the columns file and label"
+        ) from error
+    foreign = sorted(found.keys() - set(names))
+    if foreign:
+        raise FileError(f"{path} labels {foreign[0]!r}, which is no picture beside it: correct the name or take it out")
+    bare = [name for name in names if name not in found]
+    if bare:
+        raise FileError(f"{path} gives {bare[0]!r} no label ({len(bare)} of {len(names)} pictures): label all or none")
+    return torch.tensor([found[name] for name in names], dtype=torch.int64)
+
+
+def _add_label(found: dict[str, int], name: str | None, label: str | None, where: str) -> None:
+    name, label = (name or "").strip(), (label or "").strip()
+    if not re.fullmatch("[0-9]{1,9}", label):
+        raise FileError(f"{where}: the label of {name!r} is {label!r}, expected a class number, 0 or more")
+    if name in found:
+        raise FileError(f"{where}: {name!r} has a label already; leave one line for each picture")
+    found[name] = int(label)

@@ -1,0 +1,11 @@
+"""Explanations: what each group of variables is worth to the worst case, and how much of that is proven."""
+
+from __future__ import annotations
+
+from proofmap.explain.empirical import EmpiricalEVA
+from proofmap.explain.eva import EVA, TargetedEVA
+from proofmap.explain.explainer import Explainer
+from proofmap.explain.explanation import Explanation
+from proofmap.explain.hybrid import HybridEVA
+
+__all__ = ["EVA", "EmpiricalEVA", "Explainer", "Explanation", "HybridEVA", "TargetedEVA"]

@@ -1,0 +1,216 @@
+"""Adversaries in a family of balls by projected gradient steps: how much overlap they reach, and how near they are.
+
+Each sample has a ball of its own: radius, domain, half, and which variables may move (a box of width zero freezes
+one). Captum's PGD has one radius and one pair of limits for the whole batch, no ℓ1 ball, and returns its last iterate.
+
+What is found is real, evaluated at a point of the ball; that nothing was found proves nothing.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+import torch
+from torch import Tensor
+
+from proofmap.ball import Ball, Family
+from proofmap.bounds.precision import full_precision
+from proofmap.errors import InputError
+from proofmap.graph import Graph
+
+__all__ = ["attack", "freeze", "nearest", "nearest_within"]
+
+_DUAL = {1.0: inf, 2.0: 2.0, inf: 1.0}
+_HALVINGS = 6  # of the way back from an adversary to x, by forward passes alone
+_CLOSE = 1e-4  # a bracket this small, relative to the distance, is not halved again
+
+
+def attack(
+    graph: Graph,
+    family: Family,
+    target: Tensor,
+    *,
+    steps: int = 20,
+    restarts: int = 1,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """(the largest max over c' != c of f_c'(x + δ) - f_c(x + δ) that was met (N,), the δ of the full ball there).
+
+    A lower bound of AO(B), at least the overlap at x. Steps are the steepest of the norm,
+
+        δ <- project(δ + α_t v),   v = argmax of <gradient, v> over v in B,   α_t = 1 - t / steps:
+
+    signs for p = inf, the gradient's direction for p = 2, single variables for p = 1, as far as the box lets them. The
+    first start is x itself, from where one step solves a linear model exactly; other starts are drawn from B.
+    """
+    _check(graph, family, target, steps, restarts)
+    with full_precision(family.x.device):
+        best, found = _climb(graph, family, target, torch.zeros_like(family.x), steps)
+        for _ in range(restarts - 1):
+            value, delta = _climb(graph, family, target, family.sample(1, generator)[0], steps)
+            found = torch.where(_wide(value > best, delta), delta, found)
+            best = torch.maximum(best, value)
+    return best, found
+
+
+def nearest(
+    graph: Graph,
+    x: Tensor,
+    target: Tensor,
+    free: Tensor,
+    *,
+    norm: float = inf,
+    domain: tuple[float | Tensor, float | Tensor] | None = None,
+    largest: float | Tensor = 1.0,
+    rounds: int = 10,
+    steps: int = 20,
+    restarts: int = 1,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """The distance (N,) to the nearest adversary found for each sample when only its `free` variables may move.
+
+    free (N, *shape) bool. inf where none was found within `largest`, a number or one for each sample: clamp it for an
+    average. The search is that of `nearest_within`.
+    """
+    family = freeze(Ball(largest, norm, domain).at(x), ~free)
+    return nearest_within(graph, family, target, rounds=rounds, steps=steps, restarts=restarts, generator=generator)
+
+
+def nearest_within(
+    graph: Graph,
+    family: Family,
+    target: Tensor,
+    *,
+    rounds: int = 10,
+    steps: int = 20,
+    restarts: int = 1,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """The smallest ||δ||_p of an adversary met in B (N,): an upper bound of the distance to the nearest one.
+
+    An adversary is a δ with an overlap above 0; the distance is 0 where x is one itself, inf where none was found. The
+    radius starts at the first-order distance, doubles up to the family's own until an attack succeeds, and is bisected
+    from there, in at most `rounds` attacks; all samples go together, each with its own radius. An adversary that was
+    found is drawn back towards x as far as it stays one.
+    """
+    _check(graph, family, target, steps, restarts)
+    if rounds < 1:
+        raise InputError(f"got rounds={rounds}, expected at least one attack")
+    with full_precision(family.x.device):
+        overlap, trial = _first_order(graph, family, target)
+        low, high = torch.zeros_like(trial), torch.where(overlap > 0, 0.0, inf).to(trial)
+        for _ in range(rounds):
+            rows = ((low < (1 - _CLOSE) * high) & (low < family.eps)).nonzero()[:, 0]
+            if not len(rows):
+                break
+            part, own = _shrunk(family.pick(rows), trial[rows]), target[rows]
+            value, delta = attack(graph, part, own, steps=steps, restarts=restarts, generator=generator)
+            hit = rows[value > 0]
+            low[rows[value <= 0]] = trial[rows[value <= 0]]
+            if len(hit):
+                reached = _drawn_back(graph, part.x[value > 0], own[value > 0], delta[value > 0], family.norm)
+                high[hit] = torch.minimum(high[hit], reached)
+            trial = torch.where(high < inf, (low + high) / 2, torch.minimum(2 * trial, family.eps))
+    return high
+
+
+def freeze(family: Family, frozen: Tensor) -> Family:
+    """The same balls, where what is `frozen` (N, *shape) bool may not move; without groups."""
+    if frozen.dtype != torch.bool or frozen.shape != family.x.shape:
+        raise InputError(
+            f"the mask of what may move is {frozen.dtype} of shape {tuple(frozen.shape)}, expected torch.bool of x's "
+            f"shape {tuple(family.x.shape)}: one mask for each sample"
+        )
+    moves = (~frozen).to(family.x.dtype)  # a product is several times as fast as masked_fill
+    return Family(family.x, family.lower * moves, family.upper * moves, family.norm, family.eps)
+
+
+def _climb(graph: Graph, family: Family, target: Tensor, delta: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    best, found = torch.full_like(family.eps, -inf), delta
+    for step in range(steps + 1):
+        if step < steps:
+            value, slope = _slope(graph, family.x + delta, target)
+        else:
+            value, slope = _overlap(graph, family.x + delta, target), torch.zeros_like(delta)
+        better = value > best
+        best, found = torch.where(better, value, best), torch.where(_wide(better, delta), delta, found)
+        if step < steps:
+            delta = _project(family, delta + (1 - step / steps) * _steepest(family, slope))
+    return best, found
+
+
+def _overlap(graph: Graph, points: Tensor, target: Tensor) -> Tensor:
+    """max over c' != c of f_c' - f_c: (N,)."""
+    logits = graph(points)
+    own = logits.gather(1, target[:, None])
+    return (logits.scatter(1, target[:, None], -inf) - own).amax(1)
+
+
+def _slope(graph: Graph, points: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The overlap at the points and its gradient."""
+    with torch.enable_grad():
+        points = points.detach().requires_grad_()
+        value = _overlap(graph, points, target)
+        (slope,) = torch.autograd.grad(value.sum(), points)
+    return value.detach(), slope
+
+
+def _steepest(family: Family, slope: Tensor) -> Tensor:
+    """argmax of <slope, v> over v in B: the gradient of that maximum."""
+    if family.norm == inf:
+        return torch.where(slope > 0, family.upper, family.lower) * (slope != 0)
+    with torch.enable_grad():
+        slope = slope.requires_grad_()
+        owner = torch.arange(family.count, device=slope.device)
+        (found,) = torch.autograd.grad(family.concretise(slope, owner, full_only=True).sum(), slope)
+    return found
+
+
+def _project(family: Family, delta: Tensor) -> Tensor:
+    """The nearest point of B; for p = inf in the precision of δ, which is exact there."""
+    return delta.clamp(family.lower, family.upper) if family.norm == inf else family.project(delta)
+
+
+def _first_order(graph: Graph, family: Family, target: Tensor) -> tuple[Tensor, Tensor]:
+    """(the overlap at x, the distance at which it is 0 to first order, at most the family's radius)."""
+    overlap, slope = _slope(graph, family.x, target)
+    slope = slope * torch.where(slope > 0, family.upper > 0, family.lower < 0)
+    size = torch.linalg.vector_norm(slope.flatten(1), _DUAL[family.norm], dim=1)
+    reach = -overlap / size.clamp(min=torch.finfo(size.dtype).tiny)
+    return overlap, torch.minimum(1.05 * reach, family.eps)
+
+
+def _shrunk(family: Family, radius: Tensor) -> Family:
+    """The same balls with smaller radii (N,)."""
+    wide = _wide(radius, family.x)
+    return Family(family.x, family.lower.maximum(-wide), family.upper.minimum(wide), family.norm, radius)
+
+
+def _drawn_back(graph: Graph, x: Tensor, target: Tensor, delta: Tensor, norm: float) -> Tensor:
+    """||t δ||_p with the smallest t in [0, 1] that bisection finds at which t δ is still an adversary: (N,)."""
+    low, high = torch.zeros_like(delta.flatten(1)[:, 0]), torch.ones_like(delta.flatten(1)[:, 0])
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        hit = _overlap(graph, x + _wide(middle, delta) * delta, target) > 0
+        low, high = torch.where(hit, low, middle), torch.where(hit, middle, high)
+    size: Tensor = torch.linalg.vector_norm(delta.flatten(1), norm, dim=1)
+    return high * size
+
+
+def _wide(each: Tensor, like: Tensor) -> Tensor:
+    """One value a sample, to broadcast against (N, *shape)."""
+    return each.view(-1, *[1] * (like.ndim - 1))
+
+
+def _check(graph: Graph, family: Family, target: Tensor, steps: int, restarts: int) -> None:
+    if steps < 1 or restarts < 1:
+        raise InputError(f"got steps={steps} and restarts={restarts}, expected at least one of each")
+    if target.dtype != torch.int64 or target.shape != family.eps.shape:
+        raise InputError(
+            f"target is {target.dtype} of shape {tuple(target.shape)}, expected torch.int64 with one class for each of "
+            f"{family.count} samples"
+        )
+    if graph.classes < 2:
+        raise InputError(f"the model has {graph.classes} output, expected at least two classes to tell apart")
+    if bool(((target < 0) | (target >= graph.classes)).any()):
+        raise InputError(f"got target {target.tolist()}, expected classes from 0 to {graph.classes - 1}")

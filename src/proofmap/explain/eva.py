@@ -1,0 +1,129 @@
+"""EVA: how much of the certified worst case goes away when a group of variables may not move (CVPR 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.ball import Ball
+from proofmap.bounds import Backward, Method, Sharing
+from proofmap.errors import InputError
+from proofmap.explain.explainer import Explainer, Measured, Task
+from proofmap.explain.explanation import Explanation, Guarantee
+from proofmap.graph import Graph
+from proofmap.groups import Groups
+from proofmap.overlap import Objective, Overlap, overlap
+
+
+class EVA(Explainer):
+    """EVA(u) = AO(B) - AO(B_u), both terms certified upper bounds.
+
+    The difference is an importance score and not itself certified. objective: "margin", "class" or "mean" (see
+    `pm.overlap`).
+    """
+
+    guarantee: ClassVar[Guarantee] = "certified"
+
+    def __init__(
+        self,
+        model: nn.Module | Graph,
+        ball: Ball,
+        *,
+        groups: Groups = None,
+        bounds: Method | None = None,
+        sharing: Sharing = "shared",
+        objective: Objective = "margin",
+        batch: int = 64,
+        progress: bool = True,
+        memory: int | None = None,
+    ) -> None:
+        super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory)
+        self.bounds = Backward() if bounds is None else bounds
+        self.sharing: Sharing = sharing
+        self.objective: Objective = objective
+
+    def _measure(self, task: Task) -> Measured:
+        over = overlap(
+            task.graph,
+            task.x,
+            task.ball,
+            groups=task.mask.expand_as(task.x),
+            bounds=self.bounds,
+            sharing=self.sharing,
+            target=task.target,
+            objective=self.objective,
+            memory=self.memory,
+        )
+        return Measured(over.full[:, None] - over.frozen, over)
+
+    def _settings(self) -> Mapping[str, Any]:
+        return {
+            "groups": self.groups,
+            "bounds": self.bounds,
+            "sharing": self.sharing,
+            "objective": self.objective,
+        }
+
+
+class TargetedEVA(Explainer):
+    """Towards one class c': φ = φ(+) - φ(-), with EVA on the two half balls δ >= 0 and δ <= 0 for the margin
+    f_c' - f_c of the predicted class c. φ > 0: adding there brings c' closer; φ < 0: removing does.
+    """
+
+    guarantee: ClassVar[Guarantee] = "certified"
+    signed: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        model: nn.Module | Graph,
+        ball: Ball,
+        *,
+        groups: Groups = None,
+        bounds: Method | None = None,
+        sharing: Sharing = "shared",
+        batch: int = 64,
+        progress: bool = True,
+        memory: int | None = None,
+    ) -> None:
+        super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory)
+        if ball.half is not None:
+            raise InputError(f"got a ball with half={ball.half!r}, expected a whole one: both halves are explained")
+        self.bounds = Backward() if bounds is None else bounds
+        self.sharing: Sharing = sharing
+
+    def explain(self, x: Tensor, target: int | Tensor | None = None) -> Explanation:
+        """Explain what would make each sample of x (N, *shape) a `target`; one class, or one for each sample."""
+        if target is None:
+            raise InputError("TargetedEVA needs a target, the class to move to: give one, or call explain_all(x)")
+        return super().explain(x, target)
+
+    def explain_all(self, x: Tensor) -> Explanation:
+        """Every class of every sample: N · classes explanations, sample by sample. Towards its own class: zeros."""
+        graph, _ = self._graph(x)
+        every = torch.arange(graph.classes, device=x.device).repeat(len(x))
+        return self.explain(x.repeat_interleave(graph.classes, dim=0), every)
+
+    def _measure(self, task: Task) -> Measured:
+        plus, minus = (self._half(task, replace(task.ball, half=half)) for half in ("+", "-"))
+        scores = (plus.full[:, None] - plus.frozen) - (minus.full[:, None] - minus.frozen)
+        return Measured(scores, plus, minus)
+
+    def _half(self, task: Task, ball: Ball) -> Overlap:
+        return overlap(
+            task.graph,
+            task.x,
+            ball,
+            groups=task.mask.expand_as(task.x),
+            bounds=self.bounds,
+            sharing=self.sharing,
+            target=task.predicted,
+            rival=task.target,
+            memory=self.memory,
+        )
+
+    def _settings(self) -> Mapping[str, Any]:
+        return {"groups": self.groups, "bounds": self.bounds, "sharing": self.sharing}

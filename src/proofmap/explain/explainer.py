@@ -1,0 +1,346 @@
+"""What every explainer has in common: one call that checks, goes through the samples, and records what was done.
+
+A newcomer writes `_measure`, which bounds or estimates the overlaps of some samples, and says what it guarantees.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import wraps
+from math import isinf
+from typing import Any, ClassVar, ParamSpec, TypeVar, overload
+
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from proofmap import groups as grouping
+from proofmap.ball import Ball
+from proofmap.bounds import Method
+from proofmap.errors import InputError
+from proofmap.explain.explanation import (
+    JSON,
+    Explanation,
+    Guarantee,
+    digest,
+    hash_graph,
+    hash_tensor,
+    spread,
+    versions,
+)
+from proofmap.graph import Graph, as_graph
+from proofmap.overlap import Overlap, certified_radius
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Some samples to explain, all checked: the ball is resolved, the mask stands for these samples."""
+
+    graph: Graph
+    x: Tensor  # (n, *shape)
+    ball: Ball
+    mask: Tensor  # (1 or n, *shape)
+    target: Tensor  # (n,)
+    predicted: Tensor  # (n,)
+    generator: torch.Generator
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Overlaps of some samples, and the scores that follow from them."""
+
+    scores: Tensor  # (n, G)
+    overlap: Overlap
+    opposite: Overlap | None = None
+
+
+def _wrapped(method: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The method behind one more call: Captum's NoiseTunnel calls `attribute.__wrapped__`."""
+
+    @wraps(method)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return method(*args, **kwargs)
+
+    return call
+
+
+class Explainer(ABC):
+    """Explains decisions of one model over one kind of ball.
+
+    ball.eps may be "auto": for each sample the radius up to which its decision is proven. groups: `pixels()` by
+    default. batch: samples at a time. progress: a bar for what lasts longer than a second.
+    """
+
+    guarantee: ClassVar[Guarantee]
+    signed: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        model: nn.Module | Graph,
+        ball: Ball,
+        *,
+        groups: grouping.Groups = None,
+        batch: int = 64,
+        progress: bool = True,
+        memory: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        if not isinstance(model, nn.Module | Graph):
+            raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or pm.load(path)")
+        if not isinstance(ball, Ball):
+            raise InputError(f"got ball={ball!r}, expected a pm.Ball such as pm.Ball(0.02, domain=(0.0, 1.0))")
+        if batch < 1:
+            raise InputError(f"got batch={batch}, expected at least one sample at a time")
+        self.model = model
+        self.ball = ball
+        self.groups = grouping.pixels() if groups is None else groups
+        self.batch = batch
+        self.progress = progress
+        self.memory = memory
+        self.seed = seed
+        self._traced: _Traced | None = None
+
+    @abstractmethod
+    def _measure(self, task: Task) -> Measured:
+        """The overlaps of some samples, and their scores."""
+
+    @abstractmethod
+    def _settings(self) -> Mapping[str, Any]:
+        """What this explainer adds to the record of how its scores were made."""
+
+    def explain(self, x: Tensor, target: int | Tensor | None = None) -> Explanation:
+        """Explain the decision at each sample of x (N, *shape): the predicted class, or the target."""
+        return self._explain(x, target, self.groups, show=self.progress)
+
+    @overload
+    def attribute(
+        self,
+        inputs: Tensor,
+        target: int | Tensor | list[int] | None = None,
+        feature_mask: Tensor | tuple[Tensor, ...] | None = None,
+        perturbations_per_eval: int | None = None,
+        show_progress: bool = False,
+    ) -> Tensor: ...
+
+    @overload
+    def attribute(
+        self,
+        inputs: tuple[Tensor, ...],
+        target: int | Tensor | list[int] | None = None,
+        feature_mask: Tensor | tuple[Tensor, ...] | None = None,
+        perturbations_per_eval: int | None = None,
+        show_progress: bool = False,
+    ) -> tuple[Tensor, ...]: ...
+
+    @_wrapped
+    def attribute(
+        self,
+        inputs: Tensor | tuple[Tensor, ...],
+        target: int | Tensor | list[int] | None = None,
+        feature_mask: Tensor | tuple[Tensor, ...] | None = None,
+        perturbations_per_eval: int | None = None,
+        show_progress: bool = False,
+    ) -> Tensor | tuple[Tensor, ...]:
+        """Captum's call: the attributions of `explain`, shaped like the inputs; a tuple of one gives a tuple of one.
+
+        target: a class, or one for each sample. feature_mask: groups in place of the explainer's own, (1, *shape) for
+        all samples or (N, *shape). perturbations_per_eval: samples at a time.
+
+        NoiseTunnel and sensitivity_max explain inputs with noise added, and noise leads out of a domain such as
+        (0, 1). What is outside has no ball: an InputError says so, and nothing is clamped behind the user's back.
+        Give them an explainer whose ball has no domain or one wide enough, or a perturb_func that stays inside.
+        """
+        if isinstance(inputs, tuple):
+            one = _only(inputs, "inputs")
+            return (self.attribute(one, target, feature_mask, perturbations_per_eval, show_progress),)
+        if target is None and self.signed:
+            raise InputError(f"{type(self).__name__} needs a target, the class to move to")
+        if perturbations_per_eval is not None and perturbations_per_eval < 1:
+            raise InputError(f"got perturbations_per_eval={perturbations_per_eval}, expected at least one")
+        mask = _only(feature_mask, "feature masks") if isinstance(feature_mask, tuple) else feature_mask
+        groups = self.groups if mask is None else mask
+        with torch.enable_grad():  # Captum calls without: an explainer that needs gradients gives the same as by itself
+            found = self._explain(inputs, _one_or_each(target), groups, show_progress, perturbations_per_eval)
+        return found.attributions
+
+    @property
+    def forward_func(self) -> nn.Module | Graph:
+        """The model, under the name by which Captum's own methods look for it."""
+        return self.model
+
+    @property
+    def multiplies_by_inputs(self) -> bool:
+        """False: the inputs are no factor of the attributions (Captum asks)."""
+        return False
+
+    def has_convergence_delta(self) -> bool:
+        """False: attributions need not sum to anything (Captum asks)."""
+        return False
+
+    def _explain(
+        self, x: Tensor, target: int | Tensor | None, groups: grouping.Groups, show: bool, batch: int | None = None
+    ) -> Explanation:
+        started = time.perf_counter()
+        x = x.detach()
+        mask = self._mask(x, groups)
+        graph, name = self._graph(x)
+        graph = graph.to(x.device, x.dtype)
+        with torch.no_grad():
+            predicted = torch.cat([graph(part) for part in x.split(self.batch)]).argmax(1)
+        aim = predicted if target is None else _aim(target, len(x), graph.classes).to(x.device)
+        ball = self._ball(graph, x, predicted if self.signed else aim)
+        generator = torch.Generator(x.device).manual_seed(0 if self.seed is None else self.seed)
+        step = batch or self.batch
+        parts = []
+        with tqdm(total=len(x), desc=type(self).__name__, unit="sample", delay=1, disable=not show) as bar:
+            for start in range(0, len(x), step):
+                piece = slice(start, start + step)
+                own = mask if len(mask) == 1 else mask[piece]
+                task = Task(
+                    graph, x[piece], _ball_of(ball, piece, len(x)), own, aim[piece], predicted[piece], generator
+                )
+                parts.append(_widened(self._measure(task), int(mask.max()) + 1))
+                bar.update(len(task.x))
+        scores = torch.cat([part.scores for part in parts])
+        return Explanation(
+            x=x,
+            scores=scores,
+            attributions=spread(scores, mask),
+            mask=mask,
+            overlap=_together([part.overlap for part in parts]),
+            opposite=_together([p.opposite for p in parts if p.opposite is not None]) if parts[0].opposite else None,
+            target=aim,
+            predicted=predicted,
+            signed=self.signed,
+            guarantee=self.guarantee,
+            method=type(self).__name__,
+            settings={key: _plain(value) for key, value in {**_ball_settings(ball), **self._settings()}.items()},
+            seed=self.seed,
+            versions=versions(),
+            model_hash=name,
+            input_hash=hash_tensor(x),
+            seconds=time.perf_counter() - started,
+        )
+
+    def _mask(self, x: Tensor, groups: grouping.Groups) -> Tensor:
+        """(1 or N, *shape) int64, checked by asking for the family of a ball of radius zero."""
+        mask = grouping.resolve(groups, x)
+        found = Ball(0.0).at(x, mask).mask
+        assert found is not None
+        return found if isinstance(mask, Tensor) and mask.ndim == x.ndim and len(mask) > 1 else found[:1]
+
+    def _graph(self, x: Tensor) -> tuple[Graph, str]:
+        """The model's graph and its hash. A module is traced again when its weights or the inputs' shape changed."""
+        if isinstance(self.model, Graph):
+            return self.model, hash_graph(self.model)
+        shape, state = tuple(x.shape[1:]), _state(self.model)
+        if self._traced is None or (self._traced.shape, self._traced.state) != (shape, state):
+            graph = as_graph(self.model, x)
+            self._traced = _Traced(shape, state, graph, hash_graph(graph))
+        return self._traced.graph, self._traced.digest
+
+    def _ball(self, graph: Graph, x: Tensor, target: Tensor) -> Ball:
+        if not isinstance(self.ball.eps, str):
+            return self.ball
+        radius = certified_radius(
+            graph, x, norm=self.ball.norm, domain=self.ball.domain, target=target, memory=self.memory
+        )
+        return replace(self.ball, eps=radius)
+
+
+@dataclass(frozen=True, eq=False)
+class _Traced:
+    """A module's graph, and what it was traced from."""
+
+    shape: tuple[int, ...]
+    state: str
+    graph: Graph
+    digest: str
+
+
+def _state(model: nn.Module) -> str:
+    """A hash of every parameter and buffer."""
+    return digest(part for name, tensor in model.state_dict().items() for part in (name, tensor))
+
+
+def _only(tensors: tuple[Tensor, ...], what: str) -> Tensor:
+    if len(tensors) != 1:
+        raise InputError(f"got {len(tensors)} {what}, expected one tensor: explain a model of one input")
+    return tensors[0]
+
+
+def _one_or_each(target: int | Tensor | list[int] | None) -> int | Tensor | None:
+    """Captum's forms of a target: a tensor with one entry counts for all samples, a list has an entry for each."""
+    if isinstance(target, list):
+        if not all(isinstance(entry, int) and not isinstance(entry, bool) for entry in target):
+            raise InputError(f"got target {target!r}, expected a class number for each sample")
+        return torch.tensor(target, dtype=torch.int64)
+    return target.reshape(()) if isinstance(target, Tensor) and target.numel() == 1 else target
+
+
+def _aim(target: int | Tensor, count: int, classes: int) -> Tensor:
+    """One class for each sample, (N,)."""
+    found = torch.as_tensor(target)
+    if found.is_floating_point() or found.dtype == torch.bool or found.ndim > 1 or (found.ndim and len(found) != count):
+        raise InputError(f"got target {target!r}, expected a class number, or one for each of {count} samples")
+    if bool(((found < 0) | (found >= classes)).any()):
+        raise InputError(f"got target {target}, expected a class from 0 to {classes - 1}")
+    return found.long().expand(count)
+
+
+def _ball_of(ball: Ball, piece: slice, count: int) -> Ball:
+    """The ball of some samples: what is given for each sample is cut, the rest stays."""
+
+    def cut(value: Any) -> Any:
+        per_sample = isinstance(value, Tensor) and value.ndim > 0 and len(value) == count > 1
+        return value[piece] if per_sample else value
+
+    eps = ball.eps
+    domain = ball.domain if ball.domain is None else (_whole(ball.domain[0], cut), _whole(ball.domain[1], cut))
+    return replace(ball, eps=cut(eps), domain=domain)
+
+
+def _whole(end: float | Tensor, cut: Any) -> Any:
+    """A domain's end is given for each sample only where it has the rank of a batch."""
+    return cut(end) if isinstance(end, Tensor) and end.ndim > 3 else end
+
+
+def _widened(part: Measured, groups: int) -> Measured:
+    """With columns for groups that none of these samples has: freezing nothing changes nothing."""
+    missing = groups - part.scores.shape[1]
+    if not missing:
+        return part
+
+    def wide(over: Overlap) -> Overlap:
+        return replace(over, frozen=torch.cat([over.frozen, over.full[:, None].expand(-1, missing)], dim=1))
+
+    scores = torch.nn.functional.pad(part.scores, (0, missing))
+    return Measured(scores, wide(part.overlap), None if part.opposite is None else wide(part.opposite))
+
+
+def _together(parts: list[Overlap]) -> Overlap:
+    tensors = {f.name: torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Overlap) if f.name != "certified"}
+    return Overlap(**tensors, certified=parts[0].certified)
+
+
+def _ball_settings(ball: Ball) -> dict[str, Any]:
+    return {"eps": ball.eps, "norm": ball.norm, "domain": ball.domain, "half": ball.half}
+
+
+def _plain(value: Any) -> JSON:
+    """A setting as JSON: methods and groupings by what they print, large tensors by their hash."""
+    if isinstance(value, Tensor):
+        return value.tolist() if value.numel() <= 1000 else f"tensor {tuple(value.shape)} sha256 {hash_tensor(value)}"
+    if isinstance(value, float):
+        return "inf" if isinf(value) else value
+    if isinstance(value, tuple | list):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, Method) or callable(value):
+        return repr(value)
+    return value if isinstance(value, bool | int | str | type(None)) else repr(value)

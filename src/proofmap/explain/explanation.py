@@ -1,0 +1,403 @@
+"""What an explainer returns: scores and maps, the bounds they come from, and what is needed to make them again.
+
+On disk an explanation is one safetensors file: its tensors, and in the metadata the rest as JSON, the format's name and
+version, and a digest of it all. Nothing in it is ever executed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import os
+import platform
+import secrets
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+from functools import cached_property
+from hashlib import sha256
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+
+import torch
+from safetensors.torch import load as unpack
+from safetensors.torch import save as pack
+from torch import Tensor
+
+from proofmap.errors import FileError, InputError, ProofmapError
+from proofmap.graph import Graph
+from proofmap.overlap import Overlap
+
+if TYPE_CHECKING:
+    from proofmap.explain.picture import Picture
+
+__all__ = ["Explanation", "Guarantee", "digest", "hash_graph", "hash_tensor", "rounded", "spread", "versions"]
+
+Guarantee = Literal["certified", "sampled", "none"]
+JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+
+_FORMAT = "proofmap-explanation"
+_VERSION = 1
+_BOUNDS = ("full", "frozen", "nominal", "target")  # the tensors of an Overlap
+_OWN = ("x", "scores", "mask", "target", "predicted")  # attributions follow from scores and mask
+_WORDS = ("signed", "guarantee", "method", "settings", "seed", "versions", "model_hash", "input_hash", "seconds")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Explanation:
+    """The explanation of N decisions by the scores of G groups of variables.
+
+    guarantee: what the overlap is. "certified": proven upper bounds of AO; "sampled": the largest value that samples
+    reached, a lower bound; "none": an estimate that is neither. The scores are differences of such numbers: an
+    importance, never itself proven.
+    """
+
+    x: Tensor  # (N, *shape)
+    scores: Tensor  # (N, G)
+    attributions: Tensor  # (N, *shape) each variable has its group's score
+    mask: Tensor  # (1, *shape) or (N, *shape), int64: the group of each variable, 0..G-1
+    overlap: Overlap  # AO(B) and every AO(B_u); for a targeted map those of the half δ >= 0
+    opposite: Overlap | None = None  # those of the half δ <= 0
+    target: Tensor  # (N,) the explained class c; for a targeted map the class c' that is aimed at
+    predicted: Tensor  # (N,) the class it was
+    signed: bool = False  # scores > 0: add, scores < 0: remove
+    guarantee: Guarantee
+    method: str
+    settings: Mapping[str, JSON]
+    seed: int | None = None
+    versions: Mapping[str, str]
+    model_hash: str
+    input_hash: str
+    seconds: float  # what the call took, for all its samples
+
+    def __post_init__(self) -> None:
+        """Refuse parts that do not fit together."""
+        object.__setattr__(self, "settings", _plain(self.settings, "settings"))
+        object.__setattr__(self, "versions", _plain(self.versions, "versions"))
+        _check_words(self)
+        _check_tensors(self)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, which: int | slice) -> Explanation:
+        """The explanation of one sample, as a batch of one, or of some."""
+        if not isinstance(which, slice):
+            k = operator.index(which)
+            if not -len(self) <= k < len(self):
+                raise IndexError(f"got sample {k}, expected one of {len(self)}")
+            which = slice(k, k + 1 or None)
+        part = {name: getattr(self, name)[which] for name in (*_OWN, "attributions")}
+        if len(self.mask) == 1:
+            part["mask"] = self.mask
+        return replace(
+            self,
+            **part,
+            overlap=_sliced(self.overlap, which),
+            opposite=None if self.opposite is None else _sliced(self.opposite, which),
+            input_hash=hash_tensor(part["x"]),
+        )
+
+    def __iter__(self) -> Iterator[Explanation]:
+        return (self[k] for k in range(len(self)))
+
+    def __repr__(self) -> str:
+        count, groups = self.scores.shape
+        ends = (self.overlap.full.min(), self.overlap.full.max())
+        span = " to ".join(dict.fromkeys(rounded(float(end), self.guarantee) for end in ends))
+        relation = {"certified": "<=", "sampled": ">=", "none": "about"}[self.guarantee]
+        return (
+            f"Explanation({count} sample{'s' * (count > 1)} of {tuple(self.x.shape[1:])}, {groups} groups, "
+            f"method={self.method!r}, AO {relation} {span}, guarantee={self.guarantee!r})"
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the explanation to a file, whole or not at all."""
+        tensors = {name: _stored(getattr(self, name)) for name in _OWN}
+        certified = {}
+        for side, bounds in (("overlap", self.overlap), ("opposite", self.opposite)):
+            if bounds is not None:
+                tensors |= {f"{side}.{name}": _stored(getattr(bounds, name)) for name in _BOUNDS}
+                certified[side] = bounds.certified
+        words = json.dumps({name: getattr(self, name) for name in _WORDS} | {"certified": certified})
+        metadata = {"format": _FORMAT, "version": str(_VERSION), "explanation": words, "digest": _seal(words, tensors)}
+        _write(Path(path), pack(tensors, metadata))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Explanation:
+        """Read what `save` wrote; anything else is refused with its reason."""
+        tensors, words = _read(Path(path))
+        _check_names(path, "entries", words, {*_WORDS, "certified"})
+        certified = words.pop("certified")
+        if certified.keys() not in ({"overlap"}, {"overlap", "opposite"}):
+            raise FileError(f"{path} is no explanation: it has the overlaps {sorted(certified)}")
+        _check_names(path, "tensors", tensors, {*_OWN, *(f"{side}.{name}" for side in certified for name in _BOUNDS)})
+        try:
+            sides = {
+                side: Overlap(**{name: tensors.pop(f"{side}.{name}") for name in _BOUNDS}, certified=holds)
+                for side, holds in certified.items()
+            }
+            parts: dict[str, Any] = {**words, **tensors, **sides}
+            return cls(**parts, attributions=spread(tensors["scores"], tensors["mask"]))
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise FileError(f"{path} holds parts that do not fit together: {_first_line(error)}") from error
+
+    def plot(self, columns: Sequence[str] | None = None, class_names: Sequence[str] | None = None) -> Picture:
+        """A matplotlib figure with one row a sample: picture, map and overlay, or the largest scores of a flat input.
+
+        columns: names for the variables of a flat input; class_names: names for the classes. Numbers by default.
+        """
+        try:
+            from proofmap.explain.picture import draw
+        except ModuleNotFoundError as error:
+            raise ProofmapError(f"a picture needs matplotlib: install proofmap[plot] ({error})") from error
+        return draw(self, columns=columns, class_names=class_names)
+
+    @cached_property
+    def _png(self) -> bytes | None:
+        """The picture a notebook shows; None where matplotlib is missing and the text has to do."""
+        try:
+            return self.plot()._repr_png_()
+        except ProofmapError:
+            return None
+
+    def _repr_png_(self) -> bytes | None:
+        return self._png
+
+    def _repr_html_(self) -> str:
+        from base64 import b64encode
+
+        text = escape(repr(self))
+        if self._png is None:
+            return f"<pre>{text}</pre>"
+        source = f"data:image/png;base64,{b64encode(self._png).decode()}"
+        return f'<img src="{source}" alt="{text}" style="max-width: 100%"><br><code>{text}</code>'
+
+
+def spread(scores: Tensor, mask: Tensor) -> Tensor:
+    """Give each variable its group's score: (N, G) and a mask (1, *shape) or (N, *shape) -> (N, *shape)."""
+    each = mask.expand(len(scores), *mask.shape[1:])
+    return scores.gather(1, each.flatten(1)).view(each.shape)
+
+
+def rounded(value: float, guarantee: Guarantee) -> str:
+    """An overlap with two decimals, or three digits if it is small, rounded to the side on which it stays true."""
+    rounding = {"certified": ROUND_CEILING, "sampled": ROUND_FLOOR, "none": ROUND_HALF_EVEN}[guarantee]
+    if not math.isfinite(value):
+        return str(value).replace("inf", "∞")
+    if 0 < abs(value) < 0.1 or abs(value) >= 1e9:
+        return str(Context(prec=3, rounding=rounding).create_decimal_from_float(value))
+    return str(Decimal(value).quantize(Decimal("0.01"), rounding))
+
+
+def versions() -> dict[str, str]:
+    """What an explanation was made with."""
+    proofmap = str(sys.modules["proofmap"].__version__)  # the front door is nothing that a part may import
+    return {"proofmap": proofmap, "torch": str(torch.__version__), "python": platform.python_version()}
+
+
+def digest(parts: Iterable[str | Tensor]) -> str:
+    """SHA-256, in hex, of texts and of tensors (type, shape and bytes), wherever they are stored.
+
+    Each part goes in behind its kind and length, so that no two different lists read the same.
+    """
+    seen = sha256()
+    for part in parts:
+        if isinstance(part, Tensor):
+            head = f"tensor {str(part.dtype).removeprefix('torch.')} {tuple(part.shape)}"
+            body = part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+        else:
+            head, body = "text", memoryview(part.encode("utf-8", "surrogatepass"))
+        seen.update(f"{head} {body.nbytes}\n".encode())
+        seen.update(body)
+    return seen.hexdigest()
+
+
+def hash_tensor(x: Tensor) -> str:
+    """A name for an input: it changes with any entry, the shape or the type, and with nothing else."""
+    return digest([x])
+
+
+def hash_graph(graph: Graph) -> str:
+    """A name for a model: its operations, their names, order, shapes and attributes, and every weight."""
+    return digest(_described(graph))
+
+
+def _described(graph: Graph) -> Iterator[str | Tensor]:
+    yield graph.output
+    for node in graph.nodes:
+        yield repr((node.name, node.op, node.inputs, tuple(node.shape)))
+        tensors = {"weight": node.weight, "bias": node.bias}
+        for key, value in [*tensors.items(), *sorted(node.attributes.items())]:
+            yield key
+            yield from _spelled(value)
+
+
+def _spelled(value: Any) -> Iterator[str | Tensor]:
+    """Tensors go in whole, inside tuples too: what they print leaves entries out."""
+    if isinstance(value, list | tuple):
+        yield f"{len(value)} entries"
+        for entry in value:
+            yield from _spelled(entry)
+    else:
+        yield value if isinstance(value, Tensor) else repr(value)
+
+
+def _plain(value: Any, where: str) -> Any:
+    """A copy of a JSON value with lists for tuples: what a file gives back."""
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise InputError(f"{where} has the key {key!r}, expected text: it has to fit into JSON")
+        return {key: _plain(entry, f"{where}[{key!r}]") for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry, f"{where}[{k}]") for k, entry in enumerate(value)]
+    if type(value) not in (bool, int, float, str, type(None)):
+        raise InputError(f"{where} is a {type(value).__name__}, expected a JSON value: numbers, text, lists, mappings")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{where} is {value}, a number that JSON does not have: write it as text")
+    return value
+
+
+def _check_words(e: Explanation) -> None:
+    if e.guarantee not in get_args(Guarantee):
+        choices = ", ".join(map(repr, get_args(Guarantee)))
+        raise InputError(f"got guarantee={e.guarantee!r}, expected one of {choices}")
+    for name in ("method", "model_hash", "input_hash"):
+        if not isinstance(getattr(e, name), str):
+            raise InputError(f"got {name}={getattr(e, name)!r}, expected text")
+    for name in ("settings", "versions"):
+        if not isinstance(getattr(e, name), dict):
+            raise InputError(f"got {name}={getattr(e, name)!r}, expected a mapping")
+    if not all(isinstance(version, str) for version in e.versions.values()):
+        raise InputError(f"got versions={e.versions!r}, expected text for each")
+    if type(e.signed) is not bool:
+        raise InputError(f"got signed={e.signed!r}, expected True or False")
+    if e.seed is not None and type(e.seed) is not int:
+        raise InputError(f"got seed={e.seed!r}, expected a whole number, or None where nothing is random")
+    if type(e.seconds) not in (int, float) or not (math.isfinite(e.seconds) and e.seconds >= 0):
+        raise InputError(f"got seconds={e.seconds!r}, expected a finite number >= 0")
+    sides = [side for side in (e.overlap, e.opposite) if side is not None]
+    if e.guarantee == "certified" and not all(side.certified is True for side in sides):
+        raise InputError("got guarantee='certified' with an overlap that is not: say 'sampled' or 'none'")
+    if e.opposite is not None and not e.signed:
+        raise InputError("got the overlaps of two half balls with signed=False, expected signed=True")
+
+
+def _check_tensors(e: Explanation) -> None:
+    if e.x.ndim < 2 or 0 in e.x.shape:
+        raise InputError(f"x has shape {tuple(e.x.shape)}, expected (N, *shape) with at least one sample")
+    count, groups = len(e.x), e.scores.shape[-1] if e.scores.ndim else 0
+    expected: dict[str, list[tuple[int, ...]]] = {
+        "scores": [(count, groups)],
+        "attributions": [tuple(e.x.shape)],
+        "mask": [tuple(e.x.shape), (1, *e.x.shape[1:])],
+        "target": [(count,)],
+        "predicted": [(count,)],
+    }
+    found = {name: getattr(e, name) for name in ("x", *expected)}
+    for side, bounds in (("overlap", e.overlap), ("opposite", e.opposite)):
+        if bounds is not None:
+            found |= {f"{side}.{name}": getattr(bounds, name) for name in _BOUNDS}
+            expected |= {f"{side}.{name}": [(count,)] for name in _BOUNDS}
+            expected[f"{side}.frozen"] = [(count, groups), (count, 0)]  # (N, 0): no B_u was bounded
+    for name, shapes in expected.items():
+        got = tuple(found[name].shape)
+        if got not in shapes:
+            wanted = " or ".join(map(str, shapes))
+            raise InputError(f"{name} has shape {got}, expected {wanted} for x of {tuple(e.x.shape)}")
+    for name, tensor in found.items():
+        if name.endswith(("mask", "target", "predicted")):
+            if tensor.dtype != torch.int64:
+                raise InputError(f"{name} has type {tensor.dtype}, expected torch.int64")
+        elif not tensor.is_floating_point():
+            raise InputError(f"{name} has type {tensor.dtype}, expected a floating-point type")
+        if tensor.device != e.x.device:
+            raise InputError(f"{name} is on {tensor.device} and x on {e.x.device}, expected one device")
+    low, high = int(e.mask.min()), int(e.mask.max())
+    if low < 0 or high >= groups:
+        raise InputError(
+            f"mask has ids from {low} to {high}, expected 0 to {groups - 1}: one for each column of scores"
+        )
+    own = spread(e.scores, e.mask)
+    if own.dtype != e.attributions.dtype or not torch.allclose(own, e.attributions, rtol=0, atol=0, equal_nan=True):
+        raise InputError("attributions differ from the scores of their groups: make them with spread(scores, mask)")
+
+
+def _sliced(bounds: Overlap, which: slice) -> Overlap:
+    return replace(bounds, **{name: getattr(bounds, name)[which] for name in _BOUNDS})
+
+
+def _stored(tensor: Tensor) -> Tensor:
+    """A copy of its own: a file shares no memory between its tensors."""
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _seal(words: str, tensors: Mapping[str, Tensor]) -> str:
+    """Names everything that a file says, so that a change to it is seen."""
+    return digest([words, *(part for name in sorted(tensors) for part in (name, tensors[name]))])
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Beside the file first, then in its place: a reader sees the old one or the new one."""
+    beside = path.parent / f".proofmap-{secrets.token_hex(8)}"
+    try:
+        with beside.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
+        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of a file and what its JSON says, once both are known to be what was saved."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
+    length = int.from_bytes(content[:8], "little")
+    if content[8:9] != b"{":
+        raise FileError(f"{path} is not an explanation: it is no safetensors file")
+    if 8 + length > len(content):
+        raise FileError(f"{path} is cut short: its header says {length} bytes, and {len(content) - 8} are there")
+    try:
+        tensors = unpack(content)
+        metadata = json.loads(content[8 : 8 + length]).get("__metadata__") or {}
+    except Exception as error:  # both parsers have their own
+        raise FileError(f"{path} is damaged or cut short: {_first_line(error)}") from error
+    if metadata.get("format") != _FORMAT:
+        raise FileError(f"{path} is not an explanation: it is a safetensors file with something else in it")
+    if metadata.get("version") != str(_VERSION):
+        raise FileError(
+            f"{path} has version {metadata.get('version')!r} of the format, expected '{_VERSION}': "
+            "read it with the release of Proofmap that wrote it, or a later one"
+        )
+    text = metadata.get("explanation", "")
+    if metadata.get("digest") != _seal(text, tensors):
+        raise FileError(f"{path} is damaged: its content does not have the digest that was written with it")
+    try:
+        words = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path} is damaged: its metadata is not JSON ({_first_line(error)})") from error
+    if not isinstance(words, dict) or not isinstance(words.get("certified", {}), dict):
+        raise FileError(f"{path} is no explanation: its JSON is not a table")
+    return tensors, words
+
+
+def _check_names(path: str | os.PathLike[str], what: str, got: Iterable[str], expected: set[str]) -> None:
+    missing, extra = sorted(expected - set(got)), sorted(set(got) - expected)
+    if missing or extra:
+        wrong = [f"{', '.join(names)} {word}" for names, word in ((missing, "missing"), (extra, "unknown")) if names]
+        raise FileError(f"{path} does not have the {what} of an explanation: {'; '.join(wrong)}")
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]

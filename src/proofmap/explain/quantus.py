@@ -1,0 +1,85 @@
+"""Quantus: any of its metrics can call an explainer. The package itself is not needed here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from proofmap.errors import InputError
+from proofmap.explain.explainer import Explainer
+from proofmap.graph import Graph
+
+__all__ = ["ExplainFunc", "explain_func"]
+
+ExplainFunc: TypeAlias = Callable[..., NDArray[Any]]
+
+
+def explain_func(explainer: Explainer) -> ExplainFunc:
+    """What Quantus takes as `explain_func`: (model, inputs, targets, **kwargs) -> attributions, all of them arrays.
+
+    The model that Quantus passes is the one explained, with the explainer's settings: its randomisation tests pass
+    others than the explainer's own. Inputs are taken in that model's precision. kwargs: `device`, and what
+    `attribute` takes (feature_mask, perturbations_per_eval, show_progress).
+
+    Metrics that add noise, such as MaxSensitivity, leave a domain such as (0, 1), which is an InputError: give them
+    an explainer whose ball has no domain or one wide enough, or a perturb_func that stays inside.
+    """
+    current = explainer
+
+    def explain(
+        model: nn.Module | Graph,
+        inputs: NDArray[Any],
+        targets: NDArray[Any],
+        *,
+        device: str | torch.device | None = None,
+        feature_mask: NDArray[Any] | None = None,
+        **kwargs: Any,
+    ) -> NDArray[Any]:
+        nonlocal current
+        if model is not current.model:
+            current = _of(explainer, model)
+        like = _weight(model)
+        x = _tensor(inputs).to(like.device if device is None else device, like.dtype)
+        mask = None if feature_mask is None else _tensor(feature_mask)
+        found = current.attribute(x, _classes(targets), mask, **kwargs)
+        return found.detach().cpu().numpy()
+
+    return explain
+
+
+def _of(explainer: Explainer, model: nn.Module | Graph) -> Explainer:
+    """The same explainer for another model."""
+    other = copy(explainer)
+    other.model = model
+    other._traced = None
+    return other
+
+
+def _tensor(array: NDArray[Any]) -> Tensor:
+    """A copy: what Quantus hands over may be read-only or run backwards, which torch does not take."""
+    return torch.from_numpy(np.array(array, order="C"))
+
+
+def _weight(model: nn.Module | Graph) -> Tensor:
+    """A tensor whose precision and device are the model's: its first weight, where it has one."""
+    if isinstance(model, Graph):
+        weights = (node.weight for node in model.nodes if node.weight is not None)
+    elif isinstance(model, nn.Module):
+        weights = (weight for weight in model.parameters() if weight.is_floating_point())
+    else:
+        raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or a pm.Graph")
+    return next(weights, torch.empty(0))
+
+
+def _classes(targets: Any) -> Tensor:
+    """Class numbers, one for all or (N,), as the metrics hand them over: some as floats, all of them whole."""
+    found = np.asarray(targets)
+    if found.dtype.kind not in "iuf" or not bool((found == np.floor(found)).all()):
+        raise InputError(f"got targets {targets!r}, expected whole class numbers")
+    return _tensor(found.astype(np.int64)).squeeze()

@@ -1,0 +1,39 @@
+"""A graph in two: what comes before a node, and what comes after."""
+
+from __future__ import annotations
+
+from proofmap.errors import ModelError
+from proofmap.graph.ir import Graph, Node
+
+
+def cut(graph: Graph, split: str) -> tuple[Graph, Graph]:
+    """(h, g) with f = g∘h: h ends at the node that `split` names, g takes its value as input.
+
+    A module's name stands for the last node that it made. No path may lead past the node.
+    """
+    at = _resolve(graph, split)
+    before = {at}
+    for node in reversed(graph.nodes):
+        if node.name in before:
+            before.update(node.inputs)
+    after = [node for node in graph.nodes if node.name not in before]
+    past = [(name, node.name) for node in after for name in node.inputs if name in before and name != at]
+    if past:
+        source, sink = past[0]
+        raise ModelError(
+            f"the network cannot be split at {split!r}: {source!r} reaches {sink!r} past it, expected a node that "
+            "every path goes through, such as the end of a block"
+        )
+    head = Graph(tuple(node for node in graph.nodes if node.name in before), at)
+    start = Node(at, "input", (), graph[at].shape)
+    return head, Graph((start, *after), graph.output if after else at)
+
+
+def _resolve(graph: Graph, split: str) -> str:
+    names = [node.name for node in graph.nodes]
+    if split in names:
+        return split
+    inside = [name for name in names if name.startswith((f"{split}.", f"{split}#"))]
+    if not inside:
+        raise ModelError(f"the network has no node or module {split!r}, expected one of {', '.join(map(repr, names))}")
+    return inside[-1]

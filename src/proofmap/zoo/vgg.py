@@ -1,0 +1,64 @@
+"""VGG16, the paper's ImageNet classifier, with the names that torchvision gives its layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.zoo.weights import fill
+
+__all__ = ["VGG", "vgg16"]
+
+# Filters of the convolutions, block by block; a max pool ends each block.
+# (Simonyan and Zisserman 2014, "Very deep convolutional networks", configuration D)
+_BLOCKS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
+_POOLED = 7
+
+
+class VGG(nn.Module):
+    """Blocks of 3 x 3 convolutions, each ended by a max pool; then a mean to 7 x 7 and three dense layers."""
+
+    def __init__(self, blocks: tuple[tuple[int, ...], ...], hidden: int, classes: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels = 3
+        for block in blocks:
+            for width in block:
+                layers += [nn.Conv2d(channels, width, kernel_size=3, padding=1), nn.ReLU()]
+                channels = width
+            layers.append(nn.MaxPool2d(2))
+        self.features = nn.Sequential(*layers)
+        self.avgpool = nn.AdaptiveAvgPool2d(_POOLED)
+        self.classifier = nn.Sequential(
+            nn.Linear(channels * _POOLED**2, hidden),
+            nn.ReLU(),
+            nn.Dropout(),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(),
+            nn.Dropout(),
+            nn.Linear(hidden, classes),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map images (N, 3, H, W) to logits (N, classes)."""
+        pooled: Tensor = self.avgpool(self.features(x))
+        logits: Tensor = self.classifier(pooled.flatten(1))
+        return logits
+
+
+def vgg16(weights: str | Path | None = None) -> VGG:
+    """Map images (N, 3, 224, 224) to logits (N, 1000); in eval mode.
+
+    `weights` is a file on the user's disk: torchvision's `vgg16-*.pth`, or the same tensors as safetensors; they expect
+    pixels in [0, 1], less the mean (0.485, 0.456, 0.406), over the deviation (0.229, 0.224, 0.225). Without a file,
+    torch's random initial weights.
+    """
+    if weights is None:
+        return VGG(_BLOCKS, hidden=4096, classes=1000).eval()
+    with torch.device("meta"):  # half a gigabyte that need not be drawn at random first
+        shapes = VGG(_BLOCKS, hidden=4096, classes=1000)
+    model = shapes.to_empty(device="cpu")
+    fill(model, weights)
+    return model.eval()

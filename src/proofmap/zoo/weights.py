@@ -1,0 +1,71 @@
+"""Weights: read from a file, by content and never by running what it holds, and put into a model that they fit."""
+
+from __future__ import annotations
+
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from proofmap.errors import FileError
+
+__all__ = ["fill", "fill_packaged"]
+
+
+def fill(model: nn.Module, path: str | Path) -> None:
+    """Replace the model's parameters and buffers by those in the file: a state dict in safetensors or torch's format.
+
+    The names and shapes must be the model's own, all of them and no others. The values are copied, so that the model
+    keeps its types and does not depend on the file any more.
+    """
+    path = Path(path)
+    weights = _read(path)
+    expected = model.state_dict()
+    for name, tensor in expected.items():
+        if name not in weights:
+            raise FileError(
+                f"{path} holds no {name!r}, expected the {len(expected)} tensors of {_kind(model)}: "
+                "these are the weights of another network"
+            )
+        if weights[name].shape != tensor.shape:
+            raise FileError(
+                f"{path} holds {name!r} of shape {tuple(weights[name].shape)}, expected {tuple(tensor.shape)} for "
+                f"{_kind(model)}: these are the weights of another network"
+            )
+    foreign = sorted(weights.keys() - expected.keys())
+    if foreign:
+        raise FileError(
+            f"{path} holds {foreign[0]!r}, which {_kind(model)} does not have: these are the weights of another network"
+        )
+    model.load_state_dict(weights)
+
+
+def fill_packaged(model: nn.Module, name: str) -> None:
+    """Fill the model from `name`.safetensors, which stands beside this file."""
+    with as_file(files("proofmap.zoo") / f"{name}.safetensors") as path:
+        fill(model, path)
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    try:
+        with path.open("rb") as file:
+            # safetensors: eight bytes of length, then a JSON object; torch's formats have another ninth byte
+            safetensors = file.read(9)[8:] == b"{"
+            file.seek(0)
+            content = load_file(path) if safetensors else torch.load(file, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error}; check that the file exists and may be read") from error
+    except Exception as error:  # a foreign file makes the readers fail in many ways
+        raise FileError(
+            f"{path} is not a file of weights ({type(error).__name__}): expected a state dict in safetensors or in "
+            "torch's format, of tensors alone"
+        ) from error
+    if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
+        raise FileError(f"{path} holds something other than tensors by name: expected a state dict")
+    return content
+
+
+def _kind(model: nn.Module) -> str:
+    return f"this {type(model).__name__} model"

@@ -1,0 +1,306 @@
+"""Figures: what they show, what they say, and that nothing in them is cut or overlaps."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from io import BytesIO
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.image import imread
+
+from proofmap.errors import InputError, ProofmapError
+from proofmap.explain import Explanation, picture
+from proofmap.explain.picture import ROWS, Picture, draw
+from tests.explain.test_explanation import bounds, make, make_signed
+
+PNG = b"\x89PNG\r\n\x1a\n"
+LONG = [f"the {'very ' * 20}long name of class {k}" for k in range(30)]
+UNBROKEN = ["x" * 300] * 30
+
+
+def certified(*full: float, guarantee: str = "certified") -> Explanation:
+    """One sample for each overlap."""
+    scores = torch.rand(len(full), 5, generator=torch.Generator().manual_seed(0))
+    over = bounds(scores, torch.tensor(full))
+    return make((len(full), 1, 4, 4), scores=scores, overlap=over, guarantee=guarantee)
+
+
+def titles(figure: Picture) -> list[str]:
+    return [" ".join(text.get_text().split()) for text in figure.texts if " · " in text.get_text()]
+
+
+def words(figure: Picture) -> str:
+    return " | ".join(" ".join(text.get_text().split()) for text in figure.texts)
+
+
+def row(figure: Picture, k: int) -> list[Axes]:
+    """Picture, map and overlay; the colour bar comes after them."""
+    return figure.axes[4 * k : 4 * k + 3]
+
+
+def pixels(png: bytes) -> np.ndarray[Any, np.dtype[Any]]:
+    return np.asarray(imread(BytesIO(png), format="png"))
+
+
+FIGURES: dict[str, Callable[[], Picture]] = {
+    "one": lambda: draw(make((1, 1, 28, 28), 784)),
+    "four": lambda: draw(make((4, 1, 28, 28), 144)),
+    "many": lambda: draw(make((ROWS + 1, 1, 8, 8), 4)),
+    "flat image": lambda: draw(make((2, 6, 5), 30)),
+    "wide": lambda: draw(make((2, 1, 4, 40), 10)),
+    "tall": lambda: draw(make((2, 1, 40, 4), 10)),
+    "colour": lambda: draw(make((1, 3, 16, 16), 16)),
+    "channels": lambda: draw(make((1, 5, 16, 16), 16)),
+    "signed": lambda: draw(make_signed((3, 1, 8, 8), 64)),
+    "long names": lambda: draw(make((2, 1, 8, 8), 4), class_names=LONG),
+    "signed, long names": lambda: draw(make_signed((2, 3, 8, 8), 4), class_names=LONG),
+    "unbroken names": lambda: draw(make_signed((2, 1, 8, 8), 4), class_names=UNBROKEN),
+    "names with signs": lambda: draw(make((1, 1, 8, 8), 4), class_names=["$a_{ \\frac % & é\n日" for _ in range(1)]),
+    "table": lambda: draw(make((2, 57), 57)),
+    "short table": lambda: draw(make_signed((1, 3), 3)),
+    "table, long names": lambda: draw(make((1, 30), 30), columns=LONG),
+    "table, unbroken names": lambda: draw(make((1, 30), 15), columns=UNBROKEN),
+    "video": lambda: draw(make((1, 2, 3, 4, 4), 7)),
+    "nan": lambda: draw(make(scores=torch.full((3, 5), math.nan), guarantee="none")),
+    "zero": lambda: draw(make_signed(scores=torch.zeros(3, 5))),
+    "tiny": lambda: draw(make_signed(scores=torch.linspace(-1e-9, 1e-9, 15).reshape(3, 5))),
+    "huge": lambda: draw(make_signed(scores=torch.linspace(-1e12, 1e12, 15).reshape(3, 5))),
+    "negative": lambda: draw(make(scores=torch.linspace(-1, 0, 15).reshape(3, 5))),
+    "negative table": lambda: draw(make((3, 5), scores=torch.linspace(-1, 0, 15).reshape(3, 5))),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Glyph .* missing")  # one name has a character that the font lacks
+@pytest.mark.parametrize("name", FIGURES)
+def test_no_text_is_cut_or_hidden(name: str) -> None:
+    figure = FIGURES[name]()
+    assert figure._repr_png_().startswith(PNG)
+    page = figure.bbox
+    parts = [(text.get_text(), text.get_window_extent()) for text in figure.texts]
+    parts += [(str(panel), box) for panel in figure.axes if (box := panel.get_tightbbox()) is not None]
+    for k, (said, box) in enumerate(parts):
+        assert page.x0 <= box.x0 < box.x1 <= page.x1, f"{said!r} leaves the page"
+        assert page.y0 <= box.y0 < box.y1 <= page.y1, f"{said!r} leaves the page"
+        for other, area in parts[k + 1 :]:
+            assert not box.overlaps(area), f"{said!r} lies over {other!r}"
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_row_of_panels_for_each_image(count: int) -> None:
+    e = make((count, 1, 4, 4))
+    figure = draw(e)
+    assert len(figure.axes) == 4 * count
+    for k in range(count):
+        image, heat, overlay = row(figure, k)
+        assert [len(panel.images) for panel in (image, heat, overlay)] == [1, 1, 2]
+        np.testing.assert_array_equal(np.asarray(image.images[0].get_array()), e.x[k, 0].numpy())
+        shown = np.asarray(heat.images[0].get_array())
+        np.testing.assert_allclose(shown, e.attributions[k, 0].numpy(), rtol=1e-6)
+        assert heat.images[0].get_clim() == pytest.approx((0, float(e.scores[k].max())))
+
+
+def test_signed_maps_share_one_symmetric_scale() -> None:
+    e = make_signed()
+    figure = draw(e)
+    most = float(e.scores.abs().max())
+    for k in range(3):
+        heat = row(figure, k)[1].images[0]
+        assert heat.get_clim() == pytest.approx((-most, most))
+        assert heat.get_cmap().name == "RdBu_r"
+    red, _, _, _ = heat.to_rgba(np.array([most]))[0]
+    _, _, blue, _ = heat.to_rgba(np.array([-most]))[0]
+    assert red > 0.3
+    assert blue > 0.3
+    assert "red: add ink, blue: remove it" in words(figure)
+
+
+def test_more_than_ink_is_raised_and_lowered() -> None:
+    assert "red: raise it, blue: lower it" in words(draw(make_signed((1, 3, 4, 4))))
+
+
+def test_colours() -> None:
+    e = make((1, 3, 4, 4))
+    shown = draw(e).axes[0].images[0].get_array()
+    np.testing.assert_array_equal(np.asarray(shown), e.x[0].permute(1, 2, 0).numpy())
+
+
+def test_other_channels_are_averaged() -> None:
+    e = make((1, 5, 4, 4))
+    figure = draw(e)
+    for panel, values in zip(figure.axes, (e.x, e.attributions), strict=False):
+        np.testing.assert_allclose(np.asarray(panel.images[0].get_array()), values[0].mean(0).numpy(), rtol=1e-6)
+
+
+def test_values_outside_0_and_1_are_brought_there() -> None:
+    e = make((1, 1, 4, 4))
+    shown = np.asarray(draw(replace(e, x=e.x * 9 - 4)).axes[0].images[0].get_array())
+    assert shown.min() == 0
+    assert shown.max() == 1
+
+
+def test_bars_of_the_largest_scores() -> None:
+    e = make_signed((1, 30), 30)
+    (panel,) = draw(e).axes
+    best = e.scores[0].abs().argsort(descending=True)[:20]
+    assert [label.get_text() for label in panel.get_yticklabels()] == [str(int(k)) for k in best]
+    lengths = [getattr(bar, "get_width", float)() for bar in panel.patches]
+    assert lengths == pytest.approx(e.scores[0, best].tolist())
+    assert panel.get_xlim()[0] == pytest.approx(-panel.get_xlim()[1])
+    assert "the 20 largest of 30 scores, by column" in words(draw(e))
+
+
+def test_bars_start_at_0() -> None:
+    (panel,) = draw(make((1, 30), 30)).axes
+    assert panel.get_xlim()[0] == 0
+
+
+def test_columns_have_names() -> None:
+    e = make((1, 4), 2, scores=torch.tensor([[1.0, 2.0]]))
+    (panel,) = draw(e, columns=["age", "income", "height", "weight"]).axes
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["income, weight", "age, height"]
+
+
+def test_long_names_of_columns_are_cut() -> None:
+    (panel,) = draw(make((1, 30), 15), columns=UNBROKEN).axes
+    assert {label.get_text() for label in panel.get_yticklabels()} == {"x" * 31 + "…"}
+    (panel,) = draw(make((1, 30), 2)).axes
+    assert {label.get_text() for label in panel.get_yticklabels()} == {"0, 2, 4…", "1, 3, 5…"}
+
+
+def test_bars_of_negative_scores_end_at_0() -> None:
+    (panel,) = draw(make((1, 5), scores=torch.linspace(-1, -0.2, 5)[None])).axes
+    assert panel.get_xlim() == pytest.approx((-1.03, 0))
+
+
+def test_a_title_says_what_is_proven() -> None:
+    assert titles(draw(certified(-3.2099, 2.1))) == [
+        "class 0 · AO ≤ -3.20: certified, no input of the ball is classified otherwise",
+        "class 1 · AO ≤ 2.10: not certified",
+    ]
+
+
+def test_zero_is_a_certificate() -> None:
+    assert titles(draw(certified(0.0)))[0].startswith("class 0 · AO ≤ 0.00: certified")
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "value", "said"),
+    [
+        ("sampled", 1.234, "AO ≥ 1.23 seen in samples: nothing proven"),
+        ("sampled", -1.234, "AO ≥ -1.24 seen in samples: nothing proven"),
+        ("none", -2.0, "AO ≈ -2.00 estimated: nothing proven"),
+        ("none", math.nan, "AO unknown: nothing proven"),
+    ],
+)
+def test_a_title_says_that_nothing_is_proven(guarantee: str, value: float, said: str) -> None:
+    figure = draw(certified(value, guarantee=guarantee))
+    assert titles(figure) == [f"class 0 · {said}"]
+    assert "certified" not in words(figure)
+
+
+@pytest.mark.parametrize(
+    ("added", "removed", "said"),
+    [
+        (-1.0, -2.0, "certified, no input of either half of the ball is classified as class 1"),
+        (-1.0, 2.0, "certified for adding alone"),
+        (1.0, -2.0, "certified for removing alone"),
+        (1.0, 2.0, "not certified"),
+    ],
+)
+def test_a_targeted_title_says_what_is_proven_of_each_half(added: float, removed: float, said: str) -> None:
+    e = make_signed((1, 1, 4, 4))
+    assert e.opposite is not None
+    e = replace(
+        e,
+        overlap=replace(e.overlap, full=torch.tensor([added])),
+        opposite=replace(e.opposite, full=torch.tensor([removed])),
+    )
+    assert titles(draw(e)) == [
+        f"class 0, aimed at class 1 · adding: AO ≤ {added:.2f}, removing: AO ≤ {removed:.2f}: {said}"
+    ]
+    assert titles(draw(replace(e, guarantee="sampled")))[0].endswith("seen in samples: nothing proven")
+
+
+def test_a_class_that_was_not_predicted() -> None:
+    e = replace(certified(2.0), predicted=torch.tensor([3]))
+    assert titles(draw(e)) == ["class 0 (predicted: class 3) · AO ≤ 2.00: not certified"]
+    assert titles(draw(e, class_names=["cat", "dog", "cow", "fox"]))[0].startswith("cat (predicted: fox) · ")
+
+
+def test_a_score_is_called_what_it_is() -> None:
+    proven = "an importance, not itself proven"
+    assert f"score = AO(B) - AO(B_u), {proven}" in words(draw(make()))
+    assert f"score = φ(+) - φ(-), φ = AO(B) - AO(B_u), {proven}" in words(draw(make_signed()))
+    other = make(scores=torch.rand(3, 5), overlap=make().overlap, method="Saliency")
+    assert f"score of Saliency, {proven}" in words(draw(other))
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 4), (5,)])
+def test_only_the_first_samples_are_drawn(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picture, "ROWS", 2)
+    figure = draw(make((5, *shape)))
+    assert len(titles(figure)) == 2
+    assert "the first 2 of 5 samples: explanation[2:].plot() shows more" in words(figure)
+    assert "the first" not in words(draw(make((2, *shape))))
+
+
+@pytest.mark.parametrize(
+    ("shape", "names", "match"),
+    [
+        ((1, 1, 4, 4), {"columns": ["a"]}, r"got 1 names for the columns of samples \(1, 4, 4\), expected none"),
+        ((1, 7), {"columns": ["a"]}, r"got 1 names for the columns of samples \(7,\), expected 7"),
+        ((4, 7), {"class_names": ["a", "b"]}, r"got 2 names for the classes, expected one for each up to class 3"),
+    ],
+)
+def test_names_that_do_not_fit(shape: tuple[int, ...], names: dict[str, Any], match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        make(shape).plot(**names)
+
+
+def test_pyplot_is_left_alone() -> None:
+    before = dict(matplotlib.rcParams)
+    make().plot()._repr_png_()
+    make((2, 9), 9).plot()._repr_png_()
+    assert pyplot.get_fignums() == []
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_the_page_is_white_in_a_dark_notebook() -> None:
+    plain = draw(make())._repr_png_()
+    with matplotlib.rc_context():
+        matplotlib.style.use("dark_background")
+        matplotlib.rcParams["savefig.transparent"] = True
+        dark = draw(make())
+        np.testing.assert_array_equal(pixels(dark._repr_png_()), pixels(plain))
+    corners = pixels(plain)[[0, 0, -1, -1], [0, -1, 0, -1]]
+    np.testing.assert_array_equal(corners, 1.0)
+
+
+def test_notebooks() -> None:
+    e = make(method="<b>EVA</b>")
+    png, html = e._repr_png_(), e._repr_html_()
+    assert png is not None
+    assert png.startswith(PNG)
+    assert html.startswith('<img src="data:image/png;base64,iVBORw0KGgo')
+    assert "guarantee=&#x27;certified&#x27;" in html
+    assert "<b>" not in html
+    assert pixels(png).shape[1] == 830
+
+
+def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "proofmap.explain.picture")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    e = make()
+    with pytest.raises(ProofmapError, match=r"a picture needs matplotlib: install proofmap\[plot\]"):
+        e.plot()
+    assert e._repr_png_() is None
+    assert e._repr_html_().startswith("<pre>Explanation(3 samples")
