@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
-from proofmap import groups
+from proofmap import Ball, groups, overlap
 from proofmap.errors import InputError
+from proofmap.explain import EVA
 
 sizes = st.integers(min_value=1, max_value=12)
 
@@ -68,8 +70,8 @@ def test_columns_number_a_flat_sample(width: int) -> None:
     assert groups.columns()((width,)).tolist() == list(range(width))
 
 
-@pytest.mark.parametrize("make", [groups.pixels, lambda: groups.grid(3, 4), groups.columns])
-def test_groupings_are_values(make: Callable[[], groups.Grouping]) -> None:
+@pytest.mark.parametrize("make", [groups.pixels, lambda: groups.grid(3, 4), groups.columns, groups.superpixels])
+def test_groupings_are_values(make: Callable[[], object]) -> None:
     assert make() == make()
     assert hash(make()) == hash(make())
     assert dataclasses.is_dataclass(make())
@@ -142,3 +144,125 @@ def test_resolve_refuses_masks_that_are_not_integers(dtype: torch.dtype) -> None
 def test_resolve_refuses_a_grouping_that_returns_no_tensor() -> None:
     with pytest.raises(InputError, match="returned list, expected an integer tensor"):
         groups.resolve(list, (4,))  # type: ignore[arg-type]
+
+
+def halves(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A dark picture with a bright right half, and one with a bright lower half: (2, *shape)."""
+    x = torch.full((2, *shape), 0.2, dtype=dtype)
+    x[0, ..., shape[-1] // 2 :] = 0.9
+    x[1, ..., shape[-2] // 2 :, :] = 0.9
+    return x
+
+
+@pytest.mark.parametrize("shape", [(16, 20), (1, 16, 20), (3, 16, 20)])
+@pytest.mark.parametrize("segments", [1, 2, 12])
+def test_superpixels_number_each_picture_from_zero(shape: tuple[int, ...], segments: int) -> None:
+    x = halves(*shape) + 0.05 * torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
+    mask = groups.superpixels(segments).of(x)
+    assert mask.dtype == torch.int64
+    assert mask.shape == x.shape
+    for own in mask:
+        assert own.unique().tolist() == list(range(int(own.max()) + 1))
+        assert (own.reshape(-1, 16, 20) == own.reshape(-1, 16, 20)[0]).all()  # a segment spans the channels
+    if segments == 12:
+        assert 4 <= mask.max() <= 24
+
+
+@pytest.mark.parametrize("shape", [(16, 20), (1, 16, 20), (3, 16, 20)])
+def test_superpixels_follow_the_picture(shape: tuple[int, ...]) -> None:
+    x = halves(*shape)
+    mask = groups.superpixels(12, compactness=1.0).of(x)
+    for picture, own in zip(x, mask, strict=True):
+        for u in own.unique():
+            assert len(picture[own == u].unique()) == 1  # no segment crosses the edge
+    assert not torch.equal(mask[0], mask[1])
+
+
+def test_superpixels_tell_colours_apart() -> None:
+    x = torch.zeros(1, 3, 16, 16)
+    x[:, 0, :, :8], x[:, 1, :, 8:] = 0.8, 0.45  # red beside green
+    mask = groups.superpixels(4, compactness=1.0).of(x)[0, 0]
+    assert not set(mask[:, :8].unique().tolist()) & set(mask[:, 8:].unique().tolist())
+
+
+def test_superpixels_take_grey_for_rgb_in_any_range_and_precision() -> None:
+    grey = halves(1, 16, 20) + 0.2 * torch.rand(2, 1, 16, 20, generator=torch.Generator().manual_seed(2))
+    grouping = groups.superpixels(10)
+    expected = grouping.of(grey)
+    assert torch.equal(grouping.of(grey[:, 0]), expected[:, 0])
+    assert torch.equal(grouping.of(grey.expand(-1, 3, -1, -1))[:, :1], expected)
+    assert torch.equal(grouping.of(grey.double()), expected)
+    assert torch.equal(grouping.of(4 * grey.double() - 2), expected)
+    assert torch.equal(grouping.of(grey[1:]), expected[1:])
+    assert torch.equal(grouping.of(grey.clone().requires_grad_()), expected)
+
+
+def test_a_picture_of_one_colour_still_has_superpixels() -> None:
+    mask = groups.superpixels(4).of(torch.full((1, 1, 8, 8), 0.5))
+    assert mask.unique().tolist() == list(range(int(mask.max()) + 1))
+
+
+@pytest.mark.parametrize("segments", [0, -1, True, 2.5, "3"])
+def test_superpixels_refuse_what_is_not_a_count(segments: object) -> None:
+    with pytest.raises(InputError, match="expected a whole number of at least 1"):
+        groups.superpixels(segments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("compactness", [0, -1.0, math.inf, math.nan, True, "10"])
+def test_superpixels_refuse_what_weighs_nothing(compactness: object) -> None:
+    with pytest.raises(InputError, match="expected a finite number above 0"):
+        groups.superpixels(5, compactness)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("x", "advice"),
+    [
+        (torch.zeros(2, 784), r"flat samples \(784,\), expected pictures: use columns\(\)"),
+        (torch.zeros(2, 4, 8, 8), "pass an integer mask"),
+        (torch.zeros(2, 1, 3, 8, 8), "pass an integer mask"),
+        (torch.zeros(2, 1, 0, 8), "at least 1"),
+        (torch.full((2, 1, 8, 8), torch.nan), "NaN or infinite"),
+    ],
+)
+def test_superpixels_refuse_what_is_no_picture(x: Tensor, advice: str) -> None:
+    with pytest.raises(InputError, match=advice):
+        groups.superpixels().of(x)
+
+
+def test_superpixels_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "skimage.segmentation", None)
+    with pytest.raises(InputError, match=r"pip install 'proofmap\[superpixels\]'"):
+        groups.superpixels().of(torch.zeros(1, 1, 8, 8))
+
+
+def test_resolve_hands_samples_to_what_follows_them() -> None:
+    x = halves(1, 16, 20)
+    grouping = groups.superpixels(6)
+    mask = groups.resolve(grouping, x)
+    assert mask is not None
+    assert torch.equal(mask, grouping.of(x))
+    assert torch.equal(groups.resolve(groups.grid(2), x), groups.grid(2)((1, 16, 20)))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="expected the samples"):
+        groups.resolve(grouping, (1, 16, 20))
+
+
+def test_superpixels_serve_overlap_and_explainers() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(256, 8), nn.ReLU(), nn.Linear(8, 3)).double()
+    x = halves(1, 16, 16, dtype=torch.float64)
+    x[1] = 0.5  # plain: cut into squares
+    x[0] += 0.1 * torch.rand(1, 16, 16, generator=torch.Generator().manual_seed(3))
+    grouping = groups.superpixels(9)
+    counts = [int(own.max()) + 1 for own in grouping.of(x)]
+    assert counts[0] != counts[1]
+    over = overlap(model, x, Ball(0.05), groups=grouping)
+    found = EVA(model, Ball(0.05), groups=grouping, progress=False, batch=1).explain(x)
+    assert found.scores.shape == over.frozen.shape == (2, max(counts))
+    torch.testing.assert_close(found.overlap.frozen, over.frozen)
+    for k, count in enumerate(counts):
+        alone = EVA(model, Ball(0.05), groups=grouping, progress=False).explain(x[k : k + 1])
+        torch.testing.assert_close(found.attributions[k : k + 1], alone.attributions)
+        torch.testing.assert_close(found.scores[k, :count], alone.scores[0])
+        assert (over.frozen[k, count:] == over.full[k]).all()  # an absent group freezes nothing
+        assert (found.scores[k, count:] == 0).all()
+    assert found.settings["groups"] == "Superpixels(segments=9, compactness=10.0)"

@@ -280,7 +280,7 @@ def test_infidelity_is_a_loop(traced: bool, model: nn.Module, x: Tensor) -> None
     steps, moved = (part.unflatten(0, (3, 4)) for part in perturb(x.repeat_interleave(4, dim=0)))
     for k, c in enumerate(target):
         off = [
-            float((step * maps[k]).sum() - (model(x[k : k + 1]) - model(to[None]))[0, c])
+            float((step * maps[k]).sum() - (model(x[k : k + 1]) - model(to[None])).detach()[0, c])
             for step, to in zip(steps[k], moved[k], strict=True)
         ]
         assert float(found[k]) == pytest.approx(sum(value**2 for value in off) / 4)

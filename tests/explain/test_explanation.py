@@ -320,6 +320,7 @@ def test_an_input_has_one_hash() -> None:
     moved[1, 2, 3] = torch.nextafter(moved[1, 2, 3], torch.tensor(2.0))
     others = [moved, x.reshape(2, 4, 3), x.double(), x[:1], x[:0], x.to(torch.bfloat16), torch.tensor(1.0)]
     assert len({name, *(hash_tensor(other) for other in others)}) == 1 + len(others)
+    assert hash_tensor(torch.zeros(2)) != hash_tensor(torch.zeros(2, dtype=torch.int32))
 
 
 def test_parts_do_not_run_together() -> None:

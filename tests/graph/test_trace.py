@@ -484,7 +484,7 @@ REFUSED: dict[str, tuple[nn.Module, str]] = {
     "map": (Apply(lambda x: x.reshape(-1, 2, 2)), r"output has shape \(N, 2, 2\), expected logits"),
     "one number": (Apply(lambda x: x.sum(1)), r"output has shape \(N\), expected logits"),
     "undefined": (Apply(lambda x: (x - 5).log()), "output at x is NaN or infinite"),
-    "fixed batch": (Apply(lambda x: x.view(29, 4)), "cannot take a batch of 3"),
+    "fixed batch": (Apply(lambda x: x.view(29, 4)), "cannot take a batch of 2"),
     "batch size": (Apply(lambda x: x / x.shape[0]), "differ by .* look at the batch's size"),
 }
 

@@ -102,7 +102,10 @@ class TargetedEVA(Explainer):
         return super().explain(x, target)
 
     def explain_all(self, x: Tensor) -> Explanation:
-        """Every class of every sample: N · classes explanations, sample by sample. Towards its own class: zeros."""
+        """Every class of every sample: N · classes explanations, sample by sample; `.atlas()` draws them as a table.
+
+        Towards its own class a sample's scores are zero.
+        """
         graph, _ = self._graph(x)
         every = torch.arange(graph.classes, device=x.device).repeat(len(x))
         return self.explain(x.repeat_interleave(graph.classes, dim=0), every)

@@ -157,6 +157,14 @@ class Explanation:
             raise ProofmapError(f"a picture needs matplotlib: install proofmap[plot] ({error})") from error
         return draw(self, columns=columns, class_names=class_names)
 
+    def atlas(self, class_names: Sequence[str] | None = None) -> Picture:
+        """What `TargetedEVA.explain_all` found, in one figure: a row a sample, a column a class."""
+        try:
+            from proofmap.explain.atlas import atlas
+        except ModuleNotFoundError as error:
+            raise ProofmapError(f"a picture needs matplotlib: install proofmap[plot] ({error})") from error
+        return atlas(self, class_names)
+
     @cached_property
     def _png(self) -> bytes | None:
         """The picture a notebook shows; None where matplotlib is missing and the text has to do."""

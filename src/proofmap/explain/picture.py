@@ -93,8 +93,8 @@ def draw(
 
 
 def _images(e: Explanation, titles: list[str], note: str) -> Picture:
-    pictures = [_picture(sample) for sample in e.x]
-    maps = [_pixels(sample) for sample in e.attributions]
+    pictures = [picture_of(sample) for sample in e.x]
+    maps = [pixels_of(sample) for sample in e.attributions]
     ratio = maps[0].shape[1] / maps[0].shape[0]
     tall = min(max(_PANEL / ratio, 0.8), 2.6)
     wide = min(_PANEL, tall * ratio)
@@ -284,16 +284,16 @@ def _numbers(tensor: Tensor) -> Array:
     return np.asarray(tensor.detach().double().cpu().numpy(), dtype=np.float64)
 
 
-def _pixels(sample: Tensor) -> Array:
+def pixels_of(sample: Tensor) -> Array:
     """(H, W), the mean over the channels."""
     values = _numbers(sample)
     return values if values.ndim == 2 else values.mean(0)
 
 
-def _picture(sample: Tensor) -> Array:
+def picture_of(sample: Tensor) -> Array:
     """(H, W) or (H, W, 3) in [0, 1]; values outside are brought there by the sample's own range."""
     colour = sample.ndim == 3 and sample.shape[0] == 3
-    values = np.moveaxis(_numbers(sample), 0, 2) if colour else _pixels(sample)
+    values = np.moveaxis(_numbers(sample), 0, 2) if colour else pixels_of(sample)
     low, high = float(values.min()), float(values.max())
     return values if low >= 0 and high <= 1 else (values - low) / ((high - low) or 1.0)
 

@@ -15,7 +15,6 @@ import numpy.typing as npt
 import onnx
 import torch
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, inliner
-from onnx.reference import ReferenceEvaluator
 from torch import Tensor
 
 from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError
@@ -202,6 +201,8 @@ class _Reader:
 
     def _evaluate(self, name: str, node: NodeProto, also: dict[str, Array]) -> list[Array]:
         """The value of an operation on constants, as onnx's reference implementation has it."""
+        from onnx.reference import ReferenceEvaluator  # slow to import, and not needed by many
+
         feeds = {i: also[i] if i in also else self.constants[i] for i in node.input if i}
         if _growth(node.op_type, list(feeds.values())) > _COMPUTED:
             raise ModelError(f"{node.op_type} (node {name!r}) makes a constant of more than {_COMPUTED} numbers")

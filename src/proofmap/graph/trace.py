@@ -27,7 +27,7 @@ _TOLERANCE = 1e-4  # of the largest logit, between the graph and the model
 def trace(model: nn.Module, x: Tensor) -> Graph:
     """The graph of `model` for inputs like x (N, *shape), in evaluation mode; N is free afterwards.
 
-    Checked on the spot: the graph and the model agree at x and at random points around it.
+    Checked on the spot: the graph and the model agree at x and at a point drawn around it.
     """
     if x.ndim < 2 or not x.is_floating_point() or not x.numel():
         raise InputError(f"got x of shape {tuple(x.shape)} and type {x.dtype}, expected (N, ...) of floats")
@@ -206,21 +206,21 @@ def _name(node: fx.Node) -> str:
 
 
 def _compare(graph: Graph, model: nn.Module, x: Tensor) -> None:
-    """At x itself and at two points drawn around it, together and alone, where the model has a value."""
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.rand((2, *x.shape[1:]), generator=generator, dtype=torch.float64).to(x)
+    """At x and at a point drawn around it, together and alone, where the model has a value."""
+    noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x)
     points = torch.cat([x, x.min() + (x.max() - x.min() + 1) * (noise - 0.25)])
-    for batch in (points, points[:1]):
+    values = graph(points)
+    for n in (2, 1):
         try:
-            expected = model(batch)
+            expected = model(points[:n])
         except Exception as error:
-            raise ModelError(f"the model cannot take a batch of {len(batch)}: {error}") from error
+            raise ModelError(f"the model cannot take a batch of {n}: {error}") from error
         if not isinstance(expected, Tensor):
             raise ModelError(f"got a model whose output is a {type(expected).__name__}, expected one tensor of logits")
-        got = graph(batch)
-        if tuple(expected.shape) != tuple(got.shape):
+        got = values[:n]
+        if expected.shape != got.shape:
             raise ModelError(
-                f"the model turns a batch of {len(batch)} into {tuple(expected.shape)}, expected {tuple(got.shape)}: "
+                f"the model turns a batch of {n} into {tuple(expected.shape)}, expected {tuple(got.shape)}: "
                 "dimension 0 must be that of the samples, whatever their number"
             )
         defined = torch.isfinite(expected).all(1)

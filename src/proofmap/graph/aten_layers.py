@@ -1,0 +1,269 @@
+"""Torch's whole layers: products with weights, convolutions, normalisation, pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from proofmap.errors import ModelError
+from proofmap.graph import layers
+from proofmap.graph.aten_shapes import axes_of, constant
+from proofmap.graph.build import Builder, NoRule, Value
+
+
+def _all(value: int | Sequence[int], rank: int) -> tuple[int, ...]:
+    """One number for every spatial axis, as torch's arguments allow."""
+    if isinstance(value, int):
+        return (value,) * rank
+    return tuple(value) * rank if len(value) == 1 else tuple(value)
+
+
+def _even(value: int | Sequence[int], rank: int) -> list[tuple[int, int]]:
+    return [(p, p) for p in _all(value, rank)]
+
+
+# --- products ---
+
+
+def _linear(b: Builder, name: str, x: Value, weight: Value, bias: Value | None = None) -> str:
+    weight = constant(weight, "weights")
+    if isinstance(bias, str) and isinstance(x, Tensor):
+        return b.add(name, F.linear(x, weight), bias)
+    assert isinstance(x, str)
+    if isinstance(bias, str):
+        return b.add(name, layers.linear(b, f"{name}.linear", x, weight, None), bias)
+    return layers.linear(b, name, x, weight, bias)
+
+
+def _addmm(b: Builder, name: str, bias: Value, x: Value, y: Value, *, beta: float = 1, alpha: float = 1) -> str:
+    product = b.scale(f"{name}.alpha", layers.matmul(b, f"{name}.product", x, y), alpha)
+    return b.add(name, product, b.scale(f"{name}.beta", bias, beta) if isinstance(bias, str) else beta * bias)
+
+
+def _convolution(
+    b: Builder,
+    name: str,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+    transposed: bool,
+    output_padding: int | Sequence[int],
+    groups: int,
+) -> str:
+    weight = constant(weight, "weights")
+    bias = None if bias is None else constant(bias, "bias")
+    assert isinstance(x, str)
+    rank = weight.ndim - 2
+    if b.rank(x) != weight.ndim:
+        raise b.mixed(name, "convolution of an input without a sample dimension")
+    pads, stride, dilation = _even(padding, rank), _all(stride, rank), _all(dilation, rank)
+    if not transposed:
+        return layers.conv(b, name, x, weight, bias, stride=stride, padding=pads, dilation=dilation, groups=groups)
+    extra = _all(output_padding, rank)
+    return layers.conv_transpose(
+        b, name, x, weight, bias, stride=stride, padding=pads, output_padding=extra, dilation=dilation, groups=groups
+    )
+
+
+def _conv(
+    b: Builder,
+    name: str,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> str:
+    """As written by the user; padding="same" puts the odd one behind."""
+    if isinstance(padding, str) and isinstance(x, str) and isinstance(weight, Tensor):
+        sizes = weight.shape[2:] if padding == "same" else (1,) * (weight.ndim - 2)
+        totals = [d * (k - 1) for d, k in zip(_all(dilation, len(sizes)), sizes, strict=True)]
+        x = b.pad(f"{name}.pad", x, [p for total in reversed(totals) for p in (total // 2, total - total // 2)])
+        padding = 0
+    return _convolution(b, name, x, weight, bias, stride, padding, dilation, False, 0, groups)
+
+
+def _conv_transpose(
+    b: Builder,
+    name: str,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> str:
+    return _convolution(b, name, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
+
+
+def _batch_norm(
+    b: Builder,
+    name: str,
+    x: str,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    *_: Any,
+) -> str:
+    if training or mean is None or var is None:
+        raise ModelError(
+            f"batch_norm (node {name!r}) uses the statistics of the batch, which mixes its samples: "
+            "train with track_running_stats=True and explain in evaluation mode"
+        )
+    return layers.batch_norm(b, name, x, weight, bias, mean, var, eps)
+
+
+# --- pooling ---
+
+
+def _max_pool(rank: int) -> Callable[..., str]:
+    def convert(
+        b: Builder,
+        name: str,
+        x: str,
+        kernel: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil: bool = False,
+    ) -> str:
+        kernel = _all(kernel, rank)
+        return layers.max_pool(
+            b,
+            name,
+            x,
+            kernel=kernel,
+            stride=_all(stride, rank) if stride else kernel,
+            padding=_even(padding, rank),
+            dilation=_all(dilation, rank),
+            ceil=ceil,
+        )
+
+    return convert
+
+
+def _avg_pool(rank: int) -> Callable[..., str]:
+    def convert(
+        b: Builder,
+        name: str,
+        x: str,
+        kernel: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil: bool = False,
+        count_padding: bool = True,
+        divisor: int | None = None,
+    ) -> str:
+        kernel = _all(kernel, rank)
+        return layers.avg_pool(
+            b,
+            name,
+            x,
+            kernel=kernel,
+            stride=_all(stride, rank) if stride else kernel,
+            padding=_even(padding, rank),
+            ceil=ceil,
+            count_padding=count_padding,
+            divisor=divisor,
+        )
+
+    return convert
+
+
+def _adaptive_max_pool(b: Builder, name: str, x: str, size: Sequence[int]) -> list[str]:
+    return [layers.adaptive_max_pool(b, name, x, size)]
+
+
+def _largest(b: Builder, name: str, x: str, axes: Any = None, keepdim: bool = False) -> str:
+    return layers.max_over(b, name, x, axes_of(b, name, "max", x, axes), keepdim=keepdim)
+
+
+def _smallest(b: Builder, name: str, x: str, axes: Any = None, keepdim: bool = False) -> str:
+    return layers.min_over(b, name, x, axes_of(b, name, "min", x, axes), keepdim=keepdim)
+
+
+def _reduce(op: str) -> Callable[..., str]:
+    def convert(b: Builder, name: str, x: str, axes: Any = None, keepdim: bool = False, *, dtype: Any = None) -> str:
+        return b.reduce(name, x, axes_of(b, name, op, x, axes), keepdim=keepdim, mean=op == "mean")
+
+    return convert
+
+
+def _softmax(b: Builder, name: str, x: str, axis: int, *_: Any) -> str:
+    b.axis(name, "softmax", axis, b.rank(x))
+    raise NoRule("(hand over the network before the softmax)")
+
+
+def first(convert: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """An operator with further results that nobody may read."""
+    return lambda *args, **kwargs: [convert(*args, **kwargs)]
+
+
+LAYERS: dict[str, Callable[..., Any]] = {
+    "aten.linear.default": _linear,
+    "aten.mm.default": layers.matmul,
+    "aten.bmm.default": layers.matmul,
+    "aten.matmul.default": layers.matmul,
+    "aten.addmm.default": _addmm,
+    "aten.convolution.default": _convolution,
+    "aten.conv1d.default": _conv,
+    "aten.conv2d.default": _conv,
+    "aten.conv3d.default": _conv,
+    "aten.conv1d.padding": _conv,
+    "aten.conv2d.padding": _conv,
+    "aten.conv3d.padding": _conv,
+    "aten.conv_transpose1d.default": _conv_transpose,
+    "aten.conv_transpose2d.input": _conv_transpose,
+    "aten.conv_transpose3d.input": _conv_transpose,
+    "aten.batch_norm.default": _batch_norm,
+    "aten._native_batch_norm_legit_no_training.default": first(
+        lambda b, name, x, weight, bias, mean, var, momentum, eps: _batch_norm(
+            b, name, x, weight, bias, mean, var, False, momentum, eps
+        )
+    ),
+    "aten._native_batch_norm_legit.no_stats": first(
+        lambda b, name, x, weight, bias, *_: _batch_norm(b, name, x, weight, bias, None, None, True, 0.0, 0.0)
+    ),
+    "aten.avg_pool1d.default": _avg_pool(1),
+    "aten.avg_pool2d.default": _avg_pool(2),
+    "aten.avg_pool3d.default": _avg_pool(3),
+    "aten.adaptive_avg_pool1d.default": layers.adaptive_avg_pool,
+    "aten.adaptive_avg_pool2d.default": layers.adaptive_avg_pool,
+    "aten._adaptive_avg_pool2d.default": layers.adaptive_avg_pool,
+    "aten.adaptive_avg_pool3d.default": layers.adaptive_avg_pool,
+    "aten._adaptive_avg_pool3d.default": layers.adaptive_avg_pool,
+    "aten.mean.dim": _reduce("mean"),
+    "aten.mean.default": _reduce("mean"),
+    "aten.sum.dim_IntList": _reduce("sum"),
+    "aten.sum.default": _reduce("sum"),
+    "aten.softmax.int": _softmax,
+    "aten._softmax.default": _softmax,
+    "aten.log_softmax.int": _softmax,
+    "aten._log_softmax.default": _softmax,
+    "aten.max_pool1d.default": _max_pool(1),
+    "aten.max_pool2d.default": _max_pool(2),
+    "aten.max_pool3d.default": _max_pool(3),
+    "aten.max_pool2d_with_indices.default": first(_max_pool(2)),
+    "aten.max_pool3d_with_indices.default": first(_max_pool(3)),
+    "aten.adaptive_max_pool1d.default": _adaptive_max_pool,
+    "aten.adaptive_max_pool2d.default": _adaptive_max_pool,
+    "aten.adaptive_max_pool3d.default": _adaptive_max_pool,
+    "aten.amax.default": _largest,
+    "aten.amin.default": _smallest,
+    "aten.max.dim": first(_largest),
+    "aten.min.dim": first(_smallest),
+}
