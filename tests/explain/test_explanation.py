@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import FileError, InputError
-from proofmap.explain import Explanation
-from proofmap.explain import explanation as module
-from proofmap.explain.explanation import Guarantee, digest, hash_graph, hash_tensor, rounded, spread, versions
+from proofmap.explain import Explanation, storage
+from proofmap.explain.digest import digest, hash_graph, hash_tensor, versions
+from proofmap.explain.explanation import Guarantee, rounded, spread
 from proofmap.overlap import Overlap
 
 
@@ -471,7 +471,7 @@ def forge(
     words = json.loads(written["explanation"])
     change(tensors, words)
     written |= {"explanation": json.dumps(words), **metadata}
-    written["digest"] = module._seal(written["explanation"], tensors)
+    written["digest"] = storage._seal(written["explanation"], tensors)
     save_file(tensors, path, written)
 
 

@@ -7,5 +7,6 @@ from proofmap.explain.eva import EVA, TargetedEVA
 from proofmap.explain.explainer import Explainer
 from proofmap.explain.explanation import Explanation
 from proofmap.explain.hybrid import HybridEVA
+from proofmap.explain.quantus import explain_func
 
-__all__ = ["EVA", "EmpiricalEVA", "Explainer", "Explanation", "HybridEVA", "TargetedEVA"]
+__all__ = ["EVA", "EmpiricalEVA", "Explainer", "Explanation", "HybridEVA", "TargetedEVA", "explain_func"]

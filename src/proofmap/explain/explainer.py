@@ -21,16 +21,8 @@ from proofmap import groups as grouping
 from proofmap.ball import Ball
 from proofmap.bounds import Method
 from proofmap.errors import InputError
-from proofmap.explain.explanation import (
-    JSON,
-    Explanation,
-    Guarantee,
-    digest,
-    hash_graph,
-    hash_tensor,
-    spread,
-    versions,
-)
+from proofmap.explain.digest import digest, hash_graph, hash_tensor, versions
+from proofmap.explain.explanation import JSON, Explanation, Guarantee, spread
 from proofmap.graph import Graph, as_graph
 from proofmap.overlap import Overlap, certified_radius
 

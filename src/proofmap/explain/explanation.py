@@ -1,47 +1,34 @@
-"""What an explainer returns: scores and maps, the bounds they come from, and what is needed to make them again.
-
-On disk an explanation is one safetensors file: its tensors, and in the metadata the rest as JSON, the format's name and
-version, and a digest of it all. Nothing in it is ever executed.
-"""
+"""What an explainer returns: scores and maps, the bounds they come from, and what is needed to make them again."""
 
 from __future__ import annotations
 
-import json
 import math
 import operator
 import os
-import platform
-import secrets
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from functools import cached_property
-from hashlib import sha256
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import torch
-from safetensors.torch import load as unpack
-from safetensors.torch import save as pack
 from torch import Tensor
 
 from proofmap.errors import FileError, InputError, ProofmapError
-from proofmap.graph import Graph
+from proofmap.explain.digest import hash_tensor
+from proofmap.explain.storage import check_names, first_line, read, write
 from proofmap.overlap import Overlap
 
 if TYPE_CHECKING:
     from proofmap.explain.picture import Picture
 
-__all__ = ["Explanation", "Guarantee", "digest", "hash_graph", "hash_tensor", "rounded", "spread", "versions"]
+__all__ = ["JSON", "Explanation", "Guarantee", "rounded", "spread"]
 
 Guarantee = Literal["certified", "sampled", "none"]
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
-_FORMAT = "proofmap-explanation"
-_VERSION = 1
 _BOUNDS = ("full", "frozen", "nominal", "target")  # the tensors of an Overlap
 _OWN = ("x", "scores", "mask", "target", "predicted")  # attributions follow from scores and mask
 _WORDS = ("signed", "guarantee", "method", "settings", "seed", "versions", "model_hash", "input_hash", "seconds")
@@ -117,25 +104,23 @@ class Explanation:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the explanation to a file, whole or not at all."""
-        tensors = {name: _stored(getattr(self, name)) for name in _OWN}
+        tensors = {name: getattr(self, name) for name in _OWN}
         certified = {}
         for side, bounds in (("overlap", self.overlap), ("opposite", self.opposite)):
             if bounds is not None:
-                tensors |= {f"{side}.{name}": _stored(getattr(bounds, name)) for name in _BOUNDS}
+                tensors |= {f"{side}.{name}": getattr(bounds, name) for name in _BOUNDS}
                 certified[side] = bounds.certified
-        words = json.dumps({name: getattr(self, name) for name in _WORDS} | {"certified": certified})
-        metadata = {"format": _FORMAT, "version": str(_VERSION), "explanation": words, "digest": _seal(words, tensors)}
-        _write(Path(path), pack(tensors, metadata))
+        write(Path(path), tensors, {name: getattr(self, name) for name in _WORDS} | {"certified": certified})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Explanation:
         """Read what `save` wrote; anything else is refused with its reason."""
-        tensors, words = _read(Path(path))
-        _check_names(path, "entries", words, {*_WORDS, "certified"})
+        tensors, words = read(Path(path))
+        check_names(path, "entries", words, {*_WORDS, "certified"})
         certified = words.pop("certified")
         if certified.keys() not in ({"overlap"}, {"overlap", "opposite"}):
             raise FileError(f"{path} is no explanation: it has the overlaps {sorted(certified)}")
-        _check_names(path, "tensors", tensors, {*_OWN, *(f"{side}.{name}" for side in certified for name in _BOUNDS)})
+        check_names(path, "tensors", tensors, {*_OWN, *(f"{side}.{name}" for side in certified for name in _BOUNDS)})
         try:
             sides = {
                 side: Overlap(**{name: tensors.pop(f"{side}.{name}") for name in _BOUNDS}, certified=holds)
@@ -144,7 +129,7 @@ class Explanation:
             parts: dict[str, Any] = {**words, **tensors, **sides}
             return cls(**parts, attributions=spread(tensors["scores"], tensors["mask"]))
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-            raise FileError(f"{path} holds parts that do not fit together: {_first_line(error)}") from error
+            raise FileError(f"{path} holds parts that do not fit together: {first_line(error)}") from error
 
     def plot(self, columns: Sequence[str] | None = None, class_names: Sequence[str] | None = None) -> Picture:
         """A matplotlib figure with one row a sample: picture, map and overlay, or the largest scores of a flat input.
@@ -200,59 +185,6 @@ def rounded(value: float, guarantee: Guarantee) -> str:
     if 0 < abs(value) < 0.1 or abs(value) >= 1e9:
         return str(Context(prec=3, rounding=rounding).create_decimal_from_float(value))
     return str(Decimal(value).quantize(Decimal("0.01"), rounding))
-
-
-def versions() -> dict[str, str]:
-    """What an explanation was made with."""
-    proofmap = str(sys.modules["proofmap"].__version__)  # the front door is nothing that a part may import
-    return {"proofmap": proofmap, "torch": str(torch.__version__), "python": platform.python_version()}
-
-
-def digest(parts: Iterable[str | Tensor]) -> str:
-    """SHA-256, in hex, of texts and of tensors (type, shape and bytes), wherever they are stored.
-
-    Each part goes in behind its kind and length, so that no two different lists read the same.
-    """
-    seen = sha256()
-    for part in parts:
-        if isinstance(part, Tensor):
-            head = f"tensor {str(part.dtype).removeprefix('torch.')} {tuple(part.shape)}"
-            body = part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
-        else:
-            head, body = "text", memoryview(part.encode("utf-8", "surrogatepass"))
-        seen.update(f"{head} {body.nbytes}\n".encode())
-        seen.update(body)
-    return seen.hexdigest()
-
-
-def hash_tensor(x: Tensor) -> str:
-    """A name for an input: it changes with any entry, the shape or the type, and with nothing else."""
-    return digest([x])
-
-
-def hash_graph(graph: Graph) -> str:
-    """A name for a model: its operations, their names, order, shapes and attributes, and every weight."""
-    return digest(_described(graph))
-
-
-def _described(graph: Graph) -> Iterator[str | Tensor]:
-    yield graph.output
-    for node in graph.nodes:
-        yield repr((node.name, node.op, node.inputs, tuple(node.shape)))
-        tensors = {"weight": node.weight, "bias": node.bias}
-        for key, value in [*tensors.items(), *sorted(node.attributes.items())]:
-            yield key
-            yield from _spelled(value)
-
-
-def _spelled(value: Any) -> Iterator[str | Tensor]:
-    """Tensors go in whole, inside tuples too: what they print leaves entries out."""
-    if isinstance(value, list | tuple):
-        yield f"{len(value)} entries"
-        for entry in value:
-            yield from _spelled(entry)
-    else:
-        yield value if isinstance(value, Tensor) else repr(value)
 
 
 def _plain(value: Any, where: str) -> Any:
@@ -338,74 +270,3 @@ def _check_tensors(e: Explanation) -> None:
 
 def _sliced(bounds: Overlap, which: slice) -> Overlap:
     return replace(bounds, **{name: getattr(bounds, name)[which] for name in _BOUNDS})
-
-
-def _stored(tensor: Tensor) -> Tensor:
-    """A copy of its own: a file shares no memory between its tensors."""
-    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-
-
-def _seal(words: str, tensors: Mapping[str, Tensor]) -> str:
-    """Names everything that a file says, so that a change to it is seen."""
-    return digest([words, *(part for name in sorted(tensors) for part in (name, tensors[name]))])
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Beside the file first, then in its place: a reader sees the old one or the new one."""
-    beside = path.parent / f".proofmap-{secrets.token_hex(8)}"
-    try:
-        with beside.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
-        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a file and what its JSON says, once both are known to be what was saved."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
-    length = int.from_bytes(content[:8], "little")
-    if content[8:9] != b"{":
-        raise FileError(f"{path} is not an explanation: it is no safetensors file")
-    if 8 + length > len(content):
-        raise FileError(f"{path} is cut short: its header says {length} bytes, and {len(content) - 8} are there")
-    try:
-        tensors = unpack(content)
-        metadata = json.loads(content[8 : 8 + length]).get("__metadata__") or {}
-    except Exception as error:  # both parsers have their own
-        raise FileError(f"{path} is damaged or cut short: {_first_line(error)}") from error
-    if metadata.get("format") != _FORMAT:
-        raise FileError(f"{path} is not an explanation: it is a safetensors file with something else in it")
-    if metadata.get("version") != str(_VERSION):
-        raise FileError(
-            f"{path} has version {metadata.get('version')!r} of the format, expected '{_VERSION}': "
-            "read it with the release of Proofmap that wrote it, or a later one"
-        )
-    text = metadata.get("explanation", "")
-    if metadata.get("digest") != _seal(text, tensors):
-        raise FileError(f"{path} is damaged: its content does not have the digest that was written with it")
-    try:
-        words = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"{path} is damaged: its metadata is not JSON ({_first_line(error)})") from error
-    if not isinstance(words, dict) or not isinstance(words.get("certified", {}), dict):
-        raise FileError(f"{path} is no explanation: its JSON is not a table")
-    return tensors, words
-
-
-def _check_names(path: str | os.PathLike[str], what: str, got: Iterable[str], expected: set[str]) -> None:
-    missing, extra = sorted(expected - set(got)), sorted(set(got) - expected)
-    if missing or extra:
-        wrong = [f"{', '.join(names)} {word}" for names, word in ((missing, "missing"), (extra, "unknown")) if names]
-        raise FileError(f"{path} does not have the {what} of an explanation: {'; '.join(wrong)}")
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]

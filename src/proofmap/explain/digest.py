@@ -1,0 +1,67 @@
+"""Names for what an explanation is about: hashes of models and inputs, and the versions at work."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.graph import Graph
+
+
+def versions() -> dict[str, str]:
+    """What an explanation was made with."""
+    proofmap = str(sys.modules["proofmap"].__version__)  # the front door is nothing that a part may import
+    return {"proofmap": proofmap, "torch": str(torch.__version__), "python": platform.python_version()}
+
+
+def digest(parts: Iterable[str | Tensor]) -> str:
+    """SHA-256, in hex, of texts and of tensors (type, shape and bytes), wherever they are stored.
+
+    Each part goes in behind its kind and length, so that no two different lists read the same.
+    """
+    seen = sha256()
+    for part in parts:
+        if isinstance(part, Tensor):
+            head = f"tensor {str(part.dtype).removeprefix('torch.')} {tuple(part.shape)}"
+            body = part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+        else:
+            head, body = "text", memoryview(part.encode("utf-8", "surrogatepass"))
+        seen.update(f"{head} {body.nbytes}\n".encode())
+        seen.update(body)
+    return seen.hexdigest()
+
+
+def hash_tensor(x: Tensor) -> str:
+    """A name for an input: it changes with any entry, the shape or the type, and with nothing else."""
+    return digest([x])
+
+
+def hash_graph(graph: Graph) -> str:
+    """A name for a model: its operations, their names, order, shapes and attributes, and every weight."""
+    return digest(_described(graph))
+
+
+def _described(graph: Graph) -> Iterator[str | Tensor]:
+    yield graph.output
+    for node in graph.nodes:
+        yield repr((node.name, node.op, node.inputs, tuple(node.shape)))
+        tensors = {"weight": node.weight, "bias": node.bias}
+        for key, value in [*tensors.items(), *sorted(node.attributes.items())]:
+            yield key
+            yield from _spelled(value)
+
+
+def _spelled(value: Any) -> Iterator[str | Tensor]:
+    """Tensors go in whole, inside tuples too: what they print leaves entries out."""
+    if isinstance(value, list | tuple):
+        yield f"{len(value)} entries"
+        for entry in value:
+            yield from _spelled(entry)
+    else:
+        yield value if isinstance(value, Tensor) else repr(value)
