@@ -18,11 +18,12 @@ from proofmap.bounds.precision import full_precision
 from proofmap.errors import InputError
 from proofmap.graph import Graph
 
-__all__ = ["attack", "freeze", "nearest", "nearest_within"]
+__all__ = ["attack", "nearest", "nearest_within", "restrict"]
 
 _DUAL = {1.0: inf, 2.0: 2.0, inf: 1.0}
 _HALVINGS = 6  # of the way back from an adversary to x, by forward passes alone
-_CLOSE = 1e-4  # a bracket this small, relative to the distance, is not halved again
+_CLOSE = 1e-4  # a bracket this small, relative to the distance, is not narrowed any more
+_SMALLEST = 1e-4  # of the family's radius: where the search starts at the latest
 
 
 def attack(
@@ -69,10 +70,10 @@ def nearest(
 ) -> Tensor:
     """The distance (N,) to the nearest adversary found for each sample when only its `free` variables may move.
 
-    free (N, *shape) bool. inf where none was found within `largest`, a number or one for each sample: clamp it for an
-    average. The search is that of `nearest_within`.
+    free (N, *shape) bool. inf where none was found within `largest`, a number or one for each sample: clamp it before
+    averaging. The search is that of `nearest_within`.
     """
-    family = freeze(Ball(largest, norm, domain).at(x), ~free)
+    family = restrict(Ball(largest, norm, domain).at(x), free)
     return nearest_within(graph, family, target, rounds=rounds, steps=steps, restarts=restarts, generator=generator)
 
 
@@ -89,39 +90,43 @@ def nearest_within(
     """The smallest ||δ||_p of an adversary met in B (N,): an upper bound of the distance to the nearest one.
 
     An adversary is a δ with an overlap above 0; the distance is 0 where x is one itself, inf where none was found. The
-    radius starts at the first-order distance, doubles up to the family's own until an attack succeeds, and is bisected
-    from there, in at most `rounds` attacks; all samples go together, each with its own radius. An adversary that was
-    found is drawn back towards x as far as it stays one.
+    radius starts at the first-order distance and doubles, up to the family's own, until an attack succeeds; `rounds`
+    attacks more narrow the bracket. All samples go together, each with its own radius. An adversary is drawn back
+    towards x as far as it stays one. That is often the nearest: after a miss the bracket is cut at 3/4, not in halves.
     """
     _check(graph, family, target, steps, restarts)
     if rounds < 1:
-        raise InputError(f"got rounds={rounds}, expected at least one attack")
+        raise InputError(f"got rounds={rounds}, expected at least one to narrow the distance with")
     with full_precision(family.x.device):
         overlap, trial = _first_order(graph, family, target)
         low, high = torch.zeros_like(trial), torch.where(overlap > 0, 0.0, inf).to(trial)
-        for _ in range(rounds):
-            rows = ((low < (1 - _CLOSE) * high) & (low < family.eps)).nonzero()[:, 0]
+        left = torch.full_like(target, rounds)
+        while True:
+            wanted = torch.where(high < inf, (left > 0) & (low < (1 - _CLOSE) * high), low < family.eps)
+            rows = wanted.nonzero()[:, 0]
             if not len(rows):
-                break
-            part, own = _shrunk(family.pick(rows), trial[rows]), target[rows]
-            value, delta = attack(graph, part, own, steps=steps, restarts=restarts, generator=generator)
-            hit = rows[value > 0]
-            low[rows[value <= 0]] = trial[rows[value <= 0]]
-            if len(hit):
-                reached = _drawn_back(graph, part.x[value > 0], own[value > 0], delta[value > 0], family.norm)
-                high[hit] = torch.minimum(high[hit], reached)
-            trial = torch.where(high < inf, (low + high) / 2, torch.minimum(2 * trial, family.eps))
-    return high
+                return high
+            left[rows] -= (high[rows] < inf).long()
+            part = _shrunk(family.pick(rows), trial[rows])
+            value, delta = attack(graph, part, target[rows], steps=steps, restarts=restarts, generator=generator)
+            hit = value > 0
+            low[rows[~hit]] = trial[rows[~hit]]
+            if hit.any():
+                reached = _draw_back(graph, part.x[hit], target[rows[hit]], delta[hit], family.norm)
+                high[rows[hit]] = torch.minimum(high[rows[hit]], reached)
+            near, far = low[rows], high[rows]
+            between = near + torch.where(hit, 0.5, 0.75) * (far - near)
+            trial[rows] = torch.where(far < inf, between, torch.minimum(2 * trial[rows], family.eps[rows]))
 
 
-def freeze(family: Family, frozen: Tensor) -> Family:
-    """The same balls, where what is `frozen` (N, *shape) bool may not move; without groups."""
-    if frozen.dtype != torch.bool or frozen.shape != family.x.shape:
+def restrict(family: Family, free: Tensor) -> Family:
+    """The same balls, where only `free` variables (N, *shape) bool may move; without groups."""
+    if free.dtype != torch.bool or free.shape != family.x.shape:
         raise InputError(
-            f"the mask of what may move is {frozen.dtype} of shape {tuple(frozen.shape)}, expected torch.bool of x's "
+            f"the mask of free variables is {free.dtype} of shape {tuple(free.shape)}, expected torch.bool of x's "
             f"shape {tuple(family.x.shape)}: one mask for each sample"
         )
-    moves = (~frozen).to(family.x.dtype)  # a product is several times as fast as masked_fill
+    moves = free.to(family.x.dtype)  # a product is several times as fast as masked_fill
     return Family(family.x, family.lower * moves, family.upper * moves, family.norm, family.eps)
 
 
@@ -172,12 +177,12 @@ def _project(family: Family, delta: Tensor) -> Tensor:
 
 
 def _first_order(graph: Graph, family: Family, target: Tensor) -> tuple[Tensor, Tensor]:
-    """(the overlap at x, the distance at which it is 0 to first order, at most the family's radius)."""
+    """(the overlap at x, a radius a little beyond the one at which it is 0 to first order)."""
     overlap, slope = _slope(graph, family.x, target)
     slope = slope * torch.where(slope > 0, family.upper > 0, family.lower < 0)
     size = torch.linalg.vector_norm(slope.flatten(1), _DUAL[family.norm], dim=1)
     reach = -overlap / size.clamp(min=torch.finfo(size.dtype).tiny)
-    return overlap, torch.minimum(1.05 * reach, family.eps)
+    return overlap, torch.minimum(torch.maximum(1.05 * reach, _SMALLEST * family.eps), family.eps)
 
 
 def _shrunk(family: Family, radius: Tensor) -> Family:
@@ -186,7 +191,7 @@ def _shrunk(family: Family, radius: Tensor) -> Family:
     return Family(family.x, family.lower.maximum(-wide), family.upper.minimum(wide), family.norm, radius)
 
 
-def _drawn_back(graph: Graph, x: Tensor, target: Tensor, delta: Tensor, norm: float) -> Tensor:
+def _draw_back(graph: Graph, x: Tensor, target: Tensor, delta: Tensor, norm: float) -> Tensor:
     """||t δ||_p with the smallest t in [0, 1] that bisection finds at which t δ is still an adversary: (N,)."""
     low, high = torch.zeros_like(delta.flatten(1)[:, 0]), torch.ones_like(delta.flatten(1)[:, 0])
     for _ in range(_HALVINGS):
