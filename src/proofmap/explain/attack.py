@@ -48,9 +48,8 @@ def attack(
     with full_precision(family.x.device):
         best, found = _climb(graph, family, target, torch.zeros_like(family.x), steps)
         for _ in range(restarts - 1):
-            value, delta = _climb(graph, family, target, family.sample(1, generator)[0], steps)
-            found = torch.where(_wide(value > best, delta), delta, found)
-            best = torch.maximum(best, value)
+            again = _climb(graph, family, target, family.sample(1, generator)[0], steps)
+            best, found = _better(*again, best, found)
     return best, found
 
 
@@ -131,17 +130,18 @@ def restrict(family: Family, free: Tensor) -> Family:
 
 
 def _climb(graph: Graph, family: Family, target: Tensor, delta: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    """The best of the start and of what `steps` steps lead to."""
     best, found = torch.full_like(family.eps, -inf), delta
-    for step in range(steps + 1):
-        if step < steps:
-            value, slope = _slope(graph, family.x + delta, target)
-        else:
-            value, slope = _overlap(graph, family.x + delta, target), torch.zeros_like(delta)
-        better = value > best
-        best, found = torch.where(better, value, best), torch.where(_wide(better, delta), delta, found)
-        if step < steps:
-            delta = _project(family, delta + (1 - step / steps) * _steepest(family, slope))
-    return best, found
+    for step in range(steps):
+        value, slope = _slope(graph, family.x + delta, target)
+        best, found = _better(value, delta, best, found)
+        delta = _project(family, delta + (1 - step / steps) * _steepest(family, slope))
+    return _better(_overlap(graph, family.x + delta, target), delta, best, found)
+
+
+def _better(value: Tensor, delta: Tensor, best: Tensor, found: Tensor) -> tuple[Tensor, Tensor]:
+    """(the larger overlap of two, its δ), for each sample."""
+    return torch.maximum(value, best), torch.where(_wide(value > best, delta), delta, found)
 
 
 def _overlap(graph: Graph, points: Tensor, target: Tensor) -> Tensor:
