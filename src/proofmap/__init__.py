@@ -5,7 +5,7 @@ from __future__ import annotations
 from proofmap import bounds, data, explain, groups, zoo
 from proofmap.ball import Ball, Family
 from proofmap.errors import BoundError, FileError, InputError, ModelError, ProofmapError, UnsupportedError
-from proofmap.explain import EVA, EmpiricalEVA, Explanation, HybridEVA, TargetedEVA
+from proofmap.explain import EVA, EmpiricalEVA, Explanation, GreedyAO, GreedyAS, HybridEVA, TargetedEVA
 from proofmap.graph import Graph, load, trace
 from proofmap.overlap import Overlap, certified_radius, overlap
 
@@ -20,6 +20,8 @@ __all__ = [
     "Family",
     "FileError",
     "Graph",
+    "GreedyAO",
+    "GreedyAS",
     "HybridEVA",
     "InputError",
     "ModelError",

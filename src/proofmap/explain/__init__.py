@@ -6,7 +6,18 @@ from proofmap.explain.empirical import EmpiricalEVA
 from proofmap.explain.eva import EVA, TargetedEVA
 from proofmap.explain.explainer import Explainer
 from proofmap.explain.explanation import Explanation
+from proofmap.explain.greedy import GreedyAO, GreedyAS
 from proofmap.explain.hybrid import HybridEVA
 from proofmap.explain.quantus import explain_func
 
-__all__ = ["EVA", "EmpiricalEVA", "Explainer", "Explanation", "HybridEVA", "TargetedEVA", "explain_func"]
+__all__ = [
+    "EVA",
+    "EmpiricalEVA",
+    "Explainer",
+    "Explanation",
+    "GreedyAO",
+    "GreedyAS",
+    "HybridEVA",
+    "TargetedEVA",
+    "explain_func",
+]

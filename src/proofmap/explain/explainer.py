@@ -41,6 +41,7 @@ class Task:
     target: Tensor  # (n,)
     predicted: Tensor  # (n,)
     generator: torch.Generator
+    show: bool  # whether progress is shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,9 +195,8 @@ class Explainer(ABC):
             for start in range(0, len(x), step):
                 piece = slice(start, start + step)
                 own = mask if len(mask) == 1 else mask[piece]
-                task = Task(
-                    graph, x[piece], _ball_of(ball, piece, len(x)), own, aim[piece], predicted[piece], generator
-                )
+                around = _ball_of(ball, piece, len(x))
+                task = Task(graph, x[piece], around, own, aim[piece], predicted[piece], generator, show)
                 parts.append(_widened(self._measure(task), int(mask.max()) + 1))
                 bar.update(len(task.x))
         scores = torch.cat([part.scores for part in parts])

@@ -1,0 +1,224 @@
+"""Greedy-AS and Greedy-AO: groups chosen step by step, by what attacks on random subsets of them reach.
+
+Hsieh et al. 2021, "Evaluations and methods for explanation through robustness analysis"; Greedy-AO is the EVA paper's
+variant. With S the groups chosen so far and v random subsets of the others, each as likely in as out,
+
+    w, c = argmin over w, c of Σ_v (w·1_v + c - value(S ∪ v))²,
+
+and the groups with the best w join S, a tenth of all at a time, until all are in.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from math import ceil
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from proofmap.ball import Ball, Family
+from proofmap.errors import InputError
+from proofmap.explain.attack import attack, nearest_within, restrict
+from proofmap.explain.explainer import Explainer, Measured, Task
+from proofmap.explain.explanation import Guarantee
+from proofmap.graph import Graph
+from proofmap.groups import Groups
+from proofmap.overlap import Overlap
+
+_RIDGE = 1e-8  # of the mean variance: decides only what the subsets leave open, and there for the smallest weights
+
+
+class Greedy(Explainer):
+    """Ranks the groups by a regression of a value on random subsets; the value is found by attacks, nothing is proven.
+
+    A group's score is the share of groups that rank no higher, from 1 down to 1 / G: first by the step in which it
+    was chosen, then by its weight there. step: the share of the groups chosen at a time. subsets: drawn in each step;
+    with fewer than groups the regression is underdetermined. attack_steps: gradient steps of an attack. attacks: how
+    many run at once, which bounds the memory. The overlap is the largest that the attacks reached on B and each B_u.
+    """
+
+    guarantee: ClassVar[Guarantee] = "none"
+
+    def __init__(
+        self,
+        model: nn.Module | Graph,
+        ball: Ball,
+        *,
+        groups: Groups = None,
+        step: float = 0.1,
+        subsets: int = 1000,
+        attack_steps: int = 10,
+        attacks: int = 500,
+        seed: int = 0,
+        batch: int = 1,
+        progress: bool = True,
+        memory: int | None = None,
+    ) -> None:
+        super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory, seed=seed)
+        if not 0 < step <= 1:
+            raise InputError(f"got step={step}, expected a share of the groups above 0 and up to 1")
+        if subsets < 2:
+            raise InputError(f"got subsets={subsets}, expected at least two to compare")
+        for name, count in (("attack_steps", attack_steps), ("attacks", attacks)):
+            if count < 1:
+                raise InputError(f"got {name}={count}, expected at least one")
+        self.step = step
+        self.subsets = subsets
+        self.attack_steps = attack_steps
+        self.attacks = attacks
+
+    @abstractmethod
+    def _family(self, task: Task) -> Family:
+        """The balls in which the value looks for adversaries."""
+
+    @abstractmethod
+    def _worth(self, graph: Graph, family: Family, target: Tensor) -> Tensor:
+        """What an adversary within each of some balls is worth: (rows,), larger is better."""
+
+    def _measure(self, task: Task) -> Measured:
+        mask = task.mask.expand_as(task.x)
+        order = self._rank(task, mask)  # (n, G)
+        count = order.shape[1]
+        place = torch.arange(count, 0, -1, dtype=task.x.dtype, device=task.x.device) / count
+        scores = torch.zeros_like(order, dtype=task.x.dtype).scatter(1, order, place.expand_as(order))
+        return Measured(scores, self._overlap(task, mask))
+
+    def _rank(self, task: Task, mask: Tensor) -> Tensor:
+        """The groups of each sample, the most important first: (n, G)."""
+        family = self._family(task)
+        samples, count = len(task.x), int(mask.max()) + 1
+        stride = ceil(self.step * count - 1e-9)  # 0.1 · 30 is a little more than 3
+        present = torch.zeros(samples, count, dtype=torch.bool, device=task.x.device)
+        present.scatter_(1, mask.flatten(1), True)
+        weight = torch.zeros(samples, count, dtype=torch.float64, device=task.x.device)
+        when = torch.full_like(weight, -1.0)  # steps left when a group is chosen; absent groups come last
+        steps = range(ceil(count / stride), 0, -1)
+        for left in tqdm(steps, desc="regression", unit="step", delay=1, leave=False, disable=not task.show):
+            open_ = present & (when < 0)
+            drawn = torch.rand(samples, self.subsets, count, generator=task.generator, device=task.x.device) < 0.5
+            moving = (drawn & open_[:, None]) | (present & ~open_)[:, None]  # (n, M, G) S ∪ v
+            value = torch.cat(list(self._values(task, family, mask, moving))).view(samples, self.subsets)
+            fitted = regress(moving & open_[:, None], value)
+            best = fitted.masked_fill(~open_, -torch.inf).argsort(dim=1, descending=True, stable=True)[:, :stride]
+            chosen = torch.zeros_like(open_).scatter_(1, best, True) & open_
+            weight, when = torch.where(chosen, fitted, weight), torch.where(chosen, float(left), when)
+        by_weight = weight.argsort(dim=1, descending=True, stable=True)
+        by_step = when.gather(1, by_weight).argsort(dim=1, descending=True, stable=True)
+        return by_weight.gather(1, by_step)
+
+    def _values(self, task: Task, family: Family, mask: Tensor, moving: Tensor) -> Iterator[Tensor]:
+        """The value of each row of moving (n, M, G), some rows at a time."""
+        samples, subsets, _ = moving.shape
+        owner = torch.arange(samples, device=mask.device).repeat_interleave(subsets)
+        for rows, own in zip(moving.flatten(0, 1).split(self.attacks), owner.split(self.attacks), strict=True):
+            free = rows.gather(1, mask[own].flatten(1)).view(-1, *mask.shape[1:])
+            yield self._worth(task.graph, restrict(family.pick(own), free), task.target[own])
+
+    def _overlap(self, task: Task, mask: Tensor) -> Overlap:
+        family = task.ball.at(task.x, mask)
+        members = torch.arange(family.count * family.members, device=task.x.device).split(self.attacks)
+        found = [
+            attack(task.graph, family.split(part), task.target[part // family.members], steps=self.attack_steps)[0]
+            for part in members
+        ]
+        value = torch.cat(found).view(family.count, family.members)
+        nominal = attack(task.graph, Ball(0.0).at(task.x), task.target, steps=1)[0]
+        # B holds every B_u, and what was found there
+        return Overlap(value.amax(1), value[:, 1:].contiguous(), nominal, task.target, certified=False)
+
+    def _settings(self) -> Mapping[str, Any]:
+        return {
+            "groups": self.groups,
+            "step": self.step,
+            "subsets": self.subsets,
+            "attack_steps": self.attack_steps,
+        }
+
+
+class GreedyAO(Greedy):
+    """Greedy-AO: the value of a set of groups is the overlap that an attack reaches when only these may move."""
+
+    def _family(self, task: Task) -> Family:
+        return task.ball.at(task.x)
+
+    def _worth(self, graph: Graph, family: Family, target: Tensor) -> Tensor:
+        return attack(graph, family, target, steps=self.attack_steps)[0]
+
+
+class GreedyAS(Greedy):
+    """Greedy-AS: the value of a set of groups is the distance to the nearest adversary when only these may move.
+
+    The ball gives the norm, the domain and the half; its radius counts for the reported overlap alone. Adversaries are
+    sought up to the distance `largest`, which also stands for those that were not found. rounds: attacks that narrow
+    a distance once an adversary is known.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | Graph,
+        ball: Ball,
+        *,
+        groups: Groups = None,
+        step: float = 0.1,
+        subsets: int = 1000,
+        largest: float = 1.0,
+        rounds: int = 5,
+        attack_steps: int = 10,
+        attacks: int = 500,
+        seed: int = 0,
+        batch: int = 1,
+        progress: bool = True,
+        memory: int | None = None,
+    ) -> None:
+        super().__init__(
+            model,
+            ball,
+            groups=groups,
+            step=step,
+            subsets=subsets,
+            attack_steps=attack_steps,
+            attacks=attacks,
+            seed=seed,
+            batch=batch,
+            progress=progress,
+            memory=memory,
+        )
+        if not 0 < largest < torch.inf:
+            raise InputError(f"got largest={largest}, expected a finite distance above 0")
+        if rounds < 1:
+            raise InputError(f"got rounds={rounds}, expected at least one")
+        self.largest = largest
+        self.rounds = rounds
+
+    def _family(self, task: Task) -> Family:
+        return Ball(self.largest, task.ball.norm, task.ball.domain, task.ball.half).at(task.x)
+
+    def _worth(self, graph: Graph, family: Family, target: Tensor) -> Tensor:
+        found = nearest_within(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
+        return -found.clamp(max=self.largest)
+
+    def _settings(self) -> Mapping[str, Any]:
+        return {**super()._settings(), "largest": self.largest, "rounds": self.rounds}
+
+
+def regress(member: Tensor, value: Tensor) -> Tensor:
+    """The weights w (n, G) of the least squares fit value ≈ w·1_v + c: member (n, M, G) bool, value (n, M).
+
+    Where the subsets leave weights open, the smallest that fit; 0 for a group that is in all subsets or in none.
+    """
+    design = member.double()
+    design = design - design.mean(1, keepdim=True)  # takes c out
+    rest = (value.double() - value.double().mean(1, keepdim=True)).unsqueeze(2)
+    _, subsets, groups = design.shape
+    flat = design.mT
+    gram = flat @ design if groups <= subsets else design @ flat  # of the smaller side
+    scale = (gram.diagonal(dim1=1, dim2=2).mean(1) * _RIDGE).clamp(min=torch.finfo(gram.dtype).tiny)
+    gram.diagonal(dim1=1, dim2=2).add_(scale[:, None])
+    if groups <= subsets:
+        weights: Tensor = torch.linalg.solve(gram, flat @ rest)
+    else:
+        weights = flat @ torch.linalg.solve(gram, rest)
+    return weights.squeeze(2)
