@@ -1,6 +1,6 @@
 """separate / shared / one-pass on three networks, in one run: seconds and peak memory, rank correlation, mean AO.
 
-    python benchmarks/family.py [--images 4] [--eps 0.01] [--networks mnist-mlp conv resnet] [--json FILE]
+    python benchmarks/family.py [--images 16] [--eps 0.01] [--networks mnist-mlp conv resnet] [--json FILE]
 
 Every measurement runs in a process of its own, so that peak memory is its own: the most the process held beyond what
 it held before the bounds began. The MNIST MLP is the packaged one; the two convolutional networks are fitted to the
@@ -130,7 +130,7 @@ def correlation(ours: dict[str, Any], reference: dict[str, Any]) -> float:
 def main() -> None:
     """Measure everything, print one table, and the same as JSON on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=4)
+    parser.add_argument("--images", type=int, default=16)
     parser.add_argument("--eps", type=float, default=0.01)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))

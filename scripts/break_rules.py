@@ -71,9 +71,7 @@ BREAKS = [
         LINEAR,
     ),
     Break("rules/rule.py", "lower_b, upper_b = lower_b + node.bias, upper_b + node.bias", "pass", LINEAR),
-    Break(
-        "rules/linear.py", "return (coefficients @ node.weight,)", "return (coefficients @ node.weight.abs(),)", LINEAR
-    ),
+    Break("rules/linear.py", "return (coefficients @ weight,)", "return (coefficients @ weight.abs(),)", LINEAR),
     Break("rules/linear.py", "(coefficients,) * len(shapes)", "(coefficients / len(shapes),) * len(shapes)", LINEAR),
     # the walk
     Break("graph/walk.py", "pending[name] + part if name in pending else part", "part", SOUND),
@@ -89,6 +87,12 @@ BREAKS = [
     Break("bounds/engine.py", "flat[at] = torch.minimum(flat[at], value)", "flat[at] = value", FAMILY),
     Break("bounds/engine.py", "best > floor[:, None, None]", "best < floor[:, None, None]", FAMILY),
     # balls
+    Break("ball.py", "self._of((high - low) / 2, owner)", "self._of((high - low) / 3, owner)", SOUND),
+    Break("ball.py", "middle[:, None] + self.concretise", "self.concretise", SOUND),
+    Break("rules/lines.py", "coefficients.flatten(1).clamp(min=0), above)", "coefficients.flatten(1), above)", SOUND),
+    Break(
+        "rules/linear.py", "coefficients[:, used], weight[used]", "coefficients[:, used], weight[: len(used)]", FAMILY
+    ),
     Break(
         "concretise.py",
         "torch.maximum(coefficients * lower, coefficients * upper)",

@@ -151,6 +151,24 @@ class Family:
         chunks = zip(coefficients.flatten(1).split(rows), owner.split(rows), strict=True)
         return torch.cat([self._concretise(chunk, of, full_only=full_only) for chunk, of in chunks])
 
+    def maximise(self, coefficients: Tensor, owner: Tensor, *, full_only: bool = False) -> Tensor:
+        """Return sup over δ of <A_k, x + δ>, as `concretise` does without x: (K, 1 + G).
+
+        Over one box it is A·centre + |A|·radius, two products; where members are wanted, their boxes share the terms.
+        """
+        flat = coefficients.flatten(1)
+        if self.norm == inf and (full_only or self.mask is None):
+            low, high = (end.flatten(1) for end in self.box())
+            centre, radius = self._of((low + high) / 2, owner), self._of((high - low) / 2, owner)
+            largest: Tensor = torch.linalg.vecdot(flat, centre) + torch.linalg.vecdot(flat.abs(), radius)
+            return largest[:, None]
+        middle: Tensor = torch.linalg.vecdot(flat, self._of(self.x.flatten(1), owner))
+        return middle[:, None] + self.concretise(coefficients, owner, full_only=full_only)
+
+    def _of(self, values: Tensor, owner: Tensor) -> Tensor:
+        """Each row's sample: (N, d) -> (K, d), without a copy where there is one sample."""
+        return values if self.count == 1 else values[owner]
+
     def _concretise(self, coefficients: Tensor, owner: Tensor, *, full_only: bool) -> Tensor:
         lower, upper, radius = self.lower.flatten(1), self.upper.flatten(1), self.eps
         if self.count > 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -18,10 +20,21 @@ every = pytest.mark.parametrize("function", FUNCTIONS, ids=str)
 both = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
 
-def lines_of(function: Function, x: Interval) -> Lines:
+@dataclass(frozen=True)
+class TwoLines:
+    """The lines of a relaxation, with a bias for each."""
+
+    lower_slope: Tensor
+    lower_bias: Tensor
+    upper_slope: Tensor
+    upper_bias: Tensor
+
+
+def lines_of(function: Function, x: Interval) -> TwoLines:
     lines = function.rule.relax(function.node(x.lower.dtype), x)
     assert isinstance(lines, Lines)
-    return lines
+    below = torch.zeros_like(lines.lower_slope) if lines.lower_bias is None else lines.lower_bias
+    return TwoLines(lines.lower_slope, below, lines.upper_slope, lines.upper_bias)
 
 
 def rounding(x: Interval, *values: Tensor) -> Tensor:
@@ -234,7 +247,7 @@ def test_lines_carry_coefficients_back() -> None:
     owner = torch.tensor([1, 0, 1, 1])
     rows, x = torch.randn(4, 6), torch.randn(4, 6)
     (form,), bias = lines.pull(rows, owner)
-    below = lines.lower_slope[owner] * x + lines.lower_bias[owner]
+    below = lines.lower_slope[owner] * x + low[owner]
     above = lines.upper_slope[owner] * x + lines.upper_bias[owner]
     y = torch.where(rows > 0, above, below)
     torch.testing.assert_close((rows * y).sum(1), (form * x).sum(1) + bias)

@@ -32,10 +32,7 @@ def bound_forms(
     forms, bias = rewrite(graph, start, coefficients, owner, relaxations)
     if graph.input.name not in forms:  # the value does not depend on the input
         return bias[:, None].expand(-1, 1 if full_only else family.members)
-    form = forms[graph.input.name]
-    x = family.x if len(family.x) == 1 else family.x[owner]
-    centre = bias + (form * x).flatten(1).sum(1)
-    return centre[:, None] + family.concretise(form, owner, full_only=full_only)
+    return bias[:, None] + family.maximise(forms[graph.input.name], owner, full_only=full_only)
 
 
 def bytes_per_row(graph: Graph, start: str, members: int, itemsize: int) -> int:

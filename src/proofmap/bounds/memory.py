@@ -10,7 +10,7 @@ import torch
 
 from proofmap.errors import BoundError, InputError
 
-_CPU_PIECE = 2**25  # larger pieces of rows only leave the caches: half as fast at 512 MB on 144 balls of a small resnet
+_CPU_PIECE = 2**26  # larger pieces of rows only leave the caches: half as fast at 512 MB on 144 balls of a small resnet
 _CGROUP = Path("/sys/fs/cgroup")
 
 

@@ -15,10 +15,13 @@ from proofmap.rules.rule import Forms, Interval, Nonlinear, Relaxation
 
 @dataclass(frozen=True, eq=False)
 class Lines(Relaxation):
-    """lower_slope · x + lower_bias <= y <= upper_slope · x + upper_bias, entry by entry: (cases, *shape)."""
+    """lower_slope · x + lower_bias <= y <= upper_slope · x + upper_bias, entry by entry: (cases, *shape).
+
+    A lower line through the origin has no bias: None, which saves half of the work on biases for ReLU.
+    """
 
     lower_slope: Tensor
-    lower_bias: Tensor
+    lower_bias: Tensor | None
     upper_slope: Tensor
     upper_bias: Tensor
 
@@ -26,15 +29,20 @@ class Lines(Relaxation):
         """Where A > 0 the upper line bounds A y from above, elsewhere the lower one."""
         positive = coefficients > 0
         slope = torch.where(positive, _rows(self.upper_slope, owner), _rows(self.lower_slope, owner))
-        offset = torch.where(positive, _rows(self.upper_bias, owner), _rows(self.lower_bias, owner))
-        bias = (coefficients.flatten(1) * offset.flatten(1)).sum(1)
+        if self.lower_bias is None:
+            above = _rows(self.upper_bias, owner).flatten(1).expand(len(owner), -1)
+            bias = torch.linalg.vecdot(coefficients.flatten(1).clamp(min=0), above)
+        else:
+            offset = torch.where(positive, _rows(self.upper_bias, owner), _rows(self.lower_bias, owner))
+            bias = torch.linalg.vecdot(coefficients.flatten(1), offset.flatten(1))
         return (coefficients * slope,), bias
 
     def push(self, *inputs: Forms) -> Forms:
         (x,) = inputs
         lower_w, lower_b = _through(self.lower_slope, x, x.lower_weight, x.lower_bias, x.upper_weight, x.upper_bias)
         upper_w, upper_b = _through(self.upper_slope, x, x.upper_weight, x.upper_bias, x.lower_weight, x.lower_bias)
-        return Forms(lower_w, lower_b + self.lower_bias, upper_w, upper_b + self.upper_bias)
+        lower_b = lower_b if self.lower_bias is None else lower_b + self.lower_bias
+        return Forms(lower_w, lower_b, upper_w, upper_b + self.upper_bias)
 
 
 def _rows(values: Tensor, owner: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ class ReLU(Scalar):
         width = (positive - negative).clamp(min=torch.finfo(x.lower.dtype).tiny)
         slope = positive / width  # 1 where l >= 0, 0 where u <= 0
         lower = (x.upper > -x.lower).to(slope.dtype)
-        return Lines(lower, torch.zeros_like(lower), slope, -slope * negative)
+        return Lines(lower, None, slope, -slope * negative)
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         (x,) = inputs

@@ -32,6 +32,7 @@ class Smooth(Scalar):
         wide = Interval(x.lower.double(), x.upper.double())
         node = node.to(x.lower.device, torch.float64)
         best = self.double_lines(node, wide)
+        assert best.lower_bias is not None
         point = x.lower >= x.upper
         value = compute(node, wide.lower)
         zero = torch.zeros_like(value)
