@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 import psutil
@@ -11,6 +13,7 @@ import torch
 from proofmap.errors import BoundError, InputError
 
 _CPU_PIECE = 2**26  # larger pieces of rows only leave the caches: half as fast at 512 MB on 144 balls of a small resnet
+_BEAT: ContextVar[Callable[[], object] | None] = ContextVar("beat", default=None)
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -43,6 +46,16 @@ def _container_free() -> int:
     return 2**62 if limit == "max" else max(int(limit) - used, 2**20)
 
 
+@contextmanager
+def heartbeat(call: Callable[[], object]) -> Iterator[None]:
+    """Inside, `call` is called after every piece of work: a sign of life for whoever shows progress."""
+    token = _BEAT.set(call)
+    try:
+        yield
+    finally:
+        _BEAT.reset(token)
+
+
 def in_pieces(total: int, size: int, work: Callable[[int, int], None]) -> None:
     """work(start, stop) over range(total) in pieces of `size`; where the memory does not suffice, halve and go on."""
     start, size = 0, max(1, min(size, total))
@@ -59,6 +72,9 @@ def in_pieces(total: int, size: int, work: Callable[[int, int], None]) -> None:
             size = (size + 1) // 2
             continue
         start += size
+        beat = _BEAT.get()
+        if beat is not None:
+            beat()
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

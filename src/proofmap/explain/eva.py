@@ -37,7 +37,7 @@ class EVA(Explainer):
         bounds: Method | None = None,
         sharing: Sharing = "shared",
         objective: Objective = "margin",
-        batch: int = 64,
+        batch: int = 16,
         progress: bool = True,
         memory: int | None = None,
     ) -> None:
@@ -85,7 +85,7 @@ class TargetedEVA(Explainer):
         groups: Groups = None,
         bounds: Method | None = None,
         sharing: Sharing = "shared",
-        batch: int = 64,
+        batch: int = 16,
         progress: bool = True,
         memory: int | None = None,
     ) -> None:

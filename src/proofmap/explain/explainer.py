@@ -20,6 +20,7 @@ from tqdm.auto import tqdm
 from proofmap import groups as grouping
 from proofmap.ball import Ball
 from proofmap.bounds import Method
+from proofmap.bounds.memory import heartbeat
 from proofmap.errors import InputError
 from proofmap.explain.digest import digest, hash_graph, hash_tensor, versions
 from proofmap.explain.explanation import JSON, Explanation, Guarantee, spread
@@ -67,7 +68,7 @@ class Explainer(ABC):
     """Explains decisions of one model over one kind of ball.
 
     ball.eps may be "auto": for each sample the radius up to which its decision is proven. groups: `pixels()` by
-    default. batch: samples at a time. progress: a bar for what lasts longer than a second.
+    default. batch: samples at a time, some hundred to keep a GPU busy. progress: a bar for what takes over a second.
     """
 
     guarantee: ClassVar[Guarantee]
@@ -79,7 +80,7 @@ class Explainer(ABC):
         ball: Ball,
         *,
         groups: grouping.Groups = None,
-        batch: int = 64,
+        batch: int = 16,
         progress: bool = True,
         memory: int | None = None,
         seed: int | None = None,
@@ -191,7 +192,8 @@ class Explainer(ABC):
         generator = torch.Generator(x.device).manual_seed(0 if self.seed is None else self.seed)
         step = batch or self.batch
         parts = []
-        with tqdm(total=len(x), desc=type(self).__name__, unit="sample", delay=1, disable=not show) as bar:
+        bar = tqdm(total=len(x), desc=type(self).__name__, unit="sample", delay=1, disable=not show)
+        with bar, heartbeat(lambda: bar.update(0)):  # a long sample moves the clock, if not the bar
             for start in range(0, len(x), step):
                 piece = slice(start, start + step)
                 own = mask if len(mask) == 1 else mask[piece]
