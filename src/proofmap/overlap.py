@@ -18,9 +18,9 @@ from proofmap import groups as grouping
 from proofmap.ball import Ball, Family
 from proofmap.bounds import Backward, Method, Sharing, solve
 from proofmap.bounds.memory import budget
-from proofmap.bounds.precision import full_precision
 from proofmap.errors import InputError
 from proofmap.graph import Graph, as_graph
+from proofmap.precision import full_precision
 
 Objective = Literal["margin", "class", "mean", "apart"]
 

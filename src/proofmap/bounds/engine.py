@@ -15,10 +15,10 @@ from proofmap.bounds.forward import ForwardPass
 from proofmap.bounds.memory import in_pieces, piece_of
 from proofmap.bounds.method import Method, Plan
 from proofmap.bounds.passes import Pass
-from proofmap.bounds.precision import full_precision
 from proofmap.bounds.state import Rows, State, everything
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Graph, Node
+from proofmap.precision import full_precision
 from proofmap.rules import RULES, Interval, Nonlinear
 
 Sharing = Literal["shared", "one-pass", "separate"]

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from proofmap.ball import Ball, Family
-from proofmap.bounds.precision import full_precision
 from proofmap.errors import InputError
 from proofmap.graph import Graph
+from proofmap.precision import full_precision
 
 __all__ = ["attack", "nearest", "nearest_within", "restrict"]
 

@@ -19,6 +19,7 @@ from proofmap.errors import InputError, ModelError, ProofmapError, UnsupportedEr
 from proofmap.graph.aten import CONVERT, kept
 from proofmap.graph.build import Builder, NoRule
 from proofmap.graph.ir import Graph
+from proofmap.precision import full_precision
 
 _BATCH = 29  # the samples that the exporter sees: a prime that is no usual size, so that none is taken for another axis
 _TOLERANCE = 1e-4  # of the largest logit, between the graph and the model
@@ -38,7 +39,8 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
         model.eval()
         exported = _export(model, probe.repeat(_BATCH, *(1,) * (x.ndim - 1)))
         graph = _read(exported, probe.shape[1:], dtype).to(device, dtype)
-        _compare(graph, model, probe)
+        with full_precision(device):
+            _compare(graph, model, probe)
     return graph
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.bounds.precision import full_precision
+from proofmap.precision import full_precision
 
 BACKENDS: Any = torch.backends
 
@@ -58,6 +58,15 @@ def test_bounds_are_the_same_under_loose_settings_and_autocast() -> None:
     outside = pm.overlap(graph, x, ball)
     assert inside.full.dtype == torch.float32
     assert torch.equal(inside.full, outside.full)
+
+
+@pytest.mark.usefixtures("loose")
+def test_tracing_compares_in_full_precision() -> None:
+    """Under autocast and loose settings the model itself is off by more than the check allows."""
+    model = pm.zoo.mnist_mlp()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        graph = pm.trace(model, pm.data.digits()[0][:1])
+    assert graph.classes == 10
 
 
 def test_float64_is_taken_from_x() -> None:
