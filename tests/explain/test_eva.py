@@ -287,6 +287,31 @@ def test_groups_of_every_kind(graph: pm.Graph, x: Tensor) -> None:
     assert rows.attributions.shape == (4, 5)
 
 
+def test_pieces_of_a_batch_keep_their_balls() -> None:
+    """Radii and domains for each variable, channel or sample, where sizes coincide with the samples of a piece."""
+    torch.manual_seed(0)
+    flat = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)).double()
+    rows = torch.rand(6, 4, dtype=torch.float64)
+    image = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 2 * 2, 3)).double()
+    pictures = torch.rand(3, 3, 4, 4, dtype=torch.float64)
+    variables = torch.linspace(0.01, 0.2, 4, dtype=torch.float64)
+    pixels = torch.linspace(0.01, 0.2, 48, dtype=torch.float64).reshape(3, 4, 4)
+    limit = torch.ones(3, dtype=torch.float64)
+    cases: list[tuple[nn.Module, Tensor, pm.Ball]] = [
+        (flat, rows, pm.Ball(variables)),
+        (flat, rows, pm.Ball(torch.linspace(0.01, 0.2, 6, dtype=torch.float64))),
+        (flat, rows, pm.Ball(0.1, domain=(rows - 0.02, rows + 0.05))),
+        (image, pictures, pm.Ball(pixels)),
+        (image, pictures, pm.Ball(0.1, domain=(0 * limit, limit))),
+        (image, pictures, pm.Ball(0.1, domain=(pictures - 0.02, pictures + pixels))),
+    ]
+    for model, x, ball in cases:
+        whole = pm.overlap(model, x, ball).full
+        for batch in (1, 2, 3, 4, 6):
+            found = EVA(model, ball, groups=torch.zeros(x.shape[1:], dtype=torch.long), batch=batch).explain(x)
+            torch.testing.assert_close(found.overlap.full, whole)
+
+
 def test_channels_together_or_apart() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 2 * 2, 3))

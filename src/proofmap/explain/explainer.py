@@ -197,7 +197,7 @@ class Explainer(ABC):
             for start in range(0, len(x), step):
                 piece = slice(start, start + step)
                 own = mask if len(mask) == 1 else mask[piece]
-                around = _ball_of(ball, piece, len(x))
+                around = _ball_of(ball, piece, x)
                 task = Task(graph, x[piece], around, own, aim[piece], predicted[piece], generator, show)
                 parts.append(_widened(self._measure(task), int(mask.max()) + 1))
                 bar.update(len(task.x))
@@ -288,21 +288,23 @@ def _aim(target: int | Tensor, count: int, classes: int) -> Tensor:
     return found.long().expand(count)
 
 
-def _ball_of(ball: Ball, piece: slice, count: int) -> Ball:
-    """The ball of some samples: what is given for each sample is cut, the rest stays."""
+def _ball_of(ball: Ball, piece: slice, x: Tensor) -> Ball:
+    """The ball of some samples of x, which means at them what the whole ball means.
+
+    What is given for each sample is cut. Radii for each variable get the rank of x, so that (d,) cannot be taken for
+    one radius a sample where a piece happens to have d of them.
+    """
 
     def cut(value: Any) -> Any:
-        per_sample = isinstance(value, Tensor) and value.ndim > 0 and len(value) == count > 1
-        return value[piece] if per_sample else value
+        each = isinstance(value, Tensor) and value.ndim == x.ndim and len(value) == len(x)
+        return value[piece] if each else value
 
     eps = ball.eps
-    domain = ball.domain if ball.domain is None else (_whole(ball.domain[0], cut), _whole(ball.domain[1], cut))
-    return replace(ball, eps=cut(eps), domain=domain)
-
-
-def _whole(end: float | Tensor, cut: Any) -> Any:
-    """A domain's end is given for each sample only where it has the rank of a batch."""
-    return cut(end) if isinstance(end, Tensor) and end.ndim > 3 else end
+    if isinstance(eps, Tensor) and eps.ndim > 0:
+        one_a_sample = eps.ndim == 1 and len(eps) == len(x)
+        eps = eps[piece] if one_a_sample else cut(eps.reshape(*(1,) * (x.ndim - eps.ndim), *eps.shape))
+    domain = None if ball.domain is None else (cut(ball.domain[0]), cut(ball.domain[1]))
+    return replace(ball, eps=eps, domain=domain)
 
 
 def _widened(part: Measured, groups: int) -> Measured:
