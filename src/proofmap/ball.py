@@ -17,6 +17,7 @@ from torch import Tensor
 from proofmap.concretise import suprema
 from proofmap.errors import InputError
 from proofmap.sampling import nearest, uniform
+from proofmap.windows import Windows
 
 __all__ = ["Ball", "Family"]
 
@@ -165,6 +166,39 @@ class Family:
         middle: Tensor = torch.linalg.vecdot(flat, self._of(self.x.flatten(1), owner))
         return middle[:, None] + self.concretise(coefficients, owner, full_only=full_only)
 
+    def maximise_windows(self, form: Windows, *, full_only: bool = False) -> tuple[Tensor, Tensor]:
+        """`maximise` for forms that see a window of x: (K, 1 + T), the full ball and the members of the groups that
+        are seen, which (K, T) names; -1 where a window sees fewer. On all other members a form has its value on B.
+        """
+        lower, upper, x = (end.flatten(1) for end in form.at_rows(self._ends()).chunk(3, dim=1))
+        flat = form.values.flatten(1)
+        middle: Tensor = torch.linalg.vecdot(flat, x)
+        local, seen = None, torch.empty(len(form), 0, dtype=torch.int64, device=flat.device)
+        if self.mask is not None and not full_only:
+            mask = self.mask[:1] if self._shared else self.mask
+            local, named = _renumbered(form.read(mask + 1).flatten(1) - 1)  # -1 outside the map
+            local, seen = form.places.spread(local), form.places.spread(named)
+        radius = self.eps if self.count == 1 else form.places.spread(self.eps[form.places.owner])
+        rows = max(1, _ELEMENTS[self.norm] // flat.shape[1])
+        pieces = [
+            suprema(
+                flat[piece],
+                lower[piece],
+                upper[piece],
+                radius if len(radius) == 1 else radius[piece],
+                self.norm,
+                capped=self.capped,
+                group=None if local is None else local[piece],
+                groups=seen.shape[1],
+            )
+            for piece in (slice(start, start + rows) for start in range(0, len(flat), rows))
+        ]
+        return middle[:, None] + torch.cat(pieces), seen
+
+    def _ends(self) -> Tensor:
+        """(N, 3 · channels, *map): lower, upper and x, to be read together."""
+        return torch.cat([self.lower, self.upper, self.x], dim=1)
+
     def _of(self, values: Tensor, owner: Tensor) -> Tensor:
         """Each row's sample: (N, d) -> (K, d), without a copy where there is one sample."""
         return values if self.count == 1 else values[owner]
@@ -232,6 +266,14 @@ class Family:
         flat = delta.flatten(-len(self.shape))  # (..., N, d)
         norms: Tensor = torch.linalg.vector_norm(flat.double(), self.norm, dim=-1)
         return in_box.flatten(-len(self.shape)).all(dim=-1) & (norms <= self.eps + slack)
+
+
+def _renumbered(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row's ids (U, d) by their rank among the row's own, and the names (U, T) of the ranks, -1 for none."""
+    rising, order = ids.sort(dim=1)
+    rank = torch.nn.functional.pad(rising[:, 1:] != rising[:, :-1], (1, 0)).cumsum(1)
+    names = ids.new_full((len(ids), int(rank.max()) + 1), -1).scatter_(1, rank, rising)
+    return torch.empty_like(ids).scatter_(1, order, rank), names
 
 
 def _numbers(value: float | Tensor | str, name: str) -> Tensor:

@@ -86,4 +86,5 @@ class ForwardPass(Pass):
             value = value + (above @ reached.upper_bias.flatten(1).unsqueeze(2)).squeeze(2)
             value = value + (below @ reached.lower_bias.flatten(1).unsqueeze(2)).squeeze(2)
         swing = state.family.concretise(total.flatten(0, 1).unflatten(1, state.family.shape), owner)
-        return (value.flatten()[:, None] + swing).reshape(count, rows, -1).transpose(1, 2)
+        bounds: Tensor = value.flatten()[:, None] + swing
+        return bounds.reshape(count, rows, -1).transpose(1, 2)

@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, overload
 
 from torch import Tensor
 
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.walk import pull
-from proofmap.rules import RULES, Linear, Relaxation
+from proofmap.rules import RULES, Form, Linear, Relaxation
+from proofmap.windows import Windows
+
+
+@overload
+def rewrite(
+    graph: Graph, start: str, form: Tensor, owner: Tensor, relaxations: Mapping[str, Relaxation]
+) -> tuple[dict[str, Tensor], Tensor]: ...
+
+
+@overload
+def rewrite(
+    graph: Graph,
+    start: str,
+    form: Windows,
+    owner: Tensor,
+    relaxations: Mapping[str, Relaxation],
+    watch: Callable[[Form], object] = ...,
+) -> tuple[dict[str, Form], Tensor]: ...
 
 
 def rewrite(
-    graph: Graph, start: str, coefficients: Tensor, owner: Tensor, relaxations: Mapping[str, Relaxation]
-) -> tuple[dict[str, Tensor], Tensor]:
+    graph: Graph,
+    start: str,
+    form: Form,
+    owner: Tensor,
+    relaxations: Mapping[str, Relaxation],
+    watch: Callable[[Form], object] = lambda form: None,
+) -> tuple[Any, Tensor]:
     """(forms, bias): <A, value of start> <= Σ <forms[n], value of n> + bias, row by row.
 
-    coefficients (K, *shape of start); row k belongs to case owner[k] of the relaxations. The forms end at the input
-    and at nonlinear nodes without a relaxation; through linear operations alone the two sides are equal.
+    K rows over the value of start; row k belongs to case owner[k] of the relaxations. The forms end at the input
+    and at nonlinear nodes without a relaxation; through linear operations alone the two sides are equal. Windows
+    stay windows until they have grown to the map, or to where an operation mixes far places. `watch` is shown every
+    form on the way.
     """
-    bias = coefficients.new_zeros(len(coefficients))
+    bias = (form.values if isinstance(form, Windows) else form).new_zeros(len(form))
 
-    def step(node: Node, form: Tensor) -> tuple[Tensor, ...] | None:
+    def step(node: Node, form: Any) -> tuple[Any, ...] | None:
         nonlocal bias
+        watch(form)
         rule = RULES[node.op]
         offset: Tensor | None
         if isinstance(rule, Linear):
@@ -33,6 +60,6 @@ def rewrite(
             return None
         if offset is not None:
             bias = bias + offset
-        return parts
+        return tuple(part.dense() if isinstance(part, Windows) and part.covers else part for part in parts)
 
-    return pull(graph, start, coefficients, step), bias
+    return pull(graph, start, form, step), bias

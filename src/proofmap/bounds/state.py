@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import inf
+from functools import cached_property
+from math import inf, prod
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.ball import Family
 from proofmap.graph.ir import Graph
 from proofmap.rules import RULES, Interval, Linear, Nonlinear, Relaxation
 from proofmap.rules.lines import Scalar
+
+_APART = 2**32  # more than there are groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +37,68 @@ class Rows:
         index = mask.flatten(1).nonzero()
         return Rows(index[:, 0], index[:, 1])
 
+    def by_place(self, shape: tuple[int, ...]) -> Rows:
+        """The same entries of a (C, *map) value, sample by sample, those of one position next to each other."""
+        plane = prod(shape[1:])
+        channel, position = self.entry // plane, self.entry % plane
+        order = ((self.sample * plane + position) * shape[0] + channel).argsort()
+        return Rows(self.sample[order], self.entry[order])
+
 
 @dataclass(frozen=True, eq=False)
 class Tightened:
-    """Bounds of some rows on every member of the family: (K, members), the first being the full ball."""
+    """Bounds of some rows, in the order of their samples: (K, 1 + T), on the full ball and on some of its members.
+
+    seen (K, T): the groups that those members freeze, -1 for none; on all others a row has its bound on the full ball.
+    None: all members, in their order (or, with one column, the full ball alone).
+    """
 
     rows: Rows
     lower: Tensor
     upper: Tensor
+    seen: Tensor | None = None
+
+    @staticmethod
+    def together(parts: list[Tightened]) -> Tightened:
+        """One after the other; what sees fewer groups is filled up."""
+        rows = Rows(torch.cat([p.rows.sample for p in parts]), torch.cat([p.rows.entry for p in parts]))
+        width = max(p.lower.shape[1] for p in parts)
+
+        def filled(values: Tensor, to: int, with_: float) -> Tensor:
+            return F.pad(values, (0, to - values.shape[1]), value=with_)
+
+        lower, upper = (torch.cat([filled(getattr(p, side), width, 0) for p in parts]) for side in ("lower", "upper"))
+        seen = [filled(p.seen, width - 1, -1) for p in parts if p.seen is not None]
+        return Tightened(rows, lower, upper, torch.cat(seen) if seen else None)
+
+    def of(self, sample: Tensor, member: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """(case, row, column) of every bound that cases (sample, member) of `count` samples have of their own."""
+        if self.seen is None:
+            sizes = torch.bincount(self.rows.sample, minlength=count)
+            case, row = _runs(sizes[sample], (sizes.cumsum(0) - sizes)[sample])
+            return case, row, member[case]
+        keys, order = self._keys
+        key = sample * _APART + member - 1
+        first, last = torch.searchsorted(keys, key), torch.searchsorted(keys, key, right=True)
+        case, item = _runs(last - first, first)
+        pair = order[item]
+        return case, pair // self.seen.shape[1], pair % self.seen.shape[1] + 1
+
+    @cached_property
+    def _keys(self) -> tuple[Tensor, Tensor]:
+        """sample · 2³² + group of every pair (row, column) that has one, sorted, and the flat pairs."""
+        assert self.seen is not None
+        flat = self.seen.flatten()
+        pairs = (flat >= 0).nonzero().flatten()
+        keys, order = (self.rows.sample[pairs // self.seen.shape[1]] * _APART + flat[pairs]).sort()
+        return keys, pairs[order]
+
+
+def _runs(sizes: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
+    """(run, item) of all items starts[r] .. starts[r] + sizes[r] - 1 of every run r."""
+    run = torch.arange(len(sizes), device=sizes.device).repeat_interleave(sizes)
+    item = torch.arange(len(run), device=sizes.device) + (starts - (sizes.cumsum(0) - sizes))[run]
+    return run, item
 
 
 @dataclass(eq=False)
@@ -125,14 +183,8 @@ class State:
 def _scatter(base: Interval, found: Tightened, sample: Tensor, member: Tensor, count: int) -> Interval:
     """The base interval of some cases, with each case's own bounds of the tightened rows in it."""
     lower, upper = base.lower.flatten(1).clone(), base.upper.flatten(1).clone()
-    # Rows stand in the order of their samples, so a case's rows are a run: pairs (case, row).
-    sizes = torch.bincount(found.rows.sample, minlength=count)
-    starts = sizes.cumsum(0) - sizes
-    sizes, starts = sizes[sample], starts[sample]
-    case = torch.arange(len(sample), device=sample.device).repeat_interleave(sizes)
-    row = torch.arange(len(case), device=sample.device) + (starts - (sizes.cumsum(0) - sizes))[case]
-    at = (case, found.rows.entry[row])
-    own = (row, member[case])
+    case, row, column = found.of(sample, member, count)
+    at, own = (case, found.rows.entry[row]), (row, column)
     new = Interval(found.lower[own], found.upper[own]) & Interval(lower[at], upper[at])
     lower[at], upper[at] = new.lower, new.upper
     shape = base.lower.shape

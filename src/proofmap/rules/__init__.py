@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from proofmap.rules.linear import Add, Affine, Convolution, Dense, Moving, Pad, Reshape
+from proofmap.rules.linear import Add, Affine, AvgPool, Concat, Convolution, Dense, Moving, Pad, Reshape
 from proofmap.rules.maximum import Maximum, MaxPool
 from proofmap.rules.piecewise import Absolute, Clamp, LeakyReLU, ReLU
-from proofmap.rules.rule import Forms, Interval, Linear, Nonlinear, Relaxation, Rule
+from proofmap.rules.rule import Form, Forms, Interval, Linear, Nonlinear, Relaxation, Rule
 from proofmap.rules.smooth import (
     GELU_REACH,
     SILU_REACH,
@@ -23,7 +23,7 @@ from proofmap.rules.smooth import (
     Tanh,
 )
 
-__all__ = ["RULES", "Forms", "Interval", "Linear", "Nonlinear", "Relaxation", "Rule"]
+__all__ = ["RULES", "Form", "Forms", "Interval", "Linear", "Nonlinear", "Relaxation", "Rule"]
 
 RULES: dict[str, Rule] = {
     "linear": Dense(),
@@ -32,9 +32,9 @@ RULES: dict[str, Rule] = {
     "conv_transpose": Linear(),
     "affine": Affine(),
     "add": Add(),
-    "concat": Linear(),
+    "concat": Concat(),
     "sum": Linear(),
-    "avg_pool": Linear(),
+    "avg_pool": AvgPool(),
     "adaptive_avg_pool": Linear(),
     "reshape": Reshape(),
     "permute": Moving(),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
+from proofmap.graph.ops import compute
 from proofmap.rules.rule import Linear
+from proofmap.windows import Windows
 
 _WORTH = 16  # rows for which looking for empty columns costs less than it saves
 
@@ -33,21 +37,79 @@ class Convolution(Linear):
     def adjoint(self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor) -> tuple[Tensor, ...]:
         a = node.attributes
         assert node.weight is not None
-        like = coefficients.new_empty(1).expand(coefficients.shape[0], *shapes[0])
-        gradient, _, _ = torch.ops.aten.convolution_backward(
-            coefficients,
-            like,
-            node.weight,
-            None,
-            a["stride"],
-            a["padding"],
-            a["dilation"],
-            False,
-            [0] * len(a["stride"]),
-            a["groups"],
-            [True, False, False],
+        return (
+            _transposed(coefficients, node.weight, shapes[0], a["stride"], a["padding"], a["dilation"], a["groups"]),
         )
-        return (gradient,)
+
+    def windows(self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> tuple[Windows, ...]:
+        """A window of n entries sees (n - 1) · stride + dilation · (k - 1) + 1 of the input."""
+        a = node.attributes
+        assert node.weight is not None
+        return (_seen(form, node.weight, shapes[0], a["stride"], a["padding"], a["dilation"], a["groups"]),)
+
+
+def _transposed(
+    coefficients: Tensor,
+    weight: Tensor,
+    shape: tuple[int, ...],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """L'(A) (rows, *shape) of a convolution from inputs of this shape."""
+    like = coefficients.new_empty(1).expand(len(coefficients), *shape)
+    gradient: Tensor
+    gradient, _, _ = torch.ops.aten.convolution_backward(
+        coefficients,
+        like,
+        weight,
+        None,
+        stride,
+        padding,
+        dilation,
+        False,
+        [0] * len(stride),
+        groups,
+        [True, False, False],
+    )
+    return gradient
+
+
+def _seen(
+    form: Windows,
+    weight: Tensor,
+    shape: tuple[int, ...],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Windows:
+    """What windows of a convolution's output see of its input."""
+    size = [
+        (n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(form.size, stride, dilation, weight.shape[2:], strict=True)
+    ]
+    values = _transposed(form.values.contiguous(), weight, (shape[0], *size), stride, [0] * len(size), dilation, groups)
+    return form.moved(values, shape, tuple(-p for p in padding), tuple(stride))
+
+
+class AvgPool(Linear):
+    """y = the mean of each window; at the borders the divisor may be smaller."""
+
+    def windows(self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> tuple[Windows, ...]:
+        """A convolution of every channel with ones, after A over the divisor."""
+        a = node.attributes
+        channels, *spatial = shapes[0]
+        ones = form.values.new_ones(1, 1, *spatial)
+        inside = form.values.new_ones(())
+        for axis, size in enumerate(spatial):
+            start = torch.arange(node.shape[1 + axis], device=ones.device) * a["stride"][axis] - a["padding"][axis]
+            count = (start + a["kernel"][axis]).clamp(max=size) - start.clamp(min=0)
+            inside = inside.unsqueeze(-1) * count
+        share = compute(node, ones)[0] / inside  # 1 / divisor, (1, *output map)
+        kernel = form.values.new_ones(channels, 1, *a["kernel"])
+        even = (1,) * len(spatial)
+        return (_seen(form.scaled(share), kernel, shapes[0], a["stride"], a["padding"], even, channels),)
 
 
 class Add(Linear):
@@ -55,6 +117,24 @@ class Add(Linear):
 
     def adjoint(self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor) -> tuple[Tensor, ...]:
         return (coefficients,) * len(shapes)
+
+    def windows(self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> tuple[Windows, ...]:
+        return (form,) * len(shapes)
+
+
+class Concat(Linear):
+    """The inputs one after the other along an axis: each receives its part of A."""
+
+    def adjoint(self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor) -> tuple[Tensor, ...]:
+        axis = node.attributes["axis"]
+        parts: tuple[Tensor, ...] = coefficients.split([shape[axis] for shape in shapes], dim=axis + 1)
+        return parts
+
+    def windows(self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> tuple[Windows, ...] | None:
+        if node.attributes["axis"] != 0:
+            return None
+        starts = [sum(shape[0] for shape in shapes[:k]) for k in range(len(shapes))]
+        return tuple(form.channels(at, at + shape[0]) for at, shape in zip(starts, shapes, strict=True))
 
 
 class Moving(Linear):
@@ -70,6 +150,14 @@ class Pad(Linear):
     def moves(self, node: Node) -> bool:
         return bool(node.attributes["mode"] == "constant")
 
+    def windows(self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> tuple[Windows, ...] | None:
+        pads = node.attributes["pads"]  # the last axis first, before and after
+        axes = len(form.size)
+        if not self.moves(node) or any(pads[2 * axes :]):
+            return None
+        before = [*pads[::2], *(0,) * axes][:axes][::-1]
+        return (form.moved(form.values, shapes[0], tuple(-p for p in before), (1,) * axes),)
+
 
 class Reshape(Moving):
     """The entries in another shape, in the same order."""
@@ -83,3 +171,6 @@ class Affine(Moving):
 
     def adjoint(self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor) -> tuple[Tensor, ...]:
         return (coefficients if node.weight is None else coefficients * node.weight,)
+
+    def windows(self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> tuple[Windows, ...]:
+        return (form if node.weight is None else form.scaled(node.weight),)

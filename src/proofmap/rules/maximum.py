@@ -11,31 +11,57 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.rules.rule import Forms, Interval, Nonlinear, Relaxation
+from proofmap.rules.rule import Forms, Interval, Kind, Nonlinear, Relaxation
+from proofmap.windows import Windows
 
 
 @dataclass(frozen=True, eq=False)
 class Picks(Relaxation):
-    """v[lower] <= y <= slope · v[upper] + bias, with v all inputs flat in one row; tensors are (cases, outputs)."""
+    """v[lower] <= y <= slope · v[upper] + bias, with v all inputs flat in one row; tensors are (cases, outputs).
+
+    `reach`: the candidates of output q lie in the box of an input that `reach` describes.
+    """
 
     shape: tuple[int, ...]
     inputs: tuple[tuple[int, ...], ...]
+    reach: Reach
     lower: Tensor
     upper: Tensor
     slope: Tensor
     bias: Tensor
 
-    def pull(self, coefficients: Tensor, owner: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
-        flat = coefficients.flatten(1)  # (rows, outputs)
-        positive = flat > 0
+    def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind, ...], Tensor]:
+        if isinstance(form, Windows):
+            return self._pull_windows(form)
+        flat = form.flatten(1)  # (rows, outputs)
         one = len(self.lower) == 1
         lower, upper, slope, bias = (t.expand(len(flat), -1) if one else t[owner] for t in self._tensors())
-        weight = flat * torch.where(positive, slope, torch.ones_like(slope))
-        index = torch.where(positive, upper, lower)
+        weight, index, offset = _picked(flat, lower, upper, slope, bias)
         pulled = flat.new_zeros(len(flat), sum(prod(s) for s in self.inputs)).scatter_add_(1, index, weight)
-        offset = (flat * torch.where(positive, bias, torch.zeros_like(bias))).sum(1)
         parts = pulled.split([prod(s) for s in self.inputs], dim=1)
         return tuple(p.unflatten(1, s) for p, s in zip(parts, self.inputs, strict=True)), offset
+
+    def _pull_windows(self, form: Windows) -> tuple[tuple[Windows, ...], Tensor]:
+        """The same, with picks named by where they stand in the box of their output."""
+        size, stride, padding = self.reach.size, self.reach.stride, self.reach.padding
+        at = [form.at_rows(t.unflatten(1, self.shape)).flatten(1) for t in self._tensors(local=True)]
+        weight, place, offset = _picked(form.values.flatten(1), *at)
+        seen = tuple((n - 1) * s + r for n, s, r in zip(form.size, stride, size, strict=True))
+        place = place.view(form.values.shape)
+        rest, coordinates = place, []
+        for extent in reversed(size):
+            coordinates.append(rest % extent)
+            rest = rest // extent  # in the end, the number of the input
+        channels = self.shape[0]
+        flat = rest * channels + torch.arange(channels, device=place.device).view(-1, *(1,) * len(seen))
+        for axis, inner in enumerate(reversed(coordinates)):
+            own = torch.arange(form.size[axis], device=place.device) * stride[axis]
+            flat = flat * seen[axis] + inner + own.view(-1, *(1,) * (len(seen) - 1 - axis))
+        pulled = weight.new_zeros(len(form), len(self.inputs) * channels * prod(seen))
+        pulled.scatter_add_(1, flat.flatten(1), weight)
+        parts = pulled.view(len(form), len(self.inputs), channels, *seen).unbind(1)
+        back = tuple(-p for p in padding)
+        return tuple(form.moved(p, s, back, stride) for p, s in zip(parts, self.inputs, strict=True)), offset
 
     def push(self, *inputs: Forms) -> Forms:
         def flat(values: list[Tensor], start: int) -> Tensor:
@@ -47,8 +73,43 @@ class Picks(Relaxation):
         upper_b = flat([f.upper_bias for f in inputs], 1).gather(1, self.upper) * self.slope + self.bias
         return Forms(*(t.unflatten(-1, self.shape) for t in (lower_w, lower_b, upper_w, upper_b)))
 
-    def _tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return self.lower, self.upper, self.slope, self.bias
+    def _tensors(self, *, local: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        lower, upper = self.lower, self.upper
+        if local:
+            lower, upper = (self.reach.local(index, self.shape, self.inputs[0]) for index in (lower, upper))
+        return lower, upper, self.slope, self.bias
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The box of an input that the candidates of output q lie in: from q · stride - padding, `size` entries."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+
+    def local(self, index: Tensor, shape: tuple[int, ...], source: tuple[int, ...]) -> Tensor:
+        """(cases, outputs): positions in all inputs laid flat -> input · box + place in the box of the output."""
+        channels, *spatial = source
+        number = index // (channels * prod(spatial))
+        own = torch.arange(prod(shape[1:]), device=index.device).repeat(shape[0])
+        place, span = torch.zeros_like(index), 1
+        for axis in reversed(range(len(spatial))):
+            inner = index % spatial[axis] - (own % shape[1 + axis] * self.stride[axis] - self.padding[axis])
+            place = place + inner * span
+            span *= self.size[axis]
+            index, own = index // spatial[axis], own // shape[1 + axis]
+        return place + number * span
+
+
+def _picked(
+    coefficients: Tensor, lower: Tensor, upper: Tensor, slope: Tensor, bias: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(weight, place, bias): the upper pick where A > 0, the lower one elsewhere. All (rows, outputs) but (rows,)."""
+    positive = coefficients > 0
+    weight = coefficients * torch.where(positive, slope, torch.ones_like(slope))
+    offset = (coefficients * torch.where(positive, bias, torch.zeros_like(bias))).sum(1)
+    return weight, torch.where(positive, upper, lower), offset
 
 
 def _pick(weights: Tensor, index: Tensor) -> Tensor:
@@ -62,6 +123,10 @@ class Largest(Nonlinear):
     @abstractmethod
     def candidates(self, node: Node, shapes: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
         """(outputs, k): positions in all inputs laid flat one after the other; the total size stands for "none"."""
+
+    @abstractmethod
+    def reach(self, node: Node) -> Reach:
+        """The box that the candidates of an output lie in, where the value is a map."""
 
     def interval(self, node: Node, *inputs: Interval) -> Interval:
         return Interval(compute(node, *(i.lower for i in inputs)), compute(node, *(i.upper for i in inputs)))
@@ -93,7 +158,7 @@ class Largest(Nonlinear):
         def position(k: Tensor) -> Tensor:
             return index.expand(len(k), -1, -1).gather(-1, k.unsqueeze(-1)).squeeze(-1)
 
-        return Picks(node.shape, shapes, position(below), position(first.squeeze(-1)), slope, bias)
+        return Picks(node.shape, shapes, self.reach(node), position(below), position(first.squeeze(-1)), slope, bias)
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         """The candidates that may be the largest, where there are several."""
@@ -124,6 +189,10 @@ class Maximum(Largest):
         one = torch.arange(prod(shapes[0]), device=device)
         return torch.stack([one, one + len(one)], dim=1)
 
+    def reach(self, node: Node) -> Reach:
+        axes = len(node.shape) - 1
+        return Reach((1,) * axes, (1,) * axes, (0,) * axes)
+
 
 class MaxPool(Largest):
     """y = the largest of a window, with any stride, padding and dilation; padding is no candidate."""
@@ -145,3 +214,8 @@ class MaxPool(Largest):
         offsets = torch.arange(channels, device=device)[:, None, None] * plane
         absent = torch.full_like(every, channels * plane)
         return torch.where(valid, every + offsets, absent).flatten(0, 1)  # (channels · windows, k)
+
+    def reach(self, node: Node) -> Reach:
+        a = node.attributes
+        size = tuple(d * (k - 1) + 1 for k, d in zip(a["kernel"], a["dilation"], strict=True))
+        return Reach(size, tuple(a["stride"]), tuple(a["padding"]))

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from typing import TypeVar, overload
 
 import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
+from proofmap.windows import Windows
+
+Form = Tensor | Windows  # rows of coefficients over a value: (rows, *shape), or windows of a map
+Kind = TypeVar("Kind", Tensor, Windows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +54,10 @@ class Relaxation(ABC):
     """Linear functions below and above an operation, valid on the intervals it was made for."""
 
     @abstractmethod
-    def pull(self, coefficients: Tensor, owner: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
+    def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind, ...], Tensor]:
         """An upper bound of <A, y> as a form of the inputs: Σ <A_i, x_i> + bias.
 
-        coefficients (rows, *shape of y); row r belongs to case owner[r]. Returns one tensor an input, and (rows,).
+        Row r belongs to case owner[r]. Returns one form an input, of the kind of A, and (rows,).
         """
 
     @abstractmethod
@@ -129,9 +134,28 @@ class Linear(Rule):
             value = self.apply(node, *points)
         return torch.autograd.grad(value, points, coefficients)
 
+    def windows(self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> tuple[Windows, ...] | None:
+        """L'(A) for windows of y, as windows of the inputs; None where the operation mixes far places."""
+        return None
+
+    @overload
     def pull(
-        self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor
-    ) -> tuple[tuple[Tensor, ...], Tensor | None]:
-        """<A, y> as a form of the inputs: (L'(A), <A, b>)."""
-        bias = None if node.bias is None else (coefficients * node.bias).flatten(1).sum(1)
-        return self.adjoint(node, shapes, coefficients), bias
+        self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Tensor
+    ) -> tuple[tuple[Tensor, ...], Tensor | None]: ...
+
+    @overload
+    def pull(
+        self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Form
+    ) -> tuple[tuple[Form, ...], Tensor | None]: ...
+
+    def pull(
+        self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Form
+    ) -> tuple[tuple[Form, ...], Tensor | None]:
+        """<A, y> as a form of the inputs: (L'(A), <A, b>). Windows stay windows where they can."""
+        if isinstance(form, Windows):
+            parts = self.windows(node, shapes, form)
+            if parts is not None:
+                return parts, None if node.bias is None else form.dot(node.bias)
+            form = form.dense()
+        bias = None if node.bias is None else (form * node.bias).flatten(1).sum(1)
+        return self.adjoint(node, shapes, form), bias

@@ -1,0 +1,197 @@
+"""Linear forms of a map that are zero outside a window: what a convolution's neuron sees.
+
+A neuron at position q of its own map sees, of an earlier map, the box that starts at q·stride + offset. All neurons
+of a node share stride, offset and size; only q differs. So a form needs (channels, *size) numbers, not (channels, *map).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+__all__ = ["Places", "Windows", "where_from"]
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where the rows of a form stand: row k at position[site[k]] (D numbers within `extent`), for case owner[site[k]].
+
+    Rows of one position share what is read there. Without `site` every row has a place of its own.
+    """
+
+    owner: Tensor  # (U,)
+    position: Tensor  # (U, D)
+    extent: tuple[int, ...]
+    site: Tensor | None = None  # (K,)
+
+    def spread(self, values: Tensor) -> Tensor:
+        """(U, ...) -> (K, ...)."""
+        return values if self.site is None else values.index_select(0, self.site)
+
+    def twice(self) -> Places:
+        """The same places for the rows once more after themselves."""
+        if self.site is None:
+            return replace(self, owner=self.owner.repeat(2), position=self.position.repeat(2, 1))
+        return replace(self, site=self.site.repeat(2))
+
+
+def where_from(owner: Tensor, entry: Tensor, shape: tuple[int, ...]) -> tuple[Places, Tensor]:
+    """The places of entries (K,) of a flat (C, *extent) map, and their channels (K,).
+
+    On a CPU, runs of rows at one place become one site: rows in order of their places are then read fastest.
+    """
+    extent = shape[1:]
+    plane = prod(extent)
+    channel, flat = entry // plane, entry % plane
+    site = None
+    if owner.device.type == "cpu":
+        both, site = torch.unique_consecutive(owner * plane + flat, return_inverse=True)
+        owner, flat = both // plane, both % plane
+    axes = []
+    for size in reversed(extent):
+        axes.append(flat % size)
+        flat = flat // size
+    return Places(owner, torch.stack(axes[::-1], dim=1), extent, site), channel
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Forms <A, value of a map>, with A zero outside a window and at what of a window lies outside the map."""
+
+    values: Tensor  # (K, C, *size)
+    places: Places
+    stride: tuple[int, ...]
+    offset: tuple[int, ...]
+    shape: tuple[int, ...]  # (C, *spatial) of the map
+
+    def __post_init__(self) -> None:
+        assert self.values.shape[1] == self.shape[0]
+        assert self.values.ndim - 2 == len(self.shape) - 1 == len(self.stride) == len(self.offset)
+
+    @staticmethod
+    def unit(places: Places, channel: Tensor, shape: tuple[int, ...], like: Tensor) -> Windows:
+        """One at each row's own entry."""
+        axes = len(shape) - 1
+        values = F.one_hot(channel, shape[0]).to(like.dtype).view(*channel.shape, shape[0], *(1,) * axes)
+        return Windows(values, places, (1,) * axes, (0,) * axes, shape)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """The extent of a window."""
+        return tuple(self.values.shape[2:])
+
+    @property
+    def covers(self) -> bool:
+        """Whether a window is no smaller than the map: then it holds nothing that the map itself would not."""
+        return prod(self.size) >= prod(self.shape[1:])
+
+    def _sticks_out(self) -> list[tuple[int, int]]:
+        """For each axis, by how much some window may begin before the map and end after it."""
+        sides = []
+        for stride, offset, size, extent, whole in zip(
+            self.stride, self.offset, self.size, self.places.extent, self.shape[1:], strict=True
+        ):
+            sides.append((max(0, -offset), max(0, (extent - 1) * stride + offset + size - whole)))
+        return sides
+
+    def _corner(self) -> Tensor:
+        """(U, D): where each window starts in the map."""
+        stride = torch.tensor(self.stride, device=self.values.device)
+        return self.places.position * stride + torch.tensor(self.offset, device=self.values.device)
+
+    def moved(self, values: Tensor, shape: tuple[int, ...], by: tuple[int, ...], times: tuple[int, ...]) -> Windows:
+        """Windows of another map, of which the entry q of this one sees what starts at q · times + by."""
+        stride = tuple(s * t for s, t in zip(self.stride, times, strict=True))
+        offset = tuple(o * t + b for o, t, b in zip(self.offset, times, by, strict=True))
+        return Windows(values, self.places, stride, offset, shape)._cleared()
+
+    def _cleared(self) -> Windows:
+        """With zeros outside the map."""
+        sides = self._sticks_out()
+        if not any(before or after for before, after in sides):
+            return self
+        inside = None
+        corner = self._corner()
+        for axis, (size, whole) in enumerate(zip(self.size, self.shape[1:], strict=True)):
+            at = corner[:, axis, None] + torch.arange(size, device=corner.device)
+            own = ((at >= 0) & (at < whole)).view(
+                len(corner), 1, *(size if a == axis else 1 for a in range(len(sides)))
+            )
+            inside = own if inside is None else inside & own
+        assert inside is not None
+        return replace(self, values=self.values * self.places.spread(inside.to(self.values.dtype)))
+
+    def read(self, values: Tensor) -> Tensor:
+        """What stands in each place's window of maps (cases, c, *spatial), zero outside: (U, c, *size)."""
+        sides = self._sticks_out()
+        if any(before or after for before, after in sides):
+            values = F.pad(values, [amount for side in reversed(sides) for amount in side])
+        for axis, size in enumerate(self.size):
+            values = values.unfold(2 + axis, size, 1)  # (cases, c, *starts, *size)
+        starts = self._corner() + torch.tensor([before for before, _ in sides], device=values.device)
+        owner = self.places.owner if len(values) > 1 else torch.zeros_like(self.places.owner)
+        axes = len(self.size)
+        ahead = values.movedim(1, 1 + axes)  # (cases, *starts, c, *size)
+        at = (owner, *starts.unbind(1))
+        return ahead[at]
+
+    def at_rows(self, values: Tensor) -> Tensor:
+        """What stands in each row's window of maps (cases, c, *spatial): (K, c, *size)."""
+        return self.places.spread(self.read(values))
+
+    def dot(self, values: Tensor) -> Tensor:
+        """<A, v> with v one sample's value, of a shape that broadcasts to the map: (K,)."""
+        if prod(values.shape[-len(self.size) :]) == 1:
+            channels = values.reshape(-1).expand(self.shape[0])
+            return self.values.flatten(2).sum(2) @ channels
+        own = self.at_rows(values.expand(self.shape).unsqueeze(0))
+        product: Tensor = torch.linalg.vecdot(self.values.flatten(1), own.flatten(1))
+        return product
+
+    def scaled(self, factor: Tensor) -> Windows:
+        """A · s with s one sample's factors, of a shape that broadcasts to the map."""
+        if prod(factor.shape[-len(self.size) :]) > 1:
+            factor = self.at_rows(factor.expand(self.shape).unsqueeze(0))
+        return replace(self, values=self.values * factor)
+
+    def channels(self, start: int, stop: int) -> Windows:
+        """The forms of some channels alone."""
+        return replace(self, values=self.values[:, start:stop], shape=(stop - start, *self.shape[1:]))
+
+    def dense(self) -> Tensor:
+        """The same forms over the whole map: (K, C, *spatial)."""
+        spatial = self.shape[1:]
+        corner = self.places.spread(self._corner())
+        index = corner.new_zeros(len(self), *(1,) * len(spatial))
+        for axis, (size, whole) in enumerate(zip(self.size, spatial, strict=True)):
+            at = (corner[:, axis, None] + torch.arange(size, device=corner.device)).clamp(0, whole - 1)
+            index = index * whole + at.view(len(self), *(size if a == axis else 1 for a in range(len(spatial))))
+        # What is outside the map is zero, and adds nothing to the entry at the edge that stands for it.
+        index = index.flatten(1).unsqueeze(1).expand(-1, self.shape[0], -1)
+        whole_map = self.values.new_zeros(len(self), self.shape[0], prod(spatial))
+        return whole_map.scatter_add_(2, index, self.values.flatten(2)).view(len(self), *self.shape)
+
+    def __add__(self, other: Windows | Tensor) -> Windows | Tensor:
+        """The sum of two forms of one map: the smallest window that holds both, if they move alike."""
+        if isinstance(other, Tensor):
+            return self.dense() + other
+        if self.stride != other.stride:
+            return self.dense() + other.dense()
+        offset = tuple(map(min, self.offset, other.offset))
+        ends = [max(a + n, b + m) for a, n, b, m in zip(self.offset, self.size, other.offset, other.size, strict=True)]
+        parts = []
+        for form in (self, other):
+            frame = [
+                (o - first, end - o - n) for first, end, o, n in zip(offset, ends, form.offset, form.size, strict=True)
+            ]
+            parts.append(F.pad(form.values, [amount for side in reversed(frame) for amount in side]))
+        return replace(self, values=parts[0] + parts[1], offset=offset)
+
+    __radd__ = __add__

@@ -1,0 +1,183 @@
+"""Windows are the dense forms, written shorter."""
+
+from __future__ import annotations
+
+from math import inf, prod
+
+import pytest
+import torch
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.bounds import Backward, backward
+from proofmap.bounds.linear import rewrite
+from proofmap.graph import Graph
+from proofmap.graph.ir import Node
+from proofmap.rules import RULES, Interval, Linear, Nonlinear
+from proofmap.windows import Places, Windows, where_from
+from tests.bounds.maps import BODIES, SHAPE, graph_of, points
+from tests.bounds.setting import both_sides, mask_for
+from tests.models import MODELS, Case
+from tests.models import graph_of as small_graph
+
+KEPT = {"conv", "avg_pool", "max_pool", "maximum", "affine", "add", "concat", "pad"}  # windows stay windows
+
+
+def windows_of(node: Node, cases: int, seed: int, sites: bool) -> Windows:
+    """Random windows of the node's value: some rows share a place, some windows stick out, and are zero there."""
+    g = torch.Generator().manual_seed(seed)
+    rows = 7
+    extent = tuple(int(n) for n in torch.randint(2, 5, (len(node.shape) - 1,), generator=g))
+    owner = torch.randint(0, cases, (rows,), generator=g)
+    position = torch.stack([torch.randint(0, n, (rows,), generator=g) for n in extent], 1)
+    site = torch.randint(0, rows, (rows + 4,), generator=g) if sites else None
+    places = Places(owner, position, extent, site)
+    size = [int(n) for n in torch.randint(1, 4, (len(extent),), generator=g)]
+    stride = tuple(int(n) for n in torch.randint(1, 3, (len(extent),), generator=g))
+    offset = tuple(int(n) for n in torch.randint(-2, 3, (len(extent),), generator=g))
+    count = rows if site is None else len(site)
+    values = torch.randn(count, node.shape[0], *size, dtype=torch.float64, generator=g)
+    whole = Windows(values, places, stride, offset, node.shape)
+    return whole.moved(values, node.shape, (0,) * len(extent), (1,) * len(extent))
+
+
+def nodes() -> list[tuple[str, str]]:
+    return [(name, n.name) for name in BODIES for n in graph_of(name).nodes[1:] if len(n.shape) == 3]
+
+
+def owners(form: Windows) -> Tensor:
+    return form.places.spread(form.places.owner)
+
+
+@pytest.mark.parametrize("sites", [False, True])
+@pytest.mark.parametrize(("body", "name"), nodes())
+def test_every_operation_pulls_windows_as_it_pulls_dense_forms(body: str, name: str, sites: bool) -> None:
+    graph = graph_of(body)
+    node = graph[name]
+    rule = RULES[node.op]
+    shapes = tuple(graph[i].shape for i in node.inputs)
+    if any(len(shape) != 3 for shape in shapes):
+        pytest.skip("not from a map")
+    for seed in range(4):
+        form = windows_of(node, 2, seed, sites)
+        if isinstance(rule, Linear):
+            parts, bias = rule.pull(node, shapes, form)
+            expected, offset = rule.pull(node, shapes, form.dense())
+        else:
+            assert isinstance(rule, Nonlinear)
+            middle = [torch.randn(2, *shape, dtype=torch.float64) for shape in shapes]
+            relaxation = rule.relax(node, *(Interval(m - 0.4, m + 0.5) for m in middle))
+            parts, bias = relaxation.pull(form, owners(form))
+            expected, offset = relaxation.pull(form.dense(), owners(form))
+        assert (bias is None) == (offset is None)
+        if bias is not None and offset is not None:
+            torch.testing.assert_close(bias, offset)
+        for part, dense in zip(parts, expected, strict=True):
+            assert isinstance(dense, Tensor)
+            if node.op in KEPT and not (node.op == "pad" and node.attributes["mode"] != "constant"):
+                assert isinstance(part, Windows)
+            torch.testing.assert_close(part.dense() if isinstance(part, Windows) else part, dense)
+
+
+def test_the_sum_of_windows_is_the_sum_of_forms() -> None:
+    node = graph_of("conv").nodes[0]
+    for seed in range(20):
+        a = windows_of(node, 1, seed, True)
+        shift = torch.randint(-2, 3, (2,), generator=torch.Generator().manual_seed(seed)).tolist()
+        other = torch.randn(len(a), 2, 3, 1, dtype=torch.float64)
+        alike = Windows(other, a.places, a.stride, a.offset, a.shape).moved(other, a.shape, tuple(shift), (1, 1))
+        faster = Windows(other, a.places, a.stride, a.offset, a.shape).moved(other, a.shape, (0, 0), (2, 1))
+        whole = torch.randn(len(a), *SHAPE, dtype=torch.float64)
+        assert isinstance(a + alike, Windows)
+        for b in (alike, faster, whole):
+            for total in (a + b, b + a):
+                expected = a.dense() + (b.dense() if isinstance(b, Windows) else b)
+                torch.testing.assert_close(total.dense() if isinstance(total, Windows) else total, expected)
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, inf])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("domain", [None, (-1.0, 1.0)])
+def test_the_largest_value_on_every_member_is_that_of_the_dense_form(
+    norm: float, shared: bool, domain: tuple[float, float] | None
+) -> None:
+    x = points(2)
+    masks = [mask_for(SHAPE, 9, seed) for seed in range(2)]
+    mask = masks[0] if shared else torch.stack(masks)
+    family = pm.Ball(0.3 if norm == inf else 0.9, norm, domain).at(x, mask)
+    node = graph_of("conv").nodes[0]
+    for seed in range(5):
+        form = windows_of(node, 2, seed, True)
+        expected = family.maximise(form.dense(), owners(form))
+        found, seen = family.maximise_windows(form)
+        torch.testing.assert_close(found[:, 0], expected[:, 0])
+        for row in range(len(form)):
+            groups = [g for g in seen[row].tolist() if g >= 0]
+            assert len(groups) == len(set(groups))
+            for column, group in enumerate(seen[row].tolist()):
+                if group >= 0:
+                    torch.testing.assert_close(found[row, 1 + column], expected[row, 1 + group])
+            others = [1 + g for g in range(9) if g not in groups]
+            torch.testing.assert_close(expected[row, others], found[row, :1].expand(len(others)))
+        alone, none = family.maximise_windows(form, full_only=True)
+        assert none.shape[1] == 0
+        torch.testing.assert_close(alone, expected[:, :1])
+
+
+def test_an_entry_is_found_at_its_place() -> None:
+    shape = (3, 4, 5)
+    entry = torch.arange(60)
+    places, channel = where_from(torch.ones(60, dtype=torch.int64), entry, shape)
+    unit = Windows.unit(places, channel, shape, torch.zeros((), dtype=torch.float64))
+    torch.testing.assert_close(unit.dense().flatten(1), torch.eye(60, dtype=torch.float64))
+
+
+def no_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backward, "_is_map", lambda node: False)
+
+
+@pytest.mark.parametrize("norm", [2.0, inf])
+@pytest.mark.parametrize("name", BODIES)
+def test_bounds_by_windows_are_bounds_by_dense_forms(name: str, norm: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_of(name)
+    family = pm.Ball(0.05 if norm == inf else 0.3, norm, (-1.0, 1.0)).at(points(2), mask_for(SHAPE, 16))
+    found = both_sides(graph, family, Backward(), "shared")
+    no_windows(monkeypatch)
+    for ours, dense in zip(found, both_sides(graph, family, Backward(), "shared"), strict=True):
+        torch.testing.assert_close(ours, dense, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("case", [c for c in MODELS.values() if len(c.shape) > 1], ids=lambda case: case.name)
+def test_the_small_maps_agree_too(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In single precision, to 1e-4."""
+    graph = small_graph(case)
+    family = pm.Ball(0.03, inf, (case.low, case.high)).at(case.inputs(2), mask_for(case.shape, 3))
+    found = both_sides(graph, family, Backward(), "shared")
+    no_windows(monkeypatch)
+    for ours, dense in zip(found, both_sides(graph, family, Backward(), "shared"), strict=True):
+        torch.testing.assert_close(ours, dense, rtol=1e-4, atol=1e-4 * (1 + float(dense.abs().max())))
+
+
+def test_a_form_stays_a_window_until_it_has_grown_to_the_map() -> None:
+    graph = graph_of("conv")
+    widths: dict[tuple[int, ...], int] = {}
+
+    def width(graph: Graph, start: str) -> int:
+        node = graph[start]
+        places, channel = where_from(torch.zeros(1, dtype=torch.int64), torch.tensor([node.size // 2]), node.shape)
+        unit = Windows.unit(places, channel, node.shape, points(1))
+        relaxations = {}
+        for n in graph.nodes[1:]:
+            rule = RULES[n.op]
+            if isinstance(rule, Nonlinear):
+                one = torch.ones(1, *graph[n.inputs[0]].shape, dtype=torch.float64)
+                relaxations[n.name] = rule.relax(n, Interval(-one, one))
+        forms, _ = rewrite(graph, start, unit, torch.zeros(1, dtype=torch.int64), relaxations)
+        form = forms[graph.input.name]
+        assert isinstance(form, Windows)
+        return prod(form.size)
+
+    for node in graph.nodes:
+        if node.op == "conv":
+            widths[node.shape] = width(graph, node.name)
+    assert list(widths.values()) == [9, 25, 49]
