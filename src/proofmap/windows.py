@@ -1,7 +1,7 @@
 """Linear forms of a map that are zero outside a window: what a convolution's neuron sees.
 
 A neuron at position q of its own map sees, of an earlier map, the box that starts at q·stride + offset. All neurons
-of a node share stride, offset and size; only q differs. So a form needs (channels, *size) numbers, not (channels, *map).
+of a node share stride, offset and size; only q differs. A form needs (channels, *size) numbers, not (channels, *map).
 """
 
 from __future__ import annotations

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import prod
+from math import inf, prod
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.ball import Family
+from proofmap.bounds import interval
 from proofmap.bounds.linear import rewrite
 from proofmap.bounds.memory import in_pieces, piece_of
 from proofmap.bounds.passes import Pass
-from proofmap.bounds.state import Rows, Tightened, everything
+from proofmap.bounds.state import Rows, Tightened
 from proofmap.graph.ir import Graph, Node
 from proofmap.rules import Form, Relaxation
 from proofmap.windows import Windows, where_from
@@ -54,6 +55,16 @@ def _is_map(node: Node) -> bool:
     return len(node.shape) > 1 and prod(node.shape[1:]) > 1
 
 
+def _both_signs(node: Node, rows: Rows, like: Tensor) -> Form:
+    """The forms +1 and then -1 at each entry: windows, where the value is a map."""
+    if not _is_map(node):
+        unit = F.one_hot(rows.entry, node.size).to(like.dtype).view(len(rows), *node.shape)
+        return torch.cat([unit, -unit])
+    places, channel = where_from(rows.sample, rows.entry, node.shape)
+    one = Windows.unit(places, channel, node.shape, like)
+    return replace(one, values=torch.cat([one.values, -one.values]), places=places.twice())
+
+
 class BackwardPass(Pass):
     """Nothing is carried along: every bound is a form that goes all the way back."""
 
@@ -62,87 +73,79 @@ class BackwardPass(Pass):
 
     def tighten(self, name: str, rows: Rows) -> Tightened:
         """Entry k from above by the form +1 at k, from below by -1 at k."""
-        node = self.state.graph[name]
-        mapped = _is_map(node)
-        if mapped:
-            rows = rows.by_place(node.shape)
+        state = self.state
+        only = not state.members
         found: list[Tightened] = []
 
-        def piece(start: int, stop: int) -> None:
-            part = rows[start:stop]
-            found.append(self._windows(node, part) if mapped else self._dense(node, part))
+        def take(part: Rows, forms: dict[str, Form], bias: Tensor) -> None:
+            form = forms.get(state.graph.input.name)
+            seen = None
+            if isinstance(form, Windows):
+                swing, seen = state.family.maximise_windows(form, full_only=only)
+                seen = seen[: len(part)]
+            elif form is not None:
+                swing = state.family.maximise(form, part.sample.repeat(2), full_only=only)
+            else:  # the value does not depend on the input
+                swing = bias.new_zeros(1, 1 if only else state.family.members)
+            both = bias[:, None] + swing
+            found.append(Tightened(part, -both[len(part) :], both[: len(part)], seen))
 
-        row = (
-            self._bytes_per_row(node, rows[:0])
-            if mapped
-            else bytes_per_row(self.state.graph, name, self._width, self.state.family.x.element_size())
-        )
-        in_pieces(len(rows), piece_of(self.state.budget, self.state.family.x.device) // (2 * row), piece)
+        self._send(name, rows, state.relaxations, take)
         return Tightened.together(found)
 
-    def _dense(self, node: Node, rows: Rows) -> Tightened:
-        unit = F.one_hot(rows.entry, node.size).to(self.state.family.x.dtype).unflatten(1, node.shape)
-        state, owner = self.state, rows.sample.repeat(2)
-        both = bound_forms(
-            state.graph,
-            node.name,
-            torch.cat([unit, -unit]),
-            owner,
-            state.relaxations,
-            state.family,
-            full_only=not state.members,
-        )
-        return Tightened(rows, -both[len(rows) :], both[: len(rows)])
+    def near(self, name: str, rows: Rows, relaxations: Mapping[str, Relaxation]) -> tuple[Rows, Tensor, Tensor]:
+        """Bounds of some entries on the full ball by forms that go back over these relaxations alone, to intervals."""
+        found: list[tuple[Rows, Tensor]] = []
 
-    def _windows(self, node: Node, rows: Rows) -> Tightened:
-        """The same, while a form is still zero outside a window."""
-        state = self.state
-        forms, bias = rewrite(state.graph, node.name, self._start(node, rows), rows.sample.repeat(2), state.relaxations)
-        form = forms.get(state.graph.input.name)
-        only = not state.members
-        seen = None
-        if isinstance(form, Windows):
-            swing, seen = state.family.maximise_windows(form, full_only=only)
-            seen = seen[: len(rows)]
-        elif form is not None:
-            swing = state.family.maximise(form, rows.sample.repeat(2), full_only=only)
-        else:
-            swing = bias.new_zeros(1, 1 if only else state.family.members)
-        both = bias[:, None] + swing
-        return Tightened(rows, -both[len(rows) :], both[: len(rows)], seen)
+        def take(part: Rows, forms: dict[str, Form], bias: Tensor) -> None:
+            found.append((part, interval.at_the_ends(forms, bias, part.sample.repeat(2), self.state.intervals)))
 
-    def _start(self, node: Node, rows: Rows) -> Windows:
-        places, channel = where_from(rows.sample, rows.entry, node.shape)
-        unit = Windows.unit(places, channel, node.shape, self.state.family.x)
-        return replace(unit, values=torch.cat([unit.values, -unit.values]), places=places.twice())
+        self._send(name, rows, relaxations, take)
+        parts, both = zip(*found, strict=True)
+        upper, lower = (torch.cat(side) for side in zip(*(b.chunk(2) for b in both), strict=True))
+        sample, entry = (torch.cat([getattr(p, which) for p in parts]) for which in ("sample", "entry"))
+        return Rows(sample, entry), -lower, upper
 
-    def _bytes_per_row(self, node: Node, none: Rows) -> int:
-        """What a row of windows takes on its way back, found by sending no row."""
+    def _send(
+        self,
+        name: str,
+        rows: Rows,
+        relaxations: Mapping[str, Relaxation],
+        take: Callable[[Rows, dict[str, Form], Tensor], None],
+    ) -> None:
+        """Send the forms ±1 at each entry back, in pieces that fit; `take` is given each piece's rows and forms."""
+        node, like = self.state.graph[name], self.state.family.x
+        if _is_map(node):
+            rows = rows.by_place(node.shape)
         widest = 0
 
         def watch(form: Form) -> None:
             nonlocal widest
             widest = max(widest, prod((form.values if isinstance(form, Windows) else form).shape[1:]))
 
-        rewrite(self.state.graph, node.name, self._start(node, none), none.sample, self.state.relaxations, watch)
-        return _COPIES * self.state.family.x.element_size() * (widest + self._width)
+        def way(part: Rows) -> tuple[dict[str, Form], Tensor]:
+            both, owner = _both_signs(node, part, like), part.sample.repeat(2)
+            return rewrite(self.state.graph, name, both, owner, relaxations, watch)
 
-    @property
-    def _width(self) -> int:
-        """The members that a row is concretised for."""
-        return self.state.family.members if self.state.members else 1
+        way(rows[:0])  # no row, to see how wide the forms get
+        width = self.state.family.members if self.state.members else 1
+        pair = 2 * _COPIES * like.element_size() * (widest + width)
+        in_pieces(
+            len(rows),
+            piece_of(self.state.budget, like.device) // pair,
+            lambda start, stop: take(rows[start:stop], *way(rows[start:stop])),
+        )
 
-    def final(self, specification: Tensor) -> Tensor:
+    def final(self, specification: Tensor, wanted: Tensor) -> Tensor:
         graph, family = self.state.graph, self.state.family
-        count, rows, _ = specification.shape
-        owner, _ = everything(count, rows, specification.device)
-        start = specification.flatten(0, 1).unflatten(1, graph[graph.output].shape)
-        value: Tensor = start.new_empty(len(start), family.members)
+        sample, row = wanted.nonzero(as_tuple=True)
+        value: Tensor = specification.new_full((*wanted.shape, family.members), inf)
 
         def piece(first: int, last: int) -> None:
-            part, whose = start[first:last], owner[first:last]
-            value[first:last] = bound_forms(graph, graph.output, part, whose, self.state.relaxations, family)
+            at = (sample[first:last], row[first:last])
+            form = specification[at].unflatten(1, graph[graph.output].shape)
+            value[at] = bound_forms(graph, graph.output, form, at[0], self.state.relaxations, family)
 
-        row = bytes_per_row(graph, graph.output, family.members, start.element_size())
-        in_pieces(len(start), piece_of(self.state.budget, start.device) // row, piece)
-        return value.reshape(count, rows, -1).transpose(1, 2)
+        each = bytes_per_row(graph, graph.output, family.members, value.element_size())
+        in_pieces(len(row), piece_of(self.state.budget, value.device) // each, piece)
+        return value.transpose(1, 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from math import inf
 from typing import Literal
 
 import torch
@@ -15,7 +15,8 @@ from proofmap.bounds.forward import ForwardPass
 from proofmap.bounds.memory import in_pieces, piece_of
 from proofmap.bounds.method import Method, Plan
 from proofmap.bounds.passes import Pass
-from proofmap.bounds.state import Rows, State, everything
+from proofmap.bounds.sieve import sieve, unstable
+from proofmap.bounds.state import State, everything
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Graph, Node
 from proofmap.precision import full_precision
@@ -110,9 +111,14 @@ def _walk(
         _settle(state, node, hidden, relax=bool(plan.final))
         for one in passes.values():
             one.visit(node)
-    bounds = [passes[kind].final(specification) for kind in plan.final]
-    if plan.interval_final:
-        bounds.append(_interval_final(state, specification))
+    wanted = torch.ones_like(specification[:, :, 0], dtype=torch.bool)
+    bounds = []
+    if plan.interval_final or floor is not None:
+        cheap = _interval_final(state, specification)
+        if floor is not None:
+            wanted = cheap[:, 0] > floor[:, None]
+        bounds.append(cheap if plan.interval_final else torch.where(wanted[:, None], inf, cheap))
+    bounds += [passes[kind].final(specification, wanted) for kind in plan.final]
     best = bounds[0]
     for bound in bounds[1:]:
         best = torch.minimum(best, bound)
@@ -127,20 +133,13 @@ def _settle(state: State, node: Node, hidden: list[Pass], *, relax: bool) -> Non
     rule = RULES[node.op]
     if isinstance(rule, Nonlinear):
         for one in hidden:
-            for name, rows in _unstable(state, node, rule):
+            if isinstance(one, BackwardPass):
+                sieve(state, node, rule, one)
+            for name, rows in unstable(state, node, rule):
                 state.tighten(name, one.tighten(name, rows))
         if relax:
             state.relaxations[node.name] = rule.relax(node, *(state.intervals[name] for name in node.inputs))
     state.intervals[node.name] = rule.interval(node, *(state.intervals[name] for name in node.inputs))
-
-
-def _unstable(state: State, node: Node, rule: Nonlinear) -> Iterator[tuple[str, Rows]]:
-    masks = rule.unstable(node, *(state.intervals[name] for name in node.inputs))
-    for name, mask in zip(node.inputs, masks, strict=True):
-        if state.worth(name):
-            rows = Rows.where(mask)
-            if len(rows):
-                yield name, rows
 
 
 def _interval_final(state: State, specification: Tensor) -> Tensor:

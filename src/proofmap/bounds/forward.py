@@ -70,7 +70,7 @@ class ForwardPass(Pass):
         form = form.unflatten(1, state.family.shape)
         return value[:, None] + state.family.concretise(form, rows.sample, full_only=not state.members)
 
-    def final(self, specification: Tensor) -> Tensor:
+    def final(self, specification: Tensor, wanted: Tensor) -> Tensor:
         """The form of each row: A⁺ U + A⁻ L over what the linear end of the network reads."""
         state = self.state
         count, rows, _ = specification.shape

@@ -23,7 +23,7 @@ def rewrite(
 def rewrite(
     graph: Graph,
     start: str,
-    form: Windows,
+    form: Form,
     owner: Tensor,
     relaxations: Mapping[str, Relaxation],
     watch: Callable[[Form], object] = ...,

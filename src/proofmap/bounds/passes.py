@@ -25,5 +25,5 @@ class Pass(ABC):
         """Bounds of some entries of a node, for the full ball or, where the state keeps them, for every member."""
 
     @abstractmethod
-    def final(self, specification: Tensor) -> Tensor:
-        """Upper bounds (N, members, R) of the rows of (N, R, classes)."""
+    def final(self, specification: Tensor, wanted: Tensor) -> Tensor:
+        """Upper bounds (N, members, R) of the rows of (N, R, classes); infinite, or not, where (N, R) wants none."""

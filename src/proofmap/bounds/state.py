@@ -147,6 +147,15 @@ class State:
         if self.members:
             self.tightened.setdefault(name, []).append(found)
 
+    def narrow(self, name: str, rows: Rows, lower: Tensor, upper: Tensor) -> None:
+        """Take in what is known of some rows on the full ball, as if interval arithmetic had found it."""
+        old = self.intervals[name]
+        ends = old.lower.flatten(1).clone(), old.upper.flatten(1).clone()
+        at = (rows.sample, rows.entry)
+        new = Interval(lower, upper) & Interval(ends[0][at], ends[1][at])
+        ends[0][at], ends[1][at] = new.lower, new.upper
+        self.intervals[name] = Interval(*(end.reshape(old.lower.shape) for end in ends))
+
     def member_relaxations(self, cases: Tensor) -> tuple[dict[str, Relaxation], dict[str, Interval]]:
         """Relaxations on single members, by flat index sample · members + member (cases,), and the intervals of the
         nodes that interval arithmetic kept for them (empty where it does not count).

@@ -8,17 +8,20 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from proofmap.ball import Ball, Family
+from proofmap.ball import Ball
 from proofmap.bounds import Backward, Method
 from proofmap.bounds.memory import budget
 from proofmap.errors import InputError
-from proofmap.explain.empirical import margins, perturbed
+from proofmap.explain.boxes import overlap_of_boxes
+from proofmap.explain.empirical import margins
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
+from proofmap.explain.members import Sampler, check_precision
 from proofmap.graph import Graph
 from proofmap.graph.cut import cut
 from proofmap.groups import Groups
-from proofmap.overlap import Overlap, family_overlap
+from proofmap.overlap import Overlap
+from proofmap.precision import full_precision
 
 
 class HybridEVA(Explainer):
@@ -26,6 +29,7 @@ class HybridEVA(Explainer):
     box. The box may miss what no sample reached, so the overlap is an estimate.
 
     split: the name of the module or node where h ends. The same samples serve B and every B_u; x itself is one more.
+    precision: the type in which samples run, torch.float16 or torch.bfloat16 for speed; by default that of x.
     """
 
     guarantee: ClassVar[Guarantee] = "none"
@@ -39,6 +43,7 @@ class HybridEVA(Explainer):
         groups: Groups = None,
         samples: int = 100,
         bounds: Method | None = None,
+        precision: torch.dtype | None = None,
         seed: int = 0,
         batch: int = 16,
         progress: bool = True,
@@ -47,37 +52,44 @@ class HybridEVA(Explainer):
         super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory, seed=seed)
         if samples < 1:
             raise InputError(f"got samples={samples}, expected at least one")
+        check_precision(precision)
         self.split = split
         self.samples = samples
         self.bounds = Backward() if bounds is None else bounds
+        self.precision = precision
 
     def _measure(self, task: Task) -> Measured:
         head, tail = cut(task.graph, self.split)
         family = task.ball.at(task.x, task.mask.expand_as(task.x))
-        lower, upper = self._boxes(head, family, task.generator)  # (n · members, *inner)
-        middle = (lower + upper) / 2
-        reach = (upper - middle).flatten(1).amax(1)
-        boxes = Family(middle, lower - middle, upper - middle, torch.inf, reach)
-        target = task.target.repeat_interleave(family.members)
         available = budget(self.memory, task.x.device)
-        found = family_overlap(tail, boxes, target, None, self.bounds, "one-pass", "margin", available)
-        value = found.full.reshape(len(task.x), family.members)
-        with torch.no_grad():
-            nominal = margins(task.graph, task.x[None], task.target)[0]
-        over = Overlap(value[:, 0], value[:, 1:].contiguous(), nominal, task.target, certified=False)
+        delta = family.sample(self.samples, task.generator)
+        sampler = Sampler(head, self.precision, available)
+        lower, upper = enclose(sampler, task.x, task.mask, delta, family.groups)
+        value = overlap_of_boxes(tail, lower, upper, task.target, self.bounds, available)  # (n, members)
+        with full_precision(task.x.device):
+            nominal = margins(task.graph(task.x).flatten(1), task.target)
+        over = Overlap(value[:, 0].clone(), value[:, 1:].contiguous(), nominal, task.target, certified=False)
         return Measured(over.full[:, None] - over.frozen, over)
 
-    def _boxes(self, head: Graph, family: Family, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The smallest and largest values of h at the samples of every member, sample by sample of x."""
-        delta = family.sample(self.samples, generator)
-        ends: list[tuple[Tensor, Tensor]] = []
-        with torch.no_grad():
-            start = head(family.x)
-            for _, moved in perturbed(family, delta):
-                value = head((family.x + moved).flatten(0, 1)).unflatten(0, moved.shape[:2])  # (S, n, *inner)
-                ends.append((torch.minimum(value.amin(0), start), torch.maximum(value.amax(0), start)))
-        lower, upper = (torch.stack(side, dim=1).flatten(0, 1) for side in zip(*ends, strict=True))
-        return lower, upper
-
     def _settings(self) -> Mapping[str, Any]:
-        return {"groups": self.groups, "split": self.split, "samples": self.samples, "bounds": self.bounds}
+        return {
+            "groups": self.groups,
+            "split": self.split,
+            "samples": self.samples,
+            "bounds": self.bounds,
+            "precision": self.precision,
+        }
+
+
+def enclose(sampler: Sampler, x: Tensor, mask: Tensor, delta: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+    """The smallest and largest values (n, 1 + groups, *inner) of h at x and at the samples of every member."""
+    with full_precision(x.device):
+        start = sampler.at(x)
+        lower, upper = (torch.stack([start] * (1 + groups), dim=1) for _ in range(2))
+
+        def fold(images: slice, members: Tensor, values: Tensor) -> None:
+            lower[images, members] = torch.minimum(lower[images, members], values.amin(0))
+            upper[images, members] = torch.maximum(upper[images, members], values.amax(0))
+
+        sampler.visit(x, mask, delta, groups, fold)
+    return lower, upper

@@ -1,0 +1,188 @@
+"""Hybrid EVA of large networks: the plain way, every member through the whole network, against recomputation where
+putting a group back changes something. The same samples, in one run.
+
+python benchmarks/hybrid.py [--networks vgg16 efficientnet-lite0] [--images 1] [--samples 8] [--groups 12]
+    [--device cpu|cuda] [--precision float32|float16|bfloat16] [--weights FOLDER] [--json FILE]
+
+Weights are random where FOLDER has no vgg16.pth or efficientnet-lite0.pth: they serve for time. The images are noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+import proofmap as pm
+from proofmap.ball import Family
+from proofmap.bounds.memory import budget
+from proofmap.explain.boxes import overlap_of_boxes
+from proofmap.explain.hybrid import enclose
+from proofmap.explain.members import Sampler
+from proofmap.graph.cut import cut
+from proofmap.precision import full_precision
+
+Boxes = tuple[Tensor, Tensor]
+_AT_ONCE = 8  # samples that go through the plain way together
+
+
+def vgg16(weights: Path | None) -> tuple[nn.Module, str]:
+    """The network, and the layer of 4096 that the paper splits it at.
+
+    Random weights keep the scale of what flows (He et al. 2015): with torch's own, noise drowns in rounding.
+    """
+    model = pm.zoo.vgg16(weights)
+    if weights is None:
+        for layer in model.modules():
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                nn.init.kaiming_normal_(layer.weight)
+    return model, "classifier.4"
+
+
+def efficientnet_lite0(weights: Path | None) -> tuple[nn.Module, str] | None:
+    """The network, and the mean over the map in front of its classifier; None without the package."""
+    try:
+        package = importlib.import_module("efficientnet_lite_pytorch")
+    except ImportError:
+        print("efficientnet-lite0 is left out: the package efficientnet_lite_pytorch is not installed")
+        return None
+    model: nn.Module = package.EfficientNet.from_name("efficientnet-lite0")
+    if weights is not None:
+        model.load_state_dict(torch.load(weights, weights_only=True))
+    return model.eval(), ""
+
+
+NETWORKS: dict[str, Callable[[Path | None], tuple[nn.Module, str] | None]] = {
+    "vgg16": vgg16,
+    "efficientnet-lite0": efficientnet_lite0,
+}
+
+
+def plain(head: pm.Graph, family: Family, delta: Tensor) -> Boxes:
+    """The box of every member by as many runs of the whole head."""
+    assert family.mask is not None
+    ends: list[Boxes] = []
+    with full_precision(delta.device):
+        start = head(family.x)
+        for member in range(family.members):
+            moved = delta.masked_fill(family.mask == member - 1, 0.0)
+            lower = upper = start
+            for part in moved.split(_AT_ONCE):
+                value = head((family.x + part).flatten(0, 1)).unflatten(0, part.shape[:2])
+                lower, upper = torch.minimum(value.amin(0), lower), torch.maximum(value.amax(0), upper)
+            ends.append((lower, upper))
+    lower, upper = (torch.stack(side, dim=1) for side in zip(*ends, strict=True))
+    return lower, upper
+
+
+def clocked(call: Callable[[], Boxes], device: torch.device) -> tuple[Boxes, float]:
+    """What the call gives, and its seconds."""
+    start = time.perf_counter()
+    found = call()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return found, time.perf_counter() - start
+
+
+def counted(call: Callable[[], Boxes]) -> int:
+    """The operations that the call spends on convolutions and products."""
+    counter = FlopCounterMode(display=False)
+    with counter:
+        call()
+    return counter.get_total_flops()
+
+
+def largest_difference(found: Boxes, truth: Boxes) -> float:
+    """Of the ends of the boxes, against the largest of them."""
+    scale = max(float(end.abs().max()) for end in truth)
+    return max(float((a - b).abs().max()) for a, b in zip(found, truth, strict=True)) / scale
+
+
+def correlation(found: Tensor, truth: Tensor) -> float:
+    """The mean over images of the rank correlation of their scores."""
+    ranks = [float(spearmanr(a.cpu(), b.cpu()).statistic) for a, b in zip(found, truth, strict=True)]
+    return sum(ranks) / len(ranks)
+
+
+def compare(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
+    """Both ways on one network."""
+    device = torch.device(args.device)
+    file = None if args.weights is None else args.weights / f"{name}.pth"
+    torch.manual_seed(0)
+    made = NETWORKS[name](file if file is not None and file.exists() else None)
+    if made is None:
+        return None
+    model, split = made
+    x = torch.rand(args.images, 3, 224, 224)
+    graph = pm.trace(model, x[:1]).to(device, torch.float32)
+    x = x.to(device)
+    head, tail = cut(graph, split or graph[graph.output].inputs[0])
+    mask = pm.groups.grid(args.groups)((3, 224, 224))[None].to(device)
+    family = pm.Ball(0.02, domain=(0.0, 1.0)).at(x, mask.expand_as(x))
+    delta = family.sample(args.samples, torch.Generator(device).manual_seed(0))
+    target = graph(x).argmax(1).detach()
+    available = budget(None, device)
+    low = None if args.precision == "float32" else getattr(torch, args.precision)
+
+    def incremental(precision: torch.dtype | None) -> Boxes:
+        return enclose(Sampler(head, precision, available), x, mask, delta, family.groups)
+
+    def scores(boxes: Boxes) -> Tensor:
+        value = overlap_of_boxes(tail, *boxes, target, pm.bounds.Backward(), available)
+        return value[:, :1] - value[:, 1:]
+
+    exact, full_seconds = clocked(lambda: incremental(None), device)
+    truth, plain_seconds = clocked(lambda: plain(head, family, delta), device)
+    found, seconds = (exact, full_seconds) if low is None else clocked(lambda: incremental(low), device)
+    _, tail_seconds = clocked(lambda: (scores(found), target), device)
+    few = delta[:1]
+    spent = counted(lambda: enclose(Sampler(head, None, available), x, mask, few, family.groups))
+    whole = counted(lambda: plain(head, family, few))
+    return {
+        "network": name,
+        "samples": args.samples,
+        "groups": family.groups,
+        "precision": args.precision,
+        "plain s/image": plain_seconds / len(x),
+        "incremental s/image": seconds / len(x),
+        "last layer s/image": tail_seconds / len(x),
+        "times as fast": plain_seconds / seconds,
+        "times fewer operations": whole / spent,
+        "largest relative difference": largest_difference(found, truth),
+        "rank correlation with plain": correlation(scores(found), scores(truth)),
+        "rank correlation with float32": correlation(scores(found), scores(exact)),
+    }
+
+
+def main() -> None:
+    """Compare on each network and print a line for each number."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
+    parser.add_argument("--images", type=int, default=1)
+    parser.add_argument("--samples", type=int, default=8)
+    parser.add_argument("--groups", type=int, default=12, help="cells of the grid on each side")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", choices=("float32", "float16", "bfloat16"), default="float32")
+    parser.add_argument("--weights", type=Path)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    print(f"torch {torch.__version__}, {args.device}, {torch.get_num_threads()} threads, {args.images} images")
+    rows = [row for name in args.networks if (row := compare(name, args)) is not None]
+    for row in rows:
+        for key, value in row.items():
+            print(f"{key:>30}: {value:.4g}" if isinstance(value, float) else f"{key:>30}: {value}")
+    if args.json is not None:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""The overlap of a network over many boxes of its inputs: the last part of one that was sampled up to there."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from proofmap.ball import Family
+from proofmap.bounds import Method
+from proofmap.bounds.memory import in_pieces
+from proofmap.explain.empirical import margins
+from proofmap.graph import Graph, Node
+from proofmap.overlap import family_overlap
+from proofmap.precision import full_precision
+
+
+def overlap_of_boxes(
+    graph: Graph, lower: Tensor, upper: Tensor, target: Tensor, method: Method, available: int
+) -> Tensor:
+    """Upper bounds (n, m) of the overlap over boxes (n, m, *shape) with target (n,), in `available` bytes.
+
+    Of one linear layer every method bounds the margins exactly; they are then had without a form for each box.
+    """
+    middle, radius = (upper + lower) / 2, (upper - lower) / 2
+    rest = graph.nodes[1:]
+    with full_precision(lower.device):
+        if len(rest) == 1 and rest[0].op == "linear" and lower.ndim == 3:
+            pairs = zip(middle, radius, target, strict=True)
+            return torch.stack([_largest_margin(rest[0], *one) for one in pairs])
+        middle, radius = middle.flatten(0, 1), radius.flatten(0, 1)
+        targets = target.repeat_interleave(lower.shape[1])
+        value = middle.new_empty(len(middle))
+
+        def work(start: int, stop: int) -> None:
+            reach = radius[start:stop]
+            family = Family(middle[start:stop], -reach, reach, torch.inf, reach.flatten(1).amax(1))
+            aim = targets[start:stop]
+            value[start:stop] = family_overlap(graph, family, aim, None, method, "one-pass", "margin", available).full
+
+        forms = (
+            4 * graph.classes**2 * value.element_size()
+        )  # of one box: the rows f_c' - f_c, and those they are made of
+        in_pieces(len(value), available // (2 * forms), work)
+    return value.view(lower.shape[:2])
+
+
+def _largest_margin(node: Node, middle: Tensor, radius: Tensor, target: Tensor) -> Tensor:
+    """max over c' of (W_c' - W_c) z + b_c' - b_c for |z - middle| <= radius: (W_c' - W_c) middle + |W_c' - W_c| radius
+    + b_c' - b_c. Boxes (m, d) -> (m,).
+    """
+    assert node.weight is not None
+    rows = node.weight - node.weight[target]  # (classes, d)
+    value = middle @ rows.mT + radius @ rows.abs().mT  # (m, classes)
+    if node.bias is not None:
+        value = value + (node.bias - node.bias[target])
+    return margins(value, target)

@@ -1,0 +1,215 @@
+"""Explainers that sample: the same samples give the same answer as running the whole network for every member."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+import proofmap as pm
+from proofmap.bounds import IBP, Backward, Method
+from proofmap.errors import BoundError, InputError
+from proofmap.explain import EmpiricalEVA, HybridEVA
+from proofmap.explain.boxes import overlap_of_boxes
+from proofmap.graph.cut import cut
+from proofmap.overlap import family_overlap
+from tests.models import Inverted, Residual
+
+SAMPLES = 5
+BALL = pm.Ball(0.1, domain=(0.0, 1.0))
+
+
+def small_vgg() -> nn.Module:
+    return nn.Sequential(
+        *(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(4, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(6 * 6 * 6, 8), nn.ReLU(), nn.Linear(8, 4)),
+    )
+
+
+def blocks() -> nn.Module:
+    return nn.Sequential(
+        *(nn.Conv2d(3, 4, 3, 2, 1), nn.ReLU6(), Inverted(4, 8), Residual(4, 6, 2)),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4)),
+    )
+
+
+def dense() -> nn.Module:
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(3 * 24 * 24, 9), nn.ReLU(), nn.Linear(9, 8), nn.ReLU(), nn.Linear(8, 4)
+    )
+
+
+NETWORKS = {  # with a split in front of the last layer, and one further up
+    "vgg": (small_vgg, ("10", "6")),
+    "blocks": (blocks, ("7", "2")),
+    "dense": (dense, ("4", "1")),
+}
+
+
+def made(name: str) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        model = NETWORKS[name][0]().eval()
+        for layer in model.modules():  # weights that keep the scale of the noise, far above rounding
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                nn.init.kaiming_normal_(layer.weight)
+    return model
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.rand(2, 3, 24, 24, generator=torch.Generator().manual_seed(0))
+
+
+def masks(kind: str, x: Tensor) -> Tensor:
+    grid = pm.groups.grid(5)((3, 24, 24))
+    if kind == "grid":
+        return grid
+    if kind == "one and the rest":
+        mask = torch.zeros(3, 24, 24, dtype=torch.int64)
+        mask[:, -1, -1] = 1
+        return mask
+    return torch.stack([grid, torch.roll(grid, 2, -1).clamp(max=20)])  # for each sample; one lacks some groups
+
+
+def members(x: Tensor, mask: Tensor, seed: int) -> list[Tensor]:
+    """x + δ for the samples of every member, (S, n, *shape)."""
+    family = BALL.at(x, mask)
+    assert family.mask is not None
+    delta = family.sample(SAMPLES, torch.Generator().manual_seed(seed))
+    return [x + delta] + [torch.where(family.mask == u, x, x + delta) for u in range(family.groups)]
+
+
+def run(graph: pm.Graph, points: Tensor) -> Tensor:
+    with torch.no_grad():
+        value = graph(points.flatten(0, 1))
+    return value.reshape(*points.shape[:2], *value.shape[1:])
+
+
+def plain_hybrid(graph: pm.Graph, x: Tensor, mask: Tensor, split: str, method: Method) -> Tensor:
+    """The overlap (n, members): boxes from whole runs, and bounds of the rest."""
+    head, tail = cut(graph, split)
+    target = run(graph, x[None])[0].argmax(1)
+    found = []
+    for points in members(x, mask, seed=3):
+        value = torch.cat([run(head, points), run(head, x[None])])
+        low, high = value.amin(0), value.amax(0)
+        ball = pm.Ball((high - low) / 2).at((low + high) / 2)
+        found.append(family_overlap(tail, ball, target, None, method, "separate", "margin", 2**30).full)
+    return torch.stack(found, dim=1)
+
+
+def plain_empirical(graph: pm.Graph, x: Tensor, mask: Tensor) -> Tensor:
+    """The largest margin (n, members) at the samples and at x."""
+    target = run(graph, x[None])[0].argmax(1)
+    found = []
+    for points in members(x, mask, seed=3):
+        logits = run(graph, torch.cat([points, x[None]]))
+        own = logits.gather(2, target.expand(len(logits), -1)[..., None])
+        others = logits.masked_fill(nn.functional.one_hot(target, 4).bool(), -torch.inf)
+        found.append((others.amax(2) - own.squeeze(2)).amax(0))
+    return torch.stack(found, dim=1)
+
+
+@pytest.mark.parametrize("kind", ["grid", "one and the rest", "for each sample"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_hybrid_is_what_whole_runs_give(name: str, kind: str, x: Tensor) -> None:
+    graph, mask = pm.trace(made(name), x), masks(kind, x)
+    for split in NETWORKS[name][1]:
+        for method in (Backward(), IBP()):
+            truth = plain_hybrid(graph, x, mask, split, method)
+            assert float((truth[:, :1] - truth[:, 1:]).amax()) > 1e-2
+            for memory in (None, 30_000):
+                explainer = HybridEVA(
+                    graph, BALL, split=split, groups=mask, samples=SAMPLES, bounds=method, seed=3, memory=memory
+                )
+                found = explainer.explain(x)
+                torch.testing.assert_close(found.overlap.full, truth[:, 0], rtol=1e-4, atol=2e-5)
+                torch.testing.assert_close(found.overlap.frozen, truth[:, 1:], rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["grid", "one and the rest", "for each sample"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_empirical_is_what_whole_runs_give(name: str, kind: str, x: Tensor) -> None:
+    graph, mask = pm.trace(made(name), x), masks(kind, x)
+    truth = plain_empirical(graph, x, mask)
+    assert float((truth[:, :1] - truth[:, 1:]).abs().amax()) > 1e-2
+    for memory in (None, 30_000):
+        found = EmpiricalEVA(graph, BALL, groups=mask, samples=SAMPLES, seed=3, memory=memory).explain(x)
+        torch.testing.assert_close(found.overlap.full, truth[:, 0], rtol=1e-4, atol=2e-5)
+        torch.testing.assert_close(found.overlap.frozen, truth[:, 1:], rtol=1e-4, atol=2e-5)
+
+
+def operations(graph: pm.Graph, x: Tensor) -> tuple[int, int]:
+    """What the explainer spends, and one run of the network at one point."""
+    with FlopCounterMode(display=False) as spent:
+        EmpiricalEVA(graph, BALL, groups=pm.groups.grid(8), samples=SAMPLES).explain(x[:1])
+    with FlopCounterMode(display=False) as one:
+        graph(x[:1])
+    return spent.get_total_flops(), one.get_total_flops()
+
+
+def test_a_convolutional_network_is_recomputed_in_parts(x: Tensor) -> None:
+    spent, one = operations(pm.trace(made("vgg"), x), x)
+    assert spent < 65 * SAMPLES * one / 4
+
+
+def test_a_dense_network_is_run_as_a_whole(x: Tensor) -> None:
+    spent, one = operations(pm.trace(made("dense"), x), x)
+    assert 65 * SAMPLES * one <= spent <= (65 * SAMPLES + 3) * one
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_one_last_layer_is_bounded_exactly(bias: bool) -> None:
+    """By a formula, which every method agrees with."""
+    torch.manual_seed(0)
+    graph = pm.trace(nn.Linear(6, 4, bias=bias).double(), torch.zeros(1, 6, dtype=torch.float64))
+    lower = torch.rand(2, 3, 6, dtype=torch.float64)
+    upper = lower + torch.rand(2, 3, 6, dtype=torch.float64)
+    target = torch.tensor([1, 3])
+    found = overlap_of_boxes(graph, lower, upper, target, Backward(), 2**20)
+    for i, j in ((0, 0), (0, 2), (1, 1)):
+        ball = pm.Ball((upper - lower)[i, j][None] / 2).at((upper + lower)[i, j][None] / 2)
+        for method in (IBP(), Backward()):
+            one = family_overlap(graph, ball, int(target[i]), None, method, "one-pass", "margin", 2**20)
+            torch.testing.assert_close(found[i, j], one.full[0])
+
+
+@pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])
+def test_samples_in_low_precision(precision: torch.dtype, x: Tensor) -> None:
+    graph = pm.trace(made("vgg"), x)
+    common = {"groups": pm.groups.grid(4), "samples": SAMPLES}
+    ranks = []
+    for chosen in (None, precision):
+        hybrid = HybridEVA(graph, BALL, split="10", precision=chosen, **common).explain(x)  # type: ignore[arg-type]
+        seen = EmpiricalEVA(graph, BALL, precision=chosen, **common).explain(x)  # type: ignore[arg-type]
+        assert hybrid.settings["precision"] == seen.settings["precision"] == (None if chosen is None else str(chosen))
+        assert hybrid.scores.dtype == seen.scores.dtype == torch.float32
+        ranks.append((hybrid.overlap.frozen, seen.overlap.frozen))
+    for high, low in zip(*ranks, strict=True):
+        torch.testing.assert_close(low, high, rtol=0.05, atol=0.05)
+        assert not torch.equal(low, high)
+
+
+def test_low_precision_that_does_not_suffice(x: Tensor) -> None:
+    first = nn.Conv2d(3, 4, 3)
+    nn.init.constant_(first.weight, 1e5)
+    graph = pm.trace(nn.Sequential(first, nn.ReLU(), nn.Flatten(), nn.Linear(4 * 22 * 22, 3)), x)
+    seen = EmpiricalEVA(graph, BALL, precision=torch.float16, samples=2, groups=pm.groups.grid(2))
+    with pytest.raises(BoundError, match=r"leave `precision` out to sample in the type of x, such as float32"):
+        seen.explain(x)
+    hybrid = HybridEVA(graph, BALL, split="1", precision=torch.float16, samples=2, groups=pm.groups.grid(2))
+    with pytest.raises(BoundError, match=r"samples in torch\.float16 lead to NaN or infinite values"):
+        hybrid.explain(x)
+
+
+@pytest.mark.parametrize("precision", [torch.int8, torch.float64, "float16"])
+def test_precisions_that_are_none(precision: torch.dtype, x: Tensor) -> None:
+    for make in (
+        lambda: EmpiricalEVA(made("vgg"), BALL, precision=precision),
+        lambda: HybridEVA(made("vgg"), BALL, split="10", precision=precision),
+    ):
+        with pytest.raises(InputError, match=r"expected torch\.float16 or torch\.bfloat16"):
+            make()
