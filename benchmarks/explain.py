@@ -6,12 +6,14 @@ python benchmarks/explain.py [--images 100] [--separate 2] [--eps 0.015]
 from __future__ import annotations
 
 import argparse
-import time
-
-import torch
-from scipy.stats import spearmanr
+from typing import TYPE_CHECKING
 
 import proofmap as pm
+
+if TYPE_CHECKING:
+    from benchmarks import measuring
+else:
+    import measuring  # a script finds what lies beside it
 
 
 def main() -> None:
@@ -25,21 +27,19 @@ def main() -> None:
     graph = pm.trace(pm.zoo.mnist_mlp(), x)
     ball = pm.Ball(args.eps, domain=(0.0, 1.0))
     pm.EVA(graph, ball, progress=False).explain(x[:1])  # warm up
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, 784 pixel groups, ε {args.eps}")
+    print(f"{measuring.machine('cpu')}, 784 pixel groups, ε {args.eps}")
 
-    start = time.perf_counter()
-    shared = pm.EVA(graph, ball).explain(x)
-    each = (time.perf_counter() - start) / len(x)
+    shared, seconds = measuring.clocked(lambda: pm.EVA(graph, ball).explain(x), "cpu")
+    each = seconds / len(x)
     proven = int((shared.overlap.full <= 0).sum())
     print(f"shared:   {each:.4f} s an image over {len(x)} images, {proven} certified")
 
     few = x[: args.separate]
-    start = time.perf_counter()
-    separate = pm.EVA(graph, ball, sharing="separate").explain(few)
-    alone = (time.perf_counter() - start) / len(few)
-    ranks = [float(spearmanr(a, b).statistic) for a, b in zip(shared.scores, separate.scores, strict=False)]
+    separate, seconds = measuring.clocked(lambda: pm.EVA(graph, ball, sharing="separate").explain(few), "cpu")
+    alone = seconds / len(few)
+    rank = measuring.rank_correlation(shared.scores[: len(few)], separate.scores)
     print(f"separate: {alone:.4f} s an image over {len(few)} images: shared is {alone / each:.0f} times as fast")
-    print(f"rank correlation of the scores with separate: {sum(ranks) / len(ranks):.3f}")
+    print(f"rank correlation of the scores with separate: {rank:.3f}")
 
 
 if __name__ == "__main__":

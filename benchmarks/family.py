@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import psutil
 import torch
 from safetensors.torch import load_file, save_file
-from scipy.stats import spearmanr
 from torch import Tensor, nn
 
 import proofmap as pm
+
+if TYPE_CHECKING:
+    from benchmarks import measuring
+else:
+    import measuring  # a script finds what lies beside it
+
 
 SHARINGS: tuple[pm.bounds.Sharing, ...] = ("separate", "shared", "one-pass")
 
@@ -94,37 +95,22 @@ def measure(
     graph = pm.trace(model, x)
     ball, cells = pm.Ball(eps, domain=(0.0, 1.0)), pm.groups.grid(12)
     pm.overlap(graph, x[:1], ball)  # warm up
-    before = psutil.Process().memory_info().rss
-    peak, stop = [before], threading.Event()
-
-    def watch() -> None:
-        while not stop.wait(0.002):
-            peak.append(psutil.Process().memory_info().rss)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
     seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        found = pm.overlap(graph, x, ball, groups=cells, sharing=sharing)
-        seconds.append((time.perf_counter() - start) / images)
-    stop.set()
-    watcher.join()
+    with measuring.Memory("cpu") as memory:
+        for _ in range(repeats):
+            found, spent = measuring.clocked(lambda: pm.overlap(graph, x, ball, groups=cells, sharing=sharing), "cpu")
+            seconds.append(spent / images)
     return {
         "seconds": min(seconds),
-        "peak": max(peak) - before,
+        "peak": memory.beyond,
         "full": found.full.tolist(),
         "frozen": found.frozen.tolist(),
     }
 
 
-def correlation(ours: dict[str, Any], reference: dict[str, Any]) -> float:
-    """Spearman's, of the groups' scores, averaged over images."""
-    values = []
-    for k in range(len(ours["full"])):
-        pair = [[d["full"][k] - f for f in d["frozen"][k]] for d in (reference, ours)]
-        values.append(float(spearmanr(*pair).statistic))
-    return sum(values) / len(values)
+def scores(row: dict[str, Any]) -> Tensor:
+    """AO(B) - AO(B_u) of the measured bounds."""
+    return torch.tensor(row["full"])[:, None] - torch.tensor(row["frozen"])
 
 
 def main() -> None:
@@ -136,14 +122,11 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
     parser.add_argument("--json", type=Path, help="also write the figures here")
     args = parser.parse_args()
-    print(
-        f"torch {torch.__version__}, {torch.get_num_threads()} threads, {args.images} images, 144 groups, ε {args.eps}"
-    )
+    print(f"{measuring.machine('cpu')}, {args.images} images, 144 groups, ε {args.eps}")
     print(
         f"{'network':<10} {'sharing':<9} {'s/image':>9} {'speed-up':>8} {'peak MB':>8} "
         f"{'rank':>6} {'AO(B)':>8} {'mean AO(B_u)':>12}"
     )
-    context = multiprocessing.get_context("spawn")
     table = {}
     with tempfile.TemporaryDirectory() as folder:
         for name in args.networks:
@@ -151,14 +134,14 @@ def main() -> None:
                 fit(name, Path(folder))
             rows: dict[str, dict[str, Any]] = {}
             for sharing in SHARINGS:
-                with context.Pool(1) as pool:
-                    rows[sharing] = pool.apply(measure, (name, sharing, args.images, args.eps, folder, args.repeats))
+                rows[sharing] = measuring.alone(measure, name, sharing, args.images, args.eps, folder, args.repeats)
                 row = rows[sharing]
                 frozen = [value for one in row["frozen"] for value in one]
                 ratio = rows["separate"]["seconds"] / row["seconds"]
+                rank = measuring.rank_correlation(scores(row), scores(rows["separate"]))
                 print(
                     f"{name:<10} {sharing:<9} {row['seconds']:9.4f} {ratio:8.1f} "
-                    f"{row['peak'] / 1e6:8.0f} {correlation(row, rows['separate']):6.3f} "
+                    f"{row['peak'] / 1e6:8.0f} {rank:6.3f} "
                     f"{sum(row['full']) / len(row['full']):8.3f} {sum(frozen) / len(frozen):12.3f}"
                 )
                 sys.stdout.flush()

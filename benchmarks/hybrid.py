@@ -12,15 +12,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 import proofmap as pm
 from proofmap.ball import Family
@@ -30,6 +27,12 @@ from proofmap.explain.hybrid import enclose
 from proofmap.explain.members import Sampler
 from proofmap.graph.cut import cut
 from proofmap.precision import full_precision
+
+if TYPE_CHECKING:
+    from benchmarks import measuring
+else:
+    import measuring  # a script finds what lies beside it
+
 
 Boxes = tuple[Tensor, Tensor]
 _AT_ONCE = 8  # samples that go through the plain way together
@@ -84,35 +87,6 @@ def plain(head: pm.Graph, family: Family, delta: Tensor) -> Boxes:
     return lower, upper
 
 
-def clocked(call: Callable[[], Boxes], device: torch.device) -> tuple[Boxes, float]:
-    """What the call gives, and its seconds."""
-    start = time.perf_counter()
-    found = call()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return found, time.perf_counter() - start
-
-
-def counted(call: Callable[[], Boxes]) -> int:
-    """The operations that the call spends on convolutions and products."""
-    counter = FlopCounterMode(display=False)
-    with counter:
-        call()
-    return counter.get_total_flops()
-
-
-def largest_difference(found: Boxes, truth: Boxes) -> float:
-    """Of the ends of the boxes, against the largest of them."""
-    scale = max(float(end.abs().max()) for end in truth)
-    return max(float((a - b).abs().max()) for a, b in zip(found, truth, strict=True)) / scale
-
-
-def correlation(found: Tensor, truth: Tensor) -> float:
-    """The mean over images of the rank correlation of their scores."""
-    ranks = [float(spearmanr(a.cpu(), b.cpu()).statistic) for a, b in zip(found, truth, strict=True)]
-    return sum(ranks) / len(ranks)
-
-
 def compare(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
     """Both ways on one network."""
     device = torch.device(args.device)
@@ -140,13 +114,13 @@ def compare(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
         value = overlap_of_boxes(tail, *boxes, target, pm.bounds.Backward(), available)
         return value[:, :1] - value[:, 1:]
 
-    exact, full_seconds = clocked(lambda: incremental(None), device)
-    truth, plain_seconds = clocked(lambda: plain(head, family, delta), device)
-    found, seconds = (exact, full_seconds) if low is None else clocked(lambda: incremental(low), device)
-    _, tail_seconds = clocked(lambda: (scores(found), target), device)
+    exact, full_seconds = measuring.clocked(lambda: incremental(None), device)
+    truth, plain_seconds = measuring.clocked(lambda: plain(head, family, delta), device)
+    found, seconds = (exact, full_seconds) if low is None else measuring.clocked(lambda: incremental(low), device)
+    _, tail_seconds = measuring.clocked(lambda: scores(found), device)
     few = delta[:1]
-    spent = counted(lambda: enclose(Sampler(head, None, available), x, mask, few, family.groups))
-    whole = counted(lambda: plain(head, family, few))
+    spent = measuring.operations(lambda: enclose(Sampler(head, None, available), x, mask, few, family.groups))
+    whole = measuring.operations(lambda: plain(head, family, few))
     return {
         "network": name,
         "samples": args.samples,
@@ -157,9 +131,9 @@ def compare(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
         "last layer s/image": tail_seconds / len(x),
         "times as fast": plain_seconds / seconds,
         "times fewer operations": whole / spent,
-        "largest relative difference": largest_difference(found, truth),
-        "rank correlation with plain": correlation(scores(found), scores(truth)),
-        "rank correlation with float32": correlation(scores(found), scores(exact)),
+        "largest relative difference": measuring.largest_difference(found, truth),
+        "rank correlation with plain": measuring.rank_correlation(scores(found), scores(truth)),
+        "rank correlation with float32": measuring.rank_correlation(scores(found), scores(exact)),
     }
 
 
@@ -175,7 +149,7 @@ def main() -> None:
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    print(f"torch {torch.__version__}, {args.device}, {torch.get_num_threads()} threads, {args.images} images")
+    print(f"{measuring.machine(args.device)}, {args.images} images")
     rows = [row for name in args.networks if (row := compare(name, args)) is not None]
     for row in rows:
         for key, value in row.items():

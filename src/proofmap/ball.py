@@ -6,7 +6,7 @@ states; `Family` is what it means at given inputs: every member is a box with 0 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, prod
 from typing import Literal
@@ -176,8 +176,9 @@ class Family:
         local, seen = None, torch.empty(len(form), 0, dtype=torch.int64, device=flat.device)
         if self.mask is not None and not full_only:
             mask = self.mask[:1] if self._shared else self.mask
-            local, named = _renumbered(form.read(mask + 1).flatten(1) - 1)  # -1 outside the map
-            local, seen = form.places.spread(local), form.places.spread(named)
+            every, at = form.places.everywhere(len(mask))
+            local, named = _renumbered(replace(form, places=every).read(mask + 1).flatten(1) - 1)  # -1 outside the map
+            local, seen = local[at], named[at]
         radius = self.eps if self.count == 1 else form.places.spread(self.eps[form.places.owner])
         rows = max(1, _ELEMENTS[self.norm] // flat.shape[1])
         pieces = [

@@ -32,6 +32,20 @@ class Places:
         """(U, ...) -> (K, ...)."""
         return values if self.site is None else values.index_select(0, self.site)
 
+    def everywhere(self, cases: int) -> tuple[Places, Tensor]:
+        """Every position of every case, and which of them each row stands at (K,)."""
+        count = prod(self.extent)
+        entry = torch.arange(count, device=self.owner.device)
+        every, _ = where_from(
+            torch.arange(cases, device=self.owner.device).repeat_interleave(count),
+            entry.repeat(cases),
+            (1, *self.extent),
+        )
+        at = self.owner if cases > 1 else torch.zeros_like(self.owner)
+        for axis, size in enumerate(self.extent):
+            at = at * size + self.position[:, axis]
+        return every, self.spread(at)
+
     def twice(self) -> Places:
         """The same places for the rows once more after themselves."""
         if self.site is None:
@@ -128,17 +142,33 @@ class Windows:
         assert inside is not None
         return replace(self, values=self.values * self.places.spread(inside.to(self.values.dtype)))
 
+    def padded(self, values: Tensor) -> Tensor:
+        """Maps (cases, c, *spatial) with zeros around, so that every window lies inside."""
+        sides = self._sticks_out()
+        if not any(before or after for before, after in sides):
+            return values
+        return F.pad(values, [amount for side in reversed(sides) for amount in side])
+
+    def addresses(self, cases: int) -> tuple[Tensor, Tensor]:
+        """(K,) and (C · size,): window k's entry i stands at start[k] + step[i] of all padded maps laid flat."""
+        sides = self._sticks_out()
+        whole = [before + n + after for (before, after), n in zip(sides, self.shape[1:], strict=True)]
+        corner = self._corner() + torch.tensor([before for before, _ in sides], device=self.values.device)
+        start = torch.zeros_like(self.places.owner) if cases == 1 else self.places.owner * self.shape[0]
+        step = torch.arange(self.shape[0], device=self.values.device)
+        for axis, (size, n) in enumerate(zip(self.size, whole, strict=True)):
+            start = start * n + corner[:, axis]
+            step = step[..., None] * n + torch.arange(size, device=self.values.device)
+        return self.places.spread(start), step.flatten()
+
     def read(self, values: Tensor) -> Tensor:
         """What stands in each place's window of maps (cases, c, *spatial), zero outside: (U, c, *size)."""
-        sides = self._sticks_out()
-        if any(before or after for before, after in sides):
-            values = F.pad(values, [amount for side in reversed(sides) for amount in side])
+        ahead = self.padded(values)
         for axis, size in enumerate(self.size):
-            values = values.unfold(2 + axis, size, 1)  # (cases, c, *starts, *size)
-        starts = self._corner() + torch.tensor([before for before, _ in sides], device=values.device)
+            ahead = ahead.unfold(2 + axis, size, 1)  # (cases, c, *starts, *size)
+        ahead = ahead.movedim(1, 1 + len(self.size))  # (cases, *starts, c, *size)
+        starts = self._corner() + torch.tensor([before for before, _ in self._sticks_out()], device=values.device)
         owner = self.places.owner if len(values) > 1 else torch.zeros_like(self.places.owner)
-        axes = len(self.size)
-        ahead = values.movedim(1, 1 + axes)  # (cases, *starts, c, *size)
         at = (owner, *starts.unbind(1))
         return ahead[at]
 
@@ -150,7 +180,7 @@ class Windows:
         """<A, v> with v one sample's value, of a shape that broadcasts to the map: (K,)."""
         if prod(values.shape[-len(self.size) :]) == 1:
             channels = values.reshape(-1).expand(self.shape[0])
-            return self.values.flatten(2).sum(2) @ channels
+            return self.values.flatten(1) @ channels.repeat_interleave(prod(self.size))
         own = self.at_rows(values.expand(self.shape).unsqueeze(0))
         product: Tensor = torch.linalg.vecdot(self.values.flatten(1), own.flatten(1))
         return product

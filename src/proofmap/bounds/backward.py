@@ -55,14 +55,18 @@ def _is_map(node: Node) -> bool:
     return len(node.shape) > 1 and prod(node.shape[1:]) > 1
 
 
-def _both_signs(node: Node, rows: Rows, like: Tensor) -> Form:
-    """The forms +1 and then -1 at each entry: windows, where the value is a map."""
+def _units(node: Node, rows: Rows, like: Tensor, both: bool) -> Form:
+    """The forms +1 at each entry and, for both signs, -1 at each: windows, where the value is a map."""
     if not _is_map(node):
         unit = F.one_hot(rows.entry, node.size).to(like.dtype).view(len(rows), *node.shape)
-        return torch.cat([unit, -unit])
+        return torch.cat([unit, -unit]) if both else unit
     places, channel = where_from(rows.sample, rows.entry, node.shape)
     one = Windows.unit(places, channel, node.shape, like)
-    return replace(one, values=torch.cat([one.values, -one.values]), places=places.twice())
+    return replace(one, values=torch.cat([one.values, -one.values]), places=places.twice()) if both else one
+
+
+def _values(form: Form) -> Tensor:
+    return form.values if isinstance(form, Windows) else form
 
 
 class BackwardPass(Pass):
@@ -90,7 +94,7 @@ class BackwardPass(Pass):
             both = bias[:, None] + swing
             found.append(Tightened(part, -both[len(part) :], both[: len(part)], seen))
 
-        self._send(name, rows, state.relaxations, take)
+        self.send(name, rows, state.relaxations, take)
         return Tightened.together(found)
 
     def near(self, name: str, rows: Rows, relaxations: Mapping[str, Relaxation]) -> tuple[Rows, Tensor, Tensor]:
@@ -100,41 +104,46 @@ class BackwardPass(Pass):
         def take(part: Rows, forms: dict[str, Form], bias: Tensor) -> None:
             found.append((part, interval.at_the_ends(forms, bias, part.sample.repeat(2), self.state.intervals)))
 
-        self._send(name, rows, relaxations, take)
+        self.send(name, rows, relaxations, take)
         parts, both = zip(*found, strict=True)
         upper, lower = (torch.cat(side) for side in zip(*(b.chunk(2) for b in both), strict=True))
         sample, entry = (torch.cat([getattr(p, which) for p in parts]) for which in ("sample", "entry"))
         return Rows(sample, entry), -lower, upper
 
-    def _send(
+    def send(
         self,
         name: str,
         rows: Rows,
         relaxations: Mapping[str, Relaxation],
         take: Callable[[Rows, dict[str, Form], Tensor], None],
+        *,
+        both: bool = True,
     ) -> None:
-        """Send the forms ±1 at each entry back, in pieces that fit; `take` is given each piece's rows and forms."""
-        node, like = self.state.graph[name], self.state.family.x
+        """Send the forms +1 at each entry back and, after them, -1 at each, in pieces that fit; or +1 alone.
+
+        `take` is given each piece's rows, where the forms ended, and their biases.
+        """
+        state, like = self.state, self.state.family.x
+        node = state.graph[name]
         if _is_map(node):
             rows = rows.by_place(node.shape)
-        widest = 0
+        signs = 2 if both else 1
 
-        def watch(form: Form) -> None:
-            nonlocal widest
-            widest = max(widest, prod((form.values if isinstance(form, Windows) else form).shape[1:]))
+        def way(part: Rows, watch: Callable[[Form], object] = lambda form: None) -> tuple[dict[str, Form], Tensor]:
+            return rewrite(
+                state.graph, name, _units(node, part, like, both), part.sample.repeat(signs), relaxations, watch
+            )
 
-        def way(part: Rows) -> tuple[dict[str, Form], Tensor]:
-            both, owner = _both_signs(node, part, like), part.sample.repeat(2)
-            return rewrite(self.state.graph, name, both, owner, relaxations, watch)
+        def piece(start: int, stop: int) -> None:
+            take(rows[start:stop], *way(rows[start:stop]))
 
-        way(rows[:0])  # no row, to see how wide the forms get
-        width = self.state.family.members if self.state.members else 1
-        pair = 2 * _COPIES * like.element_size() * (widest + width)
-        in_pieces(
-            len(rows),
-            piece_of(self.state.budget, like.device) // pair,
-            lambda start, stop: take(rows[start:stop], *way(rows[start:stop])),
-        )
+        width = state.family.members if state.members else 1
+        row = bytes_per_row(state.graph, name, width, like.element_size())
+        if _is_map(node):
+            seen: list[int] = []
+            way(rows[:0], lambda form: seen.append(prod(_values(form).shape[1:])))  # no row, to see how wide they get
+            row = _COPIES * like.element_size() * (max(seen) + width)
+        in_pieces(len(rows), piece_of(state.budget, like.device) // (signs * row), piece)
 
     def final(self, specification: Tensor, wanted: Tensor) -> Tensor:
         graph, family = self.state.graph, self.state.family

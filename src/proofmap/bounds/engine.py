@@ -15,7 +15,7 @@ from proofmap.bounds.forward import ForwardPass
 from proofmap.bounds.memory import in_pieces, piece_of
 from proofmap.bounds.method import Method, Plan
 from proofmap.bounds.passes import Pass
-from proofmap.bounds.sieve import sieve, unstable
+from proofmap.bounds.sieve import Sieve, unstable
 from proofmap.bounds.state import State, everything
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Graph, Node
@@ -107,8 +107,10 @@ def _walk(
     state = State(graph, family, budget, members=shared, keep=plan.interval_hidden)
     passes = {kind: kind(state) for kind in dict.fromkeys((*plan.hidden, *plan.final))}
     hidden = [passes[kind] for kind in plan.hidden]
+    backward_pass = passes.get(BackwardPass)
+    sieve = Sieve(state, backward_pass) if isinstance(backward_pass, BackwardPass) else None
     for node in graph.nodes:
-        _settle(state, node, hidden, relax=bool(plan.final))
+        _settle(state, node, hidden, sieve, relax=bool(plan.final))
         for one in passes.values():
             one.visit(node)
     wanted = torch.ones_like(specification[:, :, 0], dtype=torch.bool)
@@ -125,7 +127,7 @@ def _walk(
     return _last_pass(state, specification, plan, best, floor) if shared else best
 
 
-def _settle(state: State, node: Node, hidden: list[Pass], *, relax: bool) -> None:
+def _settle(state: State, node: Node, hidden: list[Pass], sieve: Sieve | None, *, relax: bool) -> None:
     """The node's interval and relaxation, after its inputs have been tightened where that can help."""
     if node.op == "input":
         state.intervals[node.name] = Interval(*state.family.box())
@@ -133,8 +135,8 @@ def _settle(state: State, node: Node, hidden: list[Pass], *, relax: bool) -> Non
     rule = RULES[node.op]
     if isinstance(rule, Nonlinear):
         for one in hidden:
-            if isinstance(one, BackwardPass):
-                sieve(state, node, rule, one)
+            if sieve is not None and isinstance(one, BackwardPass):
+                sieve.narrow(node, rule)
             for name, rows in unstable(state, node, rule):
                 state.tighten(name, one.tighten(name, rows))
         if relax:

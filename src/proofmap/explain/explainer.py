@@ -231,8 +231,9 @@ class Explainer(ABC):
 
     def _graph(self, x: Tensor) -> tuple[Graph, str]:
         """The model's graph and its hash. A module is traced again when its weights or the inputs' shape changed."""
-        if isinstance(self.model, Graph):
-            return self.model, hash_graph(self.model)
+        if isinstance(self.model, Graph):  # it never changes
+            self._traced = self._traced or _Traced((), "", self.model, hash_graph(self.model))
+            return self._traced.graph, self._traced.digest
         shape, state = tuple(x.shape[1:]), _state(self.model)
         if self._traced is None or (self._traced.shape, self._traced.state) != (shape, state):
             graph = as_graph(self.model, x)

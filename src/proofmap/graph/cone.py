@@ -51,10 +51,14 @@ class Reach:
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
 
+    @property
+    def extent(self) -> tuple[int, ...]:
+        """The side of the box that one output reads."""
+        return tuple(d * (k - 1) + 1 for d, k in zip(self.dilation, self.kernel, strict=True))
+
     def read(self, out: Window) -> Window:
         """The input positions that a window of outputs reads; some may lie outside the map, in its padding."""
-        sides = zip(out.size, self.kernel, self.stride, self.dilation, strict=True)
-        size = tuple((n - 1) * s + d * (k - 1) + 1 for n, k, s, d in sides)
+        size = tuple((n - 1) * s + e for n, s, e in zip(out.size, self.stride, self.extent, strict=True))
         return Window(out.corner * torch.tensor(self.stride) - torch.tensor(self.padding), size)
 
     def changed(self, low: Tensor, high: Tensor, shape: Sequence[int]) -> Ends:
@@ -63,7 +67,7 @@ class Reach:
         ⌈(low + padding - dilation (kernel - 1)) / stride⌉ <= o <= ⌊(high + padding) / stride⌋, within the output.
         """
         stride, padding = torch.tensor(self.stride), torch.tensor(self.padding)
-        span = torch.tensor([d * (k - 1) for d, k in zip(self.dilation, self.kernel, strict=True)], dtype=torch.int64)
+        span = torch.tensor(self.extent, dtype=torch.int64) - 1
         end = torch.tensor(shape, dtype=torch.int64) - 1
         first = (-((span - low - padding) // stride)).clamp(min=0).minimum(end)
         last = ((high + padding) // stride).minimum(end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
+from proofmap.rules import fused
 from proofmap.rules.rule import Form, Forms, Interval, Kind, Nonlinear, Relaxation
 from proofmap.windows import Windows
 
@@ -32,6 +34,8 @@ class Lines(Relaxation):
         (Two products with A⁺ and A⁻ are, on a CPU, six times as fast as a choice by the sign of A.)
         """
         values = form.values if isinstance(form, Windows) else form
+        if fused.worth(values):
+            return self._pull_fused(form, values, owner)
         above, below = values.clamp(min=0), values.clamp(max=0)
         bias = _dot(above, _rows(self.upper_bias, form, owner))
         if self.lower_bias is not None:
@@ -40,12 +44,48 @@ class Lines(Relaxation):
         pulled = above.addcmul_(below, _rows(self.lower_slope, form, owner))
         return (replace(form, values=pulled) if isinstance(form, Windows) else pulled,), bias
 
+    def _pull_fused(self, form: Kind, values: Tensor, owner: Tensor) -> tuple[tuple[Kind, ...], Tensor]:
+        cases = len(self.upper_slope)
+        if isinstance(form, Windows):
+            start, step = form.addresses(cases)
+            around: Callable[[Tensor], Tensor] = form.padded
+        else:
+            size = self.upper_slope[0].numel()
+            start, step = owner * (size if cases > 1 else 0), torch.arange(size, device=owner.device)
+            around = torch.Tensor.contiguous
+        pulled, bias = fused.through_lines(
+            values.flatten(1),
+            start,
+            step,
+            around(self.upper_slope).flatten(),
+            around(self.upper_bias).flatten(),
+            around(self.lower_slope).flatten(),
+            None if self.lower_bias is None else around(self.lower_bias).flatten(),
+        )
+        pulled = pulled.view(values.shape)
+        return (replace(form, values=pulled) if isinstance(form, Windows) else pulled,), bias
+
     def push(self, *inputs: Forms) -> Forms:
         (x,) = inputs
         lower_w, lower_b = _through(self.lower_slope, x, x.lower_weight, x.lower_bias, x.upper_weight, x.upper_bias)
         upper_w, upper_b = _through(self.upper_slope, x, x.upper_weight, x.upper_bias, x.lower_weight, x.lower_bias)
         lower_b = lower_b if self.lower_bias is None else lower_b + self.lower_bias
         return Forms(lower_w, lower_b, upper_w, upper_b + self.upper_bias)
+
+
+def parallel(lines: Lines, x: Interval) -> Lines:
+    """The same bounds of y with the upper line's slope λ below as above, valid on the interval:
+
+    a x + b >= λ x + b + min((a - λ) l, (a - λ) u).
+    """
+    tilt = lines.lower_slope - lines.upper_slope
+    low = torch.minimum(tilt * x.lower, tilt * x.upper)
+    return Lines(
+        lines.upper_slope,
+        low if lines.lower_bias is None else lines.lower_bias + low,
+        lines.upper_slope,
+        lines.upper_bias,
+    )
 
 
 def _rows(values: Tensor, form: Form, owner: Tensor) -> Tensor:

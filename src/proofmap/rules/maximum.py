@@ -9,6 +9,7 @@ from math import inf, prod
 import torch
 from torch import Tensor
 
+from proofmap.graph.cone import Reach, reach
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
 from proofmap.rules.rule import Forms, Interval, Kind, Nonlinear, Relaxation
@@ -19,12 +20,12 @@ from proofmap.windows import Windows
 class Picks(Relaxation):
     """v[lower] <= y <= slope · v[upper] + bias, with v all inputs flat in one row; tensors are (cases, outputs).
 
-    `reach`: the candidates of output q lie in the box of an input that `reach` describes.
+    `reach` says in which box of an input the candidates of an output lie, where the values are maps.
     """
 
     shape: tuple[int, ...]
     inputs: tuple[tuple[int, ...], ...]
-    reach: Reach
+    reach: Reach | None
     lower: Tensor
     upper: Tensor
     slope: Tensor
@@ -35,7 +36,8 @@ class Picks(Relaxation):
             return self._pull_windows(form)
         flat = form.flatten(1)  # (rows, outputs)
         one = len(self.lower) == 1
-        lower, upper, slope, bias = (t.expand(len(flat), -1) if one else t[owner] for t in self._tensors())
+        tensors = (self.lower, self.upper, self.slope, self.bias)
+        lower, upper, slope, bias = (t.expand(len(flat), -1) if one else t[owner] for t in tensors)
         weight, index, offset = _picked(flat, lower, upper, slope, bias)
         pulled = flat.new_zeros(len(flat), sum(prod(s) for s in self.inputs)).scatter_add_(1, index, weight)
         parts = pulled.split([prod(s) for s in self.inputs], dim=1)
@@ -43,8 +45,11 @@ class Picks(Relaxation):
 
     def _pull_windows(self, form: Windows) -> tuple[tuple[Windows, ...], Tensor]:
         """The same, with picks named by where they stand in the box of their output."""
-        size, stride, padding = self.reach.size, self.reach.stride, self.reach.padding
-        at = [form.at_rows(t.unflatten(1, self.shape)).flatten(1) for t in self._tensors(local=True)]
+        assert self.reach is not None
+        size, stride = self.reach.extent, self.reach.stride
+        lower, upper = (_local(picks, self.reach, self.shape, self.inputs[0]) for picks in (self.lower, self.upper))
+        tensors = (lower, upper, self.slope, self.bias)
+        at = [form.at_rows(t.unflatten(1, self.shape)).flatten(1) for t in tensors]
         weight, place, offset = _picked(form.values.flatten(1), *at)
         seen = tuple((n - 1) * s + r for n, s, r in zip(form.size, stride, size, strict=True))
         place = place.view(form.values.shape)
@@ -60,7 +65,7 @@ class Picks(Relaxation):
         pulled = weight.new_zeros(len(form), len(self.inputs) * channels * prod(seen))
         pulled.scatter_add_(1, flat.flatten(1), weight)
         parts = pulled.view(len(form), len(self.inputs), channels, *seen).unbind(1)
-        back = tuple(-p for p in padding)
+        back = tuple(-p for p in self.reach.padding)
         return tuple(form.moved(p, s, back, stride) for p, s in zip(parts, self.inputs, strict=True)), offset
 
     def push(self, *inputs: Forms) -> Forms:
@@ -73,33 +78,19 @@ class Picks(Relaxation):
         upper_b = flat([f.upper_bias for f in inputs], 1).gather(1, self.upper) * self.slope + self.bias
         return Forms(*(t.unflatten(-1, self.shape) for t in (lower_w, lower_b, upper_w, upper_b)))
 
-    def _tensors(self, *, local: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        lower, upper = self.lower, self.upper
-        if local:
-            lower, upper = (self.reach.local(index, self.shape, self.inputs[0]) for index in (lower, upper))
-        return lower, upper, self.slope, self.bias
 
-
-@dataclass(frozen=True)
-class Reach:
-    """The box of an input that the candidates of output q lie in: from q · stride - padding, `size` entries."""
-
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-
-    def local(self, index: Tensor, shape: tuple[int, ...], source: tuple[int, ...]) -> Tensor:
-        """(cases, outputs): positions in all inputs laid flat -> input · box + place in the box of the output."""
-        channels, *spatial = source
-        number = index // (channels * prod(spatial))
-        own = torch.arange(prod(shape[1:]), device=index.device).repeat(shape[0])
-        place, span = torch.zeros_like(index), 1
-        for axis in reversed(range(len(spatial))):
-            inner = index % spatial[axis] - (own % shape[1 + axis] * self.stride[axis] - self.padding[axis])
-            place = place + inner * span
-            span *= self.size[axis]
-            index, own = index // spatial[axis], own // shape[1 + axis]
-        return place + number * span
+def _local(index: Tensor, reach: Reach, shape: tuple[int, ...], source: tuple[int, ...]) -> Tensor:
+    """(cases, outputs): positions in all inputs laid flat -> input · box + place in the box that the output reads."""
+    channels, *spatial = source
+    number = index // (channels * prod(spatial))
+    own = torch.arange(prod(shape[1:]), device=index.device).repeat(shape[0])
+    place, span = torch.zeros_like(index), 1
+    for axis in reversed(range(len(spatial))):
+        inner = index % spatial[axis] - (own % shape[1 + axis] * reach.stride[axis] - reach.padding[axis])
+        place = place + inner * span
+        span *= reach.extent[axis]
+        index, own = index // spatial[axis], own // shape[1 + axis]
+    return place + number * span
 
 
 def _picked(
@@ -124,16 +115,12 @@ class Largest(Nonlinear):
     def candidates(self, node: Node, shapes: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
         """(outputs, k): positions in all inputs laid flat one after the other; the total size stands for "none"."""
 
-    @abstractmethod
-    def reach(self, node: Node) -> Reach:
-        """The box that the candidates of an output lie in, where the value is a map."""
-
     def interval(self, node: Node, *inputs: Interval) -> Interval:
         return Interval(compute(node, *(i.lower for i in inputs)), compute(node, *(i.upper for i in inputs)))
 
     def relax(self, node: Node, *inputs: Interval) -> Relaxation:
-        """Below: the candidate with the largest lower bound. Above: with i the candidate of the largest upper bound and
-        u' the largest upper bound of the others,
+        """Below: the candidate with the largest middle of its interval. Above: with i the candidate of the largest
+        upper bound and u' the largest upper bound of the others,
 
             y <= u' + (u_i - u') (x_i - l_i) / (u_i - l_i)   if l_i < u',   y = x_i   otherwise:
 
@@ -153,12 +140,12 @@ class Largest(Nonlinear):
             exact, torch.ones_like(top), (top - safe) / torch.where(exact, torch.ones_like(top), top - start)
         )
         bias = torch.where(exact, torch.zeros_like(top), safe - slope * start)
-        below = torch.where(exact, first.squeeze(-1), lower.argmax(-1))
+        below = torch.where(exact, first.squeeze(-1), (lower + upper).argmax(-1))
 
         def position(k: Tensor) -> Tensor:
             return index.expand(len(k), -1, -1).gather(-1, k.unsqueeze(-1)).squeeze(-1)
 
-        return Picks(node.shape, shapes, self.reach(node), position(below), position(first.squeeze(-1)), slope, bias)
+        return Picks(node.shape, shapes, reach(node, shapes), position(below), position(first.squeeze(-1)), slope, bias)
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         """The candidates that may be the largest, where there are several."""
@@ -189,10 +176,6 @@ class Maximum(Largest):
         one = torch.arange(prod(shapes[0]), device=device)
         return torch.stack([one, one + len(one)], dim=1)
 
-    def reach(self, node: Node) -> Reach:
-        axes = len(node.shape) - 1
-        return Reach((1,) * axes, (1,) * axes, (0,) * axes)
-
 
 class MaxPool(Largest):
     """y = the largest of a window, with any stride, padding and dilation; padding is no candidate."""
@@ -214,8 +197,3 @@ class MaxPool(Largest):
         offsets = torch.arange(channels, device=device)[:, None, None] * plane
         absent = torch.full_like(every, channels * plane)
         return torch.where(valid, every + offsets, absent).flatten(0, 1)  # (channels · windows, k)
-
-    def reach(self, node: Node) -> Reach:
-        a = node.attributes
-        size = tuple(d * (k - 1) + 1 for k, d in zip(a["kernel"], a["dilation"], strict=True))
-        return Reach(size, tuple(a["stride"]), tuple(a["padding"]))

@@ -1,0 +1,132 @@
+"""Backward bounds of a convolutional network, 144 groups: seconds, memory, and how much work the bounds were.
+
+python benchmarks/convolutions.py [--onnx FILE] [--mean R G B] [--std R G B] [--eps 0.002] [--images 1] [--data FOLDER]
+    [--memory BYTES] [--dense]
+
+The network is the paper's for CIFAR-10, or an ONNX file; --mean and --std say how the file wants pixels normalised.
+ε is in pixels. The images are CIFAR-10's test images, from the folder of the official files, or else noise.
+
+Each measurement runs in a process of its own, and its memory is the most held beyond what was held before. "sent back"
+counts the entries of hidden layers whose forms went all the way to the input, "sieved" those that went a few layers.
+--memory measures a budget of so many bytes too; --dense also forms that are held whole instead of as windows. Both must
+give the bounds of the first run of the same sharing: "difference" is the largest one, relative to the largest bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.bounds import backward
+
+if TYPE_CHECKING:
+    from benchmarks import measuring
+else:
+    import measuring  # a script finds what lies beside it
+
+SHARINGS: tuple[pm.bounds.Sharing, ...] = ("shared", "one-pass")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one measurement gave."""
+
+    seconds: float  # an image
+    peak: int
+    sent: Counter[str]
+    full: Tensor
+    frozen: Tensor
+
+
+def problem(args: argparse.Namespace) -> tuple[pm.Graph, Tensor, pm.Ball]:
+    """(graph, x, ball), all in the units that the network wants."""
+    graph = pm.trace(pm.zoo.cifar_cnn(), torch.zeros(1, 3, 32, 32)) if args.onnx is None else pm.load(args.onnx)
+    if args.data is None:
+        pixels = torch.rand(args.images, *graph.input.shape, generator=torch.Generator().manual_seed(0))
+    else:
+        pixels = pm.data.cifar10(args.data, "test")[0][: args.images]
+    mean, std = (torch.tensor(value).reshape(-1, 1, 1) for value in (args.mean, args.std))
+    x, low, high = ((value - mean) / std for value in (pixels, torch.zeros_like(pixels), torch.ones_like(pixels)))
+    return graph, x, pm.Ball((args.eps / std).expand_as(pixels), domain=(low, high))
+
+
+def measure(args: argparse.Namespace, sharing: pm.bounds.Sharing, dense: bool, memory: int | None) -> Found:
+    """One call of `pm.overlap`; it changes the library for its counts, and so wants a process that ends with it."""
+    graph, x, ball = problem(args)
+    sent = count_entries()
+    if dense:
+        mock.patch.object(backward, "_is_map", return_value=False).start()
+    pm.overlap(graph, x, ball, bounds=pm.bounds.CrownIBP())  # warm up, without a hidden entry sent back
+
+    def call() -> pm.Overlap:
+        return pm.overlap(graph, x, ball, groups=pm.groups.grid(12), sharing=sharing, memory=memory)
+
+    with measuring.Memory("cpu") as watched:
+        over, seconds = measuring.clocked(call, "cpu")
+    return Found(seconds / len(x), watched.beyond, sent, over.full, over.frozen)
+
+
+def count_entries() -> Counter[str]:
+    """From now on, the entries that go all the way back ("tighten") and that go a few layers ("near")."""
+    sent: Counter[str] = Counter()
+
+    def counting(name: str) -> None:
+        method = getattr(backward.BackwardPass, name)
+
+        def counted(self: Any, node: str, rows: Any, *rest: Any) -> Any:
+            sent[name] += len(rows)
+            return method(self, node, rows, *rest)
+
+        setattr(backward.BackwardPass, name, counted)
+
+    counting("tighten")
+    counting("near")
+    return sent
+
+
+def main() -> None:
+    """Measure each way in its own process and print a line for it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--onnx", type=Path)
+    parser.add_argument("--mean", type=float, nargs="+", default=[0.0])
+    parser.add_argument("--std", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--eps", type=float, default=0.002)
+    parser.add_argument("--images", type=int, default=1)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--memory", type=int, help="a budget in bytes to measure as well")
+    parser.add_argument("--dense", action="store_true", help="measure forms without windows as well: slow")
+    args = parser.parse_args()
+    network = "the paper's CIFAR-10 network" if args.onnx is None else args.onnx.name
+    images = f"images: {args.images}, {'noise' if args.data is None else 'from the test set'}"
+    print(f"{network}; {images}; 144 groups, ε {args.eps}; {measuring.machine('cpu')}")
+    print(
+        f"{'forms':<8} {'sharing':<9} {'budget MB':>9} {'s/image':>9} {'peak MB':>8} {'sent back':>9} {'sieved':>8} "
+        f"{'AO(B)':>9} {'mean AO(B_u)':>12} {'difference':>10}"
+    )
+    ways: list[tuple[bool, int | None]] = [(False, None)]
+    ways += [(False, args.memory)] if args.memory else []
+    ways += [(True, None)] if args.dense else []
+    for sharing in SHARINGS:
+        first = None
+        for dense, memory in ways:
+            found = measuring.alone(measure, args, sharing, dense, memory)
+            first = first or found
+            difference = measuring.largest_difference((found.full, found.frozen), (first.full, first.frozen))
+            print(
+                f"{'dense' if dense else 'windows':<8} {sharing:<9} {memory / 1e6 if memory else '-':>9} "
+                f"{found.seconds:9.3f} {found.peak / 1e6:8.0f} {found.sent['tighten']:9} {found.sent['near']:8} "
+                f"{found.full.mean():9.4f} {found.frozen.mean():12.4f} {difference:10.1e}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

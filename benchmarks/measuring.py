@@ -1,0 +1,121 @@
+"""What the benchmarks measure in the same way: seconds, peak memory, operations, agreement, and on which machine."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import psutil
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+T = TypeVar("T")
+
+
+def machine(device: str | torch.device) -> str:
+    """The device by its name, and the version of torch."""
+    if torch.device(device).type == "cuda":
+        return f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    threads = torch.get_num_threads()
+    return f"{names[0] if names else 'CPU'}, {threads} thread{'s' * (threads > 1)}, torch {torch.__version__}"
+
+
+def alone(work: Callable[..., T], *args: object) -> T:
+    """What work(*args) gives in a fresh process, whose memory is its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(work, args)
+
+
+def clocked(call: Callable[[], T], device: str | torch.device) -> tuple[T, float]:
+    """What the call gives, and its seconds, from an idle device to an idle device."""
+    settle(device)
+    start = time.perf_counter()
+    found = call()
+    settle(device)
+    return found, time.perf_counter() - start
+
+
+def settle(device: str | torch.device) -> None:
+    """Wait until the device has done what it was asked."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+class Memory:
+    """While it is entered, the most bytes held: of the device by torch's own account, or of the process by looking at
+    it every two milliseconds.
+    """
+
+    def __init__(self, device: str | torch.device) -> None:
+        self.device = torch.device(device)
+        self.start = self.most = 0
+        self._stop = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+
+    @property
+    def beyond(self) -> int:
+        """The most, beyond what was held at the start."""
+        return self.most - self.start
+
+    def __enter__(self) -> Memory:
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+            self.start = self.most = torch.cuda.memory_allocated(self.device)
+        else:
+            _give_back()
+            self.start = self.most = psutil.Process().memory_info().rss
+            self._watcher.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.device.type == "cuda":
+            self.most = torch.cuda.max_memory_allocated(self.device)
+        else:
+            self._stop.set()
+            self._watcher.join()
+
+    def _watch(self) -> None:
+        process = psutil.Process()
+        while not self._stop.wait(0.002):
+            self.most = max(self.most, process.memory_info().rss)
+
+
+def _give_back() -> None:
+    """Hand what was freed, but kept by the C library, back to the system: what comes next would hide in it."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of the GNU library alone
+        if trim is not None:
+            trim(0)
+
+
+def operations(call: Callable[[], object]) -> int:
+    """What the call spends on convolutions and matrix products: two operations for each product of two numbers."""
+    counter = FlopCounterMode(display=False)
+    with counter:
+        call()
+    return counter.get_total_flops()
+
+
+def rank_correlation(found: Tensor, truth: Tensor) -> float:
+    """Spearman's, of the scores (N, G) of each image, averaged over the images."""
+    ranks = [float(spearmanr(a, b).statistic) for a, b in zip(found.cpu(), truth.cpu(), strict=True)]
+    return sum(ranks) / len(ranks)
+
+
+def largest_difference(found: tuple[Tensor, ...], truth: tuple[Tensor, ...]) -> float:
+    """Of tensors one by one, relative to the largest of the true values."""
+    scale = max(float(value.abs().max()) for value in truth)
+    return max(float((a.to(b) - b).abs().max()) for a, b in zip(found, truth, strict=True)) / scale

@@ -1,0 +1,172 @@
+"""A sieve for wide layers: their entries as combinations of the few entries of a narrow layer before them.
+
+Mobile networks widen a narrow map v by a 1 x 1 convolution, filter each channel, and narrow it again. With lines that
+are parallel above and below every nonlinear operation, an entry of v lies within J·x + c ± e, and what is linear in v
+between parallel lines has its J, c and e from those of v:
+
+    y = L v + b:      J' = L J,   c' = L c + b,   e' = |L| e
+    y = λ v + µ ± w:  J' = λ J,   c' = λ c + µ,   e' = |λ| e + w
+
+So the forms of v alone are sent back, and all entries of the wide layers follow by running the layers on the columns
+of J. The lines are a little less close than the method's own, which a sieve may be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf, prod
+
+import torch
+from torch import Tensor
+
+from proofmap.bounds.backward import BackwardPass
+from proofmap.bounds.memory import in_pieces, piece_of
+from proofmap.bounds.state import Rows, State
+from proofmap.graph.ir import Node
+from proofmap.graph.ops import compute
+from proofmap.rules import RULES, Form, Linear
+from proofmap.rules.lines import Lines, parallel
+from proofmap.windows import Windows
+
+_ROUNDING = 4  # units in the last place, of each of the sums that make an error
+_NARROW = 3  # times fewer entries than those that are asked for
+
+
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """The forms of all entries of a node."""
+
+    name: str
+    forms: Tensor  # (N, entries, inputs) J
+    centre: Tensor  # (N, *shape) J·x + c at the centre of the box
+    error: Tensor  # (N, *shape) e
+
+
+@dataclass(eq=False)
+class Basis:
+    """The narrow layer that was last sent back. One walk uses one."""
+
+    state: State
+    sent: Sent | None = None
+    lines: dict[str, Lines] = field(default_factory=dict)
+
+    def narrow(self, name: str, rows: Rows, backward: BackwardPass) -> None:
+        """Narrow the intervals of all entries of the node, where a layer narrow enough lies before it."""
+        state = self.state
+        if state.family.norm != inf:
+            return
+        way = way_to(state, name, len(rows) // (_NARROW * state.family.count))
+        if way is None or not self.has_lines():
+            return
+        start = state.graph[way[0].inputs[0]]
+        if 4 * state.family.count * start.size * state.graph.input.size * state.family.x.element_size() > state.budget:
+            return
+        if self.sent is None or self.sent.name != start.name:
+            self.sent = None  # before the next takes room
+            self.sent = self._send(start, backward)
+        centre, radius = self._run(self.sent, way)
+        every = Rows.where(torch.ones_like(centre, dtype=torch.bool))
+        state.narrow(name, every, (centre - radius).flatten(), (centre + radius).flatten())
+
+    def has_lines(self) -> bool:
+        """Whether every operation that has been relaxed lies between parallel lines, which are kept."""
+        for name, relaxation in self.state.relaxations.items():
+            if name not in self.lines:
+                if not isinstance(relaxation, Lines):
+                    return False
+                self.lines[name] = parallel(relaxation, self.state.intervals[self.state.graph[name].inputs[0]])
+        return True
+
+    def _send(self, node: Node, backward: BackwardPass) -> Sent:
+        """All entries of a node back to the input, from above: J·x + c + e. What is linear in x is known at the centre
+        of the box by running the network there with lines in the place of its nonlinear operations: the rest is e.
+        """
+        family = self.state.family
+        like = family.x
+        low, high = (end.flatten(1) for end in family.box())
+        forms = like.new_zeros(family.count, node.size, prod(family.shape))
+        above = like.new_empty(family.count, node.size)
+
+        def take(part: Rows, found: dict[str, Form], bias: Tensor) -> None:
+            at = (part.sample, part.entry)
+            above[at] = bias
+            form = found.get(self.state.graph.input.name)
+            if form is not None:
+                forms[at] = (form.dense() if isinstance(form, Windows) else form).flatten(1)
+
+        every = Rows.where(torch.ones(family.count, node.size, dtype=torch.bool, device=like.device))
+        backward.send(node.name, every, self.lines, take, both=False)
+        middle = (low + high) / 2
+        centre = self._middle(node, middle.view(like.shape))
+        own = torch.einsum("nvd,nd->nv", forms, middle)
+        size = torch.einsum("nvd,nd->nv", forms.abs(), middle.abs()) + above.abs() + centre.flatten(1).abs()
+        error = (above + own - centre.flatten(1)).clamp(min=0) + _ROUNDING * torch.finfo(like.dtype).eps * size
+        return Sent(node.name, forms, centre, error.view(centre.shape))
+
+    def _middle(self, node: Node, x: Tensor) -> Tensor:
+        """The node's value at x, with the middle of its two lines in the place of every nonlinear operation."""
+        values = {self.state.graph.input.name: x}
+        for one in self.state.graph.nodes[1:]:
+            if isinstance(RULES[one.op], Linear):
+                values[one.name] = compute(one, *(values[name] for name in one.inputs))
+            else:
+                slope, middle, _ = self._line(one)
+                values[one.name] = slope * values[one.inputs[0]] + middle
+            if one.name == node.name:
+                break
+        return values[node.name]
+
+    def _line(self, node: Node) -> tuple[Tensor, Tensor, Tensor]:
+        """(λ, µ, w) of the lines λ x + µ ± w around the node."""
+        lines = self.lines[node.name]
+        assert lines.lower_bias is not None
+        return lines.upper_slope, (lines.upper_bias + lines.lower_bias) / 2, (lines.upper_bias - lines.lower_bias) / 2
+
+    def _run(self, sent: Sent, way: list[Node]) -> tuple[Tensor, Tensor]:
+        """Centre and radius (N, *shape) of the last node of the way from the basis."""
+        centre, error = sent.centre, sent.error
+        for node in way:
+            rule = RULES[node.op]
+            if isinstance(rule, Linear):
+                centre, error = compute(node, centre), rule.magnitude(node, error)
+            else:
+                slope, middle, half = self._line(node)
+                centre, error = slope * centre + middle, slope.abs() * error + half
+        low, high = (end.flatten(1) for end in self.state.family.box())
+        reach = (high - low) / 2  # (N, inputs)
+        swing = torch.zeros_like(centre)
+        widest = max(node.size for node in way)
+        first = self.state.graph[way[0].inputs[0]].shape
+        columns = piece_of(self.state.budget // 4, centre.device) // (4 * widest * centre.element_size())
+        for sample in range(len(centre)):
+            forms = sent.forms[sample]
+
+            def run(start: int, stop: int, sample: int = sample, forms: Tensor = forms) -> None:
+                value = forms[:, start:stop].T.reshape(stop - start, *first)
+                for node in way:
+                    rule = RULES[node.op]
+                    if isinstance(rule, Linear):
+                        value = rule.apply(node, value)
+                    else:
+                        value = value * self.lines[node.name].upper_slope[sample]
+                swing[sample] += torch.einsum("d...,d->...", value.abs(), reach[sample, start:stop])
+
+            in_pieces(forms.shape[1], columns, run)
+        return centre, swing + error
+
+
+def way_to(state: State, name: str, entries: int) -> list[Node] | None:
+    """The operations, one after the other, from the narrowest node of at most so many entries to this one."""
+    way: list[Node] = []
+    best: list[Node] | None = None
+    smallest, bends = entries + 1, 0
+    node = state.graph[name]
+    while len(node.inputs) == 1:
+        bends += not isinstance(RULES[node.op], Linear)
+        if bends > 1:  # each widens the error
+            break
+        way.insert(0, node)
+        node = state.graph[node.inputs[0]]
+        if node.op != "input" and node.size < smallest:
+            smallest, best = node.size, list(way)
+    return best
