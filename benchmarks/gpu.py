@@ -153,14 +153,17 @@ def shares(call: Callable[[], object], device: str) -> dict[str, Any]:
     }
 
 
-def measure(row: Row, args: argparse.Namespace) -> dict[str, Any]:
-    """Everything about one row; the timed runs come first."""
+def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Everything about one row; the timed runs come first, and counting last: it keeps kernels from being compiled."""
+    row = ROWS[name](args)
     count, some = len(row.x), row.x[: row.few]
-    row.explainer.explain(row.x[:4])  # warm up
+    row.explainer.explain(some)  # warm up
     with measuring.Memory(args.device) as memory:
         seconds = min(
             measuring.clocked(lambda: row.explainer.explain(row.x), args.device)[1] for _ in range(args.repeats)
         )
+    where = shares(lambda: row.explainer.explain(some), args.device)
+    checked = row.check()
     operations = measuring.operations(lambda: row.explainer.explain(some)) / len(some) * count
     peak = rate(args.device, row.precision)
     return {
@@ -174,8 +177,8 @@ def measure(row: Row, args: argparse.Namespace) -> dict[str, Any]:
         "floor, seconds": operations / peak,
         "time / floor": seconds * peak / operations,
         "images of the shares": len(some),
-        **shares(lambda: row.explainer.explain(some), args.device),
-        **row.check(),
+        **where,
+        **checked,
     }
 
 
@@ -196,7 +199,7 @@ def main() -> None:
     print(measuring.machine(args.device))
     found = {}
     for name in args.rows:
-        found[name] = measure(ROWS[name](args), args)
+        found[name] = measuring.alone(measure, name, args)
         print(f"\n{name}")
         for key, value in found[name].items():
             print(f"{key:>62}: {value:.4g}" if isinstance(value, float) else f"{key:>62}: {value}", flush=True)

@@ -24,7 +24,7 @@ from proofmap.ball import Family
 from proofmap.bounds.memory import budget
 from proofmap.explain.boxes import overlap_of_boxes
 from proofmap.explain.hybrid import enclose
-from proofmap.explain.members import Sampler
+from proofmap.explain.members import Sampler, laid_out
 from proofmap.graph.cut import cut
 from proofmap.precision import full_precision
 
@@ -70,17 +70,18 @@ NETWORKS: dict[str, Callable[[Path | None], tuple[nn.Module, str] | None]] = {
 }
 
 
-def plain(head: pm.Graph, family: Family, delta: Tensor) -> Boxes:
-    """The box of every member by as many runs of the whole head."""
+def plain(sampler: Sampler, family: Family, delta: Tensor) -> Boxes:
+    """The box of every member by as many runs of the whole head, in the same precision and layout."""
     assert family.mask is not None
     ends: list[Boxes] = []
     with full_precision(delta.device):
-        start = head(family.x)
+        start, head = sampler.at(family.x), sampler.prepared(family.x)
         for member in range(family.members):
             moved = delta.masked_fill(family.mask == member - 1, 0.0)
             lower = upper = start
             for part in moved.split(_AT_ONCE):
-                value = head((family.x + part).flatten(0, 1)).unflatten(0, part.shape[:2])
+                points = laid_out((family.x + part).flatten(0, 1).to(head.dtype))
+                value = head(points).to(start.dtype).unflatten(0, part.shape[:2])
                 lower, upper = torch.minimum(value.amin(0), lower), torch.maximum(value.amax(0), upper)
             ends.append((lower, upper))
     lower, upper = (torch.stack(side, dim=1) for side in zip(*ends, strict=True))
@@ -107,20 +108,21 @@ def compare(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
     available = budget(None, device)
     low = None if args.precision == "float32" else getattr(torch, args.precision)
 
-    def incremental(precision: torch.dtype | None) -> Boxes:
-        return enclose(Sampler(head, precision, available), x, mask, delta, family.groups)
+    def incremental(precision: torch.dtype | None, noise: Tensor) -> Boxes:
+        return enclose(Sampler(head, precision, available), x, mask, noise, family.groups)
 
     def scores(boxes: Boxes) -> Tensor:
         value = overlap_of_boxes(tail, *boxes, target, pm.bounds.Backward(), available)
         return value[:, :1] - value[:, 1:]
 
-    exact, full_seconds = measuring.clocked(lambda: incremental(None), device)
-    truth, plain_seconds = measuring.clocked(lambda: plain(head, family, delta), device)
-    found, seconds = (exact, full_seconds) if low is None else measuring.clocked(lambda: incremental(low), device)
+    few, sampler = delta[:1], Sampler(head, low, available)
+    incremental(low, few)  # warm up
+    found, seconds = measuring.clocked(lambda: incremental(low, delta), device)
+    truth, plain_seconds = measuring.clocked(lambda: plain(sampler, family, delta), device)
+    exact = found if low is None else incremental(None, delta)
     _, tail_seconds = measuring.clocked(lambda: scores(found), device)
-    few = delta[:1]
-    spent = measuring.operations(lambda: enclose(Sampler(head, None, available), x, mask, few, family.groups))
-    whole = measuring.operations(lambda: plain(head, family, few))
+    spent = measuring.operations(lambda: incremental(low, few))
+    whole = measuring.operations(lambda: plain(sampler, family, few))
     return {
         "network": name,
         "samples": args.samples,

@@ -10,6 +10,11 @@ import torch
 
 import proofmap as pm
 from proofmap.bounds import METHODS, named
+from proofmap.explain.hybrid import enclose
+from proofmap.explain.members import Sampler
+from proofmap.graph.cut import cut
+from proofmap.rules import fused, linear
+from tests.bounds import maps
 from tests.bounds.setting import both_sides, mask_for
 from tests.models import MODELS, Case, graph_of
 
@@ -41,6 +46,35 @@ def test_the_gpu_gives_what_the_cpu_gives(case: Case) -> None:
                 torch.testing.assert_close(
                     ours.cpu().double(), cpus, rtol=close, atol=close * (1 + float(cpus.abs().max()))
                 )
+
+
+@pytest.mark.parametrize("name", maps.BODIES)
+def test_windows_through_compiled_kernels_and_matrices(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU does only for many coefficients, done for few."""
+    graph = maps.graph_of(name)
+    ball, mask = pm.Ball(0.05, inf, (-1.0, 1.0)), mask_for(maps.SHAPE, 16)
+    expected = both_sides(graph, ball.at(maps.points(2), mask), named("backward"), "shared")
+    monkeypatch.setattr(fused, "_WORTH", 1)
+    monkeypatch.setattr(linear, "_TAPS", 10**6)
+    for dtype, close in ((torch.float64, 1e-9), (torch.float32, 1e-4)):
+        family = ball.at(maps.points(2).to(CUDA, dtype), mask)
+        found = both_sides(graph.to(CUDA, dtype), family, named("backward"), "shared")
+        for ours, cpus in zip(found, expected, strict=True):
+            torch.testing.assert_close(
+                ours.cpu().double(), cpus, rtol=close, atol=close * (1 + float(cpus.abs().max()))
+            )
+
+
+def test_sampled_explanations_are_those_of_the_cpu() -> None:
+    """The noise is drawn on the CPU for both: generators of different devices differ."""
+    graph = maps.graph_of("mobile")
+    x, mask = maps.points(2), mask_for(maps.SHAPE, 9)[None]
+    head, _ = cut(graph, graph[graph.output].inputs[0])
+    delta = pm.Ball(0.05).at(x).sample(6, torch.Generator().manual_seed(0))
+    expected = enclose(Sampler(head, None, 2**28), x, mask, delta, 9)
+    found = enclose(Sampler(head, None, 2**28), x.to(CUDA), mask.to(CUDA), delta.to(CUDA), 9)
+    for ours, cpus in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours.cpu(), cpus, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, inf])

@@ -41,7 +41,7 @@ class Sampler:
 
     def at(self, x: Tensor) -> Tensor:
         """The output at x (n, *shape), in x's type."""
-        value = self._prepared(x)(_laid_out(self._converted(x)))
+        value = self.prepared(x)(laid_out(self._converted(x)))
         self._check(torch.isfinite(value).all())
         return value.to(x.dtype)
 
@@ -52,7 +52,7 @@ class Sampler:
         the output at x + δ, for some of the samples, with the member's group put back; member 0 is B itself. In a
         piece that is repeated for lack of memory, values come twice.
         """
-        graph, own = self._prepared(x), self._converted(x)
+        graph, own = self.prepared(x), self._converted(x)
         finite = torch.ones((), dtype=torch.bool, device=x.device)
 
         def show(images: slice, members: Tensor, value: Tensor) -> None:
@@ -61,7 +61,7 @@ class Sampler:
 
         def work(images: slice, plans: list[Plan], names: frozenset[str], first: int, last: int) -> None:
             points = self._converted(x[images] + delta[first:last, images])
-            base, full = base_of(graph, _laid_out(points.flatten(0, 1)), names)
+            base, full = base_of(graph, laid_out(points.flatten(0, 1)), names)
             show(images, torch.zeros(1, dtype=torch.int64), full.unflatten(0, points.shape[:2])[:, :, None])
             for plan in plans:
                 show(images, 1 + plan.groups, plan(base, points, own[images]))
@@ -90,11 +90,11 @@ class Sampler:
     def _converted(self, x: Tensor) -> Tensor:
         return x if self.precision is None else x.to(self.precision)
 
-    def _prepared(self, x: Tensor) -> Graph:
+    def prepared(self, x: Tensor) -> Graph:
         """The graph in the samples' type, its filters with their channels last as the windows have theirs."""
         graph = self.graph.to(x.device, self.precision or x.dtype)
         nodes = (
-            replace(node, weight=_laid_out(node.weight)) if node.op == "conv" and node.weight is not None else node
+            replace(node, weight=laid_out(node.weight)) if node.op == "conv" and node.weight is not None else node
             for node in graph.nodes
         )
         return Graph(tuple(nodes), graph.output)
@@ -119,6 +119,6 @@ def _plans(graph: Graph, mask: Tensor, groups: int, room: int) -> Iterator[Plan]
             yield from (Plan.of(graph, mask, touched, few) for few in some.split(fitting))
 
 
-def _laid_out(value: Tensor) -> Tensor:
+def laid_out(value: Tensor) -> Tensor:
     """Channels last in memory, where torch has a name for it."""
     return value.contiguous(memory_format=torch.channels_last) if value.ndim == 4 else value
