@@ -36,6 +36,9 @@ LINEAR = "tests/rules/test_linear.py"
 SOUND = "tests/bounds/test_soundness.py"
 FAMILY = "tests/bounds/test_family.py"
 PUBLISHED = "tests/bounds/test_published.py"
+WINDOWS = "tests/bounds/test_windows.py"
+SIEVE = "tests/bounds/test_sieve.py"
+INCREMENTAL = "tests/graph/test_incremental.py"
 
 BREAKS = [
     # the lines of scalar functions
@@ -51,7 +54,7 @@ BREAKS = [
     Break("rules/smooth.py", "right = where > middle", "right = where < middle", SCALAR),
     Break("rules/smooth.py", "kinks = [torch.full_like(slope, k) for k in (-3.0, 3.0)]", "kinks = []", SCALAR),
     # a form through lines
-    Break("rules/lines.py", "positive = coefficients > 0", "positive = coefficients < 0", SOUND),
+    Break("rules/lines.py", "above.mul_(_rows(self.upper_slope", "above.mul_(_rows(self.lower_slope", SOUND),
     Break("rules/lines.py", "negative = slope < 0", "negative = slope < -9", SCALAR),
     # the largest of several
     Break(
@@ -76,11 +79,11 @@ BREAKS = [
     # the walk
     Break("graph/walk.py", "pending[name] + part if name in pending else part", "part", SOUND),
     Break("bounds/linear.py", "bias = bias + offset", "bias = offset", SOUND),
-    Break("bounds/interval.py", "form.clamp(max=0) * reached.lower", "form.clamp(max=0) * reached.upper", SOUND),
+    Break("bounds/interval.py", "values.clamp(max=0) * lower)", "values.clamp(max=0) * upper)", SOUND),
     Break("bounds/forward.py", "below @ reached.lower_weight", "below @ reached.upper_weight", SOUND),
     Break("bounds/backward.py", "torch.cat([unit, -unit])", "torch.cat([unit, unit])", SOUND),
     # what is shared
-    Break("bounds/state.py", "own = (row, member[case])", "own = (row, (member[case] + 1) % count)", SOUND),
+    Break("bounds/state.py", "return case, row, member[case]", "return case, row, (member[case] + 1) % count", SOUND),
     Break("bounds/state.py", "elif node.inputs[0] in apart:", "elif node.inputs[0] in exact:", PUBLISHED),
     Break("bounds/state.py", "if self.keep or name in self.touched:", "if True:", PUBLISHED),
     Break("bounds/engine.py", "torch.minimum(best, best[:, :1])", "best", FAMILY),
@@ -89,7 +92,7 @@ BREAKS = [
     # balls
     Break("ball.py", "self._of((high - low) / 2, owner)", "self._of((high - low) / 3, owner)", SOUND),
     Break("ball.py", "middle[:, None] + self.concretise", "self.concretise", SOUND),
-    Break("rules/lines.py", "coefficients.flatten(1).clamp(min=0), above)", "coefficients.flatten(1), above)", SOUND),
+    Break("rules/lines.py", "bias = _dot(above, _rows(", "bias = _dot(values, _rows(", SOUND),
     Break(
         "rules/linear.py", "coefficients[:, used], weight[used]", "coefficients[:, used], weight[: len(used)]", FAMILY
     ),
@@ -104,6 +107,33 @@ BREAKS = [
         "torch.maximum(sign * lower.double(), sign * upper.double())",
         "upper.double()",
         "tests/test_concretise.py",
+    ),
+    # windows
+    Break("windows.py", "offset = tuple(o * t + b", "offset = tuple(o + b", WINDOWS),
+    Break("windows.py", "self.values * self.places.spread(inside.to(self.values.dtype))", "self.values", WINDOWS),
+    Break("windows.py", "offset = tuple(map(min, self.offset", "offset = tuple(map(max, self.offset", WINDOWS),
+    Break(
+        "windows.py", "return values if self.site is None else", "return values if self.site is not None else", WINDOWS
+    ),
+    Break("rules/linear.py", "tuple(-p for p in padding), tuple(stride))", "padding, tuple(stride))", WINDOWS),
+    Break("rules/linear.py", "share = compute(node, ones)[0] / inside", "share = compute(node, ones)[0]", WINDOWS),
+    Break("rules/linear.py", "starts = [sum(shape[0] for", "starts = [0 * sum(shape[0] for", WINDOWS),
+    Break("rules/maximum.py", "place = place + inner * span", "place = inner * span", WINDOWS),
+    Break("ball.py", "rising[:, 1:] != rising[:, :-1]", "rising[:, 1:] == rising[:, :-1]", WINDOWS),
+    Break("bounds/state.py", "key = sample * _APART + member - 1", "key = sample * _APART + member", WINDOWS),
+    # the sieve
+    Break("rules/lines.py", "torch.minimum(tilt * x.lower, tilt", "torch.maximum(tilt * x.lower, tilt", SIEVE),
+    Break("bounds/basis.py", "slope.abs() * error + half", "slope.abs() * error", SIEVE),
+    Break("bounds/basis.py", "rule.magnitude(node, error)", "rule.apply(node, error)", SIEVE),
+    Break("bounds/basis.py", "(above + own - centre.flatten(1)).clamp(min=0)", "0 * own", SIEVE),
+    Break("bounds/interval.py", "values.clamp(min=0) * upper + values", "values.clamp(min=0) * lower + values", SIEVE),
+    Break("bounds/engine.py", "wanted = cheap[:, 0] > floor", "wanted = cheap[:, 0] < floor", "tests/test_overlap.py"),
+    # samples, recomputed where they change
+    Break("graph/cone.py", "last = ((high + padding) // stride)", "last = ((high - 1) // stride)", INCREMENTAL),
+    Break("graph/cone.py", "return Window(low.minimum(room), size)", "return Window(low, size)", INCREMENTAL),
+    Break("graph/incremental.py", "_OUTSIDE = (0.0, -torch.inf)", "_OUTSIDE = (0.0, 0.0)", INCREMENTAL),
+    Break(
+        "graph/incremental.py", "share = share[..., None] * (k / counts", "share = share[..., None] * (1", INCREMENTAL
     ),
     # overlap
     Break(

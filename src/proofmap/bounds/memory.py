@@ -27,7 +27,8 @@ def budget(memory: int | None, device: torch.device) -> int:
         return int(memory)
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        return free // 2
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # by torch, for the next to ask
+        return (free + kept) // 2
     return int(min(psutil.virtual_memory().available, _container_free())) // 2
 
 

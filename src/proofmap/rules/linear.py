@@ -109,8 +109,8 @@ def _by_matrix(
 ) -> Tensor:
     """The transposed convolution of many small windows (K, C, *size) as one product for each group of channels.
 
-    The matrix is the convolution of all unit windows. It holds zeros, but a GPU multiplies small windows one by one
-    ten times as slowly.
+    The matrix is the convolution of all unit windows. It holds zeros, but a GPU takes several times as long for small
+    windows one by one.
     """
     rows, channels, *size = values.shape
     own = channels // groups * prod(size)  # entries of a window in one group

@@ -1,0 +1,164 @@
+"""Record what Quantus and Xplique say of fixed attributions, for the tests of the metrics' presets.
+
+    python scripts/metrics_env.py
+
+makes `.venv-metrics` the first time, with Quantus, Xplique, TensorFlow for the CPU, the pinned torch and this package,
+runs both libraries on packaged digits with the packaged model there, and writes `tests/metrics/recorded.json`. Where
+they draw subsets at random, the subsets are recorded too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import venv
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # torch is in the environment that is made, and need not be outside
+    from torch import Tensor, nn
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / ".venv-metrics"
+PYTHON = FOLDER / ("Scripts" if os.name == "nt" else "bin") / "python"
+INSTALLED = FOLDER / "installed"
+RECORD = ROOT / "tests" / "metrics" / "recorded.json"
+SAMPLES = 3
+SUBSETS = 20
+SUBSET_SIZE = 40
+NEEDED = [
+    "tensorflow-cpu",
+    "scikit-learn",
+    "scikit-image",
+    "matplotlib",
+    "scipy",
+    "opencv-python-headless",
+    "deprecated",
+]
+
+
+def attributions(x: Tensor) -> Tensor:
+    """Something to judge: of both signs, no two entries of a digit alike, and a little to do with the digit."""
+    import torch
+
+    index = torch.arange(x.numel(), dtype=torch.float64).view_as(x)
+    return (torch.sin(1.7 * index + 0.1) + x).to(x.dtype)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make the environment if there is none, then record in it."""
+    parser = argparse.ArgumentParser(description="Record what Quantus and Xplique say of fixed attributions.")
+    parser.add_argument("--record", action="store_true", help="record, in an environment that has both")
+    if parser.parse_args(arguments).record:
+        record()
+        return 0
+    if not INSTALLED.exists():
+        install()
+    single = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return subprocess.run([str(PYTHON), str(Path(__file__)), "--record"], cwd=ROOT, env=single, check=False).returncode
+
+
+def install() -> None:
+    """Install torch first and alone, and Xplique last and alone: it asks for TensorFlow with its GPU libraries."""
+    venv.create(FOLDER, with_pip=True, clear=True)
+    (FOLDER / ".gitignore").write_text("*\n", encoding="utf-8")
+    pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    for wanted in (
+        ["-c", "constraints.txt", "torch", "setuptools"],
+        ["--no-build-isolation", "-e", "."],
+        ["quantus", "torch==2.13.0", *NEEDED],
+        ["--no-deps", "xplique"],
+    ):
+        subprocess.run([*pip, *wanted], cwd=ROOT, check=True)
+    INSTALLED.touch()
+
+
+def record() -> None:
+    """Write the record: versions, and the figures of each library."""
+    import proofmap as pm
+
+    warnings.simplefilter("ignore")  # black pixels that are painted black, for one
+    images, labels = pm.data.digits()
+    x, model = images[:SAMPLES], pm.zoo.mnist_mlp()
+    found = {
+        "about": "made by scripts/metrics_env.py: the first digits, mnist_mlp, scripts.metrics_env.attributions",
+        "versions": {name: version(name) for name in ("quantus", "xplique", "tensorflow-cpu", "torch", "numpy")},
+        "quantus": by_quantus(model, x, labels[:SAMPLES]),
+        "xplique": by_xplique(model, x, labels[:SAMPLES]),
+    }
+    RECORD.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(f"wrote {RECORD.relative_to(ROOT)}: {found['versions']}")
+
+
+def by_quantus(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
+    """PixelFlipping with its area, and FaithfulnessCorrelation with its subsets."""
+    import numpy as np
+    import quantus
+    from quantus.functions.perturb_func import baseline_replacement_by_indices
+    from quantus.helpers.utils import calculate_auc
+
+    common: dict[str, Any] = {"disable_warnings": True, "display_progressbar": False}
+    call = {"model": model, "x_batch": x.numpy(), "y_batch": labels.numpy(), "a_batch": attributions(x).numpy()}
+    areas = {}
+    for features in (1, 28):
+        flipping = quantus.PixelFlipping(features_in_step=features, **common)
+        areas[str(784 // features)] = [calculate_auc(np.asarray(curve)).item() for curve in flipping(**call)]
+    seen: list[Any] = []
+
+    def keep(arr: Any, indices: Any, **kwargs: Any) -> Any:
+        seen.append(np.asarray(indices).reshape(-1, SUBSET_SIZE).tolist())
+        return baseline_replacement_by_indices(arr=arr, indices=indices, **kwargs)
+
+    faithfulness = quantus.FaithfulnessCorrelation(
+        nr_runs=SUBSETS, subset_size=SUBSET_SIZE, perturb_func=keep, return_aggregate=False, **common
+    )
+    np.random.seed(0)  # noqa: NPY002  Quantus draws from numpy's global generator
+    values = [float(value) for value in faithfulness(**call)]
+    return {
+        "pixel_flipping": areas,
+        "faithfulness_correlation": values,
+        "subsets": np.asarray(seen).reshape(-1, SUBSET_SIZE).tolist(),
+    }
+
+
+def by_xplique(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
+    """Deletion, Insertion and MuFidelity of one digit at a time, as they return a mean; and the masks."""
+    import numpy as np
+    import tensorflow as tf
+    import torch
+    from xplique import metrics
+
+    def score(function: Any, inputs: Any, targets: Any) -> Any:
+        points = torch.from_numpy(np.array(inputs, dtype=np.float32)).movedim(-1, 1)
+        with torch.no_grad():
+            logits = function(points).numpy()
+        return tf.constant((logits * np.asarray(targets)).sum(1), dtype=tf.float32)
+
+    found: dict[str, Any] = {"deletion": [], "insertion": [], "mu_fidelity": [], "masks": []}
+    maps = attributions(x).movedim(1, -1).numpy()
+    for image, label, phi in zip(x.movedim(1, -1).numpy(), labels.tolist(), maps, strict=True):
+        given = {"inputs": image[None], "targets": np.eye(10, dtype=np.float32)[[label]], "operator": score}
+        found["deletion"].append(float(metrics.Deletion(model, **given)(phi[None])))
+        found["insertion"].append(float(metrics.Insertion(model, **given)(phi[None])))
+        tf.random.set_seed(label)
+        fidelity = metrics.MuFidelity(model, **given, nb_samples=SUBSETS)
+        inner = fidelity._perturb_samples
+
+        def keep(*args: Any, inner: Any = inner) -> Any:
+            points, masks = inner(*args)
+            bits = np.packbits(masks.numpy().reshape(-1, 784) == 0, axis=1)
+            found["masks"].append([row.tobytes().hex() for row in bits])
+            return points, masks
+
+        fidelity._perturb_samples = keep
+        found["mu_fidelity"].append(float(fidelity(phi[None])))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
