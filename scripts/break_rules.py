@@ -133,7 +133,7 @@ BREAKS = [
     Break("graph/cone.py", "return Window(low.minimum(room), size)", "return Window(low, size)", INCREMENTAL),
     Break("graph/incremental.py", "_OUTSIDE = (0.0, -torch.inf)", "_OUTSIDE = (0.0, 0.0)", INCREMENTAL),
     Break(
-        "graph/incremental.py", "share = share[..., None] * (k / counts", "share = share[..., None] * (1", INCREMENTAL
+        "graph/incremental.py", "(k / counts.double())", "(k / (k + 0 * counts.double()))", INCREMENTAL
     ),
     # overlap
     Break(

@@ -88,6 +88,31 @@ def test_every_value_of_the_ball_is_inside(kind: str, eps: float) -> None:
             assert bool((value <= interval.upper + slack).all())
 
 
+def test_a_basis_reaches_what_an_open_activation_reaches() -> None:
+    """Every output reads one pixel: at the corners of the box the values are the extremes."""
+    narrow, widen, filters = (
+        nn.Conv2d(channels, out, 1, groups=groups, bias=False)
+        for channels, out, groups in ((1, 1, 1), (1, 6, 1), (6, 6, 6))
+    )
+    with torch.no_grad():
+        narrow.weight.fill_(1.0)
+        widen.weight.copy_(torch.tensor([1.0, -1.0, 1.0, -1.0, 2.0, -2.0]).view(6, 1, 1, 1))
+        filters.weight.copy_(torch.tensor([1.0, 1.0, -1.0, -1.0, 1.0, -1.0]).view(6, 1, 1, 1))
+    model = nn.Sequential(narrow, widen, nn.ReLU(), filters, nn.ReLU(), nn.Flatten(), nn.Linear(24, 2)).double()
+    x = torch.zeros(1, 1, 2, 2, dtype=torch.float64)
+    graph = trace(model.eval(), x)
+    family = pm.Ball(1.0).at(x)
+    found, one = walk(graph, State(graph, family, BUDGET, members=False, keep=False), "basis")
+    assert one.sent is not None
+    corners = torch.cartesian_prod(
+        *[torch.stack([family.lower.flatten()[k], family.upper.flatten()[k]]) for k in range(4)]
+    )
+    reached = values(graph, corners.view(-1, 1, 2, 2))
+    for name, interval in found.items():
+        assert bool((reached[name] >= interval.lower - 1e-9).all())
+        assert bool((reached[name] <= interval.upper + 1e-9).all())
+
+
 def test_on_a_piece_where_the_network_is_linear_a_basis_is_exact() -> None:
     graph = deep()
     x = centre(1)
