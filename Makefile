@@ -35,7 +35,7 @@ lint: $(STAMP)
 	$(RUN) -m mypy
 
 clean:
-	rm -rf $(VENV) .venv-quantus build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) .venv-quantus .venv-metrics build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find src tests examples benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # torch comes first and alone: its exact version is then in place before anything that depends on it is resolved.

@@ -132,9 +132,7 @@ BREAKS = [
     Break("graph/cone.py", "last = ((high + padding) // stride)", "last = ((high - 1) // stride)", INCREMENTAL),
     Break("graph/cone.py", "return Window(low.minimum(room), size)", "return Window(low, size)", INCREMENTAL),
     Break("graph/incremental.py", "_OUTSIDE = (0.0, -torch.inf)", "_OUTSIDE = (0.0, 0.0)", INCREMENTAL),
-    Break(
-        "graph/incremental.py", "(k / counts.double())", "(k / (k + 0 * counts.double()))", INCREMENTAL
-    ),
+    Break("graph/incremental.py", "(k / counts.double())", "(k / (k + 0 * counts.double()))", INCREMENTAL),
     # overlap
     Break(
         "overlap.py",

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import venv
 import warnings
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,10 @@ SAMPLES = 3
 SUBSETS = 20
 SUBSET_SIZE = 40
 NEEDED = [
-    "tensorflow-cpu",
+    "numpy<2.4",  # Quantus calls numpy.trapz
+    "tensorflow-cpu==2.21.*",
+    "tensorflow-probability",
+    "einops",
     "scikit-learn",
     "scikit-image",
     "matplotlib",
@@ -50,6 +54,19 @@ def attributions(x: Tensor) -> Tensor:
     return (torch.sin(1.7 * index + 0.1) + x).to(x.dtype)
 
 
+def squares(x: Tensor) -> Tensor:
+    """An explainer to move."""
+    return x**2
+
+
+def moved(x: Tensor) -> Tensor:
+    """Points to move to, (N, SUBSETS, *shape): within 0.2 of x."""
+    import torch
+
+    wave = torch.sin(torch.arange(SUBSETS * x[0].numel(), dtype=torch.float64))
+    return x[:, None] + 0.2 * wave.view(SUBSETS, *x.shape[1:]).to(x.dtype)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Make the environment if there is none, then record in it."""
     parser = argparse.ArgumentParser(description="Record what Quantus and Xplique say of fixed attributions.")
@@ -64,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def install() -> None:
-    """Install torch first and alone, and Xplique last and alone: it asks for TensorFlow with its GPU libraries."""
+    """Install torch first and alone, and last what asks for TensorFlow with its GPU libraries, without them."""
     venv.create(FOLDER, with_pip=True, clear=True)
     (FOLDER / ".gitignore").write_text("*\n", encoding="utf-8")
     pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
@@ -72,7 +89,7 @@ def install() -> None:
         ["-c", "constraints.txt", "torch", "setuptools"],
         ["--no-build-isolation", "-e", "."],
         ["quantus", "torch==2.13.0", *NEEDED],
-        ["--no-deps", "xplique"],
+        ["--no-deps", "xplique", "tf-keras==2.21.*"],
     ):
         subprocess.run([*pip, *wanted], cwd=ROOT, check=True)
     INSTALLED.touch()
@@ -96,10 +113,10 @@ def record() -> None:
 
 
 def by_quantus(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
-    """PixelFlipping with its area, and FaithfulnessCorrelation with its subsets."""
+    """PixelFlipping with its area, FaithfulnessCorrelation with its subsets, MaxSensitivity at given points."""
     import numpy as np
     import quantus
-    from quantus.functions.perturb_func import baseline_replacement_by_indices
+    from quantus.functions.perturb_func import batch_baseline_replacement_by_indices
     from quantus.helpers.utils import calculate_auc
 
     common: dict[str, Any] = {"disable_warnings": True, "display_progressbar": False}
@@ -112,26 +129,32 @@ def by_quantus(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
 
     def keep(arr: Any, indices: Any, **kwargs: Any) -> Any:
         seen.append(np.asarray(indices).reshape(-1, SUBSET_SIZE).tolist())
-        return baseline_replacement_by_indices(arr=arr, indices=indices, **kwargs)
+        return batch_baseline_replacement_by_indices(arr=arr, indices=indices, **kwargs)
 
     faithfulness = quantus.FaithfulnessCorrelation(
         nr_runs=SUBSETS, subset_size=SUBSET_SIZE, perturb_func=keep, return_aggregate=False, **common
     )
     np.random.seed(0)  # noqa: NPY002  Quantus draws from numpy's global generator
     values = [float(value) for value in faithfulness(**call)]
+    points = iter(moved(x).transpose(0, 1))
+    sensitivity = quantus.MaxSensitivity(
+        nr_samples=SUBSETS, perturb_func=lambda arr, **kwargs: next(points).numpy().reshape(arr.shape), **common
+    )
+    call |= {"a_batch": squares(x).numpy(), "explain_func": lambda inputs, **kwargs: squares(inputs)}
     return {
         "pixel_flipping": areas,
         "faithfulness_correlation": values,
-        "subsets": np.asarray(seen).reshape(-1, SUBSET_SIZE).tolist(),
+        "max_sensitivity": [float(value) for value in sensitivity(**call)],
+        "subsets": [" ".join(map(str, row)) for row in np.asarray(seen).reshape(-1, SUBSET_SIZE).tolist()],
     }
 
 
 def by_xplique(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
     """Deletion, Insertion and MuFidelity of one digit at a time, as they return a mean; and the masks."""
     import numpy as np
-    import tensorflow as tf
     import torch
-    from xplique import metrics
+
+    tf, metrics = import_module("tensorflow"), import_module("xplique.metrics")
 
     def score(function: Any, inputs: Any, targets: Any) -> Any:
         points = torch.from_numpy(np.array(inputs, dtype=np.float32)).movedim(-1, 1)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from proofmap import bounds, data, explain, groups, zoo
+from proofmap import bounds, data, explain, groups, metrics, zoo
 from proofmap.ball import Ball, Family
+from proofmap.bench import compare
 from proofmap.errors import BoundError, FileError, InputError, ModelError, ProofmapError, UnsupportedError
-from proofmap.explain import EVA, EmpiricalEVA, Explanation, GreedyAO, GreedyAS, HybridEVA, TargetedEVA
+from proofmap.explain import EVA, EmpiricalEVA, Explanation, FirstOrder, GreedyAO, GreedyAS, HybridEVA, TargetedEVA
 from proofmap.graph import Graph, load, trace
 from proofmap.overlap import Overlap, certified_radius, overlap
 
@@ -19,6 +20,7 @@ __all__ = [
     "Explanation",
     "Family",
     "FileError",
+    "FirstOrder",
     "Graph",
     "GreedyAO",
     "GreedyAS",
@@ -31,10 +33,12 @@ __all__ = [
     "UnsupportedError",
     "bounds",
     "certified_radius",
+    "compare",
     "data",
     "explain",
     "groups",
     "load",
+    "metrics",
     "overlap",
     "trace",
     "zoo",

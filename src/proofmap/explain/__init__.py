@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from proofmap.explain.adapt import as_attributor
+from proofmap.explain.attributor import Attributor
+from proofmap.explain.baselines import BASELINES, FirstOrder
 from proofmap.explain.empirical import EmpiricalEVA
 from proofmap.explain.eva import EVA, TargetedEVA
 from proofmap.explain.explainer import Explainer
@@ -11,13 +14,17 @@ from proofmap.explain.hybrid import HybridEVA
 from proofmap.explain.quantus import explain_func
 
 __all__ = [
+    "BASELINES",
     "EVA",
+    "Attributor",
     "EmpiricalEVA",
     "Explainer",
     "Explanation",
+    "FirstOrder",
     "GreedyAO",
     "GreedyAS",
     "HybridEVA",
     "TargetedEVA",
+    "as_attributor",
     "explain_func",
 ]

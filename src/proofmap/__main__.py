@@ -1,0 +1,7 @@
+"""python -m proofmap: the command line."""
+
+from __future__ import annotations
+
+from proofmap.cli import app
+
+app()

@@ -1,0 +1,10 @@
+"""Methods compared: which metrics say what, and which differences are more than chance; and the paper's tables."""
+
+from __future__ import annotations
+
+from proofmap.bench.compare import compare
+from proofmap.bench.run import run
+from proofmap.bench.spec import Entry, Spec, names, read
+from proofmap.bench.table import Cell, Column, Table, tabulate
+
+__all__ = ["Cell", "Column", "Entry", "Spec", "Table", "compare", "names", "read", "run", "tabulate"]

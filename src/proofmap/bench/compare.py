@@ -1,0 +1,124 @@
+"""Methods side by side: every method explains the same samples, every metric judges them with the same draws."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from proofmap.ball import Ball
+from proofmap.bench.table import Column, Table, Values, tabulate
+from proofmap.errors import InputError
+from proofmap.explain import Explainer
+from proofmap.explain.adapt import Method, as_attributor
+from proofmap.explain.attributor import Attributor
+from proofmap.graph import Graph, as_graph
+from proofmap.groups import Groups
+from proofmap.metrics import METRICS, Metric, Stability, Tightness
+
+__all__ = ["compare", "judge"]
+
+_LABELS = {
+    "deletion": "Deletion",
+    "insertion": "Insertion",
+    "mu-fidelity": "µFidelity",
+    "robustness-sr": "Robustness-Sr",
+    "stability": "Stability",
+    "tightness": "Tightness",
+}
+
+
+def compare(
+    model: nn.Module | Graph,
+    x: Tensor,
+    methods: Sequence[str] | Mapping[str, Method],
+    metrics: Sequence[str | Metric[Any]] = ("deletion", "insertion"),
+    *,
+    target: int | Tensor | None = None,
+    ball: Ball | None = None,
+    groups: Groups = None,
+    seed: int = 0,
+    progress: bool = True,
+) -> Table:
+    """A table of methods and metrics on samples x (N, *shape): means with 95 % intervals, and the values themselves.
+
+    methods: names such as "eva" and "rise", or {label: method} with anything that `explain.as_attributor` takes.
+    metrics: names, or metrics with settings of their own. target: the explained class; by default the predicted one.
+    ball: for methods that look for adversaries; by default each sample's proven radius, without a domain. seed: of the
+    intervals.
+    """
+    named = dict(methods) if isinstance(methods, Mapping) else {name: name for name in methods}
+    if not named or not metrics:
+        raise InputError("got no method or no metric, expected at least one of each, such as ['eva'] and ['deletion']")
+    judges = [_metric(metric) for metric in metrics]
+    graph = as_graph(model, x).to(x.device, x.dtype)
+    around = Ball("auto") if ball is None else ball
+    attributors = {
+        label: as_attributor(method, graph, ball=around, groups=groups)
+        if isinstance(method, str)
+        else as_attributor(method, model)
+        for label, method in named.items()
+    }
+    with torch.no_grad():
+        aim = (
+            graph(x).flatten(1).argmax(1) if target is None else torch.as_tensor(target, device=x.device).expand(len(x))
+        )
+    values: dict[str, dict[str, Values]] = {}
+    seconds: dict[str, float] = {}
+    bar = tqdm(total=len(attributors) * (1 + len(judges)), desc="compare", delay=1, disable=not progress)
+    with bar:
+        for label, attributor in attributors.items():
+            start = time.perf_counter()
+            maps = attributor.attribute(x, target=aim)
+            seconds[label] = (time.perf_counter() - start) / len(x)
+            bar.update()
+            values[label] = {}
+            for judge_ in judges:
+                found = judge(judge_, graph, x, aim, attributor, maps)
+                if found is not None:
+                    values[label][judge_.name] = found
+                bar.update()
+    return tabulate("", [column(metric) for metric in judges], values, seconds, seed=seed)
+
+
+def judge(
+    metric: Metric[Any], model: nn.Module | Graph, x: Tensor, target: Tensor, attributor: Attributor, maps: Tensor
+) -> Values | None:
+    """The metric's value of each sample; None where the method has nothing that the metric judges."""
+    subject: Any = maps
+    if isinstance(metric, Stability):
+        subject = partial(_attribute, attributor)
+    elif isinstance(metric, Tightness):
+        if not isinstance(attributor, Explainer):
+            return None
+        subject = attributor.explain(x, target).overlap
+    found: Values = metric(model, x, target, subject).double().cpu().numpy().astype(np.float64)
+    return found
+
+
+def _attribute(attributor: Attributor, x: Tensor, target: Tensor) -> Tensor:
+    return attributor.attribute(x, target=target)
+
+
+def column(metric: Metric[Any] | type[Metric[Any]]) -> Column:
+    """What the table says of a metric."""
+    return Column(metric.name, _LABELS.get(metric.name, metric.name), metric.higher_is_better)
+
+
+def _metric(metric: str | Metric[Any]) -> Metric[Any]:
+    if isinstance(metric, Metric):
+        return metric
+    if metric not in METRICS:
+        raise InputError(f"got the metric {metric!r}, expected one of {', '.join(METRICS)}")
+    kind = METRICS[metric]
+    if kind in (Stability, Tightness):
+        raise InputError(
+            f"got the metric {metric!r} by name, expected pm.metrics.{kind.__name__}(...): it has no default"
+        )
+    return kind()

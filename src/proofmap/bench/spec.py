@@ -1,0 +1,137 @@
+"""What a benchmark runs, as a TOML file says it: data, model, methods, metrics, and the paper's numbers.
+
+title, data ("mnist" or "cifar10"), count, model (of the zoo), metrics = [...]
+split: "test", or "validation" for the last training images, on which settings may be chosen
+[[method]]  label, name; where it has a ball: eps, bounds, groups ("pixels" or "grid:12"); settings = {...};
+            count: explain fewer samples; paper = {metric = number, ...}
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from proofmap import groups as grouping
+from proofmap.bounds import named
+from proofmap.errors import FileError, InputError
+from proofmap.explain import BASELINES
+from proofmap.groups import Groups
+from proofmap.metrics import METRICS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["Entry", "Spec", "names", "read", "slug"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method with its settings."""
+
+    label: str
+    name: str
+    eps: float | None = None
+    bounds: str | None = None
+    groups: str = "pixels"
+    count: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    paper: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be run, before anything is."""
+        if self.name not in BASELINES:
+            raise InputError(
+                f"the method {self.label!r} is named {self.name!r}, expected one of {', '.join(BASELINES)}"
+            )
+        self.arguments()
+        self.grouping()
+
+    def arguments(self) -> dict[str, Any]:
+        """The settings as the method takes them."""
+        return {**self.settings, **({} if self.bounds is None else {"bounds": named(self.bounds)})}
+
+    def grouping(self) -> Groups:
+        """pixels, or a grid of so many cells a side."""
+        kind, _, cells = self.groups.partition(":")
+        if kind == "grid" and cells.isdecimal() and int(cells) > 0:
+            return grouping.grid(int(cells))
+        if self.groups != "pixels":
+            raise InputError(f"the method {self.label!r} has groups {self.groups!r}, expected 'pixels' or 'grid:12'")
+        return grouping.pixels()
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A benchmark."""
+
+    name: str
+    title: str
+    data: str
+    count: int
+    model: str
+    metrics: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    split: str = "test"
+
+    def __post_init__(self) -> None:
+        """Refuse metrics that nobody knows, and labels that stand for two methods."""
+        if self.split not in ("test", "validation"):
+            raise InputError(f"{self.name} asks for the split {self.split!r}, expected 'test' or 'validation'")
+        unknown = [metric for metric in self.metrics if metric not in METRICS]
+        if unknown:
+            raise InputError(f"{self.name} asks for the metric {unknown[0]!r}, expected one of {', '.join(METRICS)}")
+        labels = [slug(entry.label) for entry in self.entries]
+        twice = [label for label in labels if labels.count(label) > 1]
+        if twice:
+            raise InputError(f"{self.name} has two methods with the label {twice[0]!r}, expected one for each")
+
+
+def slug(label: str) -> str:
+    """A label as part of a file's name."""
+    return re.sub(r"[^a-z0-9]+", "-", label.lower().replace("+", " plus ")).strip("-")
+
+
+def names() -> list[str]:
+    """The benchmarks that come with the package."""
+    return sorted(entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml"))
+
+
+def read(name: str | Path) -> Spec:
+    """A benchmark of the package by its name, or a TOML file of the user's."""
+    path = Path(name)
+    if path.suffix == ".toml":
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise FileError(f"cannot read {path}: {error}; give a TOML file, or one of {', '.join(names())}") from error
+    elif str(name) in names():
+        text = (_folder() / f"{name}.toml").read_text(encoding="utf-8")
+    else:
+        raise InputError(f"got the benchmark {str(name)!r}, expected one of {', '.join(names())}, or a .toml file")
+    try:
+        found = tomllib.loads(text)
+        methods = [_entry(method, str(name)) for method in found.pop("method")]
+        return Spec(name=path.stem, metrics=tuple(found.pop("metrics")), entries=tuple(methods), **found)
+    except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+        raise FileError(
+            f"{name} is no benchmark: {error}; expected title, data, count, model, metrics, [[method]]"
+        ) from error
+
+
+def _entry(method: Mapping[str, Any], where: str) -> Entry:
+    known = {f.name for f in fields(Entry)}
+    strange = sorted(set(method) - known)
+    if strange:
+        raise FileError(f"{where} has a method with {strange[0]!r}, expected only {', '.join(sorted(known))}")
+    return Entry(**method)
+
+
+def _folder() -> Any:
+    return resources.files("proofmap.bench") / "specs"

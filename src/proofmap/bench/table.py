@@ -1,0 +1,143 @@
+"""Values for each sample put together: means with intervals, and which differences are more than chance.
+
+An interval is a bootstrap over samples. Methods are compared on the samples that both have: the same resamples serve
+both, so that what makes a sample hard for all of them cancels.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]  # (N,), NaN for samples that a method was not run on
+Mark = Literal["best", "second", "tied", ""]
+
+_RESAMPLES = 10_000
+_LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Column:
+    """A quantity, and whether more of it is better."""
+
+    name: str
+    label: str
+    higher: bool
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A mean with its 95 % interval over `count` samples; mark: best, second best, or not told from the best."""
+
+    mean: float
+    low: float
+    high: float
+    count: int
+    mark: Mark
+    paper: float | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows are methods, in the order given; a cell is missing where a method has no values."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: dict[str, dict[str, Cell]]
+    values: dict[str, dict[str, Values]]  # of each sample
+    seconds: dict[str, float]  # an explanation
+
+    def __str__(self) -> str:
+        return self.markdown()
+
+    def markdown(self) -> str:
+        """The table with arrows for what is better, our mean and interval, and the paper's number after a slash."""
+        arrows = [f"{c.label} {'↑' if c.higher else '↓'}" for c in self.columns]
+        lines = [f"| | {' | '.join(arrows)} | s an explanation |", "| --- |" + " ---: |" * (len(arrows) + 1)]
+        for method, cells in self.rows.items():
+            shown = [_shown(cells.get(c.name)) for c in self.columns]
+            lines.append(f"| {method} | {' | '.join(shown)} | {self.seconds[method]:.2g} |")
+        return "\n".join(lines) + "\n"
+
+    def csv(self) -> str:
+        """A line for each method and metric."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["method", "metric", "mean", "low", "high", "samples", "mark", "paper", "seconds"])
+        for method, cells in self.rows.items():
+            for name, cell in cells.items():
+                numbers = [f"{value:.6g}" for value in (cell.mean, cell.low, cell.high)]
+                paper = "" if cell.paper is None else cell.paper
+                writer.writerow([method, name, *numbers, cell.count, cell.mark, paper, f"{self.seconds[method]:.6g}"])
+        return out.getvalue()
+
+
+def _shown(cell: Cell | None) -> str:
+    if cell is None:
+        return "n/a"
+    mean = f"{cell.mean:.3f}"
+    marked = {"best": f"**{mean}**", "second": f"<u>{mean}</u>", "tied": f"{mean} ≈", "": mean}[cell.mark]
+    paper = "" if cell.paper is None else f" / {cell.paper:g}"
+    return f"{marked} [{cell.low:.3f}, {cell.high:.3f}]{paper}"
+
+
+def tabulate(
+    title: str,
+    columns: Sequence[Column],
+    values: Mapping[str, Mapping[str, Values]],
+    seconds: Mapping[str, float],
+    paper: Mapping[str, Mapping[str, float]] | None = None,
+    seed: int = 0,
+) -> Table:
+    """The table of values[method][metric] (N,), NaN where a method was not run on a sample."""
+    marks = {column.name: _marks(column, values, seed) for column in columns}
+    rows: dict[str, dict[str, Cell]] = {}
+    for method, metrics in values.items():
+        rows[method] = {}
+        for column in columns:
+            if column.name in metrics:
+                own = metrics[column.name]
+                low, high = interval(own, seed)
+                printed = (paper or {}).get(method, {}).get(column.name)
+                known = int(np.isfinite(own).sum())
+                rows[method][column.name] = Cell(
+                    float(np.nanmean(own)), low, high, known, marks[column.name][method], printed
+                )
+    kept = {method: dict(metrics) for method, metrics in values.items()}
+    return Table(title, tuple(columns), rows, kept, dict(seconds))
+
+
+def interval(values: Values, seed: int = 0) -> tuple[float, float]:
+    """The 95 % bootstrap interval of the mean, by percentiles."""
+    known = values[np.isfinite(values)]
+    rng = np.random.default_rng(seed)
+    weights = rng.multinomial(len(known), np.full(len(known), 1 / len(known)), size=_RESAMPLES) / len(known)
+    low, high = np.quantile(weights @ known, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    return float(low), float(high)
+
+
+def _marks(column: Column, values: Mapping[str, Mapping[str, Values]], seed: int) -> dict[str, Mark]:
+    """Best by mean; tied where the interval of the difference to the best holds 0; second: the best of the others."""
+    sign = 1.0 if column.higher else -1.0
+    means = {method: sign * float(np.nanmean(m[column.name])) for method, m in values.items() if column.name in m}
+    ranked = sorted(means, key=lambda method: -means[method])
+    marks: dict[str, Mark] = dict.fromkeys(means, "")
+    if not ranked:
+        return marks
+    best = ranked[0]
+    marks[best] = "best"
+    for method in ranked[1:]:
+        difference = sign * (values[best][column.name] - values[method][column.name])
+        low, _ = interval(difference, seed)
+        if low <= 0:
+            marks[method] = "tied"
+    others = [method for method in ranked[1:] if marks[method] == ""]
+    if others and all(marks[method] != "tied" for method in ranked[1:]):
+        marks[others[0]] = "second"
+    return marks

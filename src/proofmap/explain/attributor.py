@@ -1,0 +1,68 @@
+"""What all methods of explanation have in common: one call that gives each variable of each sample a number."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap.errors import InputError
+
+__all__ = ["Attributor", "classes_of", "fitted"]
+
+
+@runtime_checkable
+class Attributor(Protocol):
+    """Explains decisions by numbers: the larger, the more a variable speaks for the class, or matters to it."""
+
+    def attribute(self, inputs: Tensor, target: int | Tensor | None = None) -> Tensor:
+        """The attributions of inputs (N, *shape), of the same shape.
+
+        target: the explained class, one for all or one for each sample; by default the predicted one.
+        """
+        ...
+
+
+def classes_of(target: int | Tensor | list[int], count: int, classes: int | None, device: torch.device) -> Tensor:
+    """One class for each of `count` samples, (N,) int64; `classes` is their number, None where nobody knows it."""
+    try:
+        found = torch.as_tensor(target, device=device)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"got target {target!r}, expected a class number, or one for each sample") from None
+    if found.numel() == 1:  # Captum's meaning: a tensor with one entry counts for all samples
+        found = found.reshape(())
+    if found.is_floating_point() or found.dtype == torch.bool or found.ndim > 1 or (found.ndim and len(found) != count):
+        raise InputError(f"got target {target!r}, expected a class number, or one for each of {count} samples")
+    if bool((found < 0).any()) or (classes is not None and bool((found >= classes).any())):
+        largest = "above" if classes is None else f"to {classes - 1}"
+        raise InputError(f"got target {target!r}, expected a class from 0 {largest}")
+    return found.long().expand(count)
+
+
+def fitted(found: Any, x: Tensor, who: str) -> Tensor:
+    """What `who` gave for x, in x's shape, type and place: finite numbers, one a variable.
+
+    One a pixel, (N, H, W) or (N, 1, H, W), is spread over the channels of x (N, C, H, W).
+    """
+    if not isinstance(found, Tensor | np.ndarray):
+        raise InputError(
+            f"{who} gave a {type(found).__name__}, expected a tensor of x's shape {tuple(x.shape)}: return attributions"
+        )
+    maps = torch.as_tensor(found).detach()
+    pixels = (len(x), *x.shape[2:])
+    if x.ndim == 4 and maps.shape in (pixels, (len(x), 1, *x.shape[2:])):
+        maps = maps.reshape(len(x), 1, *x.shape[2:]).expand(x.shape)
+    if maps.shape != x.shape:
+        also = f", or one number a pixel {pixels}" if x.ndim == 4 else ""
+        raise InputError(
+            f"{who} gave attributions of shape {tuple(maps.shape)}, expected x's shape {tuple(x.shape)}{also}: "
+            "reshape them, or enlarge a layer's maps with torch.nn.functional.interpolate"
+        )
+    if maps.is_complex() or not bool(maps.isfinite().all()):
+        raise InputError(
+            f"{who} gave attributions with complex, NaN or infinite entries, expected finite numbers: look for "
+            "where the model or its gradient is not defined"
+        )
+    return maps.to(x.device, x.dtype).contiguous()

@@ -1,0 +1,113 @@
+"""What the baselines have in common: a call that checks, traces the model once, and goes through pieces that fit.
+
+A newcomer writes `_maps`, the attributions of some samples.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.ball import Ball
+from proofmap.bounds.memory import budget, piece_of
+from proofmap.errors import InputError
+from proofmap.explain.attributor import classes_of, fitted
+from proofmap.explain.digest import digest
+from proofmap.graph import Graph, as_graph
+from proofmap.graph.incremental import base_elements
+from proofmap.precision import full_precision
+
+_COPIES = 3  # of every value, where gradients are kept: the value, its gradient, and what the method makes of both
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Some samples to explain, all checked."""
+
+    graph: Graph
+    x: Tensor  # (n, *shape)
+    target: Tensor  # (n,)
+    points: int  # how many points the memory allows to evaluate at a time: at least n
+
+    @property
+    def logits(self) -> Callable[[Tensor], Tensor]:
+        """(N, *shape) -> (N, classes), differentiable; the form that Captum takes."""
+        return lambda x: self.graph(x).flatten(1)
+
+    @property
+    def repeats(self) -> int:
+        """How many points for each of the samples fit at a time."""
+        return max(1, self.points // len(self.x))
+
+
+class Baseline(ABC):
+    """Explains decisions of one model by its logits: attributions shaped like the inputs, nothing proven.
+
+    memory: bytes the computation may use, by default half of what is free. The result does not depend on it, nor on
+    how many samples are explained together, except in its last digits.
+    """
+
+    differentiates: ClassVar[bool] = True  # whether the values of all layers are kept, for a gradient
+
+    def __init__(self, model: nn.Module | Graph, *, memory: int | None = None) -> None:
+        if not isinstance(model, nn.Module | Graph):
+            raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or pm.load(path)")
+        self.model = model
+        self.memory = memory
+        self._traced: tuple[tuple[int, ...], str, Graph] | None = None
+
+    @abstractmethod
+    def _maps(self, task: Task) -> Tensor:
+        """The attributions of some samples: shaped like them, or with one channel, for all channels."""
+
+    def attribute(self, inputs: Tensor, target: int | Tensor | list[int] | None = None) -> Tensor:
+        """The attributions of inputs (N, *shape), of the same shape; of the predicted class, or of the target."""
+        Ball(0.0).at(inputs)  # refuses what is no batch of samples
+        x = inputs.detach()
+        graph = self._graph(x).to(x.device, x.dtype)
+        elements = _COPIES * sum(n.size for n in graph.nodes) if self.differentiates else base_elements(graph, ())
+        room = piece_of(budget(self.memory, x.device), x.device)
+        points = max(1, room // (elements * x.element_size()))
+        aim = None if target is None else classes_of(target, len(x), graph.classes, x.device)
+        maps = torch.empty_like(x, memory_format=torch.contiguous_format)
+        with full_precision(x.device):
+            for start in range(0, len(x), points):
+                piece = slice(start, start + points)
+                own = x[piece]
+                classes = graph(own).flatten(1).argmax(1) if aim is None else aim[piece]
+                maps[piece] = self._maps(Task(graph, own, classes, points))
+        return fitted(maps, x, type(self).__name__)
+
+    def _graph(self, x: Tensor) -> Graph:
+        """The model's graph. A module is traced again when its weights or the inputs' shape changed."""
+        if isinstance(self.model, Graph):
+            return self.model
+        shape = tuple(x.shape[1:])
+        state = digest(part for entry in self.model.state_dict().items() for part in entry)
+        if self._traced is None or self._traced[:2] != (shape, state):
+            self._traced = (shape, state, as_graph(self.model, x))
+        return self._traced[2]
+
+
+def captum() -> Any:
+    """Captum's attribution methods, where they are installed."""
+    try:
+        from captum import attr
+    except ImportError as error:
+        raise InputError(
+            "this baseline is Captum's, which is not installed: pip install 'proofmap[captum]', or take one of "
+            "grad-cam, grad-cam++, rise and first-order, which do without"
+        ) from error
+    return attr
+
+
+def at_least_one(**settings: int) -> None:
+    """Refuse counts below one, by name."""
+    for name, count in settings.items():
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise InputError(f"got {name}={count!r}, expected a whole number of at least 1")

@@ -1,0 +1,110 @@
+"""Grad-CAM and Grad-CAM++: the maps of the last convolution, weighted by what they do for the logit, enlarged to x.
+
+With A^k the maps of a layer and g = ∂f_c / ∂A:
+
+    map = max(0, Σ_k w_k A^k),    enlarged linearly along each side.
+
+The layer is a node of the traced graph, so that a module and its graph are treated alike. Captum's LayerGradCam needs
+the module; the tests compare with it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from proofmap.errors import InputError
+from proofmap.explain.baselines.baseline import Baseline, Task
+from proofmap.graph import Graph
+from proofmap.graph.ops import compute
+
+__all__ = ["ClassActivation", "GradCAM", "GradCAMPlusPlus"]
+
+_MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}  # by the number of sides
+_ACTIVATIONS = frozenset(
+    {"relu", "leaky_relu", "clamp", "elu", "softplus", "sigmoid", "tanh", "gelu", "silu", "hardswish"}
+)
+
+
+class ClassActivation(Baseline):
+    """max(0, Σ_k w_k A^k) with weights w_k that a subclass states.
+
+    layer: the name of a module or node. By default the last convolution, with the activation right behind it: A are
+    the rectified maps, as in the paper, whose networks have them in one layer.
+    """
+
+    def __init__(self, model: nn.Module | Graph, *, layer: str | None = None, memory: int | None = None) -> None:
+        super().__init__(model, memory=memory)
+        self.layer = layer
+
+    @abstractmethod
+    def _weights(self, maps: Tensor, slope: Tensor) -> Tensor:
+        """w (n, K) from A and g, both (n, K, positions)."""
+
+    def _maps(self, task: Task) -> Tensor:
+        at = _last_convolution(task.graph) if self.layer is None else _named(task.graph, self.layer)
+        if len(task.graph[at].shape) != task.x.ndim - 1 or task.x.ndim - 2 not in _MODES:
+            raise InputError(
+                f"{type(self).__name__} got the layer {at!r} with values {task.graph[at].shape} for samples "
+                f"{tuple(task.x.shape[1:])}, expected maps over the sides of the samples: choose another layer"
+            )
+        maps, slope = _maps_and_slope(task, at)
+        weights = self._weights(maps.flatten(2), slope.flatten(2))
+        heat = torch.einsum("nk,nk...->n...", weights, maps).relu()[:, None]  # (n, 1, *sides)
+        return F.interpolate(heat, size=task.x.shape[2:], mode=_MODES[task.x.ndim - 2], align_corners=False)
+
+
+class GradCAM(ClassActivation):
+    """w_k = mean over positions of g^k (Selvaraju et al. 2017)."""
+
+    def _weights(self, maps: Tensor, slope: Tensor) -> Tensor:
+        return slope.mean(2)
+
+
+class GradCAMPlusPlus(ClassActivation):
+    """w_k = Σ_ij α_ij max(0, g_ij), α_ij = g_ij² / (2 g_ij² + g_ij³ Σ_ab A_ab) (Chattopadhyay et al. 2018).
+
+    These are the derivatives of exp(f_c) where f_c is piecewise linear in A, without the factor exp(f_c) that all of
+    them share: it scales a whole map, and overflows. Where g > 0, α g = g / (2 + g Σ A); elsewhere it does not count.
+    """
+
+    def _weights(self, maps: Tensor, slope: Tensor) -> Tensor:
+        rising = slope.clamp(min=0)
+        return (rising / (2 + rising * maps.sum(2, keepdim=True))).sum(2)
+
+
+def _last_convolution(graph: Graph) -> str:
+    """The last convolution, or the activation that alone reads it."""
+    found = [node.name for node in graph.nodes if node.op == "conv"]
+    if not found:
+        raise InputError(
+            "Grad-CAM got a network without a convolution, expected maps to weigh: choose another method, such as "
+            "saliency or first-order, or name a layer with layer=..."
+        )
+    readers = [node for node in graph.nodes if found[-1] in node.inputs]
+    return readers[0].name if len(readers) == 1 and readers[0].op in _ACTIVATIONS else found[-1]
+
+
+def _named(graph: Graph, layer: str) -> str:
+    """The node of that name, or the last that the module of that name made."""
+    inside = [n.name for n in graph.nodes if n.name == layer or n.name.startswith((f"{layer}.", f"{layer}#"))]
+    if not inside:
+        names = ", ".join(repr(node.name) for node in graph.nodes)
+        raise InputError(f"got layer={layer!r}, which the network does not have, expected one of {names}")
+    return layer if layer in inside else inside[-1]
+
+
+def _maps_and_slope(task: Task, at: str) -> tuple[Tensor, Tensor]:
+    """(A, ∂f_c / ∂A) at the node: what leads past it stays as it is."""
+    graph = task.graph
+    values = {graph.input.name: task.x}
+    with torch.enable_grad():
+        for node in graph.nodes[1:]:
+            value = compute(node, *(values[name] for name in node.inputs))
+            values[node.name] = value.detach().requires_grad_() if node.name == at else value
+        score = values[graph.output].flatten(1).gather(1, task.target[:, None])
+        (slope,) = torch.autograd.grad(score.sum(), values[at])
+    return values[at].detach(), slope

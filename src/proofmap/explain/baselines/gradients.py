@@ -1,0 +1,86 @@
+"""Gradients of the explained class's logit f_c: at x, times x, and along the way to x. Computed by Captum."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from proofmap.errors import InputError
+from proofmap.explain.baselines.baseline import Baseline, Task, captum
+from proofmap.graph import Graph
+
+__all__ = ["GradientInput", "IntegratedGradients", "Saliency", "gradient"]
+
+
+class Saliency(Baseline):
+    """|∇f_c(x)|; over an image (C, H, W) the largest of a pixel's channels, for all of them (Simonyan et al. 2013).
+
+    That is the published map and what the paper's library, Xplique, computes; Captum's own keeps the channels apart.
+    """
+
+    def __init__(self, model: nn.Module | Graph, *, memory: int | None = None) -> None:
+        super().__init__(model, memory=memory)
+        captum()
+
+    def _maps(self, task: Task) -> Tensor:
+        size = gradient(task, task.x, task.target).abs()
+        return size.amax(1, keepdim=True) if size.ndim == 4 else size
+
+
+class GradientInput(Baseline):
+    """x ∇f_c(x), with its sign (Shrikumar et al. 2017).
+
+    The paper prints the gradient between norm bars; the method's authors and Xplique have none, and neither have we.
+    """
+
+    def __init__(self, model: nn.Module | Graph, *, memory: int | None = None) -> None:
+        super().__init__(model, memory=memory)
+        captum()
+
+    def _maps(self, task: Task) -> Tensor:
+        found: Tensor = captum().InputXGradient(task.logits).attribute(_leaf(task.x), target=task.target)
+        return found
+
+
+class IntegratedGradients(Baseline):
+    """(x - x0) ∫ ∇f_c(x0 + α (x - x0)) dα over [0, 1], by the trapezoid rule on `steps` points (Sundararajan et al.
+    2017). baseline: every entry of x0.
+
+    Captum gives `steps` points, and so `steps` - 1 intervals, the width 1 / steps: its map of a linear model misses
+    w (x - x0) by that factor, which is put right here.
+    """
+
+    def __init__(
+        self, model: nn.Module | Graph, *, steps: int = 100, baseline: float = 0.0, memory: int | None = None
+    ) -> None:
+        super().__init__(model, memory=memory)
+        if not isinstance(steps, int) or steps < 2:
+            raise InputError(f"got steps={steps!r}, expected at least two points, the ends of the way")
+        captum()
+        self.steps = steps
+        self.baseline = baseline
+
+    def _maps(self, task: Task) -> Tensor:
+        found: Tensor = (
+            captum()
+            .IntegratedGradients(task.logits)
+            .attribute(
+                task.x,
+                baselines=self.baseline,
+                target=task.target,
+                n_steps=self.steps,
+                method="riemann_trapezoid",
+                internal_batch_size=max(task.points, len(task.x)),
+            )
+        )
+        return found * (self.steps / (self.steps - 1))
+
+
+def gradient(task: Task, points: Tensor, target: Tensor) -> Tensor:
+    """∇f_c at each of the points (n, *shape), for classes (n,)."""
+    found: Tensor = captum().Saliency(task.logits).attribute(_leaf(points), target=target, abs=False)
+    return found
+
+
+def _leaf(points: Tensor) -> Tensor:
+    """The same values, asking for a gradient: Captum warns where they do not."""
+    return points.detach().requires_grad_()

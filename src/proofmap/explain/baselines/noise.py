@@ -1,0 +1,91 @@
+"""Gradients under noise: their mean and their variance.
+
+The noise is drawn once for a seed and serves every sample: a map depends on no other sample, nor on how many are
+explained together. Captum's NoiseTunnel draws anew for each batch, and its variance is a difference in the precision
+of x; its gradients are what is used here.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.errors import InputError
+from proofmap.explain.baselines.baseline import Baseline, Task, at_least_one, captum
+from proofmap.explain.baselines.gradients import gradient
+from proofmap.graph import Graph
+
+__all__ = ["NoisyGradients", "SmoothGrad", "VarGrad"]
+
+
+class NoisyGradients(Baseline):
+    """∇f_c(x + δ) at `samples` draws δ ~ N(0, σ²), with σ = sigma · (high - low).
+
+    domain: the range (low, high) of the inputs, each a number, one value a channel, or a tensor that broadcasts to a
+    sample. The points are not clamped to it.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | Graph,
+        *,
+        samples: int = 100,
+        sigma: float = 0.2,
+        domain: tuple[float | Tensor, float | Tensor] = (0.0, 1.0),
+        seed: int = 0,
+        memory: int | None = None,
+    ) -> None:
+        super().__init__(model, memory=memory)
+        at_least_one(samples=samples)
+        width = torch.as_tensor(domain[1]) - torch.as_tensor(domain[0])
+        if not sigma > 0 or not bool(((width > 0) & width.isfinite()).all()):
+            raise InputError(
+                f"got sigma={sigma} of the domain {domain}, expected a positive share of a finite range: "
+                "give domain=(low, high)"
+            )
+        captum()
+        self.samples = samples
+        self.sigma = sigma
+        self.domain = domain
+        self.seed = seed
+        self._width = width
+
+    @abstractmethod
+    def _from_moments(self, mean: Tensor, square: Tensor) -> Tensor:
+        """The map from the means of the gradients and of their squares, both in float64."""
+
+    def _maps(self, task: Task) -> Tensor:
+        noise = self._noise(task.x)
+        mean, square = (torch.zeros_like(task.x, dtype=torch.float64) for _ in range(2))
+        for part in noise.split(task.repeats):
+            near = (task.x[:, None] + part).flatten(0, 1)  # (n · s, *shape)
+            found = gradient(task, near, task.target.repeat_interleave(len(part)))
+            found = found.unflatten(0, (len(task.x), len(part))).double()
+            mean += found.sum(1) / self.samples
+            square += found.square().sum(1) / self.samples
+        return self._from_moments(mean, square).to(task.x.dtype)
+
+    def _noise(self, x: Tensor) -> Tensor:
+        """(samples, *shape), the same numbers on every device and in every precision."""
+        generator = torch.Generator().manual_seed(self.seed)
+        drawn = torch.randn(self.samples, *x.shape[1:], generator=generator, dtype=torch.float64)
+        width = self._width.to("cpu", torch.float64)
+        if width.ndim == 1 and x.ndim > 2:  # one value a channel
+            width = width.view(-1, *[1] * (x.ndim - 2))
+        return (self.sigma * width * drawn).to(x.device, x.dtype)
+
+
+class SmoothGrad(NoisyGradients):
+    """The mean of ∇f_c(x + δ), with its sign (Smilkov et al. 2017)."""
+
+    def _from_moments(self, mean: Tensor, square: Tensor) -> Tensor:
+        return mean
+
+
+class VarGrad(NoisyGradients):
+    """The variance of ∇f_c(x + δ) (Seo et al. 2018; Hooker et al. 2018)."""
+
+    def _from_moments(self, mean: Tensor, square: Tensor) -> Tensor:
+        return (square - mean.square()).clamp(min=0)

@@ -1,0 +1,52 @@
+"""Occlusion: how much the logit falls when a patch of the input is covered. Computed by Captum."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from proofmap.explain.baselines.baseline import Baseline, Task, at_least_one, captum
+from proofmap.graph import Graph
+
+__all__ = ["Occlusion"]
+
+
+class Occlusion(Baseline):
+    """f_c(x) - f_c(x with a patch at the baseline), for every variable of the patch (Zeiler and Fergus 2014).
+
+    Patches lie side by side: their size is their stride, a `parts`-th of each side of an image (C, H, W) or (H, W),
+    rounded down, across its channels. In a flat sample each variable is a patch.
+    """
+
+    differentiates: ClassVar[bool] = False
+
+    def __init__(
+        self, model: nn.Module | Graph, *, parts: int = 7, baseline: float = 0.0, memory: int | None = None
+    ) -> None:
+        super().__init__(model, memory=memory)
+        at_least_one(parts=parts)
+        captum()
+        self.parts = parts
+        self.baseline = baseline
+
+    def _maps(self, task: Task) -> Tensor:
+        patch = self._patch(tuple(task.x.shape[1:]))
+        found: Tensor = (
+            captum()
+            .Occlusion(task.logits)
+            .attribute(
+                task.x,
+                sliding_window_shapes=patch,
+                strides=patch,
+                baselines=self.baseline,
+                target=task.target,
+                perturbations_per_eval=task.repeats,
+            )
+        )
+        return found
+
+    def _patch(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if len(shape) == 1:
+            return (1,)
+        return (*shape[:-2], *(max(1, side // self.parts) for side in shape[-2:]))

@@ -1,0 +1,103 @@
+"""RISE: what the logit is on average where a pixel is left, over random masks (Petsiuk et al. 2018)."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from proofmap.errors import InputError
+from proofmap.explain.baselines.baseline import Baseline, Task, at_least_one
+from proofmap.graph import Graph
+
+__all__ = ["RISE"]
+
+
+class RISE(Baseline):
+    """Σ_m s(x ⊙ m) m_i / Σ_m m_i: an estimate of the score s given that pixel i is left.
+
+    Masks: `cells` x `cells` bits, each 1 with probability p, enlarged bilinearly to one cell more than the image and
+    cut out at a random place, across the channels. They are drawn once for a seed and serve every sample.
+
+    s is the logit f_c, as in the EVA paper; with `probabilities` it is the softmax, as published. The divisor is the
+    sum of the masks that were drawn, as in the paper's library, in place of its mean, N p: a constant added to all
+    logits then changes no ranking.
+    """
+
+    differentiates: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        model: nn.Module | Graph,
+        *,
+        masks: int = 6000,
+        cells: int = 7,
+        p: float = 0.5,
+        probabilities: bool = False,
+        seed: int = 0,
+        memory: int | None = None,
+    ) -> None:
+        super().__init__(model, memory=memory)
+        at_least_one(masks=masks, cells=cells)
+        if not 0 < p < 1:
+            raise InputError(f"got p={p}, expected a probability between 0 and 1")
+        self.masks = masks
+        self.cells = cells
+        self.p = p
+        self.probabilities = probabilities
+        self.seed = seed
+
+    def _maps(self, task: Task) -> Tensor:
+        if task.x.ndim not in (3, 4):
+            raise InputError(
+                f"RISE got samples of shape {tuple(task.x.shape[1:])}, expected images (C, H, W) or (H, W): "
+                "choose another method for them, such as saliency or occlusion"
+            )
+        height, width = task.x.shape[-2:]
+        total = task.x.new_zeros(len(task.x), height * width, dtype=torch.float64)
+        seen = task.x.new_zeros(height * width, dtype=torch.float64)
+        bits, places = self._draw()
+        at_once = min(self.masks, task.points)
+        for some, where in zip(bits.split(at_once), places.split(at_once), strict=True):
+            mask = enlarge(some.to(task.x), where.to(task.x.device), height, width)  # (m, H, W)
+            seen += mask.flatten(1).sum(0)
+            step = max(1, task.points // len(mask))
+            for start in range(0, len(task.x), step):
+                piece = slice(start, start + step)
+                total[piece] += self._scores(task, piece, mask) @ mask.flatten(1)
+        found = total / seen.clamp(min=torch.finfo(task.x.dtype).tiny)
+        return found.view(len(task.x), *[1] * (task.x.ndim - 3), height, width).to(task.x.dtype)
+
+    def _scores(self, task: Task, piece: slice, mask: Tensor) -> Tensor:
+        """s at some samples under each mask (m, H, W): (n, m)."""
+        x, target = task.x[piece], task.target[piece]
+        over = mask.view(len(mask), *[1] * (x.ndim - 3), *mask.shape[1:])
+        logits: Tensor = task.logits((x[:, None] * over).flatten(0, 1)).unflatten(
+            0, (len(x), len(mask))
+        )  # (n, m, classes)
+        scores = logits.softmax(2) if self.probabilities else logits
+        chosen = target[:, None, None].expand(-1, len(mask), 1)
+        return scores.gather(2, chosen).squeeze(2)
+
+    def _draw(self) -> tuple[Tensor, Tensor]:
+        """The masks' bits (M, cells, cells) and places (M, 2) in [0, 1), the same on every device."""
+        generator = torch.Generator().manual_seed(self.seed)
+        bits = torch.rand(self.masks, self.cells, self.cells, generator=generator) < self.p
+        return bits, torch.rand(self.masks, 2, generator=generator)
+
+
+def enlarge(bits: Tensor, places: Tensor, height: int, width: int) -> Tensor:
+    """Masks (M, H, W) from bits (M, s, s): bilinear, s + 1 cells of ceil(H / s) x ceil(W / s) pixels, and cut out of
+    them at a place (M, 2), a share of one cell in [0, 1).
+    """
+    cells = bits.shape[-1]
+    tall, wide = ceil(height / cells), ceil(width / cells)
+    size = ((cells + 1) * tall, (cells + 1) * wide)
+    large = F.interpolate(bits[:, None], size=size, mode="bilinear", align_corners=False)[:, 0]
+    row = (places[:, :1] * tall).long() + torch.arange(height, device=bits.device)  # (M, H)
+    column = (places[:, 1:] * wide).long() + torch.arange(width, device=bits.device)  # (M, W)
+    every = torch.arange(len(bits), device=bits.device)[:, None, None]
+    return large[every, row[:, :, None], column[:, None, :]]

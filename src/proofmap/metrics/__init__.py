@@ -1,0 +1,42 @@
+"""Metrics: how good explanations are, one number a sample, each with its settings on record.
+
+    pm.metrics.Deletion()(model, x, target, attributions)    # (N,)
+    pm.metrics.METRICS["deletion"]                           # by name
+
+Adding a metric is one file and one line in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from proofmap.metrics.curves import Deletion, Insertion
+from proofmap.metrics.draws import Darkest, Uniform
+from proofmap.metrics.fidelity import Cells, MuFidelity
+from proofmap.metrics.metric import Metric
+from proofmap.metrics.robustness import Distances, RobustnessSr
+from proofmap.metrics.stability import Stability
+from proofmap.metrics.tightness import Tightness
+from proofmap.metrics.variables import Entries
+
+__all__ = [
+    "METRICS",
+    "Cells",
+    "Darkest",
+    "Deletion",
+    "Distances",
+    "Entries",
+    "Insertion",
+    "Metric",
+    "MuFidelity",
+    "RobustnessSr",
+    "Stability",
+    "Tightness",
+    "Uniform",
+]
+
+METRICS: Mapping[str, type[Metric[Any]]] = MappingProxyType(
+    {metric.name: metric for metric in (Deletion, Insertion, MuFidelity, RobustnessSr, Stability, Tightness)}
+)

@@ -1,0 +1,139 @@
+"""Stability: how far an explanation moves when its sample moves a little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any, ClassVar, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.ball import Ball
+from proofmap.errors import InputError
+from proofmap.explain.explanation import JSON
+from proofmap.graph import Graph
+from proofmap.metrics.metric import (
+    Metric,
+    check_attributions,
+    check_call,
+    check_count,
+    check_run,
+    classes_of,
+    logits_at,
+    pieces,
+    preset_of,
+    recorded,
+    rows_of,
+    running,
+)
+
+__all__ = ["Explain", "Stability", "StabilitySettings"]
+
+Explain: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class StabilitySettings:
+    """What stability is measured with; see `Stability`."""
+
+    norm: float
+    relative: bool
+
+
+class Stability(Metric[Explain]):
+    """max over z with ||z - x||_p <= radius of ||φ(x) - φ(z)||_2, φ the explanation of the class c that x is given.
+
+    Less is better. The maximum is over `samples` points z drawn uniformly: a lower bound of that over all. It grows
+    with the scale of the attributions, which the paper does not take out: to compare methods, take it out (relative).
+
+    Called as Stability(radius)(model, x, target, explainer) with explainer(x, target) -> attributions like x, target
+    (n,) int64: `eva.attribute`, for one.
+
+    norm: p, 1, 2 or inf. domain: z stays in it, as in `pm.Ball`. relative: divide by ||φ(x)||_2.
+
+        paper    norm 2 (its theorem: at most 4L(ε + radius) for EVA and an L-Lipschitz model)
+        quantus  MaxSensitivity: norm inf, relative; there the radius is 0.2, with 200 samples
+
+    The points are drawn for all samples at once: they depend on the seed and on x, not on the explainer.
+    batch: points that the explainer gets together; by default some 16 MB of them.
+    """
+
+    name: ClassVar[str] = "stability"
+    higher_is_better: ClassVar[bool] = False
+    presets: ClassVar[Mapping[str, StabilitySettings]] = {
+        "paper": StabilitySettings(2.0, False),
+        "quantus": StabilitySettings(inf, True),
+    }
+
+    def __init__(
+        self,
+        radius: float,
+        samples: int = 20,
+        preset: str = "paper",
+        *,
+        norm: float | None = None,
+        relative: bool | None = None,
+        domain: tuple[float | Tensor, float | Tensor] | None = None,
+        seed: int = 0,
+        batch: int | None = None,
+    ) -> None:
+        self.chosen = preset_of(type(self), self.presets, preset, {"norm": norm, "relative": relative})
+        if not isinstance(radius, int | float) or not radius > 0:
+            raise InputError(f"Stability got radius={radius!r}, expected a number above 0")
+        check_count("Stability", "samples", samples)
+        check_run("Stability", seed, batch)
+        self.ball = Ball(radius, self.chosen.norm, domain)
+        self.preset = preset
+        self.samples = samples
+        self.seed = seed
+        self.batch = batch
+
+    def __call__(self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, explainer: Explain) -> Tensor:
+        """The largest distance met at each sample: (N,)."""
+        return self.distances(model, x, target, explainer).amax(1)
+
+    def distances(
+        self,
+        model: nn.Module | Graph,
+        x: Tensor,
+        target: int | Tensor | None,
+        explainer: Explain,
+        moved: Tensor | None = None,
+    ) -> Tensor:
+        """Each of the distances: (N, samples). moved (N, samples, *shape): points in place of random ones."""
+        check_call(model, x)
+        family = self.ball.at(x)
+        if not callable(explainer):
+            raise InputError(
+                f"Stability got an explainer of type {type(explainer).__name__}, expected a function of (x, target) "
+                "that returns attributions, such as eva.attribute"
+            )
+        if moved is not None and (moved.ndim != x.ndim + 1 or moved[:, 0].shape != x.shape):
+            raise InputError(
+                f"the points have shape {tuple(moved.shape)} at x of shape {tuple(x.shape)}, expected (N, samples, "
+                "*sample)"
+            )
+        rows, x = rows_of(self.batch, x), x.detach()
+        with running(model, x) as function:
+            classes = classes_of(target, logits_at(function, x, rows))
+        if moved is None:
+            generator = torch.Generator(x.device).manual_seed(self.seed)
+            moved = x[:, None] + family.sample(self.samples, generator).transpose(0, 1)
+        points = torch.cat([x[:, None], moved.to(x)], dim=1)  # (N, 1 + S, *shape)
+        each, found = points.shape[1], []
+        for piece in pieces(len(x), each, rows):
+            flat, aims = points[piece].flatten(0, 1), classes[piece].repeat_interleave(each)
+            parts = [
+                check_attributions(explainer(p, c), p) for p, c in zip(flat.split(rows), aims.split(rows), strict=True)
+            ]
+            maps = torch.cat(parts).view(-1, each, x[0].numel())
+            far = torch.linalg.vector_norm(maps[:, 1:] - maps[:, :1], dim=2)
+            found.append(far / torch.linalg.vector_norm(maps[:, :1], dim=2) if self.chosen.relative else far)
+        return torch.cat(found).nan_to_num(nan=0.0, posinf=torch.inf).to(x.dtype)  # 0 / 0: nothing, and it stays
+
+    def settings(self) -> dict[str, JSON]:
+        """All that the values depend on beside what the metric is called with."""
+        more: dict[str, Any] = {"radius": self.ball.eps, "samples": self.samples, "domain": self.ball.domain}
+        return recorded(self.preset, self.chosen, **more, seed=self.seed)

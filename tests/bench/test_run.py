@@ -1,0 +1,140 @@
+"""Benchmarks from their files: what they ask for, what they leave, and how they go on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from proofmap.bench import Spec, names, read, run
+from proofmap.errors import FileError, InputError, ProofmapError
+from proofmap.explain import EVA
+from proofmap.explain.baselines import Saliency
+
+SMALL = """
+title = "Two methods"
+data = "mnist"
+count = 500
+model = "mnist_mlp"
+metrics = ["deletion", "insertion"]
+
+[[method]]
+label = "Saliency"
+name = "saliency"
+paper = { deletion = 0.193 }
+
+[[method]]
+label = "EVA"
+name = "eva"
+eps = 0.01
+groups = "grid:7"
+count = 4
+settings = { objective = "mean" }
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Spec:
+    file = tmp_path / "small.toml"
+    file.write_text(SMALL)
+    return read(file)
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_benchmark_of_the_package_reads(name: str) -> None:
+    found = read(name)
+    assert found.name == name
+    assert any(entry.name == "eva" for entry in found.entries)
+    assert (found.split == "validation") == name.startswith("choice")
+    assert all(set(entry.paper) <= set(found.metrics) for entry in found.entries)
+
+
+def test_a_run_leaves_a_table_and_every_value(spec: Spec, tmp_path: Path) -> None:
+    table = run(spec, tmp_path / "out", quick=True, progress=False)
+    assert list(table.rows) == ["Saliency", "EVA"]
+    assert table.rows["Saliency"]["deletion"].count == 16
+    assert table.rows["Saliency"]["deletion"].paper == 0.193
+    assert table.rows["EVA"]["deletion"].count == 4
+    kept = np.load(tmp_path / "out" / "values" / "saliency-deletion.npy")
+    assert kept.shape == (16,)
+    np.testing.assert_array_equal(kept, table.values["Saliency"]["deletion"])
+    assert (tmp_path / "out" / "table.md").read_text() == table.markdown()
+    assert (tmp_path / "out" / "table.csv").read_text() == table.csv()
+    assert (tmp_path / "out" / "table.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_goes_on_where_it_stopped(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted in the second method, it keeps the first, and ends with the values of a run in one go."""
+    whole = run(spec, tmp_path / "whole", quick=True, progress=False)
+
+    def interrupted(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EVA, "_measure", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(spec, tmp_path / "cut", quick=True, progress=False)
+    assert not (tmp_path / "cut" / "table.md").exists()
+    monkeypatch.setattr(Saliency, "_maps", interrupted)
+    resumed = run(spec, tmp_path / "cut", quick=True, progress=False)
+    for method, metrics in whole.values.items():
+        for metric, values in metrics.items():
+            np.testing.assert_array_equal(resumed.values[method][metric], values)
+
+
+def test_a_folder_of_another_run_is_left_alone(spec: Spec, tmp_path: Path) -> None:
+    run(spec, tmp_path / "out", quick=True, progress=False)
+    other = tmp_path / "other.toml"
+    other.write_text(SMALL.replace("eps = 0.01", "eps = 0.02"))
+    with pytest.raises(FileError, match="holds a run of something else"):
+        run(read(other), tmp_path / "out", quick=True, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('name = "saliency"', 'name = "magic"', "is named 'magic', expected one of saliency"),
+        ('"insertion"]', '"beauty"]', "asks for the metric 'beauty'"),
+        ('groups = "grid:7"', 'groups = "grid:0"', "has groups 'grid:0', expected 'pixels' or 'grid:12'"),
+        ("eps = 0.01", 'eps = 0.01\nbounds = "magic"', "got bounds 'magic'"),
+        ("eps = 0.01", "eps = 0.01\nradius = 3", "has a method with 'radius', expected only"),
+        ('title = "Two methods"', "", "is no benchmark"),
+        ('title = "Two methods"', "title = ", "is no benchmark"),
+        ('label = "EVA"', 'label = "saliency"', "two methods with the label"),
+    ],
+)
+def test_a_wrong_file_is_refused_before_any_work(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in SMALL
+    file = tmp_path / "wrong.toml"
+    file.write_text(SMALL.replace(old, new))
+    with pytest.raises(ProofmapError, match=message):
+        read(file)
+
+
+def test_data_has_to_come_from_somewhere(spec: Spec, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="expected --data FOLDER, or --quick"):
+        run(spec, tmp_path / "out", progress=False)
+    with pytest.raises(InputError, match="ships no images of cifar10"):
+        run(read("table1-cifar10"), tmp_path / "out", quick=True, progress=False)
+    with pytest.raises(InputError, match="got the benchmark 'table9', expected one of choice-mnist, table1-cifar10"):
+        read("table9")
+    with pytest.raises(FileError, match="cannot read"):
+        read(tmp_path / "none.toml")
+
+
+def test_the_command_prints_the_table_and_one_sentence_for_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "small.toml"
+    file.write_text(SMALL)
+    command = [sys.executable, "-m", "proofmap", "bench"]
+    done = subprocess.run(
+        [*command, str(file), "--quick", "--out", str(tmp_path / "out")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("| | Deletion ↓ | Insertion ↑ | s an explanation |")
+    wrong = subprocess.run([*command, "table9"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("error: got the benchmark 'table9', expected one of")
+    assert "Traceback" not in wrong.stderr

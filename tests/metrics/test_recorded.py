@@ -1,0 +1,68 @@
+"""The presets against what Quantus and Xplique themselves said; `scripts/metrics_env.py` made the record."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import proofmap as pm
+from proofmap.metrics import Cells, Deletion, Insertion, MuFidelity, Stability
+from proofmap.metrics.fidelity import pearson, spearman
+from scripts.metrics_env import RECORD, SAMPLES, SUBSETS, attributions, moved, squares
+
+RECORDED: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[nn.Module, Tensor, Tensor, Tensor]:
+    images, labels = pm.data.digits()
+    x = images[:SAMPLES]
+    return pm.zoo.mnist_mlp(), x, labels[:SAMPLES], attributions(x)
+
+
+def close(found: Tensor, expected: list[float], relative: float = 1e-5) -> None:
+    torch.testing.assert_close(found.double(), torch.tensor(expected).double(), rtol=relative, atol=1e-6)
+
+
+@pytest.mark.parametrize("steps", ["784", "28"])
+def test_pixel_flipping(steps: str, digits: tuple[nn.Module, Tensor, Tensor, Tensor]) -> None:
+    metric = Deletion("quantus", steps=None if steps == "784" else int(steps))
+    close(metric(*digits), RECORDED["quantus"]["pixel_flipping"][steps])
+
+
+def test_faithfulness_correlation(digits: tuple[nn.Module, Tensor, Tensor, Tensor]) -> None:
+    """The record has one run after the other, and in each run one sample after the other."""
+    index = torch.tensor([list(map(int, row.split())) for row in RECORDED["quantus"]["subsets"]])
+    index = index.view(SUBSETS, SAMPLES, -1).transpose(0, 1)
+    chosen = torch.zeros(SAMPLES, SUBSETS, 784, dtype=torch.bool).scatter(2, index, True)
+    drop, total = MuFidelity("quantus").pairs(*digits, chosen)
+    close(pearson(total, drop), RECORDED["quantus"]["faithfulness_correlation"])
+
+
+def test_max_sensitivity(digits: tuple[nn.Module, Tensor, Tensor, Tensor]) -> None:
+    model, x, target, _ = digits
+    found = Stability(0.2, preset="quantus").distances(model, x, target, lambda z, _: squares(z), moved(x))
+    close(found.amax(1), RECORDED["quantus"]["max_sensitivity"])
+
+
+@pytest.mark.parametrize("kind", [Deletion, Insertion])
+def test_causal_fidelity(kind: type[Deletion | Insertion], digits: tuple[nn.Module, Tensor, Tensor, Tensor]) -> None:
+    close(kind("xplique")(*digits), RECORDED["xplique"][kind.name])
+
+
+def test_mu_fidelity(digits: tuple[nn.Module, Tensor, Tensor, Tensor]) -> None:
+    """The masks are of pixels: they are unions of our cells, and the cells give the same correlation."""
+    raw = [[list(bytes.fromhex(row)) for row in rows] for rows in RECORDED["xplique"]["masks"]]
+    masks = torch.from_numpy(np.unpackbits(np.array(raw, dtype=np.uint8), axis=2)).bool()  # (N, subsets, 784)
+    ids = Cells(9)((1, 28, 28)).flatten()
+    chosen = torch.zeros(SAMPLES, SUBSETS, 81, dtype=torch.bool)
+    chosen[..., ids] = masks
+    assert torch.equal(chosen[..., ids], masks)
+    assert 0.1 < float(masks.double().mean()) < 0.3
+    drop, total = MuFidelity("xplique").pairs(*digits, chosen)
+    close(spearman(total, drop), RECORDED["xplique"]["mu_fidelity"])

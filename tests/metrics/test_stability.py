@@ -1,0 +1,118 @@
+"""Stability of explainers whose movement is known."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from proofmap.ball import Ball
+from proofmap.errors import InputError
+from proofmap.explain import EVA
+from proofmap.metrics import Stability
+from tests.metrics.models import drawn, network
+
+MODEL = network(40, 3)
+X = drawn(3, 40)
+
+
+def tripled(x: Tensor, target: Tensor) -> Tensor:
+    return 3 * x
+
+
+def test_what_moves_with_x() -> None:
+    """||3 z - 3 x|| = 3 ||z - x||: at most 3 r, and nearly that in the outer shell where most of a ball lies."""
+    value = Stability(0.2, samples=30)(MODEL, X, None, tripled)
+    assert bool((value <= 0.6 * (1 + 1e-9)).all())
+    assert bool((value >= 0.58).all())
+    more = Stability(0.2, samples=60)(MODEL, X, None, tripled)
+    assert not torch.equal(value, more)
+
+
+def test_at_given_points() -> None:
+    moved = X[:, None] + torch.tensor([1.0, 0.0, -2.0]).double().view(1, 3, 1)
+    far = Stability(0.2).distances(MODEL, X, None, tripled, moved)
+    torch.testing.assert_close(far, 3 * 40**0.5 * torch.tensor([1.0, 0.0, 2.0]).double().expand(3, 3))
+    nothing = Stability(0.2, relative=True).distances(MODEL, X, None, lambda z, _: z.clamp(min=1.5), moved)
+    assert bool(((nothing > 0) == torch.tensor([True, False, False])).all())
+    absent = Stability(0.2, relative=True).distances(MODEL, X, None, lambda z, _: (z - 1.5).clamp(min=0), moved)
+    assert absent[0].tolist() == [torch.inf, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("preset", ["paper", "quantus"])
+def test_what_does_not_move(preset: str) -> None:
+    value = Stability(0.2, preset=preset)(MODEL, X, None, lambda x, target: torch.ones_like(x))
+    assert value.tolist() == [0.0] * 3
+
+
+def test_the_largest_counts() -> None:
+    """Maps with entry 0 alone: the value is the largest of |z_0 - x_0|, which a box nearly reaches."""
+
+    def first(x: Tensor, target: Tensor) -> Tensor:
+        return torch.nn.functional.pad(x[:, :1], (0, 39))
+
+    value = Stability(0.2, samples=200, norm=inf)(MODEL, X, None, first)
+    assert bool(((value > 0.19) & (value <= 0.2)).all())
+    relative = Stability(0.2, samples=200, preset="quantus")(MODEL, X, None, first)
+    torch.testing.assert_close(relative, value / X[:, 0])  # ||φ(x)|| = x_0
+
+
+def test_the_domain_holds() -> None:
+    seen = []
+
+    def watch(x: Tensor, target: Tensor) -> Tensor:
+        seen.append(x)
+        return x
+
+    Stability(0.5, domain=(0.0, 1.0), norm=inf)(MODEL, X, None, watch)
+    everything = torch.cat(seen)
+    assert len(everything) == 3 * 21
+    assert float(everything.min()) >= -1e-12
+    assert float(everything.max()) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("target", [None, 2, torch.tensor([0, 2, 1])])
+def test_the_class_stays_that_of_x(target: Any) -> None:
+    predicted = MODEL(X).argmax(1)
+    expected = predicted if target is None else torch.as_tensor(target).expand(3)
+
+    def named(x: Tensor, classes: Tensor) -> Tensor:
+        near = torch.cdist(x, X).argmin(1)
+        assert torch.equal(classes, expected[near])
+        return x
+
+    assert bool((Stability(0.3)(MODEL, X, target, named) > 0).all())
+
+
+def test_batch_and_seed() -> None:
+    whole = Stability(0.2)(MODEL, X, None, tripled)
+    for batch in (1, 13, 45):
+        torch.testing.assert_close(Stability(0.2, batch=batch)(MODEL, X, None, tripled), whole)
+    assert not torch.equal(Stability(0.2, seed=1)(MODEL, X, None, tripled), whole)
+
+
+def test_an_explainer_of_this_library() -> None:
+    """EVA of a linear model: its scores do not depend on x where no domain cuts the ball."""
+    eva = EVA(MODEL, Ball(0.1), progress=False)
+    assert float(Stability(0.05, samples=4)(MODEL, X, 1, eva.attribute).max()) < 1e-9
+    bent = EVA(network(40, 8, 3), Ball(0.1), progress=False)
+    assert float(Stability(0.05, samples=4)(MODEL, X, 1, bent.attribute).min()) > 1e-6
+
+
+def test_bad_settings_and_calls() -> None:
+    for given, message in (
+        ({"radius": 0.0}, "Stability got radius=0.0, expected a number above 0"),
+        ({"radius": 0.1, "samples": 0}, "Stability got samples=0, expected a whole number of at least 1"),
+        ({"radius": 0.1, "preset": "xplique"}, "Stability got preset='xplique', expected one of 'paper', 'quantus'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Stability(**given)
+    with pytest.raises(InputError, match="got an explainer of type Tensor, expected a function of"):
+        Stability(0.1)(MODEL, X, None, X)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"the points have shape \(3, 40\) at x of shape \(3, 40\), expected"):
+        Stability(0.1).distances(MODEL, X, None, tripled, X)
+    with pytest.raises(InputError, match=r"the attributions have shape .*, expected .*, like x"):
+        Stability(0.1)(MODEL, X, None, lambda x, target: x[:, :3])
