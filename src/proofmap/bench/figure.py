@@ -9,6 +9,7 @@ from pathlib import Path
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from proofmap.bench.table import Table
 
@@ -35,6 +36,7 @@ def draw(table: Table, file: Path) -> None:
         panel.set_title(f"{column.label} {'↑' if column.higher else '↓'}", fontsize=10)
         panel.set_yticks(list(heights), methods, fontsize=9)
         panel.tick_params(axis="x", labelsize=8)
+        panel.xaxis.set_major_locator(MaxNLocator(4))
         panel.grid(axis="x", color="0.9")
         panel.set_axisbelow(True)
         panel.spines[["top", "right", "left"]].set_visible(False)
