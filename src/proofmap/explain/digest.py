@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from proofmap.graph import Graph
 
@@ -40,6 +40,11 @@ def digest(parts: Iterable[str | Tensor]) -> str:
 def hash_tensor(x: Tensor) -> str:
     """A name for an input: it changes with any entry, the shape or the type, and with nothing else."""
     return digest([x])
+
+
+def hash_state(model: nn.Module) -> str:
+    """A name for a module's parameters and buffers: it changes when training goes on."""
+    return digest(part for entry in model.state_dict().items() for part in entry)
 
 
 def hash_graph(graph: Graph) -> str:

@@ -22,7 +22,7 @@ from proofmap.ball import Ball
 from proofmap.bounds import Method
 from proofmap.bounds.memory import heartbeat
 from proofmap.errors import InputError
-from proofmap.explain.digest import digest, hash_graph, hash_tensor, versions
+from proofmap.explain.digest import hash_graph, hash_state, hash_tensor, versions
 from proofmap.explain.explanation import JSON, Explanation, Guarantee, spread
 from proofmap.graph import Graph, as_graph
 from proofmap.overlap import Overlap, certified_radius
@@ -234,7 +234,7 @@ class Explainer(ABC):
         if isinstance(self.model, Graph):  # it never changes
             self._traced = self._traced or _Traced((), "", self.model, hash_graph(self.model))
             return self._traced.graph, self._traced.digest
-        shape, state = tuple(x.shape[1:]), _state(self.model)
+        shape, state = tuple(x.shape[1:]), hash_state(self.model)
         if self._traced is None or (self._traced.shape, self._traced.state) != (shape, state):
             graph = as_graph(self.model, x)
             self._traced = _Traced(shape, state, graph, hash_graph(graph))
@@ -257,11 +257,6 @@ class _Traced:
     state: str
     graph: Graph
     digest: str
-
-
-def _state(model: nn.Module) -> str:
-    """A hash of every parameter and buffer."""
-    return digest(part for name, tensor in model.state_dict().items() for part in (name, tensor))
 
 
 def _only(tensors: tuple[Tensor, ...], what: str) -> Tensor:

@@ -17,7 +17,7 @@ from proofmap.ball import Ball
 from proofmap.bounds.memory import budget, piece_of
 from proofmap.errors import InputError
 from proofmap.explain.attributor import classes_of, fitted
-from proofmap.explain.digest import digest
+from proofmap.explain.digest import hash_state
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.incremental import base_elements
 from proofmap.precision import full_precision
@@ -88,7 +88,7 @@ class Baseline(ABC):
         if isinstance(self.model, Graph):
             return self.model
         shape = tuple(x.shape[1:])
-        state = digest(part for entry in self.model.state_dict().items() for part in entry)
+        state = hash_state(self.model)
         if self._traced is None or self._traced[:2] != (shape, state):
             self._traced = (shape, state, as_graph(self.model, x))
         return self._traced[2]
