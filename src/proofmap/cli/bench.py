@@ -1,4 +1,4 @@
-"""The command line."""
+"""proofmap bench: a table of the paper."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ from typing import Annotated
 import typer
 
 from proofmap.bench import names, read, run
-from proofmap.errors import ProofmapError
 
-app = typer.Typer(help="Explain what a neural network decided, with proofs.", no_args_is_help=True)
-
-
-@app.callback()
-def main() -> None:
-    """Explain what a neural network decided, with proofs."""
+__all__ = ["bench"]
 
 
-@app.command()
 def bench(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(names())}, or a TOML file of your own.")],
     data: Annotated[Path | None, typer.Option(help="The folder with the official files of the data set.")] = None,
     out: Annotated[
@@ -32,10 +26,5 @@ def bench(
 
     For instance: proofmap bench table1-mnist --data ~/mnist
     """
-    try:
-        spec = read(name)
-        table = run(spec, out or Path("out") / spec.name, data, quick=quick, device=device)
-    except ProofmapError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2) from None
-    typer.echo(table.markdown())
+    spec = read(name)
+    typer.echo(run(spec, out or Path("out") / spec.name, data, quick=quick, device=device).markdown())
