@@ -67,7 +67,7 @@ class Ball:
         mask: Captum's feature mask, ids 0..G-1, of x's shape (one a sample; a group may be absent in some), or of
         a shape that broadcasts to one sample ((H, W) spans the channels of (C, H, W)). None: the full ball alone.
         """
-        _check_input(x)
+        check_input(x)
         if isinstance(self.eps, str):
             raise InputError("Ball got eps='auto', which explainers choose: give a number, or pm.certified_radius(...)")
         x = x.detach()
@@ -83,7 +83,7 @@ class Ball:
         eps = radius.expand(x.shape).flatten(1).amax(dim=1)
         if mask is None:
             return Family(x, lower, upper, self.norm, eps)
-        return Family(x, lower, upper, self.norm, eps, *_resolve_mask(mask, x))
+        return Family(x, lower, upper, self.norm, eps, *resolve_mask(mask, x))
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,7 +302,8 @@ def _check_order(low: Tensor, high: Tensor) -> None:
         )
 
 
-def _check_input(x: Tensor) -> None:
+def check_input(x: Tensor) -> None:
+    """Refuse what is no batch of finite samples."""
     if not isinstance(x, Tensor) or x.dtype not in (torch.float32, torch.float64):
         got = x.dtype if isinstance(x, Tensor) else type(x).__name__
         raise InputError(f"x is {got}, expected a float32 or float64 tensor: use torch.as_tensor(x).float()")
@@ -368,8 +369,8 @@ def _check_inside(x: Tensor, low: Tensor, high: Tensor) -> None:
         )
 
 
-def _resolve_mask(mask: Tensor, x: Tensor) -> tuple[Tensor, int]:
-    """Return the mask in x's shape, without copying one for all, and the number of groups."""
+def resolve_mask(mask: Tensor, x: Tensor) -> tuple[Tensor, int]:
+    """Return the mask in x's shape, without copying one for all, and the number of groups; refuse what is none."""
     if not isinstance(mask, Tensor) or mask.is_floating_point() or mask.is_complex() or mask.dtype == torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise InputError(

@@ -156,6 +156,8 @@ def _interval_final(state: State, specification: Tensor) -> Tensor:
 def _last_pass(state: State, specification: Tensor, plan: Plan, best: Tensor, floor: Tensor | None) -> Tensor:
     """`best` (N, members, R) improved: for each member but B, relaxations from its own hidden bounds and one pass back
     from the rows that still matter. For B itself this is the pass already made.
+
+    With a floor, the maximum over rows is what counts: rows that stay below the member's front row keep their bounds.
     """
     graph, family = state.graph, state.family
     members = family.members
@@ -173,14 +175,23 @@ def _last_pass(state: State, specification: Tensor, plan: Plan, best: Tensor, fl
 
     def piece(start: int, stop: int) -> None:
         part = cases[start:stop]
-        relaxations, intervals = state.member_relaxations(part)
-        owner, row = matters[part].nonzero(as_tuple=True)
-        form = specification[part[owner] // members, row].unflatten(1, graph[graph.output].shape)
-        value = backward.bound_forms(graph, graph.output, form, owner, relaxations, family.split(part))[:, 0]
-        if plan.interval_final:
-            value = torch.minimum(value, interval.bound_forms(graph, form, owner, intervals))
-        at = (part[owner], row)
-        flat[at] = torch.minimum(flat[at], value)
+        balls = family.split(part)
+        relaxations, intervals = state.member_relaxations(part, balls)
+
+        def improve(owner: Tensor, row: Tensor) -> None:
+            form = specification[part[owner] // members, row].unflatten(1, graph[graph.output].shape)
+            value = backward.bound_forms(graph, graph.output, form, owner, relaxations, balls)[:, 0]
+            if plan.interval_final:
+                value = torch.minimum(value, interval.bound_forms(graph, form, owner, intervals))
+            at = (part[owner], row)
+            flat[at] = torch.minimum(flat[at], value)
+
+        mine = matters[part]
+        if floor is not None:  # the row in front first: what stays below it cannot decide the maximum
+            front = flat[part].masked_fill(~mine, -inf).argmax(1)
+            improve(torch.arange(len(part), device=part.device), front)
+            mine = mine & (flat[part] > flat[part, front][:, None])
+        improve(*mine.nonzero(as_tuple=True))
 
     in_pieces(len(cases), piece_of(state.budget, best.device) // case, piece)
     return flat.view_as(best)

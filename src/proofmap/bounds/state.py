@@ -74,7 +74,8 @@ class Tightened:
     def of(self, sample: Tensor, member: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """(case, row, column) of every bound that cases (sample, member) of `count` samples have of their own."""
         if self.seen is None:
-            sizes = torch.bincount(self.rows.sample, minlength=count)
+            ones = torch.ones_like(self.rows.sample)
+            sizes = ones.new_zeros(count).scatter_add_(0, self.rows.sample, ones)  # bincount waits for the GPU
             case, row = _runs(sizes[sample], (sizes.cumsum(0) - sizes)[sample])
             return case, row, member[case]
         keys, order = self._keys
@@ -156,9 +157,9 @@ class State:
         ends[0][at], ends[1][at] = new.lower, new.upper
         self.intervals[name] = Interval(*(end.reshape(old.lower.shape) for end in ends))
 
-    def member_relaxations(self, cases: Tensor) -> tuple[dict[str, Relaxation], dict[str, Interval]]:
-        """Relaxations on single members, by flat index sample · members + member (cases,), and the intervals of the
-        nodes that interval arithmetic kept for them (empty where it does not count).
+    def member_relaxations(self, cases: Tensor, balls: Family) -> tuple[dict[str, Relaxation], dict[str, Interval]]:
+        """Relaxations on single members, by flat index sample · members + member (cases,), which are `balls`, and the
+        intervals of the nodes that interval arithmetic kept for them (empty where it does not count).
         """
         count = self.family.members
         sample, member = cases // count, cases % count
@@ -166,10 +167,13 @@ class State:
         settled: dict[str, Interval] = {}
         relaxations: dict[str, Relaxation] = {}
         if self.keep or self.exact:
-            arithmetic[self.graph.input.name] = Interval(*self.family.split(cases).box())
+            arithmetic[self.graph.input.name] = Interval(*balls.box())
 
         def interval(name: str) -> Interval:
             if name in settled:
+                return settled[name]
+            if name in self.exact:  # nothing is tighter
+                settled[name] = arithmetic[name]
                 return settled[name]
             node = self.graph[name]
             found = self.intervals[name].take(sample)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import wraps
 from math import isinf
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from proofmap import groups as grouping
-from proofmap.ball import Ball
+from proofmap.ball import Ball, check_input, resolve_mask
 from proofmap.bounds import Method
 from proofmap.bounds.memory import heartbeat
 from proofmap.errors import InputError
@@ -193,7 +194,8 @@ class Explainer(ABC):
         step = batch or self.batch
         parts = []
         bar = tqdm(total=len(x), desc=type(self).__name__, unit="sample", delay=1, disable=not show)
-        with bar, heartbeat(lambda: bar.update(0)):  # a long sample moves the clock, if not the bar
+        with ThreadPoolExecutor(1) as aside, bar, heartbeat(lambda: bar.update(0)):  # a long sample moves the clock
+            digest = aside.submit(hash_tensor, x)  # which a GPU need not wait for
             for start in range(0, len(x), step):
                 piece = slice(start, start + step)
                 own = mask if len(mask) == 1 else mask[piece]
@@ -218,16 +220,17 @@ class Explainer(ABC):
             seed=self.seed,
             versions=versions(),
             model_hash=name,
-            input_hash=hash_tensor(x),
+            input_hash=digest.result(),
             seconds=time.perf_counter() - started,
         )
 
     def _mask(self, x: Tensor, groups: grouping.Groups) -> Tensor:
-        """(1 or N, *shape) int64, checked by asking for the family of a ball of radius zero."""
+        """(1 or N, *shape) int64, checked."""
         mask = grouping.resolve(groups, x)
-        found = Ball(0.0).at(x, mask).mask
-        assert found is not None
-        return found if isinstance(mask, Tensor) and mask.ndim == x.ndim and len(mask) > 1 else found[:1]
+        check_input(x)
+        assert mask is not None
+        found, _ = resolve_mask(mask, x)
+        return found if mask.ndim == x.ndim and len(mask) > 1 else found[:1]
 
     def _graph(self, x: Tensor) -> tuple[Graph, str]:
         """The model's graph and its hash. A module is traced again when its weights or the inputs' shape changed."""
