@@ -1,5 +1,5 @@
 # make test    set up .venv (once) and run the whole test suite
-# make demo    the same set-up, then examples/demo.py
+# make demo    the same set-up, then proofmap demo
 # make lint    the same set-up, then ruff and mypy
 # make clean   remove .venv and everything generated
 #
@@ -27,7 +27,7 @@ test: $(STAMP)
 
 # Torch's threads wait for each other asleep: by default they spin, ten times as slow where another program has a core.
 demo: $(STAMP)
-	OMP_WAIT_POLICY=PASSIVE $(RUN) examples/demo.py $(ARGS)
+	OMP_WAIT_POLICY=PASSIVE $(VENV)/bin/proofmap demo $(ARGS)
 
 lint: $(STAMP)
 	$(RUN) -m ruff check .
@@ -36,7 +36,7 @@ lint: $(STAMP)
 
 clean:
 	rm -rf $(VENV) .venv-quantus .venv-metrics build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
-	find src tests examples benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # torch comes first and alone: its exact version is then in place before anything that depends on it is resolved.
 # setuptools comes with it, so that the package itself is built without a second, hidden environment.

@@ -20,7 +20,7 @@ ORDER = (
     {"bounds"},
     {"overlap"},
     {"explain", "certificate"},
-    {"metrics"},
+    {"metrics", "sources"},
     {"bench", "runs", "show"},
     {"studio", "cli"},
 )

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-
-import proofmap as pm
 
 ROOT = Path(__file__).parents[1]
 
@@ -29,16 +26,3 @@ def test_the_readme_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert names["over"].frozen.shape == (4, 144)
     assert torch.equal(names["again"].scores, names["explanation"].scores)
     assert names["maps"].shape == names["x"].shape
-
-
-def test_the_demo_explains_and_draws(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    runpy.run_path(str(ROOT / "examples" / "demo.py"), run_name="__main__")
-    printed = capsys.readouterr().out
-    for word in ("AO(B)", "certified", "not certified", "s a digit", "9s"):
-        assert word in printed
-    for name in ("digits.png", "four-to-nine.png"):
-        assert (tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG")
-    assert len(pm.Explanation.load(tmp_path / "out" / "digits.proofmap")) == 6

@@ -5,6 +5,8 @@ Needs matplotlib, the extra `proofmap[plot]`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import cycle
 from pathlib import Path
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -13,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from proofmap.bench.table import Table
 
+_LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito
 _OURS, _BEST, _PAPER = "#0072b2", "#d55e00", "#777777"  # told apart by the colour-blind too
 
 
@@ -45,4 +48,31 @@ def draw(table: Table, file: Path) -> None:
     hollow = any(cell.paper is not None for cells in table.rows.values() for cell in cells.values())
     note = "mean and 95 % interval over samples; orange: best, or not told from the best"
     figure.supxlabel(note + ("; hollow: the paper" if hollow else ""), fontsize=8, color="0.35")
+    figure.savefig(file, dpi=150, format="png")
+
+
+def draw_curves(table: Table, points: Mapping[str, tuple[str, float]], file: Path) -> None:
+    """Write the figure as PNG: each metric against the radius, a line for each curve; points[row]: (curve, radius)."""
+    curves = dict.fromkeys(curve for curve, _ in points.values())
+    figure = Figure(figsize=(0.6 + 2.6 * len(table.columns), 3.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, len(table.columns), squeeze=False)[0]
+    for panel, column in zip(panels, table.columns, strict=True):
+        for color, marker, curve in zip(cycle(_LINES), cycle("osv^Dd"), curves, strict=False):
+            rows = sorted((eps, table.rows[row][column.name]) for row, (own, eps) in points.items() if own == curve)
+            eps = [one for one, _ in rows]
+            panel.fill_between(
+                eps, [cell.low for _, cell in rows], [cell.high for _, cell in rows], color=color, alpha=0.15, lw=0
+            )
+            panel.plot(eps, [cell.mean for _, cell in rows], marker, ls="-", color=color, ms=4, lw=1.3, label=curve)
+        panel.set_title(f"{column.label} {'↑' if column.higher else '↓'}", fontsize=10)
+        panel.set_xscale("log")
+        panel.set_xlabel("ε", fontsize=9)
+        panel.tick_params(labelsize=8)
+        panel.grid(color="0.92")
+        panel.spines[["top", "right"]].set_visible(False)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=8, frameon=False
+    )
+    figure.suptitle(f"{table.title}: means, and 95 % intervals over samples", fontsize=11)
     figure.savefig(file, dpi=150, format="png")

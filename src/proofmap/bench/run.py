@@ -3,7 +3,9 @@
 OUT/manifest.json           what is run: the benchmark, and hashes of model and images; another run is refused
 OUT/maps/METHOD-START.npy   attributions of some samples, with METHOD-START.json, their seconds
 OUT/values/METHOD-METRIC.npy
-OUT/table.md, .csv, .png    made anew from those; the figure where matplotlib is installed
+OUT/table.md, .csv, .png    made anew from those; figures where matplotlib is installed
+OUT/curve.png               metrics against the radius, where a method has several
+OUT/claim.md                where tightness is a metric: how it goes with the others
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from proofmap import data, zoo
 from proofmap.ball import Ball
+from proofmap.bench.claim import claim
 from proofmap.bench.compare import column, judge
+from proofmap.bench.pictures import pictures
 from proofmap.bench.spec import Entry, Spec, slug
 from proofmap.bench.table import Table, Values, tabulate
 from proofmap.errors import FileError, InputError
@@ -34,11 +37,12 @@ from proofmap.explain.attributor import Attributor
 from proofmap.explain.digest import hash_graph, hash_tensor, versions
 from proofmap.graph import Graph, trace
 from proofmap.metrics import METRICS, Metric, Tightness
+from proofmap.sources import read_model
+from proofmap.sources.preparation import ZOO
 
 __all__ = ["run"]
 
 _CHUNK = 50  # samples explained between two files
-_QUICK = 16  # packaged digits
 _DOMAIN = (0.0, 1.0)  # of all the data there is
 
 
@@ -48,12 +52,16 @@ def run(
     folder: Path | None = None,
     *,
     quick: bool = False,
+    weights: Path | None = None,
     device: str = "cpu",
     progress: bool = True,
 ) -> Table:
-    """The table of a benchmark on the data in `folder`, or, quick, on a few digits that the package ships."""
-    x = _images(spec, folder, quick).to(device)
-    graph = trace(getattr(zoo, spec.model)(), x[:1].cpu()).to(torch.device(device), x.dtype)
+    """The table of a benchmark on the data in `folder`, or, quick, on a few digits or photographs that are installed.
+
+    weights: of a model that the zoo has none of.
+    """
+    x = pictures(spec, folder, quick).to(device)
+    graph = trace(_network(spec, weights), x[:1].cpu()).to(torch.device(device), x.dtype)
     with torch.no_grad():
         target = graph(x).argmax(1)
     _claim(out, spec, graph, x)
@@ -79,27 +87,23 @@ def run(
     table = tabulate(spec.title, columns, values, seconds, paper)
     _write(out / "table.md", partial(_put, text=table.markdown()))
     _write(out / "table.csv", partial(_put, text=table.csv()))
+    if "tightness" in spec.metrics:
+        _write(out / "claim.md", partial(_put, text=claim(table, [entry.eps for entry in spec.entries])))
     if find_spec("matplotlib") is not None:
-        from proofmap.bench.figure import draw
+        from proofmap.bench.figure import draw, draw_curves
 
         _write(out / "table.png", partial(draw, table))
+        points = {e.label: (e.curve, e.eps) for e in spec.entries if e.curve is not None and e.eps is not None}
+        if points:
+            _write(out / "curve.png", partial(draw_curves, table, points))
     return table
 
 
-def _images(spec: Spec, folder: Path | None, quick: bool) -> Tensor:
-    """The first images of the test set, or of what the package ships; or the last training images."""
-    if quick:
-        if spec.data != "mnist":
-            raise InputError(f"the package ships no images of {spec.data}, expected --data FOLDER in place of --quick")
-        return data.digits()[0][:_QUICK]
-    if folder is None:
-        raise InputError(f"{spec.name} needs the files of {spec.data}, expected --data FOLDER, or --quick")
-    loaders = {"mnist": data.mnist, "cifar10": data.cifar10}
-    if spec.data not in loaders:
-        raise InputError(f"{spec.name} asks for the data {spec.data!r}, expected one of {', '.join(loaders)}")
-    if spec.split == "validation":
-        return loaders[spec.data](folder, "train")[0][-spec.count :]
-    return loaders[spec.data](folder, "test")[0][: spec.count]
+def _network(spec: Spec, weights: Path | None) -> nn.Module:
+    """Of the zoo, with what it does to pixels first."""
+    network = read_model(f"{ZOO}{spec.model}", weights=weights).network
+    assert isinstance(network, nn.Module)
+    return network
 
 
 def _claim(out: Path, spec: Spec, graph: Graph, x: Tensor) -> None:

@@ -1,9 +1,10 @@
 """What a benchmark runs, as a TOML file says it: data, model, methods, metrics, and the paper's numbers.
 
-title, data ("mnist" or "cifar10"), count, model (of the zoo), metrics = [...]
+title, data ("mnist", "cifar10" or "imagenet"), count, model (of the zoo), metrics = [...]
 split: "test", or "validation" for the last training images, on which settings may be chosen
 [[method]]  label, name; where it has a ball: eps, bounds, groups ("pixels" or "grid:12"); settings = {...};
             count: explain fewer samples; paper = {metric = number, ...}
+            eps = [...]: a method for each radius, and a curve through them
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from dataclasses import dataclass, field, fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from proofmap import groups as grouping
 from proofmap.bounds import named
@@ -43,6 +46,7 @@ class Entry:
     count: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     paper: Mapping[str, float] = field(default_factory=dict)
+    curve: str | None = None  # what it is a point of
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run, before anything is."""
@@ -55,7 +59,10 @@ class Entry:
 
     def arguments(self) -> dict[str, Any]:
         """The settings as the method takes them."""
-        return {**self.settings, **({} if self.bounds is None else {"bounds": named(self.bounds)})}
+        found = dict(self.settings)
+        if "precision" in found:
+            found["precision"] = getattr(torch, found["precision"], None)
+        return found if self.bounds is None else {**found, "bounds": named(self.bounds)}
 
     def grouping(self) -> Groups:
         """pixels, or a grid of so many cells a side."""
@@ -117,7 +124,7 @@ def read(name: str | Path) -> Spec:
         raise InputError(f"got the benchmark {str(name)!r}, expected one of {', '.join(names())}, or a .toml file")
     try:
         found = tomllib.loads(text)
-        methods = [_entry(method, str(name)) for method in found.pop("method")]
+        methods = [entry for method in found.pop("method") for entry in _entries(method, str(name))]
         return Spec(name=path.stem, metrics=tuple(found.pop("metrics")), entries=tuple(methods), **found)
     except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
         raise FileError(
@@ -125,12 +132,15 @@ def read(name: str | Path) -> Spec:
         ) from error
 
 
-def _entry(method: Mapping[str, Any], where: str) -> Entry:
-    known = {f.name for f in fields(Entry)}
+def _entries(method: Mapping[str, Any], where: str) -> list[Entry]:
+    known = {f.name for f in fields(Entry)} - {"curve"}
     strange = sorted(set(method) - known)
     if strange:
         raise FileError(f"{where} has a method with {strange[0]!r}, expected only {', '.join(sorted(known))}")
-    return Entry(**method)
+    if not isinstance(method.get("eps"), list):
+        return [Entry(**method)]
+    label = method["label"]
+    return [Entry(**{**method, "label": f"{label}, ε = {eps:g}", "eps": eps}, curve=label) for eps in method["eps"]]
 
 
 def _folder() -> Any:

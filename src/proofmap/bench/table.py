@@ -115,11 +115,16 @@ def tabulate(
 
 def interval(values: Values, seed: int = 0) -> tuple[float, float]:
     """The 95 % bootstrap interval of the mean, by percentiles."""
-    known = values[np.isfinite(values)]
-    rng = np.random.default_rng(seed)
-    weights = rng.multinomial(len(known), np.full(len(known), 1 / len(known)), size=_RESAMPLES) / len(known)
-    low, high = np.quantile(weights @ known, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    low, high = np.quantile(resampled(values[np.isfinite(values)], seed), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return float(low), float(high)
+
+
+def resampled(values: Values, seed: int = 0) -> Values:
+    """Means (B, ...) of values (N, ...) over samples drawn again: the same draws for the same N and seed."""
+    count = len(values)
+    weights = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=_RESAMPLES) / count
+    means: Values = weights @ values
+    return means
 
 
 def _marks(column: Column, values: Mapping[str, Mapping[str, Values]], seed: int) -> dict[str, Mark]:

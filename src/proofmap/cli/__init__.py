@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from proofmap.cli.app import app, command
 from proofmap.cli.bench import bench
+from proofmap.cli.compare import compare
+from proofmap.cli.demo import demo
+from proofmap.cli.explain import explain
+from proofmap.cli.export import export
+from proofmap.cli.report import report
+from proofmap.cli.run import run
+from proofmap.cli.verify import verify
 
 __all__ = ["app"]
 
+command(explain)
+command(verify)
+command(compare)
 command(bench)
+command(run)
+command(export)
+command(report)
+command(demo)

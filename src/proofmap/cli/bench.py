@@ -19,7 +19,10 @@ def bench(
     out: Annotated[
         Path | None, typer.Option(help="Where results go; by default out/NAME. Run again, it goes on.")
     ] = None,
-    quick: Annotated[bool, typer.Option(help="A few digits that the package ships, in place of --data.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A few digits or photographs that are installed, in place of --data.")
+    ] = False,
+    weights: Annotated[Path | None, typer.Option(help="The weights of VGG16, which the package does not have.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")] = "cpu",
 ) -> None:
     """Run a table of the paper and print it, with the paper's numbers after a slash.
@@ -27,4 +30,4 @@ def bench(
     For instance: proofmap bench table1-mnist --data ~/mnist
     """
     spec = read(name)
-    typer.echo(run(spec, out or Path("out") / spec.name, data, quick=quick, device=device).markdown())
+    typer.echo(run(spec, out or Path("out") / spec.name, data, quick=quick, weights=weights, device=device).markdown())

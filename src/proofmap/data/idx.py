@@ -25,11 +25,13 @@ from torch import Tensor
 
 from proofmap.errors import FileError
 
-__all__ = ["read_idx", "read_idx_hashed"]
+__all__ = ["read_idx", "read_idx_hashed", "read_idx_shape"]
 
 _UNSIGNED_BYTE = 0x08
 _GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK = 1 << 20
+_LARGEST = 1 << 31  # bytes that a packed file may grow to: forty times the largest published one
+_PACKING = 1032  # the most bytes that gzip makes of one
 
 
 def read_idx(path: str | Path) -> Tensor:
@@ -47,6 +49,10 @@ def read_idx_hashed(path: Path) -> tuple[Tensor, str]:
         with closing(_open(path)) as stream:
             header, shape = _read_header(stream, path)
             expected = math.prod(shape)
+            if expected > _LARGEST and _packed(path):
+                raise FileError(
+                    f"{path} unpacks to {expected} bytes, expected {_LARGEST} at most: unpack it with gunzip"
+                )
             body = _read_up_to(stream, expected + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise FileError(f"cannot read {path}: {error}; check that the file exists and was copied whole") from error
@@ -62,10 +68,28 @@ def read_idx_hashed(path: Path) -> tuple[Tensor, str]:
     return elements.reshape(shape), digest.hexdigest()
 
 
+def read_idx_shape(path: Path) -> tuple[int, ...]:
+    """The shape that an idx file states, and that it can hold; nothing after its header is read."""
+    try:
+        with closing(_open(path)) as stream:
+            header, shape = _read_header(stream, path)
+        most = path.stat().st_size * (_PACKING if _packed(path) else 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise FileError(f"cannot read {path}: {error}; check that the file exists and was copied whole") from error
+    if len(header) + math.prod(shape) > most:
+        raise FileError(
+            f"{path} is too short for the shape {shape} that it states: the file is damaged, fetch it again"
+        )
+    return shape
+
+
 def _open(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path, "rb")) if _packed(path) else path.open("rb")
+
+
+def _packed(path: Path) -> bool:
     with path.open("rb") as file:
-        compressed = file.read(2) == _GZIP_MAGIC
-    return cast(BinaryIO, gzip.open(path, "rb")) if compressed else path.open("rb")
+        return file.read(2) == _GZIP_MAGIC
 
 
 def _read_header(stream: BinaryIO, path: Path) -> tuple[bytes, tuple[int, ...]]:

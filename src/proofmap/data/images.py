@@ -18,12 +18,13 @@ from proofmap.errors import FileError, InputError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["Pictures", "images"]
+__all__ = ["LABELS", "SUFFIXES", "Pictures", "images", "read_labels", "read_picture"]
 
+LABELS = "labels.csv"
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp"})
 _FORMATS = ("PNG", "JPEG", "WEBP")
-_SUFFIXES = {".png", ".jpg", ".jpeg", ".webp"}
 _DEEP = ("I", "F")  # how Pillow's modes of more than 8 bits a channel begin
-_LABELS = "labels.csv"
+_GREY = ("1", "L", "LA")  # and its modes of one
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ def images(folder: str | Path, size: int | tuple[int, int] | None = None) -> Pic
 
     `size`, a side or (height, width), scales each picture until it covers that size and cuts the middle out; without it
     all pictures must have one size. Photographs are turned as their EXIF data says, transparent parts become white, and
-    of an animation the first frame is taken. A file `labels.csv` with the columns `file` and `label`, a class number,
-    gives the labels of all pictures. A picture of more pixels than Pillow deems safe is refused.
+    of an animation the first frame is taken. A file `labels.csv` with the columns `file` and `label`, or `class_index`,
+    gives the class numbers of all pictures. A picture of more pixels than Pillow deems safe is refused.
     """
     folder = Path(folder)
     height_width = _check_size(size)
@@ -50,10 +51,10 @@ def images(folder: str | Path, size: int | tuple[int, int] | None = None) -> Pic
     except OSError as error:
         raise FileError(f"cannot list {folder}: {error}; give a folder of pictures") from error
     if not paths:
-        raise FileError(f"no picture in {folder}: expected files that end in {', '.join(sorted(_SUFFIXES))}")
+        raise FileError(f"no picture in {folder}: expected files that end in {', '.join(sorted(SUFFIXES))}")
     names = tuple(path.name for path in paths)
-    labels = _read_labels(folder / _LABELS, names) if (folder / _LABELS).exists() else None
-    pixels = [_read(path, height_width) for path in paths]  # (H, W, 3), uint8
+    labels = read_labels(folder / LABELS, names) if (folder / LABELS).exists() else None
+    pixels = [read_picture(path, height_width) for path in paths]  # (H, W, 3), uint8
     for path, one in zip(paths, pixels, strict=True):
         if one.shape != pixels[0].shape:
             raise FileError(
@@ -65,7 +66,7 @@ def images(folder: str | Path, size: int | tuple[int, int] | None = None) -> Pic
 
 def _is_picture(path: Path) -> bool:
     """By name alone: what is named as a picture and is none must be reported, not left out."""
-    return path.suffix.lower() in _SUFFIXES and not path.name.startswith(".") and path.is_file()
+    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
 
 
 def _check_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
@@ -77,8 +78,11 @@ def _check_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
     return height, width
 
 
-def _read(path: Path, size: tuple[int, int] | None) -> Tensor:
-    """One picture as (H, W, 3), uint8."""
+def read_picture(path: Path, size: tuple[int, int] | None = None, channels: int | None = 3) -> Tensor:
+    """One picture as (H, W, C), uint8, in colour or grey; with channels=None as it was saved.
+
+    `size`: (height, width) that the picture is scaled to cover and cut to.
+    """
     try:
         from PIL import Image, ImageOps
     except ImportError as error:
@@ -88,44 +92,52 @@ def _read(path: Path, size: tuple[int, int] | None) -> Tensor:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path, formats=_FORMATS) as opened:
                 opened.load()
-                picture = _as_rgb(ImageOps.exif_transpose(opened), path)
+                grey = channels == 1 or (channels is None and opened.mode in _GREY)
+                picture = _opaque(ImageOps.exif_transpose(opened), path).convert("L" if grey else "RGB")
     except FileError:
         raise
     except Exception as error:  # a damaged picture makes Pillow fail in many ways
         raise FileError(f"cannot read {path} as a picture: {error}; check that it was copied whole") from error
     if size is not None:
         picture = ImageOps.fit(picture, (size[1], size[0]), Image.Resampling.BILINEAR)
-    return torch.from_numpy(np.array(picture))
+    pixels = torch.from_numpy(np.array(picture))
+    return pixels.unsqueeze(2) if grey else pixels
 
 
-def _as_rgb(picture: Image, path: Path) -> Image:
+def _opaque(picture: Image, path: Path) -> Image:
     from PIL import Image
 
     if picture.mode.startswith(_DEEP):
         raise FileError(f"{path} has more than 8 bits a channel (mode {picture.mode}): save it with 8")
     if picture.has_transparency_data:
         picture = picture.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
-    return picture.convert("RGB")
+        return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
+    return picture
 
 
-def _read_labels(path: Path, names: tuple[str, ...]) -> Tensor:
+def read_labels(path: Path, names: tuple[str, ...]) -> Tensor:
     """The label of each name, (N,), from a table that names every picture once and nothing else."""
     found: dict[str, int] = {}
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             table = csv.DictReader(file)
-            if not {"file", "label"} <= set(table.fieldnames or ()):
-                raise FileError(f"{path} has the columns {table.fieldnames or []}, expected file and label")
+            columns = table.fieldnames or []
+            label = next((name for name in ("label", "class_index") if name in columns), None)
+            if label is None or "file" not in columns:
+                raise FileError(
+                    f"{path} has the columns {columns!s:.200}, expected file and label, or file and class_index"
+                )
             for row in table:
-                _add_label(found, row["file"], row["label"], f"{path}, line {table.line_num}")
+                _add_label(found, row["file"], row[label], f"{path}, line {table.line_num}")
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FileError(
             f"cannot read {path}: {error}; expected a table in UTF-8 with the columns file and label"
         ) from error
     foreign = sorted(found.keys() - set(names))
     if foreign:
-        raise FileError(f"{path} labels {foreign[0]!r}, which is no picture beside it: correct the name or take it out")
+        raise FileError(
+            f"{path} labels {foreign[0]!r:.80}, which is no picture beside it: correct the name or take it out"
+        )
     bare = [name for name in names if name not in found]
     if bare:
         raise FileError(f"{path} gives {bare[0]!r} no label ({len(bare)} of {len(names)} pictures): label all or none")
@@ -135,7 +147,7 @@ def _read_labels(path: Path, names: tuple[str, ...]) -> Tensor:
 def _add_label(found: dict[str, int], name: str | None, label: str | None, where: str) -> None:
     name, label = (name or "").strip(), (label or "").strip()
     if not re.fullmatch("[0-9]{1,9}", label):
-        raise FileError(f"{where}: the label of {name!r} is {label!r}, expected a class number, 0 or more")
+        raise FileError(f"{where}: the label of {name!r:.80} is {label!r:.80}, expected a class number, 0 or more")
     if name in found:
-        raise FileError(f"{where}: {name!r} has a label already; leave one line for each picture")
+        raise FileError(f"{where}: {name!r:.80} has a label already; leave one line for each picture")
     found[name] = int(label)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from proofmap.errors import ModelError
 from proofmap.graph.ir import Graph, Node
 
@@ -35,5 +37,9 @@ def _resolve(graph: Graph, split: str) -> str:
         return split
     inside = [name for name in names if name.startswith((f"{split}.", f"{split}#"))]
     if not inside:
-        raise ModelError(f"the network has no node or module {split!r}, expected one of {', '.join(map(repr, names))}")
+        near = get_close_matches(split, names, n=5, cutoff=0.0)
+        raise ModelError(
+            f"the network has no node or module {split!r} among its {len(names)}, expected one such as "
+            f"{', '.join(map(repr, near))}"
+        )
     return inside[-1]

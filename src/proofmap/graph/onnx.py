@@ -116,6 +116,8 @@ class _Reader:
     def _read(self, node: NodeProto) -> None:
         name = node.name or next(filter(None, node.output), node.op_type)
         op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+        if not op.isprintable():
+            raise FileError(f"node {name!r} has the operation {op!r}, expected a name that can be printed")
         for missing in {*node.input} - {"", *self.branches, *self.constants, *self.moved, *self.lost}:
             raise FileError(f"{op} (node {name!r}) reads {missing!r}, which nothing before it computes")
         fixed = all(i in self.constants or not i for i in node.input)

@@ -1,7 +1,10 @@
 """Models: the architectures of the paper, with trained weights where the package carries them."""
 
 from proofmap.zoo.cifar import cifar_cnn
+from proofmap.zoo.efficientnet import efficientnet_lite0
 from proofmap.zoo.mnist import mnist_mlp
 from proofmap.zoo.vgg import vgg16
 
-__all__ = ["cifar_cnn", "mnist_mlp", "vgg16"]
+__all__ = ["cifar_cnn", "efficientnet_lite0", "mnist_mlp", "vgg16"]
+
+UNTRAINED = frozenset({"vgg16"})  # those that need a file of the user's

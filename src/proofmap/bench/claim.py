@@ -1,0 +1,55 @@
+"""Do tighter bounds make better explanations? Rank correlations over the rows of a table, with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proofmap.bench.table import Table, resampled
+
+__all__ = ["claim"]
+
+_TIGHTNESS = "tightness"
+
+
+def claim(table: Table, radii: Sequence[float | None], seed: int = 0) -> str:
+    """Markdown: for each metric the rank correlation between tightness and the metric, above 0 where tighter is better.
+
+    Over all rows, whose radii are given, and over the methods of one radius, averaged over radii: a smaller ball has
+    tighter bounds too. The interval is a bootstrap over samples; all rows have the same ones.
+    """
+    methods = list(table.rows)
+    tight = -_means(table, methods, _TIGHTNESS, seed)  # (1 + B, rows), the first of the samples as they are
+    lines = [
+        "| tighter is better for | over bounds and ε | over bounds, at one ε |",
+        "| --- | ---: | ---: |",
+    ]
+    same = [[k for k, eps in enumerate(radii) if eps == one] for one in dict.fromkeys(radii)]
+    for column in table.columns:
+        if column.name == _TIGHTNESS:
+            continue
+        good = (1 if column.higher else -1) * _means(table, methods, column.name, seed)
+        whole = _rank_correlation(tight, good)
+        within = np.mean([_rank_correlation(tight[:, k], good[:, k]) for k in same if len(k) > 1], axis=0)
+        lines.append(f"| {column.label} | {_shown(whole)} | {_shown(within)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _means(table: Table, methods: list[str], metric: str, seed: int) -> NDArray[np.float64]:
+    values = np.stack([table.values[method][metric] for method in methods], axis=1)  # (N, rows)
+    found: NDArray[np.float64] = np.concatenate([values.mean(0, keepdims=True), resampled(values, seed)])
+    return found
+
+
+def _rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Spearman's, of each row of (B, rows)."""
+    x, y = (np.sign(one[:, :, None] - one[:, None]).sum(2) for one in (a, b))  # ranks about their middle, ties shared
+    found: NDArray[np.float64] = (x * y).sum(1) / np.sqrt((x**2).sum(1) * (y**2).sum(1))
+    return found
+
+
+def _shown(values: NDArray[np.float64]) -> str:
+    low, high = np.quantile(values[1:], [0.025, 0.975])
+    return f"{values[0]:.2f} [{low:.2f}, {high:.2f}]"

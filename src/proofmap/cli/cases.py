@@ -1,0 +1,102 @@
+"""What a command is asked about: the samples in its inputs, each with its ball, all read before any work starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from proofmap.ball import Ball
+from proofmap.cli.options import ball_of
+from proofmap.errors import InputError
+from proofmap.graph import Graph
+from proofmap.sources import Model, open_samples, read_box
+
+__all__ = ["Case", "graphs", "read_cases"]
+
+_BOX = (".vnnlib", ".vnnlib.gz")
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A sample and the ball around it."""
+
+    name: str
+    x: Tensor  # (1, *shape)
+    ball: Ball
+    label: int | None = None
+    columns: tuple[str, ...] | None = None  # of a table
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the sample."""
+        return tuple(self.x.shape[1:])
+
+    @property
+    def boxed(self) -> bool:
+        """Whether the ball is the box of a VNN-LIB file, with a radius for each variable."""
+        return isinstance(self.ball.eps, Tensor)
+
+
+def read_cases(
+    inputs: Sequence[Path],
+    load: Callable[..., Model],
+    eps: str | None,
+    norm: str,
+    domain: str | None,
+    device: torch.device,
+    default: str | None = None,
+) -> tuple[Model, list[Case]]:
+    """The model, and all samples in the inputs with their balls; default: the radius where none is given.
+
+    VNN-LIB files bring their own, and speak of the inputs of the bare network: load(bare=True).
+    """
+    boxed = [path.name.lower().endswith(_BOX) for path in inputs]
+    if not any(boxed):
+        model = load()
+        return model, _samples(inputs, model, default if eps is None else eps, norm, domain, device)
+    if not all(boxed):
+        raise InputError("got VNN-LIB files together with other inputs, expected one kind: run the command twice")
+    if eps is not None or domain is not None or norm != "inf":
+        raise InputError("got --eps, --norm or --domain with a VNN-LIB file, expected none: its box is the ball")
+    model = load(bare=True)
+    return model, [_box(path, model, device) for path in inputs]
+
+
+def graphs(cases: Sequence[Case], model: Model) -> dict[tuple[int, ...], Graph]:
+    """The network for samples of each shape."""
+    return {case.shape: model.graph(case.x) for case in {case.shape: case for case in cases}.values()}
+
+
+def _box(path: Path, model: Model, device: torch.device) -> Case:
+    box = read_box(path, model.preparation)
+    return Case(path.name, box.centre[None].to(device), Ball(box.radius[None].to(device)))
+
+
+def _samples(
+    inputs: Sequence[Path], model: Model, eps: str | None, norm: str, domain: str | None, device: torch.device
+) -> list[Case]:
+    if eps is None:
+        raise InputError("got no --eps, expected the radius of the ball, such as 0.02 or 2/255")
+    samples = open_samples(inputs, model.preparation)
+    balls: dict[tuple[int, ...], Ball] = {}
+    cases = []
+    for k, name in enumerate(samples.names):
+        x = samples.read(k)[None].to(device)
+        shape = tuple(x.shape[1:])
+        if shape not in balls:
+            balls[shape] = ball_of(eps, norm, domain, model.preparation, shape)
+        _check_domain(name, x, balls[shape])
+        label = None if samples.labels is None else samples.labels[k]
+        cases.append(Case(name, x, balls[shape], label, samples.columns))
+    return cases
+
+
+def _check_domain(name: str, x: Tensor, ball: Ball) -> None:
+    try:
+        replace(ball, eps=0.0).at(x)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error

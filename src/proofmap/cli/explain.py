@@ -1,0 +1,201 @@
+"""proofmap explain: a map and a file for each input."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from functools import partial
+from importlib.util import find_spec
+from inspect import signature
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from proofmap.bounds import named
+from proofmap.cli import options as o
+from proofmap.cli.cases import Case, graphs, read_cases
+from proofmap.errors import FileError, InputError
+from proofmap.explain import BASELINES, Explainer, Explanation, TargetedEVA
+from proofmap.explain.explanation import rounded
+from proofmap.sources import Model
+
+__all__ = ["explain"]
+
+
+def _complete(kind: type[Any]) -> bool:
+    """Whether an explainer needs nothing but a model and a ball."""
+    return not any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in signature(kind).parameters.values())
+
+
+EXPLAINERS: dict[str, type[Explainer]] = {
+    **{name: kind for name, kind in BASELINES.items() if issubclass(kind, Explainer) and _complete(kind)},
+    "targeted": TargetedEVA,
+}
+
+
+def explain(
+    context: typer.Context,
+    model: o.ModelArgument,
+    inputs: o.Inputs,
+    eps: o.Eps = None,
+    norm: o.Norm = "inf",
+    domain: o.Domain = None,
+    groups: o.Groups = None,
+    bounds: o.Bounds = None,
+    target: o.Target = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            help=f"{', '.join(EXPLAINERS)}: eva and targeted prove what they say; targeted shows what would make an "
+            "input the --target."
+        ),
+    ] = "eva",
+    out: Annotated[Path, typer.Option(help="The folder for pictures and .proofmap files.")] = Path("out"),
+    as_json: o.Json = False,
+    weights: o.Weights = None,
+    classes: o.Classes = None,
+    size: o.Size = None,
+    channels: o.Channels = None,
+    mean: o.Mean = None,
+    std: o.Std = None,
+    layout: o.Layout = None,
+    values: o.Range = None,
+    device: o.Device = "cpu",
+) -> None:
+    """Explain decisions: for each input what is proven about its ball, and a map of which parts matter to it.
+
+    For instance: proofmap explain zoo:mnist_mlp digit.png --eps 0.02 --groups grid:12 --out maps
+    """
+    settings = _settings(method, groups, bounds)
+    load = partial(
+        o.model_of,
+        model,
+        weights=weights,
+        classes=classes,
+        size=size,
+        channels=channels,
+        mean=mean,
+        std=std,
+        layout=layout,
+        values=values,
+    )
+    found, cases = read_cases(inputs, load, eps, norm, domain, o.device_of(device), default="auto")
+    aim = o.class_of(target, found.classes)
+    networks = graphs(cases, found)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
+    drawn = find_spec("matplotlib") is not None
+    if not drawn:
+        typer.echo("no pictures: they need matplotlib, which pip install 'proofmap[plot]' brings", err=True)
+    explainers: dict[tuple[tuple[int, ...], int], Explainer] = {}
+    records = []
+    for case, stem in zip(cases, _stems([case.name for case in cases]), strict=True):
+        key = (case.shape, id(case.ball))
+        if key not in explainers:
+            explainers[key] = EXPLAINERS[method](networks[case.shape], case.ball, **settings)
+        explanation = explainers[key].explain(case.x, aim)
+        file, picture = out / f"{stem}.proofmap", out / f"{stem}.map.png"
+        explanation.save(file)
+        if drawn:
+            explanation.plot(columns=_columns(case), class_names=found.classes).savefig(picture)
+        records.append(_record(case, explanation, found, file, picture if drawn else None))
+        if not as_json:
+            typer.echo(_line(case, explanation, found))
+    if as_json:
+        typer.echo(json.dumps({"model": found.name, "method": method, "inputs": records}, indent=1))
+    else:
+        typer.echo(f"wrote {len(cases)} {'maps' if len(cases) > 1 else 'map'} to {out}")
+
+
+def _settings(method: str, groups: str | None, bounds: str | None) -> dict[str, Any]:
+    """What the explainer takes beyond a model and a ball."""
+    if method not in EXPLAINERS:
+        raise InputError(f"got --method {method}, expected one of {', '.join(EXPLAINERS)}")
+    settings: dict[str, Any] = {"groups": o.groups_of(groups)}
+    if bounds is not None:
+        if "bounds" not in signature(EXPLAINERS[method]).parameters:
+            raise InputError(f"got --bounds {bounds} for {method}, which has none, expected it with eva or targeted")
+        settings["bounds"] = named(bounds)
+    return settings
+
+
+def _columns(case: Case) -> tuple[str, ...] | None:
+    """The names of a row's variables."""
+    return case.columns if case.columns is not None and len(case.columns) == case.x[0].numel() else None
+
+
+def _stems(names: Sequence[str]) -> list[str]:
+    """A file's name for each sample: its own without an ending, numbered where another has it already."""
+    found: list[str] = []
+    for name in names:
+        plain = re.sub(r"\.[A-Za-z0-9]+(?=#|$)", "", name)
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip(".-") or "input"
+        again = next(f"{stem}-{k}" for k in range(2, len(names) + 2) if f"{stem}-{k}" not in found)
+        found.append(again if stem in found else stem)
+    return found
+
+
+def _line(case: Case, e: Explanation, model: Model) -> str:
+    """What is known about an input, in one line."""
+    predicted, aim = int(e.predicted), int(e.target)
+    said = "" if case.label in (None, predicted) else f", labelled {model.title(case.label or 0)}"
+    if e.opposite is not None:
+        adding, removing = (rounded(float(side.full), e.guarantee) for side in (e.overlap, e.opposite))
+        towards = f"towards {model.title(aim)}: AO(B) <= {adding} by adding, {removing} by removing"
+        return f"{case.name}: {model.title(predicted)}{said}; {towards}, both proven"
+    other = "" if aim == predicted else f", explained as {model.title(aim)}"
+    return f"{case.name}: {model.title(predicted)}{said}{other}; {_ball(case, e)}: {_meaning(e)}"
+
+
+def _ball(case: Case, e: Explanation) -> str:
+    if case.boxed:
+        return "the file's box"
+    radius = _radius(e)
+    if isinstance(case.ball.eps, str):
+        return f"ε = {radius:.4g} (the largest proven)" if radius else "ε = 0, as no radius is proven: give --eps"
+    return f"ε = {radius:.4g}"
+
+
+def _radius(e: Explanation) -> Any:
+    eps = e.settings["eps"]
+    return eps[0] if isinstance(eps, list) else eps
+
+
+def _meaning(e: Explanation) -> str:
+    value = float(e.overlap.full)
+    shown = rounded(value, e.guarantee)
+    match e.guarantee:
+        case "certified" if value <= 0:
+            return f"AO(B) <= {shown}, certified: no input of the ball is classified otherwise"
+        case "certified":
+            return f"AO(B) <= {shown}, not certified: an input of the ball may be classified otherwise, or none"
+        case "sampled" if value > 0:
+            return f"AO(B) >= {shown}: a sample of the ball is classified otherwise"
+        case "sampled":
+            return f"AO(B) >= {shown}: no sample of the ball is classified otherwise; nothing is proven"
+        case _:
+            return f"AO(B) about {shown}: an estimate; nothing is proven"
+
+
+def _record(case: Case, e: Explanation, model: Model, file: Path, picture: Path | None) -> dict[str, Any]:
+    sides = {"overlap": e.overlap, **({} if e.opposite is None else {"opposite": e.opposite})}
+    return {
+        "name": case.name,
+        "label": case.label,
+        "predicted": int(e.predicted),
+        "target": int(e.target),
+        "class": model.title(int(e.target)),
+        **{name: o.finite(float(side.full)) for name, side in sides.items()},
+        "guarantee": e.guarantee,
+        "certified": e.guarantee == "certified" and all(float(side.full) <= 0 for side in sides.values()),
+        "eps": None if case.boxed else _radius(e),
+        "norm": e.settings["norm"],
+        "domain": e.settings["domain"],
+        "seconds": e.seconds,
+        "file": str(file),
+        "picture": None if picture is None else str(picture),
+    }

@@ -1,0 +1,247 @@
+"""Options that several commands share, and what their texts mean.
+
+A command takes them as parameters and gives them to `model_of`, `ball_of`, `groups_of` and `class_of`, which raise
+InputError in one sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fractions import Fraction
+from math import inf, isfinite
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+import typer
+
+from proofmap import groups as grouping
+from proofmap.ball import Ball
+from proofmap.bounds import METHODS
+from proofmap.errors import InputError
+from proofmap.groups import Groups as Grouping
+from proofmap.sources import Model, Preparation, read_model, stated
+
+_NORMS = {"1": 1.0, "2": 2.0, "inf": inf}
+
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="net.onnx; module.py:function, a function that returns a torch module; or zoo:mnist_mlp.",
+        show_default=False,
+    ),
+]
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        help="net.onnx; module.py:function, a function that returns a torch module; or zoo:mnist_mlp.",
+        show_default=False,
+    ),
+]
+Inputs = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="INPUT",
+        help="Pictures (png, jpeg, webp), arrays (npy, npz), tables (csv), MNIST's and CIFAR-10's own files, folders "
+        "of these, or VNN-LIB files, whose box is the ball. For instance: digit.png",
+        show_default=False,
+    ),
+]
+Weights = Annotated[
+    Path | None,
+    typer.Option(help="The weights of a torch module: a state dict, x.safetensors or x.pt.", show_default=False),
+]
+Classes = Annotated[
+    Path | None,
+    typer.Option(help="A text file with the names of the classes, one a line, 0 first.", show_default=False),
+]
+Size = Annotated[
+    str | None,
+    typer.Option(
+        help="Pictures are scaled and cut to this height and width, by default the model's: 224, or 224,160.",
+        show_default=False,
+    ),
+]
+Channels = Annotated[
+    int | None,
+    typer.Option(help="1: pictures are read as grey; 3: in colour. By default as the model says.", show_default=False),
+]
+Mean = Annotated[
+    str | None,
+    typer.Option(
+        help="Subtracted from each channel before the model: 0.485,0.456,0.406, or one number.", show_default=False
+    ),
+]
+Std = Annotated[
+    str | None,
+    typer.Option(
+        help="Each channel is divided by it, after the mean: 0.229,0.224,0.225, or one number.", show_default=False
+    ),
+]
+Layout = Annotated[
+    str | None,
+    typer.Option(help="NCHW, or NHWC for a model that takes the channels last; arrays follow it.", show_default=False),
+]
+Range = Annotated[
+    str | None,
+    typer.Option(
+        "--range",
+        help="The values of black and white, in which eps and domain are stated: 0,1 (the default) or 0,255.",
+        show_default=False,
+    ),
+]
+Eps = Annotated[
+    str | None,
+    typer.Option(
+        help="The radius of the ball: 0.02, 2/255, or auto, the largest that is proven for each input.",
+        show_default=False,
+    ),
+]
+Norm = Annotated[str, typer.Option(help="The norm of the ball: 1, 2 or inf.")]
+Domain = Annotated[
+    str | None,
+    typer.Option(
+        help="The values that inputs can have: 0,1, or none. By default the range of pictures; none for a table.",
+        show_default=False,
+    ),
+]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        help="What is scored together: pixels, grid:12, grid:8,12, superpixels:50, or columns for a table. By default "
+        "every pixel or column.",
+        show_default=False,
+    ),
+]
+Bounds = Annotated[
+    str | None,
+    typer.Option(
+        help=f"How worst cases are bounded: {', '.join(METHODS)}; ibp+forward for the better of both. By default "
+        "backward.",
+        show_default=False,
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(help="The class to explain, by number or name: 3. By default the predicted one.", show_default=False),
+]
+Device = Annotated[str, typer.Option(help="Where to compute: cpu, cuda or cuda:1.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document for a program to read.")]
+
+
+def model_of(
+    name: str,
+    *,
+    weights: Path | None = None,
+    classes: Path | None = None,
+    size: str | None = None,
+    channels: int | None = None,
+    mean: str | None = None,
+    std: str | None = None,
+    layout: str | None = None,
+    values: str | None = None,
+    bare: bool = False,
+) -> Model:
+    """The model of a name; flags come before what the TOML beside it says. bare: without mean and std."""
+    given: dict[str, Any] = {
+        "size": None if size is None else _sides(size),
+        "channels": channels,
+        "mean": None if mean is None else _numbers(mean, "--mean"),
+        "std": None if std is None else _numbers(std, "--std"),
+        "layout": layout,
+        "range": None if values is None else _pair(values, "--range"),
+    }
+    preparation = replace(stated(name), **{field: value for field, value in given.items() if value is not None})
+    if bare:
+        preparation = replace(preparation, mean=None, std=None)
+    return read_model(name, weights=weights, preparation=preparation, classes=classes)
+
+
+def ball_of(eps: str, norm: str, domain: str | None, preparation: Preparation, shape: tuple[int, ...]) -> Ball:
+    """The ball around samples of a shape: pictures (C, H, W) lie in their range, unless another domain is given."""
+    radius: float | Literal["auto"] = "auto" if eps == "auto" else _number(eps, "--eps")
+    if norm not in _NORMS:
+        raise InputError(f"got --norm {norm}, expected one of {', '.join(_NORMS)}")
+    limits: tuple[float, float] | None
+    if domain is None:
+        limits = preparation.range if len(shape) == 3 else None
+    else:
+        limits = None if domain == "none" else _pair(domain, "--domain")
+    return Ball(radius, _NORMS[norm], limits)
+
+
+def groups_of(text: str | None) -> Grouping:
+    """The grouping of a text such as "grid:12"."""
+    kind, _, count = (text or "pixels").partition(":")
+    counts = [int(part) for part in count.split(",")] if re.fullmatch(r"\d{1,4}(,\d{1,4})?", count) else []
+    match kind, counts:
+        case "pixels", [] if not count:
+            return grouping.pixels()
+        case "columns", [] if not count:
+            return grouping.columns()
+        case "grid", [rows]:
+            return grouping.grid(rows)
+        case "grid", [rows, columns]:
+            return grouping.grid(rows, columns)
+        case "superpixels", [segments]:
+            return grouping.superpixels(segments)
+        case "superpixels", [] if not count:
+            return grouping.superpixels()
+    raise InputError(f"got --groups {text}, expected pixels, grid:12, grid:8,12, superpixels:50 or columns")
+
+
+def class_of(text: str | None, classes: tuple[str, ...] | None) -> int | None:
+    """The number of a class that is given by its number or its name."""
+    if text is None:
+        return None
+    if classes is not None and text in classes:
+        if classes.count(text) > 1:
+            raise InputError(f"got --target {text}, the name of {classes.count(text)} classes, expected a number")
+        return classes.index(text)
+    if re.fullmatch(r"\d{1,9}", text):
+        return int(text)
+    known = "a class number" if classes is None else "a class number, or a name from the file of classes"
+    raise InputError(f"got --target {text}, expected {known}")
+
+
+def device_of(text: str) -> torch.device:
+    """A place to compute at that is there."""
+    try:
+        device = torch.device(text)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch has both
+        raise InputError(f"got --device {text}, expected cpu, or cuda where there is a GPU ({error!s:.80})") from None
+    return device
+
+
+def finite(value: float) -> float | None:
+    """A number as JSON can have it: null where it is infinite or unknown."""
+    return value if isfinite(value) else None
+
+
+def _number(text: str, what: str) -> float:
+    try:
+        return float(Fraction(text)) if "/" in text else float(text)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise InputError(f"got {what} {text}, expected a number such as 0.02 or 2/255") from None
+
+
+def _numbers(text: str, what: str) -> tuple[float, ...]:
+    return tuple(_number(part, what) for part in text.split(","))
+
+
+def _pair(text: str, what: str) -> tuple[float, float]:
+    found = _numbers(text, what)
+    if len(found) != 2:
+        raise InputError(f"got {what} {text}, expected two numbers such as 0,1")
+    return found[0], found[1]
+
+
+def _sides(text: str) -> tuple[int, int]:
+    if not re.fullmatch(r"\d{1,6}(,\d{1,6})?", text):
+        raise InputError(f"got --size {text}, expected a side such as 224, or a height and a width such as 224,160")
+    sides = [int(side) for side in text.split(",")]
+    return sides[0], sides[-1]

@@ -1,0 +1,86 @@
+"""proofmap report: explanations as one page that opens anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proofmap.cli import options as o
+from proofmap.errors import InputError
+from proofmap.explain import Explanation
+from proofmap.runs import Results
+from proofmap.runs.manifest import MANIFEST
+from proofmap.show import read_table
+from proofmap.show import report as write
+from proofmap.sources.preparation import read_classes
+
+__all__ = ["report"]
+
+_SUFFIX = ".proofmap"
+
+
+def report(
+    context: typer.Context,
+    out: Annotated[Path, typer.Argument(metavar="OUT.html", help="The page to write.", show_default=False)],
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="INPUT...",
+            help="Files that proofmap explain wrote (.proofmap), folders of them, or folders of proofmap run.",
+            show_default=False,
+        ),
+    ],
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            help="A comparison of methods: table.csv of proofmap bench or compare, or what compare --json printed.",
+            show_default=False,
+        ),
+    ] = None,
+    classes: o.Classes = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="The model that was explained, such as net.onnx: an attack on it then bounds each overlap from below.",
+            show_default=False,
+        ),
+    ] = None,
+    weights: o.Weights = None,
+    mean: o.Mean = None,
+    std: o.Std = None,
+    layout: o.Layout = None,
+) -> None:
+    """Write one HTML file with every input's maps, what is proven about it and what is not, and how that was made.
+
+    It opens without a network, prints, and can be read on a phone and aloud.
+
+    For instance: proofmap report report.html maps --model zoo:mnist_mlp
+    """
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"got the page {out}, expected a name that ends in .html: the page comes before the inputs")
+    if model is None and (weights, mean, std, layout) != (None, None, None, None):
+        raise InputError("got --weights, --mean, --std or --layout without --model, expected the model they belong to")
+    compared = None if table is None else read_table(table)
+    names, network = None if classes is None else read_classes(classes), None
+    if model is not None:
+        found = o.model_of(model, weights=weights, classes=classes, mean=mean, std=std, layout=layout)
+        names, network = found.classes, found.network
+    runs = [path for path in inputs if (path / MANIFEST).is_file()]
+    explanations = [(file.stem, Explanation.load(file)) for path in inputs if path not in runs for file in _files(path)]
+    opened = [(path.resolve().name, Results.open(path)) for path in runs]
+    write(out, explanations, classes=names, table=compared, model=network, runs=opened)
+    typer.echo(f"wrote {out}")
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """A file itself, or those of a folder, by name."""
+    if not path.is_dir():
+        yield path
+        return
+    files = sorted(file for file in path.iterdir() if file.suffix == _SUFFIX)
+    if not files:
+        raise InputError(f"{path} has no {_SUFFIX} file in it, expected a folder of proofmap explain or run")
+    yield from files

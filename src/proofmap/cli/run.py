@@ -1,0 +1,183 @@
+"""proofmap run: a whole data set explained, on this machine or on a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from inspect import signature
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from proofmap.ball import Ball
+from proofmap.bounds import named
+from proofmap.cli import options as o
+from proofmap.errors import InputError
+from proofmap.explain import BASELINES, Explainer
+from proofmap.runs import Engine, Job, Local, Ray, shape_of
+from proofmap.runs import run as explain_all
+from proofmap.sources import open_samples
+
+__all__ = ["run"]
+
+_GIB = 2**30
+
+
+def run(
+    context: typer.Context,
+    data: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DATA...",
+            help="Folders of pictures, arrays (npy, npz), tables (csv), or MNIST's and CIFAR-10's own files.",
+            show_default=False,
+        ),
+    ],
+    model: o.ModelOption,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="The folder for the results. Started again with the same arguments, it does what is missing.",
+            show_default=False,
+        ),
+    ],
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(BASELINES)}.")] = "eva",
+    eps: o.Eps = None,
+    norm: o.Norm = "inf",
+    domain: o.Domain = None,
+    groups: o.Groups = None,
+    bounds: o.Bounds = None,
+    target: o.Target = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="What else the method takes, once for each: --set samples=50 --set precision=float16.",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="The first so many samples, after shuffling.", show_default=False)
+    ] = None,
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Take the samples in a random order.")] = False,
+    seed: Annotated[int, typer.Option(help="Of the order, and of methods that draw samples.")] = 0,
+    engine: Annotated[str, typer.Option(help="local, in this process; or ray, on a Ray cluster.")] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the Ray cluster: 10.0.0.1:6379. By default the one this machine is part of, else this machine.",
+            show_default=False,
+        ),
+    ] = None,
+    gpus_per_worker: Annotated[
+        float, typer.Option(help="With --engine ray --device cuda: 1, or 0.5 for two workers on a GPU.")
+    ] = 0.0,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="With --engine ray: by default as many as there is room for.", show_default=False),
+    ] = None,
+    chunk: Annotated[int, typer.Option(help="Samples that are explained together and written as one file.")] = 50,
+    threads: Annotated[int, typer.Option(help="Of torch, in each worker; the last digits depend on it.")] = 1,
+    memory: Annotated[float, typer.Option(help="GiB that a worker may use for bounds; the last digits too.")] = 4.0,
+    as_json: o.Json = False,
+    weights: o.Weights = None,
+    classes: o.Classes = None,
+    size: o.Size = None,
+    channels: o.Channels = None,
+    mean: o.Mean = None,
+    std: o.Std = None,
+    layout: o.Layout = None,
+    values: o.Range = None,
+    device: o.Device = "cpu",
+) -> None:
+    """Explain every sample of a data set, and sum up: how many are certified, how the overlaps are spread.
+
+    It may be killed at any moment: started again it goes on, and ends with the same files to the last byte. A sample
+    that cannot be read is recorded with its reason. Exit code 1: not one could be explained.
+
+    For instance: proofmap run pictures --model net.onnx --eps 2/255 --groups grid:12 --out results
+    """
+    found = o.model_of(
+        model,
+        weights=weights,
+        classes=classes,
+        size=size,
+        channels=channels,
+        mean=mean,
+        std=std,
+        layout=layout,
+        values=values,
+    )
+    where = _engine(engine, address, gpus_per_worker, workers)
+    more = _settings(method, bounds, settings or [])
+    samples = open_samples(data, found.preparation)
+    job = Job(
+        method=method,
+        ball=_ball(method, o.ball_of(eps or "auto", norm, domain, found.preparation, shape_of(samples, found)), eps),
+        groups=o.groups_of(groups),
+        settings=more,
+        target=o.class_of(target, found.classes),
+        device=device,
+        chunk=chunk,
+        threads=threads,
+        memory=int(memory * _GIB),
+    )
+    cores = os.cpu_count() or 1
+    if isinstance(where, Local) and job.device == "cpu" and threads == 1 < cores:
+        typer.echo(f"one of {cores} cores is used: --engine ray or --threads {cores} takes all", err=True)
+    totals = explain_all(samples, found, job, out, limit=limit, shuffle=shuffle, seed=seed, engine=where)
+    typer.echo(json.dumps(totals.json(), indent=1) if as_json else totals.text())
+    if not totals.explained:
+        raise typer.Exit(1)
+
+
+def _ball(method: str, ball: Ball, eps: str | None) -> Ball | None:
+    """Methods that look for no adversaries have no radius; what they know of the ball is its domain."""
+    if method in BASELINES and issubclass(BASELINES[method], Explainer):
+        return ball
+    if eps is not None:
+        raise InputError(f"got --eps {eps} for {method}, which looks at no ball, expected it with eva and its like")
+    return Ball(0.0, domain=ball.domain)
+
+
+def _engine(name: str, address: str | None, gpus: float, workers: int | None) -> Engine:
+    if name == "ray":
+        return Ray(address, gpus, workers)
+    if name != "local":
+        raise InputError(f"got --engine {name}, expected local or ray")
+    if address is not None or gpus or workers is not None:
+        raise InputError("got --address, --gpus-per-worker or --workers without a cluster, expected --engine ray")
+    return Local()
+
+
+def _settings(method: str, bounds: str | None, given: Sequence[str]) -> dict[str, Any]:
+    """What the method takes beyond a ball and groups."""
+    if method not in BASELINES:
+        raise InputError(f"got --method {method}, expected one of {', '.join(BASELINES)}")
+    found: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise InputError(f"got --set {text}, expected a name and a value such as samples=50")
+        found[name] = _value(name, value)
+    if bounds is not None:
+        if "bounds" not in signature(BASELINES[method]).parameters:
+            raise InputError(f"got --bounds {bounds} for {method}, which has none, expected it with eva")
+        found["bounds"] = named(bounds)
+    return found
+
+
+def _value(name: str, text: str) -> Any:
+    if name == "precision":
+        kind = getattr(torch, text, None)
+        if not isinstance(kind, torch.dtype):
+            raise InputError(f"got --set precision={text}, expected float16, bfloat16 or float32")
+        return kind
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

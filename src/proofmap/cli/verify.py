@@ -1,0 +1,113 @@
+"""proofmap verify: whether a decision is proven over a ball, and up to which radius it is."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+import typer
+
+from proofmap.bounds import Method, named
+from proofmap.cli import options as o
+from proofmap.cli.cases import Case, graphs, read_cases
+from proofmap.errors import InputError
+from proofmap.explain.explanation import rounded
+from proofmap.graph import Graph
+from proofmap.overlap import certified_radius, overlap
+from proofmap.sources import Model
+
+__all__ = ["verify"]
+
+_NO = 1
+
+
+def verify(
+    context: typer.Context,
+    model: o.ModelArgument,
+    inputs: o.Inputs,
+    eps: o.Eps = None,
+    norm: o.Norm = "inf",
+    domain: o.Domain = None,
+    bounds: o.Bounds = None,
+    target: o.Target = None,
+    as_json: o.Json = False,
+    weights: o.Weights = None,
+    classes: o.Classes = None,
+    size: o.Size = None,
+    channels: o.Channels = None,
+    mean: o.Mean = None,
+    std: o.Std = None,
+    layout: o.Layout = None,
+    values: o.Range = None,
+    device: o.Device = "cpu",
+) -> None:
+    """Prove that no input of the ball is classified otherwise; exit code 1 where that is not proven for every input.
+
+    For instance: proofmap verify zoo:mnist_mlp digit.png --eps 0.02
+    """
+    method = named(bounds or "backward")
+    load = partial(
+        o.model_of,
+        model,
+        weights=weights,
+        classes=classes,
+        size=size,
+        channels=channels,
+        mean=mean,
+        std=std,
+        layout=layout,
+        values=values,
+    )
+    if eps == "auto":
+        raise InputError("got --eps auto, expected a number such as 0.02 or 2/255: the proven radius is printed anyway")
+    found, cases = read_cases(inputs, load, eps, norm, domain, o.device_of(device))
+    aim = o.class_of(target, found.classes)
+    networks = graphs(cases, found)
+    records = []
+    for case in cases:
+        records.append(_verified(case, networks[case.shape], found, method, aim))
+        if not as_json:
+            typer.echo(_line(records[-1]))
+    certified = sum(record["certified"] for record in records)
+    if as_json:
+        typer.echo(json.dumps({"model": found.name, "certified": certified, "inputs": records}, indent=1))
+    else:
+        typer.echo(f"{certified} of {len(records)} certified")
+    if certified < len(records):
+        raise typer.Exit(_NO)
+
+
+def _verified(case: Case, graph: Graph, model: Model, method: Method, aim: int | None) -> dict[str, Any]:
+    over = overlap(graph, case.x, case.ball, bounds=method, target=aim)
+    low, high = model.preparation.range
+    radius = None
+    if not case.boxed:
+        found = certified_radius(
+            graph,
+            case.x,
+            norm=case.ball.norm,
+            domain=case.ball.domain,
+            bounds=method,
+            target=over.target,
+            largest=high - low,
+        )
+        radius = float(found)
+    return {
+        "name": case.name,
+        "label": case.label,
+        "predicted": int(graph.to(case.x.device, case.x.dtype)(case.x).flatten(1).argmax(1)),
+        "target": int(over.target),
+        "class": model.title(int(over.target)),
+        "overlap": o.finite(float(over.full)),
+        "certified": float(over.full) <= 0,
+        "eps": None if case.boxed else case.ball.eps,
+        "radius": radius,
+    }
+
+
+def _line(record: dict[str, Any]) -> str:
+    worst = "∞" if record["overlap"] is None else rounded(record["overlap"], "certified")
+    answer = "certified" if record["certified"] else "not certified"
+    radius = "" if record["radius"] is None else f"; certified up to radius {record['radius']:.4g}"
+    return f"{record['name']}: {record['class']}; AO(B) <= {worst}, {answer}{radius}"

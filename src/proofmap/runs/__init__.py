@@ -1,0 +1,12 @@
+"""Data sets explained: chunk by chunk, resumable, in this process or on a Ray cluster, to the same bytes."""
+
+from __future__ import annotations
+
+from proofmap.runs.cluster import Ray
+from proofmap.runs.engine import Engine, Local
+from proofmap.runs.job import Job
+from proofmap.runs.results import Results
+from proofmap.runs.run import run, shape_of
+from proofmap.runs.totals import Totals
+
+__all__ = ["Engine", "Job", "Local", "Ray", "Results", "Totals", "run", "shape_of"]

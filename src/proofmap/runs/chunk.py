@@ -1,0 +1,111 @@
+"""The results of some samples as one file: safetensors, with what is no array as JSON in its metadata.
+
+Nothing in it is ever executed, and the same results give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from proofmap.errors import FileError
+from proofmap.explain.explanation import Guarantee
+
+__all__ = ["ARRAYS", "Array", "Words", "pack", "read_array", "read_words", "widened"]
+
+Array = NDArray[Any]
+
+_FORMAT = "proofmap-chunk"
+_VERSION = 1
+
+# name: (dtype, fill, rank). Every array has a row for each sample, in the order of the run, and the fill value where a
+# sample could not be explained.
+ARRAYS: Mapping[str, tuple[str, Any, int]] = {
+    "index": ("int64", -1, 1),  # of the sample in the data set
+    "label": ("int64", -1, 1),
+    "target": ("int64", -1, 1),
+    "predicted": ("int64", -1, 1),
+    "eps": ("float64", np.nan, 1),  # the radius of the ball
+    "full": ("float32", np.nan, 1),  # AO(B)
+    "nominal": ("float32", np.nan, 1),  # the overlap at x itself
+    "scores": ("float32", np.nan, 2),  # (n, G)
+    "frozen": ("float32", np.nan, 2),  # (n, G) AO(B_u)
+}
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a chunk says beside its arrays."""
+
+    names: Sequence[str]
+    reasons: Mapping[int, str]  # row -> why the sample could not be explained
+    guarantee: Guarantee
+
+
+def pack(words: Words, arrays: Mapping[str, Array]) -> bytes:
+    """The bytes of a chunk's file: arrays of `ARRAYS`, and the groups as "mask" where every sample has its own."""
+    text = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "guarantee": words.guarantee,
+        "names": list(words.names),
+        "reasons": {str(row): words.reasons[row] for row in sorted(words.reasons)},
+    }
+    whole = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
+    return bytes(save(whole, {"chunk": json.dumps(text)}))  # one entry: safetensors writes several in no fixed order
+
+
+def read_words(path: Path, samples: int) -> tuple[Words, list[str]]:
+    """What a chunk of so many samples says, and which arrays it has."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            text = json.loads((file.metadata() or {})["chunk"])
+            arrays = list(file.keys())
+        if (text["format"], text["version"]) != (_FORMAT, _VERSION):
+            raise FileError(
+                f"{path} is version {text['version']} of {text['format']}, expected {_VERSION} of {_FORMAT}"
+            )
+        reasons = {int(row): str(reason) for row, reason in text["reasons"].items()}
+        words = Words([str(name) for name in text["names"]], reasons, text["guarantee"])
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise FileError(
+            f"{path} holds no results: {type(error).__name__} {error}; run again to make it anew"
+        ) from error
+    fits = len(words.names) == samples and all(0 <= row < samples for row in reasons)
+    if not fits or words.guarantee not in get_args(Guarantee):
+        raise FileError(f"{path} does not hold the {samples} samples of its manifest: run again to make it anew")
+    return words, arrays
+
+
+def read_array(path: Path, name: str, samples: int) -> Array:
+    """One array of a file; nothing else of it is read."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            found: Array = file.get_tensor(name)
+    except (OSError, SafetensorError) as error:
+        raise FileError(f"cannot read {name} in {path}: {error}; run again to make it anew") from error
+    dtype, _, rank = ("int32", 0, found.ndim) if name == "mask" else ARRAYS[name]
+    if found.dtype != dtype or found.ndim != rank or not found.ndim or len(found) != samples:
+        raise FileError(f"{name} in {path} is {found.dtype} {found.shape}, expected {dtype} with {samples} rows")
+    return found
+
+
+def widened(name: str, values: Array, groups: int, full: Array | None, explained: Array) -> Array:
+    """Scores or frozen overlaps (n, g) with columns for groups that none of these samples has.
+
+    Freezing nothing changes nothing: the score is 0, the overlap that of the whole ball. What failed says nothing.
+    """
+    missing = groups - values.shape[1]
+    if missing <= 0:
+        return values
+    column = full if name == "frozen" and full is not None else np.where(explained, 0.0, np.nan)
+    extra = np.broadcast_to(column[:, None], (len(values), missing)).astype(values.dtype)
+    return np.concatenate([values, extra], axis=1)

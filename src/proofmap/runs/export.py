@@ -1,0 +1,150 @@
+"""Results for other tools: CSV and Parquet as tables with a row a sample, npz and zarr as arrays.
+
+Parquet and zarr need the extra `proofmap[export]`. Tables and zarr are written chunk by chunk, however long the run is.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from proofmap.errors import FileError, InputError
+from proofmap.runs.chunk import ARRAYS, Array, widened
+
+if TYPE_CHECKING:
+    from proofmap.runs.results import Results
+
+__all__ = ["FORMATS", "export"]
+
+
+def export(results: Results, out: Path) -> None:
+    """Write what a run found, in the format that the name ends in."""
+    suffix = out.suffix.lower()
+    if suffix not in FORMATS:
+        raise InputError(f"got the name {out}, expected one that ends in {', '.join(FORMATS)}")
+    if suffix == ".zarr" and out.exists():
+        raise FileError(f"{out} is there already, expected a new folder: remove it, or choose another name")
+    beside = out.parent / f".proofmap-{secrets.token_hex(8)}{suffix}"
+    try:
+        FORMATS[suffix](results, beside)
+        os.replace(beside, out)
+    except OSError as error:
+        raise FileError(f"cannot write {out}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            shutil.rmtree(beside) if beside.is_dir() else beside.unlink()
+
+
+def _parts(results: Results) -> Iterator[tuple[list[str], list[str], dict[str, Array]]]:
+    """Chunk by chunk: names, reasons ("" where there is none) and arrays, all chunks with the same columns."""
+    names = [name for name in results.names if name in ARRAYS]
+    groups = {name: max(part[name].shape[1] for part in results.parts) for name in names if ARRAYS[name][2] == 2}
+    for part in results.parts:
+        arrays = {name: part[name] for name in names}
+        for name, count in groups.items():
+            arrays[name] = widened(name, arrays[name], count, arrays.get("full"), part.explained)
+        reasons = [part.words.reasons.get(row, "") for row in range(len(part))]
+        yield list(part.words.names), reasons, arrays
+
+
+def _csv(results: Results, out: Path) -> None:
+    """A column a number: scores as score_0, score_1 and so on; what is not known is empty."""
+    with out.open("x", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        first = True
+        for names, reasons, arrays in _parts(results):
+            flat = {name: values for name, values in arrays.items() if values.ndim == 1}
+            scores = arrays["scores"]
+            if first:
+                table.writerow(["name", *flat, *(f"score_{k}" for k in range(scores.shape[1])), "reason"])
+                first = False
+            for row, name in enumerate(names):
+                numbers = [values[row].item() for values in flat.values()] + scores[row].tolist()
+                table.writerow([name, *("" if number != number else number for number in numbers), reasons[row]])
+
+
+def _parquet(results: Results, out: Path) -> None:
+    """Scores and frozen overlaps as lists."""
+    arrow, parquet = _pyarrow()
+    writer = None
+    try:
+        for names, reasons, arrays in _parts(results):
+            columns = {"name": arrow.array(names, arrow.string())}
+            for name, values in arrays.items():
+                held = arrow.array(values.ravel())
+                columns[name] = held if values.ndim == 1 else _lists(arrow, held, *values.shape)
+            columns["reason"] = arrow.array([reason or None for reason in reasons], arrow.string())
+            table = arrow.table(columns)
+            writer = writer or parquet.ParquetWriter(out, table.schema)
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _lists(arrow: Any, values: Any, rows: int, width: int) -> Any:
+    ends = arrow.array(np.arange(rows + 1, dtype=np.int32) * width)
+    return arrow.ListArray.from_arrays(ends, values)
+
+
+def _npz(results: Results, out: Path) -> None:
+    """All arrays, the names among them; the whole run in memory."""
+    arrays = {name: results[name] for name in results.names if name != "attributions"}
+    names, reasons = np.array(results.samples), np.array([results.reasons.get(k, "") for k in range(len(results))])
+    with out.open("xb") as file:
+        np.savez(file, allow_pickle=False, name=names, reason=reasons, guarantee=np.array(results.guarantee), **arrays)
+
+
+def _zarr(results: Results, out: Path) -> None:
+    """A group with the arrays, a chunk for a chunk; names and reasons as attributes."""
+    group = _zarr_module().open_group(str(out), mode="w")
+    group.attrs.update({"name": results.samples, "reason": {str(k): v for k, v in results.reasons.items()}})
+    group.attrs.update({"guarantee": results.guarantee, "run": dict(results.about)})
+    make = getattr(group, "create_array", None) or group.create_dataset  # zarr 3, zarr 2
+    step, start = len(results.parts[0]), 0
+    shared = results.about["mask"] is not None
+    if shared:
+        mask = results["mask"]
+        make("mask", shape=mask.shape, chunks=mask.shape, dtype="int32")[...] = mask
+    for part, (_, _, arrays) in zip(results.parts, _parts(results), strict=True):
+        if not shared:
+            arrays["mask"] = part["mask"]
+        for name, values in arrays.items():
+            if not start:
+                whole, piece = (len(results), *values.shape[1:]), (step, *(max(1, side) for side in values.shape[1:]))
+                make(name, shape=whole, chunks=piece, dtype=values.dtype.name)
+            group[name][start : start + len(part)] = values
+        start += len(part)
+
+
+FORMATS: Mapping[str, Callable[[Results, Path], None]] = {
+    ".csv": _csv,
+    ".parquet": _parquet,
+    ".npz": _npz,
+    ".zarr": _zarr,
+}
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise InputError("Parquet needs pyarrow, which is not installed: pip install 'proofmap[export]'") from error
+    return pyarrow, pyarrow.parquet
+
+
+def _zarr_module() -> Any:
+    try:
+        import zarr
+    except ImportError as error:
+        raise InputError("zarr is not installed: pip install 'proofmap[export]'") from error
+    return zarr

@@ -1,0 +1,93 @@
+"""The totals of a run as a figure: how the overlaps are spread, and the mean map of each class.
+
+Needs matplotlib, the extra `proofmap[plot]`.
+"""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure, SubFigure
+
+from proofmap.runs.totals import Totals
+
+_PROVEN, _OPEN = "#0072b2", "#999999"  # told apart by the colour-blind, and in grey
+_CLASSES = 12  # maps that are drawn
+_COLUMNS = 4
+
+
+def draw(totals: Totals) -> bytes:
+    """The figure as PNG."""
+    with matplotlib.rc_context({"text.usetex": False, "text.parse_math": False}):
+        figure = Figure(figsize=(9.5, 4.2), layout="constrained")
+        FigureCanvasAgg(figure)
+        sides: Any = figure.subfigures(1, 2, width_ratios=(1, 1.2))
+        _overlaps(sides[0], totals)
+        _maps(sides[1], totals)
+        content = BytesIO()
+        figure.savefig(content, format="png", dpi=150, facecolor="white")
+    return content.getvalue()
+
+
+def _overlaps(figure: SubFigure, totals: Totals) -> None:
+    panel = figure.subplots()
+    panel.spines[["top", "right"]].set_visible(False)
+    if totals.overlap is None:
+        panel.set_axis_off()
+        panel.text(0.5, 0.5, "no overlaps:\nthe method has none", ha="center", va="center")
+        return
+    edges = np.array(totals.overlap.edges)
+    sure = edges[1:] <= 0 if totals.certified is not None else np.zeros(len(edges) - 1, dtype=bool)
+    colours = [_PROVEN if yes else _OPEN for yes in sure]
+    panel.bar(edges[:-1], totals.overlap.counts, np.diff(edges), align="edge", color=colours, edgecolor="white")
+    panel.axvline(0, color="black", linewidth=1)
+    panel.set_xlabel("adversarial overlap AO(B)")
+    panel.set_ylabel("samples")
+    if totals.certified is None:
+        title = {"certified": "upper bounds", "sampled": "lower bounds, by samples", "none": "estimates"}[
+            totals.guarantee
+        ]
+    else:
+        title = f"{totals.certified} of {totals.explained} certified (left of 0)"
+    panel.set_title(title, fontsize=10)
+
+
+def _maps(figure: SubFigure, totals: Totals) -> None:
+    shown = totals.classes[:_CLASSES]
+    if not shown:
+        return
+    maps = totals.maps[: len(shown)].astype(np.float64)  # (K, *shape)
+    figure.suptitle(_heading(len(shown), len(totals.classes)), fontsize=10)
+    signed = bool((maps < 0).any())
+    most = float(np.abs(maps).max()) or 1.0
+    style: dict[str, Any] = {
+        "cmap": "RdBu_r" if signed else "magma",
+        "vmin": -most if signed else 0.0,
+        "vmax": most,
+        "interpolation": "nearest",
+    }
+    if maps.ndim not in (3, 4):
+        panel = figure.subplots()
+        image = panel.imshow(maps.reshape(len(maps), -1), aspect="auto", **style)
+        panel.set_yticks(range(len(shown)), [entry.title for entry in shown], fontsize=8)
+        panel.set_xlabel("variable")
+        figure.colorbar(image, ax=panel, shrink=0.8, label="mean score")
+        return
+    pictures = maps.mean(axis=1) if maps.ndim == 4 else maps  # over the channels
+    columns = min(_COLUMNS, len(shown))
+    panels = figure.subplots(-(-len(shown) // columns), columns, squeeze=False).ravel()
+    for panel in panels:
+        panel.set_axis_off()
+    for panel, picture, entry in zip(panels, pictures, shown, strict=False):
+        image = panel.imshow(picture, **style)
+        panel.set_title(f"{entry.title} ({entry.count})", fontsize=8)
+    figure.colorbar(image, ax=list(panels), shrink=0.8, label="mean score")
+
+
+def _heading(shown: int, there: int) -> str:
+    first = "" if shown == there else f", the first {shown} of {there}"
+    return f"mean map of each class{first}, and its samples"

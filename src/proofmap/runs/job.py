@@ -1,0 +1,170 @@
+"""What is done to every sample of a data set, and everything that the numbers depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, is_dataclass
+from functools import cached_property
+from inspect import signature
+from math import isinf, prod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from proofmap.ball import Ball
+from proofmap.errors import InputError
+from proofmap.explain import BASELINES, Attributor, Explainer, as_attributor
+from proofmap.explain.digest import hash_tensor
+from proofmap.explain.explanation import Guarantee
+from proofmap.graph import Graph
+from proofmap.groups import Groups, SampleGrouping, pixels, resolve
+
+__all__ = ["Job", "Plan", "plain", "seed_of"]
+
+_LARGEST = 1000  # samples in a chunk: they are explained together, and lost together when a run is killed
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One method with its settings.
+
+    method: a name of `explain.BASELINES`. ball: for methods that look for adversaries. groups: what is scored together.
+    settings: what the method takes beyond, such as {"bounds": IBP()}. target: the explained class; by default each
+    sample's predicted one. device: "cpu" or "cuda".
+
+    chunk: samples explained together and written to one file. threads: of torch. memory: bytes the computation may use.
+    These three decide in which order numbers are added, and so their last digits: they have fixed defaults where the
+    library would look at the machine, so that another machine gives the same bytes.
+    """
+
+    method: str = "eva"
+    ball: Ball | None = None
+    groups: Groups = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    target: int | None = None
+    device: str = "cpu"
+    chunk: int = 50
+    threads: int = 1
+    memory: int = 2**32
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be run."""
+        if self.method not in BASELINES:
+            raise InputError(f"got the method {self.method!r}, expected one of {', '.join(BASELINES)}")
+        if self.ball is None and issubclass(BASELINES[self.method], Explainer):
+            raise InputError(f"{self.method} got no ball, expected a radius to look for adversaries in, such as 0.02")
+        if self.ball is not None and isinstance(self.ball.eps, Tensor):
+            raise InputError("got a tensor of radii, expected one number for all samples, or 'auto' for each its own")
+        for name, most in (("chunk", _LARGEST), ("threads", 1024), ("memory", 2**62)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+                raise InputError(f"got {name}={value!r}, expected a whole number from 1 to {most}")
+        try:
+            kind = torch.device(self.device).type
+        except RuntimeError as error:
+            raise InputError(f"got the device {self.device!r}, expected cpu, cuda or cuda:1") from error
+        if kind not in ("cpu", "cuda"):
+            raise InputError(f"got the device {self.device!r}, expected cpu, cuda or cuda:1")
+
+    def about(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Everything that the numbers depend on, for samples of a shape, as JSON."""
+        ball = self.ball
+        around = (
+            None if ball is None else {name: plain(getattr(ball, name)) for name in ("eps", "norm", "domain", "half")}
+        )
+        return {
+            "method": self.method,
+            "ball": around,
+            "groups": _groups(self.groups, shape),
+            "settings": {name: plain(value) for name, value in sorted(self.settings.items())},
+            "target": self.target,
+            "device": torch.device(self.device).type,  # which of several equal ones makes no difference
+            "chunk": self.chunk,
+            "threads": self.threads,
+            "memory": self.memory,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A job on a model: all that a worker has to know before its first sample."""
+
+    graph: Graph
+    job: Job
+    seed: int = 0
+
+    def method(self) -> Attributor:
+        """The method, ready to explain; settings that make no sense are refused."""
+        job = self.job
+        taken = signature(BASELINES[job.method]).parameters
+        ours = {"batch": job.chunk, "progress": False, "memory": job.memory, "seed": self.seed}
+        settings = {**{name: value for name, value in ours.items() if name in taken}, **job.settings}
+        return as_attributor(job.method, self.graph, ball=job.ball, groups=job.groups, settings=settings)
+
+    def check(self) -> None:
+        """Refuse a method, groups or a target that do not fit the model."""
+        self.method()
+        assert self.mask is None or self.mask.shape == self.graph.input.shape
+        if self.job.target is not None and not 0 <= self.job.target < self.graph.classes:
+            raise InputError(f"got target {self.job.target}, expected a class from 0 to {self.graph.classes - 1}")
+
+    @cached_property
+    def mask(self) -> NDArray[np.int32] | None:
+        """The group of each variable, (*shape); None where every sample has its own.
+
+        For a method that scores every variable, each is a group.
+        """
+        shape = tuple(self.graph.input.shape)
+        if not issubclass(BASELINES[self.job.method], Explainer):
+            return np.arange(prod(shape), dtype=np.int32).reshape(shape)
+        if isinstance(self.job.groups, SampleGrouping):
+            return None
+        found = (
+            Ball(0.0)
+            .at(torch.zeros(1, *shape), resolve(pixels() if self.job.groups is None else self.job.groups, shape))
+            .mask
+        )
+        assert found is not None
+        return found[0].numpy().astype(np.int32)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the overlaps are."""
+        kind = BASELINES[self.job.method]
+        return kind.guarantee if issubclass(kind, Explainer) else "none"
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """What is found for a sample, by the names of `chunk.ARRAYS`."""
+        overlaps = ("eps", "full", "nominal", "frozen") if issubclass(BASELINES[self.job.method], Explainer) else ()
+        return ("target", "predicted", "scores", *overlaps)
+
+
+def seed_of(seed: int, chunk: int) -> int:
+    """A seed of its own for each chunk, whoever computes it and when."""
+    return int(np.random.SeedSequence((seed, chunk)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def plain(value: Any) -> Any:
+    """A setting as JSON: what is no number, text or list by what it prints, tensors by their hash."""
+    if isinstance(value, Tensor):
+        return f"tensor {tuple(value.shape)} sha256 {hash_tensor(value)}"
+    if isinstance(value, tuple | list):
+        return [plain(entry) for entry in value]
+    if isinstance(value, float):
+        return str(value) if isinf(value) else value
+    return value if isinstance(value, bool | int | str | type(None)) else repr(value)
+
+
+def _groups(groups: Groups, shape: tuple[int, ...]) -> str:
+    """By name where it has one; else by the mask: a function prints as its place in memory."""
+    if groups is None or is_dataclass(groups):
+        return repr(groups)
+    if isinstance(groups, SampleGrouping):
+        return type(groups).__qualname__
+    mask = resolve(groups, shape)
+    assert mask is not None
+    return str(plain(mask))

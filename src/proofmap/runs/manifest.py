@@ -1,0 +1,148 @@
+"""The manifest of a run: what is run, and which chunks of it are done.
+
+DIR/manifest.json               this
+DIR/chunks/000000.safetensors   the results of some samples
+DIR/mask.npy                    the group of each variable, where all samples share them
+DIR/totals.json, .png           of all samples
+DIR/means.safetensors           the mean scores of each class
+DIR/log.jsonl                   when, where and how long: no result, and different each time
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from proofmap.errors import FileError
+from proofmap.runs.folder import inside, write
+
+__all__ = ["MANIFEST", "MASK", "Entry", "Manifest", "chunk_file", "differences"]
+
+MANIFEST = "manifest.json"
+MASK = "mask.npy"
+_FORMAT = "proofmap-run"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A finished chunk."""
+
+    file: str  # inside the folder
+    sha256: str
+    samples: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What is run, and what of it is done."""
+
+    about: Mapping[str, Any]
+    chunks: Mapping[int, Entry] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """How many chunks there will be."""
+        return -(-int(self.about["data"]["samples"]) // int(self.about["job"]["chunk"]))
+
+    def save(self, folder: Path) -> None:
+        """Write the file; the order in which chunks were finished leaves no trace."""
+        listed = {str(number): vars(self.chunks[number]) for number in sorted(self.chunks)}
+        whole = {"format": _FORMAT, "version": _VERSION, "run": self.about, "chunks": listed}
+        write(folder / MANIFEST, (json.dumps(whole, indent=1) + "\n").encode())
+
+    @classmethod
+    def load(cls, folder: Path) -> Manifest:
+        """Read the file; files that it names have to lie in the folder."""
+        path = folder / MANIFEST
+        try:
+            whole = json.loads(path.read_text(encoding="utf-8"))
+            if (whole["format"], whole["version"]) != (_FORMAT, _VERSION):
+                raise FileError(
+                    f"{path} is version {whole['version']!r} of {whole['format']!r}, expected {_VERSION} of {_FORMAT!r}"
+                )
+            chunks = {int(number): Entry(**entry) for number, entry in whole["chunks"].items()}
+            manifest = cls(whole["run"], chunks)
+            sound = _readable(manifest.about) and all(_possible(n, e, manifest.total) for n, e in chunks.items())
+        except OSError as error:
+            raise FileError(f"cannot read {path}: {error.strerror or error}; give the folder of a run") from error
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise FileError(
+                f"{path} is no manifest of a run ({type(error).__name__}: {error}): choose another folder"
+            ) from error
+        if not sound:
+            raise FileError(f"{path} is no manifest of a run: it says what cannot be; choose another folder")
+        for entry in chunks.values():
+            inside(folder, entry.file)
+        return manifest
+
+    def damaged(self, folder: Path) -> dict[int, str]:
+        """The chunks that are not as they were written, and why."""
+        wrong = {}
+        for number, entry in self.chunks.items():
+            try:
+                with inside(folder, entry.file).open("rb") as file:
+                    found = _digest(file)
+            except OSError as error:
+                wrong[number] = f"{entry.file} cannot be read ({error.strerror or error})"
+                continue
+            if found != entry.sha256:
+                wrong[number] = f"{entry.file} has SHA-256 {found}, expected {entry.sha256}"
+        return wrong
+
+
+def _readable(about: Mapping[str, Any]) -> bool:
+    """Whether what readers rely on is there and of the right kind."""
+    model, job, data = about["model"], about["job"], about["data"]
+    titles = model["classes"]
+    return (
+        type(model["outputs"]) is type(data["samples"]) is type(job["chunk"]) is int
+        and min(data["samples"], job["chunk"]) > 0
+        and (titles is None or (len(titles) == model["outputs"] and all(isinstance(title, str) for title in titles)))
+        and isinstance(job["settings"], dict)
+        and (job["ball"] is None or "eps" in job["ball"])
+        and isinstance(about["mask"], str | None)
+    )
+
+
+def _possible(number: int, entry: Entry, total: int) -> bool:
+    kinds = isinstance(entry.file, str) and isinstance(entry.sha256, str) and type(entry.samples) is int
+    return kinds and 0 <= number < total and entry.samples > 0
+
+
+def _digest(file: BinaryIO) -> str:
+    seen = sha256()
+    while piece := file.read(2**20):
+        seen.update(piece)
+    return seen.hexdigest()
+
+
+def chunk_file(number: int) -> str:
+    """Where a chunk goes, inside the folder."""
+    return f"chunks/{number:06d}.safetensors"
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What two runs do not have in common, such as "job.ball.eps was 0.01 and is 0.02"."""
+    before, after = _flat(old), _flat(new)
+    return [
+        f"{name} was {_short(before.get(name))} and is {_short(after.get(name))}"
+        for name in dict.fromkeys([*after, *before])
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
+    return flat
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 70 else f"{text[:60]}..."

@@ -1,0 +1,179 @@
+"""The results of a run as numpy arrays: read chunk by chunk, and of each chunk only what is asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from proofmap.errors import FileError, InputError
+from proofmap.explain.explanation import Guarantee
+from proofmap.runs.chunk import ARRAYS, Array, Words, read_array, read_words, widened
+from proofmap.runs.export import export
+from proofmap.runs.folder import inside
+from proofmap.runs.manifest import MASK, Manifest
+
+__all__ = ["Part", "Results", "spread"]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One chunk: nothing is read before it is asked for."""
+
+    file: Path
+    samples: int
+    shared: Array | None  # the group of each variable, (*shape), where all samples have the same
+
+    def __len__(self) -> int:
+        return self.samples
+
+    @cached_property
+    def _words(self) -> tuple[Words, list[str]]:
+        return read_words(self.file, self.samples)
+
+    @property
+    def words(self) -> Words:
+        return self._words[0]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the arrays."""
+        return [name for name in ARRAYS if name in self._words[1]] + ["mask", "attributions"]
+
+    @property
+    def explained(self) -> Array:
+        """(n,) bool."""
+        return np.array([row not in self.words.reasons for row in range(self.samples)])
+
+    @property
+    def groups(self) -> int:
+        return int(self["scores"].shape[1])
+
+    def __getitem__(self, name: str) -> Array:
+        """The array of that name; a mask that all share is (1, *shape)."""
+        if name == "attributions":
+            return spread(self["scores"], self["mask"])
+        if name == "mask" and self.shared is not None:
+            return self.shared[None]
+        return read_array(self.file, name, self.samples)
+
+
+def spread(scores: Array, mask: Array) -> Array:
+    """Give each variable its group's score: (n, G) and a mask (1 or n, *shape) -> (n, *shape)."""
+    if not scores.shape[1]:  # nothing of these was explained
+        return np.full((len(scores), *mask.shape[1:]), np.nan, dtype=scores.dtype)
+    each = np.broadcast_to(mask, (len(scores), *mask.shape[1:])).reshape(len(scores), -1)
+    if each.size and not 0 <= int(each.min()) <= int(each.max()) < scores.shape[1]:
+        raise FileError(f"the groups go from {each.min()} to {each.max()}, expected 0 to {scores.shape[1] - 1}")
+    return np.take_along_axis(scores, each, axis=1).reshape(len(scores), *mask.shape[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """What is there of a run, in its order: a row for each sample of every finished chunk.
+
+    results["scores"] is an array over all of them; `parts` are the chunks, one by one, where that is too much. A sample
+    that could not be explained has a row too, of NaN and -1, and a reason.
+    """
+
+    folder: Path
+    manifest: Manifest
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> Results:
+        """The results in a folder, of a whole run or of what there is of one."""
+        return cls(Path(folder), Manifest.load(Path(folder)))
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self.parts)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run came to its end."""
+        return len(self.parts) == self.manifest.total
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What was run: model, method, settings, data, versions."""
+        return self.manifest.about
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the overlaps are: "certified", "sampled" or "none"."""
+        return self.parts[0].words.guarantee
+
+    @property
+    def samples(self) -> list[str]:
+        """The name of each sample."""
+        return [name for part in self.parts for name in part.words.names]
+
+    @property
+    def reasons(self) -> dict[int, str]:
+        """Why samples could not be explained, by their row."""
+        rows = [(part, row) for part in self.parts for row in range(len(part))]
+        return {k: part.words.reasons[row] for k, (part, row) in enumerate(rows) if row in part.words.reasons}
+
+    @property
+    def names(self) -> list[str]:
+        """Of the arrays."""
+        return self.parts[0].names
+
+    def __getitem__(self, name: str) -> Array:
+        """An array over all samples, in the order of the run; a mask that all share is (1, *shape)."""
+        if name not in self.names:
+            raise InputError(f"got the array {name!r}, expected one of {', '.join(self.names)}")
+        if name == "mask" and self._shared is not None:
+            return self._shared[None]
+        found = [part[name] for part in self.parts]
+        if name in ("scores", "frozen"):
+            groups = max(values.shape[1] for values in found)
+            full = [part["full"] if name == "frozen" else None for part in self.parts]
+            found = [
+                widened(name, values, groups, own, part.explained)
+                for values, own, part in zip(found, full, self.parts, strict=True)
+            ]
+        return np.concatenate(found)
+
+    def check(self) -> None:
+        """Raise FileError where a file is not as it was written."""
+        for why in self.manifest.damaged(self.folder).values():
+            raise FileError(f"{self.folder} is damaged: {why}; run again to make it anew")
+        _mask(self.folder, self.about["mask"])
+
+    def export(self, out: str | os.PathLike[str]) -> None:
+        """Write a table (.csv, .parquet) or arrays (.npz, .zarr), by what the name ends in."""
+        export(self, Path(out))
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The finished chunks, in order."""
+        if not self.manifest.chunks:
+            raise FileError(f"{self.folder} has no results yet, expected a finished chunk: start the run")
+        entries = [self.manifest.chunks[number] for number in sorted(self.manifest.chunks)]
+        return tuple(Part(inside(self.folder, entry.file), entry.samples, self._shared) for entry in entries)
+
+    @cached_property
+    def _shared(self) -> Array | None:
+        return _mask(self.folder, self.about["mask"])
+
+
+def _mask(folder: Path, expected: str | None) -> Array | None:
+    """The groups that all samples share, (*shape), where they do; `expected` is the SHA-256 of the file."""
+    if expected is None:
+        return None
+    path = inside(folder, MASK)
+    try:
+        content = path.read_bytes()
+        if sha256(content).hexdigest() != expected:
+            raise FileError(f"{path} is damaged: run again to make it anew")
+        mask: Array = np.load(BytesIO(content), allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read {path}: {error}; run again to make it anew") from error
+    return mask

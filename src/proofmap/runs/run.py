@@ -1,0 +1,195 @@
+"""A data set explained, chunk by chunk, into a folder: what is there already is checked and not computed again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm.auto import tqdm
+
+from proofmap.ball import Ball
+from proofmap.errors import FileError, InputError
+from proofmap.explain.digest import digest, hash_graph, versions
+from proofmap.runs.chunk import Array
+from proofmap.runs.engine import Engine, Local
+from proofmap.runs.folder import Log, inside, locked, write
+from proofmap.runs.job import Job, Plan
+from proofmap.runs.manifest import MANIFEST, MASK, Entry, Manifest, chunk_file, differences
+from proofmap.runs.results import Results
+from proofmap.runs.totals import Totals, total
+from proofmap.runs.worker import Done, Failure, Work, attempt, place
+from proofmap.sources import Model, Samples
+
+__all__ = ["run", "shape_of"]
+
+
+def run(
+    samples: Samples,
+    model: Model,
+    job: Job,
+    out: Path,
+    *,
+    limit: int | None = None,
+    shuffle: bool = False,
+    seed: int = 0,
+    engine: Engine | None = None,
+    progress: bool = True,
+) -> Totals:
+    """Explain every sample, write the results into the folder `out`, and sum them up.
+
+    limit: the first so many samples, after shuffling. seed: of the shuffling, and of methods that sample. Killed and
+    started again with the same arguments it does what is missing, and ends with the same bytes; a sample that cannot
+    be read or explained is recorded with its reason. engine: Local() by default.
+    """
+    engine = engine or Local()
+    engine.check(job)
+    order = _order(len(samples), limit, shuffle, seed)
+    plan = Plan(model.graph(torch.zeros(1, *shape_of(samples, model))), job, seed)
+    plan.check()
+    about = _about(samples, model, plan, order, {"limit": limit, "shuffle": shuffle, "seed": seed})
+    pieces = [order[start : start + job.chunk] for start in range(0, len(order), job.chunk)]
+    with locked(out) as log:
+        manifest = _claim(out, about, log, progress)
+        if plan.mask is not None:
+            write(inside(out, MASK), _packed(plan.mask))
+        todo = [number for number in range(len(pieces)) if number not in manifest.chunks]
+        log.add("start", engine=repr(engine), worker=place(), model=model.name, chunks=len(todo))
+        ready = sum(len(pieces[number]) for number in manifest.chunks)
+        with tqdm(total=len(order), initial=ready, desc=job.method, unit="sample", disable=not progress) as bar:
+            chunks = (_read(samples, plan, number, pieces[number]) for number in todo)
+            with closing(engine.explain(plan, chunks)) as stream:
+                for done in stream if todo else ():
+                    manifest = _keep(out, manifest, done, len(pieces[done.number]))
+                    log.add("chunk", number=done.number, seconds=round(done.seconds, 3), worker=done.worker)
+                    bar.update(len(pieces[done.number]))
+        totals = total(Results.open(out))
+        totals.save(out)
+        log.add("end")
+    return totals
+
+
+def shape_of(samples: Samples, model: Model) -> tuple[int, ...]:
+    """The shape of one sample: what the model states, else that of the first sample that can be read."""
+    if model.preparation.shape is not None:
+        return model.preparation.shape
+    why = ""
+    for index in range(len(samples)):
+        found = attempt(partial(samples.read, index))
+        if not isinstance(found, Failure):
+            return tuple(found.shape)
+        why = why or found.reason
+    raise InputError(f"none of the {len(samples)} samples can be read, expected at least one: {why}")
+
+
+def _order(count: int, limit: int | None, shuffle: bool, seed: int) -> list[int]:
+    """Which samples, in which order."""
+    if not count:
+        raise InputError("got a data set without samples, expected at least one")
+    if limit is not None and limit < 1:
+        raise InputError(f"got a limit of {limit} samples, expected at least one")
+    if seed < 0:
+        raise InputError(f"got the seed {seed}, expected a number of at least 0")
+    order = np.random.default_rng(seed).permutation(count) if shuffle else np.arange(count)
+    return [int(index) for index in order[:limit]]
+
+
+def _about(samples: Samples, model: Model, plan: Plan, order: Sequence[int], chosen: dict[str, Any]) -> dict[str, Any]:
+    """Everything that the results depend on, as JSON."""
+    shape = tuple(plan.graph.input.shape)
+    names, labels = samples.names, samples.labels
+    return {
+        "model": {
+            "sha256": hash_graph(plan.graph),
+            "shape": list(shape),
+            "outputs": plan.graph.classes,
+            "classes": None if model.classes is None else list(model.classes),
+        },
+        "job": plan.job.about(shape),
+        "mask": None if plan.mask is None else sha256(_packed(plan.mask)).hexdigest(),
+        "data": {
+            "samples": len(order),
+            **chosen,
+            "names": digest(names[index] for index in order),
+            "labels": None if labels is None else digest(str(labels[index]) for index in order),
+        },
+        "versions": versions(),
+    }
+
+
+def _packed(mask: Array) -> bytes:
+    content = BytesIO()
+    np.save(content, mask, allow_pickle=False)
+    return content.getvalue()
+
+
+def _claim(out: Path, about: dict[str, Any], log: Log, progress: bool) -> Manifest:
+    """The manifest of this run, with the chunks that are whole; a folder with results of another run is refused."""
+    found = Manifest.load(out) if (out / MANIFEST).exists() else Manifest({})
+    different = differences(found.about, about)
+    if different and found.chunks:
+        raise FileError(
+            f"{out} holds results of another run ({'; '.join(different)}): choose another folder, or start it again as "
+            "it was begun"
+        )
+    damaged = {} if different else found.damaged(out)
+    for number, why in damaged.items():
+        log.add("damaged", number=number, why=why)
+        if progress:
+            tqdm.write(f"chunk {number} is damaged and computed again: {why}", file=sys.stderr)
+    whole = {} if different else {n: entry for n, entry in found.chunks.items() if n not in damaged}
+    manifest = Manifest(about, whole)
+    manifest.save(out)
+    return manifest
+
+
+def _read(samples: Samples, plan: Plan, number: int, piece: Sequence[int]) -> Work:
+    """The samples of a chunk; those that cannot be read, or lie outside the ball's domain, by their reasons."""
+    shape = tuple(plan.graph.input.shape)
+    names, labels = samples.names, samples.labels
+    found: list[Array] = []
+    rows: list[int] = []
+    reasons: dict[int, str] = {}
+    for row, index in enumerate(piece):
+        x = attempt(partial(_sample, samples, index, shape, plan.job.ball))
+        if isinstance(x, Failure):
+            reasons[row] = x.reason
+        else:
+            rows.append(row)
+            found.append(x)
+    return Work(
+        number=number,
+        index=tuple(piece),
+        names=tuple(names[index] for index in piece),
+        labels=None if labels is None else tuple(labels[index] for index in piece),
+        x=np.stack(found) if found else np.zeros((0, *shape), dtype=np.float32),
+        rows=tuple(rows),
+        reasons=reasons,
+    )
+
+
+def _sample(samples: Samples, index: int, shape: tuple[int, ...], ball: Ball | None) -> Array:
+    x = samples.read(index)
+    if tuple(x.shape) != shape:
+        raise InputError(f"the sample has the shape {tuple(x.shape)}, expected {shape}")
+    replace(ball or Ball(0.0), eps=0.0).at(x[None])  # refuses what is not finite, or lies outside the domain
+    found: Array = x.numpy()
+    return found
+
+
+def _keep(out: Path, manifest: Manifest, done: Done, samples: int) -> Manifest:
+    """First the chunk, then the manifest that names it: killed in between, the chunk is computed once more."""
+    file = chunk_file(done.number)
+    write(inside(out, file), done.content)
+    entry = Entry(file, sha256(done.content).hexdigest(), samples)
+    manifest = Manifest(manifest.about, {**manifest.chunks, done.number: entry})
+    manifest.save(out)
+    return manifest

@@ -1,0 +1,240 @@
+"""What a run found as a whole: how much is certified, how the overlaps are spread, what matters to each class."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save
+
+from proofmap.explain.explanation import Guarantee, rounded
+from proofmap.runs.chunk import ARRAYS, Array
+from proofmap.runs.folder import write
+from proofmap.runs.results import Results, spread
+
+__all__ = ["ClassTotal", "Distribution", "Totals", "total"]
+
+_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+_BINS = 20
+_SHOWN = 10  # classes and failures in the text; the files have all
+_MEANING = {
+    "certified": "proven upper bounds",
+    "sampled": "the largest that samples reached, lower bounds",
+    "none": "estimates, nothing proven",
+}
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How numbers are spread."""
+
+    mean: float
+    quantiles: Mapping[str, float]  # "0.5" is the median
+    edges: Sequence[float]  # of the bins of a histogram
+    counts: Sequence[int]
+
+
+@dataclass(frozen=True)
+class ClassTotal:
+    """The samples whose explained class is this one."""
+
+    number: int
+    title: str
+    count: int
+    certified: int | None
+    overlap: float | None  # the mean
+
+
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """Sums over all samples of a run."""
+
+    count: int
+    failed: Sequence[tuple[str, str]]  # name and reason
+    guarantee: Guarantee
+    certified: int | None  # samples with AO <= 0; None where that would prove nothing
+    correct: int | None  # samples whose predicted class is their label, where they have one
+    overlap: Distribution | None
+    radius: Distribution | None  # of the balls, where each sample has its own
+    classes: Sequence[ClassTotal]
+    means: Array  # (K, G) float32: the mean scores of each of the classes
+    mask: Array  # (*shape) int32: the group of each variable
+
+    @property
+    def explained(self) -> int:
+        return self.count - len(self.failed)
+
+    @property
+    def maps(self) -> Array:
+        """(K, *shape) the mean map of each of the classes."""
+        return spread(self.means, self.mask[None])
+
+    def json(self) -> dict[str, Any]:
+        """Everything but the maps."""
+        share = None if self.certified is None or not self.explained else self.certified / self.explained
+        return {
+            "count": self.count,
+            "explained": self.explained,
+            "failed": len(self.failed),
+            "guarantee": self.guarantee,
+            "certified": self.certified,
+            "certified_share": share,
+            "correct": self.correct,
+            "overlap": None if self.overlap is None else vars(self.overlap),
+            "radius": None if self.radius is None else vars(self.radius),
+            "classes": [vars(entry) for entry in self.classes],
+            "failures": [{"name": name, "reason": reason} for name, reason in self.failed],
+        }
+
+    def text(self) -> str:
+        """The same for people."""
+        lines = [f"{_samples(self.count)}: {self.explained} explained, {len(self.failed)} failed"]
+        if self.correct is not None:
+            lines.append(f"predicted as labelled: {_share(self.correct, self.explained)}")
+        if self.certified is not None:
+            lines.append(f"certified, no adversarial example in the ball: {_share(self.certified, self.explained)}")
+        if self.radius is not None:
+            lines += [f"proven radius: {_listed(self.radius, '{:.3g}'.format)}", f"  {_bars(self.radius)}"]
+        if self.overlap is not None:
+            numbers = _listed(self.overlap, partial(rounded, guarantee=self.guarantee))
+            lines += [f"AO(B), {_MEANING[self.guarantee]}: {numbers}", f"  {_bars(self.overlap)}"]
+        lines += [_line(entry, self.guarantee) for entry in self.classes[:_SHOWN]]
+        lines += _more(len(self.classes), "classes")
+        lines += [f"failed: {name}: {reason}" for name, reason in self.failed[:_SHOWN]]
+        lines += _more(len(self.failed), "failures")
+        return "\n".join(lines)
+
+    def save(self, folder: Path) -> None:
+        """totals.json, means.safetensors, and totals.png where matplotlib is installed."""
+        write(folder / "totals.json", (json.dumps(self.json(), indent=1) + "\n").encode())
+        numbers = np.array([entry.number for entry in self.classes], dtype=np.int64)
+        counts = np.array([entry.count for entry in self.classes], dtype=np.int64)
+        arrays = {"classes": numbers, "counts": counts, "scores": self.means, "mask": self.mask}
+        write(folder / "means.safetensors", bytes(save({k: np.ascontiguousarray(v) for k, v in arrays.items()})))
+        if find_spec("matplotlib") is not None:
+            from proofmap.runs.figure import draw
+
+            write(folder / "totals.png", draw(self))
+
+
+def total(results: Results) -> Totals:
+    """The sums over what there is of a run: the same chunks give the same, to the last digit."""
+    explained = np.concatenate([part.explained for part in results.parts])
+    rows = {name: results[name][explained] for name in results.names if name in ARRAYS and ARRAYS[name][2] == 1}
+    target, overlap = rows["target"], rows.get("full")
+    proves = results.guarantee == "certified" and _decides(results.about)
+    certain = overlap <= 0 if overlap is not None and proves else None
+    names = results.samples
+    titles = results.about["model"]["classes"]
+    means, mask = _means(results)
+    return Totals(
+        count=len(results),
+        failed=[(names[row], reason) for row, reason in results.reasons.items()],
+        guarantee=results.guarantee,
+        certified=None if certain is None else int(certain.sum()),
+        correct=int((rows["label"] == rows["predicted"]).sum()) if "label" in rows else None,
+        overlap=None if overlap is None else _distribution(overlap),
+        radius=_distribution(rows["eps"]) if _own_radii(results.about) else None,
+        classes=[
+            ClassTotal(
+                number=number,
+                title=str(number) if titles is None else titles[number],
+                count=int((target == number).sum()),
+                certified=None if certain is None else int(certain[target == number].sum()),
+                overlap=None if overlap is None else _mean(overlap[target == number]),
+            )
+            for number in means
+        ],
+        means=np.array([*means.values()], dtype=np.float32).reshape(len(means), int(mask.max()) + 1),
+        mask=mask,
+    )
+
+
+def _means(results: Results) -> tuple[dict[int, Array], Array]:
+    """The mean scores of each class, and their groups: those that all samples share, else every variable."""
+    shared = results.about["mask"] is not None
+    sums: dict[int, Array] = {}
+    counts: Counter[int] = Counter()
+    for part in results.parts:
+        scores = (part["scores"] if shared else part["attributions"].reshape(len(part), -1))[part.explained]
+        target = part["target"][part.explained]
+        for number in map(int, np.unique(target)):
+            own = scores[target == number]
+            counts[number] += len(own)
+            sums[number] = sums.get(number, 0.0) + own.sum(axis=0, dtype=np.float64)
+    mask = results.parts[0]["mask"][0]
+    every = mask if shared else np.arange(mask.size, dtype=np.int32).reshape(mask.shape)
+    return {number: sums[number] / counts[number] for number in sorted(sums)}, every
+
+
+def _decides(about: Mapping[str, Any]) -> bool:
+    """Whether an overlap of at most 0 proves the decision: with other objectives it speaks of something else."""
+    return about["job"]["settings"].get("objective", "margin") in ("margin", "apart")
+
+
+def _own_radii(about: Mapping[str, Any]) -> bool:
+    ball = about["job"]["ball"]
+    return ball is not None and ball["eps"] == "auto"
+
+
+def _distribution(values: Array) -> Distribution | None:
+    """Of the finite ones. Bins are about 20 and start at multiples of their width, so that none lies across 0."""
+    values = values[np.isfinite(values)].astype(np.float64)
+    if not len(values):
+        return None
+    low, high = float(values.min()), float(values.max())
+    width = (high - low) / _BINS or max(abs(low), 1.0)
+    edges = np.arange(np.floor(low / width), np.floor(high / width) + 2) * width
+    edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)  # whatever rounding did
+    counts, _ = np.histogram(values, edges)
+    quantiles = {f"{q:g}": float(v) for q, v in zip(_QUANTILES, np.quantile(values, _QUANTILES), strict=True)}
+    return Distribution(float(values.mean()), quantiles, [float(e) for e in edges], [int(c) for c in counts])
+
+
+def _mean(values: Array) -> float | None:
+    found = float(values.mean())
+    return found if isfinite(found) else None
+
+
+def _listed(values: Distribution, shown: Callable[[float], str]) -> str:
+    return ", ".join(f"{_named(quantile)} {shown(value)}" for quantile, value in values.quantiles.items())
+
+
+def _samples(count: int) -> str:
+    return f"{count} sample{'s' * (count != 1)}"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part} of {whole} ({100 * part / max(whole, 1):.1f} %)"
+
+
+def _named(quantile: str) -> str:
+    return {"0": "least", "0.5": "median", "1": "most"}.get(quantile, f"{100 * float(quantile):g} %")
+
+
+def _bars(spread_: Distribution) -> str:
+    """The histogram in one line."""
+    most = max(spread_.counts)
+    bars = "".join(" ▁▂▃▄▅▆▇█"[-(-8 * count // most)] for count in spread_.counts)
+    return f"{spread_.edges[0]:.3g} |{bars}| {spread_.edges[-1]:.3g}"
+
+
+def _line(entry: ClassTotal, guarantee: Guarantee) -> str:
+    parts = [f"class {entry.title}: {_samples(entry.count)}"]
+    if entry.certified is not None:
+        parts.append(f"{entry.certified} certified")
+    if entry.overlap is not None:
+        parts.append(f"mean AO {rounded(entry.overlap, guarantee)}")
+    return ", ".join(parts)
+
+
+def _more(count: int, what: str) -> list[str]:
+    return [f"and {count - _SHOWN} more {what}: see totals.json"] if count > _SHOWN else []

@@ -1,0 +1,159 @@
+"""Explains chunks: what runs in this process or on a machine of a cluster, and gives the same bytes on both."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap.errors import BoundError, FileError, InputError
+from proofmap.explain import Explainer
+from proofmap.explain.digest import versions
+from proofmap.precision import full_precision
+from proofmap.runs.chunk import ARRAYS, Array, Words, pack, widened
+from proofmap.runs.job import Plan, seed_of
+
+__all__ = ["Done", "Failure", "Work", "Worker", "attempt", "place"]
+
+_Found: TypeAlias = dict[str, Array]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """A chunk to explain: n samples, of which those in `rows` could be read."""
+
+    number: int
+    index: tuple[int, ...]  # n, in the data set
+    names: tuple[str, ...]  # n
+    labels: tuple[int, ...] | None  # n
+    x: Array  # (len(rows), *shape) float32
+    rows: tuple[int, ...]
+    reasons: Mapping[int, str]  # row -> why it could not be read
+
+
+@dataclass(frozen=True)
+class Done:
+    """An explained chunk. The bytes are the result; the rest is about this time only."""
+
+    number: int
+    content: bytes
+    seconds: float
+    worker: str  # host and process
+
+
+class Worker:
+    """Explains the chunks of one run: the model is set up once, for all of them."""
+
+    def __init__(self, plan: Plan) -> None:
+        torch.set_num_threads(plan.job.threads)
+        self.plan = plan
+        self.device = torch.device(plan.job.device)
+        self.method = plan.method()
+        self.seed = self.method.seed if isinstance(self.method, Explainer) else None
+        self.graph = plan.graph.to(self.device, torch.float32)
+
+    def ready(self) -> tuple[str, dict[str, str]]:
+        """Where it works, once it can, and with which versions."""
+        return place(), versions()
+
+    def explain(self, work: Work) -> Done:
+        """All samples together; where that fails, one by one, and those that fail again are recorded."""
+        started = time.perf_counter()
+        if isinstance(self.method, Explainer) and self.seed is not None:
+            self.method.seed = seed_of(self.seed, work.number)
+        x = torch.tensor(work.x, device=self.device)
+        reasons = dict(work.reasons)
+        parts: list[tuple[Sequence[int], _Found]] = []
+        pieces = [range(len(x))] if work.rows else []
+        while pieces:
+            piece = pieces.pop(0)
+            found = attempt(partial(self._found, x[piece.start : piece.stop]))
+            if not isinstance(found, Failure):
+                parts.append(([work.rows[k] for k in piece], found))
+            elif len(piece) == 1:
+                reasons[work.rows[piece.start]] = found.reason
+            else:
+                pieces += [range(k, k + 1) for k in piece]
+        content = pack(Words(work.names, reasons, self.plan.guarantee), self._arrays(work, parts))
+        return Done(work.number, content, time.perf_counter() - started, place())
+
+    def _found(self, x: Tensor) -> _Found:
+        """The arrays of k samples, and the groups (k, *shape) where each has its own."""
+        target = self.plan.job.target
+        if isinstance(self.method, Explainer):
+            e = self.method.explain(x, target)
+            found = {
+                "target": e.target,
+                "predicted": e.predicted,
+                "full": e.overlap.full,
+                "nominal": e.overlap.nominal,
+                "scores": e.scores,
+                "frozen": e.overlap.frozen,
+                "mask": e.mask,
+            }
+            eps = np.broadcast_to(np.asarray(e.settings["eps"], dtype=np.float64), len(x))
+            return {"eps": eps, **_numpy(found)}
+        with full_precision(self.device):
+            predicted = self.graph(x).flatten(1).argmax(1)
+        aim = predicted if target is None else torch.full_like(predicted, target)
+        scores = self.method.attribute(x, aim).flatten(1)
+        return _numpy({"target": aim, "predicted": predicted, "scores": scores})
+
+    def _arrays(self, work: Work, parts: Sequence[tuple[Sequence[int], _Found]]) -> dict[str, Array]:
+        """One row for each sample of the chunk, in its order, and fill values where there is nothing to say."""
+        count = len(work.names)
+        arrays: dict[str, Array] = {"index": np.asarray(work.index, dtype=np.int64)}
+        if work.labels is not None:
+            arrays["label"] = np.asarray(work.labels, dtype=np.int64)
+        for name in self.plan.arrays:
+            dtype, fill, rank = ARRAYS[name]
+            wide = max((found[name].shape[1] for _, found in parts), default=0) if rank == 2 else None
+            arrays[name] = np.full((count,) if wide is None else (count, wide), fill, dtype=dtype)
+            for rows, found in parts:
+                values = found[name]
+                if wide is not None:
+                    values = widened(name, values, wide, found.get("full"), np.ones(len(rows), dtype=bool))
+                arrays[name][list(rows)] = values
+        if self.plan.mask is None:
+            arrays["mask"] = np.zeros((count, *self.plan.graph.input.shape), dtype=np.int32)
+            for rows, found in parts:
+                arrays["mask"][list(rows)] = found["mask"]
+        return arrays
+
+
+def _numpy(tensors: Mapping[str, Tensor]) -> dict[str, Array]:
+    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+
+
+def place() -> str:
+    """This host and process."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a sample could not be read or explained."""
+
+    reason: str
+
+
+def attempt(call: Callable[[], T]) -> T | Failure:
+    """What the call gives, or what is wrong with the samples it is about.
+
+    Without places in memory, which some errors print and which change from run to run.
+    """
+    try:
+        return call()
+    except (BoundError, FileError, InputError) as error:
+        return Failure(re.sub(r" at 0x[0-9a-fA-F]+", "", str(error)) or type(error).__name__)

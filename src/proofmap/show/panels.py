@@ -1,0 +1,241 @@
+"""What an explanation looks like: pictures as data URIs, and for each of them the words that say what is seen.
+
+Rows, columns and variables are counted from 0, as in the arrays.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib import colormaps
+from numpy.typing import NDArray
+from PIL import Image
+
+from proofmap.explain import Explanation
+from proofmap.explain.picture import Array, picture_of, pixels_of
+
+__all__ = ["Bar", "Maps", "Panel", "Place", "bars", "gradient", "largest", "maps", "means", "places"]
+
+_SHORTEST, _LONGEST = 224, 448  # pixels of a picture's longer side: small ones are enlarged, large ones reduced
+_POSITIVE, _SIGNED = "magma", "RdBu_r"
+_UNKNOWN = 0.5  # grey: no number
+_MUCH = 0.15  # of all scores in a ninth of the image is worth naming it; an even spread has 0.11
+_REGIONS = (
+    ("upper left", "upper middle", "upper right"),
+    ("middle left", "centre", "middle right"),
+    ("lower left", "lower middle", "lower right"),
+)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A picture and the words for those who do not see it."""
+
+    source: str
+    alt: str
+    width: int
+    height: int
+    smooth: bool  # many small pixels: a browser may blend them when it changes the size
+
+
+@dataclass(frozen=True)
+class Maps:
+    """An image, the map of its scores and both together; low and high are the ends of the colour scale."""
+
+    input: Panel
+    scores: Panel
+    overlay: Panel
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Place:
+    """One of the largest scores: where its group is, and the bound that is left when the group may not move."""
+
+    where: str
+    score: float
+    frozen: tuple[float, ...]  # one a ball; empty where none was bounded
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A score as a bar of an axis from 0 to 100."""
+
+    start: float
+    width: float
+    zero: float
+
+
+def maps(e: Explanation, name: str) -> Maps | None:
+    """The panels of the one sample of e; None where it is no image."""
+    if e.x.ndim not in (3, 4):
+        return None
+    picture, values = picture_of(e.x[0]), pixels_of(e.attributions[0])
+    low, high = _scale(values, e.signed)
+    tall, wide = values.shape
+    kind = "colour" if picture.ndim == 3 else "grey"
+    seen = describe(values, e.signed)
+    return Maps(
+        _panel(picture, f"The input {name}: a {kind} picture of {tall} rows and {wide} columns of pixels."),
+        _panel(_coloured(values, low, high, e.signed), f"Map of the scores. {seen}"),
+        _panel(_overlay(picture, values, low, high, e.signed), f"The input with its scores laid over it. {seen}"),
+        low,
+        high,
+    )
+
+
+def gradient(signed: bool) -> str:
+    """The colours of a scale from its low end to its high end, as a CSS gradient."""
+    colours = colormaps[_SIGNED if signed else _POSITIVE](np.linspace(0, 1, 17))
+    stops = ", ".join("#" + "".join(f"{round(255 * part):02x}" for part in colour[:3]) for colour in colours)
+    return f"linear-gradient(to right, {stops})"
+
+
+def describe(values: Array, signed: bool) -> str:
+    """Where the scores of an image are, in words."""
+    if not signed:
+        return _spread(np.clip(values, 0, None), "The scores", "above zero")
+    return " ".join(
+        (
+            _spread(np.clip(values, 0, None), "Positive scores, in red,", "above zero"),
+            _spread(np.clip(-values, 0, None), "Negative scores, in blue,", "below zero"),
+        )
+    )
+
+
+def _spread(values: Array, what: str, side: str) -> str:
+    """Which ninths of the image hold the most of what is there, and where it is largest."""
+    weights = np.where(np.isfinite(values), values, 0.0)
+    total = float(weights.sum())
+    if total <= 0:
+        return f"No score is {side}."
+    rows, columns = (np.arange(size) * 3 // size for size in weights.shape)
+    shares = np.array([[weights[np.ix_(rows == i, columns == j)].sum() for j in range(3)] for i in range(3)]) / total
+    order = np.argsort(-shares, axis=None, kind="stable")[:3]
+    named = [f"{_REGIONS[at // 3][at % 3]} ({shares.flat[at]:.0%})" for at in order if shares.flat[at] >= _MUCH]
+    row, column = np.unravel_index(int(weights.argmax()), weights.shape)
+    regions = (
+        f"lie mostly in these ninths of the image: {', '.join(named)}" if named else "are spread over the whole image"
+    )
+    return f"{what} {regions}; the largest is at row {row}, column {column}."
+
+
+def means(maps: NDArray[Any], names: Sequence[str]) -> tuple[list[Panel], float, float, bool]:
+    """(a panel for each mean map (K, *shape), on one scale; its ends; whether it has signs); no images, no panel."""
+    if maps.ndim not in (3, 4) or not len(maps):
+        return [], 0.0, 1.0, False
+    pictures = [pixels_of(torch.from_numpy(each)) for each in maps]
+    signed = bool((maps < 0).any())
+    low, high = _scale(np.stack(pictures), signed)
+    panels = [
+        _panel(_coloured(values, low, high, signed), f"Mean map of {name}. {describe(values, signed)}")
+        for values, name in zip(pictures, names, strict=True)
+    ]
+    return panels, low, high, signed
+
+
+def places(e: Explanation, most: int) -> list[Place]:
+    """The groups with the largest scores of the one sample of e, by absolute value."""
+    scores = e.scores[0].double().cpu().numpy()
+    sides = [over.frozen[0] for over in (e.overlap, e.opposite) if over is not None and over.frozen.shape[1]]
+    return [
+        Place(where, float(scores[group]), tuple(float(side[group]) for side in sides))
+        for group, where in largest(scores, e.mask[0].cpu().numpy(), most)
+    ]
+
+
+def largest(scores: NDArray[Any], mask: NDArray[Any], most: int) -> list[tuple[int, str]]:
+    """The groups of the largest scores (G,) by absolute value, and where their variables are in the mask (*shape)."""
+    order = np.argsort(-np.abs(np.nan_to_num(scores)), kind="stable")
+    present = np.bincount(mask.ravel(), minlength=len(scores)) > 0
+    chosen = [int(group) for group in order if present[group]][:most]
+    return [(group, _place(mask == group)) for group in chosen]
+
+
+def bars(found: list[Place]) -> Iterator[Bar]:
+    """The scores as bars on one axis that holds zero and all of them."""
+    scores = np.nan_to_num(np.array([place.score for place in found]))
+    low, high = min(float(scores.min()), 0.0), max(float(scores.max()), 0.0)
+    reach = (high - low) or 1.0
+    for score in scores:
+        start = 100 * (min(float(score), 0.0) - low) / reach
+        yield Bar(start, 100 * abs(float(score)) / reach, -100 * low / reach)
+
+
+def _place(member: NDArray[np.bool_]) -> str:
+    """Where the variables of a group are."""
+    if member.ndim not in (2, 3):
+        return _numbers("column" if member.ndim == 1 else "variable", np.flatnonzero(member))
+    image = member if member.ndim == 2 else member.any(0)
+    rows, columns = np.nonzero(image)
+    box = (int(rows.max() - rows.min()) + 1) * (int(columns.max() - columns.min()) + 1)
+    where = f"{_span('row', rows)}, {_span('column', columns)}"
+    if box > len(rows):
+        where = f"{len(rows)} pixels within {where}"
+    channels = np.flatnonzero(member.any((1, 2))) if member.ndim == 3 else np.arange(0)
+    partial = member.ndim == 3 and len(channels) < len(member)
+    return f"{_numbers('channel', channels)}: {where}" if partial else where
+
+
+def _span(what: str, found: NDArray[Any]) -> str:
+    first, last = int(found.min()), int(found.max())
+    return f"{what} {first}" if first == last else f"{what}s {first} to {last}"
+
+
+def _numbers(what: str, found: NDArray[Any]) -> str:
+    """At most five of them by number."""
+    shown = ", ".join(str(int(number)) for number in found[:5])
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    return f"{what}{'s' * (len(found) > 1)} {shown}{more}"
+
+
+def _scale(values: Array, signed: bool) -> tuple[float, float]:
+    """The ends of the colours: from 0, or symmetric about it."""
+    finite = np.where(np.isfinite(values), values, 0.0)
+    most = float(np.abs(finite).max() if signed else max(finite.max(), 0.0)) or 1.0
+    return (-most if signed else 0.0), most
+
+
+def _coloured(values: Array, low: float, high: float, signed: bool) -> Array:
+    """(H, W, 3); grey where there is no number."""
+    colours = colormaps[_SIGNED if signed else _POSITIVE]
+    found: Array = np.asarray(colours(np.clip((np.nan_to_num(values) - low) / (high - low), 0, 1)))[..., :3]
+    found[~np.isfinite(values)] = _UNKNOWN
+    return found
+
+
+def _overlay(picture: Array, values: Array, low: float, high: float, signed: bool) -> Array:
+    """The map over the picture in grey, the stronger the larger a score: (H, W, 3).
+
+    As in `explain.picture`: under a map whose large scores are bright the picture is dimmed, under one whose large
+    scores are dark it is paled, and there bright ink on a dark ground becomes dark ink on a bright one.
+    """
+    grey = picture if picture.ndim == 2 else picture @ np.array([0.299, 0.587, 0.114])
+    ink = picture.ndim == 2 and picture.mean() < 0.5
+    pale = 1 - 0.5 * grey if ink else 0.5 + 0.5 * grey
+    under = (pale if signed else 0.55 * grey)[..., None]
+    strength = 0.9 * np.clip(np.abs(np.nan_to_num(values)) / high, 0, 1)[..., None] ** 0.6
+    found: Array = strength * _coloured(values, low, high, signed) + (1 - strength) * under
+    return found
+
+
+def _panel(values: Array, alt: str) -> Panel:
+    """A PNG of values in [0, 1], (H, W) or (H, W, 3), at a size that browsers and paper show sharply."""
+    image = Image.fromarray(np.round(255 * np.clip(np.nan_to_num(values), 0, 1)).astype(np.uint8))
+    longer = max(image.size)
+    if longer < _SHORTEST:
+        factor = -(-_SHORTEST // longer)
+        image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
+    elif longer > _LONGEST:
+        image.thumbnail((_LONGEST, _LONGEST), Image.Resampling.BOX)
+    buffer = BytesIO()
+    image.save(buffer, "PNG", optimize=True)
+    source = f"data:image/png;base64,{b64encode(buffer.getvalue()).decode()}"
+    return Panel(source, alt, *image.size, longer >= _SHORTEST)

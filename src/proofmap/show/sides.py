@@ -1,0 +1,135 @@
+"""The adversarial overlap from both sides: what is proven not to be exceeded, and what an input of the ball reaches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.ball import Ball
+from proofmap.errors import InputError
+from proofmap.explain import Explanation
+from proofmap.explain.attack import attack
+from proofmap.explain.digest import hash_graph
+from proofmap.graph import Graph, as_graph
+from proofmap.overlap import Overlap
+
+__all__ = ["RESTARTS", "STEPS", "Kind", "Range", "Verdict", "attacked", "kind_of", "ranges", "verdict"]
+
+# What an overlap of an explanation is about: whether the class holds, whether one other class is reached by raising
+# values alone or by lowering them alone, or a form of the logits that decides nothing.
+Kind: TypeAlias = Literal["decision", "targeted", "other"]
+Verdict: TypeAlias = Literal["proven", "open", "refuted", "unproven", "aside"]
+
+STEPS, RESTARTS = 20, 4
+_TOGETHER = 16  # samples attacked at a time
+
+
+@dataclass(frozen=True)
+class Range:
+    """What is known of AO(B) at one sample, on the whole ball or one half of it; None: nothing from there."""
+
+    nominal: float  # at the input itself, a point of the ball
+    upper: float | None = None  # certified
+    sampled: float | None = None  # the largest that samples of the ball reached
+    attacked: float | None = None  # the largest that an attack reached
+    estimate: float | None = None  # neither a lower nor an upper bound
+    half: Literal["+", "-"] | None = None
+
+    @property
+    def lower(self) -> float:
+        """The largest overlap that was evaluated at an input of the ball; -inf where there is none."""
+        met = (self.nominal, self.sampled, self.attacked)
+        return max((value for value in met if value is not None and not math.isnan(value)), default=-math.inf)
+
+    @property
+    def gap(self) -> float | None:
+        """How much is left open between the two sides; never negative."""
+        return None if self.upper is None else max(self.upper - self.lower, 0.0)
+
+
+def kind_of(e: Explanation) -> Kind:
+    """Only margins, bounded together or apart, decide."""
+    if e.opposite is not None:
+        return "targeted"
+    return "decision" if e.settings.get("objective", "margin") in ("margin", "apart") else "other"
+
+
+def ranges(e: Explanation, k: int, reached: Tensor | None = None) -> tuple[Range, ...]:
+    """Both sides for sample k: one range, or two where the halves of the ball were bounded.
+
+    reached (N,): what `attacked` found.
+    """
+    extra = None if reached is None else float(reached[k])
+    if e.opposite is None:
+        return (_range(e, e.overlap, k, extra, None),)
+    return _range(e, e.overlap, k, extra, "+"), _range(e, e.opposite, k, extra, "-")
+
+
+def _range(e: Explanation, over: Overlap, k: int, reached: float | None, half: Literal["+", "-"] | None) -> Range:
+    value = float(over.full[k])
+    side = {"certified": "upper", "sampled": "sampled", "none": "estimate"}[e.guarantee]
+    known: dict[str, Any] = {} if math.isnan(value) else {side: value}
+    return Range(float(over.nominal[k]), attacked=reached, half=half, **known)
+
+
+def verdict(kind: Kind, sides: tuple[Range, ...]) -> Verdict:
+    """proven: no input of the ball changes the decision; refuted: one that was met does; open: bounds leave it so."""
+    if kind == "other":
+        return "aside"
+    if all(side.upper is not None and side.upper <= 0 for side in sides):
+        return "proven"
+    if any(side.lower > 0 for side in sides):
+        return "refuted"
+    return "open" if all(side.upper is not None for side in sides) else "unproven"
+
+
+def attacked(model: nn.Module | Graph, name: str, e: Explanation) -> Tensor | None:
+    """The largest overlap that an attack reaches in each sample's ball (N,): AO(B) is at least that.
+
+    The model has to be the one that was explained. None where the margin over all classes is not what was bounded, or
+    where the file does not hold the ball.
+    """
+    graph = as_graph(model, e.x)
+    found = hash_graph(graph)
+    if found != e.model_hash:
+        raise InputError(
+            f"the model has the hash {found[:12]}…, and {name} explains one with {e.model_hash[:12]}…: give the model "
+            "that was explained, with the same weights and preparation"
+        )
+    ball = _ball(e.settings)
+    if kind_of(e) != "decision" or ball is None:
+        return None
+    graph, family = graph.to(e.x.device, e.x.dtype), ball.at(e.x)
+    draws = torch.Generator(e.x.device).manual_seed(0)
+    parts = torch.arange(len(e.x), device=e.x.device).split(_TOGETHER)
+    return torch.cat(
+        [
+            attack(graph, family.pick(part), e.target[part], steps=STEPS, restarts=RESTARTS, generator=draws)[0]
+            for part in parts
+        ]
+    )
+
+
+def _ball(settings: Mapping[str, Any]) -> Ball | None:
+    """The ball of a record; None where it was too large to be written down."""
+    eps, norm, domain = settings.get("eps"), settings.get("norm"), settings.get("domain")
+    ends = [] if domain is None else domain if isinstance(domain, list) else [domain]
+    if eps is None or any(isinstance(value, str) for value in (eps, *ends)):
+        return None
+    power: Any = math.inf if norm == "inf" else norm
+    limits: Any = None if domain is None else tuple(map(_numbers, ends))
+    return Ball(_numbers(eps), power, limits, settings.get("half"))  # which checks them all
+
+
+def _numbers(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    try:
+        return torch.tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"got a ball with {str(value)[:60]}, expected numbers: no explainer wrote this") from None

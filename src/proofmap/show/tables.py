@@ -1,0 +1,107 @@
+"""A comparison of methods from the file that `proofmap bench` or `proofmap compare` left.
+
+Two forms are read: the CSV of a table, a line for each method and metric, and the JSON that `compare --json` prints.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeAlias, get_args
+
+from proofmap.bench.compare import column
+from proofmap.bench.table import Cell, Column, Mark, Table
+from proofmap.errors import FileError
+from proofmap.metrics import METRICS
+from proofmap.sources.limited import read_text
+
+__all__ = ["read_table"]
+
+_HEAD = ["method", "metric", "mean", "low", "high", "samples", "mark", "paper", "seconds"]
+_Entry: TypeAlias = tuple[str, dict[str, Any]]  # where it stands, and what it says under the names of the head
+
+
+def read_table(path: Path) -> Table:
+    """The table of a file, without the values of single samples, which are not in it."""
+    text = read_text(path)
+    title, entries = _json(path, text) if text.lstrip()[:1] == "{" else (path.stem, _csv(path, text))
+    rows: dict[str, dict[str, Cell]] = {}
+    seconds: dict[str, float] = {}
+    columns: dict[str, Column] = {}
+    for where, said in entries:
+        method, metric = said["method"], said["metric"]
+        cells = rows.setdefault(method, {})
+        if metric in cells:
+            raise FileError(f"{where} has {metric!r} of {method!r} for the second time, expected each once")
+        cells[metric], took = _cell(where, said)
+        if seconds.setdefault(method, took) != took:
+            raise FileError(f"{where} gives {method!r} another number of seconds, expected one for each method")
+        columns.setdefault(metric, column(METRICS[metric]))
+    if not rows:
+        raise FileError(f"{path} has no line under its head, expected one for each method and metric")
+    return Table(title, tuple(columns.values()), rows, {method: {} for method in rows}, seconds)
+
+
+def _csv(path: Path, text: str) -> Iterator[_Entry]:
+    try:
+        head, *lines = list(csv.reader(io.StringIO(text), strict=True)) or [[]]
+    except csv.Error as error:
+        raise FileError(f"{path} is no CSV table: {error}") from error
+    if head != _HEAD:
+        raise FileError(f"{path} starts with {','.join(head)!r:.80}, expected the head {','.join(_HEAD)}")
+    for at, fields in enumerate(lines, start=2):
+        if len(fields) != len(_HEAD):
+            raise FileError(f"{path} has {len(fields)} fields in line {at}, expected {len(_HEAD)}")
+        said: dict[str, Any] = dict(zip(_HEAD, fields, strict=True))
+        yield f"{path}, line {at},", {**said, "paper": said["paper"] or None}
+
+
+def _json(path: Path, text: str) -> tuple[str, Iterator[_Entry]]:
+    try:
+        found = json.loads(text)
+        model, count, methods, seconds = (found[name] for name in ("model", "samples", "methods", "seconds"))
+        entries = [
+            (f"{path}, {method!r:.40},", _entry(cell, method=method, metric=metric, seconds=seconds[method]))
+            for method, cells in methods.items()
+            for metric, cell in cells.items()
+        ]
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+        raise FileError(f"{path} is not what `proofmap compare --json` prints: {error!r:.80}") from error
+    return f"{model}, {count} samples", iter(entries)
+
+
+def _entry(cell: dict[str, Any], **rest: Any) -> dict[str, Any]:
+    return {**{name: cell[name] for name in ("mean", "low", "high", "mark", "paper")}, "samples": cell["count"], **rest}
+
+
+def _cell(where: str, said: dict[str, Any]) -> tuple[Cell, float]:
+    """The cell of an entry, and its method's seconds."""
+    if said["metric"] not in METRICS:
+        raise FileError(f"{where} has the metric {said['metric']!r:.40}, expected one of {', '.join(METRICS)}")
+    marks: dict[Any, Mark] = {mark: mark for mark in get_args(Mark)}
+    if not isinstance(said["mark"], str) or said["mark"] not in marks:
+        raise FileError(f"{where} has the mark {said['mark']!r:.40}, expected one of {', '.join(map(repr, marks))}")
+    mean, low, high, count, seconds = (
+        _number(where, name, said[name]) for name in ("mean", "low", "high", "samples", "seconds")
+    )
+    paper = None if said["paper"] is None else _number(where, "paper", said["paper"])
+    if not (low <= high and count == int(count) >= 1 and seconds >= 0):
+        raise FileError(
+            f"{where} has low {low:g}, high {high:g}, {count:g} samples and {seconds:g} seconds, expected low <= high, "
+            "a whole number of samples and seconds of at least 0"
+        )
+    return Cell(mean, low, high, int(count), marks[said["mark"]], paper), seconds
+
+
+def _number(where: str, name: str, said: Any) -> float:
+    try:
+        value = math.nan if isinstance(said, bool) else float(said)
+    except (TypeError, ValueError, OverflowError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise FileError(f"{where} has {name} {said!r:.40}, expected a number")
+    return value

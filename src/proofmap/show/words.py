@@ -1,0 +1,196 @@
+"""What is guaranteed and what is not, in plain words: other ones for each kind of bound and each answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from proofmap.explain import Explanation
+from proofmap.explain.explanation import Guarantee, rounded
+from proofmap.show.sides import RESTARTS, STEPS, Kind, Range, Verdict
+
+__all__ = ["BADGES", "Claim", "Names", "ball", "claim", "name_of", "number", "quantity", "sources"]
+
+Names: TypeAlias = Sequence[str] | None  # of the classes
+
+BADGES: Mapping[Verdict, str] = {
+    "proven": "Proven",
+    "open": "Open",
+    "refuted": "Refuted",
+    "unproven": "Not proven",
+    "aside": "Not about the decision",
+}
+
+_OBJECTIVES = {
+    "class": "the negative of the class's own output",
+    "mean": "the mean lead of the other classes",
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a sample's bounds say: one sentence, what holds, and what does not follow."""
+
+    short: str
+    guaranteed: tuple[str, ...]
+    open: tuple[str, ...]
+
+
+def claim(e: Explanation, k: int, kind: Kind, sides: tuple[Range, ...], answer: Verdict, names: Names) -> Claim:
+    """The claim for sample k of e."""
+    own, aim = name_of(int(e.overlap.target[k]), names), name_of(int(e.target[k]), names)
+    if kind == "targeted":
+        short, holds, does_not = _targeted(sides, answer, own, aim)
+    elif kind == "other":
+        short, holds, does_not = _other(e, sides[0])
+    elif sides[0].upper is not None:
+        short, holds, does_not = _certified(sides[0], answer, own)
+    else:
+        short, holds, does_not = _unproven(e, sides[0], answer, own)
+    return Claim(short, tuple(holds), (*does_not, _scores(e)))
+
+
+def _certified(side: Range, answer: Verdict, own: str) -> tuple[str, list[str], list[str]]:
+    assert side.upper is not None
+    upper = number(side.upper, "certified")
+    gap = _gap(side)
+    if answer == "proven":
+        lead = "" if side.upper == 0 else f" {own} leads every other class by at least {upper.removeprefix('−')}."
+        holds = f"Every input of the ball is classified as {own}: all of them, not only those that were tried.{lead}"
+        return f"No input of the ball is classified otherwise than as {own}.", [holds], gap
+    if math.isinf(side.upper):
+        bound = "Nothing: the bound is infinite, and says nothing about the ball."
+    else:
+        bound = f"Nowhere in the ball does another class get ahead of {own} by more than {upper}."
+    if answer == "refuted":
+        return f"An input of the ball is not classified as {own}.", [bound, _witness(side, own)], gap
+    searched = "an attack found none" if side.attacked is not None else "none was searched for"
+    doubt = (
+        f"That the decision holds. The bound leaves room for an input that is not classified as {own}; {searched}. A "
+        "tighter bound or a smaller ball may prove that there is none."
+    )
+    return "The bound is above zero: it neither proves nor refutes the decision.", [bound], [doubt, *gap]
+
+
+def _gap(side: Range) -> list[str]:
+    if side.gap is None or not math.isfinite(side.gap):
+        return []
+    low, high = number(side.lower, "sampled"), number(side.upper, "certified")
+    return [f"How tight the bound is. The true overlap lies somewhere between {low} and {high}."]
+
+
+def _unproven(e: Explanation, side: Range, answer: Verdict, own: str) -> tuple[str, list[str], list[str]]:
+    nothing = "Nothing about the ball as a whole."
+    whole = "That the decision holds. Inputs that nobody tried may be classified otherwise."
+    if answer == "refuted":
+        return f"An input of the ball is not classified as {own}.", [_witness(side, own)], []
+    if e.guarantee == "sampled":
+        seen = f"{nothing} Among the inputs that were tried, all are classified as {own}."
+        return f"No input that was tried is classified otherwise than as {own}.", [seen], [whole]
+    how = "unknown" if side.estimate is None else "an estimate, which may be too low or too high"
+    return "Nothing is proven.", [f"{nothing} The overlap is {how}."], [whole]
+
+
+def _witness(side: Range, own: str) -> str:
+    lead = number(side.lower, "sampled")
+    if side.nominal > 0:
+        return f"The input itself is not classified as {own}: another class is ahead by {number(side.nominal)}."
+    who = "An attack" if side.attacked == side.lower else "A sample"
+    return f"{who} met an input of the ball at which another class is ahead of {own} by {lead}."
+
+
+def _targeted(sides: tuple[Range, ...], answer: Verdict, own: str, aim: str) -> tuple[str, list[str], list[str]]:
+    holds = []
+    for side in sides:
+        move = "raising" if side.half == "+" else "lowering"
+        if side.upper is None:
+            holds.append(f"Nothing about {move} values.")
+        elif side.upper <= 0:
+            holds.append(f"No input that is made by {move} values alone, within the ball, is classified as {aim}.")
+        else:
+            most = number(side.upper, "certified")
+            holds.append(f"By {move} values alone, within the ball, {aim} gets ahead of {own} by at most {most}.")
+    mixed = f"Anything about inputs that raise some values and lower others, or about classes other than {aim}."
+    short = {
+        "proven": f"Neither raising values alone nor lowering values alone makes it {aim}.",
+        "refuted": f"The input itself is closer to {aim} than to {own}.",
+    }.get(answer, f"For at least one direction it is not proven that {aim} stays out of reach.")
+    return short, holds, [mixed]
+
+
+def _other(e: Explanation, side: Range) -> tuple[str, list[str], list[str]]:
+    what = quantity(e)
+    if side.upper is None:
+        holds = f"Nothing about the ball as a whole: {what} was not bounded."
+    else:
+        holds = f"Everywhere in the ball {what} is at most {number(side.upper, 'certified')}."
+    decision = f"The decision. What was bounded is {what}; another class may be ahead all the same."
+    return "What was bounded does not decide which class is ahead.", [holds], [decision]
+
+
+def _scores(e: Explanation) -> str:
+    drop = {
+        "certified": "the difference of two bounds: it says what matters to the bound",
+        "sampled": "the difference of two largest values that were seen: it says what mattered in the samples",
+        "none": "an estimate of what matters",
+    }[e.guarantee]
+    return f"The scores and their order. A score is {drop}, and the scores themselves are not proven."
+
+
+def quantity(e: Explanation) -> str:
+    """What the numbers bound, where it is not the overlap."""
+    objective = str(e.settings.get("objective", "margin"))
+    return _OBJECTIVES.get(objective, f"the objective {objective!r}")
+
+
+def sources(side: Range) -> list[tuple[str, str, str]]:
+    """The known sides as rows (how it is known, relation, number), from the input itself to the proof."""
+    attack = f"met by an attack of {STEPS} steps from {RESTARTS} starts"
+    every = "the whole ball" if side.half is None else "this half of the ball"
+    found: list[tuple[str, str, float | None, Guarantee]] = [
+        ("at the input itself", "≥", side.nominal, "sampled"),
+        ("met in samples of the ball", "≥", side.sampled, "sampled"),
+        (attack, "≥", side.attacked, "sampled"),
+        ("estimated, no bound on either side", "≈", side.estimate, "none"),
+        (f"proven for {every}", "≤", side.upper, "certified"),
+    ]
+    return [(how, sign, number(value, kind)) for how, sign, value, kind in found if value is not None]
+
+
+def ball(settings: Mapping[str, Any], k: int, count: int) -> str:
+    """The ball of sample k of `count`, in words."""
+    eps = settings.get("eps")
+    if isinstance(eps, list) and len(eps) == count:
+        eps = eps[k]
+    known = isinstance(eps, float | int) and not isinstance(eps, bool)
+    own = "largest radius that was proven for it" if eps == "auto" else "radius in its record"
+    radius = f"at most {eps:g}" if known else f"at most the {own}"
+    distance = {
+        "inf": f"each value differs from this one's by {radius}",
+        "2": f"the Euclidean distance from this one is {radius}",
+        "1": f"the absolute differences from this one sum to {radius}",
+    }.get(f"{settings.get('norm')}".removesuffix(".0"), f"the distance from this one is {radius}")
+    half = {"+": ", no value is lower", "-": ", no value is higher"}.get(str(settings.get("half")), "")
+    return f"All inputs where {distance}{half}{_limits(settings.get('domain'))}."
+
+
+def _limits(domain: Any) -> str:
+    if domain is None:
+        return "; the values themselves have no limits"
+    plain = isinstance(domain, list) and len(domain) == 2 and all(isinstance(end, float | int) for end in domain)
+    within = f"[{domain[0]:g}, {domain[1]:g}]" if plain else "the limits in its record"
+    return f", and all values are within {within}"
+
+
+def name_of(k: int, names: Names) -> str:
+    """A class by its name, in quotes, or by its number."""
+    return f"class {k}" if names is None else f"“{' '.join(names[k].split())}”"
+
+
+def number(value: float | None, guarantee: Guarantee = "none") -> str:
+    """A number rounded to the side on which it stays true, with a minus sign that is read aloud."""
+    if value is None or math.isnan(value):
+        return "unknown"
+    return rounded(value, guarantee).replace("-", "−")

@@ -1,0 +1,13 @@
+"""Files that people have: models, pictures, arrays, tables and specifications, read with care and never executed.
+
+The one exception is a Python file that the user names as the model.
+"""
+
+from __future__ import annotations
+
+from proofmap.sources.model import Model, read_model
+from proofmap.sources.preparation import Preparation, stated
+from proofmap.sources.samples import Files, Samples, open_samples
+from proofmap.sources.vnnlib import Box, read_box
+
+__all__ = ["Box", "Files", "Model", "Preparation", "Samples", "open_samples", "read_box", "read_model", "stated"]

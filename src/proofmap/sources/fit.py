@@ -1,0 +1,74 @@
+"""Numbers from a file as a sample that the network takes."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from proofmap.errors import InputError
+from proofmap.sources.preparation import Preparation
+
+__all__ = ["Array", "arrange", "fit", "fits", "planes", "spread"]
+
+Array = NDArray[Any]
+
+
+def spread(pixels: Tensor, preparation: Preparation) -> Tensor:
+    """Bytes as values of the range: 0 is its lower end, 255 its upper."""
+    low, high = preparation.range
+    return pixels.float() / 255 * (high - low) + low
+
+
+def fits(shape: tuple[int, ...], preparation: Preparation) -> bool:
+    """Whether an array of this shape is one sample: up to axes of size 1, or as a flat list of its numbers."""
+    if preparation.shape is None:
+        return False
+    own = _arranged(preparation.shape, preparation)
+    flat = len(_long(shape)) <= 1 or len(_long(own)) <= 1
+    return _long(shape) == _long(own) or (flat and prod(shape) == prod(own))
+
+
+def fit(values: Array, preparation: Preparation, where: str) -> Tensor:
+    """An array as a sample, (*shape) float32.
+
+    uint8 are bytes of a picture, spread over the range; other numbers stand for themselves. The axes are in the
+    order of the model's layout.
+    """
+    if values.dtype.kind not in "fiu":
+        raise InputError(f"{where} holds {values.dtype}, expected numbers")
+    values = arrange(values, preparation, where)
+    with np.errstate(over="ignore"):  # what is too large for a float is found below
+        numbers = torch.from_numpy(np.array(values, dtype=np.float32 if values.dtype != np.uint8 else np.uint8))
+    sample = spread(numbers, preparation) if numbers.dtype == torch.uint8 else numbers
+    if not sample.numel() or not bool(sample.isfinite().all()):
+        raise InputError(f"{where} has no values, or NaN or infinite ones, expected finite numbers")
+    return sample.contiguous()
+
+
+def arrange(values: Array, preparation: Preparation, where: str) -> Array:
+    """An array whose axes are in the order of the model's layout, channels first and in the shape of a sample."""
+    if preparation.shape is not None:
+        own = _arranged(preparation.shape, preparation)
+        if not fits(values.shape, preparation):
+            raise InputError(f"{where} has shape {values.shape}, expected {own} for this model")
+        values = values.reshape(own)
+    return np.moveaxis(values, -1, 0) if preparation.layout == "NHWC" and values.ndim == 3 else values
+
+
+def planes(values: Array, preparation: Preparation) -> Array:
+    """A picture (C, H, W) in the order of the model's layout."""
+    return np.moveaxis(values, 0, -1) if preparation.layout == "NHWC" and values.ndim == 3 else values
+
+
+def _arranged(shape: tuple[int, ...], preparation: Preparation) -> tuple[int, ...]:
+    """A sample's shape as the model and its arrays have it."""
+    return (*shape[1:], shape[0]) if preparation.layout == "NHWC" and len(shape) == 3 else shape
+
+
+def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(n for n in shape if n != 1)

@@ -1,0 +1,162 @@
+"""How the values in a file become what a model takes: size, channels, range, mean, deviation, layout.
+
+It is said by flags, or by a TOML file beside the model, `net.toml` for `net.onnx`; every field may be missing:
+
+    size = [224, 224]                  # height and width, or one side
+    channels = 3                       # 1 for grey
+    range = [0, 1]                     # the values of black and white, in which the ball and its domain are stated
+    mean = [0.485, 0.456, 0.406]       # one number a channel, or one for all, in the values of the range
+    std = [0.229, 0.224, 0.225]
+    layout = "NCHW"                    # or "NHWC": how the model, and arrays made for it, order their axes
+    classes = ["tench", "goldfish"]    # or the name of a text file beside this one, with one name a line
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from math import isfinite
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from proofmap.errors import FileError, InputError
+from proofmap.sources.limited import first_line, read_text
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["Layout", "Preparation", "beside", "read_classes", "stated"]
+
+Layout = Literal["NCHW", "NHWC"]
+
+ZOO = "zoo:"
+_LARGEST = 8192  # pixels along a side: pictures are scaled to what is asked for, whatever it is
+_FIELDS = ("size", "channels", "range", "mean", "std", "layout", "classes")
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is done to values between a file and a model.
+
+    Pictures are scaled until they cover `size`, cut to it, and their bytes spread over `range`: these are the values
+    that a ball speaks of. Mean, deviation and layout come after the ball, as part of the network. None for the size or
+    the channels: the model's own where it says so, else those of the file.
+    """
+
+    size: tuple[int, int] | None = None  # height and width
+    channels: int | None = None  # 1 or 3
+    mean: tuple[float, ...] | None = None  # one for all, or one for each channel or column
+    std: tuple[float, ...] | None = None
+    layout: Layout = "NCHW"
+    range: tuple[float, float] = (0.0, 1.0)
+    shape: tuple[int, ...] | None = None  # of one sample as the network takes it, where it is known
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be done to a picture."""
+        if self.size is not None and not (len(self.size) == 2 and all(1 <= side <= _LARGEST for side in self.size)):
+            raise InputError(f"got the size {self.size}, expected a height and a width of 1 to {_LARGEST} pixels")
+        if self.channels not in (None, 1, 3):
+            raise InputError(f"got {self.channels} channels, expected 1 for grey or 3 for colour")
+        if self.layout not in get_args(Layout):
+            raise InputError(f"got the layout {self.layout!r}, expected NCHW, or NHWC for channels last")
+        if not (len(self.range) == 2 and all(map(isfinite, self.range)) and self.range[0] < self.range[1]):
+            raise InputError(f"got the range {self.range}, expected the values of black and white, such as 0,1")
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if values is None:
+                continue
+            if not values or not all(map(isfinite, values)):
+                raise InputError(f"got the {name} {values}, expected finite numbers, one a channel or one for all")
+            if self.channels is not None and len(values) not in (1, self.channels):
+                raise InputError(f"got {len(values)} numbers as {name} for {self.channels} channels, expected as many")
+        if self.std is not None and not min(self.std) > 0:
+            raise InputError(f"got the std {self.std}, expected numbers above 0")
+
+
+def stated(model: str) -> Preparation:
+    """What the TOML beside a model says (of a model of the zoo: the one in the package), or the default."""
+    return beside(model)[0]
+
+
+def beside(model: str) -> tuple[Preparation, tuple[str, ...] | None]:
+    """The same, with the names of the classes."""
+    if model.startswith(ZOO):
+        with as_file(files("proofmap.zoo") / f"{Path(model.removeprefix(ZOO)).name}.toml") as path:
+            return _read(path) if path.is_file() else (Preparation(), None)
+    path = Path(model)
+    if path.suffix != ".onnx":
+        path = Path(model.rpartition(":")[0])
+    file = path.with_suffix(".toml") if path.name else path
+    return _read(file) if file.is_file() else (Preparation(), None)
+
+
+def read_classes(path: Path) -> tuple[str, ...]:
+    """The names of the classes, one a line; empty lines at the end do not count."""
+    return _checked([line.strip() for line in read_text(path).rstrip().splitlines()], path)
+
+
+def _checked(names: list[str], path: Path) -> tuple[str, ...]:
+    """Names that can be printed, at least one."""
+    wrong = next((k for k, name in enumerate(names) if not (name and name.isprintable())), None)
+    if wrong is not None or not names:
+        raise FileError(f"{path} has no name for class {wrong or 0}, expected one that can be printed for each class")
+    return tuple(names)
+
+
+def _read(path: Path) -> tuple[Preparation, tuple[str, ...] | None]:
+    try:
+        found = tomllib.loads(read_text(path))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise FileError(f"{path} is not TOML: {first_line(error)}; correct it, or take it away") from error
+    strange = sorted(found.keys() - set(_FIELDS))
+    if strange:
+        raise FileError(f"{path} has the field {strange[0]!r:.80}, expected only {', '.join(_FIELDS)}")
+    try:
+        classes = _classes(found.pop("classes", None), path)
+        return Preparation(**{name: _READ[name](value) for name, value in found.items()}), classes
+    except (InputError, TypeError, ValueError, OverflowError) as error:
+        raise FileError(f"{path} says what cannot be: {first_line(error)}") from error
+
+
+def _classes(value: Any, path: Path) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        if not value or Path(value).name != value:
+            raise FileError(f"{path} names the classes in {value!r:.80}, expected a file beside it, without a folder")
+        return read_classes(path.parent / value)
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return _checked(value, path)
+    raise FileError(f"{path} has the classes {value!r:.80}, expected a list of names or a text file's name")
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"got {value!r:.80}, expected a number")
+    return float(value)
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"got {value!r:.80}, expected a whole number")
+    return value
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    return tuple(map(_number, value if isinstance(value, list) else [value]))
+
+
+def _size(value: Any) -> tuple[int, ...]:
+    return tuple(map(_whole, value if isinstance(value, list) else [value, value]))
+
+
+_READ: dict[str, Any] = {
+    "size": _size,
+    "channels": _whole,
+    "range": _numbers,
+    "mean": _numbers,
+    "std": _numbers,
+    "layout": lambda value: value,
+}

@@ -1,0 +1,126 @@
+"""A data set as its files: opened without reading a sample, then read one sample at a time."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Protocol
+
+from torch import Tensor
+
+from proofmap.data.images import LABELS, read_labels
+from proofmap.errors import FileError, InputError
+from proofmap.sources.formats import Part, known, open_part
+from proofmap.sources.preparation import Preparation
+
+__all__ = ["Files", "Samples", "open_samples"]
+
+
+class Samples(Protocol):
+    """A data set, read one sample at a time; opening it reads none."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """A name for each sample, all of them different."""
+        ...
+
+    @property
+    def labels(self) -> Sequence[int] | None:
+        """The class of each sample, where all of them have one."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def read(self, index: int) -> Tensor:
+        """One sample, (*shape) float32; FileError or InputError with the reason where it is none."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Files:
+    """The samples of some files, in the order of their names; `columns` are those of a table."""
+
+    names: tuple[str, ...]
+    labels: tuple[int, ...] | None
+    parts: tuple[Part, ...]
+    columns: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def read(self, index: int) -> Tensor:
+        """One sample, (*shape) float32; FileError or InputError with the reason where it is none."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"got sample {index}, expected one of {len(self)}")
+        k = bisect_right(self._ends, index)
+        return self.parts[k].read(index - self._ends[k] + len(self.parts[k]))
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """How many samples there are up to the end of each part."""
+        return list(accumulate(len(part) for part in self.parts))
+
+
+def open_samples(paths: Sequence[Path], preparation: Preparation) -> Files:
+    """The samples in files and folders, for a network that takes them so.
+
+    Pictures (png, jpeg, webp), arrays (npy, npz), tables (csv), MNIST's idx and CIFAR-10's bin files, plain or packed
+    by gzip; of a folder, and of those inside it, all files of these kinds in the order of their names. Samples are
+    named by their place in the folder that holds all of `paths`, and numbered where a file has several. A folder's
+    `labels.csv`, with the columns `file` and `label` or `class_index`, gives its pictures classes.
+    """
+    if not paths:
+        raise InputError("got no input, expected files or folders, such as digit.png")
+    root = Path(os.path.commonpath([_folder(path) for path in paths]))
+    names: list[str] = []
+    labels: list[Sequence[int] | None] = []
+    parts: list[Part] = []
+    for path in paths:
+        opened = {file: open_part(file, preparation) for file in (_listed(path) if path.is_dir() else [path])}
+        given = _labels(path, [file for file, part in opened.items() if part.single])
+        for file, part in opened.items():
+            place = Path(os.path.relpath(os.path.abspath(file), root)).as_posix()
+            names += [place] if part.single else [f"{place}#{i}" for i in range(len(part))]
+            labels.append(given.get(file, part.labels))
+            parts.append(part)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"got {twice!r} twice among the inputs, expected every file once")
+    every = None if any(own is None for own in labels) else tuple(c for own in labels for c in own or ())
+    columns = {part.columns for part in parts}
+    return Files(tuple(names), every, tuple(parts), columns.pop() if len(columns) == 1 else None)
+
+
+def _folder(path: Path) -> str:
+    return os.path.abspath(path if path.is_dir() else path.parent)
+
+
+def _listed(folder: Path) -> list[Path]:
+    """The files with samples in a folder and inside it, by name; nothing is followed out of it."""
+    found = [
+        Path(where, name)
+        for where, inside, names in os.walk(folder, onerror=_refuse)
+        for name in names
+        if not any(part.startswith(".") for part in Path(where).relative_to(folder).parts)
+    ]
+    samples = [path for path in found if known(path)]
+    if not samples:
+        raise FileError(f"no samples in {folder}, expected pictures, npy, npz, csv, idx or bin files")
+    return sorted(samples, key=lambda path: path.relative_to(folder).as_posix())
+
+
+def _refuse(error: OSError) -> None:
+    raise FileError(f"cannot list {error.filename}: {error.strerror}; check that the folder may be read")
+
+
+def _labels(folder: Path, files: Sequence[Path]) -> dict[Path, Sequence[int]]:
+    """What a folder's labels.csv says of its files, all of them or none."""
+    if not (folder / LABELS).is_file():
+        return {}
+    names = tuple(path.relative_to(folder).as_posix() for path in files)
+    return {path: [int(label)] for path, label in zip(files, read_labels(folder / LABELS, names), strict=True)}

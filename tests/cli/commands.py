@@ -1,0 +1,40 @@
+"""The command line as a user has it: the installed program, and the same in this process, which is faster."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from proofmap.cli import app
+
+PROGRAM = Path(sys.executable).with_name("proofmap")
+
+
+def installed(*words: str | Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The installed program, run in a folder."""
+    return subprocess.run(
+        [str(PROGRAM), *map(str, words)],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def called(*words: str | Path) -> Result:
+    """The same command in this process."""
+    return CliRunner().invoke(app, [str(word) for word in words], prog_name="proofmap")
+
+
+def answer(*words: str | Path) -> Any:
+    """What --json prints, of a command that ends well."""
+    found = called(*words, "--json")
+    assert found.exit_code == 0, found.output
+    return json.loads(found.stdout)

@@ -1,0 +1,86 @@
+"""proofmap compare: a table of methods and metrics on the user's own model and data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import proofmap as pm
+from proofmap.bench.compare import compare
+from tests.cli.commands import answer, called
+from tests.sources.files import BOX, digits, write_linear, write_png
+
+MODEL = "zoo:mnist_mlp"
+FEW = ("--methods", "eva,saliency", "--metrics", "deletion,insertion", "--eps", "0.015")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    np.save(tmp_path / "x.npy", digits(4)[0].numpy())
+    return tmp_path
+
+
+def test_the_table_is_the_library_s(files: Path) -> None:
+    found = answer("compare", MODEL, files / "x.npy", *FEW, "--out", files / "out")
+    ball = pm.Ball(0.015, domain=(0.0, 1.0))
+    table = compare(
+        pm.zoo.mnist_mlp(), digits(4)[0], ["eva", "saliency"], ["deletion", "insertion"], ball=ball, progress=False
+    )
+    assert found["samples"] == 4
+    for method, cells in table.rows.items():
+        for metric, cell in cells.items():
+            assert found["methods"][method][metric]["mean"] == pytest.approx(cell.mean, abs=1e-6)
+    assert set(found["seconds"]) == {"eva", "saliency"}
+    assert (files / "out" / "table.csv").read_text().startswith("method,metric,mean")
+    printed = called("compare", MODEL, files / "x.npy", *FEW)
+    assert printed.exit_code == 0
+    assert printed.stdout.startswith("| | Deletion ↓ | Insertion ↑ | s an explanation |\n| --- |")
+
+
+def test_metrics_know_where_the_inputs_lie_and_how_far_they_move(tmp_path: Path) -> None:
+    """In values of 0 to 255 every metric is what it is in values of 0 to 1, up to the unit of distances."""
+    write_linear(tmp_path / "net.onnx", (1, 4, 4))
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).integers(0, 256, (3, 4, 4), dtype=np.uint8))
+    words: list[str | Path] = [
+        "compare",
+        tmp_path / "net.onnx",
+        tmp_path / "x.npy",
+        "--methods",
+        "first-order,smoothgrad",
+    ]
+    words += ["--metrics", "deletion,insertion,mu-fidelity,robustness-sr,stability"]
+    unit = answer(*words, "--eps", "0.1")["methods"]
+    wide = answer(*words, "--eps", "25.5", "--range", "0,255", "--std", "255")["methods"]
+    for metric in ("deletion", "insertion", "mu-fidelity"):
+        assert wide["first-order"][metric]["mean"] == pytest.approx(unit["first-order"][metric]["mean"], abs=1e-3)
+    robust = [found["first-order"]["robustness-sr"]["mean"] for found in (wide, unit)]
+    assert robust[0] / 255 == pytest.approx(robust[1], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--methods", "magic"], "got the method 'magic', expected one of saliency"),
+        (["--metrics", "magic"], "got the metric 'magic', expected one of deletion"),
+        (["--metrics", "tightness"], "got the metric 'tightness', expected one of deletion"),
+        (["--metrics", "stability"], "with --eps auto, expected a number"),
+    ],
+)
+def test_names_that_nobody_knows_are_refused(words: list[str], message: str, files: Path) -> None:
+    found = called("compare", MODEL, files / "x.npy", *words)
+    assert found.exit_code == 2
+    assert message in found.stderr
+
+
+def test_samples_have_to_be_of_one_shape_and_no_boxes(tmp_path: Path) -> None:
+    (tmp_path / "x.vnnlib").write_text(BOX)
+    write_linear(tmp_path / "net.onnx", (2,))
+    found = called("compare", tmp_path / "net.onnx", tmp_path / "x.vnnlib")
+    assert (found.exit_code, "explain and verify take the box" in found.stderr) == (2, True)
+    (tmp_path / "any.py").write_text("from proofmap.zoo import mnist_mlp\n")
+    write_png(tmp_path / "a.png", digits(1)[0][0])
+    write_png(tmp_path / "b.png", digits(1)[0][0][:, 2:])
+    found = called("compare", f"{tmp_path / 'any.py'}:mnist_mlp", tmp_path / "a.png", tmp_path / "b.png")
+    assert (found.exit_code, "expected one: give --size" in found.stderr) == (2, True)

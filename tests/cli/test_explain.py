@@ -1,0 +1,210 @@
+"""proofmap explain: maps of digits in every form, and refusals in one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+import proofmap as pm
+from proofmap.cli.explain import EXPLAINERS
+from proofmap.errors import FileError
+from tests.cli.commands import answer, called, installed
+from tests.sources.files import BOX, bytes_of, digits, small_state, write_linear, write_module, write_png
+
+MODEL = "zoo:mnist_mlp"
+GRID = ("--groups", "grid:4")
+
+
+def test_the_installed_program_explains_a_picture(tmp_path: Path) -> None:
+    images, labels = digits(2)
+    for k in range(2):
+        write_png(tmp_path / f"digit{k}.png", images[k])
+    (tmp_path / "labels.csv").write_text("file,label\n" + "".join(f"digit{k}.png,{labels[k]}\n" for k in range(2)))
+    found = installed("explain", MODEL, ".", "--eps", "2/255", *GRID, "--out", "maps", folder=tmp_path)
+    assert found.returncode == 0, found.stderr
+    expected = pm.EVA(
+        pm.zoo.mnist_mlp(), pm.Ball(2 / 255, domain=(0.0, 1.0)), groups=pm.groups.grid(4), progress=False
+    ).explain(images)
+    lines = found.stdout.splitlines()
+    assert lines[0].startswith(f"digit0.png: {labels[0]}; ε = 0.007843: AO(B) <= -")
+    assert lines[0].endswith("certified: no input of the ball is classified otherwise")
+    assert lines[-1] == "wrote 2 maps to maps"
+    for k in range(2):
+        again = pm.Explanation.load(tmp_path / "maps" / f"digit{k}.proofmap")
+        torch.testing.assert_close(again.scores, expected.scores[k : k + 1], atol=1e-5, rtol=1e-4)
+        with Image.open(tmp_path / "maps" / f"digit{k}.map.png") as picture:
+            assert picture.size > (100, 100)
+    assert write_png(tmp_path / "copy.png", images[0]).read_bytes() == (tmp_path / "digit0.png").read_bytes()
+
+
+def test_every_form_of_a_digit_gives_the_same_explanation(tmp_path: Path) -> None:
+    images, _ = digits(1)
+    write_png(tmp_path / "a.png", images[0])
+    np.save(tmp_path / "b.npy", images.numpy())
+    np.savez(tmp_path / "c.npz", bytes_of(images))
+    (tmp_path / "d.csv").write_text(",".join(map(str, images.flatten().tolist())))
+    files = [tmp_path / name for name in ("a.png", "b.npy", "c.npz", "d.csv")]
+    found = answer("explain", MODEL, *files, "--eps", "0.02", *GRID, "--out", tmp_path / "out")
+    assert [entry["name"] for entry in found["inputs"]] == ["a.png", "b.npy", "c.npz", "d.csv#0"]
+    assert len({json.dumps({**e, "name": 0, "file": 0, "picture": 0, "seconds": 0}) for e in found["inputs"]}) == 1
+    first = found["inputs"][0]
+    assert (first["predicted"], first["class"], first["guarantee"], first["certified"]) == (7, "7", "certified", True)
+    assert (first["eps"], first["norm"], first["domain"]) == (0.02, "inf", [0.0, 1.0])
+    assert [Path(entry["file"]).name for entry in found["inputs"]] == [f"{n}.proofmap" for n in ("a", "b", "c", "d-0")]
+    assert all(Path(entry["picture"]).is_file() for entry in found["inputs"])
+
+
+def test_the_radius_is_chosen_where_none_is_given(tmp_path: Path) -> None:
+    images, _ = digits(1)
+    np.save(tmp_path / "x.npy", images.numpy())
+    chosen = answer("explain", MODEL, tmp_path / "x.npy", *GRID, "--out", tmp_path / "out")["inputs"][0]
+    radius = pm.certified_radius(pm.zoo.mnist_mlp(), images, domain=(0.0, 1.0))
+    assert chosen["eps"] == pytest.approx(float(radius), rel=1e-5)
+    assert chosen["certified"]
+    found = called("explain", MODEL, tmp_path / "x.npy", *GRID, "--out", tmp_path / "out", "--target", "3")
+    assert "explained as 3; ε = 0, as no radius is proven: give --eps" in found.stdout
+
+
+@pytest.mark.parametrize("method", EXPLAINERS)
+def test_every_method_says_what_its_number_is(method: str, tmp_path: Path) -> None:
+    write_linear(tmp_path / "net.onnx", (1, 6, 6))
+    np.save(tmp_path / "x.npy", np.full((1, 6, 6), 0.5, dtype=np.float32))
+    words: list[str | Path] = ["explain", tmp_path / "net.onnx", tmp_path / "x.npy", "--eps", "0.1", "--method", method]
+    words += ["--groups", "grid:2", "--out", tmp_path / "out", *(["--target", "2"] if method == "targeted" else [])]
+    found = called(*words)
+    assert found.exit_code == 0, found.output
+    saved = pm.Explanation.load(tmp_path / "out" / "x.proofmap")
+    said = found.stdout.splitlines()[0]
+    assert ("<=" in said) == (saved.guarantee == "certified")
+    assert (">=" in said) == (saved.guarantee == "sampled")
+    assert ("about" in said) == (saved.guarantee == "none")
+    assert saved.guarantee == "certified" or "nothing is proven" in said or "a sample of the ball" in said
+
+
+def test_a_module_with_weights_classes_and_columns(tmp_path: Path) -> None:
+    write_module(tmp_path)
+    save_file(small_state(), tmp_path / "w.safetensors")
+    (tmp_path / "names.txt").write_text("low\nmiddle\nhigh\n")
+    header = ",".join(f"c{k}" for k in range(12))
+    (tmp_path / "rows.csv").write_text(f"{header},label\n{'0.5,' * 12}1\n{'2,' * 12}0\n")
+    words: list[str | Path] = [
+        "explain",
+        f"{tmp_path / 'module.py'}:small",
+        tmp_path / "rows.csv",
+        "--weights",
+        tmp_path / "w.safetensors",
+    ]
+    words += ["--classes", tmp_path / "names.txt", "--eps", "0.01", "--groups", "columns", "--out", tmp_path / "out"]
+    words += ["--bounds", "ibp+forward", "--norm", "2", "--target", "middle"]
+    found = answer(*words)["inputs"]
+    assert [entry["class"] for entry in found] == ["middle", "middle"]
+    assert [entry["label"] for entry in found] == [1, 0]
+    assert found[0]["domain"] is None
+    assert pm.Explanation.load(found[1]["file"]).scores.shape == (1, 12)
+
+
+def test_the_box_of_a_specification_is_the_ball(tmp_path: Path) -> None:
+    write_linear(tmp_path / "net.onnx", (2,))
+    (tmp_path / "net.toml").write_text("mean = 100\nstd = 9")  # a specification speaks of the network's own inputs
+    (tmp_path / "x.vnnlib").write_text(BOX)
+    model = str(tmp_path / "net.onnx")
+    entry = answer("explain", model, tmp_path / "x.vnnlib", "--out", tmp_path / "out")["inputs"][0]
+    ball = pm.Ball(torch.tensor([[0.125, 0.025]]))
+    over = pm.overlap(pm.load(model), torch.tensor([[0.375, -0.075]]), ball)
+    assert entry["overlap"] == pytest.approx(float(over.full), abs=1e-5)
+    assert entry["eps"] is None
+    said = called("explain", model, tmp_path / "x.vnnlib", "--out", tmp_path / "out").stdout
+    assert "the file's box: AO(B) <= " in said
+    for more in (["--eps", "0.1"], ["--norm", "2"], ["--domain", "0,1"]):
+        assert "its box is the ball" in called("explain", model, tmp_path / "x.vnnlib", *more).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--eps", "much"], "got --eps much, expected a number such as 0.02 or 2/255"),
+        (["--eps", "1/0"], "got --eps 1/0, expected a number"),
+        (["--eps", "-1"], "Ball got eps=-1"),
+        (["--norm", "3"], "got --norm 3, expected one of 1, 2, inf"),
+        (["--domain", "1"], "got --domain 1, expected two numbers such as 0,1"),
+        (["--domain", "0.9,1"], "x.png: x leaves the domain"),
+        (["--groups", "grid"], "got --groups grid, expected pixels, grid:12"),
+        (["--groups", "grid:0"], "expected a whole number of at least 1"),
+        (["--groups", "columns"], "expected (d,)"),
+        (["--bounds", "best"], "got bounds 'best', expected names among ibp"),
+        (["--bounds", "ibp", "--method", "empirical"], "for empirical, which has none"),
+        (["--method", "magic"], "got --method magic, expected one of"),
+        (["--method", "targeted"], "TargetedEVA needs a target"),
+        (["--target", "ten"], "got --target ten, expected a class number, or a name"),
+        (["--target", "10"], "expected a class from 0 to 9"),
+        (["--size", "big"], "got --size big, expected a side such as 224"),
+        (["--size", "32"], "zoo:mnist_mlp does not take samples of shape (1, 32, 32)"),
+        (["--mean", "a,b"], "got --mean a, expected a number"),
+        (["--std", "0"], "expected numbers above 0"),
+        (["--layout", "CHW"], "got the layout 'CHW', expected NCHW"),
+        (["--range", "1,0"], "got the range (1.0, 0.0)"),
+        (["--channels", "2"], "got 2 channels, expected 1 for grey"),
+        (["--device", "abacus"], "got --device abacus, expected cpu"),
+        (["--weights", "absent.pt"], "absent.pt does not exist"),
+        (["--classes", "absent.txt"], "absent.txt does not exist"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(words: list[str], message: str, tmp_path: Path) -> None:
+    path = write_png(tmp_path / "x.png", digits(1)[0][0])
+    found = called("explain", MODEL, path, "--out", tmp_path / "out", *words)
+    assert found.exit_code == 2, found.output
+    assert found.stderr.startswith("error: ")
+    assert found.stderr.count("\n") == 1
+    assert "Traceback" not in found.stderr
+    assert message in found.stderr
+
+
+def test_a_bad_input_is_found_before_any_work(tmp_path: Path) -> None:
+    write_png(tmp_path / "a.png", digits(1)[0][0])
+    (tmp_path / "b.png").write_bytes(b"no picture")
+    found = called("explain", MODEL, tmp_path, "--out", tmp_path / "out")
+    assert found.exit_code == 2
+    assert "b.png as a picture" in found.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_program_says_one_sentence_and_shows_more_on_request(tmp_path: Path) -> None:
+    plain = called("explain", MODEL, tmp_path / "absent.png")
+    assert (plain.exit_code, plain.stderr) == (
+        2,
+        f"error: {tmp_path / 'absent.png'} does not exist, expected a file: check its name\n",
+    )
+    assert isinstance(called("--debug", "explain", MODEL, tmp_path / "absent.png").exception, FileError)
+
+
+def test_files_of_one_name_do_not_replace_each_other(tmp_path: Path) -> None:
+    images, _ = digits(3)
+    write_png(tmp_path / "x.png", images[0])
+    Image.fromarray(bytes_of(images)[1]).save(tmp_path / "x.webp", lossless=True)
+    found = answer("explain", MODEL, tmp_path, "--eps", "0.01", *GRID, "--out", tmp_path)
+    assert [Path(entry["file"]).name for entry in found["inputs"]] == ["x.proofmap", "x-2.proofmap"]
+    assert [entry["predicted"] for entry in found["inputs"]] == [7, 2]
+
+
+def test_every_option_is_explained() -> None:
+    from typer.main import get_command
+
+    import proofmap.cli
+
+    commands = get_command(proofmap.cli.app).commands  # type: ignore[attr-defined]
+    for name in ("explain", "verify", "compare"):
+        assert f"For instance: proofmap {name} " in commands[name].help
+        assert all(getattr(p, "help", None) for p in commands[name].params if p.name != "help"), name
+
+
+def test_the_shell_completes_commands_and_options(tmp_path: Path) -> None:
+    words = {"_PROOFMAP_COMPLETE": "complete_bash", "COMP_WORDS": "proofmap ver", "COMP_CWORD": "1"}
+    assert installed(folder=tmp_path, **words).stdout.split() == ["verify"]
+    script = called("--show-completion", "bash")
+    assert "complete -o default -F _proofmap_completion proofmap" in script.stdout

@@ -1,0 +1,67 @@
+"""A small data set and what the tests of runs ask of a folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.errors import FileError
+from proofmap.runs import Job
+from proofmap.sources import Model, Preparation
+
+COUNT = 14
+EPS = 0.015
+
+
+@dataclass
+class Digits:
+    """Packaged digits, of which some may be bad; `asked` are those that were read."""
+
+    count: int = COUNT
+    bad: dict[int, Tensor | None] = field(default_factory=dict)  # None: a file that cannot be read
+    labels: list[int] | None = field(init=False)
+    asked: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.images, labels = pm.data.digits()
+        self.labels = [int(label) for label in labels[: self.count]]
+
+    @property
+    def names(self) -> list[str]:
+        return [f"digit-{k}.png" for k in range(self.count)]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def read(self, index: int) -> Tensor:
+        self.asked.append(index)
+        if index in self.bad:
+            bad = self.bad[index]
+            if bad is None:
+                raise FileError(f"cannot read {self.names[index]}: <picture at 0x7f{len(self.asked):06x}> is damaged")
+            return bad
+        return self.images[index]
+
+
+def digits_model() -> Model:
+    return Model("zoo:mnist_mlp", pm.zoo.mnist_mlp(), Preparation(shape=(1, 28, 28)))
+
+
+def job(**changes: Any) -> Job:
+    settings = {"ball": pm.Ball(EPS, domain=(0.0, 1.0)), "groups": pm.groups.grid(4), "chunk": 4, **changes}
+    return Job(**settings)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every result file; the log is none."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "log.jsonl"]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(files)}
+
+
+def nan_digit() -> Tensor:
+    return torch.full((1, 28, 28), torch.nan)

@@ -1,0 +1,218 @@
+"""The same run on a real Ray cluster of two workers, one of which is killed in the middle of a chunk."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from torch import Tensor
+
+from proofmap.errors import InputError, ModelError, ProofmapError
+from proofmap.runs import Ray, run
+from proofmap.runs.worker import Done, Work, Worker
+from proofmap.sources import open_samples, read_model
+from tests.runs.setting import EPS, Digits, contents, digits_model, job
+
+ray = pytest.importorskip("ray")
+
+PATIENCE = 60  # seconds after which something is broken, however slow the machine
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """The address of a cluster with room for two workers; offline, without a dashboard."""
+    ray.init(
+        "local",
+        num_cpus=2,
+        include_dashboard=False,
+        object_store_memory=100 * 2**20,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
+    yield ray.get_runtime_context().gcs_address
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run in this process."""
+    out = tmp_path_factory.mktemp("run") / "local"
+    run(Digits(bad={5: None}), digits_model(), job(), out, progress=False)
+    return out
+
+
+def workers(out: Path) -> dict[int, int]:
+    """The process that did each chunk."""
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    return {line["number"]: int(line["worker"].rpartition(":")[2]) for line in lines if line["event"] == "chunk"}
+
+
+@dataclass
+class Killing(Digits):
+    """A data set that, when its last sample is asked for, kills the worker that is at chunk 1."""
+
+    stage: Path = Path()
+    killed: list[int] = field(default_factory=list)
+
+    def read(self, index: int) -> Tensor:
+        if index == self.count - 1 and not self.killed:
+            started = time.monotonic()
+            while not list(self.stage.glob("at-*")):
+                assert time.monotonic() - started < PATIENCE
+                time.sleep(0.02)
+            (victim,) = self.stage.glob("at-*")
+            self.killed.append(int(victim.name.removeprefix("at-")))
+            assert psutil.Process(self.killed[0]).name().startswith("ray::")
+            os.kill(self.killed[0], signal.SIGKILL)
+            (self.stage / "killed").touch()
+        return super().read(index)
+
+
+def test_a_worker_is_killed_and_the_bytes_are_those_of_the_local_run(
+    cluster: str, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two workers meet before they begin. One stays in chunk 1 until it is killed; the rest is done meanwhile."""
+    stage = tmp_path / "stage"
+    stage.mkdir()
+
+    class Waiting(Worker):  # inside a function: it travels whole
+        def explain(self, work: Work) -> Done:
+            (stage / f"here-{os.getpid()}").touch()
+            while len(list(stage.glob("here-*"))) < 2:
+                time.sleep(0.02)
+            if work.number == 1 and not (stage / "killed").exists():
+                (stage / f"at-{os.getpid()}").touch()
+                time.sleep(PATIENCE)
+            return super().explain(work)
+
+    monkeypatch.setattr("proofmap.runs.cluster.Worker", Waiting)
+    samples = Killing(bad={5: None}, stage=stage)
+    run(samples, digits_model(), job(), tmp_path / "ray", progress=False, engine=Ray())
+    assert len(samples.killed) == 1
+    done = workers(tmp_path / "ray")
+    assert sorted(done) == [0, 1, 2, 3]
+    assert done[1] != samples.killed[0]
+    assert len(list(stage.glob("here-*"))) >= 2
+    assert contents(tmp_path / "ray") == contents(local)
+
+
+def test_what_kills_every_worker_ends_the_run_and_the_rest_is_kept(
+    cluster: str, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Mortal(Worker):
+        def explain(self, work: Work) -> Done:
+            if work.number == 3:
+                os._exit(1)
+            return super().explain(work)
+
+    samples = Digits(bad={5: None})
+    with monkeypatch.context() as patch:
+        patch.setattr("proofmap.runs.cluster.Worker", Mortal)
+        patch.setattr("proofmap.runs.cluster._LOSSES", 1)
+        with pytest.raises(ProofmapError, match=r"chunk 3 lost its worker 2 times .*: what is finished is kept"):
+            run(samples, digits_model(), job(), tmp_path, progress=False, engine=Ray(workers=1))
+    kept = sorted((tmp_path / "chunks").iterdir())
+    assert kept
+    samples.asked.clear()
+    run(samples, digits_model(), job(), tmp_path, progress=False)
+    assert len(set(samples.asked)) < len(samples)
+    assert contents(tmp_path) == contents(local)
+
+
+def test_errors_come_back_as_what_they_are(cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong(Worker):
+        def explain(self, work: Work) -> Done:
+            raise ModelError("this model makes no sense")
+
+    class Stillborn(Worker):
+        def __init__(self, plan: Any) -> None:
+            raise RuntimeError("no GPU is left here")
+
+    class Older(Worker):
+        def ready(self) -> tuple[str, dict[str, str]]:
+            return "elsewhere:1", {"proofmap": "0.0.1"}
+
+    monkeypatch.setattr("proofmap.runs.cluster._LOSSES", 0)
+    for kind, error, message in (
+        (Wrong, ModelError, "this model makes no sense"),
+        (Stillborn, ProofmapError, "1 workers in a row died while they started: .*no GPU is left here"),
+        (Older, ProofmapError, "the worker elsewhere:1 has {'proofmap': '0.0.1'}, expected .*: install the same there"),
+    ):
+        monkeypatch.setattr("proofmap.runs.cluster.Worker", kind)
+        with pytest.raises(error, match=message):
+            run(Digits(2), digits_model(), job(), tmp_path, progress=False, engine=Ray(workers=1))
+
+
+def test_the_command_joins_a_cluster_and_goes_on(cluster: str, tmp_path: Path) -> None:
+    """A part of the run is there already; what the cluster adds makes it the same as in one go."""
+    data = tmp_path / "digits.npz"
+    np.savez(data, images=Digits().images[:6].numpy())
+    model = read_model("zoo:mnist_mlp")
+    run(open_samples([data], model.preparation), model, job(chunk=2), tmp_path / "local", progress=False)
+    keep_first_chunk(tmp_path / "local", tmp_path / "ray")
+    command = [sys.executable, "-m", "proofmap", "run", str(data), "--model", "zoo:mnist_mlp", "--chunk", "2"]
+    command += ["--eps", str(EPS), "--groups", "grid:4", "--out", str(tmp_path / "ray")]
+    command += ["--engine", "ray", "--address", cluster, "--workers", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert sorted(workers(tmp_path / "ray")) == [1, 2]
+    assert contents(tmp_path / "ray") == contents(tmp_path / "local")
+
+
+def keep_first_chunk(old: Path, new: Path) -> None:
+    """What a run leaves that is killed after its first chunk."""
+    (new / "chunks").mkdir(parents=True)
+    for name in ("chunks/000000.safetensors", "mask.npy"):
+        (new / name).write_bytes((old / name).read_bytes())
+    manifest = json.loads((old / "manifest.json").read_text())
+    manifest["chunks"] = {"0": manifest["chunks"]["0"]}
+    (new / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_a_cluster_has_to_have_room(cluster: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the cluster has 2 CPUs and 0 GPUs, expected 3 and 0 for one worker"):
+        run(Digits(2), digits_model(), job(threads=3), tmp_path / "a", progress=False, engine=Ray())
+    with pytest.raises(InputError, match="connected to Ray already"):
+        run(Digits(2), digits_model(), job(), tmp_path / "b", progress=False, engine=Ray(cluster))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"workers": 0}, "got 0 workers"),
+        ({"gpus_per_worker": -1.0}, "got -1.0 GPUs a worker"),
+        ({"gpus_per_worker": 1.5}, "got 1.5 GPUs a worker"),
+    ],
+)
+def test_what_no_cluster_could_give_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Ray(**settings)
+
+
+def test_gpus_are_asked_for_where_they_are_used(tmp_path: Path) -> None:
+    for engine, device in ((Ray(gpus_per_worker=1), "cpu"), (Ray(), "cuda"), (Ray(gpus_per_worker=1), "cuda:1")):
+        with pytest.raises(InputError, match="give --device cuda --gpus-per-worker 1"):
+            run(Digits(2), digits_model(), job(device=device), tmp_path / "out", progress=False, engine=engine)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_node_is_lost_and_the_run_goes_on_without_it(local: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.runs.lose_a_node", str(tmp_path)]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=3 * PATIENCE)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "lost").exists()
+    assert contents(tmp_path / "ray") == contents(local)

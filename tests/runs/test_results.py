@@ -1,0 +1,331 @@
+"""Results as arrays, as sums and in other formats; and files that somebody changed."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+from safetensors import safe_open
+from safetensors.numpy import save
+
+import proofmap as pm
+from proofmap.errors import FileError, InputError
+from proofmap.runs import Results, run
+from proofmap.runs.chunk import Words, pack
+from proofmap.runs.totals import Distribution, total
+from tests.runs.setting import COUNT, Digits, contents, digits_model, job
+
+FAILED = 5
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a run in which one sample failed."""
+    out = tmp_path_factory.mktemp("run") / "out"
+    run(Digits(bad={FAILED: None}), digits_model(), job(), out, progress=False)
+    return out
+
+
+@pytest.fixture
+def results(folder: Path) -> Results:
+    return Results.open(folder)
+
+
+def test_arrays_are_read_chunk_by_chunk(results: Results) -> None:
+    assert len(results) == COUNT
+    assert [len(part) for part in results.parts] == [4, 4, 4, 2]
+    for name in results.names:
+        whole = results[name]
+        if name != "mask":
+            np.testing.assert_array_equal(whole, np.concatenate([part[name] for part in results.parts]))
+            assert len(whole) == COUNT
+    with pytest.raises(InputError, match="got the array 'score', expected one of index, label, target"):
+        results["score"]
+
+
+def test_of_an_unfinished_run_there_is_what_is_there(folder: Path, tmp_path: Path) -> None:
+    copied(folder, tmp_path)
+    changed(tmp_path, lambda found: found["chunks"].pop("1"))
+    results = Results.open(tmp_path)
+    assert not results.complete
+    assert list(results["index"]) == [*range(4), *range(8, COUNT)]
+    assert results.reasons == {}
+
+
+def test_the_same_results_give_the_same_bytes() -> None:
+    """Over several: safetensors orders metadata by chance."""
+    words = Words(["a", "b"], {1: "x", 0: "y"}, "certified")
+    index, scores = np.arange(2), np.ones((2, 3), dtype=np.float32)
+    there = {pack(words, {"index": index, "scores": scores}) for _ in range(8)}
+    assert there == {pack(words, {"scores": scores, "index": index})}
+
+
+def test_the_sums_are_those_of_the_arrays(folder: Path, results: Results) -> None:
+    totals = total(results)
+    fine = np.array([k != FAILED for k in range(COUNT)])
+    full, target = results["full"][fine], results["target"][fine]
+    assert (totals.count, totals.explained) == (COUNT, COUNT - 1)
+    assert totals.failed == [(f"digit-{FAILED}.png", results.reasons[FAILED])]
+    assert totals.certified == int((full <= 0).sum()) > 0
+    assert totals.correct == int((results["label"] == results["predicted"])[fine].sum())
+    assert totals.overlap is not None
+    assert totals.overlap.quantiles["0.5"] == pytest.approx(np.median(full))
+    assert totals.overlap.mean == pytest.approx(full.mean(), rel=1e-5)
+    assert sum(totals.overlap.counts) == COUNT - 1
+    assert sum(entry.count for entry in totals.classes) == COUNT - 1
+    for entry, found in zip(totals.classes, totals.maps, strict=True):
+        own = results["attributions"][fine][target == entry.number]
+        np.testing.assert_allclose(found, own.mean(axis=0), rtol=1e-5, atol=1e-6)
+        assert entry.overlap == pytest.approx(full[target == entry.number].mean(), rel=1e-5)
+    saved = json.loads((folder / "totals.json").read_text())
+    assert saved == json.loads(json.dumps(totals.json()))
+    assert saved["certified_share"] == totals.certified / (COUNT - 1)
+    assert (folder / "totals.png").read_bytes().startswith(b"\x89PNG")
+    with safe_open(folder / "means.safetensors", framework="numpy") as file:
+        np.testing.assert_array_equal(file.get_tensor("classes"), [entry.number for entry in totals.classes])
+        np.testing.assert_array_equal(file.get_tensor("scores"), totals.means)
+    text = totals.text()
+    assert text.startswith(f"{COUNT} samples: {COUNT - 1} explained, 1 failed\npredicted as labelled: ")
+    assert f"certified, no adversarial example in the ball: {totals.certified} of {COUNT - 1} (" in text
+    assert f"failed: digit-{FAILED}.png: cannot read" in text
+
+
+@pytest.mark.parametrize("values", [[-1.0, 0.0, 2.5, np.inf], [3.0, 3.0], [0.0], [-0.1, 0.1]])
+def test_no_bar_of_the_histogram_lies_across_zero(values: list[float]) -> None:
+    from proofmap.runs.totals import _distribution
+
+    found = _distribution(np.array(values))
+    assert isinstance(found, Distribution)
+    assert sum(found.counts) == np.isfinite(values).sum()
+    assert all(low >= 0 or high <= 0 for low, high in zip(found.edges[:-1], found.edges[1:], strict=True))
+
+
+def test_a_bound_of_another_objective_certifies_nothing(tmp_path: Path) -> None:
+    totals = run(Digits(2), digits_model(), job(settings={"objective": "mean"}), tmp_path, progress=False)
+    assert totals.overlap is not None
+    assert totals.certified is None
+    assert "no adversarial example" not in totals.text()
+
+
+def test_sums_where_nothing_could_be_explained(tmp_path: Path) -> None:
+    totals = run(Digits(2, {0: None, 1: None}), digits_model(), job(), tmp_path, progress=False)
+    assert (totals.explained, totals.overlap, totals.certified) == (0, None, 0)
+    assert totals.text().startswith("2 samples: 0 explained, 2 failed")
+    assert np.isnan(Results.open(tmp_path)["attributions"]).all()
+
+
+def test_tables_say_what_the_arrays_say(results: Results, tmp_path: Path) -> None:
+    for suffix in ("csv", "parquet"):
+        results.export(tmp_path / f"r.{suffix}")
+    with (tmp_path / "r.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["name"] for row in rows] == results.samples
+    assert rows[FAILED]["reason"] == results.reasons[FAILED]
+    assert rows[FAILED]["full"] == rows[FAILED]["score_15"] == ""
+    assert float(rows[3]["full"]) == results["full"][3]
+    assert [float(rows[3][f"score_{k}"]) for k in range(16)] == results["scores"][3].tolist()
+    table = parquet.read_table(tmp_path / "r.parquet")
+    assert table["name"].to_pylist() == results.samples
+    assert table["reason"].to_pylist()[FAILED] == results.reasons[FAILED]
+    assert table["reason"].null_count == COUNT - 1
+    np.testing.assert_array_equal(np.array(table["frozen"].to_pylist(), dtype=np.float32), results["frozen"])
+    np.testing.assert_array_equal(table["full"].to_numpy(), results["full"])
+
+
+def test_arrays_travel_whole(results: Results, tmp_path: Path) -> None:
+    results.export(tmp_path / "r.npz")
+    results.export(tmp_path / "r.zarr")
+    group: Any = zarr.open_group(str(tmp_path / "r.zarr"), mode="r")
+    with np.load(tmp_path / "r.npz", allow_pickle=False) as archive:
+        assert list(archive["name"]) == list(group.attrs["name"]) == results.samples
+        assert archive["guarantee"] == group.attrs["guarantee"] == "certified"
+        for name in results.names:
+            if name != "attributions":
+                np.testing.assert_array_equal(archive[name], results[name])
+                np.testing.assert_array_equal(group[name][:], results[name])
+    assert group.attrs["reason"] == {str(FAILED): results.reasons[FAILED]}
+    with pytest.raises(FileError, match="is there already, expected a new folder"):
+        results.export(tmp_path / "r.zarr")
+
+
+def test_own_masks_are_exported_too(tmp_path: Path) -> None:
+    run(Digits(3), digits_model(), job(groups=pm.groups.superpixels(9), chunk=2), tmp_path / "run", progress=False)
+    results = Results.open(tmp_path / "run")
+    for name in ("r.zarr", "r.csv", "r.parquet"):
+        results.export(tmp_path / name)
+    group: Any = zarr.open_group(str(tmp_path / "r.zarr"), mode="r")
+    np.testing.assert_array_equal(group["mask"][:], results["mask"])
+    np.testing.assert_array_equal(group["scores"][:], results["scores"])
+
+
+def test_an_export_is_whole_or_not_there(results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match=r"expected one that ends in .csv, .parquet, .npz, .zarr"):
+        results.export(tmp_path / "r.xlsx")
+    with pytest.raises(FileError, match="cannot write"):
+        results.export(tmp_path / "none" / "r.csv")
+
+    def broken(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("proofmap.runs.export.widened", broken)
+    with pytest.raises(KeyboardInterrupt):
+        results.export(tmp_path / "r.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+def copied(folder: Path, out: Path) -> None:
+    for name, content in contents(folder).items():
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_bytes(content)
+
+
+def changed(folder: Path, change: Callable[[Any], object]) -> None:
+    found = json.loads((folder / "manifest.json").read_text())
+    change(found)
+    (folder / "manifest.json").write_text(json.dumps(found))
+
+
+def renamed(name: str) -> Callable[[Any], object]:
+    return lambda found: found["chunks"]["0"].update(file=name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../secret",
+        "/etc/passwd",
+        "chunks/../../secret",
+        "//secret",
+        "link",
+        "chunks\\..\\..\\secret",
+        "C:secret",
+        "",
+        "a\0b",
+    ],
+)
+def test_a_manifest_does_not_lead_out_of_its_folder(folder: Path, tmp_path: Path, name: str) -> None:
+    """Not for readers, and not for a run that goes on."""
+    out = tmp_path / "run"
+    out.mkdir()
+    copied(folder, out)
+    (tmp_path / "secret").write_bytes((folder / "chunks" / "000000.safetensors").read_bytes())
+    (out / "link").symlink_to(tmp_path / "secret")
+    changed(out, renamed(name))
+    with pytest.raises(FileError, match="as a file of its own, expected one inside it"):
+        Results.open(out)
+    with pytest.raises(FileError, match="as a file of its own, expected one inside it"):
+        run(Digits(bad={FAILED: None}), digits_model(), job(), out, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda found: found.update(format="other"), "is version 1 of 'other', expected 1 of 'proofmap-run'"),
+        (lambda found: found.update(version=2), "is version 2 of"),
+        (lambda found: found.pop("run"), r"is no manifest of a run \(KeyError"),
+        (lambda found: found["run"].pop("data"), r"is no manifest of a run \(KeyError"),
+        (lambda found: found["run"]["job"].update(chunk=0), "it says what cannot be"),
+        (lambda found: found["chunks"].update({"x": found["chunks"]["0"]}), r"is no manifest of a run \(ValueError"),
+        (lambda found: found["chunks"].update({"9": found["chunks"]["0"]}), "it says what cannot be"),
+        (lambda found: found["chunks"]["0"].update(samples="4"), "it says what cannot be"),
+        (lambda found: found["chunks"]["0"].update(more=1), r"is no manifest of a run \(TypeError"),
+        (lambda found: found.update(chunks=[]), r"is no manifest of a run \(AttributeError"),
+    ],
+)
+def test_a_foreign_manifest_is_refused(
+    folder: Path, tmp_path: Path, change: Callable[[Any], object], message: str
+) -> None:
+    copied(folder, tmp_path)
+    changed(tmp_path, change)
+    with pytest.raises(FileError, match=message):
+        Results.open(tmp_path)
+
+
+def test_what_is_no_manifest_at_all_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"cannot read .*manifest.json: No such file.*; give the folder of a run"):
+        Results.open(tmp_path)
+    for text in ("{", "[]", "[" * 100_000, "\xff"):
+        (tmp_path / "manifest.json").write_text(text, encoding="latin-1")
+        with pytest.raises(FileError, match="is no manifest of a run"):
+            Results.open(tmp_path)
+
+
+INDEX = {"index": np.arange(4)}
+WORDS = {"format": "proofmap-chunk", "version": 1, "guarantee": "certified", "names": list("abcd"), "reasons": {}}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "holds no results"),
+        (b"\x08" + bytes(7) + b"{}      ", "holds no results: KeyError"),
+        (save(INDEX, {"chunk": "{"}), "holds no results: JSONDecodeError"),
+        (save(INDEX, {"chunk": json.dumps({**WORDS, "version": 2})}), "is version 2 of proofmap-chunk, expected 1"),
+        (save(INDEX, {"chunk": json.dumps({**WORDS, "names": ["a"]})}), "does not hold the 4 samples"),
+        (save(INDEX, {"chunk": json.dumps({**WORDS, "reasons": {"4": ""}})}), "does not hold the 4 samples"),
+        (save(INDEX, {"chunk": json.dumps({**WORDS, "guarantee": "firm"})}), "does not hold the 4 samples"),
+        (
+            save({"index": np.arange(3)}, {"chunk": json.dumps(WORDS)}),
+            r"index in .* is int64 \(3,\), expected int64 with 4",
+        ),
+        (save({"index": np.ones(4)}, {"chunk": json.dumps(WORDS)}), "is float64"),
+    ],
+)
+def test_a_foreign_chunk_is_refused(folder: Path, tmp_path: Path, content: bytes, message: str) -> None:
+    copied(folder, tmp_path)
+    (tmp_path / "chunks" / "000000.safetensors").write_bytes(content)
+    with pytest.raises(FileError, match=message):
+        Results.open(tmp_path)["index"]
+
+
+@pytest.fixture(scope="module")
+def torn(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy for many examples."""
+    out = tmp_path_factory.mktemp("torn")
+    copied(folder, out)
+    return out
+
+
+@given(data=st.data())
+def test_changed_files_are_read_or_refused(folder: Path, torn: Path, data: st.DataObject) -> None:
+    """Whatever bytes are put where: nothing but a FileError, and never something outside the folder."""
+    name = data.draw(st.sampled_from(["manifest.json", "chunks/000000.safetensors", "mask.npy"]))
+    whole = (folder / name).read_bytes()
+    start = data.draw(st.integers(0, min(len(whole), 3000)))
+    stop = data.draw(st.integers(start, start + 8))
+    put = data.draw(
+        st.binary(max_size=8) | st.sampled_from([b'"', b"0", b"9" * 30, b"-1", b"null", b"BF16", b"[]", b"{"])
+    )
+    content = whole[:start] + put + whole[stop:]
+    if name.startswith("chunks") and data.draw(st.booleans()):  # a header of the length that it says
+        length = int.from_bytes(whole[:8], "little") + len(put) - (stop - start)
+        content = length.to_bytes(8, "little") + content[8:] if start >= 8 else content
+    (torn / name).write_bytes(content)
+    try:
+        results = Results.open(torn)
+        for array in results.names:
+            assert isinstance(results[array], np.ndarray)
+        assert len(results.samples) == len(results)
+        results.check()
+    except FileError:
+        pass
+    finally:
+        (torn / name).write_bytes(whole)
+
+
+def test_foreign_groups_are_refused(folder: Path, tmp_path: Path) -> None:
+    copied(folder, tmp_path)
+    (tmp_path / "mask.npy").write_bytes(b"\x93NUMPY")
+    with pytest.raises(FileError, match=r"mask.npy is damaged: run again to make it anew"):
+        Results.open(tmp_path).check()
+    run(Digits(bad={FAILED: None}), digits_model(), job(), tmp_path, progress=False)
+    assert contents(tmp_path) == contents(folder)

@@ -1,0 +1,107 @@
+"""Runs over data sets in a report: the sums are those of the run, and a damaged folder is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofmap.errors import FileError
+from proofmap.runs import Results
+from proofmap.runs.totals import total
+from proofmap.show import report
+from tests.show.conftest import SAMPLES
+from tests.show.markup import Element, faults, read
+
+
+def page_of(out: Path, *folders: Path) -> Element:
+    report(out, [], runs=[(folder.name, Results.open(folder)) for folder in folders])
+    page = out.read_text(encoding="utf-8")
+    assert faults(page) == []
+    return read(page)[0]
+
+
+def test_the_sums_are_those_of_the_run(ran: Path, tmp_path: Path) -> None:
+    root = page_of(tmp_path / "page.html", ran)
+    found = total(Results.open(ran))
+    assert found.certified is not None
+    (counts,) = (element for element in root.all("ul") if element.attributes.get("class") == "counts")
+    expected = [SAMPLES, found.certified, found.explained - found.certified, found.correct, 1]
+    assert [item.all("b")[0].text for item in counts.all("li")] == [str(number) for number in expected]
+    assert f"For {found.certified} of 11 samples: no input of the sample's ball" in root.text
+    bars = root.all("figure")[0].all("details")[0].all("tbody")[0].all("tr")
+    assert sum(int(row.all("td")[1].text) for row in bars) == 11
+    assert len(root.all("img")) == len(found.classes)
+    rows = root.all("figure")[1].all("tbody")[0].all("tr")
+    assert [int(row.all("td")[0].text) for row in rows] == [entry.count for entry in found.classes]
+
+
+def test_what_failed_and_how_it_was_made_are_told(ran: Path, tmp_path: Path) -> None:
+    text = page_of(tmp_path / "page.html", ran).text
+    results = Results.open(ran)
+    about = results.about
+    assert list(results.reasons) == [3]
+    assert results.samples[3] in text
+    assert results.reasons[3] in text
+    for said in (about["model"]["sha256"], about["data"]["names"], about["versions"]["torch"], "Grid(rows=7"):
+        assert said in text
+    assert "has not come to its end" not in text
+
+
+def test_several_runs_stand_side_by_side(ran: Path, tmp_path: Path) -> None:
+    root = page_of(tmp_path / "page.html", ran, ran)
+    assert [h.text for h in root.all("h2")][1:] == ["Data set: digits", "Data set: digits"]
+
+
+def broken(folder: Path, to: Path, change: Any) -> Path:
+    """A copy whose manifest says something else."""
+    shutil.copytree(folder, to)
+    said = json.loads((to / "manifest.json").read_text())
+    change(said)
+    (to / "manifest.json").write_text(json.dumps(said))
+    return to
+
+
+def test_markup_in_a_manifest_stays_text(ran: Path, tmp_path: Path) -> None:
+    def change(said: Any) -> None:
+        said["run"]["model"]["classes"] = ["<script>x</script>"] * 10
+        said["run"]["job"]["ball"]["norm"] = "<b>"
+        said["run"]["<i>"] = ["</td>"]
+
+    root = page_of(tmp_path / "page.html", broken(ran, tmp_path / "other", change))
+    assert root.all("script", "b", "i") == root.all("b")
+    assert "<script>x</script>" in root.text
+
+
+def test_a_run_that_is_not_done_is_told_to_be_so(ran: Path, tmp_path: Path) -> None:
+    def change(said: Any) -> None:
+        said["run"]["data"]["samples"] = 100
+
+    (broken(ran, tmp_path / "other", change) / "log.jsonl").write_text('{"event": "chunk", "nu')
+    text = page_of(tmp_path / "page.html", tmp_path / "other").text
+    assert "This run has not come to its end." in text
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("model", None), ("model", 5), ("model", {}), ("job", None), ("job", []), ("job", {}), ("mask", 5), ("mask", [])],
+)
+def test_a_manifest_that_cannot_be_is_refused(key: str, value: Any, ran: Path, tmp_path: Path) -> None:
+    def change(said: Any) -> None:
+        said["run"][key] = value
+
+    other = broken(ran, tmp_path / "other", change)
+    with pytest.raises(FileError):
+        report(tmp_path / "page.html", [], runs=[("other", Results.open(other))])
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_a_damaged_chunk_is_refused(ran: Path, tmp_path: Path) -> None:
+    other = broken(ran, tmp_path / "other", lambda said: None)
+    chunk = next((other / "chunks").iterdir())
+    chunk.write_bytes(chunk.read_bytes()[:-1] + b"\0")
+    with pytest.raises(FileError, match="is damaged"):
+        report(tmp_path / "page.html", [], runs=[("other", Results.open(other))])

@@ -1,0 +1,345 @@
+"""Data sets in every format: opened without reading, read one at a time, refused with a reason."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from proofmap.data import idx
+from proofmap.errors import FileError, InputError, ProofmapError
+from proofmap.sources import Preparation, Samples, arrays, open_samples, table
+from tests.sources.files import GREY, bytes_of, digits, write_idx, write_png
+
+FLAT = Preparation(shape=(3,))
+
+
+def write_all(folder: Path) -> tuple[torch.Tensor, list[int]]:
+    """Three digits in every format that holds them; each file or group of pictures is all three."""
+    images, labels = digits(3)
+    raw = bytes_of(images)
+    (folder / "pictures" / "deep").mkdir(parents=True)
+    for k, place in enumerate(("a.png", "b.PNG", "deep/c.png")):
+        write_png(folder / "pictures" / place, images[k])
+    np.save(folder / "bytes.npy", raw)
+    np.save(folder / "floats.npy", images.numpy().astype(np.float64))
+    np.save(folder / "columns.npy", np.asfortranarray(images.numpy()))
+    np.save(folder / "flat.npy", raw.reshape(3, 784))
+    np.savez(folder / "plain.npz", raw)
+    np.savez_compressed(folder / "packed.npz", images=raw, labels=np.array(labels))
+    write_idx(folder / "t10k-images-idx3-ubyte", raw)
+    write_idx(folder / "t10k-labels-idx1-ubyte", np.array(labels, dtype=np.uint8))
+    whole = (folder / "t10k-images-idx3-ubyte").read_bytes()
+    (folder / "some.idx.gz").write_bytes(gzip.compress(whole))
+    rows = ["label," + ",".join(f"p{i}" for i in range(784))]
+    rows += [
+        f"{label}," + ",".join(map(str, row)) for label, row in zip(labels, images.flatten(1).tolist(), strict=True)
+    ]
+    (folder / "rows.csv").write_text("\n".join(rows))
+    return images, labels
+
+
+def test_every_format_gives_the_same_digits(tmp_path: Path) -> None:
+    images, labels = write_all(tmp_path)
+    samples = open_samples([tmp_path], GREY)
+    assert len(samples) == 30
+    assert all(torch.equal(samples.read(k), images[k % 3]) for k in range(30))
+    assert samples.labels is None  # the pictures have none
+    assert samples.names[:3] == ("bytes.npy#0", "bytes.npy#1", "bytes.npy#2")
+    assert [name for name in samples.names if "pictures" in name] == [
+        "pictures/a.png",
+        "pictures/b.PNG",
+        "pictures/deep/c.png",
+    ]
+    for name in ("packed.npz", "t10k-images-idx3-ubyte", "rows.csv"):
+        assert open_samples([tmp_path / name], GREY).labels == tuple(labels)
+    assert open_samples([tmp_path / "rows.csv"], GREY).columns == tuple(f"p{i}" for i in range(784))
+
+
+def reason(samples: Samples, k: int) -> Any:
+    """Why a sample cannot be read, or None."""
+    try:
+        samples.read(k)
+    except ProofmapError as error:
+        return str(error)
+    return None
+
+
+def test_opening_reads_no_sample(tmp_path: Path) -> None:
+    for name in ("a.png", "b.jpg", "c.webp"):
+        (tmp_path / name).write_bytes(b"no picture")
+    (tmp_path / "d.csv").write_text("1,2,3\n1,2\n1,x,3\n1,,3\n\n4,5,6\n1e999,0,0\n\xff,0,0\n", encoding="latin-1")
+    samples = open_samples([tmp_path], FLAT)
+    assert len(samples) == 10
+    messages = {name: reason(samples, k) for k, name in enumerate(samples.names)}
+    good = {"d.csv#0", "d.csv#4"}
+    assert {name for name, message in messages.items() if message is None} == good
+    assert "2 fields, expected 3" in messages["d.csv#1"]
+    assert "holds 'x', expected a number" in messages["d.csv#2"]
+    assert "holds '', expected a number" in messages["d.csv#3"]
+    assert "infinite" in messages["d.csv#5"]
+    assert "no row of a table" in messages["d.csv#6"]
+
+
+def test_names_are_relative_to_what_holds_all_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images, _ = digits(1)
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        write_png(tmp_path / folder / "x.png", images[0])
+    monkeypatch.chdir(tmp_path)
+    assert open_samples([Path("one/x.png")], GREY).names == ("x.png",)
+    assert open_samples([Path("one/x.png"), Path("two")], GREY).names == ("one/x.png", "two/x.png")
+    with pytest.raises(InputError, match=r"got 'x\.png' twice"):
+        open_samples([Path("one"), tmp_path / "one" / "x.png"], GREY)
+    with pytest.raises(InputError, match="got no input"):
+        open_samples([], GREY)
+    with pytest.raises(IndexError):
+        open_samples([Path("one")], GREY).read(1)
+
+
+def test_hidden_files_and_linked_folders_are_left_out(tmp_path: Path) -> None:
+    images, _ = digits(1)
+    data = tmp_path / "data"
+    for folder in (data / ".cache", data / "in", tmp_path / "out"):
+        folder.mkdir(parents=True)
+        write_png(folder / "x.png", images[0])
+    write_png(data / ".x.png", images[0])
+    (data / "notes.txt").write_text("no sample")
+    os.symlink(tmp_path / "out", data / "linked")
+    assert open_samples([data], GREY).names == ("in/x.png",)
+
+
+@pytest.mark.parametrize("column", ["label", "class_index"])
+def test_a_folder_s_labels(column: str, tmp_path: Path) -> None:
+    images, _ = digits(2)
+    (tmp_path / "deep").mkdir()
+    write_png(tmp_path / "a.png", images[0])
+    write_png(tmp_path / "deep" / "b.png", images[1])
+    (tmp_path / "labels.csv").write_text(f"file,{column},name\ndeep/b.png,2,two\na.png,7,seven\n")
+    assert open_samples([tmp_path], GREY).labels == (7, 2)
+    (tmp_path / "labels.csv").write_text(f"file,{column}\na.png,7\n")
+    with pytest.raises(FileError, match=r"gives 'deep/b\.png' no label"):
+        open_samples([tmp_path], GREY)
+
+
+def test_pictures_are_brought_to_size_channels_and_range(tmp_path: Path) -> None:
+    picture = np.zeros((4, 8, 3), dtype=np.uint8)
+    picture[:, 4:, 0] = 255  # the right half is red
+    Image.fromarray(picture).save(tmp_path / "x.png")
+    found = open_samples([tmp_path], Preparation()).read(0)
+    assert found.shape == (3, 4, 8)
+    assert found[0, 0].tolist() == [0.0] * 4 + [1.0] * 4
+    assert open_samples([tmp_path], Preparation(size=(2, 2))).read(0).shape == (3, 2, 2)
+    grey = open_samples([tmp_path], Preparation(channels=1, range=(-1.0, 1.0))).read(0)
+    assert grey.shape == (1, 4, 8)
+    torch.testing.assert_close(grey[0, 0, [0, -1]], torch.tensor([-1.0, 76 / 255 * 2 - 1]))
+    Image.fromarray(picture[:, :, 0]).save(tmp_path / "x.png")
+    assert open_samples([tmp_path], Preparation()).read(0).shape == (1, 4, 8)  # as it was saved
+    assert open_samples([tmp_path], Preparation(channels=3)).read(0).shape == (3, 4, 8)
+
+
+@pytest.mark.parametrize("shape", [(784,), (224, 224, 3)])
+def test_a_picture_for_a_model_that_takes_none(shape: tuple[int, ...], tmp_path: Path) -> None:
+    write_png(tmp_path / "x.png", digits(1)[0][0])
+    with pytest.raises(InputError, match="give --size, or --layout NHWC"):
+        open_samples([tmp_path], Preparation(shape=shape)).read(0)
+
+
+def test_arrays_follow_the_layout_and_pictures_do_not(tmp_path: Path) -> None:
+    last = Preparation(layout="NHWC", size=(2, 4), channels=3, shape=(3, 2, 4))
+    values = np.arange(48, dtype=np.float32).reshape(2, 2, 4, 3)  # (N, H, W, C)
+    np.save(tmp_path / "x.npy", values)
+    samples = open_samples([tmp_path / "x.npy"], last)
+    assert torch.equal(samples.read(1), torch.from_numpy(values[1]).permute(2, 0, 1))
+    Image.fromarray(values[0].astype(np.uint8)).save(tmp_path / "x.png")
+    assert torch.equal(
+        open_samples([tmp_path / "x.png"], last).read(0) * 255, torch.from_numpy(values[0]).permute(2, 0, 1)
+    )
+    wide = Preparation(layout="NHWC", size=(32, 32), channels=3, shape=(3, 32, 32))
+    record = np.arange(3073, dtype=np.int64).astype(np.uint8)
+    record[0] = 4
+    (tmp_path / "x.bin").write_bytes(record.tobytes() * 2)
+    found = open_samples([tmp_path / "x.bin"], wide)
+    assert found.labels == (4, 4)
+    expected = torch.from_numpy(record[1:].reshape(3, 32, 32)).float() / 255
+    assert torch.equal(found.read(1), expected)
+    assert torch.equal(open_samples([tmp_path / "x.bin"], replace(wide, layout="NCHW")).read(1), expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "own", "count"),
+    [((3,), (3,), None), ((2, 3), (3,), 2), ((28, 28), (1, 28, 28), None), ((5, 28, 28), (1, 28, 28), 5)],
+)
+def test_an_array_is_one_sample_or_several(
+    shape: tuple[int, ...], own: tuple[int, ...], count: int | None, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "x.npy", np.ones(shape))
+    samples = open_samples([tmp_path / "x.npy"], Preparation(shape=own))
+    assert samples.names == (("x.npy",) if count is None else tuple(f"x.npy#{k}" for k in range(count)))
+    assert samples.read(len(samples) - 1).shape == own
+
+
+def test_tables_with_and_without_names(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("\ufeffa,b b,c\r\n1,2,3\r\n\r\n4,5,6", encoding="utf-8")
+    samples = open_samples([path], FLAT)
+    assert [samples.read(k).tolist() for k in range(2)] == [[1, 2, 3], [4, 5, 6]]
+    assert samples.columns == ("a", "b b", "c")
+    assert samples.labels is None
+    path.write_text('1,"2",3\n4,5,6\n')
+    samples = open_samples([path], FLAT)
+    assert samples.read(0).tolist() == [1, 2, 3]
+    assert samples.columns is None
+    path.write_text("x, Label ,y,z\n1,0,2,3\n4,1,5,6\n")
+    samples = open_samples([path], FLAT)
+    assert samples.read(1).tolist() == [4, 5, 6]
+    assert samples.labels == (0, 1)
+    assert samples.columns == ("x", "y", "z")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has no rows"),
+        ("a,b\n", "has no rows"),
+        ("a,label\n1,-1\n", "line 2 has the label '-1'"),
+        ("a,label\n1\n", "line 2 has the label ''"),
+        ("label\n1\n", "'label' alone"),
+        ("label,label\n1,2\n", "2 columns named 'label'"),
+        ('a,"b\n1,2\n', "no line of a table"),
+    ],
+)
+def test_tables_that_are_none(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(FileError, match=message):
+        open_samples([tmp_path / "x.csv"], FLAT)
+
+
+def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "_LINE", 100)
+    (tmp_path / "x.csv").write_text("1," * 51)
+    with pytest.raises(FileError, match="line 1 has more than 100 bytes"):
+        open_samples([tmp_path / "x.csv"], FLAT)
+
+
+def broken_arrays(folder: Path) -> dict[str, str]:
+    """Files of arrays that are none, and what is said of them."""
+    np.save(folder / "object.npy", np.array([{}], dtype=object), allow_pickle=True)
+    np.save(folder / "text.npy", np.array(["a"]))
+    np.save(folder / "scalar.npy", np.float32(3))
+    np.save(folder / "empty.npy", np.zeros((0, 3)))
+    np.save(folder / "many.npy", np.zeros((10**12, 0)))
+    np.save(folder / "short.npy", np.zeros((4, 3)))
+    content = (folder / "short.npy").read_bytes()
+    (folder / "short.npy").write_bytes(content[:-1])
+    (folder / "huge.npy").write_bytes(content.replace(b"(4, 3)", b"(4444444444, 3)")[:-9])
+    (folder / "none.npy").write_bytes(b"PK")
+    (folder / "none.npz").write_bytes(b"PK")
+    np.savez(folder / "two.npz", a=np.zeros((1, 3)), b=np.zeros((1, 3)))
+    np.savez(folder / "labels.npz", x=np.zeros((2, 3)), y=np.zeros(2))
+    np.savez(folder / "negative.npz", x=np.zeros((2, 3)), y=np.array([0, -1]))
+    np.savez(folder / "object.npz", x=np.array([{}], dtype=object))
+    with zipfile.ZipFile(folder / "other.npz", "w") as archive:
+        archive.writestr("x.txt", "no array")
+    with zipfile.ZipFile(folder / "long.npz", "w") as archive:
+        archive.writestr("x.npy", content + b"more")
+    return {
+        "object.npy": "holds object",
+        "text.npy": "expected numbers",
+        "scalar.npy": "expected \\(N, ...\\)",
+        "empty.npy": "with samples in it",
+        "many.npy": "with samples in it",
+        "short.npy": "is cut short: it has 95 bytes of an array of 96",
+        "huge.npy": "is cut short|not a numpy array",
+        "none.npy": "not a numpy array",
+        "none.npz": "not an npz file",
+        "two.npz": r"holds the arrays \['a', 'b'\]",
+        "labels.npz": "labels of type float64",
+        "negative.npz": "the label -1",
+        "object.npz": "holds object",
+        "other.npz": "is not an array",
+        "long.npz": "has 100 bytes of an array of 96",
+    }
+
+
+def test_arrays_that_are_none(tmp_path: Path) -> None:
+    for name, message in broken_arrays(tmp_path).items():
+        with pytest.raises(FileError, match=message):
+            open_samples([tmp_path / name], FLAT)
+
+
+@pytest.mark.parametrize("values", [np.full((2, 3), np.nan), np.full((2, 3), 1e300), np.zeros((2, 4))])
+def test_samples_that_do_not_fit_are_refused_one_by_one(values: np.ndarray[Any, Any], tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", values)
+    samples = open_samples([tmp_path / "x.npy"], FLAT)
+    assert len(samples) == 2
+    with pytest.raises(InputError, match=r"x\.npy#1"):
+        samples.read(1)
+
+
+def test_archives_that_unpack_to_too_much_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "LIMIT", 1000)
+    np.savez_compressed(tmp_path / "bomb.npz", np.zeros((10**5, 3)))
+    assert (tmp_path / "bomb.npz").stat().st_size < 10**4
+    with pytest.raises(FileError, match="unpacks to 2400128 bytes, expected at most 1000"):
+        open_samples([tmp_path / "bomb.npz"], FLAT)
+    monkeypatch.setattr(idx, "_LARGEST", 1000)
+    content = write_idx(tmp_path / "bomb.idx", np.zeros((2000, 3), dtype=np.uint8)).read_bytes()
+    (tmp_path / "bomb.idx.gz").write_bytes(gzip.compress(content))
+    with pytest.raises(FileError, match="unpacks to 6000 bytes, expected 1000 at most"):
+        open_samples([tmp_path / "bomb.idx.gz"], FLAT).read(0)
+    assert open_samples([tmp_path / "bomb.idx"], FLAT).read(0).tolist() == [0, 0, 0]
+
+
+def test_a_picture_of_too_many_pixels_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    Image.new("L", (20, 20)).save(tmp_path / "x.png")
+    with pytest.raises(FileError, match="decompression bomb"):
+        open_samples([tmp_path / "x.png"], Preparation()).read(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.txt", b"", "a name of no known format"),
+        ("x.vnnlib", b"", "a name of no known format"),
+        ("t10k-labels-idx1-ubyte", bytes([0, 0, 8, 1, 0, 0, 0, 1, 5]), "is it a file of labels"),
+        ("x.idx", b"\0\0", "not an idx file"),
+        ("x.idx", bytes([0, 0, 8, 2, 64, 0, 0, 0, 0, 0, 0, 1]) + bytes(9), "too short for the shape"),
+        ("x.idx", bytes([0, 0, 8, 2, 255, 0, 0, 0, 0, 0, 0, 0]), "with samples in it"),
+        ("x.idx.gz", gzip.compress(bytes([0, 0, 8, 2, 64, 0, 0, 0, 0, 0, 0, 1])), "too short for the shape"),
+        ("x.bin", bytes(3072), "expected a multiple of 3073"),
+        ("x.bin", b"", "expected a multiple of 3073"),
+        ("x.bin", b"\x0a" + bytes(3072), "the label 10, expected 0 to 9"),
+    ],
+)
+def test_other_files_are_refused(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(FileError, match=message):
+        open_samples([tmp_path / name], GREY)
+
+
+def test_what_is_missing_empty_or_no_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileError, match="no samples in"):
+        open_samples([tmp_path / "empty"], GREY)
+    with pytest.raises(FileError, match=r"x\.png does not exist"):
+        open_samples([tmp_path / "x.png"], GREY)
+    os.mkfifo(tmp_path / "pipe.png")
+    with pytest.raises(FileError, match=r"pipe\.png is no plain file"):
+        open_samples([tmp_path / "pipe.png"], GREY)
+
+
+def test_labels_of_another_number_than_samples_are_refused(tmp_path: Path) -> None:
+    write_idx(tmp_path / "t10k-images-idx3-ubyte", np.zeros((3, 28, 28), dtype=np.uint8))
+    write_idx(tmp_path / "t10k-labels-idx1-ubyte", np.zeros(2, dtype=np.uint8))
+    with pytest.raises(FileError, match=r"holds \(2,\) labels, expected \(3,\)"):
+        open_samples([tmp_path / "t10k-images-idx3-ubyte"], GREY)

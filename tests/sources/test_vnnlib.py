@@ -1,0 +1,128 @@
+"""VNN-LIB files: the box they state, exactly, or why they state none."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import proofmap as pm
+from proofmap.errors import FileError, InputError
+from proofmap.sources import Preparation, read_box, read_model
+from tests.sources.files import BOX
+
+DATA = Path(os.environ.get("PROOFMAP_DATA", ""))
+
+
+def test_the_box_is_read_exactly(tmp_path: Path) -> None:
+    (tmp_path / "x.vnnlib").write_text(BOX)
+    (tmp_path / "x.vnnlib.gz").write_bytes(gzip.compress(BOX.encode()))
+    for name in ("x.vnnlib", "x.vnnlib.gz"):
+        box = read_box(tmp_path / name, Preparation(shape=(2,)))
+        assert box.lower.tolist() == [0.25, -0.1]
+        assert box.upper.tolist() == [0.5, -0.05]
+
+
+def test_the_ball_holds_the_box_and_hardly_more(tmp_path: Path) -> None:
+    (tmp_path / "x.vnnlib").write_text(BOX)
+    box = read_box(tmp_path / "x.vnnlib", Preparation(shape=(2,)))
+    centre, radius = box.centre.double(), box.radius.double()
+    assert bool((centre - radius <= box.lower).all())
+    assert bool((centre + radius >= box.upper).all())
+    torch.testing.assert_close(radius, (box.upper - box.lower) / 2, atol=1e-7, rtol=0)
+
+
+def test_an_input_that_is_fixed_does_not_move(tmp_path: Path) -> None:
+    (tmp_path / "x.vnnlib").write_text(BOX.replace("0.25", "0.5"))
+    box = read_box(tmp_path / "x.vnnlib", Preparation(shape=(2,)))
+    assert box.centre[0] == 0.5
+    assert box.radius[0] == 0.0
+
+
+def test_the_closest_ends_count_and_one_of_one_is_no_choice(tmp_path: Path) -> None:
+    (tmp_path / "x.vnnlib").write_text(BOX + "(assert (or (and (<= X_0 0.4) (<= X_0 0.45))))")
+    assert read_box(tmp_path / "x.vnnlib", Preparation(shape=(2,))).upper.tolist() == [0.4, -0.05]
+
+
+def test_inputs_stand_in_the_order_of_the_layout(tmp_path: Path) -> None:
+    lines = [f"(declare-const X_{k} Real) (assert (<= X_{k} {k + 1})) (assert (>= X_{k} {k}))" for k in range(12)]
+    (tmp_path / "x.vnnlib").write_text("\n".join(lines))
+    first = read_box(tmp_path / "x.vnnlib", Preparation(shape=(3, 2, 2)))
+    assert torch.equal(first.lower, torch.arange(12.0, dtype=torch.float64).reshape(3, 2, 2))
+    last = read_box(tmp_path / "x.vnnlib", Preparation(shape=(3, 2, 2), layout="NHWC"))
+    assert torch.equal(last.lower, torch.arange(12.0, dtype=torch.float64).reshape(2, 2, 3).permute(2, 0, 1))
+    with pytest.raises(InputError, match=r"has shape \(12,\), expected \(5,\)"):
+        read_box(tmp_path / "x.vnnlib", Preparation(shape=(5,)))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("(assert (or (<= X_0 0.4) (>= X_0 0.45)))", "one box of inputs or another"),
+        ("(assert (or (and (<= X_0 0.4) (<= Y_0 1)) (<= Y_0 0)))", "one box of inputs or another"),
+        ("(assert (<= X_0 X_1))", "relates X_0 to X_1"),
+        ("(assert (>= Y_0 X_1))", "relates X_1 to Y_0"),
+        ("(assert (<= 1 2))", "compares two numbers"),
+        ("(assert (< X_0 0.4))", re.escape("says (< X_0 0.4), expected declare-const, or assert")),
+        ("(assert (not (<= X_0 0.4)))", r"says \(not"),
+        ("(assert (<= (* 2.0 X_0) 0.4))", r"says \(\*"),
+        ("(assert (<= X_0 nan))", "says nan"),
+        ("(assert (<= X_0 1e999))", "a float32 holds|says 1e999"),
+        ("(assert (<= X_0 1e99))", "expected one that a float32 holds"),
+        ("(assert (<= X_0 0x1))", "says 0x1"),
+        ("(assert (<= X_0))", r"says \(<= X_0\)"),
+        ("(assert)", r"says \(assert\)"),
+        ("()", r"says \(\)"),
+        ("(declare-const X_0 Real)", "declares X_0 twice"),
+        ("(declare-const Z_0 Real)", "says"),
+        ("(declare-const X_2 Int)", "says"),
+        ("(declare-const X_2 Real)", "gives X_2 no end on one side"),
+        ("(declare-const X_7 Real)", "3 inputs, expected X_0, X_1 and so on without a gap"),
+        ("(assert (<= X_2 0))", "speaks of X_2, which it does not declare"),
+        ("(assert (>= X_0 0.6))", "it is empty"),
+        ("(check-sat)", "says"),
+        ("stray", "outside of parentheses"),
+        (")", "outside of parentheses"),
+        ("(assert", "ends inside parentheses"),
+        ("(" * 17, "nests more than 16"),
+    ],
+)
+def test_what_is_no_box_is_refused(more: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "x.vnnlib").write_text(BOX + more)
+    with pytest.raises(FileError, match=message):
+        read_box(tmp_path / "x.vnnlib", Preparation(shape=(2,)))
+
+
+def test_an_empty_file_declares_nothing(tmp_path: Path) -> None:
+    (tmp_path / "x.vnnlib").write_text("; nothing")
+    with pytest.raises(FileError, match="declares 0 inputs"):
+        read_box(tmp_path / "x.vnnlib", Preparation(shape=(2,)))
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.vnnlib.gz").write_bytes(gzip.compress(b" " * (2**26 + 1), 1))
+    with pytest.raises(FileError, match="more than 67108864 bytes"):
+        read_box(tmp_path / "x.vnnlib.gz", Preparation(shape=(2,)))
+
+
+@pytest.mark.skipif(not (DATA / "vnnlib").is_dir(), reason="no specifications of the competition here")
+@pytest.mark.parametrize(
+    ("network", "specification", "label", "radius"),
+    [
+        ("mnist-net_256x2", "mnistfc_prop_2_0.03", 0, 0.03),
+        ("cifar_base_kw", "cifar_base_kw-img1598-eps0.00", 5, 0.0117),
+    ],
+)
+def test_specifications_of_the_competition(network: str, specification: str, label: int, radius: float) -> None:
+    model = read_model(str(DATA / "onnx" / f"{network}.onnx"))
+    path = next((DATA / "vnnlib").glob(f"{specification}*"))
+    box = read_box(path, model.preparation)
+    assert float(box.radius.max()) == pytest.approx(radius, rel=0.01)
+    over = pm.overlap(model.network, box.centre[None], pm.Ball(box.radius[None]))
+    assert int(over.target) == label
+    assert float(over.nominal) < 0
+    assert float(over.full) < 0.1
