@@ -90,6 +90,11 @@ def family_overlap(
     return Overlap(value[:, 0], value[:, 1:], _nominal(forms, logits, objective), classes, certified=True)
 
 
+def decides(objective: object) -> bool:
+    """Whether an overlap of at most 0, by this objective, proves the decision."""
+    return objective in ("margin", "apart")
+
+
 def certified_radius(
     model: nn.Module | Graph,
     x: Tensor,

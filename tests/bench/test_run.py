@@ -47,7 +47,7 @@ def spec(tmp_path: Path) -> Spec:
 def test_every_benchmark_of_the_package_reads(name: str) -> None:
     found = read(name)
     assert found.name == name
-    assert any(entry.name == "eva" for entry in found.entries)
+    assert any(entry.name in ("eva", "hybrid") for entry in found.entries)
     assert (found.split == "validation") == name.startswith("choice")
     assert all(set(entry.paper) <= set(found.metrics) for entry in found.entries)
 
@@ -58,10 +58,13 @@ def test_a_run_leaves_a_table_and_every_value(spec: Spec, tmp_path: Path) -> Non
     assert table.rows["Saliency"]["deletion"].count == 16
     assert table.rows["Saliency"]["deletion"].paper == 0.193
     assert table.rows["EVA"]["deletion"].count == 4
-    kept = np.load(tmp_path / "out" / "values" / "saliency-deletion.npy")
+    kept = np.load(tmp_path / "out" / "saliency" / "deletion.npy")
     assert kept.shape == (16,)
     np.testing.assert_array_equal(kept, table.values["Saliency"]["deletion"])
-    assert (tmp_path / "out" / "table.md").read_text() == table.markdown()
+    text = (tmp_path / "out" / "table.md").read_text()
+    assert text.startswith(table.markdown())
+    assert "EVA (4 samples)" in text
+    assert "Made with proofmap" in text
     assert (tmp_path / "out" / "table.csv").read_text() == table.csv()
     assert (tmp_path / "out" / "table.png").read_bytes().startswith(b"\x89PNG")
 
@@ -89,8 +92,43 @@ def test_a_folder_of_another_run_is_left_alone(spec: Spec, tmp_path: Path) -> No
     run(spec, tmp_path / "out", quick=True, progress=False)
     other = tmp_path / "other.toml"
     other.write_text(SMALL.replace("eps = 0.01", "eps = 0.02"))
-    with pytest.raises(FileError, match="holds a run of something else"):
+    with pytest.raises(FileError, match="holds results of another method, model or images"):
         run(read(other), tmp_path / "out", quick=True, progress=False)
+
+
+def test_a_method_more_costs_that_method(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a folder has is not computed again: not even its maps are needed, when a machine sent only the values."""
+    run(spec, tmp_path / "out", quick=True, progress=False)
+    for file in (tmp_path / "out" / "eva").glob("maps-*"):
+        file.unlink()
+    monkeypatch.setattr(EVA, "_measure", None)
+    more = tmp_path / "more.toml"
+    more.write_text(SMALL + '\n[[method]]\nlabel = "Grad x Input"\nname = "gradient-input"\n')
+    table = run(read(more), tmp_path / "out", quick=True, progress=False)
+    assert list(table.rows) == ["Saliency", "EVA", "Grad x Input"]
+
+
+def test_machines_are_named(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table made in two places says what was made where."""
+    run(spec, tmp_path / "out", quick=True, progress=False)
+    (tmp_path / "out" / "eva" / "insertion.npy").unlink()
+    monkeypatch.setattr(sys.modules["proofmap.bench.run"], "_machine", lambda device: "another machine")
+    run(spec, tmp_path / "out", quick=True, progress=False)
+    text = (tmp_path / "out" / "table.md").read_text()
+    assert "Made with another machine: EVA.\n" in text
+    assert ": Saliency; EVA.\n" in text
+
+
+def test_a_list_of_radii_is_a_method_for_each_and_a_curve(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(SMALL.replace("eps = 0.01", "eps = [0.01, 0.02]"))
+    spec = read(file)
+    assert [(e.label, e.eps, e.curve) for e in spec.entries[1:]] == [
+        ("EVA, ε = 0.01", 0.01, "EVA"),
+        ("EVA, ε = 0.02", 0.02, "EVA"),
+    ]
+    run(spec, tmp_path / "out", quick=True, progress=False)
+    assert (tmp_path / "out" / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
@@ -117,9 +155,7 @@ def test_a_wrong_file_is_refused_before_any_work(tmp_path: Path, old: str, new: 
 def test_data_has_to_come_from_somewhere(spec: Spec, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected --data FOLDER, or --quick"):
         run(spec, tmp_path / "out", progress=False)
-    with pytest.raises(InputError, match="ships no images of cifar10"):
-        run(read("table1-cifar10"), tmp_path / "out", quick=True, progress=False)
-    with pytest.raises(InputError, match="got the benchmark 'table9', expected one of choice-mnist, table1-cifar10"):
+    with pytest.raises(InputError, match="got the benchmark 'table9', expected one of choice-bounds, choice-cifar10"):
         read("table9")
     with pytest.raises(FileError, match="cannot read"):
         read(tmp_path / "none.toml")

@@ -189,6 +189,13 @@ def test_a_title_says_what_is_proven() -> None:
     ]
 
 
+@pytest.mark.parametrize("objective", ["class", "mean"])
+def test_a_bound_of_something_else_is_no_certificate(objective: str) -> None:
+    """Below 0 it says nothing about other classes."""
+    e = replace(certified(-3.2), settings={"objective": objective})
+    assert titles(draw(e)) == [f"class 0 · bound ≤ -3.20 of the objective '{objective}': not about the decision"]
+
+
 def test_zero_is_a_certificate() -> None:
     assert titles(draw(certified(0.0)))[0].startswith("class 0 · AO ≤ 0.00: certified")
 

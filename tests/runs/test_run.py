@@ -308,6 +308,15 @@ def test_groups_may_follow_the_samples(tmp_path: Path) -> None:
     assert np.isnan(results["scores"][3]).all()
 
 
+def test_groups_without_a_name_are_known_by_their_mask(tmp_path: Path) -> None:
+    """A function prints as its place in memory, which no second start would find again."""
+    masks = [lambda shape, cells=cells: pm.groups.grid(cells)(shape) for cells in (4, 4, 7)]
+    abouts = [job(groups=mask).about((1, 28, 28)) for mask in masks]
+    assert abouts[0] == abouts[1] != abouts[2]
+    digits_run(tmp_path, work=job(groups=pm.groups.grid(4)((1, 28, 28))), limit=2)
+    assert Results.open(tmp_path)["scores"].shape == (2, 16)
+
+
 def test_radii_may_be_each_samples_own(tmp_path: Path) -> None:
     totals = digits_run(tmp_path, work=job(ball=pm.Ball("auto", domain=(0.0, 1.0))), limit=4)
     images, _ = pm.data.digits()

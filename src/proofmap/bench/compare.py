@@ -70,7 +70,7 @@ def compare(
             graph(x).flatten(1).argmax(1) if target is None else torch.as_tensor(target, device=x.device).expand(len(x))
         )
     values: dict[str, dict[str, Values]] = {}
-    seconds: dict[str, float] = {}
+    seconds: dict[str, float | None] = {}
     bar = tqdm(total=len(attributors) * (1 + len(judges)), desc="compare", delay=1, disable=not progress)
     with bar:
         for label, attributor in attributors.items():

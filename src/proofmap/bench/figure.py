@@ -5,9 +5,9 @@ Needs matplotlib, the extra `proofmap[plot]`.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from itertools import cycle
-from pathlib import Path
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -19,8 +19,8 @@ _LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # O
 _OURS, _BEST, _PAPER = "#0072b2", "#d55e00", "#777777"  # told apart by the colour-blind too
 
 
-def draw(table: Table, file: Path) -> None:
-    """Write the figure as PNG: orange what is best or not told from the best, hollow what the paper reports."""
+def draw(table: Table) -> bytes:
+    """The figure as PNG: orange what is best or not told from the best, hollow what the paper reports."""
     methods = list(table.rows)
     figure = Figure(figsize=(1.9 + 2.3 * len(table.columns), 1.1 + 0.3 * len(methods)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -48,11 +48,11 @@ def draw(table: Table, file: Path) -> None:
     hollow = any(cell.paper is not None for cells in table.rows.values() for cell in cells.values())
     note = "mean and 95 % interval over samples; orange: best, or not told from the best"
     figure.supxlabel(note + ("; hollow: the paper" if hollow else ""), fontsize=8, color="0.35")
-    figure.savefig(file, dpi=150, format="png")
+    return _png(figure)
 
 
-def draw_curves(table: Table, points: Mapping[str, tuple[str, float]], file: Path) -> None:
-    """Write the figure as PNG: each metric against the radius, a line for each curve; points[row]: (curve, radius)."""
+def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:
+    """The figure as PNG: each metric against the radius, a line for each curve; points[row]: (curve, radius)."""
     curves = dict.fromkeys(curve for curve, _ in points.values())
     figure = Figure(figsize=(0.6 + 2.6 * len(table.columns), 3.2), layout="constrained")
     FigureCanvasAgg(figure)
@@ -75,4 +75,10 @@ def draw_curves(table: Table, points: Mapping[str, tuple[str, float]], file: Pat
         *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=8, frameon=False
     )
     figure.suptitle(f"{table.title}: means, and 95 % intervals over samples", fontsize=11)
-    figure.savefig(file, dpi=150, format="png")
+    return _png(figure)
+
+
+def _png(figure: Figure) -> bytes:
+    stream = io.BytesIO()
+    figure.savefig(stream, dpi=150, format="png")
+    return stream.getvalue()

@@ -57,6 +57,10 @@ class Entry:
         self.arguments()
         self.grouping()
 
+    def method(self) -> dict[str, Any]:
+        """What decides its maps."""
+        return {name: getattr(self, name) for name in ("name", "eps", "bounds", "groups", "settings")}
+
     def arguments(self) -> dict[str, Any]:
         """The settings as the method takes them."""
         found = dict(self.settings)

@@ -10,6 +10,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -51,7 +52,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: dict[str, dict[str, Cell]]
     values: dict[str, dict[str, Values]]  # of each sample
-    seconds: dict[str, float]  # an explanation
+    seconds: Mapping[str, float | None]  # an explanation; None: not known
 
     def __str__(self) -> str:
         return self.markdown()
@@ -62,8 +63,16 @@ class Table:
         lines = [f"| | {' | '.join(arrows)} | s an explanation |", "| --- |" + " ---: |" * (len(arrows) + 1)]
         for method, cells in self.rows.items():
             shown = [_shown(cells.get(c.name)) for c in self.columns]
-            lines.append(f"| {method} | {' | '.join(shown)} | {self.seconds[method]:.2g} |")
+            took = self.seconds[method]
+            shown.append("n/a" if took is None else f"{took:.2g}")
+            lines.append(f"| {method}{self._few(cells)} | {' | '.join(shown)} |")
         return "\n".join(lines) + "\n"
+
+    def _few(self, cells: Mapping[str, Cell]) -> str:
+        """A word on methods that explained fewer samples than others."""
+        count = max((cell.count for cell in cells.values()), default=0)
+        most = max((cell.count for row in self.rows.values() for cell in row.values()), default=0)
+        return f" ({count} samples)" if count < most else ""
 
     def csv(self) -> str:
         """A line for each method and metric."""
@@ -74,7 +83,9 @@ class Table:
             for name, cell in cells.items():
                 numbers = [f"{value:.6g}" for value in (cell.mean, cell.low, cell.high)]
                 paper = "" if cell.paper is None else cell.paper
-                writer.writerow([method, name, *numbers, cell.count, cell.mark, paper, f"{self.seconds[method]:.6g}"])
+                took = self.seconds[method]
+                time = "" if took is None else f"{took:.6g}"
+                writer.writerow([method, name, *numbers, cell.count, cell.mark, paper, time])
         return out.getvalue()
 
 
@@ -91,7 +102,7 @@ def tabulate(
     title: str,
     columns: Sequence[Column],
     values: Mapping[str, Mapping[str, Values]],
-    seconds: Mapping[str, float],
+    seconds: Mapping[str, float | None],
     paper: Mapping[str, Mapping[str, float]] | None = None,
     seed: int = 0,
 ) -> Table:
@@ -121,10 +132,15 @@ def interval(values: Values, seed: int = 0) -> tuple[float, float]:
 
 def resampled(values: Values, seed: int = 0) -> Values:
     """Means (B, ...) of values (N, ...) over samples drawn again: the same draws for the same N and seed."""
-    count = len(values)
-    weights = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=_RESAMPLES) / count
-    means: Values = weights @ values
+    means: Values = _weights(len(values), seed) @ values
     return means
+
+
+@lru_cache(maxsize=2)
+def _weights(count: int, seed: int) -> Values:
+    """How often each of so many samples is drawn, over their number: (B, N)."""
+    drawn: Values = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=_RESAMPLES) / count
+    return drawn
 
 
 def _marks(column: Column, values: Mapping[str, Mapping[str, Values]], seed: int) -> dict[str, Mark]:

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation, rounded
-from proofmap.overlap import Overlap
+from proofmap.overlap import Overlap, decides
 
 __all__ = ["ROWS", "Picture", "draw"]
 
@@ -204,6 +204,9 @@ def _title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
 
 def _meaning(e: Explanation, value: float) -> str:
     if e.guarantee == "certified":
+        objective = e.settings.get("objective", "margin")
+        if not decides(objective):
+            return f"bound ≤ {rounded(value, e.guarantee)} of the objective {objective!r}: not about the decision"
         holds = value <= 0
         return f"AO ≤ {rounded(value, e.guarantee)}: " + (
             "certified, no input of the ball is classified otherwise" if holds else "not certified"

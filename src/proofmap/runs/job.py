@@ -71,13 +71,11 @@ class Job:
 
     def about(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """Everything that the numbers depend on, for samples of a shape, as JSON."""
-        ball = self.ball
-        around = (
-            None if ball is None else {name: plain(getattr(ball, name)) for name in ("eps", "norm", "domain", "half")}
-        )
+        parts = ("eps", "norm", "domain", "half")
+        ball = None if self.ball is None else {name: plain(getattr(self.ball, name)) for name in parts}
         return {
             "method": self.method,
-            "ball": around,
+            "ball": ball,
             "groups": _groups(self.groups, shape),
             "settings": {name: plain(value) for name, value in sorted(self.settings.items())},
             "target": self.target,
@@ -122,11 +120,8 @@ class Plan:
             return np.arange(prod(shape), dtype=np.int32).reshape(shape)
         if isinstance(self.job.groups, SampleGrouping):
             return None
-        found = (
-            Ball(0.0)
-            .at(torch.zeros(1, *shape), resolve(pixels() if self.job.groups is None else self.job.groups, shape))
-            .mask
-        )
+        groups = pixels() if self.job.groups is None else self.job.groups
+        found = Ball(0.0).at(torch.zeros(1, *shape), resolve(groups, shape)).mask
         assert found is not None
         return found[0].numpy().astype(np.int32)
 

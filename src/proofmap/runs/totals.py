@@ -16,6 +16,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from proofmap.explain.explanation import Guarantee, rounded
+from proofmap.overlap import decides
 from proofmap.runs.chunk import ARRAYS, Array
 from proofmap.runs.folder import write
 from proofmap.runs.results import Results, spread
@@ -177,7 +178,7 @@ def _means(results: Results) -> tuple[dict[int, Array], Array]:
 
 def _decides(about: Mapping[str, Any]) -> bool:
     """Whether an overlap of at most 0 proves the decision: with other objectives it speaks of something else."""
-    return about["job"]["settings"].get("objective", "margin") in ("margin", "apart")
+    return decides(about["job"]["settings"].get("objective", "margin"))
 
 
 def _own_radii(about: Mapping[str, Any]) -> bool:

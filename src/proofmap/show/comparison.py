@@ -51,7 +51,7 @@ def comparison(table: Table) -> Comparison:
     for method, cells in table.rows.items():
         counts = sorted({cell.count for cell in cells.values()})
         shown = [_cell(cells.get(column.name), axes[column.name]) for column in table.columns]
-        rows.append(Row(method, shown, " or ".join(map(str, counts)), f"{table.seconds[method]:.2g}"))
+        rows.append(Row(method, shown, " or ".join(map(str, counts)), _time(table.seconds[method])))
     printed = any(cell.paper is not None for cells in table.rows.values() for cell in cells.values())
     return Comparison(table.title, table.columns, rows, printed)
 
@@ -69,3 +69,7 @@ def _cell(cell: Cell | None, axis: Axis) -> Shown | None:
     mean, low, high = (f"{value:.3f}".replace("-", "−") for value in (cell.mean, cell.low, cell.high))
     start, end = axis.at(cell.low), axis.at(cell.high)
     return Shown(mean, low, high, mark, paper, start, axis.at(cell.mean), end - start)
+
+
+def _time(seconds: float | None) -> str:
+    return "n/a" if seconds is None else f"{seconds:.2g}"

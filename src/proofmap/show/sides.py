@@ -16,7 +16,7 @@ from proofmap.explain import Explanation
 from proofmap.explain.attack import attack
 from proofmap.explain.digest import hash_graph
 from proofmap.graph import Graph, as_graph
-from proofmap.overlap import Overlap
+from proofmap.overlap import Overlap, decides
 
 __all__ = ["RESTARTS", "STEPS", "Kind", "Range", "Verdict", "attacked", "kind_of", "ranges", "verdict"]
 
@@ -56,7 +56,7 @@ def kind_of(e: Explanation) -> Kind:
     """Only margins, bounded together or apart, decide."""
     if e.opposite is not None:
         return "targeted"
-    return "decision" if e.settings.get("objective", "margin") in ("margin", "apart") else "other"
+    return "decision" if decides(e.settings.get("objective", "margin")) else "other"
 
 
 def ranges(e: Explanation, k: int, reached: Tensor | None = None) -> tuple[Range, ...]:

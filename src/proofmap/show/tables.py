@@ -30,7 +30,7 @@ def read_table(path: Path) -> Table:
     text = read_text(path)
     title, entries = _json(path, text) if text.lstrip()[:1] == "{" else (path.stem, _csv(path, text))
     rows: dict[str, dict[str, Cell]] = {}
-    seconds: dict[str, float] = {}
+    seconds: dict[str, float | None] = {}
     columns: dict[str, Column] = {}
     for where, said in entries:
         method, metric = said["method"], said["metric"]
@@ -57,7 +57,7 @@ def _csv(path: Path, text: str) -> Iterator[_Entry]:
         if len(fields) != len(_HEAD):
             raise FileError(f"{path} has {len(fields)} fields in line {at}, expected {len(_HEAD)}")
         said: dict[str, Any] = dict(zip(_HEAD, fields, strict=True))
-        yield f"{path}, line {at},", {**said, "paper": said["paper"] or None}
+        yield f"{path}, line {at},", {**said, "paper": said["paper"] or None, "seconds": said["seconds"] or None}
 
 
 def _json(path: Path, text: str) -> tuple[str, Iterator[_Entry]]:
@@ -78,21 +78,19 @@ def _entry(cell: dict[str, Any], **rest: Any) -> dict[str, Any]:
     return {**{name: cell[name] for name in ("mean", "low", "high", "mark", "paper")}, "samples": cell["count"], **rest}
 
 
-def _cell(where: str, said: dict[str, Any]) -> tuple[Cell, float]:
-    """The cell of an entry, and its method's seconds."""
+def _cell(where: str, said: dict[str, Any]) -> tuple[Cell, float | None]:
+    """The cell of an entry, and its method's seconds, where they are known."""
     if said["metric"] not in METRICS:
         raise FileError(f"{where} has the metric {said['metric']!r:.40}, expected one of {', '.join(METRICS)}")
     marks: dict[Any, Mark] = {mark: mark for mark in get_args(Mark)}
     if not isinstance(said["mark"], str) or said["mark"] not in marks:
         raise FileError(f"{where} has the mark {said['mark']!r:.40}, expected one of {', '.join(map(repr, marks))}")
-    mean, low, high, count, seconds = (
-        _number(where, name, said[name]) for name in ("mean", "low", "high", "samples", "seconds")
-    )
-    paper = None if said["paper"] is None else _number(where, "paper", said["paper"])
-    if not (low <= high and count == int(count) >= 1 and seconds >= 0):
+    mean, low, high, count = (_number(where, name, said[name]) for name in ("mean", "low", "high", "samples"))
+    paper, seconds = (None if said[name] is None else _number(where, name, said[name]) for name in ("paper", "seconds"))
+    if not (low <= high and count == int(count) >= 1 and (seconds is None or seconds >= 0)):
         raise FileError(
-            f"{where} has low {low:g}, high {high:g}, {count:g} samples and {seconds:g} seconds, expected low <= high, "
-            "a whole number of samples and seconds of at least 0"
+            f"{where} has low {low:g}, high {high:g}, {count:g} samples and {said['seconds']} seconds, expected "
+            "low <= high, a whole number of samples and seconds of at least 0"
         )
     return Cell(mean, low, high, int(count), marks[said["mark"]], paper), seconds
 

@@ -78,10 +78,10 @@ class NoisyGradients(Baseline):
 
 
 class SmoothGrad(NoisyGradients):
-    """The mean of ∇f_c(x + δ), with its sign (Smilkov et al. 2017)."""
+    """|mean of ∇f_c(x + δ)|: magnitudes, as Smilkov et al. 2017 show them."""
 
     def _from_moments(self, mean: Tensor, square: Tensor) -> Tensor:
-        return mean
+        return mean.abs()
 
 
 class VarGrad(NoisyGradients):
