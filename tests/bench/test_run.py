@@ -108,6 +108,21 @@ def test_a_method_more_costs_that_method(spec: Spec, tmp_path: Path, monkeypatch
     assert list(table.rows) == ["Saliency", "EVA", "Grad x Input"]
 
 
+def test_eva_is_set_against_another_method(tmp_path: Path) -> None:
+    """Sample by sample, on those that both explained; what is better counts above 0."""
+    file = tmp_path / "against.toml"
+    file.write_text('against = "Saliency"\n' + SMALL)
+    table = run(read(file), tmp_path / "out", quick=True, progress=False)
+    lines = (tmp_path / "out" / "against.md").read_text().splitlines()
+    assert lines[0] == "| ahead of Saliency by | Deletion | Insertion |"
+    ahead = [float(cell.split()[0]) for cell in lines[2].split("|")[2:-1]]
+    mean = {m: (table.values["EVA"][m][:4] - table.values["Saliency"][m][:4]).mean() for m in ("deletion", "insertion")}
+    assert ahead == pytest.approx([-mean["deletion"], mean["insertion"]], abs=1e-4)
+    file.write_text('against = "Nobody"\n' + SMALL)
+    with pytest.raises(InputError, match="against 'Nobody', expected the label of one of its methods"):
+        read(file)
+
+
 def test_machines_are_named(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table made in two places says what was made where."""
     run(spec, tmp_path / "out", quick=True, progress=False)

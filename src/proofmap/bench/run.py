@@ -4,6 +4,7 @@ OUT/METHOD/                 see `shelf`: a method is computed once, on whichever
 OUT/table.md, .csv, .png    figures where matplotlib is installed
 OUT/curve.png               metrics against the radius, where a method has several
 OUT/claim.md                where tightness is a metric: how it goes with the others
+OUT/against.md              how far EVA is ahead of the method that the benchmark names
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from proofmap.ball import Ball
+from proofmap.bench.against import against
 from proofmap.bench.claim import claim
 from proofmap.bench.compare import column, judge
 from proofmap.bench.pictures import pictures
@@ -110,6 +112,9 @@ def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> N
     write(out / "table.csv", table.csv().encode())
     if "tightness" in spec.metrics:
         write(out / "claim.md", claim(table, [entry.eps for entry in spec.entries]).encode())
+    if spec.against is not None:
+        rows = [entry.label for entry in spec.entries if entry.name in ("eva", "hybrid")]
+        write(out / "against.md", against(table, spec.against, rows).encode())
     if find_spec("matplotlib") is not None:
         from proofmap.bench.figure import draw, draw_curves
 

@@ -2,6 +2,7 @@
 
 title, data ("mnist", "cifar10" or "imagenet"), count, model (of the zoo), metrics = [...]
 split: "test", or "validation" for the last training images, on which settings may be chosen
+against: the label of a method that EVA is set against, sample by sample
 [[method]]  label, name; where it has a ball: eps, bounds, groups ("pixels" or "grid:12"); settings = {...};
             count: explain fewer samples; paper = {metric = number, ...}
             eps = [...]: a method for each radius, and a curve through them
@@ -90,6 +91,7 @@ class Spec:
     metrics: tuple[str, ...]
     entries: tuple[Entry, ...]
     split: str = "test"
+    against: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse metrics that nobody knows, and labels that stand for two methods."""
@@ -100,6 +102,8 @@ class Spec:
             raise InputError(f"{self.name} asks for the metric {unknown[0]!r}, expected one of {', '.join(METRICS)}")
         labels = [slug(entry.label) for entry in self.entries]
         twice = [label for label in labels if labels.count(label) > 1]
+        if self.against is not None and self.against not in [entry.label for entry in self.entries]:
+            raise InputError(f"{self.name} sets EVA against {self.against!r}, expected the label of one of its methods")
         if twice:
             raise InputError(f"{self.name} has two methods with the label {twice[0]!r}, expected one for each")
 

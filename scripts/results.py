@@ -1,0 +1,44 @@
+"""Put the tables and figures of benchmark runs into docs/results.md.
+
+    python scripts/results.py OUT
+
+OUT holds a folder for each benchmark, as `proofmap bench NAME --out OUT/NAME` leaves them. In the page, what stands
+between `<!-- NAME/FILE -->` and `<!-- end -->` is replaced by that file; its figures, `results/NAME-FILE.png`,
+are copied. What OUT does not have stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+_PART = re.compile(r"(<!-- (?P<file>[\w.-]+/[\w.-]+) -->\n\n).*?(\n<!-- end -->)", re.DOTALL)
+_FIGURE = re.compile(r"\(results/(?P<name>[\w-]+)-(?P<file>\w+\.png)\)")
+
+
+def main() -> None:
+    """Fill the page."""
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    out = Path(sys.argv[1])
+
+    def fresh(part: re.Match[str]) -> str:
+        file = out / part["file"]
+        print(("filled  " if file.exists() else "left    ") + part["file"])
+        return part[1] + file.read_text(encoding="utf-8") + part[3] if file.exists() else part[0]
+
+    text = _PART.sub(fresh, PAGE.read_text(encoding="utf-8"))
+    PAGE.write_text(text, encoding="utf-8")
+    for figure in _FIGURE.finditer(text):
+        source, target = out / figure["name"] / figure["file"], PAGE.parent / figure[0][1:-1]
+        if source.exists():
+            target.parent.mkdir(exist_ok=True)
+            shutil.copyfile(source, target)
+            print(f"copied  {target.relative_to(PAGE.parent)}")
+
+
+if __name__ == "__main__":
+    main()
