@@ -54,7 +54,8 @@ def draw(table: Table) -> bytes:
 def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:
     """The figure as PNG: each metric against the radius, a line for each curve; points[row]: (curve, radius)."""
     curves = dict.fromkeys(curve for curve, _ in points.values())
-    figure = Figure(figsize=(0.6 + 2.6 * len(table.columns), 3.2), layout="constrained")
+    radii = sorted({eps for _, eps in points.values()})
+    figure = Figure(figsize=(0.6 + 2.6 * len(table.columns), 3.3), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(table.columns), squeeze=False)[0]
     for panel, column in zip(panels, table.columns, strict=True):
@@ -69,6 +70,8 @@ def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:
         panel.set_xscale("log")
         panel.set_xlabel("ε", fontsize=9)
         panel.tick_params(labelsize=8)
+        panel.set_xticks(radii, [f"{eps:g}" for eps in radii], rotation=60, fontsize=7)
+        panel.minorticks_off()
         panel.grid(color="0.92")
         panel.spines[["top", "right"]].set_visible(False)
     figure.legend(
