@@ -43,6 +43,13 @@ def test_the_correlations_are_those_of_scipy(seed: int) -> None:
         assert whole[1] <= whole[0] <= whole[2]
 
 
+def test_rows_with_fewer_samples_are_left_out() -> None:
+    values = {f"m{k}": {name: np.full(5, float(k)) for name in ("tightness", "deletion", "x")} for k in range(3)}
+    values["few"] = {name: np.array([9.0, -9.0, np.nan, np.nan, np.nan]) for name in ("tightness", "deletion", "x")}
+    text = claim(tabulate("", COLUMNS, values, dict.fromkeys(values)), [0.1, 0.1, 0.1, 0.2])
+    assert printed(text, "Deletion") == [[1, 1, 1], [1, 1, 1]]
+
+
 def test_a_perfect_order_is_one_and_its_opposite_minus_one() -> None:
     """And where all samples agree, the interval has no width. Equal values share their rank."""
     values = {

@@ -90,3 +90,18 @@ def test_both_texts_hold_the_same_numbers() -> None:
     assert float(read[0]["mean"]) == pytest.approx(cell.mean, rel=1e-5)
     assert f"**{cell.mean:.3f}**" in lines[2]
     assert read[0]["paper"] == "0.089"
+
+
+def test_means_over_other_samples_win_nothing() -> None:
+    """A method that saw two easy samples has the least mean; on those two it is no better than the others."""
+    values = {
+        "few": {"deletion": np.array([0.1, 0.1, np.nan, np.nan])},
+        "all": {"deletion": np.array([0.1, 0.1, 0.9, 0.9])},
+        "worse": {"deletion": np.array([0.3, 0.4, 0.95, 0.95])},
+    }
+    rows = tabulate("", [Column("deletion", "Deletion", False)], values, dict.fromkeys(values)).rows
+    assert {method: cells["deletion"].mark for method, cells in rows.items()} == {
+        "few": "tied",
+        "all": "best",
+        "worse": "",
+    }

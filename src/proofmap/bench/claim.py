@@ -17,10 +17,12 @@ _TIGHTNESS = "tightness"
 def claim(table: Table, radii: Sequence[float | None], seed: int = 0) -> str:
     """Markdown: for each metric the rank correlation between tightness and the metric, above 0 where tighter is better.
 
-    Over all rows, whose radii are given, and over the methods of one radius, averaged over radii: a smaller ball has
-    tighter bounds too. The interval is a bootstrap over samples; all rows have the same ones.
+    Over all rows with values for every sample, whose radii are given, and over the methods of one radius, averaged over
+    radii: a smaller ball has tighter bounds too. The interval is a bootstrap over samples.
     """
-    methods = list(table.rows)
+    full = [all(np.isfinite(found).all() for found in table.values[method].values()) for method in table.rows]
+    methods = [method for method, known in zip(table.rows, full, strict=True) if known]
+    radii = [eps for eps, known in zip(radii, full, strict=True) if known]
     tight = -_means(table, methods, _TIGHTNESS, seed)  # (1 + B, rows), the first of the samples as they are
     lines = [
         "| tighter is better for | over bounds and ε | over bounds, at one ε |",

@@ -144,21 +144,30 @@ def _weights(count: int, seed: int) -> Values:
 
 
 def _marks(column: Column, values: Mapping[str, Mapping[str, Values]], seed: int) -> dict[str, Mark]:
-    """Best by mean; tied where the interval of the difference to the best holds 0; second: the best of the others."""
+    """Best by mean; tied where the interval of the difference to the best holds 0; second: the best of the others.
+
+    Means over different samples say nothing: of the methods with the most samples one is best, and one with fewer takes
+    its place only by being ahead of it on those, beyond chance.
+    """
     sign = 1.0 if column.higher else -1.0
-    means = {method: sign * float(np.nanmean(m[column.name])) for method, m in values.items() if column.name in m}
-    ranked = sorted(means, key=lambda method: -means[method])
-    marks: dict[str, Mark] = dict.fromkeys(means, "")
-    if not ranked:
+    own = {method: sign * metrics[column.name] for method, metrics in values.items() if column.name in metrics}
+    marks: dict[str, Mark] = dict.fromkeys(own, "")
+    if not own:
         return marks
+    counts = {method: int(np.isfinite(found).sum()) for method, found in own.items()}
+    whole = [method for method in own if counts[method] == max(counts.values())]
+    ranked = sorted(whole, key=lambda method: -float(np.nanmean(own[method])))
+    ahead = {
+        method: float(np.nanmean(own[method] - own[ranked[0]]))
+        for method in own
+        if method not in whole and interval(own[method] - own[ranked[0]], seed)[0] > 0
+    }
+    ranked = sorted(ahead, key=lambda method: -ahead[method])[:1] + ranked
     best = ranked[0]
     marks[best] = "best"
-    for method in ranked[1:]:
-        difference = sign * (values[best][column.name] - values[method][column.name])
-        low, _ = interval(difference, seed)
-        if low <= 0:
+    for method in own.keys() - {best}:
+        if interval(own[best] - own[method], seed)[0] <= 0:
             marks[method] = "tied"
-    others = [method for method in ranked[1:] if marks[method] == ""]
-    if others and all(marks[method] != "tied" for method in ranked[1:]):
-        marks[others[0]] = "second"
+    if len(ranked) > 1 and "tied" not in marks.values():
+        marks[ranked[1]] = "second"
     return marks
