@@ -5,11 +5,13 @@
 
 The bare library explains all digits in one call and writes nothing. A run reads and checks every sample, writes chunks
 and manifest to the disk, and sums up. Of Ray, the second row leaves out what comes before the first worker is ready.
+CPU seconds are those of the process: on a machine that others use too, they say more than the clock.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,30 +88,44 @@ def measure(x: Tensor, eps: float, repeats: int, folder: Path) -> None:
     samples = open_samples([data], model.preparation)
     eva = Plan(model.graph(x[:1]), job).method()
     eva.attribute(x[: job.chunk])  # warm up
-    seconds: dict[str, list[float]] = {}
-
-    def note(way: str, took: float) -> None:
-        seconds.setdefault(way, []).append(took)
+    taken: dict[str, list[tuple[float, float]]] = {}  # the clock's and the processor's seconds
 
     for k in range(repeats):
-        note("the library", measuring.clocked(lambda: eva.attribute(x), "cpu")[1])
+        started = now()
+        eva.attribute(x)
+        taken.setdefault("the library", []).append(since(started))
         for way, engine in (("run", Timed(Local())), ("run, two Ray workers", Timed(Ray(workers=2)))):
-            out = folder / f"{way}-{k}"
-            started = time.perf_counter()
-            run(samples, model, job, out, engine=engine, progress=False)
-            note(way, time.perf_counter() - started)
-            if isinstance(engine.engine, Ray):
-                note("... once a worker is ready", time.perf_counter() - engine.first[0])
+            started = now()
+            run(samples, model, job, folder / f"{way}-{k}", engine=engine, progress=False)
+            elsewhere = isinstance(engine.engine, Ray)
+            clock, processor = since(started)
+            taken.setdefault(way, []).append((clock, nan if elsewhere else processor))
+            if elsewhere:
+                taken.setdefault("... once a worker is ready", []).append((time.perf_counter() - engine.first[0], nan))
         command = [sys.executable, "-m", "proofmap", "run", data, "--model", _MODEL, "--eps", eps]
         command += ["--groups", f"grid:{_CELLS}", "--out", folder / f"shell-{k}"]
-        started = time.perf_counter()
+        started = now()
         subprocess.run([str(part) for part in command], check=True, capture_output=True)
-        note("proofmap run, from the shell", time.perf_counter() - started)
+        taken.setdefault("proofmap run, from the shell", []).append(since(started))
     print(f"{measuring.machine('cpu')}, {len(x)} digits, {_CELLS} x {_CELLS} groups, ε {eps}, median of {repeats}\n")
-    print("| | seconds | of the library's |\n| --- | ---: | ---: |")
-    whole = statistics.median(seconds["the library"])
-    for way, times in seconds.items():
-        print(f"| {way} | {statistics.median(times):.2f} | {statistics.median(times) / whole:.2f} |")
+    print("| | seconds | of the library's | CPU seconds | of the library's |\n| --- | ---: | ---: | ---: | ---: |")
+    whole = [statistics.median(times) for times in zip(*taken["the library"], strict=True)]
+    for way, pairs in taken.items():
+        found = [statistics.median(times) for times in zip(*pairs, strict=True)]
+        cells = [f"{own:.2f} | {own / base:.2f}" for own, base in zip(found, whole, strict=True)]
+        print(f"| {way} | {' | '.join(cells)} |".replace("nan", ""))
+
+
+def now() -> tuple[float, float]:
+    """The clock, and what this process and those that it waited for have used of processors."""
+    used = os.times()
+    return time.perf_counter(), used.user + used.system + used.children_user + used.children_system
+
+
+def since(started: tuple[float, float]) -> tuple[float, float]:
+    """The seconds from there to now."""
+    clock, processor = now()
+    return clock - started[0], processor - started[1]
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.errors import ModelError, UnsupportedError
+from proofmap.graph.axes import with_axes
 from proofmap.graph.fold import fold
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import compute
@@ -69,7 +70,7 @@ class Builder:
         nodes = tuple(node for node in self.nodes.values() if node.name in needed or node.op == "input")
         for node in nodes:
             _check_finite(node)
-        return fold(Graph(nodes, output)).to(device, dtype)
+        return fold(with_axes(Graph(nodes, output))).to(device, dtype)
 
     # --- the mechanism ---
 

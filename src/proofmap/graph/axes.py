@@ -1,0 +1,34 @@
+"""Every value has an axis beside the samples: a number alone, of shape (), becomes a value of one entry, (1,)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from proofmap.graph.ir import Graph, Node
+
+__all__ = ["with_axes"]
+
+
+def with_axes(graph: Graph) -> Graph:
+    """The same function, where rules and bounds need not think of values without an axis."""
+    return Graph(tuple(node for old in graph.nodes for node in _with_axis(old, graph)), graph.output)
+
+
+def _with_axis(node: Node, graph: Graph) -> Iterator[Node]:
+    if node.shape:
+        yield node
+        return
+    said: dict[str, Any] = {}
+    if node.op in ("reshape", "expand"):
+        said = {"shape": (1,)}
+    elif node.op == "permute":
+        said = {"axes": (0,)}
+    elif node.op == "sum":
+        kept = replace(node, name=f"{node.name}.kept", attributes={**node.attributes, "keepdim": True})
+        kept = replace(kept, shape=(1,) * len(graph[node.inputs[0]].shape))
+        yield kept
+        node = Node(node.name, "reshape", (kept.name,), ())
+        said = {"shape": (1,)}
+    yield replace(node, shape=(1,), attributes={**node.attributes, **said})
