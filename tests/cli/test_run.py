@@ -33,6 +33,12 @@ def shell(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
 
 
+def invoked(*arguments: object) -> tuple[int, str, str]:
+    """The same command in this process: no time to start."""
+    found = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return found.exit_code, found.stdout, found.stderr
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Digits as PNG files, and one file that only looks like a picture."""
@@ -107,17 +113,11 @@ def test_another_run_is_refused_in_one_sentence(data: Path, whole: tuple[Path, d
 
 
 def test_results_are_exported(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
-    done = shell("export", whole[0], tmp_path / "r.csv")
-    assert (done.returncode, done.stdout) == (0, f"wrote {COUNT} samples to {tmp_path / 'r.csv'}\n"), done.stderr
+    code, printed, said = invoked("export", whole[0], tmp_path / "r.csv")
+    assert (code, printed) == (0, f"wrote {COUNT} samples to {tmp_path / 'r.csv'}\n"), said
     with (tmp_path / "r.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["full"] or "nan") for row in rows] == pytest.approx(Results.open(whole[0])["full"], nan_ok=True)
-
-
-def invoked(*arguments: object) -> tuple[int, str, str]:
-    """The same command in this process: no time to start."""
-    found = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    return found.exit_code, found.stdout, found.stderr
 
 
 @pytest.mark.parametrize(

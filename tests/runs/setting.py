@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,11 @@ class Digits:
         return self.images[index]
 
 
+@cache
 def digits_model() -> Model:
-    return Model("zoo:mnist_mlp", pm.zoo.mnist_mlp(), Preparation(shape=(1, 28, 28)))
+    """Traced once for all tests."""
+    graph = pm.trace(pm.zoo.mnist_mlp(), torch.zeros(1, 1, 28, 28))
+    return Model("zoo:mnist_mlp", graph, Preparation(shape=(1, 28, 28)))
 
 
 def job(**changes: Any) -> Job:

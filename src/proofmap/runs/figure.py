@@ -8,8 +8,8 @@ from __future__ import annotations
 from io import BytesIO
 from typing import Any
 
-import matplotlib
 import numpy as np
+from matplotlib import style
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
 
@@ -21,8 +21,8 @@ _COLUMNS = 4
 
 
 def draw(totals: Totals) -> bytes:
-    """The figure as PNG."""
-    with matplotlib.rc_context({"text.usetex": False, "text.parse_math": False}):
+    """The figure as PNG, whatever style the user has chosen; a dollar sign in a name starts no formula."""
+    with style.context(["default", {"text.parse_math": False}]):
         figure = Figure(figsize=(9.5, 4.2), layout="constrained")
         FigureCanvasAgg(figure)
         sides: Any = figure.subfigures(1, 2, width_ratios=(1, 1.2))
@@ -38,7 +38,7 @@ def _overlaps(figure: SubFigure, totals: Totals) -> None:
     panel.spines[["top", "right"]].set_visible(False)
     if totals.overlap is None:
         panel.set_axis_off()
-        panel.text(0.5, 0.5, "no overlaps:\nthe method has none", ha="center", va="center")
+        panel.text(0.5, 0.5, "no overlaps", ha="center", va="center")
         return
     edges = np.array(totals.overlap.edges)
     sure = edges[1:] <= 0 if totals.certified is not None else np.zeros(len(edges) - 1, dtype=bool)
@@ -64,7 +64,7 @@ def _maps(figure: SubFigure, totals: Totals) -> None:
     figure.suptitle(_heading(len(shown), len(totals.classes)), fontsize=10)
     signed = bool((maps < 0).any())
     most = float(np.abs(maps).max()) or 1.0
-    style: dict[str, Any] = {
+    colours: dict[str, Any] = {
         "cmap": "RdBu_r" if signed else "magma",
         "vmin": -most if signed else 0.0,
         "vmax": most,
@@ -72,8 +72,8 @@ def _maps(figure: SubFigure, totals: Totals) -> None:
     }
     if maps.ndim not in (3, 4):
         panel = figure.subplots()
-        image = panel.imshow(maps.reshape(len(maps), -1), aspect="auto", **style)
-        panel.set_yticks(range(len(shown)), [entry.title for entry in shown], fontsize=8)
+        image = panel.imshow(maps.reshape(len(maps), -1), aspect="auto", **colours)
+        panel.set_yticks(range(len(shown)), [_short(entry.title, 24) for entry in shown], fontsize=8)
         panel.set_xlabel("variable")
         figure.colorbar(image, ax=panel, shrink=0.8, label="mean score")
         return
@@ -83,11 +83,15 @@ def _maps(figure: SubFigure, totals: Totals) -> None:
     for panel in panels:
         panel.set_axis_off()
     for panel, picture, entry in zip(panels, pictures, shown, strict=False):
-        image = panel.imshow(picture, **style)
-        panel.set_title(f"{entry.title} ({entry.count})", fontsize=8)
+        image = panel.imshow(picture, **colours)
+        panel.set_title(f"{_short(entry.title, 11)} ({entry.count})", fontsize=8)
     figure.colorbar(image, ax=list(panels), shrink=0.8, label="mean score")
 
 
 def _heading(shown: int, there: int) -> str:
     first = "" if shown == there else f", the first {shown} of {there}"
     return f"mean map of each class{first}, and its samples"
+
+
+def _short(title: str, most: int) -> str:
+    return title if len(title) <= most else f"{title[: most - 1]}…"
