@@ -96,13 +96,13 @@ def valid(name: str, folder: Path) -> bytes:
             path.write_text("file,label\nx.png,3\n")
         case "x.idx" | "x.idx.gz":
             content = write_idx(path, values.astype(np.uint8)).read_bytes()
-            path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+            path.write_bytes(gzip.compress(content, mtime=0) if name.endswith(".gz") else content)
         case "x.bin":
             path.write_bytes(b"\x03" + bytes(range(256)) * 12)
         case "x.png" | "x.jpeg" | "x.webp":
             path.write_bytes(picture(name[2:]))
         case "x.vnnlib" | "x.vnnlib.gz":
-            path.write_bytes(gzip.compress(BOX.encode()) if name.endswith(".gz") else BOX.encode())
+            path.write_bytes(gzip.compress(BOX.encode(), mtime=0) if name.endswith(".gz") else BOX.encode())
         case "net.onnx":
             write_linear(path, (3,))
         case "w.safetensors":
