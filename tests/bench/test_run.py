@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proofmap.bench import Spec, names, read, run
 from proofmap.errors import FileError, InputError, ProofmapError
@@ -157,6 +161,10 @@ def test_a_list_of_radii_is_a_method_for_each_and_a_curve(tmp_path: Path) -> Non
         ('title = "Two methods"', "", "is no benchmark"),
         ('title = "Two methods"', "title = ", "is no benchmark"),
         ('label = "EVA"', 'label = "saliency"', "two methods with the label"),
+        ("eps = 0.01", 'eps = "small"', "has eps = 'small', expected one"),
+        ("eps = 0.01", "eps = [0.01, -1]", "has the radius -1, expected numbers of at least 0"),
+        ("count = 500", "count = 0", "has count = 0, expected one"),
+        ("paper = { deletion = 0.193 }", 'paper = { deletion = "x" }', "has paper = "),
     ],
 )
 def test_a_wrong_file_is_refused_before_any_work(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -165,6 +173,30 @@ def test_a_wrong_file_is_refused_before_any_work(tmp_path: Path, old: str, new: 
     file.write_text(SMALL.replace(old, new))
     with pytest.raises(ProofmapError, match=message):
         read(file)
+
+
+VALUES = ["5", '"x"', '""', "[]", "{}", "true", "-1", "nan", "inf", "[1, 2]", '["a"]', "{ a = 1 }", "2020-01-01"]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 99), st.sampled_from([*VALUES, "delete", "method = 3", "[method]"]))), st.text()
+)
+def test_no_file_gets_through_that_is_no_benchmark(changes: list[tuple[int, str]], tail: str) -> None:
+    """Values of other kinds, lines lost and added, any text: read, or refused in one sentence."""
+    lines = SMALL.splitlines()
+    for place, value in changes:
+        at = place % len(lines)
+        if value == "delete" and len(lines) > 1:
+            del lines[at]
+        elif "=" in lines[at] and value in VALUES:
+            lines[at] = f"{lines[at].split('=')[0]}= {value}"
+        else:
+            lines.insert(at, value)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "any.toml"
+        file.write_text("\n".join(lines) + tail * (len(changes) % 2), encoding="utf-8", errors="replace")
+        with suppress(ProofmapError):
+            read(file)
 
 
 def test_data_has_to_come_from_somewhere(spec: Spec, tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from importlib import resources
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,19 @@ class Entry:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run, before anything is."""
+        said = f"the method {self.label!r}"
+        _check(
+            said,
+            self,
+            label=_text,
+            name=_text,
+            groups=_text,
+            count=_whole,
+            eps=_radius,
+            settings=_table,
+            paper=_numbers,
+        )
+        _check(said, self, bounds=lambda value: value is None or _text(value))
         if self.name not in BASELINES:
             raise InputError(
                 f"the method {self.label!r} is named {self.name!r}, expected one of {', '.join(BASELINES)}"
@@ -95,6 +109,8 @@ class Spec:
 
     def __post_init__(self) -> None:
         """Refuse metrics that nobody knows, and labels that stand for two methods."""
+        _check(self.name, self, title=_text, data=_text, model=_text, split=_text)
+        _check(self.name, self, count=lambda value: value is not None and _whole(value))
         if self.split not in ("test", "validation"):
             raise InputError(f"{self.name} asks for the split {self.split!r}, expected 'test' or 'validation'")
         unknown = [metric for metric in self.metrics if metric not in METRICS]
@@ -106,6 +122,35 @@ class Spec:
             raise InputError(f"{self.name} sets EVA against {self.against!r}, expected the label of one of its methods")
         if twice:
             raise InputError(f"{self.name} has two methods with the label {twice[0]!r}, expected one for each")
+
+
+def _check(said: str, found: Entry | Spec, **kinds: Callable[[Any], bool]) -> None:
+    """Every field is of its kind."""
+    for name, is_kind in kinds.items():
+        value = getattr(found, name)
+        if not is_kind(value):
+            raise InputError(f"{said} has {name} = {value!r:.40}, expected one as in proofmap's own benchmarks")
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _whole(value: Any) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0)
+
+
+def _radius(value: Any) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value is None or (number and 0 <= value < inf)
+
+
+def _table(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _numbers(value: Any) -> bool:
+    return _table(value) and all(isinstance(one, (int, float)) for one in value.values())
 
 
 def slug(label: str) -> str:
@@ -141,14 +186,19 @@ def read(name: str | Path) -> Spec:
 
 
 def _entries(method: Mapping[str, Any], where: str) -> list[Entry]:
+    if not isinstance(method, Mapping):
+        raise FileError(f"{where} has the method {method!r:.40}, expected [[method]] with a label and a name")
     known = {f.name for f in fields(Entry)} - {"curve"}
     strange = sorted(set(method) - known)
     if strange:
         raise FileError(f"{where} has a method with {strange[0]!r}, expected only {', '.join(sorted(known))}")
-    if not isinstance(method.get("eps"), list):
+    radii, label = method.get("eps"), method.get("label")
+    if not isinstance(radii, list):
         return [Entry(**method)]
-    label = method["label"]
-    return [Entry(**{**method, "label": f"{label}, ε = {eps:g}", "eps": eps}, curve=label) for eps in method["eps"]]
+    wrong = [eps for eps in radii if eps is None or not _radius(eps)]
+    if wrong:
+        raise InputError(f"the method {label!r} has the radius {wrong[0]!r:.40}, expected numbers of at least 0")
+    return [Entry(**{**method, "label": f"{label}, ε = {eps:g}", "eps": eps}, curve=label) for eps in radii]
 
 
 def _folder() -> Any:
