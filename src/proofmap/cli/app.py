@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from functools import wraps
-from typing import Annotated, Any
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -27,12 +28,29 @@ def main(
 
 
 def command(function: Callable[..., None]) -> None:
-    """Make a function a command. Its first parameter is the typer.Context, which knows whether --debug was given."""
+    """Make a function a command. Its first parameter is the typer.Context, which knows whether --debug was given.
 
-    @wraps(function)
-    def run(context: typer.Context, *args: Any, **kwargs: Any) -> None:
+    A parameter that is a dataclass of options stands for all of them: commands share them without naming each.
+    """
+    parameters: list[inspect.Parameter] = []
+    bundles: dict[str, tuple[type[Any], list[str]]] = {}
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        kind = parameter.annotation
+        if not (isinstance(kind, type) and is_dataclass(kind)):
+            parameters.append(parameter)
+            continue
+        hints = get_type_hints(kind, include_extras=True)
+        bundles[parameter.name] = kind, list(hints)
+        parameters += [
+            inspect.Parameter(f.name, parameter.kind, default=f.default, annotation=hints[f.name]) for f in fields(kind)
+        ]
+
+    def run(**given: Any) -> None:
+        context: typer.Context = given["context"]
+        for name, (kind, names) in bundles.items():
+            given[name] = kind(**{own: given.pop(own) for own in names})
         try:
-            function(context, *args, **kwargs)
+            function(**given)
         except (typer.Exit, typer.Abort):
             raise
         except KeyboardInterrupt:
@@ -44,6 +62,9 @@ def command(function: Callable[..., None]) -> None:
                 _end(f"error: {error}", _WRONG)
             _end(f"error: {type(error).__name__}: {error}; this is a bug of proofmap: see it with --debug", _BUG)
 
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # which typer asks for
     app.command()(run)
 
 

@@ -42,33 +42,16 @@ def compare(
         typer.Option(help="A folder for table.md and table.csv, beside what is printed.", show_default=False),
     ] = None,
     as_json: o.Json = False,
-    weights: o.Weights = None,
-    classes: o.Classes = None,
-    size: o.Size = None,
-    channels: o.Channels = None,
-    mean: o.Mean = None,
-    std: o.Std = None,
-    layout: o.Layout = None,
-    values: o.Range = None,
+    source: o.Source = o.NOTHING,
     device: o.Device = "cpu",
 ) -> None:
     """Compare methods of explanation by metrics, on the same samples and draws: means with 95 % intervals.
 
     For instance: proofmap compare zoo:mnist_mlp digits.npz --methods eva,rise --metrics deletion,insertion
     """
-    load = partial(
-        o.model_of,
-        model,
-        weights=weights,
-        classes=classes,
-        size=size,
-        channels=channels,
-        mean=mean,
-        std=std,
-        layout=layout,
-        values=values,
+    found, cases = read_cases(
+        inputs, partial(source.model, model), eps, norm, domain, o.device_of(device), default="auto"
     )
-    found, cases = read_cases(inputs, load, eps, norm, domain, o.device_of(device), default="auto")
     if any(case.boxed for case in cases):
         raise InputError("got VNN-LIB files, expected samples: explain and verify take the box of a VNN-LIB file")
     if any(case.shape != cases[0].shape for case in cases):

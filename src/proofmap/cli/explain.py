@@ -54,14 +54,7 @@ def explain(
     ] = "eva",
     out: Annotated[Path, typer.Option(help="The folder for pictures and .proofmap files.")] = Path("out"),
     as_json: o.Json = False,
-    weights: o.Weights = None,
-    classes: o.Classes = None,
-    size: o.Size = None,
-    channels: o.Channels = None,
-    mean: o.Mean = None,
-    std: o.Std = None,
-    layout: o.Layout = None,
-    values: o.Range = None,
+    source: o.Source = o.NOTHING,
     device: o.Device = "cpu",
 ) -> None:
     """Explain decisions: for each input what is proven about its ball, and a map of which parts matter to it.
@@ -69,19 +62,9 @@ def explain(
     For instance: proofmap explain zoo:mnist_mlp digit.png --eps 0.02 --groups grid:12 --out maps
     """
     settings = _settings(method, groups, bounds)
-    load = partial(
-        o.model_of,
-        model,
-        weights=weights,
-        classes=classes,
-        size=size,
-        channels=channels,
-        mean=mean,
-        std=std,
-        layout=layout,
-        values=values,
+    found, cases = read_cases(
+        inputs, partial(source.model, model), eps, norm, domain, o.device_of(device), default="auto"
     )
-    found, cases = read_cases(inputs, load, eps, norm, domain, o.device_of(device), default="auto")
     aim = o.class_of(target, found.classes)
     networks = graphs(cases, found)
     try:

@@ -1,13 +1,13 @@
 """Options that several commands share, and what their texts mean.
 
-A command takes them as parameters and gives them to `model_of`, `ball_of`, `groups_of` and `class_of`, which raise
-InputError in one sentence.
+A command takes them as parameters, those of a model together as a `Source`, and gives them to `ball_of`, `groups_of`
+and `class_of`, which raise InputError in one sentence.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import inf, isfinite
 from pathlib import Path
@@ -132,32 +132,36 @@ Device = Annotated[str, typer.Option(help="Where to compute: cpu, cuda or cuda:1
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document for a program to read.")]
 
 
-def model_of(
-    name: str,
-    *,
-    weights: Path | None = None,
-    classes: Path | None = None,
-    size: str | None = None,
-    channels: int | None = None,
-    mean: str | None = None,
-    std: str | None = None,
-    layout: str | None = None,
-    values: str | None = None,
-    bare: bool = False,
-) -> Model:
-    """The model of a name; flags come before what the TOML beside it says. bare: without mean and std."""
-    given: dict[str, Any] = {
-        "size": None if size is None else _sides(size),
-        "channels": channels,
-        "mean": None if mean is None else _numbers(mean, "--mean"),
-        "std": None if std is None else _numbers(std, "--std"),
-        "layout": layout,
-        "range": None if values is None else _pair(values, "--range"),
-    }
-    preparation = replace(stated(name), **{field: value for field, value in given.items() if value is not None})
-    if bare:
-        preparation = replace(preparation, mean=None, std=None)
-    return read_model(name, weights=weights, preparation=preparation, classes=classes)
+@dataclass(frozen=True)
+class Source:
+    """What belongs to a model beside its name: its weights, the names of its classes, how values become its input."""
+
+    weights: Weights = None
+    classes: Classes = None
+    size: Size = None
+    channels: Channels = None
+    mean: Mean = None
+    std: Std = None
+    layout: Layout = None
+    values: Range = None
+
+    def model(self, name: str, *, bare: bool = False) -> Model:
+        """The model of a name; flags come before what the TOML beside it says. bare: without mean and std."""
+        given: dict[str, Any] = {
+            "size": None if self.size is None else _sides(self.size),
+            "channels": self.channels,
+            "mean": None if self.mean is None else _numbers(self.mean, "--mean"),
+            "std": None if self.std is None else _numbers(self.std, "--std"),
+            "layout": self.layout,
+            "range": None if self.values is None else _pair(self.values, "--range"),
+        }
+        preparation = replace(stated(name), **{field: value for field, value in given.items() if value is not None})
+        if bare:
+            preparation = replace(preparation, mean=None, std=None)
+        return read_model(name, weights=self.weights, preparation=preparation, classes=self.classes)
+
+
+NOTHING = Source()  # a model by its name alone
 
 
 def ball_of(eps: str, norm: str, domain: str | None, preparation: Preparation, shape: tuple[int, ...]) -> Ball:

@@ -40,7 +40,6 @@ def report(
             show_default=False,
         ),
     ] = None,
-    classes: o.Classes = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -48,10 +47,7 @@ def report(
             show_default=False,
         ),
     ] = None,
-    weights: o.Weights = None,
-    mean: o.Mean = None,
-    std: o.Std = None,
-    layout: o.Layout = None,
+    source: o.Source = o.NOTHING,
 ) -> None:
     """Write one HTML file with every input's maps, what is proven about it and what is not, and how that was made.
 
@@ -61,12 +57,12 @@ def report(
     """
     if out.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"got the page {out}, expected a name that ends in .html: the page comes before the inputs")
-    if model is None and (weights, mean, std, layout) != (None, None, None, None):
-        raise InputError("got --weights, --mean, --std or --layout without --model, expected the model they belong to")
+    if model is None and source != o.Source(classes=source.classes):
+        raise InputError("got --weights or other options of a model without --model, expected the model they belong to")
     compared = None if table is None else read_table(table)
-    names, network = None if classes is None else read_classes(classes), None
+    names, network = None if source.classes is None else read_classes(source.classes), None
     if model is not None:
-        found = o.model_of(model, weights=weights, classes=classes, mean=mean, std=std, layout=layout)
+        found = source.model(model)
         names, network = found.classes, found.network
     runs = [path for path in inputs if (path / MANIFEST).is_file()]
     explanations = [(file.stem, Explanation.load(file)) for path in inputs if path not in runs for file in _files(path)]

@@ -84,14 +84,7 @@ def run(
     threads: Annotated[int, typer.Option(help="Of torch, in each worker; the last digits depend on it.")] = 1,
     memory: Annotated[float, typer.Option(help="GiB that a worker may use for bounds; the last digits too.")] = 4.0,
     as_json: o.Json = False,
-    weights: o.Weights = None,
-    classes: o.Classes = None,
-    size: o.Size = None,
-    channels: o.Channels = None,
-    mean: o.Mean = None,
-    std: o.Std = None,
-    layout: o.Layout = None,
-    values: o.Range = None,
+    source: o.Source = o.NOTHING,
     device: o.Device = "cpu",
 ) -> None:
     """Explain every sample of a data set, and sum up: how many are certified, how the overlaps are spread.
@@ -101,17 +94,7 @@ def run(
 
     For instance: proofmap run pictures --model net.onnx --eps 2/255 --groups grid:12 --out results
     """
-    found = o.model_of(
-        model,
-        weights=weights,
-        classes=classes,
-        size=size,
-        channels=channels,
-        mean=mean,
-        std=std,
-        layout=layout,
-        values=values,
-    )
+    found = source.model(model)
     where = _engine(engine, address, gpus_per_worker, workers)
     more = _settings(method, bounds, settings or [])
     samples = open_samples(data, found.preparation)

@@ -32,14 +32,7 @@ def verify(
     bounds: o.Bounds = None,
     target: o.Target = None,
     as_json: o.Json = False,
-    weights: o.Weights = None,
-    classes: o.Classes = None,
-    size: o.Size = None,
-    channels: o.Channels = None,
-    mean: o.Mean = None,
-    std: o.Std = None,
-    layout: o.Layout = None,
-    values: o.Range = None,
+    source: o.Source = o.NOTHING,
     device: o.Device = "cpu",
 ) -> None:
     """Prove that no input of the ball is classified otherwise; exit code 1 where that is not proven for every input.
@@ -47,21 +40,9 @@ def verify(
     For instance: proofmap verify zoo:mnist_mlp digit.png --eps 0.02
     """
     method = named(bounds or "backward")
-    load = partial(
-        o.model_of,
-        model,
-        weights=weights,
-        classes=classes,
-        size=size,
-        channels=channels,
-        mean=mean,
-        std=std,
-        layout=layout,
-        values=values,
-    )
     if eps == "auto":
         raise InputError("got --eps auto, expected a number such as 0.02 or 2/255: the proven radius is printed anyway")
-    found, cases = read_cases(inputs, load, eps, norm, domain, o.device_of(device))
+    found, cases = read_cases(inputs, partial(source.model, model), eps, norm, domain, o.device_of(device))
     aim = o.class_of(target, found.classes)
     networks = graphs(cases, found)
     records = []
