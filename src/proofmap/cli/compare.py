@@ -19,7 +19,17 @@ from proofmap.cli import options as o
 from proofmap.cli.cases import read_cases
 from proofmap.errors import FileError, InputError
 from proofmap.explain import BASELINES
-from proofmap.metrics import METRICS, Metric, RobustnessSr, Stability, Tightness, Uniform
+from proofmap.metrics import (
+    METRICS,
+    Deletion,
+    Insertion,
+    Metric,
+    MuFidelity,
+    RobustnessSr,
+    Stability,
+    Tightness,
+    Uniform,
+)
 
 __all__ = ["compare"]
 
@@ -81,8 +91,8 @@ def _metric(name: str, ball: Ball, values: tuple[float, float]) -> Metric[Any]:
     low, high = values if ball.domain is None else ball.domain
     if kind is RobustnessSr:
         return RobustnessSr(norm=ball.norm, domain=ball.domain or (-inf, inf), largest=float(high) - float(low))
-    if kind is not Stability:
-        return kind(baseline=Uniform(float(low), float(high)))  # type: ignore[call-arg]
+    if issubclass(kind, (Deletion, Insertion, MuFidelity)):
+        return kind(baseline=Uniform(float(low), float(high)))
     if not isinstance(ball.eps, float):
         raise InputError(f"got the metric {name!r} with --eps auto, expected a number: it is measured within a radius")
     return Stability(ball.eps, domain=ball.domain)
