@@ -152,8 +152,11 @@ def test_a_linear_model_has_its_exact_radius() -> None:
 BAD: list[tuple[dict[str, object], str]] = [
     ({"target": 10}, "got target 10, expected a class from 0 to 9"),
     ({"target": -1}, "got target -1, expected a class from 0 to 9"),
-    ({"target": torch.tensor([1, 2])}, "got 2 targets for 3 samples, expected one for each"),
-    ({"target": torch.tensor([1.0, 2.0, 3.0])}, "expected class numbers"),
+    (
+        {"target": torch.tensor([1, 2])},
+        r"got target of type torch.int64 and shape \(2,\), expected a class number, or one for each of 3",
+    ),
+    ({"target": torch.tensor([1.0, 2.0, 3.0])}, "got target of type torch.float32"),
     ({"sharing": "both"}, "got sharing='both', expected one of 'shared', 'one-pass', 'separate'"),
     ({"objective": "max"}, "got objective='max', expected one of 'margin', 'class', 'mean', 'apart'"),
     ({"bounds": "backward"}, r"got bounds='backward', expected a method such as pm.bounds.Backward\(\)"),

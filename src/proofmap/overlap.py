@@ -82,12 +82,36 @@ def family_overlap(
     """The same for a family of balls that stands already, and a budget of bytes."""
     with full_precision(family.x.device):
         logits = _logits(graph, family.x)
-        classes = _classes("target", target, logits)
+        classes = _chosen("target", target, logits)
         if classes is None:
             classes = logits.argmax(1)
-        forms = _forms(logits.shape[1], classes, _classes("rival", rival, logits), objective).to(logits)
+        forms = _forms(logits.shape[1], classes, _chosen("rival", rival, logits), objective).to(logits)
         value = _bound(graph, family, logits, forms, method, sharing, objective, available)
     return Overlap(value[:, 0], value[:, 1:], _nominal(forms, logits, objective), classes, certified=True)
+
+
+def classes_of(
+    given: int | Tensor | list[int], count: int, classes: int | None, device: torch.device, what: str = "target"
+) -> Tensor:
+    """One class for each of `count` samples, (N,) int64; `classes` is their number, None where nobody knows it.
+
+    A tensor with one entry counts for all samples, as it does for Captum.
+    """
+    try:
+        found = torch.as_tensor(given, device=device)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"got {what} {given!r}, expected a class number, or one for each sample") from None
+    if found.numel() == 1:
+        found = found.reshape(())
+    if found.is_floating_point() or found.dtype == torch.bool or found.shape not in ((), (count,)):
+        raise InputError(
+            f"got {what} of type {found.dtype} and shape {tuple(found.shape)}, expected a class number, or one for "
+            f"each of {count} samples"
+        )
+    if bool((found < 0).any()) or (classes is not None and bool((found >= classes).any())):
+        largest = "above" if classes is None else f"to {classes - 1}"
+        raise InputError(f"got {what} {given}, expected a class from 0 {largest}")
+    return found.long().expand(count)
 
 
 def decides(objective: object) -> bool:
@@ -120,7 +144,7 @@ def certified_radius(
     graph = as_graph(model, x).to(x.device, x.dtype)
     with full_precision(x.device):
         logits = _logits(graph, x)
-        classes = _classes("target", target, logits)
+        classes = _chosen("target", target, logits)
         forms = _forms(logits.shape[1], logits.argmax(1) if classes is None else classes, None, "margin").to(logits)
         proven = x.new_zeros(len(x))
         open_at = x.new_full((len(x),), largest)
@@ -189,19 +213,8 @@ def _logits(graph: Graph, x: Tensor) -> Tensor:
     return logits
 
 
-def _classes(what: str, chosen: int | Tensor | None, logits: Tensor) -> Tensor | None:
-    """One class for each sample, (N,), or None."""
-    if chosen is None:
-        return None
-    count, classes = logits.shape
-    found = torch.as_tensor(chosen, device=logits.device)
-    if found.is_floating_point() or found.dtype == torch.bool or found.ndim > 1:
-        raise InputError(f"got a {what} of type {found.dtype} and shape {tuple(found.shape)}, expected class numbers")
-    if found.ndim == 1 and len(found) != count:
-        raise InputError(f"got {len(found)} {what}s for {count} samples, expected one for each, or one for all")
-    if bool(((found < 0) | (found >= classes)).any()):
-        raise InputError(f"got {what} {chosen}, expected a class from 0 to {classes - 1}")
-    return found.long().expand(count)
+def _chosen(what: str, given: int | Tensor | None, logits: Tensor) -> Tensor | None:
+    return None if given is None else classes_of(given, logits.shape[0], logits.shape[1], logits.device, what)
 
 
 def _method(bounds: Method | None) -> Method:

@@ -89,7 +89,7 @@ def test_settings_say_what_was_chosen() -> None:
             torch.tensor([0, 1]),
             r"target of type torch.int64 and shape \(2,\), expected a class number, or one",
         ),
-        (MODEL, X, torch.zeros(3), "got a target of type torch.float32"),
+        (MODEL, X, torch.zeros(3), "got target of type torch.float32"),
         (network(12, 1), X, None, r"output at x has shape \(3, 1\), expected \(3, classes\) with at least two"),
     ],
 )

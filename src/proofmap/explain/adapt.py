@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from proofmap.ball import Ball
 from proofmap.errors import InputError
-from proofmap.explain.attributor import Attributor, classes_of, fitted
+from proofmap.explain.attributor import Attributor, fitted
 from proofmap.explain.baselines import Baseline, make
 from proofmap.explain.explainer import Explainer
 from proofmap.graph import Graph
 from proofmap.groups import Groups
+from proofmap.overlap import classes_of
 
 __all__ = ["as_attributor"]
 

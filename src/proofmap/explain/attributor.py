@@ -10,7 +10,7 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 
-__all__ = ["Attributor", "classes_of", "fitted"]
+__all__ = ["Attributor", "fitted"]
 
 
 @runtime_checkable
@@ -23,22 +23,6 @@ class Attributor(Protocol):
         target: the explained class, one for all or one for each sample; by default the predicted one.
         """
         ...
-
-
-def classes_of(target: int | Tensor | list[int], count: int, classes: int | None, device: torch.device) -> Tensor:
-    """One class for each of `count` samples, (N,) int64; `classes` is their number, None where nobody knows it."""
-    try:
-        found = torch.as_tensor(target, device=device)
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"got target {target!r}, expected a class number, or one for each sample") from None
-    if found.numel() == 1:  # Captum's meaning: a tensor with one entry counts for all samples
-        found = found.reshape(())
-    if found.is_floating_point() or found.dtype == torch.bool or found.ndim > 1 or (found.ndim and len(found) != count):
-        raise InputError(f"got target {target!r}, expected a class number, or one for each of {count} samples")
-    if bool((found < 0).any()) or (classes is not None and bool((found >= classes).any())):
-        largest = "above" if classes is None else f"to {classes - 1}"
-        raise InputError(f"got target {target!r}, expected a class from 0 {largest}")
-    return found.long().expand(count)
 
 
 def fitted(found: Any, x: Tensor, who: str) -> Tensor:

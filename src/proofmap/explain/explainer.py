@@ -26,7 +26,7 @@ from proofmap.errors import InputError
 from proofmap.explain.digest import hash_graph, hash_state, hash_tensor, versions
 from proofmap.explain.explanation import JSON, Explanation, Guarantee, spread
 from proofmap.graph import Graph, as_graph
-from proofmap.overlap import Overlap, certified_radius
+from proofmap.overlap import Overlap, certified_radius, classes_of
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -188,7 +188,7 @@ class Explainer(ABC):
         graph = graph.to(x.device, x.dtype)
         with torch.no_grad():
             predicted = torch.cat([graph(part) for part in x.split(self.batch)]).argmax(1)
-        aim = predicted if target is None else _aim(target, len(x), graph.classes).to(x.device)
+        aim = predicted if target is None else classes_of(target, len(x), graph.classes, x.device)
         ball = self._ball(graph, x, predicted if self.signed else aim)
         generator = torch.Generator(x.device).manual_seed(0 if self.seed is None else self.seed)
         step = batch or self.batch
@@ -275,16 +275,6 @@ def _one_or_each(target: int | Tensor | list[int] | None) -> int | Tensor | None
             raise InputError(f"got target {target!r}, expected a class number for each sample")
         return torch.tensor(target, dtype=torch.int64)
     return target.reshape(()) if isinstance(target, Tensor) and target.numel() == 1 else target
-
-
-def _aim(target: int | Tensor, count: int, classes: int) -> Tensor:
-    """One class for each sample, (N,)."""
-    found = torch.as_tensor(target)
-    if found.is_floating_point() or found.dtype == torch.bool or found.ndim > 1 or (found.ndim and len(found) != count):
-        raise InputError(f"got target {target!r}, expected a class number, or one for each of {count} samples")
-    if bool(((found < 0) | (found >= classes)).any()):
-        raise InputError(f"got target {target}, expected a class from 0 to {classes - 1}")
-    return found.long().expand(count)
 
 
 def _ball_of(ball: Ball, piece: slice, x: Tensor) -> Ball:

@@ -17,6 +17,7 @@ from proofmap.errors import InputError
 from proofmap.explain.digest import hash_tensor
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
+from proofmap.overlap import classes_of as chosen
 from proofmap.precision import full_precision
 
 if TYPE_CHECKING:
@@ -157,16 +158,7 @@ def classes_of(target: int | Tensor | None, logits: Tensor) -> Tensor:
     """One class for each sample, (N,): the target, or where it is None the predicted one."""
     if target is None:
         return logits.argmax(1)
-    count, classes = logits.shape
-    found = torch.as_tensor(target, device=logits.device)
-    if found.is_floating_point() or found.dtype == torch.bool or found.shape not in ((), (count,)):
-        raise InputError(
-            f"got a target of type {found.dtype} and shape {tuple(found.shape)}, expected a class number, or one for "
-            f"each of {count} samples"
-        )
-    if bool(((found < 0) | (found >= classes)).any()):
-        raise InputError(f"got target {target}, expected a class from 0 to {classes - 1}")
-    return found.long().expand(count)
+    return chosen(target, logits.shape[0], logits.shape[1], logits.device)
 
 
 def score_at(function: Function, points: Tensor, target: Tensor, score: Score, rows: int) -> Tensor:
