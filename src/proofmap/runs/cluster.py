@@ -2,6 +2,7 @@
 
 A chunk goes only to a worker that has said it is ready. When a worker or its node is lost, its chunks go to the
 others, and another worker is asked for, which may have to wait for a node: nothing stands still as long as one works.
+Which of its chunks a lost worker was at cannot be known from here, so each of them is tried again alone.
 This process alone reads samples and writes files: nodes need Proofmap, and neither the data nor a shared disk.
 """
 
@@ -23,7 +24,7 @@ from proofmap.runs.worker import Done, Work, Worker
 __all__ = ["Ray"]
 
 _AHEAD = 2  # chunks at a worker: the next one is there when it has done one
-_LOSSES = 3  # workers that one chunk may lose, or that may die one after the other while they start
+_LOSSES = 3  # workers that one chunk may lose alone, or that may die one after the other while they start
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,10 @@ class _Pool:
         self.kind = ray.remote(num_cpus=plan.job.threads, num_gpus=engine.gpus_per_worker, max_restarts=0)(Worker)
         self.chunks = chunks
         self.starting: dict[Any, Any] = {}  # the promise of ready() -> its worker
-        self.load: dict[Any, int] = {}  # a worker that is ready -> the chunks at it
-        self.busy: dict[Any, tuple[Any, Work]] = {}  # the promise of a chunk -> its worker, and what to do again
-        self.again: deque[Work] = deque()
-        self.lost: Counter[int] = Counter()  # chunk -> the workers that it lost
+        self.load: dict[Any, int] = {}  # a worker that is ready -> the places that are taken at it
+        self.busy: dict[Any, tuple[Any, Work, int]] = {}  # a chunk's promise -> its worker, what to do again, places
+        self.again: deque[Work] = deque()  # chunks that were at a lost worker: each takes every place at the next one
+        self.lost: Counter[int] = Counter()  # chunk -> the workers that were lost while it was alone there
         self.stillborn = 0
         self.exhausted = False
 
@@ -136,27 +137,29 @@ class _Pool:
         """Give the worker with the least to do another chunk, until all have enough."""
         while self.load:
             worker = min(self.load, key=self.load.__getitem__)
-            if self.load[worker] >= _AHEAD:
+            places = _AHEAD if self.again else 1
+            if self.load[worker] + places > _AHEAD:
                 return
             work = self.again.popleft() if self.again else next(self.chunks, None)
             if work is None:
                 self.exhausted = True
                 return
-            self.load[worker] += 1
-            self.busy[worker.explain.remote(work)] = worker, work
+            self.load[worker] += places
+            self.busy[worker.explain.remote(work)] = worker, work, places
 
     def _receive(self, promise: Any) -> Iterator[Done]:
         """A chunk; or nothing, where its worker was lost and others will do it."""
-        worker, work = self.busy.pop(promise)
+        worker, work, places = self.busy.pop(promise)
         try:
             done: Done = self.ray.get(promise)
         except self.ray.exceptions.RayTaskError as error:  # not the worker's fault: it would happen again
             raise (error.cause if isinstance(error.cause, Exception) else error) from None
         except self.ray.exceptions.RayError as error:
-            self.lost[work.number] += 1
+            self.lost[work.number] += places == _AHEAD
             if self.lost[work.number] > _LOSSES:
                 raise ProofmapError(
-                    f"chunk {work.number} lost its worker {self.lost[work.number]} times ({_said(error)}): what is "
+                    f"chunk {work.number}, alone at a worker, lost it {self.lost[work.number]} times "
+                    f"({_said(error)}): what is "
                     "finished is kept; start the run again, with fewer samples a chunk if memory ran out"
                 ) from error
             self.again.append(work)
@@ -165,7 +168,7 @@ class _Pool:
                 self._hire()
         else:
             if worker in self.load:  # it may have died since
-                self.load[worker] -= 1
+                self.load[worker] -= places
             yield done
 
 
