@@ -116,7 +116,7 @@ def test_no_group_but_the_whole_image_leaves_the_nominal_overlap(graph: pm.Graph
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
 def test_the_certified_radius_is_certified(graph: pm.Graph, x: Tensor, norm: float) -> None:
-    radius = pm.certified_radius(graph, x, norm=norm, domain=(0.0, 1.0), largest=10.0)
+    radius = pm.certified_radius(graph, x, norm=norm, domain=(0.0, 1.0))
     assert bool((radius > 0).all())
     at = pm.overlap(graph, x, pm.Ball(radius, norm, (0.0, 1.0)))
     assert bool((at.full <= 0).all())
@@ -128,12 +128,16 @@ def test_a_wrong_target_has_no_radius(graph: pm.Graph, x: Tensor) -> None:
     assert pm.certified_radius(graph, x, domain=(0.0, 1.0), target=3).tolist() == [0.0, 0.0, 0.0]
 
 
-def test_a_radius_that_reaches_the_limit_is_the_limit() -> None:
+@pytest.mark.parametrize(("norm", "whole"), [(float("inf"), 4.0), (2.0, 5.0), (1.0, 7.0)])
+def test_a_radius_reaches_as_far_as_the_domain(norm: float, whole: float) -> None:
+    """The decision never changes: from (-1, 0) the farthest point of the domain is 4 to the right and 3 up."""
     model = nn.Linear(2, 2)
     with torch.no_grad():
         model.weight.zero_()
         model.bias.copy_(torch.tensor([1.0, 0.0]))
-    assert pm.certified_radius(model, torch.zeros(1, 2), largest=5.0).tolist() == [5.0]
+    x, domain = torch.tensor([[-1.0, 0.0]]), (torch.tensor([-2.0, -1.0]), torch.tensor([3.0, 3.0]))
+    assert pm.certified_radius(model, x, norm=norm, domain=domain).tolist() == [whole]
+    assert pm.certified_radius(model, x, norm=norm, steps=20).tolist() == [2.0**20]
 
 
 def test_a_linear_model_has_its_exact_radius() -> None:
@@ -141,12 +145,12 @@ def test_a_linear_model_has_its_exact_radius() -> None:
     model = nn.Linear(3, 2).double()
     with torch.no_grad():
         model.weight.copy_(torch.tensor([[0.0, 0.0, 0.0], [1.0, -2.0, 2.0]]))
-        model.bias.copy_(torch.tensor([0.0, -6.0]))
+        model.bias.copy_(torch.tensor([0.0, -600.0]))
     x = torch.zeros(1, 3, dtype=torch.float64)
     for norm, dual in ((float("inf"), 5.0), (2.0, 3.0), (1.0, 2.0)):
-        found = float(pm.certified_radius(model, x, norm=norm, largest=8.0, steps=40))
-        assert found == pytest.approx(6.0 / dual, rel=1e-6)
-        assert found <= 6.0 / dual
+        found = float(pm.certified_radius(model, x, norm=norm, steps=40))
+        assert found == pytest.approx(600.0 / dual, rel=1e-6)
+        assert found <= 600.0 / dual
 
 
 BAD: list[tuple[dict[str, object], str]] = [
@@ -185,8 +189,8 @@ def test_bad_inputs(graph: pm.Graph, x: Tensor) -> None:
         pm.overlap(graph, (x * 255).long(), BALL)
     with pytest.raises(InputError, match=r"pm.load"):
         pm.overlap("net.onnx", x, BALL)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="largest"):
-        pm.certified_radius(graph, x, largest=0.0)
+    with pytest.raises(InputError, match="got steps=0"):
+        pm.certified_radius(graph, x, steps=0)
 
 
 def test_bad_models(x: Tensor) -> None:

@@ -127,35 +127,34 @@ def certified_radius(
     domain: tuple[float | Tensor, float | Tensor] | None = None,
     bounds: Method | None = None,
     target: int | Tensor | None = None,
-    largest: float = 1.0,
     steps: int = 16,
     memory: int | None = None,
 ) -> Tensor:
-    """For each sample a radius (N,) with AO(B) <= 0, proven: the largest that bisection over [0, largest] met.
+    """For each sample a radius (N,) with AO(B) <= 0, proven: the largest that a search in so many steps met.
 
-    Zero where x itself is not classified as the target. The bounds need not grow with the radius, so a larger
+    The search begins at 1, doubles while the decision is proven, up to a ball that holds the whole domain, and then
+    bisects. Zero where x itself is not classified as the target. The bounds need not grow with the radius, so a larger
     radius may be provable too; the one returned was proven.
     """
-    if not (largest > 0 and steps > 0):
-        raise InputError(f"got largest={largest} and steps={steps}, expected both to be positive")
+    if steps < 1:
+        raise InputError(f"got steps={steps}, expected at least one")
     method = _method(bounds)
-    Ball(largest, norm, domain).at(x)
+    domain_ball = Ball(torch.finfo(x.dtype).max, norm, domain).at(x)
     available = budget(memory, x.device)
     graph = as_graph(model, x).to(x.device, x.dtype)
     with full_precision(x.device):
         logits = _logits(graph, x)
         classes = _chosen("target", target, logits)
         forms = _forms(logits.shape[1], logits.argmax(1) if classes is None else classes, None, "margin").to(logits)
-        proven = x.new_zeros(len(x))
-        open_at = x.new_full((len(x),), largest)
-        trial = open_at
+        whole = torch.maximum(-domain_ball.lower, domain_ball.upper).flatten(1).norm(norm, dim=1)
+        proven, open_at, trial = torch.zeros_like(whole), torch.full_like(whole, inf), whole.clamp(max=1)
         for _ in range(steps + 1):
             family = Ball(trial, norm, domain).at(x)
             value = _bound(graph, family, logits, forms, method, "one-pass", "margin", available)[:, 0]
             holds = value <= 0
             proven = torch.where(holds, trial, proven)
             open_at = torch.where(holds, open_at, trial)
-            trial = (proven + open_at) / 2
+            trial = torch.where(open_at.isinf(), torch.minimum(2 * trial, whole), (proven + open_at) / 2)
     return torch.where(_nominal(forms, logits, "margin") <= 0, proven, torch.zeros_like(proven))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -259,6 +261,34 @@ def test_every_class_of_every_sample(graph: pm.Graph, x: Tensor) -> None:
     torch.testing.assert_close(every.scores[17], one.scores[0], rtol=1e-3, atol=1e-4)
     own = int(every.predicted[10])
     assert bool((every.scores[10 + own] == 0).all())
+    assert every.opposite is not None
+    assert float(every.overlap.full[10 + own]) <= 0 >= float(every.opposite.full[10 + own])
+    assert not bool(every.proven[10 + own])  # no class gets ahead of itself, and it is that class all the same
+    others = torch.arange(30) != 10 * torch.arange(3).repeat_interleave(10) + every.predicted
+    bounded = (every.overlap.full <= 0) & (every.opposite.full <= 0)
+    assert bool(bounded[others].any())
+    assert torch.equal(every.proven, bounded & others)
+
+
+@pytest.mark.parametrize(
+    ("objective", "counts"), [("margin", True), ("apart", True), ("class", False), ("mean", False)]
+)
+def test_only_bounds_that_decide_are_proofs(graph: pm.Graph, x: Tensor, objective: str, counts: bool) -> None:
+    found = EVA(graph, pm.Ball(0.001), groups=pm.groups.grid(2), objective=objective).explain(x)  # type: ignore[arg-type]
+    assert bool((found.overlap.full <= 0).all())
+    assert found.proven.tolist() == [counts] * 3
+    assert not bool(replace(found, guarantee="sampled").proven.any())
+
+
+def test_a_radius_is_proven_by_the_bounds_in_use(graph: pm.Graph, x: Tensor) -> None:
+    """Looser bounds reach less far: a radius of tighter ones would be an open question to them."""
+    loose, tight = (
+        EVA(graph, pm.Ball("auto", domain=(0.0, 1.0)), groups=pm.groups.grid(2), bounds=bounds).explain(x)
+        for bounds in (IBP(), Backward())
+    )
+    assert bool(loose.proven.all())
+    assert bool(tight.proven.all())
+    assert bool((torch.tensor(loose.settings["eps"]) < torch.tensor(tight.settings["eps"])).all())
 
 
 def test_a_radius_for_each_sample(graph: pm.Graph, x: Tensor) -> None:

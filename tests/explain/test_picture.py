@@ -238,6 +238,11 @@ def test_a_targeted_title_says_what_is_proven_of_each_half(added: float, removed
     assert titles(draw(replace(e, guarantee="sampled")))[0].endswith("seen in samples: nothing proven")
 
 
+def test_towards_its_own_class_nothing_is_asked() -> None:
+    e = make_signed((1, 1, 4, 4))
+    assert titles(draw(replace(e, target=e.overlap.target)))[0].endswith("its own class: nothing is asked")
+
+
 def test_a_class_that_was_not_predicted() -> None:
     e = replace(certified(2.0), predicted=torch.tensor([3]))
     assert titles(draw(e)) == ["class 0 (predicted: class 3) · AO ≤ 2.00: not certified"]

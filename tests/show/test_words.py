@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -86,6 +87,13 @@ def test_a_targeted_map_speaks_of_its_two_halves() -> None:
     )
     assert "By lowering values alone" in found.guaranteed[1]
     assert "raise some values and lower others" in found.open[0]
+
+
+def test_nothing_is_claimed_towards_the_class_that_it_is() -> None:
+    e = make_signed(shape=(1, 1, 4, 4))
+    found = said(replace(e, target=e.overlap.target))
+    assert "already" in found.short
+    assert found.guaranteed == ("Nothing: no class gets ahead of itself.",)
 
 
 @pytest.mark.parametrize("objective", ["mean", "class", "other"])

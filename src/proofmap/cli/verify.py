@@ -61,19 +61,11 @@ def verify(
 
 def _verified(case: Case, graph: Graph, model: Model, method: Method, aim: int | None) -> dict[str, Any]:
     over = overlap(graph, case.x, case.ball, bounds=method, target=aim)
-    low, high = model.preparation.range
-    radius = None
+    certified, radius = float(over.full) <= 0, None
     if not case.boxed:
-        found = certified_radius(
-            graph,
-            case.x,
-            norm=case.ball.norm,
-            domain=case.ball.domain,
-            bounds=method,
-            target=over.target,
-            largest=high - low,
-        )
-        radius = float(found)
+        norm, domain = case.ball.norm, case.ball.domain
+        found = certified_radius(graph, case.x, norm=norm, domain=domain, bounds=method, target=over.target)
+        radius = max(float(found), float(case.ball.eps) if certified else 0.0)
     return {
         "name": case.name,
         "label": case.label,
@@ -81,7 +73,7 @@ def _verified(case: Case, graph: Graph, model: Model, method: Method, aim: int |
         "target": int(over.target),
         "class": model.title(int(over.target)),
         "overlap": o.finite(float(over.full)),
-        "certified": float(over.full) <= 0,
+        "certified": certified,
         "eps": None if case.boxed else case.ball.eps,
         "radius": radius,
     }

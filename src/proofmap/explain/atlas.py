@@ -18,7 +18,7 @@ _MOST = 12
 
 def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Picture:
     """The maps of `TargetedEVA.explain_all`: red where ink must be added to become the column's class, blue where it
-    must be removed, on one scale; a bold frame where the ball holds no input of that class, proven.
+    must be removed, on one scale; a bold frame where neither half of the ball holds an input of that class, proven.
 
     The first column shows the samples, at most 12; a sample's own class is left blank.
     """
@@ -30,6 +30,7 @@ def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Pictu
     rows = min(count, _MOST)
     largest = max(float(every.scores[: rows * classes].abs().max()), 1e-12)
     norm = TwoSlopeNorm(0.0, -largest, largest)
+    proven = every.proven
     figure = Picture(figsize=(_CELL * (classes + 1), _CELL * rows + 0.75))
     panels = figure.subplots(rows, classes + 1, squeeze=False)
     for row in range(rows):
@@ -44,7 +45,7 @@ def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Pictu
             else:
                 values = pixels_of(every.attributions[first + c])
                 panel.imshow(values, cmap=matplotlib.colormaps["RdBu_r"], norm=norm, interpolation="nearest")
-            _frame(panel, _proven(every, first + c) and c != int(every.predicted[first]))
+            _frame(panel, bool(proven[first + c]))
     for c in range(classes):
         name = str(c) if class_names is None else class_names[c]
         panels[0][1 + c].set_title(name, fontsize=9)
@@ -62,13 +63,6 @@ def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Pictu
         va="bottom",
     )
     return figure
-
-
-def _proven(every: Explanation, k: int) -> bool:
-    """Whether neither half of the ball lets the class get ahead."""
-    assert every.opposite is not None
-    certified = every.guarantee == "certified"
-    return certified and float(every.overlap.full[k]) <= 0 and float(every.opposite.full[k]) <= 0
 
 
 def _frame(panel: Axes, bold: bool) -> None:

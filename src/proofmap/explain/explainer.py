@@ -74,6 +74,7 @@ class Explainer(ABC):
 
     guarantee: ClassVar[Guarantee]
     signed: ClassVar[bool] = False
+    bounds: Method | None = None  # by which a radius is proven
 
     def __init__(
         self,
@@ -247,7 +248,13 @@ class Explainer(ABC):
         if not isinstance(self.ball.eps, str):
             return self.ball
         radius = certified_radius(
-            graph, x, norm=self.ball.norm, domain=self.ball.domain, target=target, memory=self.memory
+            graph,
+            x,
+            norm=self.ball.norm,
+            domain=self.ball.domain,
+            bounds=self.bounds,
+            target=target,
+            memory=self.memory,
         )
         return replace(self.ball, eps=radius)
 

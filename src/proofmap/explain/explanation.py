@@ -19,7 +19,7 @@ from torch import Tensor
 from proofmap.errors import FileError, InputError, ProofmapError
 from proofmap.explain.digest import hash_tensor
 from proofmap.explain.storage import check_names, first_line, read, write
-from proofmap.overlap import Overlap
+from proofmap.overlap import Overlap, decides
 
 if TYPE_CHECKING:
     from proofmap.explain.picture import Picture
@@ -88,6 +88,18 @@ class Explanation:
             opposite=None if self.opposite is None else _sliced(self.opposite, which),
             input_hash=hash_tensor(part["x"]),
         )
+
+    @property
+    def proven(self) -> Tensor:
+        """(N,) bool: no input of the ball is classified otherwise; for a targeted map, none of either half is its aim.
+
+        False also where the bounds do not ask that: for another objective, or a target that the sample is already.
+        """
+        if self.guarantee != "certified":
+            return torch.zeros_like(self.target, dtype=torch.bool)
+        if self.opposite is not None:
+            return (self.target != self.overlap.target) & (torch.maximum(self.overlap.full, self.opposite.full) <= 0)
+        return (self.overlap.full <= 0) & decides(self.settings.get("objective", "margin"))
 
     def __iter__(self) -> Iterator[Explanation]:
         return (self[k] for k in range(len(self)))

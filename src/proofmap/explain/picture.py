@@ -215,6 +215,8 @@ def _meaning(e: Explanation, value: float) -> str:
 
 
 def _targeted(e: Explanation, opposite: Overlap, k: int, aim: str) -> str:
+    if int(e.target[k]) == int(e.overlap.target[k]):
+        return "its own class: nothing is asked"
     added, removed = float(e.overlap.full[k]), float(opposite.full[k])
     if e.guarantee != "certified":
         return f"adding: {_unproven(e, added)}, removing: {_unproven(e, removed)}: nothing proven"

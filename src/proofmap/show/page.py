@@ -124,7 +124,7 @@ def _finding(
     largest = places(e, _PLACES)
     return Finding(
         id=name,
-        title=f"{e.method}, from {own} towards {aim}" if kind == "targeted" else f"{e.method}, why {aim}",
+        title=f"{e.method}, from {own} towards {aim}" if e.opposite else f"{e.method}, why {aim}",
         record=record,
         kind=kind,
         guarantee=e.guarantee,

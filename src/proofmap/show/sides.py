@@ -21,8 +21,9 @@ from proofmap.overlap import Overlap, decides
 __all__ = ["RESTARTS", "STEPS", "Kind", "Range", "Verdict", "attacked", "kind_of", "ranges", "verdict"]
 
 # What an overlap of an explanation is about: whether the class holds, whether one other class is reached by raising
-# values alone or by lowering them alone, or a form of the logits that decides nothing.
-Kind: TypeAlias = Literal["decision", "targeted", "other"]
+# values alone or by lowering them alone, the same of the class that it is already, which asks nothing, or a form of the
+# logits that decides nothing.
+Kind: TypeAlias = Literal["decision", "targeted", "own", "other"]
 Verdict: TypeAlias = Literal["proven", "open", "refuted", "unproven", "aside"]
 
 STEPS, RESTARTS = 20, 4
@@ -52,10 +53,10 @@ class Range:
         return None if self.upper is None else max(self.upper - self.lower, 0.0)
 
 
-def kind_of(e: Explanation) -> Kind:
-    """Only margins, bounded together or apart, decide."""
+def kind_of(e: Explanation, k: int = 0) -> Kind:
+    """What sample k asks. Only margins, bounded together or apart, decide."""
     if e.opposite is not None:
-        return "targeted"
+        return "targeted" if int(e.target[k]) != int(e.overlap.target[k]) else "own"
     return "decision" if decides(e.settings.get("objective", "margin")) else "other"
 
 
@@ -79,7 +80,7 @@ def _range(e: Explanation, over: Overlap, k: int, reached: float | None, half: L
 
 def verdict(kind: Kind, sides: tuple[Range, ...]) -> Verdict:
     """proven: no input of the ball changes the decision; refuted: one that was met does; open: bounds leave it so."""
-    if kind == "other":
+    if kind in ("other", "own"):
         return "aside"
     if all(side.upper is not None and side.upper <= 0 for side in sides):
         return "proven"

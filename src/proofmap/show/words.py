@@ -43,6 +43,8 @@ def claim(e: Explanation, k: int, kind: Kind, sides: tuple[Range, ...], answer: 
     own, aim = name_of(int(e.overlap.target[k]), names), name_of(int(e.target[k]), names)
     if kind == "targeted":
         short, holds, does_not = _targeted(sides, answer, own, aim)
+    elif kind == "own":
+        short, holds, does_not = _own(own)
     elif kind == "other":
         short, holds, does_not = _other(e, sides[0])
     elif sides[0].upper is not None:
@@ -118,6 +120,11 @@ def _targeted(sides: tuple[Range, ...], answer: Verdict, own: str, aim: str) -> 
         "refuted": f"The input itself is closer to {aim} than to {own}.",
     }.get(answer, f"For at least one direction it is not proven that {aim} stays out of reach.")
     return short, holds, [mixed]
+
+
+def _own(own: str) -> tuple[str, list[str], list[str]]:
+    nothing = "Nothing: no class gets ahead of itself."
+    return f"It is {own} already: what would make it so is not asked.", [nothing], [f"That it stays {own}."]
 
 
 def _other(e: Explanation, side: Range) -> tuple[str, list[str], list[str]]:
