@@ -45,8 +45,8 @@ def test_best_second_and_tied() -> None:
     table = tabulate("t", [LOW, HIGH], values, {"good": 1.0, "close": 2.0, "bad": 3.0})
     marks = {method: {name: cell.mark for name, cell in cells.items()} for method, cells in table.rows.items()}
     low = {method: cell["deletion"] for method, cell in marks.items()}
-    assert sorted(low.values()) == ["", "best", "tied"]
-    assert low["bad"] == ""
+    assert sorted(low.values()) == ["best", "second", "tied"]
+    assert low["bad"] == "second"
     assert marks["good"]["insertion"] == "best"
     assert marks["close"]["insertion"] == "second"
     assert "insertion" not in table.rows["bad"]
@@ -72,6 +72,22 @@ def test_a_method_with_fewer_samples_is_compared_on_those() -> None:
     assert table.rows["all"]["deletion"].mark == "second"
 
 
+def test_few_samples_are_not_called_as_good_as_the_best() -> None:
+    """Ten of them cannot tell it from the best, which is no praise."""
+    best, worse = drawn(0.0, 0, 100), drawn(0.5, 1, 100)
+    few = np.where(np.arange(100) < 10, drawn(0.4, 2, 100), np.nan)
+    values = {"best": {"deletion": best}, "worse": {"deletion": worse}, "few": {"deletion": few}}
+    table = tabulate("t", [LOW], values, dict.fromkeys(values, 0.0))
+    assert [table.rows[method]["deletion"].mark for method in values] == ["best", "second", ""]
+
+
+def test_four_samples_have_no_interval_and_win_nothing() -> None:
+    values = {"a": {"deletion": np.zeros(4)}, "b": {"deletion": np.ones(4)}}
+    table = tabulate("t", [LOW], values, {"a": 0.0, "b": 0.0})
+    assert [row["deletion"].mark for row in table.rows.values()] == ["", ""]
+    assert "| a | 0.000 | 0 |" in table.markdown()
+
+
 def test_both_texts_hold_the_same_numbers() -> None:
     values = {"eva": {"deletion": drawn(0.1, 0), "insertion": drawn(0.8, 1)}, "rise": {"deletion": drawn(0.3, 2)}}
     table = tabulate("t", [LOW, HIGH], values, {"eva": 0.5, "rise": 12.0}, paper={"eva": {"deletion": 0.089}})
@@ -93,15 +109,16 @@ def test_both_texts_hold_the_same_numbers() -> None:
 
 
 def test_means_over_other_samples_win_nothing() -> None:
-    """A method that saw two easy samples has the least mean; on those two it is no better than the others."""
+    """A method that saw the easy samples alone has the least mean; on those it is no better than the others."""
+    easy, hard = np.full(5, 0.1), np.full(5, 0.9)
     values = {
-        "few": {"deletion": np.array([0.1, 0.1, np.nan, np.nan])},
-        "all": {"deletion": np.array([0.1, 0.1, 0.9, 0.9])},
-        "worse": {"deletion": np.array([0.3, 0.4, 0.95, 0.95])},
+        "few": {"deletion": np.concatenate([easy, np.full(5, np.nan)])},
+        "all": {"deletion": np.concatenate([easy, hard])},
+        "worse": {"deletion": np.concatenate([easy + 0.2, hard + 0.05])},
     }
     rows = tabulate("", [Column("deletion", "Deletion", False)], values, dict.fromkeys(values)).rows
     assert {method: cells["deletion"].mark for method, cells in rows.items()} == {
-        "few": "tied",
+        "few": "",
         "all": "best",
-        "worse": "",
+        "worse": "second",
     }

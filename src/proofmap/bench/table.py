@@ -21,6 +21,7 @@ Mark = Literal["best", "second", "tied", ""]
 
 _RESAMPLES = 10_000
 _LEVEL = 0.95
+_LEAST = 5  # samples below which a bootstrap says nothing: no interval, no mark
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Cell:
     """A mean with its 95 % interval over `count` samples; mark: best, second best, or not told from the best."""
 
     mean: float
-    low: float
+    low: float  # NaN, as `high`, where there are too few samples
     high: float
     count: int
     mark: Mark
@@ -95,7 +96,8 @@ def _shown(cell: Cell | None) -> str:
     mean = f"{cell.mean:.3f}"
     marked = {"best": f"**{mean}**", "second": f"<u>{mean}</u>", "tied": f"{mean} ≈", "": mean}[cell.mark]
     paper = "" if cell.paper is None else f" / {cell.paper:g}"
-    return f"{marked} [{cell.low:.3f}, {cell.high:.3f}]{paper}"
+    between = f" [{cell.low:.3f}, {cell.high:.3f}]" if cell.count >= _LEAST else ""
+    return f"{marked}{between}{paper}"
 
 
 def tabulate(
@@ -125,8 +127,11 @@ def tabulate(
 
 
 def interval(values: Values, seed: int = 0) -> tuple[float, float]:
-    """The 95 % bootstrap interval of the mean, by percentiles."""
-    low, high = np.quantile(resampled(values[np.isfinite(values)], seed), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    """The 95 % bootstrap interval of the mean, by percentiles; NaN for too few samples."""
+    known = values[np.isfinite(values)]
+    if len(known) < _LEAST:
+        return np.nan, np.nan
+    low, high = np.quantile(resampled(known, seed), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return float(low), float(high)
 
 
@@ -146,16 +151,17 @@ def _weights(count: int, seed: int) -> Values:
 def _marks(column: Column, values: Mapping[str, Mapping[str, Values]], seed: int) -> dict[str, Mark]:
     """Best by mean; tied where the interval of the difference to the best holds 0; second: the best of the others.
 
-    Means over different samples say nothing: of the methods with the most samples one is best, and one with fewer takes
-    its place only by being ahead of it on those, beyond chance.
+    Means over different samples say nothing: only methods with the most samples are ranked, and one with fewer takes the
+    first place by being ahead of their best on those, beyond chance.
     """
     sign = 1.0 if column.higher else -1.0
     own = {method: sign * metrics[column.name] for method, metrics in values.items() if column.name in metrics}
     marks: dict[str, Mark] = dict.fromkeys(own, "")
-    if not own:
-        return marks
     counts = {method: int(np.isfinite(found).sum()) for method, found in own.items()}
-    whole = [method for method in own if counts[method] == max(counts.values())]
+    most = max(counts.values(), default=0)
+    if most < _LEAST:
+        return marks
+    whole = [method for method in own if counts[method] == most]
     ranked = sorted(whole, key=lambda method: -float(np.nanmean(own[method])))
     ahead = {
         method: float(np.nanmean(own[method] - own[ranked[0]]))
@@ -165,9 +171,6 @@ def _marks(column: Column, values: Mapping[str, Mapping[str, Values]], seed: int
     ranked = sorted(ahead, key=lambda method: -ahead[method])[:1] + ranked
     best = ranked[0]
     marks[best] = "best"
-    for method in own.keys() - {best}:
-        if interval(own[best] - own[method], seed)[0] <= 0:
-            marks[method] = "tied"
-    if len(ranked) > 1 and "tied" not in marks.values():
-        marks[ranked[1]] = "second"
-    return marks
+    tied = [method for method in ranked[1:] if interval(own[best] - own[method], seed)[0] <= 0]
+    behind = [method for method in ranked[1:] if method not in tied]
+    return marks | dict.fromkeys(tied, "tied") | dict.fromkeys(behind[:1], "second")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap.errors import InputError
 from proofmap.explain import EVA, FirstOrder
 from tests.explain.baselines.setting import BALL, seeded, slope
 
@@ -43,11 +45,20 @@ def test_first_order_is_eva_on_a_linear_model(norm: float, domain: tuple[float, 
         torch.testing.assert_close(ours.overlap.frozen, eva.overlap.frozen)
 
 
-def test_first_order_is_the_limit_of_eva() -> None:
+@pytest.mark.parametrize("objective", ["margin", "class", "mean"])
+def test_first_order_is_the_limit_of_eva(objective: Any) -> None:
     x, model = pm.data.digits()[0][:4].double(), pm.zoo.mnist_mlp().double()
     ball = pm.Ball(1e-7, domain=(0.0, 1.0))
-    ours, eva = (kind(model, ball, progress=False).explain(x).scores for kind in (FirstOrder, EVA))
+    ours, eva = (
+        kind(model, ball, objective=objective, progress=False).explain(x).scores for kind in (FirstOrder, EVA)
+    )
     torch.testing.assert_close(ours, eva, rtol=1e-4, atol=1e-13)
     for k in range(4):  # many pixels score zero: they are ties, whatever the last digits say
         pair = [(scores[k] / scores[k].max()).round(decimals=6) for scores in (ours, eva)]
         assert spearmanr(*pair).statistic > 0.999
+
+
+def test_an_objective_without_a_tangent_is_refused(cnn: nn.Sequential) -> None:
+    wrong: Any = "apart"
+    with pytest.raises(InputError, match="got objective='apart', expected one of 'margin', 'class', 'mean'"):
+        FirstOrder(cnn, BALL, objective=wrong)

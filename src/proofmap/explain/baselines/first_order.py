@@ -1,23 +1,30 @@
-"""First-order overlap: EVA of the margin's tangent at x, its limit for ε -> 0. One gradient, nothing proven."""
+"""First-order overlap: EVA of the tangent at x, its limit for ε -> 0. One gradient, nothing proven."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
+from torch import Tensor, nn
 
+from proofmap.ball import Ball
+from proofmap.errors import InputError
 from proofmap.explain.empirical import margins
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
+from proofmap.graph import Graph
+from proofmap.groups import Groups
 from proofmap.overlap import Overlap
 from proofmap.precision import full_precision
 
 __all__ = ["FirstOrder"]
 
+Form = Literal["margin", "class", "mean"]
+
 
 class FirstOrder(Explainer):
-    """max over B of <g, δ> - max over B_u of <g, δ>, with g the gradient at x of max over c' != c of f_c' - f_c.
+    """max over B of <g, δ> - max over B_u of <g, δ>, with g the gradient at x of the objective (see `pm.overlap`).
 
     For p = inf that is Σ over i in u of max(g_i (lo_i - x_i), g_i (hi_i - x_i)), where [lo, hi] is the ball within its
     domain. Exact for a linear model with two classes. The overlap is that of the tangent: an estimate.
@@ -25,10 +32,26 @@ class FirstOrder(Explainer):
 
     guarantee: ClassVar[Guarantee] = "none"
 
+    def __init__(
+        self,
+        model: nn.Module | Graph,
+        ball: Ball,
+        *,
+        groups: Groups = None,
+        objective: Form = "margin",
+        batch: int = 16,
+        progress: bool = True,
+        memory: int | None = None,
+    ) -> None:
+        super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory)
+        if objective not in get_args(Form):
+            raise InputError(f"got objective={objective!r}, expected one of {', '.join(map(repr, get_args(Form)))}")
+        self.objective: Form = objective
+
     def _measure(self, task: Task) -> Measured:
         with full_precision(task.x.device), torch.enable_grad():
             x = task.x.detach().requires_grad_()
-            nominal = margins(task.graph(x).flatten(1), task.target)
+            nominal = self._objective(task.graph(x).flatten(1), task.target)
             (slope,) = torch.autograd.grad(nominal.sum(), x)
         family = task.ball.at(task.x.double(), task.mask.expand_as(task.x))  # differences of sums: in float64
         every = torch.arange(len(x), device=x.device)
@@ -39,5 +62,16 @@ class FirstOrder(Explainer):
         )
         return Measured((reach[:, :1] - reach[:, 1:]).to(x.dtype), over)
 
+    def _objective(self, logits: Tensor, target: Tensor) -> Tensor:
+        """(n,) for logits (n, C)."""
+        own = logits.gather(1, target[:, None]).squeeze(1)
+        match self.objective:
+            case "margin":
+                return margins(logits, target)
+            case "class":
+                return -own
+            case "mean":
+                return (logits.sum(1) - own) / (logits.shape[1] - 1) - own
+
     def _settings(self) -> Mapping[str, Any]:
-        return {"groups": self.groups}
+        return {"groups": self.groups, "objective": self.objective}
