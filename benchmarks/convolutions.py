@@ -92,15 +92,21 @@ def count_entries() -> Counter[str]:
     return sent
 
 
-def main() -> None:
-    """Measure each way in its own process and print a line for it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """The options that say which network, which images and which ball."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--onnx", type=Path)
     parser.add_argument("--mean", type=float, nargs="+", default=[0.0])
     parser.add_argument("--std", type=float, nargs="+", default=[1.0])
     parser.add_argument("--eps", type=float, default=0.002)
     parser.add_argument("--images", type=int, default=1)
     parser.add_argument("--data", type=Path)
+    return parser
+
+
+def main() -> None:
+    """Measure each way in its own process and print a line for it."""
+    parser = parser_of(__doc__)
     parser.add_argument("--memory", type=int, help="a budget in bytes to measure as well")
     parser.add_argument("--dense", action="store_true", help="measure forms without windows as well: slow")
     args = parser.parse_args()
