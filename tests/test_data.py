@@ -7,7 +7,6 @@ import hashlib
 import struct
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +66,7 @@ DAMAGED = {
     "half-a-header": (WHOLE[:9], "ends inside its header of 2 sizes"),
     "truncated": (WHOLE[:-1], r"only 5 bytes after its header, expected 6 for shape \(2, 3\)"),
     "too-long": (WHOLE + b"\0", "more bytes after its header, expected 6"),
+    "too-many-sizes": (idx((1,) * 65, b"\0"), "states 65 dimensions, expected 32 at most"),
     "false-sizes": (idx((2**32 - 1,) * 3, b"\0"), "only 1 bytes"),
     "truncated-gzip": (gzip.compress(WHOLE)[:-9], "copied whole"),
     "damaged-gzip": (gzip.compress(WHOLE)[:10] + b"\xff" * 20, "copied whole"),
@@ -163,7 +163,6 @@ def test_cifar10_joins_the_training_files_in_order(tmp_path: Path) -> None:
 
 
 def test_cifar10_verifies_the_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("proofmap.data.cifar10"), "_RECORDS", 3)
     write_cifar10(tmp_path, {"test_batch.bin": 3})
     with pytest.raises(FileError, match=r"not the published test_batch.bin.* or pass verify=False"):
         cifar10(tmp_path, "test")
@@ -175,8 +174,6 @@ def test_cifar10_verifies_the_content(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_cifar10_refuses_damaged_files(tmp_path: Path) -> None:
     write_cifar10(tmp_path, {"test_batch.bin": 2}, label=9)
     path = tmp_path / "test_batch.bin"
-    with pytest.raises(FileError, match=r"test_batch.bin holds 6146 bytes, expected 30730000"):
-        cifar10(tmp_path, "test")
     with pytest.raises(FileError, match="gives record 1 the label 10, expected 0 to 9"):
         cifar10(tmp_path, "test", verify=False)
     for content in (b"", path.read_bytes()[:-1]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,9 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.errors import FileError
-from proofmap.runs import Job
+from proofmap.runs import Job, Local
+from proofmap.runs.job import Plan
+from proofmap.runs.worker import Done, Work
 from proofmap.sources import Model, Preparation
 
 COUNT = 14
@@ -47,6 +50,22 @@ class Digits:
                 raise FileError(f"cannot read {self.names[index]}: <picture at 0x7f{len(self.asked):06x}> is damaged")
             return bad
         return self.images[index]
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """Local, until so many chunks are done."""
+
+    chunks: int
+
+    def check(self, job: Job) -> None:
+        Local().check(job)
+
+    def explain(self, plan: Plan, chunks: Iterator[Work]) -> Generator[Done, None, None]:
+        for k, done in enumerate(Local().explain(plan, chunks)):
+            if k == self.chunks:
+                raise KeyboardInterrupt
+            yield done
 
 
 @cache

@@ -172,6 +172,21 @@ def test_the_command_joins_a_cluster_and_goes_on(cluster: str, tmp_path: Path) -
     assert contents(tmp_path / "ray") == contents(tmp_path / "local")
 
 
+@pytest.mark.slow
+def test_the_command_alone_starts_a_cluster_of_this_machine(tmp_path: Path) -> None:
+    data = tmp_path / "digits.npz"
+    np.savez(data, images=Digits().images[:2].numpy())
+    model = read_model("zoo:mnist_mlp")
+    run(open_samples([data], model.preparation), model, job(chunk=1), tmp_path / "local", progress=False)
+    command = [sys.executable, "-m", "proofmap", "run", str(data), "--model", "zoo:mnist_mlp", "--chunk", "1"]
+    command += ["--eps", str(EPS), "--groups", "grid:4", "--out", str(tmp_path / "ray"), "--engine", "ray"]
+    alone = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    done = subprocess.run(command, env=alone, capture_output=True, text=True, check=False, timeout=3 * PATIENCE)
+    assert done.returncode == 0, done.stderr
+    assert os.getpid() not in workers(tmp_path / "ray").values()
+    assert contents(tmp_path / "ray") == contents(tmp_path / "local")
+
+
 def keep_first_chunk(old: Path, new: Path) -> None:
     """What a run leaves that is killed after its first chunk."""
     (new / "chunks").mkdir(parents=True)

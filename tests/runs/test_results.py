@@ -121,6 +121,7 @@ def test_sums_where_nothing_could_be_explained(tmp_path: Path) -> None:
     assert (totals.explained, totals.overlap, totals.certified) == (0, None, 0)
     assert totals.text().startswith("2 samples: 0 explained, 2 failed")
     assert np.isnan(Results.open(tmp_path)["attributions"]).all()
+    assert totals.maps.shape == (0, 1, 28, 28)
 
 
 def test_tables_say_what_the_arrays_say(results: Results, tmp_path: Path) -> None:
@@ -263,6 +264,13 @@ INDEX = {"index": np.arange(4)}
 WORDS = {"format": "proofmap-chunk", "version": 1, "guarantee": "certified", "names": list("abcd"), "reasons": {}}
 
 
+def stated(shape: list[int]) -> bytes:
+    """A chunk whose index has this shape, with any number of axes."""
+    content = {"index": {"dtype": "I64", "shape": shape, "data_offsets": [0, 32]}}
+    header = json.dumps({"__metadata__": {"chunk": json.dumps(WORDS)}, **content}).encode()
+    return len(header).to_bytes(8, "little") + header + bytes(32)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -278,6 +286,7 @@ WORDS = {"format": "proofmap-chunk", "version": 1, "guarantee": "certified", "na
             r"index in .* is int64 \(3,\), expected int64 with 4",
         ),
         (save({"index": np.ones(4)}, {"chunk": json.dumps(WORDS)}), "is float64"),
+        (stated([4] + [1] * 70), "cannot read index in"),
     ],
 )
 def test_a_foreign_chunk_is_refused(folder: Path, tmp_path: Path, content: bytes, message: str) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,28 +17,11 @@ import proofmap as pm
 from proofmap.errors import BoundError, FileError, InputError, ModelError, ProofmapError
 from proofmap.explain import EVA
 from proofmap.explain.baselines import Saliency
-from proofmap.runs import Job, Local, Results, Totals, run
+from proofmap.runs import Job, Results, Totals, run
 from proofmap.runs.folder import locked, write
-from proofmap.runs.job import Plan
-from proofmap.runs.worker import Done, Work
-from proofmap.sources import Model, Preparation
-from tests.runs.setting import COUNT, EPS, Digits, contents, digits_model, job, nan_digit
-
-
-@dataclass(frozen=True)
-class Interrupted:
-    """Local, until so many chunks are done."""
-
-    chunks: int
-
-    def check(self, job: Job) -> None:
-        Local().check(job)
-
-    def explain(self, plan: Plan, chunks: Iterator[Work]) -> Generator[Done, None, None]:
-        for k, done in enumerate(Local().explain(plan, chunks)):
-            if k == self.chunks:
-                raise KeyboardInterrupt
-            yield done
+from proofmap.sources import Model, Preparation, open_samples
+from tests.runs.setting import COUNT, EPS, Digits, Interrupted, contents, digits_model, job, nan_digit
+from tests.sources.files import GREY
 
 
 def digits_run(out: Path, samples: Digits | None = None, work: Job | None = None, **settings: Any) -> Totals:
@@ -205,6 +187,27 @@ def test_bad_samples_are_recorded_and_the_rest_goes_on(whole: Path, tmp_path: Pa
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
+def test_bad_files_of_a_folder_are_recorded_and_the_rest_goes_on(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    images, labels = pm.data.digits()
+    for k in range(3):
+        np.savez(data / f"{k}.npz", x=images[k : k + 2].numpy(), y=labels[k : k + 2].numpy())
+    (data / "1.npz").write_bytes((data / "1.npz").read_bytes()[:-100])
+    (data / "3.png").symlink_to(data / "gone.png")
+    rows = ",".join(["label", *(f"p{k}" for k in range(784))])
+    (data / "4.csv").write_text(f"{rows}\n" + "".join(f"{label},{'0,' * 783}0\n" for label in (1, "cat", 2)))
+    totals = run(open_samples([data], GREY), digits_model(), job(), tmp_path / "out", progress=False)
+    failed = dict(totals.failed)
+    assert list(failed) == ["1.npz", "3.png", "4.csv#1"]
+    assert "1.npz is not an npz file" in failed["1.npz"]
+    assert "3.png is a link to nothing" in failed["3.png"]
+    assert "4.csv#1 has the label 'cat', expected a class number" in failed["4.csv#1"]
+    found = [*labels[:2].tolist(), -1, *labels[2:4].tolist(), -1, 1, -1, 2]
+    np.testing.assert_array_equal(Results.open(tmp_path / "out")["label"], found)
+    assert totals.correct is not None
+
+
 def test_where_a_chunk_fails_its_samples_are_tried_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sound = EVA.explain
     poison = Digits().images[2]
@@ -243,6 +246,9 @@ def test_a_model_that_cannot_be_explained_ends_the_run_before_it_starts(tmp_path
         (lambda: job(target=10), {}, "got target 10, expected a class from 0 to 9"),
         (lambda: job(groups=pm.groups.columns()), {}, r"columns\(\) got a sample"),
         (lambda: job(settings={"radius": 3}), {}, "eva got the settings"),
+        (lambda: job(settings={"batch": 3}), {}, "got batch among the settings, expected it as the job's own: --chunk"),
+        (lambda: job(settings={"memory": 2**30}), {}, "got memory among the settings.*: --memory"),
+        (lambda: job(settings={"groups": pm.groups.grid(2)}), {}, "got groups among the settings.*: --groups"),
         (job, {"limit": 0}, "got a limit of 0 samples"),
         (job, {"seed": -1}, "got the seed -1"),
     ],
@@ -252,6 +258,27 @@ def test_what_makes_no_sense_is_refused_before_any_work(
 ) -> None:
     with pytest.raises(InputError, match=message):
         digits_run(tmp_path / "out", work=work(), **settings)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("network", "work", "error", "message"),
+    [
+        (nn.Linear(3, 1), job(groups=None), InputError, "got a model with one output, expected at least two classes"),
+        (nn.Linear(3, 2), job(groups=pm.groups.superpixels(4)), InputError, r"got flat samples \(3,\)"),
+        (
+            nn.Linear(3, 2),
+            job(groups=None, method="hybrid", settings={"split": "body"}),
+            ModelError,
+            "has no node or module 'body'",
+        ),
+    ],
+)
+def test_what_does_not_fit_the_model_is_refused_before_any_work(
+    tmp_path: Path, network: nn.Module, work: Job, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        run(Digits(2), Model("m", network, Preparation(shape=(3,))), work, tmp_path / "out", progress=False)
     assert not (tmp_path / "out").exists()
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from proofmap.errors import FileError
-from proofmap.runs import Results
+from proofmap.runs import Results, run
 from proofmap.runs.totals import total
 from proofmap.show import report
+from tests.runs.setting import Digits, digits_model, job
 from tests.show.conftest import SAMPLES
 from tests.show.markup import Element, faults, read
 
@@ -54,6 +55,14 @@ def test_what_failed_and_how_it_was_made_are_told(ran: Path, tmp_path: Path) -> 
 def test_several_runs_stand_side_by_side(ran: Path, tmp_path: Path) -> None:
     root = page_of(tmp_path / "page.html", ran, ran)
     assert [h.text for h in root.all("h2")][1:] == ["Data set: digits", "Data set: digits"]
+
+
+def test_a_run_of_which_nothing_was_explained_is_told_too(tmp_path: Path) -> None:
+    run(Digits(2, {0: None, 1: None}), digits_model(), job(), tmp_path / "run", progress=False)
+    root = page_of(tmp_path / "page.html", tmp_path / "run")
+    assert "Nothing: no sample could be explained." in root.text
+    assert "digit-1.png" in root.text
+    assert root.all("img") == []
 
 
 def broken(folder: Path, to: Path, change: Any) -> Path:

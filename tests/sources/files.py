@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from pathlib import Path
 
@@ -39,6 +40,13 @@ def write_idx(path: Path, values: np.ndarray) -> Path:
     header = bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape)
     path.write_bytes(header + values.tobytes())
     return path
+
+
+def npy(shape: tuple[int, ...], count: int = 1) -> bytes:
+    """An npy file of so many bytes whose header states the shape, whatever numpy would say of it."""
+    content = io.BytesIO()
+    np.lib.format.write_array_header_1_0(content, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    return content.getvalue() + bytes(count)
 
 
 def write_linear(path: Path, shape: tuple[int, ...], classes: int = 3) -> Path:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import io
+import struct
+import zipfile
 from collections.abc import Callable
 from functools import cache
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +23,7 @@ import proofmap as pm
 from proofmap.errors import ProofmapError
 from proofmap.sources import Preparation, open_samples, read_box, read_model, stated
 from proofmap.sources.preparation import read_classes
-from tests.sources.files import BOX, digits, small_state, write_idx, write_linear, write_module
+from tests.sources.files import BOX, digits, npy, small_state, write_idx, write_linear, write_module
 
 FLAT = Preparation(shape=(3,))
 PICTURE = Preparation(size=(4, 4), channels=3, shape=(3, 4, 4))
@@ -51,6 +54,7 @@ READERS: dict[str, Reader] = {
     "x.npy": sampled(FLAT),
     "x.npz": sampled(FLAT),
     "packed.npz": sampled(FLAT),
+    "labels.npz": sampled(FLAT),
     "x.csv": sampled(FLAT),
     "labels.csv": labelled,
     "x.idx": sampled(FLAT),
@@ -88,6 +92,8 @@ def valid(name: str, folder: Path) -> bytes:
             np.save(path, values)
         case "x.npz":
             np.savez(path, x=values, y=np.array([1, 2]))
+        case "labels.npz":
+            np.savez_compressed(path, x=values, labels=np.array([0, 7], dtype=np.uint8))
         case "packed.npz":
             np.savez_compressed(path, x=values)
         case "x.csv":
@@ -126,6 +132,11 @@ def mutations(draw: st.DrawFn) -> list[tuple[float, int, bytes]]:
     cut = st.one_of(st.none(), st.integers(0, 4), st.integers(0, 4000))  # None: what is put in replaces as much
     found = [(draw(places), draw(cut), draw(put)) for _ in range(draw(st.integers(1, 3)))]
     return [(place, len(put) if cut is None else cut, put) for place, cut, put in found]
+
+
+def longer(sizes: list[int]) -> st.SearchStrategy[list[int]]:
+    """The same with up to 200 axes of size 1 before, which hold no more."""
+    return st.sampled_from([0, 1, 31, 32, 33, 63, 64, 65, 200]).map(lambda rank: [1] * rank + sizes)
 
 
 def mutated(content: bytes, changes: list[tuple[float, int, bytes]]) -> bytes:
@@ -190,3 +201,22 @@ def test_damaged_files_are_read_or_refused(
 ) -> None:
     folder = folders(name)
     read_or_refuse(name, mutated(valid(name, folder), changes), folder)
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "labels.npz", "x.idx", "x.idx.gz"])
+@ONE
+@given(shape=st.lists(st.sampled_from([0, 1, 1, 1, 2, 3, 2**31]), max_size=4).flatmap(longer))
+def test_headers_of_any_rank_are_read_or_refused(name: str, shape: list[int], folders: Callable[[str], Path]) -> None:
+    count = min(prod(shape), 100)
+    content = npy(tuple(shape), count)
+    if name.endswith("npz"):
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.writestr("x.npy", content)
+            if name == "labels.npz":
+                archive.writestr("y.npy", content)
+        content = packed.getvalue()
+    elif ".idx" in name:
+        content = bytes([0, 0, 8, len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + bytes(count)
+        content = gzip.compress(content, mtime=0) if name.endswith(".gz") else content
+    read_or_refuse(name, content, folders(name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
 from PIL import Image
 
+from proofmap.ball import Ball
 from proofmap.data import idx
 from proofmap.errors import FileError, InputError, ProofmapError
 from proofmap.sources import Preparation, Samples, arrays, open_samples, table
-from tests.sources.files import GREY, bytes_of, digits, write_idx, write_png
+from proofmap.sources.fit import spread
+from tests.sources.files import GREY, bytes_of, digits, npy, write_idx, write_png
 
 FLAT = Preparation(shape=(3,))
 
@@ -117,6 +122,31 @@ def test_hidden_files_and_linked_folders_are_left_out(tmp_path: Path) -> None:
     assert open_samples([data], GREY).names == ("in/x.png",)
 
 
+def test_a_file_of_a_folder_that_cannot_be_opened_is_a_bad_sample(tmp_path: Path) -> None:
+    broken = broken_arrays(tmp_path)
+    os.mkfifo(tmp_path / "pipe.png")
+    os.symlink(tmp_path / "gone", tmp_path / "link.png")
+    np.savez(tmp_path / "whole.npz", x=np.ones((2, 3)), y=np.array([4, 5]))
+    samples = open_samples([tmp_path], FLAT)
+    assert samples.names == (*sorted([*broken, "link.png", "pipe.png"]), "whole.npz#0", "whole.npz#1")
+    assert samples.labels == (*(-1,) * (len(samples) - 2), 4, 5)
+    found = {name: reason(samples, k) for k, name in enumerate(samples.names)}
+    expected = {**broken, "link.png": "is a link to nothing", "pipe.png": "is no plain file"}
+    assert all(re.search(message, found[name]) for name, message in expected.items())
+    assert found["whole.npz#0"] is None
+    for name, message in expected.items():
+        with pytest.raises(FileError, match=message):
+            open_samples([tmp_path / name], FLAT)
+
+
+def test_a_bad_file_may_have_a_label_in_the_folder_or_none(tmp_path: Path) -> None:
+    write_png(tmp_path / "a.png", digits(1)[0][0])
+    os.symlink(tmp_path / "gone", tmp_path / "b.png")
+    for row, label in (("", -1), ("b.png,2\n", 2)):
+        (tmp_path / "labels.csv").write_text(f"file,label\na.png,7\n{row}")
+        assert open_samples([tmp_path], GREY).labels == (7, label)
+
+
 @pytest.mark.parametrize("column", ["label", "class_index"])
 def test_a_folder_s_labels(column: str, tmp_path: Path) -> None:
     images, _ = digits(2)
@@ -144,6 +174,16 @@ def test_pictures_are_brought_to_size_channels_and_range(tmp_path: Path) -> None
     Image.fromarray(picture[:, :, 0]).save(tmp_path / "x.png")
     assert open_samples([tmp_path], Preparation()).read(0).shape == (1, 4, 8)  # as it was saved
     assert open_samples([tmp_path], Preparation(channels=3)).read(0).shape == (3, 4, 8)
+
+
+@example(low=-1.81, width=0.11)
+@given(low=st.floats(-300, 300), width=st.floats(0.01, 300))
+def test_bytes_never_leave_the_range(low: float, width: float) -> None:
+    """Whatever rounding does: a white pixel outside it would leave the ball's domain."""
+    ends = (low, low + width)
+    values = spread(torch.arange(256, dtype=torch.uint8), Preparation(range=ends))
+    Ball(0.0, domain=ends).at(values[None])
+    torch.testing.assert_close(values[[0, -1]], torch.tensor(ends))
 
 
 @pytest.mark.parametrize("shape", [(784,), (224, 224, 3)])
@@ -210,8 +250,6 @@ def test_tables_with_and_without_names(tmp_path: Path) -> None:
     [
         ("", "has no rows"),
         ("a,b\n", "has no rows"),
-        ("a,label\n1,-1\n", "line 2 has the label '-1'"),
-        ("a,label\n1\n", "line 2 has the label ''"),
         ("label\n1\n", "'label' alone"),
         ("label,label\n1,2\n", "2 columns named 'label'"),
         ('a,"b\n1,2\n', "no line of a table"),
@@ -221,6 +259,19 @@ def test_tables_that_are_none(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(FileError, match=message):
         open_samples([tmp_path / "x.csv"], FLAT)
+
+
+def test_a_row_with_a_bad_label_is_a_bad_row(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"a,b,c,label\n1,2,3,7\n1,2,3,cat\n1,2,3,-1\n1,2,3\n1,2,3,\n\xff,2,3,1\n1,2,3,0\n")
+    samples = open_samples([path], FLAT)
+    assert samples.labels == (7, -1, -1, -1, -1, -1, 0)
+    reasons = [reason(samples, k) for k in range(7)]
+    assert reasons[0] is reasons[6] is None
+    for k, label in ((1, "cat"), (2, "-1"), (4, "")):
+        assert reasons[k] == f"x.csv#{k} has the label {label!r}, expected a class number, 0 or more"
+    assert "has 3 fields, expected 4" in reasons[3]
+    assert "is no row of a table" in reasons[5]
 
 
 def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,6 +288,9 @@ def broken_arrays(folder: Path) -> dict[str, str]:
     np.save(folder / "scalar.npy", np.float32(3))
     np.save(folder / "empty.npy", np.zeros((0, 3)))
     np.save(folder / "many.npy", np.zeros((10**12, 0)))
+    (folder / "deep.npy").write_bytes(npy((1,) * 70))
+    with zipfile.ZipFile(folder / "deep.npz", "w") as archive:
+        archive.writestr("x.npy", npy((1,) * 70))
     np.save(folder / "short.npy", np.zeros((4, 3)))
     content = (folder / "short.npy").read_bytes()
     (folder / "short.npy").write_bytes(content[:-1])
@@ -257,6 +311,8 @@ def broken_arrays(folder: Path) -> dict[str, str]:
         "scalar.npy": "expected \\(N, ...\\)",
         "empty.npy": "with samples in it",
         "many.npy": "with samples in it",
+        "deep.npy": "holds an array of 70 axes, expected 32 at most",
+        "deep.npz": "holds an array of 70 axes, expected 32 at most",
         "short.npy": "is cut short: it has 95 bytes of an array of 96",
         "huge.npy": "is cut short|not a numpy array",
         "none.npy": "not a numpy array",
@@ -313,6 +369,7 @@ def test_a_picture_of_too_many_pixels_is_refused(tmp_path: Path, monkeypatch: py
         ("x.vnnlib", b"", "a name of no known format"),
         ("t10k-labels-idx1-ubyte", bytes([0, 0, 8, 1, 0, 0, 0, 1, 5]), "is it a file of labels"),
         ("x.idx", b"\0\0", "not an idx file"),
+        ("x.idx", bytes([0, 0, 8, 65, *(0, 0, 0, 1) * 65, 7]), "states 65 dimensions, expected 32 at most"),
         ("x.idx", bytes([0, 0, 8, 2, 64, 0, 0, 0, 0, 0, 0, 1]) + bytes(9), "too short for the shape"),
         ("x.idx", bytes([0, 0, 8, 2, 255, 0, 0, 0, 0, 0, 0, 0]), "with samples in it"),
         ("x.idx.gz", gzip.compress(bytes([0, 0, 8, 2, 64, 0, 0, 0, 0, 0, 0, 1]), mtime=0), "too short for the shape"),

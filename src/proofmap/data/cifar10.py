@@ -12,17 +12,18 @@ import hashlib
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from proofmap.data.published import check
 from proofmap.errors import FileError, InputError
 
-__all__ = ["cifar10"]
+__all__ = ["cifar10", "map_records"]
 
 _NAMES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
 _RECORD = 1 + 3 * 32 * 32
-_RECORDS = 10000
 _ARCHIVE_FOLDER = "cifar-10-batches-bin"
 
 
@@ -47,23 +48,27 @@ def _find(folder: Path, name: str) -> Path:
 
 
 def _read(path: Path, name: str, verify: bool) -> Tensor:
-    """One file's records, (N, 3073), uint8."""
+    records = np.array(map_records(path))
+    if verify:
+        check(path, name, hashlib.sha256(records.data).hexdigest())
+    return torch.from_numpy(records)
+
+
+def map_records(path: Path) -> NDArray[np.uint8]:
+    """One file's records, (N, 3073): labels are checked, and of the rest only what is looked at is read."""
     try:
         size = path.stat().st_size
-        if size == 0 or size % _RECORD or (verify and size != _RECORDS * _RECORD):
-            expected = f"{_RECORDS * _RECORD}" if verify else f"a multiple of {_RECORD}"
-            raise FileError(f"{path} holds {size} bytes, expected {expected}: fetch it again, in the binary version")
-        content = bytearray(path.read_bytes())
-    except OSError as error:
+        if not size or size % _RECORD:
+            raise FileError(
+                f"{path} holds {size} bytes, expected a multiple of {_RECORD}: fetch it again, in the binary version"
+            )
+        records = np.memmap(path, np.uint8, "r").reshape(-1, _RECORD)
+    except (OSError, ValueError) as error:
         raise FileError(f"cannot read {path}: {error}; check that the file may be read and was copied whole") from error
-    records = torch.frombuffer(content, dtype=torch.uint8).reshape(-1, _RECORD)
-    wrong = (records[:, 0] > 9).nonzero().flatten()
+    wrong = np.flatnonzero(records[:, 0] > 9)
     if len(wrong):
-        record = int(wrong[0])
         raise FileError(
-            f"{path} gives record {record} the label {int(records[record, 0])}, expected 0 to 9: "
+            f"{path} gives record {wrong[0]} the label {records[wrong[0], 0]}, expected 0 to 9: "
             "it is not a file of CIFAR-10's binary version"
         )
-    if verify:
-        check(path, name, hashlib.sha256(content).hexdigest())
     return records

@@ -11,25 +11,23 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import math
 import struct
-import zlib
 from contextlib import closing
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 import torch
 from torch import Tensor
 
+from proofmap.data.packed import BROKEN, is_packed, open_unpacked, read_up_to
 from proofmap.errors import FileError
 
 __all__ = ["read_idx", "read_idx_hashed", "read_idx_shape"]
 
 _UNSIGNED_BYTE = 0x08
-_GZIP_MAGIC = b"\x1f\x8b"
-_CHUNK = 1 << 20
+_AXES = 32  # that every numpy can have
 _LARGEST = 1 << 31  # bytes that a packed file may grow to: forty times the largest published one
 _PACKING = 1032  # the most bytes that gzip makes of one
 
@@ -46,15 +44,15 @@ def read_idx(path: str | Path) -> Tensor:
 def read_idx_hashed(path: Path) -> tuple[Tensor, str]:
     """What `read_idx` returns, and the SHA-256 of the unpacked file."""
     try:
-        with closing(_open(path)) as stream:
+        with closing(open_unpacked(path)) as stream:
             header, shape = _read_header(stream, path)
             expected = math.prod(shape)
-            if expected > _LARGEST and _packed(path):
+            if expected > _LARGEST and is_packed(path):
                 raise FileError(
                     f"{path} unpacks to {expected} bytes, expected {_LARGEST} at most: unpack it with gunzip"
                 )
-            body = _read_up_to(stream, expected + 1)
-    except (OSError, EOFError, zlib.error) as error:
+            body = read_up_to(stream, expected + 1)
+    except BROKEN as error:
         raise FileError(f"cannot read {path}: {error}; check that the file exists and was copied whole") from error
     if len(body) != expected:
         got = f"only {len(body)}" if len(body) < expected else "more"
@@ -71,25 +69,16 @@ def read_idx_hashed(path: Path) -> tuple[Tensor, str]:
 def read_idx_shape(path: Path) -> tuple[int, ...]:
     """The shape that an idx file states, and that it can hold; nothing after its header is read."""
     try:
-        with closing(_open(path)) as stream:
+        with closing(open_unpacked(path)) as stream:
             header, shape = _read_header(stream, path)
-        most = path.stat().st_size * (_PACKING if _packed(path) else 1)
-    except (OSError, EOFError, zlib.error) as error:
+        most = path.stat().st_size * (_PACKING if is_packed(path) else 1)
+    except BROKEN as error:
         raise FileError(f"cannot read {path}: {error}; check that the file exists and was copied whole") from error
     if len(header) + math.prod(shape) > most:
         raise FileError(
             f"{path} is too short for the shape {shape} that it states: the file is damaged, fetch it again"
         )
     return shape
-
-
-def _open(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path, "rb")) if _packed(path) else path.open("rb")
-
-
-def _packed(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(2) == _GZIP_MAGIC
 
 
 def _read_header(stream: BinaryIO, path: Path) -> tuple[bytes, tuple[int, ...]]:
@@ -101,18 +90,9 @@ def _read_header(stream: BinaryIO, path: Path) -> tuple[bytes, tuple[int, ...]]:
             "expected 00 00 08 and the number of dimensions"
         )
     rank = magic[3]
+    if rank > _AXES:
+        raise FileError(f"{path} states {rank} dimensions, expected {_AXES} at most: is it an idx file?")
     sizes = stream.read(4 * rank)
     if len(sizes) < 4 * rank:
         raise FileError(f"{path} ends inside its header of {rank} sizes: the file is damaged, fetch it again")
     return magic + sizes, struct.unpack(f">{rank}I", sizes)
-
-
-def _read_up_to(stream: BinaryIO, size: int) -> bytearray:
-    """Read at most `size` bytes in pieces, so that a false header cannot ask for more memory than the file has."""
-    body = bytearray()
-    while len(body) < size:
-        piece = stream.read(min(_CHUNK, size - len(body)))
-        if not piece:
-            break
-        body += piece
-    return body

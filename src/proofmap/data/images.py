@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import warnings
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,7 +54,8 @@ def images(folder: str | Path, size: int | tuple[int, int] | None = None) -> Pic
     if not paths:
         raise FileError(f"no picture in {folder}: expected files that end in {', '.join(sorted(SUFFIXES))}")
     names = tuple(path.name for path in paths)
-    labels = read_labels(folder / LABELS, names) if (folder / LABELS).exists() else None
+    given = read_labels(folder / LABELS, names) if (folder / LABELS).exists() else None
+    labels = None if given is None else torch.tensor([given[name] for name in names], dtype=torch.int64)
     pixels = [read_picture(path, height_width) for path in paths]  # (H, W, 3), uint8
     for path, one in zip(paths, pixels, strict=True):
         if one.shape != pixels[0].shape:
@@ -115,8 +117,8 @@ def _opaque(picture: Image, path: Path) -> Image:
     return picture
 
 
-def read_labels(path: Path, names: tuple[str, ...]) -> Tensor:
-    """The label of each name, (N,), from a table that names every picture once and nothing else."""
+def read_labels(path: Path, names: Sequence[str], others: Collection[str] = ()) -> dict[str, int]:
+    """The label of each name, from a table that has every name once, may have `others`, and nothing else."""
     found: dict[str, int] = {}
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -133,7 +135,7 @@ def read_labels(path: Path, names: tuple[str, ...]) -> Tensor:
         raise FileError(
             f"cannot read {path}: {error}; expected a table in UTF-8 with the columns file and label"
         ) from error
-    foreign = sorted(found.keys() - set(names))
+    foreign = sorted(found.keys() - {*names, *others})
     if foreign:
         raise FileError(
             f"{path} labels {foreign[0]!r:.80}, which is no picture beside it: correct the name or take it out"
@@ -141,7 +143,7 @@ def read_labels(path: Path, names: tuple[str, ...]) -> Tensor:
     bare = [name for name in names if name not in found]
     if bare:
         raise FileError(f"{path} gives {bare[0]!r} no label ({len(bare)} of {len(names)} pictures): label all or none")
-    return torch.tensor([found[name] for name in names], dtype=torch.int64)
+    return found
 
 
 def _add_label(found: dict[str, int], name: str | None, label: str | None, where: str) -> None:

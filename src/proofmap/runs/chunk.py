@@ -90,7 +90,7 @@ def read_array(path: Path, name: str, samples: int) -> Array:
     try:
         with safe_open(path, framework="numpy") as file:
             found: Array = file.get_tensor(name)
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, ValueError) as error:  # numpy has no array of as many axes as a file may state
         raise FileError(f"cannot read {name} in {path}: {error}; run again to make it anew") from error
     dtype, _, rank = ("int32", 0, found.ndim) if name == "mask" else ARRAYS[name]
     if found.dtype != dtype or found.ndim != rank or not found.ndim or len(found) != samples:

@@ -16,15 +16,17 @@ from torch import Tensor
 
 from proofmap.ball import Ball
 from proofmap.errors import InputError
-from proofmap.explain import BASELINES, Attributor, Explainer, as_attributor
+from proofmap.explain import BASELINES, Attributor, Explainer, HybridEVA, as_attributor
 from proofmap.explain.digest import hash_tensor
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
+from proofmap.graph.cut import cut
 from proofmap.groups import Groups, SampleGrouping, pixels, resolve
 
 __all__ = ["Job", "Plan", "plain", "seed_of"]
 
 _LARGEST = 1000  # samples in a chunk: they are explained together, and lost together when a run is killed
+_OWN = {"batch": "chunk", "groups": "groups", "memory": "memory"}  # what a method takes from the job
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +60,9 @@ class Job:
             raise InputError(f"{self.method} got no ball, expected a radius to look for adversaries in, such as 0.02")
         if self.ball is not None and isinstance(self.ball.eps, Tensor):
             raise InputError("got a tensor of radii, expected one number for all samples, or 'auto' for each its own")
+        for name in self.settings:
+            if name in _OWN:
+                raise InputError(f"got {name} among the settings, expected it as the job's own: --{_OWN[name]}")
         for name, most in (("chunk", _LARGEST), ("threads", 1024), ("memory", 2**62)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
@@ -103,9 +108,17 @@ class Plan:
         return as_attributor(job.method, self.graph, ball=job.ball, groups=job.groups, settings=settings)
 
     def check(self) -> None:
-        """Refuse a method, groups or a target that do not fit the model."""
-        self.method()
-        assert self.mask is None or self.mask.shape == self.graph.input.shape
+        """Refuse a method, groups or a target that do not fit the model: whatever can be seen without an explanation.
+
+        What is not found here is found at each sample, and recorded as its failure.
+        """
+        method = self.method()
+        if isinstance(method, Explainer) and self.graph.classes < 2:
+            raise InputError("got a model with one output, expected at least two classes: give it the logits of both")
+        if isinstance(method, HybridEVA):
+            cut(self.graph, method.split)
+        if self.mask is None:
+            resolve(self.job.groups, torch.zeros(1, *self.graph.input.shape))
         if self.job.target is not None and not 0 <= self.job.target < self.graph.classes:
             raise InputError(f"got target {self.job.target}, expected a class from 0 to {self.graph.classes - 1}")
 

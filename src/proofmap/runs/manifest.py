@@ -19,12 +19,10 @@ from typing import Any, BinaryIO
 
 from proofmap.errors import FileError
 from proofmap.runs.folder import inside, write
+from proofmap.sources.written import FORMAT, MANIFEST, MASK
 
 __all__ = ["MANIFEST", "MASK", "Entry", "Manifest", "chunk_file", "differences"]
 
-MANIFEST = "manifest.json"
-MASK = "mask.npy"
-_FORMAT = "proofmap-run"
 _VERSION = 1
 
 
@@ -52,7 +50,7 @@ class Manifest:
     def save(self, folder: Path) -> None:
         """Write the file; the order in which chunks were finished leaves no trace."""
         listed = {str(number): vars(self.chunks[number]) for number in sorted(self.chunks)}
-        whole = {"format": _FORMAT, "version": _VERSION, "run": self.about, "chunks": listed}
+        whole = {"format": FORMAT, "version": _VERSION, "run": self.about, "chunks": listed}
         write(folder / MANIFEST, (json.dumps(whole, indent=1) + "\n").encode())
 
     @classmethod
@@ -61,9 +59,9 @@ class Manifest:
         path = folder / MANIFEST
         try:
             whole = json.loads(path.read_text(encoding="utf-8"))
-            if (whole["format"], whole["version"]) != (_FORMAT, _VERSION):
+            if (whole["format"], whole["version"]) != (FORMAT, _VERSION):
                 raise FileError(
-                    f"{path} is version {whole['version']!r} of {whole['format']!r}, expected {_VERSION} of {_FORMAT!r}"
+                    f"{path} is version {whole['version']!r} of {whole['format']!r}, expected {_VERSION} of {FORMAT!r}"
                 )
             chunks = {int(number): Entry(**entry) for number, entry in whole["chunks"].items()}
             manifest = cls(whole["run"], chunks)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from io import BytesIO
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def spread(scores: Array, mask: Array) -> Array:
     """Give each variable its group's score: (n, G) and a mask (1 or n, *shape) -> (n, *shape)."""
     if not scores.shape[1]:  # nothing of these was explained
         return np.full((len(scores), *mask.shape[1:]), np.nan, dtype=scores.dtype)
-    each = np.broadcast_to(mask, (len(scores), *mask.shape[1:])).reshape(len(scores), -1)
+    each = np.broadcast_to(mask, (len(scores), *mask.shape[1:])).reshape(len(scores), prod(mask.shape[1:]))
     if each.size and not 0 <= int(each.min()) <= int(each.max()) < scores.shape[1]:
         raise FileError(f"the groups go from {each.min()} to {each.max()}, expected 0 to {scores.shape[1] - 1}")
     return np.take_along_axis(scores, each, axis=1).reshape(len(scores), *mask.shape[1:])

@@ -20,6 +20,7 @@ from proofmap.overlap import decides
 from proofmap.runs.chunk import ARRAYS, Array
 from proofmap.runs.folder import write
 from proofmap.runs.results import Results, spread
+from proofmap.sources.written import DRAWING
 
 __all__ = ["ClassTotal", "Distribution", "Totals", "total"]
 
@@ -123,7 +124,7 @@ class Totals:
         if find_spec("matplotlib") is not None:
             from proofmap.runs.figure import draw
 
-            write(folder / "totals.png", draw(self))
+            write(folder / DRAWING, draw(self))
 
 
 def total(results: Results) -> Totals:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proofmap.bench.table import Cell, Column, Table
+from proofmap.bench.table import LEAST, Cell, Column, Table
 from proofmap.show.axis import Axis
 
 __all__ = ["Comparison", "comparison"]
@@ -15,8 +15,7 @@ class Shown:
     """A mean with its interval, as text and as places on the column's axis."""
 
     mean: str
-    low: str
-    high: str
+    between: str
     mark: str
     paper: str
     start: float
@@ -68,7 +67,8 @@ def _cell(cell: Cell | None, axis: Axis) -> Shown | None:
     paper = "" if cell.paper is None else f"{cell.paper:g}"
     mean, low, high = (f"{value:.3f}".replace("-", "−") for value in (cell.mean, cell.low, cell.high))
     start, end = axis.at(cell.low), axis.at(cell.high)
-    return Shown(mean, low, high, mark, paper, start, axis.at(cell.mean), end - start)
+    between = f"{low} to {high}" if cell.count >= LEAST else "too few samples for an interval"
+    return Shown(mean, between, mark, paper, start, axis.at(cell.mean), end - start)
 
 
 def _time(seconds: float | None) -> str:

@@ -129,7 +129,9 @@ def _share(part: int, whole: int) -> str:
 
 
 def _guaranteed(found: Totals) -> Iterator[str]:
-    if found.certified is not None:
+    if not found.explained:
+        yield "Nothing: no sample could be explained."
+    elif found.certified is not None:
         yield (
             f"For {found.certified} of {found.explained} samples: no input of the sample's ball is classified "
             "otherwise than the sample. This is proven for all inputs of these balls."

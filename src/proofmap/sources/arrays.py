@@ -18,13 +18,14 @@ import numpy as np
 from torch import Tensor
 
 from proofmap.errors import FileError, ProofmapError
+from proofmap.graph.onnx_file import first_line
 from proofmap.sources.fit import Array, fit, fits
-from proofmap.sources.limited import first_line
 from proofmap.sources.preparation import Preparation
 
 __all__ = ["open_npy", "open_npz"]
 
 LIMIT = 2**31  # bytes of one array that is unpacked into memory
+_AXES = 32  # that every numpy can have
 _LABELS = ("labels", "label", "y")
 _READ: dict[tuple[int, int], Any] = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -156,6 +157,8 @@ def _header(stream: IO[bytes], path: Path, member: str | None) -> Stored:
             shape, fortran, dtype = _READ[version](stream)
     except Exception as error:
         raise FileError(f"{where} is not a numpy array: {first_line(error)}; save it with numpy.save") from error
+    if len(shape) > _AXES:
+        raise FileError(f"{where} holds an array of {len(shape)} axes, expected {_AXES} at most")
     if dtype.kind not in "fiu" or min(shape, default=1) < 0:
         raise FileError(f"{where} holds {dtype!s:.80} of shape {shape!s:.80}, expected numbers: save it as such")
     return Stored(path, member, shape, dtype, fortran, stream.tell())

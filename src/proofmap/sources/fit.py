@@ -19,9 +19,9 @@ Array = NDArray[Any]
 
 
 def spread(pixels: Tensor, preparation: Preparation) -> Tensor:
-    """Bytes as values of the range: 0 is its lower end, 255 its upper."""
+    """Bytes as values of the range: 0 is its lower end, 255 its upper, and rounding leads to nothing outside."""
     low, high = preparation.range
-    return pixels.float() / 255 * (high - low) + low
+    return (pixels.float() / 255 * (high - low) + low).clamp(low, high)
 
 
 def fits(shape: tuple[int, ...], preparation: Preparation) -> bool:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from torch import Tensor
 
 from proofmap.data.images import LABELS, SUFFIXES
-from proofmap.errors import FileError
+from proofmap.errors import FileError, ProofmapError
 from proofmap.sources.arrays import open_npy, open_npz
 from proofmap.sources.limited import check_file
 from proofmap.sources.official import open_cifar10, open_idx
 from proofmap.sources.picture import Picture
 from proofmap.sources.preparation import Preparation
-from proofmap.sources.table import open_table
+from proofmap.sources.table import UNKNOWN, open_table
 
-__all__ = ["Part", "known", "open_part"]
+__all__ = ["Part", "Unreadable", "known", "open_part", "try_part"]
 
 
 class Part(Protocol):
@@ -30,7 +31,7 @@ class Part(Protocol):
 
     @property
     def labels(self) -> Sequence[int] | None:
-        """The class of each sample, where the file says it."""
+        """The class of each sample, where the file says it; `UNKNOWN` for one that cannot be read."""
         ...
 
     @property
@@ -43,6 +44,23 @@ class Part(Protocol):
     def read(self, index: int) -> Tensor:
         """One sample, (*shape) float32."""
         ...
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that cannot be opened: one sample, which says why whenever it is read, and of which no class is known."""
+
+    reason: str
+    single: bool = True
+    labels: Sequence[int] | None = (UNKNOWN,)
+    columns: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return 1
+
+    def read(self, index: int) -> Tensor:
+        """FileError."""
+        raise FileError(self.reason)
 
 
 Opener = Callable[[Path, Preparation], Part]
@@ -75,6 +93,14 @@ def open_part(path: Path, preparation: Preparation) -> Part:
         raise FileError(f"{path} has a name of no known format, expected one that ends in {', '.join(_FORMATS)}")
     check_file(path)
     return opener(path, preparation)
+
+
+def try_part(path: Path, preparation: Preparation) -> Part:
+    """The same for one file of many, which all go on without it where it cannot be opened."""
+    try:
+        return open_part(path, preparation)
+    except ProofmapError as error:
+        return Unreadable(str(error))
 
 
 def _opener(name: str) -> Opener | None:

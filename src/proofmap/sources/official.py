@@ -8,18 +8,15 @@ from functools import cached_property
 from math import prod
 from pathlib import Path
 
-import numpy as np
 from torch import Tensor
 
+from proofmap.data.cifar10 import map_records
 from proofmap.data.idx import read_idx, read_idx_shape
 from proofmap.errors import FileError
 from proofmap.sources.fit import Array, fit, planes
 from proofmap.sources.preparation import Preparation
 
 __all__ = ["open_cifar10", "open_idx"]
-
-_SIDE = 32
-_RECORD = 1 + 3 * _SIDE**2  # a label, and the red, green and blue planes
 
 
 @dataclass(frozen=True)
@@ -47,22 +44,23 @@ class Idx:
         return fit(picture, self.preparation, f"{self.path.name}#{index}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cifar10:
     """The pictures in a file of CIFAR-10's binary version."""
 
     path: Path
     preparation: Preparation
+    records: Array  # (N, 3073) uint8
     labels: Sequence[int]
     columns: tuple[str, ...] | None = None
     single: bool = False
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.records)
 
     def read(self, index: int) -> Tensor:
         """One picture, (3, 32, 32)."""
-        values = _records(self.path)[index, 1:].reshape(3, _SIDE, _SIDE)
+        values = self.records[index, 1:].reshape(3, 32, 32)
         return fit(planes(values, self.preparation), self.preparation, f"{self.path.name}#{index}")
 
 
@@ -83,18 +81,5 @@ def open_idx(path: Path, preparation: Preparation) -> Idx:
 
 def open_cifar10(path: Path, preparation: Preparation) -> Cifar10:
     """CIFAR-10's format: records of a label and a picture, without a header."""
-    labels = [int(label) for label in _records(path)[:, 0]]
-    if max(labels) > 9:
-        raise FileError(f"{path} gives a record the label {max(labels)}, expected 0 to 9: is it CIFAR-10's format?")
-    return Cifar10(path, preparation, labels)
-
-
-def _records(path: Path) -> Array:
-    """(N, 3073) uint8, of which only what is looked at is read."""
-    try:
-        size = path.stat().st_size
-        if not size or size % _RECORD:
-            raise FileError(f"{path} holds {size} bytes, expected a multiple of {_RECORD}: is it CIFAR-10's format?")
-        return np.memmap(path, np.uint8, "r").reshape(-1, _RECORD)
-    except (OSError, ValueError) as error:
-        raise FileError(f"cannot read {path}: {error}; check that the file may be read") from error
+    records = map_records(path)
+    return Cifar10(path, preparation, records, records[:, 0].tolist())

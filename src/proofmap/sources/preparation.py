@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from proofmap.errors import FileError, InputError
-from proofmap.sources.limited import first_line, read_text
+from proofmap.graph.onnx_file import first_line
+from proofmap.sources.limited import read_text
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -15,8 +16,9 @@ from torch import Tensor
 
 from proofmap.data.images import LABELS, read_labels
 from proofmap.errors import FileError, InputError
-from proofmap.sources.formats import Part, known, open_part
+from proofmap.sources.formats import Part, Unreadable, known, open_part, try_part
 from proofmap.sources.preparation import Preparation
+from proofmap.sources.written import written
 
 __all__ = ["Files", "Samples", "open_samples"]
 
@@ -31,7 +33,7 @@ class Samples(Protocol):
 
     @property
     def labels(self) -> Sequence[int] | None:
-        """The class of each sample, where all of them have one."""
+        """The class of each sample, where all that can be read have one."""
         ...
 
     def __len__(self) -> int: ...
@@ -72,7 +74,8 @@ def open_samples(paths: Sequence[Path], preparation: Preparation) -> Files:
     Pictures (png, jpeg, webp), arrays (npy, npz), tables (csv), MNIST's idx and CIFAR-10's bin files, plain or packed
     by gzip; of a folder, and of those inside it, all files of these kinds in the order of their names. Samples are
     named by their place in the folder that holds all of `paths`, and numbered where a file has several. A folder's
-    `labels.csv`, with the columns `file` and `label` or `class_index`, gives its pictures classes.
+    `labels.csv`, with the columns `file` and `label` or `class_index`, gives its pictures classes. A file of `paths`
+    that cannot be opened is refused; one in a folder is a sample that cannot be read.
     """
     if not paths:
         raise InputError("got no input, expected files or folders, such as digit.png")
@@ -81,15 +84,16 @@ def open_samples(paths: Sequence[Path], preparation: Preparation) -> Files:
     labels: list[Sequence[int] | None] = []
     parts: list[Part] = []
     for path in paths:
-        opened = {file: open_part(file, preparation) for file in (_listed(path) if path.is_dir() else [path])}
-        given = _labels(path, [file for file, part in opened.items() if part.single])
+        files, opener = (_listed(path), try_part) if path.is_dir() else ([path], open_part)
+        opened = {file: opener(file, preparation) for file in files}
+        given = _labels(path, opened)
         for file, part in opened.items():
             place = Path(os.path.relpath(os.path.abspath(file), root)).as_posix()
             names += [place] if part.single else [f"{place}#{i}" for i in range(len(part))]
             labels.append(given.get(file, part.labels))
             parts.append(part)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
         raise InputError(f"got {twice!r} twice among the inputs, expected every file once")
     every = None if any(own is None for own in labels) else tuple(c for own in labels for c in own or ())
     columns = {part.columns for part in parts}
@@ -102,13 +106,10 @@ def _folder(path: Path) -> str:
 
 def _listed(folder: Path) -> list[Path]:
     """The files with samples in a folder and inside it, by name; nothing is followed out of it."""
-    found = [
-        Path(where, name)
-        for where, inside, names in os.walk(folder, onerror=_refuse)
-        for name in names
-        if not any(part.startswith(".") for part in Path(where).relative_to(folder).parts)
-    ]
-    samples = [path for path in found if known(path)]
+    samples: list[Path] = []
+    for where, inside, names in os.walk(folder, onerror=_refuse):
+        inside[:] = [name for name in inside if not name.startswith(".")]
+        samples += [path for path in (Path(where, name) for name in names) if known(path) and not written(path)]
     if not samples:
         raise FileError(f"no samples in {folder}, expected pictures, npy, npz, csv, idx or bin files")
     return sorted(samples, key=lambda path: path.relative_to(folder).as_posix())
@@ -118,9 +119,11 @@ def _refuse(error: OSError) -> None:
     raise FileError(f"cannot list {error.filename}: {error.strerror}; check that the folder may be read")
 
 
-def _labels(folder: Path, files: Sequence[Path]) -> dict[Path, Sequence[int]]:
-    """What a folder's labels.csv says of its files, all of them or none."""
+def _labels(folder: Path, opened: Mapping[Path, Part]) -> dict[Path, Sequence[int]]:
+    """What a folder's labels.csv says of its files: of all, or of none. Those that cannot be opened may be missing."""
     if not (folder / LABELS).is_file():
         return {}
-    names = tuple(path.relative_to(folder).as_posix() for path in files)
-    return {path: [int(label)] for path, label in zip(files, read_labels(folder / LABELS, names), strict=True)}
+    names = {file: file.relative_to(folder).as_posix() for file, part in opened.items() if part.single}
+    broken = {name for file, name in names.items() if isinstance(opened[file], Unreadable)}
+    found = read_labels(folder / LABELS, [name for name in names.values() if name not in broken], broken)
+    return {file: [found[name]] for file, name in names.items() if name in found}

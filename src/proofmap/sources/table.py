@@ -1,6 +1,7 @@
 """A table as samples: a CSV file with one sample a line, and perhaps a first line of names.
 
-A column named `label` holds classes. Lines are found when the file is opened, and read when they are asked for.
+A column named `label` holds classes. Lines are found, and their labels read, when the file is opened; whether a line is
+a sample is seen when it is asked for.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import numpy as np
 from torch import Tensor
 
 from proofmap.errors import FileError, InputError
+from proofmap.graph.onnx_file import first_line
 from proofmap.sources.fit import fit
-from proofmap.sources.limited import first_line
 from proofmap.sources.preparation import Preparation
 
-__all__ = ["open_table"]
+__all__ = ["UNKNOWN", "open_table"]
 
+UNKNOWN = -1  # the class of a sample that says none
 _LINE = 2**24  # bytes
 _LABEL = "label"
 
@@ -54,6 +56,8 @@ class Table:
             raise InputError(f"{where} is no row of a table: {error}") from error
         if len(fields) != self.width:
             raise InputError(f"{where} has {len(fields)} fields, expected {self.width} as in the first line")
+        if self.label is not None and _class(fields[self.label]) == UNKNOWN:
+            raise InputError(f"{where} has the label {fields[self.label]!r:.80}, expected a class number, 0 or more")
         values = [_number(field) for k, field in enumerate(fields) if k != self.label]
         wrong = [field for k, field in enumerate(fields) if k != self.label and _number(field) is None]
         if wrong:
@@ -90,7 +94,7 @@ def open_table(path: Path, preparation: Preparation) -> Table:
                             at = file.tell()
                             continue
                     if label is not None:
-                        labels.append(_class(_fields(line), label, where))
+                        labels.append(_label(line, label))
                     starts.append(at)
                 at = file.tell()
     except OSError as error:
@@ -127,8 +131,13 @@ def _label_column(header: list[str], path: Path) -> int | None:
     return found[0] if found else None
 
 
-def _class(fields: list[str], label: int, where: str) -> int:
-    text = fields[label] if label < len(fields) else ""
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise FileError(f"{where} has the label {text!r:.80}, expected a class number, 0 or more")
-    return int(text)
+def _label(line: bytes, column: int) -> int:
+    """The class that a line states; what is wrong with it is said when it is read."""
+    try:
+        return _class(_fields(line)[column])
+    except (_BadLine, IndexError):
+        return UNKNOWN
+
+
+def _class(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else UNKNOWN
