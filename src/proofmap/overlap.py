@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -60,9 +60,9 @@ def overlap(
 
     Only with "margin" and "apart", and without a rival, does an overlap of at most 0 prove the decision.
     """
-    _check_choice("objective", objective, get_args(Objective))
-    _check_choice("sharing", sharing, get_args(Sharing))
-    method = _method(bounds)
+    one_of("objective", objective, Objective)
+    one_of("sharing", sharing, Sharing)
+    method = method_of(bounds)
     family = ball.at(x, grouping.resolve(groups, x))
     available = budget(memory, x.device)
     graph = as_graph(model, x).to(x.device, x.dtype)
@@ -138,7 +138,7 @@ def certified_radius(
     """
     if steps < 1:
         raise InputError(f"got steps={steps}, expected at least one")
-    method = _method(bounds)
+    method = method_of(bounds)
     domain_ball = Ball(torch.finfo(x.dtype).max, norm, domain).at(x)
     available = budget(memory, x.device)
     graph = as_graph(model, x).to(x.device, x.dtype)
@@ -216,7 +216,8 @@ def _chosen(what: str, given: int | Tensor | None, logits: Tensor) -> Tensor | N
     return None if given is None else classes_of(given, logits.shape[0], logits.shape[1], logits.device, what)
 
 
-def _method(bounds: Method | None) -> Method:
+def method_of(bounds: Method | None) -> Method:
+    """The method of bounding; by default Backward()."""
     if bounds is None:
         return Backward()
     if not isinstance(bounds, Method):
@@ -224,6 +225,8 @@ def _method(bounds: Method | None) -> Method:
     return bounds
 
 
-def _check_choice(what: str, got: str, choices: tuple[str, ...]) -> None:
-    if got not in choices:
-        raise InputError(f"got {what}={got!r}, expected one of {', '.join(map(repr, choices))}")
+def one_of(what: str, got: Any, choices: Any) -> Any:
+    """What was got, if it is one of the words of a Literal."""
+    if got not in get_args(choices):
+        raise InputError(f"got {what}={got!r}, expected one of {', '.join(map(repr, get_args(choices)))}")
+    return got

@@ -21,7 +21,7 @@ Mark = Literal["best", "second", "tied", ""]
 
 _RESAMPLES = 10_000
 _LEVEL = 0.95
-_LEAST = 5  # samples below which a bootstrap says nothing: no interval, no mark
+LEAST = 5  # samples below which a bootstrap says nothing: no interval is shown, nothing is marked
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Cell:
     """A mean with its 95 % interval over `count` samples; mark: best, second best, or not told from the best."""
 
     mean: float
-    low: float  # NaN, as `high`, where there are too few samples
+    low: float
     high: float
     count: int
     mark: Mark
@@ -96,7 +96,7 @@ def _shown(cell: Cell | None) -> str:
     mean = f"{cell.mean:.3f}"
     marked = {"best": f"**{mean}**", "second": f"<u>{mean}</u>", "tied": f"{mean} ≈", "": mean}[cell.mark]
     paper = "" if cell.paper is None else f" / {cell.paper:g}"
-    between = f" [{cell.low:.3f}, {cell.high:.3f}]" if cell.count >= _LEAST else ""
+    between = f" [{cell.low:.3f}, {cell.high:.3f}]" if cell.count >= LEAST else ""
     return f"{marked}{between}{paper}"
 
 
@@ -127,11 +127,8 @@ def tabulate(
 
 
 def interval(values: Values, seed: int = 0) -> tuple[float, float]:
-    """The 95 % bootstrap interval of the mean, by percentiles; NaN for too few samples."""
-    known = values[np.isfinite(values)]
-    if len(known) < _LEAST:
-        return np.nan, np.nan
-    low, high = np.quantile(resampled(known, seed), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    """The 95 % bootstrap interval of the mean, by percentiles."""
+    low, high = np.quantile(resampled(values[np.isfinite(values)], seed), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return float(low), float(high)
 
 
@@ -159,14 +156,14 @@ def _marks(column: Column, values: Mapping[str, Mapping[str, Values]], seed: int
     marks: dict[str, Mark] = dict.fromkeys(own, "")
     counts = {method: int(np.isfinite(found).sum()) for method, found in own.items()}
     most = max(counts.values(), default=0)
-    if most < _LEAST:
+    if most < LEAST:
         return marks
     whole = [method for method in own if counts[method] == most]
     ranked = sorted(whole, key=lambda method: -float(np.nanmean(own[method])))
     ahead = {
         method: float(np.nanmean(own[method] - own[ranked[0]]))
         for method in own
-        if method not in whole and interval(own[method] - own[ranked[0]], seed)[0] > 0
+        if LEAST <= counts[method] < most and interval(own[method] - own[ranked[0]], seed)[0] > 0
     }
     ranked = sorted(ahead, key=lambda method: -ahead[method])[:1] + ranked
     best = ranked[0]

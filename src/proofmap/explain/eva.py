@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.ball import Ball
-from proofmap.bounds import Backward, Method, Sharing
+from proofmap.bounds import Method, Sharing
 from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Explanation, Guarantee
 from proofmap.graph import Graph
 from proofmap.groups import Groups
-from proofmap.overlap import Objective, Overlap, overlap
+from proofmap.overlap import Objective, Overlap, method_of, one_of, overlap
 
 
 class EVA(Explainer):
@@ -42,9 +42,9 @@ class EVA(Explainer):
         memory: int | None = None,
     ) -> None:
         super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory)
-        self.bounds = Backward() if bounds is None else bounds
-        self.sharing: Sharing = sharing
-        self.objective: Objective = objective
+        self.bounds = method_of(bounds)
+        self.sharing: Sharing = one_of("sharing", sharing, Sharing)
+        self.objective: Objective = one_of("objective", objective, Objective)
 
     def _measure(self, task: Task) -> Measured:
         over = overlap(
@@ -92,8 +92,8 @@ class TargetedEVA(Explainer):
         super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory)
         if ball.half is not None:
             raise InputError(f"got a ball with half={ball.half!r}, expected a whole one: both halves are explained")
-        self.bounds = Backward() if bounds is None else bounds
-        self.sharing: Sharing = sharing
+        self.bounds = method_of(bounds)
+        self.sharing: Sharing = one_of("sharing", sharing, Sharing)
 
     def explain(self, x: Tensor, target: int | Tensor | None = None) -> Explanation:
         """Explain what would make each sample of x (N, *shape) a `target`; one class, or one for each sample."""

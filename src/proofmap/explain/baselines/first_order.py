@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from proofmap.ball import Ball
-from proofmap.errors import InputError
 from proofmap.explain.empirical import margins
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
 from proofmap.groups import Groups
-from proofmap.overlap import Overlap
+from proofmap.overlap import Overlap, one_of
 from proofmap.precision import full_precision
 
 __all__ = ["FirstOrder"]
@@ -44,9 +43,7 @@ class FirstOrder(Explainer):
         memory: int | None = None,
     ) -> None:
         super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory)
-        if objective not in get_args(Form):
-            raise InputError(f"got objective={objective!r}, expected one of {', '.join(map(repr, get_args(Form)))}")
-        self.objective: Form = objective
+        self.objective: Form = one_of("objective", objective, Form)
 
     def _measure(self, task: Task) -> Measured:
         with full_precision(task.x.device), torch.enable_grad():
