@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -59,6 +60,67 @@ def test_functions_and_metrics_that_judge_other_things() -> None:
     torch.testing.assert_close(torch.from_numpy(table.values["eva"]["tightness"]).float(), full, rtol=1e-4, atol=1e-4)
 
 
+def test_metrics_of_one_name_are_told_apart() -> None:
+    """By their presets, or by the settings that differ; every column has the values of its own metric."""
+    x, model = digits(2), pm.zoo.mnist_mlp()
+    maps = torch.rand(x.shape, generator=torch.Generator().manual_seed(0))
+    judges: list[Metric[Any]] = [Deletion(), Deletion("xplique"), Insertion(), Deletion("quantus")]
+    table = compare(model, x, {"map": maps}, judges, progress=False)
+    labels = ["Deletion (paper)", "Deletion (xplique)", "Insertion", "Deletion (quantus)"]
+    assert [column.label for column in table.columns] == labels
+    assert len({column.name for column in table.columns}) == 4
+    for column, metric in zip(table.columns, judges, strict=True):
+        expected = metric(model, x, None, maps).double()
+        torch.testing.assert_close(torch.from_numpy(table.values["map"][column.name]), expected)
+    more: list[str | Metric[Any]] = ["deletion", Deletion(steps=7), Deletion("xplique")]
+    table = compare(model, x, {"map": maps}, more, progress=False)
+    assert table.columns[1].label.startswith("Deletion (preset paper, baseline Uniform(low=0.0, high=1.0), steps 7, ")
+    assert len({column.label for column in table.columns}) == 3
+    for same in (Deletion(), "deletion"):
+        with pytest.raises(
+            InputError, match="got the metric 'deletion' twice with the same settings, expected it once"
+        ):
+            compare(model, x, {"map": maps}, [same, "deletion"])
+
+
+def test_the_table_says_with_which_settings_it_was_measured() -> None:
+    x, model = digits(1), pm.zoo.mnist_mlp()
+    metric = Deletion("xplique", steps=3, seed=7)
+    (column,) = compare(model, x, ["saliency"], [metric], progress=False).columns
+    assert column.settings == metric.settings()
+
+
+def test_bounds_that_are_no_proof_of_the_overlap_have_no_tightness() -> None:
+    """Sampled, linearised, of another objective or towards one class: n/a beside what is judged."""
+    x, model = digits(2), pm.zoo.mnist_mlp()
+    methods: dict[str, Method] = {
+        "eva": pm.EVA(model, BALL, progress=False),
+        "apart": pm.EVA(model, BALL, objective="apart", sharing="one-pass", progress=False),
+        "class": pm.EVA(model, BALL, objective="class", progress=False),
+        "mean": pm.EVA(model, BALL, objective="mean", progress=False),
+        "first-order": pm.explain.FirstOrder(model, BALL, progress=False),
+        "empirical": pm.EmpiricalEVA(model, BALL, samples=2, groups=pm.groups.grid(2), progress=False),
+    }
+    table = compare(model, x, methods, [Tightness(BALL)], target=3, progress=False)
+    assert [label for label, row in table.rows.items() if "tightness" in row] == ["eva", "apart"]
+    assert str(table).count("n/a") == 4
+
+
+def test_without_a_ball_the_domain_is_what_x_spans() -> None:
+    """Digits have black and white pixels: the ball stays in [0, 1], as the one that says so."""
+    x, model = digits(2), pm.zoo.mnist_mlp()
+    table = compare(model, x, ["eva"], ["deletion"], progress=False)
+    stated = compare(model, x, ["eva"], ["deletion"], ball=pm.Ball("auto", domain=(0.0, 1.0)), progress=False)
+    assert table.values["eva"]["deletion"].tolist() == stated.values["eva"]["deletion"].tolist()
+    flat = compare(model, torch.full_like(x, 0.5), ["saliency"], progress=False)
+    assert list(flat.rows) == ["saliency"]
+
+
+def test_a_name_alone_is_one_method_or_metric() -> None:
+    table = compare(pm.zoo.mnist_mlp(), digits(1), "saliency", "insertion", progress=False)
+    assert {label: list(row) for label, row in table.rows.items()} == {"saliency": ["insertion"]}
+
+
 def test_what_cannot_be_compared_is_refused() -> None:
     x, model = digits(1), pm.zoo.mnist_mlp()
     with pytest.raises(InputError, match="got no method"):
@@ -69,3 +131,9 @@ def test_what_cannot_be_compared_is_refused() -> None:
         compare(model, x, ["saliency"], ["tightness"])
     with pytest.raises(InputError, match="got the method 'nothing'"):
         compare(model, x, ["nothing"])
+    with pytest.raises(InputError, match=r"shape \(3,\), expected a class number, or one for each of 1 samples"):
+        compare(model, x, ["saliency"], target=torch.tensor([1, 2, 3]))
+    with pytest.raises(InputError, match="got target 10, expected a class from 0 to 9"):
+        compare(model, x, ["saliency"], target=10)
+    with pytest.raises(InputError, match="x is ndarray, expected a float32 or float64 tensor"):
+        compare(model, np.zeros((1, 1, 28, 28)), ["saliency"])  # type: ignore[arg-type]

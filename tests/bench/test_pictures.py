@@ -39,6 +39,8 @@ def test_imagenet_is_the_middle_of_pictures_scaled_to_256(tmp_path: Path) -> Non
 def test_what_is_not_there_is_said_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs the files of imagenet, expected --data FOLDER, or --quick"):
         pictures(read("table1-imagenet"), None, quick=False)
+    with pytest.raises(InputError, match=r"got --data .* and --quick, expected one of both"):
+        pictures(read("table1-mnist"), tmp_path, quick=True)
     with pytest.raises(InputError, match="a folder of pictures has no parts"):
         pictures(replace(read("table1-imagenet"), split="validation"), tmp_path, quick=False)
     with pytest.raises(InputError, match="asks for the data 'svhn', expected one of mnist, cifar10, imagenet"):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 import tempfile
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +18,11 @@ from hypothesis import strategies as st
 
 from proofmap.bench import Spec, names, read, run
 from proofmap.errors import FileError, InputError, ProofmapError
-from proofmap.explain import EVA
+from proofmap.explain import BASELINES, EVA
 from proofmap.explain.baselines import Saliency
+from proofmap.explain.greedy import Greedy
+from proofmap.metrics import Deletion, Insertion
+from tests.cli.commands import called
 
 SMALL = """
 title = "Two methods"
@@ -45,6 +51,16 @@ def spec(tmp_path: Path) -> Spec:
     file = tmp_path / "small.toml"
     file.write_text(SMALL)
     return read(file)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Spec, Path]:
+    """A benchmark and its results, to be copied."""
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "small.toml").write_text(SMALL.split('[[method]]\nlabel = "EVA"', maxsplit=1)[0])
+    found = read(folder / "small.toml")
+    run(found, folder / "out", quick=True, progress=False)
+    return found, folder / "out"
 
 
 @pytest.mark.parametrize("name", names())
@@ -112,17 +128,124 @@ def test_a_method_more_costs_that_method(spec: Spec, tmp_path: Path, monkeypatch
     assert list(table.rows) == ["Saliency", "EVA", "Grad x Input"]
 
 
+def test_values_stand_with_the_settings_of_their_metric(spec: Spec, tmp_path: Path) -> None:
+    """On the shelf, and on the columns of the table: of Tightness what all methods share, and not each one's radius."""
+    table = run(spec, tmp_path / "out", quick=True, progress=False)
+    kept = json.loads((tmp_path / "out" / "eva" / "insertion.json").read_text())
+    assert kept == Insertion().settings()
+    assert [column.settings for column in table.columns] == [
+        Deletion().settings(),
+        Insertion().settings(),
+    ]
+    file = tmp_path / "bounds.toml"
+    two = '[[method]]\nlabel = "EVA"\nname = "eva"\neps = [0.01, 0.02]\ngroups = "grid:2"\ncount = 2\n'
+    file.write_text(SMALL.split("[[method]]", maxsplit=1)[0].replace('"deletion", "insertion"', '"tightness"') + two)
+    (column,) = run(read(file), tmp_path / "bounds", quick=True, progress=False).columns
+    assert "eps" not in column.settings
+    assert column.settings["norm"] == "inf"
+
+
+def test_values_of_other_settings_are_refused(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a metric that was changed since, or of nobody knows what; a deleted file is measured again."""
+    out = tmp_path / "out"
+    whole = run(spec, out, quick=True, progress=False)
+    presets = {"paper": replace(Deletion.presets["paper"], steps=10)}
+    with monkeypatch.context() as patch:
+        patch.setattr(Deletion, "presets", presets)
+        with pytest.raises(FileError, match=r"deletion.npy was measured with steps = 100, expected 10: delete it"):
+            run(spec, out, quick=True, progress=False)
+    (out / "eva" / "insertion.json").unlink()
+    with pytest.raises(FileError, match=r"insertion.npy was measured with settings that are not on record: delete it"):
+        run(spec, out, quick=True, progress=False)
+    (out / "eva" / "insertion.npy").unlink()
+    again = run(spec, out, quick=True, progress=False)
+    np.testing.assert_array_equal(again.values["EVA"]["insertion"], whole.values["EVA"]["insertion"])
+    assert (out / "eva" / "insertion.json").exists()
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"made": 1}', '{"a"'])
+@pytest.mark.parametrize("name", ["about.json", "deletion.npy", "deletion.json", "maps-0.npy", "maps-0.json"])
+def test_damaged_files_are_named(name: str, content: str, small: tuple[Spec, Path], tmp_path: Path) -> None:
+    spec, out = small
+    shutil.copytree(out, tmp_path / "out")
+    (tmp_path / "out" / "saliency" / "insertion.npy").unlink()  # to have the maps read
+    (tmp_path / "out" / "saliency" / name).write_text(content)
+    with pytest.raises(FileError, match=r"(saliency.*(is damaged: delete|was measured with)|holds results of another)"):
+        run(spec, tmp_path / "out", quick=True, progress=False)
+
+
+def test_maps_that_were_deleted_are_made_again(spec: Spec, tmp_path: Path) -> None:
+    whole = run(spec, tmp_path / "out", quick=True, progress=False)
+    for name in ("maps-0.npy", "deletion.npy"):
+        (tmp_path / "out" / "saliency" / name).unlink()
+    again = run(spec, tmp_path / "out", quick=True, progress=False)
+    np.testing.assert_array_equal(again.values["Saliency"]["deletion"], whole.values["Saliency"]["deletion"])
+
+
+def test_a_quick_run_leaves_out_what_is_dear(tmp_path: Path) -> None:
+    """The table says so; a method that it stands against may be among them."""
+    file = tmp_path / "dear.toml"
+    file.write_text('against = ["Saliency"]\n' + SMALL.replace('name = "saliency"', 'name = "saliency"\ndear = true'))
+    table = run(read(file), tmp_path / "out", quick=True, progress=False)
+    assert list(table.rows) == ["EVA"]
+    assert "\nLeft out of a quick run: Saliency.\n" in (tmp_path / "out" / "table.md").read_text()
+    file.write_text(file.read_text().replace('name = "eva"', 'name = "eva"\ndear = true'))
+    with pytest.raises(InputError, match="dear methods alone, which --quick leaves out: give --data FOLDER"):
+        run(read(file), tmp_path / "none", quick=True, progress=False)
+
+
+@pytest.mark.parametrize("name", ["table1-cifar10", "table1-mnist", "table3-ablation"])
+def test_what_takes_a_gpu_is_called_dear(name: str) -> None:
+    greedy = [entry for entry in read(name).entries if issubclass(BASELINES[entry.name], Greedy)]
+    assert len(greedy) > 0
+    assert all(entry.dear for entry in greedy)
+
+
+def test_a_table_of_the_package_is_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["proofmap.bench.pictures"], "_QUICK", 1)
+    monkeypatch.setattr(Greedy, "_measure", None)
+    table = run(read("table3-ablation"), tmp_path / "out", quick=True, progress=False)
+    assert list(table.rows) == ["Empirical EVA", "EVA"]
+    assert "Left out of a quick run: Greedy-AS; Greedy-AO." in (tmp_path / "out" / "table.md").read_text()
+
+
+def test_a_method_without_tightness_has_none(tmp_path: Path) -> None:
+    """Where a curve of it is drawn too."""
+    file = tmp_path / "bounds.toml"
+    methods = '[[method]]\nlabel = "EVA"\nname = "eva"\neps = [0.01, 0.02]\ngroups = "grid:2"\ncount = 2\n'
+    methods += methods.replace("EVA", "tangent").replace('"eva"', '"first-order"')
+    file.write_text(SMALL.split("[[method]]", maxsplit=1)[0].replace('"insertion"', '"tightness"') + methods)
+    table = run(read(file), tmp_path / "out", quick=True, progress=False)
+    assert [label for label, row in table.rows.items() if "tightness" in row] == ["EVA, ε = 0.01", "EVA, ε = 0.02"]
+    assert (tmp_path / "out" / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_methods_are_made_before_any_work(tmp_path: Path) -> None:
+    """What is wrong with the last one is said before the first one runs."""
+    file = tmp_path / "wrong.toml"
+    for old, new, message in (
+        ("eps = 0.01", "", "eva got no ball"),
+        ('{ objective = "mean" }', "{ magic = 1 }", r"eva got the settings \['groups', 'magic'\]"),
+        ('"insertion"', '"tightness"', "tightness judges bounds on a ball, expected eps for every method"),
+    ):
+        assert old in SMALL
+        file.write_text(SMALL.replace(old, new))
+        with pytest.raises(InputError, match=message):
+            run(read(file), tmp_path / "out", quick=True, progress=False)
+        assert not (tmp_path / "out").exists()
+
+
 def test_eva_is_set_against_another_method(tmp_path: Path) -> None:
     """Sample by sample, on those that both explained; what is better counts above 0."""
     file = tmp_path / "against.toml"
-    file.write_text('against = "Saliency"\n' + SMALL)
+    file.write_text('against = ["Saliency"]\n' + SMALL)
     table = run(read(file), tmp_path / "out", quick=True, progress=False)
     lines = (tmp_path / "out" / "against.md").read_text().splitlines()
     assert lines[0] == "| ahead of Saliency by | Deletion | Insertion |"
     ahead = [float(cell.split()[0]) for cell in lines[2].split("|")[2:-1]]
     mean = {m: (table.values["EVA"][m][:4] - table.values["Saliency"][m][:4]).mean() for m in ("deletion", "insertion")}
     assert ahead == pytest.approx([-mean["deletion"], mean["insertion"]], abs=1e-4)
-    file.write_text('against = "Nobody"\n' + SMALL)
+    file.write_text('against = ["Nobody"]\n' + SMALL)
     with pytest.raises(InputError, match="against 'Nobody', expected the label of one of its methods"):
         read(file)
 
@@ -155,6 +278,12 @@ def test_a_list_of_radii_is_a_method_for_each_and_a_curve(tmp_path: Path) -> Non
     [
         ('name = "saliency"', 'name = "magic"', "is named 'magic', expected one of saliency"),
         ('"insertion"]', '"beauty"]', "asks for the metric 'beauty'"),
+        ('"insertion"]', '"stability"]', "asks for the metric 'stability', expected one of deletion"),
+        ('"insertion"]', '"deletion"]', "asks for the metric 'deletion' twice, expected it once"),
+        ('["deletion", "insertion"]', "[]", r"has metrics = \(\), expected one"),
+        ('["deletion", "insertion"]', '"deletion"', "has metrics = 'deletion', expected one"),
+        (SMALL[SMALL.index("[[method]]") :], "method = []", "has no method, expected at least one"),
+        ("eps = 0.01", 'eps = 0.01\ndear = "yes"', "has dear = 'yes', expected one"),
         ('groups = "grid:7"', 'groups = "grid:0"', "has groups 'grid:0', expected 'pixels' or 'grid:12'"),
         ("eps = 0.01", 'eps = 0.01\nbounds = "magic"', "got bounds 'magic'"),
         ("eps = 0.01", "eps = 0.01\nradius = 3", "has a method with 'radius', expected only"),
@@ -221,3 +350,10 @@ def test_the_command_prints_the_table_and_one_sentence_for_an_error(tmp_path: Pa
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("error: got the benchmark 'table9', expected one of")
     assert "Traceback" not in wrong.stderr
+
+
+@pytest.mark.parametrize("device", ["foo", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused(device: str) -> None:
+    found = called("bench", "table1-mnist", "--quick", "--device", device)
+    assert found.exit_code == 2
+    assert found.stderr.startswith(f"error: got --device {device}, expected cpu, or cuda where there is a GPU")

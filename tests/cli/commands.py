@@ -16,7 +16,7 @@ from proofmap.cli import app
 PROGRAM = Path(sys.executable).with_name("proofmap")
 
 
-def installed(*words: str | Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def installed(*words: object, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """The installed program, run in a folder."""
     return subprocess.run(
         [str(PROGRAM), *map(str, words)],
@@ -28,12 +28,12 @@ def installed(*words: str | Path, folder: Path, **environment: str) -> subproces
     )
 
 
-def called(*words: str | Path) -> Result:
+def called(*words: object) -> Result:
     """The same command in this process."""
     return CliRunner().invoke(app, [str(word) for word in words], prog_name="proofmap")
 
 
-def answer(*words: str | Path) -> Any:
+def answer(*words: object) -> Any:
     """What --json prints, of a command that ends well."""
     found = called(*words, "--json")
     assert found.exit_code == 0, found.output

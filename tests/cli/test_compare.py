@@ -9,8 +9,9 @@ import pytest
 
 import proofmap as pm
 from proofmap.bench.compare import compare
-from tests.cli.commands import answer, called
-from tests.sources.files import BOX, digits, write_linear, write_png
+from proofmap.cli.options import READY
+from tests.cli.commands import answer, called, installed
+from tests.sources.files import BOX, digits, write_convolution, write_linear, write_png
 
 MODEL = "zoo:mnist_mlp"
 FEW = ("--methods", "eva,saliency", "--metrics", "deletion,insertion", "--eps", "0.015")
@@ -34,9 +35,17 @@ def test_the_table_is_the_library_s(files: Path) -> None:
             assert found["methods"][method][metric]["mean"] == pytest.approx(cell.mean, abs=1e-6)
     assert set(found["seconds"]) == {"eva", "saliency"}
     assert (files / "out" / "table.csv").read_text().startswith("method,metric,mean")
-    printed = called("compare", MODEL, files / "x.npy", *FEW)
-    assert printed.exit_code == 0
+    printed = installed("compare", MODEL, "x.npy", *FEW, folder=files)
+    assert printed.returncode == 0, printed.stderr
     assert printed.stdout.startswith("| | Deletion ↓ | Insertion ↑ | s an explanation |\n| --- |")
+
+
+def test_every_method_that_is_offered_can_be_compared(tmp_path: Path) -> None:
+    write_convolution(tmp_path / "net.onnx")
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((1, 6, 6, 3), dtype=np.float32))
+    words = ["compare", tmp_path / "net.onnx", tmp_path / "x.npy", "--layout", "NHWC", "--eps", "0.01"]
+    words += ["--groups", "grid:2", "--metrics", "deletion", "--methods", ", ".join(READY)]
+    assert list(answer(*words)["methods"]) == list(READY)
 
 
 def test_metrics_know_where_the_inputs_lie_and_how_far_they_move(tmp_path: Path) -> None:
@@ -63,6 +72,8 @@ def test_metrics_know_where_the_inputs_lie_and_how_far_they_move(tmp_path: Path)
     ("words", "message"),
     [
         (["--methods", "magic"], "got the method 'magic', expected one of saliency"),
+        (["--methods", "eva,hybrid"], "got the method 'hybrid', expected one of saliency"),
+        (["--target", "99"], "got --target 99, expected a class from 0 to 9"),
         (["--metrics", "magic"], "got the metric 'magic', expected one of deletion"),
         (["--metrics", "tightness"], "got the metric 'tightness', expected one of deletion"),
         (["--metrics", "stability"], "with --eps auto, expected a number"),

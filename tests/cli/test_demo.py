@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-from typer.testing import CliRunner
-
 import proofmap as pm
-from proofmap.cli import app
+from tests.cli.commands import called, installed
 from tests.show.markup import faults, read
 
 
 def test_the_demo_explains_draws_and_reports(tmp_path: Path) -> None:
-    command = [str(Path(sys.executable).with_name("proofmap")), "demo"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = installed("demo", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     for words in ("AO(B)", "certified", "not certified", "not itself proven", "Open out/demo/report.html", "s a digit"):
         assert words in done.stdout
@@ -33,7 +28,7 @@ def test_the_demo_explains_draws_and_reports(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "file" / "demo")])
+    done = called("demo", "--out", tmp_path / "file" / "demo")
     assert done.exit_code == 2
     assert done.stderr.startswith("error: cannot make the folder")
     assert done.stderr.count("\n") == 1

@@ -76,7 +76,7 @@ def test_every_method_says_what_its_number_is(method: str, tmp_path: Path) -> No
     write_linear(tmp_path / "net.onnx", (1, 6, 6))
     np.save(tmp_path / "x.npy", np.full((1, 6, 6), 0.5, dtype=np.float32))
     words: list[str | Path] = ["explain", tmp_path / "net.onnx", tmp_path / "x.npy", "--eps", "0.1", "--method", method]
-    words += ["--groups", "grid:2", "--out", tmp_path / "out", *(["--target", "2"] if method == "targeted" else [])]
+    words += ["--groups", "grid:2", "--out", tmp_path / "out", *(["--target", "1"] if method == "targeted" else [])]
     found = called(*words)
     assert found.exit_code == 0, found.output
     saved = pm.Explanation.load(tmp_path / "out" / "x.proofmap")
@@ -140,7 +140,7 @@ def test_the_box_of_a_specification_is_the_ball(tmp_path: Path) -> None:
         (["--bounds", "best"], "got bounds 'best', expected names among ibp"),
         (["--bounds", "ibp", "--method", "empirical"], "for empirical, which has none"),
         (["--method", "magic"], "got --method magic, expected one of"),
-        (["--method", "targeted"], "TargetedEVA needs a target"),
+        (["--method", "targeted"], "got --method targeted alone, expected the class to move to as well: give --target"),
         (["--target", "ten"], "got --target ten, expected a class number, or a name"),
         (["--target", "10"], "expected a class from 0 to 9"),
         (["--size", "big"], "got --size big, expected a side such as 224"),
@@ -151,6 +151,7 @@ def test_the_box_of_a_specification_is_the_ball(tmp_path: Path) -> None:
         (["--range", "1,0"], "got the range (1.0, 0.0)"),
         (["--channels", "2"], "got 2 channels, expected 1 for grey"),
         (["--device", "abacus"], "got --device abacus, expected cpu"),
+        (["--device", "meta"], "got --device meta, expected cpu, cuda or cuda:1"),
         (["--weights", "absent.pt"], "absent.pt does not exist"),
         (["--classes", "absent.txt"], "absent.txt does not exist"),
     ],
@@ -174,6 +175,17 @@ def test_a_bad_input_is_found_before_any_work(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_a_label_that_is_no_class_is_found_before_any_work(tmp_path: Path) -> None:
+    images, labels = digits(2)
+    np.savez(tmp_path / "x.npz", images=images.numpy(), labels=np.array([labels[0], 12]))
+    found = called("explain", MODEL, tmp_path / "x.npz", "--out", tmp_path / "out")
+    assert (found.exit_code, found.stderr) == (
+        2,
+        "error: x.npz#1 has the label 12, expected a class of zoo:mnist_mlp, 0 to 9\n",
+    )
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_program_says_one_sentence_and_shows_more_on_request(tmp_path: Path) -> None:
     plain = called("explain", MODEL, tmp_path / "absent.png")
     assert (plain.exit_code, plain.stderr) == (
@@ -190,21 +202,3 @@ def test_files_of_one_name_do_not_replace_each_other(tmp_path: Path) -> None:
     found = answer("explain", MODEL, tmp_path, "--eps", "0.01", *GRID, "--out", tmp_path)
     assert [Path(entry["file"]).name for entry in found["inputs"]] == ["x.proofmap", "x-2.proofmap"]
     assert [entry["predicted"] for entry in found["inputs"]] == [7, 2]
-
-
-def test_every_option_is_explained() -> None:
-    from typer.main import get_command
-
-    import proofmap.cli
-
-    commands = get_command(proofmap.cli.app).commands  # type: ignore[attr-defined]
-    for name in ("explain", "verify", "compare"):
-        assert f"For instance: proofmap {name} " in commands[name].help
-        assert all(getattr(p, "help", None) for p in commands[name].params if p.name != "help"), name
-
-
-def test_the_shell_completes_commands_and_options(tmp_path: Path) -> None:
-    words = {"_PROOFMAP_COMPLETE": "complete_bash", "COMP_WORDS": "proofmap ver", "COMP_CWORD": "1"}
-    assert installed(folder=tmp_path, **words).stdout.split() == ["verify"]
-    script = called("--show-completion", "bash")
-    assert "complete -o default -F _proofmap_completion proofmap" in script.stdout

@@ -1,4 +1,4 @@
-"""What docs/command-line.md shows is what the commands print."""
+"""What the pages of the command line show is what the commands print."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.commands import called
 
-PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
+DOCS = Path(__file__).parents[2] / "docs"
 DATA = Path(os.environ.get("PROOFMAP_DATA", ""))
 
 
@@ -49,16 +49,19 @@ def matches(expected: list[str], printed: list[str]) -> bool:
     return bool(printed) and same(expected[0], printed[0]) and matches(expected[1:], printed[1:])
 
 
-def test_every_example_prints_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("page", "least"), [("command-line.md", 7), ("data-sets.md", 1)])
+def test_every_example_prints_what_is_shown(
+    page: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    text = PAGE.read_text(encoding="utf-8")
+    text = (DOCS / page).read_text(encoding="utf-8")
     ran = 0
     for kind, block in re.findall(r"```(python|console)\n(.*?)```", text, flags=re.DOTALL):
         if block.startswith("# net.py"):
             (tmp_path / "net.py").write_text(block)
         elif kind == "python":
-            exec(compile(block, str(PAGE), "exec"), {})
+            exec(compile(block, page, "exec"), {})
         else:
             for command, expected in examples(block):
                 words = shlex.split(command)[1:]
@@ -70,5 +73,5 @@ def test_every_example_prints_what_is_shown(tmp_path: Path, monkeypatch: pytest.
                 printed = called(*words).stdout.splitlines()
                 assert matches(expected, printed), (command, printed)
                 ran += 1
-    assert ran >= 7
-    sys.modules.pop("net")
+    assert ran >= least
+    sys.modules.pop("net", None)

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import proofmap as pm
-from proofmap.cli import app
+from tests.cli.commands import called, installed
 from tests.show.markup import faults, read
-
-PROOFMAP = Path(sys.executable).with_name("proofmap")
-
-
-def proofmap(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([PROOFMAP, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +18,10 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("work")
     images, _ = pm.data.digits()
     np.save(here / "digits.npy", images[:2].numpy())
-    done = proofmap("explain", "zoo:mnist_mlp", "digits.npy", "--eps", 0.015, "--groups", "grid:7", cwd=here)
+    done = installed("explain", "zoo:mnist_mlp", "digits.npy", "--eps", 0.015, "--groups", "grid:7", folder=here)
     assert done.returncode == 0, done.stderr
     compare = f"compare zoo:mnist_mlp {here}/digits.npy --methods saliency,first-order --metrics deletion --json"
-    table = CliRunner().invoke(app, [*compare.split(), "--out", str(here / "tables")])
+    table = called(*compare.split(), "--out", here / "tables")
     assert table.exit_code == 0, table.stderr
     (here / "table.json").write_text(table.stdout)
     (here / "names.txt").write_text("\n".join(f"the digit <{k}>" for k in range(10)))
@@ -40,10 +31,10 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_explain_and_compare_wrote_becomes_a_page(work: Path) -> None:
     """With both sides of the overlap, as the model is named, and with names for the classes."""
-    done = proofmap(
+    done = installed(
         *("report", "pages/report.html", "out", "--model", "zoo:mnist_mlp"),
         *("--classes", "names.txt", "--table", "table.json"),
-        cwd=work,
+        folder=work,
     )
     assert (done.returncode, done.stdout) == (0, "wrote pages/report.html\n"), done.stderr
     page = (work / "pages" / "report.html").read_text(encoding="utf-8")
@@ -59,7 +50,7 @@ def test_what_explain_and_compare_wrote_becomes_a_page(work: Path) -> None:
 def test_single_files_and_a_csv_will_do(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(work)
     files = sorted((work / "out").glob("*.proofmap"))
-    done = CliRunner().invoke(app, ["report", "one.HTML", str(files[0]), "--table", "tables/table.csv"])
+    done = called("report", "one.HTML", files[0], "--table", "tables/table.csv")
     assert done.exit_code == 0, done.stderr
     root, _ = read((work / "one.HTML").read_text(encoding="utf-8"))
     assert len(root.all("article")) == 1
@@ -71,7 +62,7 @@ def test_a_run_becomes_a_page(work: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(work)
     run = "run digits.npy --model zoo:mnist_mlp --out results --eps 0.015 --groups grid:7"
     for arguments in (run, "report run.html results out"):
-        done = CliRunner().invoke(app, arguments.split())
+        done = called(*arguments.split())
         assert done.exit_code == 0, done.stderr
     page = (work / "run.html").read_text(encoding="utf-8")
     assert faults(page) == []
@@ -83,7 +74,7 @@ def test_a_run_becomes_a_page(work: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def wrong(work: Path, *arguments: object) -> str:
     """The one sentence of a report that is refused, and leaves nothing behind."""
     before = sorted(work.rglob("*"))
-    done = CliRunner().invoke(app, ["report", *map(str, arguments)])
+    done = called("report", *arguments)
     assert done.exit_code == 2
     assert done.stdout == ""
     assert sorted(work.rglob("*")) == before
@@ -106,7 +97,7 @@ def test_a_damaged_file_is_one_sentence(work: Path, tmp_path: Path, monkeypatch:
         said = wrong(work, "page.html", damaged)
         assert "damaged.proofmap" in said
         assert reason in said
-    assert proofmap("report", "page.html", damaged, cwd=work).stderr == said
+    assert installed("report", "page.html", damaged, folder=work).stderr == said
 
 
 @pytest.mark.parametrize(

@@ -7,36 +7,20 @@ import json
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
 import proofmap as pm
-from proofmap.cli import app
 from proofmap.runs import Results
+from tests.cli.commands import PROGRAM, called, installed
 from tests.runs.setting import contents
 
 COUNT = 24
 OPTIONS = ["--model", "zoo:mnist_mlp", "--eps", "0.015", "--groups", "grid:7", "--chunk", "2"]
-
-
-def command(*arguments: object) -> list[str]:
-    return [str(Path(sys.executable).with_name("proofmap")), *map(str, arguments)]
-
-
-def shell(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, check=False)
-
-
-def invoked(*arguments: object) -> tuple[int, str, str]:
-    """The same command in this process: no time to start."""
-    found = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    return found.exit_code, found.stdout, found.stderr
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(data: Path) -> tuple[Path, dict[str, Any]]:
     """The folder of a run that nothing disturbed, and what it printed."""
     out = data.parent / "whole"
-    done = shell("run", data, *OPTIONS, "--out", out, "--json")
+    done = installed("run", data, *OPTIONS, "--out", out, "--json", folder=data)
     assert done.returncode == 0, done.stderr
     assert f"{COUNT}/{COUNT}" in done.stderr  # the bar
     printed: dict[str, Any] = json.loads(done.stdout)
@@ -82,7 +66,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(
 ) -> None:
     """After a random number of chunks, or after a random time: while it starts, computes, writes or sums up."""
     draw = random.Random(6)
-    arguments = command("run", data, *OPTIONS, "--out", tmp_path)
+    arguments = [str(word) for word in (PROGRAM, "run", data, *OPTIONS, "--out", tmp_path)]
     between = 0
     for k in range(5):
         process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -106,15 +90,15 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(
 def test_another_run_is_refused_in_one_sentence(data: Path, whole: tuple[Path, dict[str, Any]]) -> None:
     other = [*OPTIONS]
     other[other.index("0.015")] = "0.02"
-    done = shell("run", data, *other, "--out", whole[0])
+    done = installed("run", data, *other, "--out", whole[0], folder=data)
     assert (done.returncode, done.stdout) == (2, "")
     assert "holds results of another run (job.ball.eps was 0.015 and is 0.02): choose another folder" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_results_are_exported(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
-    code, printed, said = invoked("export", whole[0], tmp_path / "r.csv")
-    assert (code, printed) == (0, f"wrote {COUNT} samples to {tmp_path / 'r.csv'}\n"), said
+    done = installed("export", whole[0], "r.csv", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"wrote {COUNT} samples to r.csv\n"), done.stderr
     with (tmp_path / "r.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["full"] or "nan") for row in rows] == pytest.approx(Results.open(whole[0])["full"], nan_ok=True)
@@ -136,21 +120,25 @@ def test_results_are_exported(whole: tuple[Path, dict[str, Any]], tmp_path: Path
         (["--limit", "0"], "got a limit of 0 samples"),
         (["--target", "12"], "got target 12, expected a class from 0 to 9"),
         (["--device", "cuda:99"], "got the device cuda:99, expected one of the"),
+        (["--device", "meta"], "got the device 'meta', expected cpu"),
+        (["--memory", "nan"], "got --memory nan, expected a number of GiB, such as 4"),
+        (["--memory", "inf"], "got --memory inf, expected a number of GiB, such as 4"),
+        (["--memory", "0"], "got --memory 0, expected a number of GiB, such as 4"),
     ],
 )
 def test_wrong_options_are_refused_before_any_work(
     data: Path, tmp_path: Path, options: list[str], message: str
 ) -> None:
-    code, printed, said = invoked("run", data, *OPTIONS, "--out", tmp_path / "out", *options)
-    assert (code, printed) == (2, "")
-    assert message in said
+    found = called("run", data, *OPTIONS, "--out", tmp_path / "out", *options)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert message in found.stderr
     assert not (tmp_path / "out").exists()
 
 
 def test_settings_reach_the_method(data: Path, tmp_path: Path) -> None:
     options = ["--method", "empirical", "--set", "samples=7", "--set", "precision=float16", "--limit", "3", "--shuffle"]
-    code, _, said = invoked("run", data, *OPTIONS, "--seed", "4", *options, "--out", tmp_path, "--target", "3")
-    assert code == 0, said
+    found = called("run", data, *OPTIONS, "--seed", "4", *options, "--out", tmp_path, "--target", "3")
+    assert found.exit_code == 0, found.stderr
     about = Results.open(tmp_path).about
     assert about["job"]["settings"] == {"precision": "torch.float16", "samples": 7}
     assert about["data"]["shuffle"] is True
@@ -159,14 +147,14 @@ def test_settings_reach_the_method(data: Path, tmp_path: Path) -> None:
 
 def test_where_nothing_could_be_explained_the_answer_is_no(tmp_path: Path) -> None:
     (tmp_path / "bad.png").write_bytes(b"no picture")
-    code, printed, _ = invoked("run", tmp_path / "bad.png", *OPTIONS, "--out", tmp_path / "out")
-    assert code == 1
-    assert printed.startswith("1 sample: 0 explained, 1 failed")
+    found = called("run", tmp_path / "bad.png", *OPTIONS, "--out", tmp_path / "out")
+    assert found.exit_code == 1
+    assert found.stdout.startswith("1 sample: 0 explained, 1 failed")
 
 
 def test_a_method_without_a_ball_needs_no_radius(data: Path, tmp_path: Path) -> None:
     options = ["--model", "zoo:mnist_mlp", "--method", "saliency", "--limit", "3", "--out", tmp_path]
-    code, printed, said = invoked("run", data, *options)
-    assert code == 0, said
-    assert "AO(B)" not in printed
+    found = called("run", data, *options)
+    assert found.exit_code == 0, found.stderr
+    assert "AO(B)" not in found.stdout
     assert Results.open(tmp_path)["attributions"].shape == (3, 1, 28, 28)

@@ -76,9 +76,11 @@ def test_a_specification_needs_no_radius(tmp_path: Path) -> None:
     write_linear(tmp_path / "net.onnx", (2,))
     (tmp_path / "x.vnnlib").write_text(BOX)
     found = called("verify", tmp_path / "net.onnx", tmp_path / "x.vnnlib")
-    assert found.exit_code in (0, 1)
-    assert found.stdout.startswith("x.vnnlib: ")
-    assert "radius" not in found.stdout
+    assert (found.exit_code, found.stdout) == (0, "x.vnnlib: 2; AO(B) <= -0.17, certified\n1 of 1 certified\n")
+    (tmp_path / "x.vnnlib").write_text(BOX.replace("X_0 0.5", "X_0 50"))
+    found = called("verify", tmp_path / "net.onnx", tmp_path / "x.vnnlib")
+    assert found.exit_code == 1
+    assert found.stdout.endswith(", not certified\n0 of 1 certified\n")
     np.save(tmp_path / "x.npy", np.zeros(2))
     mixed = called("verify", tmp_path / "net.onnx", tmp_path / "x.vnnlib", tmp_path / "x.npy", "--eps", "1")
     assert mixed.exit_code == 2

@@ -94,6 +94,16 @@ def test_batch_and_seed() -> None:
     assert not torch.equal(Stability(0.2, seed=1)(MODEL, X, None, tripled), whole)
 
 
+@pytest.mark.parametrize(("norm", "domain"), [(2.0, None), (2.0, (0.0, 1.0)), (inf, None)])
+def test_a_sample_s_points_are_its_own(norm: float, domain: Any) -> None:
+    """Whatever stands behind it in x; and at another place they are others."""
+    metric = Stability(0.2, samples=4, norm=norm, domain=domain)
+    whole = metric(MODEL, X, None, tripled)
+    torch.testing.assert_close(metric(MODEL, X[:1], None, tripled), whole[:1])
+    alike = metric(MODEL, X[:1].repeat(2, 1), None, tripled)
+    assert float(alike[0]) != float(alike[1])
+
+
 def test_an_explainer_of_this_library() -> None:
     """EVA of a linear model: its scores do not depend on x where no domain cuts the ball."""
     eva = EVA(MODEL, Ball(0.1), progress=False)

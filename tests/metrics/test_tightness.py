@@ -43,6 +43,17 @@ def test_looser_bounds_are_seen_alike() -> None:
     torch.testing.assert_close(small, gap[1])
 
 
+def test_an_overlap_over_a_smaller_ball_is_refused() -> None:
+    """An attack gets above it, so that it bounds nothing here; the paper's preset looks at no attack."""
+    model = network(10, 16, 3)
+    small = pm.overlap(model, X, pm.Ball(0.01, domain=(0.0, 1.0)))
+    message = r"got an overlap of at most .* where an attack reaches .*: expected one over the ball"
+    with pytest.raises(InputError, match=message):
+        Tightness(BALL, "gap")(model, X, None, small)
+    with pytest.raises(InputError, match=message):
+        Tightness(BALL).both(model, X, None, small)
+
+
 def test_what_is_no_overlap_of_this() -> None:
     model, other = network(10, 16, 3), network(10, 16, 3, seed=1)
     over = pm.overlap(model, X, BALL, target=1)

@@ -60,7 +60,11 @@ def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:
     panels = figure.subplots(1, len(table.columns), squeeze=False)[0]
     for panel, column in zip(panels, table.columns, strict=True):
         for color, marker, curve in zip(cycle(_LINES), cycle("osv^Dd"), curves, strict=False):
-            rows = sorted((eps, table.rows[row][column.name]) for row, (own, eps) in points.items() if own == curve)
+            rows = sorted(
+                (eps, table.rows[row][column.name])
+                for row, (own, eps) in points.items()
+                if own == curve and column.name in table.rows[row]
+            )
             eps = [one for one, _ in rows]
             panel.fill_between(
                 eps, [cell.low for _, cell in rows], [cell.high for _, cell in rows], color=color, alpha=0.15, lw=0

@@ -25,6 +25,8 @@ def pictures(spec: Spec, folder: Path | None, quick: bool) -> Tensor:
     """The first images of the test set, or the last training images; quick: digits of the package, or photographs."""
     if spec.data not in _LOADERS:
         raise InputError(f"{spec.name} asks for the data {spec.data!r}, expected one of {', '.join(_LOADERS)}")
+    if quick and folder is not None:
+        raise InputError(f"got --data {folder} and --quick, expected one of both: quick takes what is installed")
     if quick:
         return _digits() if spec.data == "mnist" else _photographs(_CIFAR if spec.data == "cifar10" else _CUT)
     if folder is None:

@@ -3,14 +3,15 @@
 OUT/METHOD/                 see `shelf`: a method is computed once, on whichever machine
 OUT/table.md, .csv, .png    figures where matplotlib is installed
 OUT/curve.png               metrics against the radius, where a method has several
-OUT/claim.md                where tightness is a metric: how it goes with the others
-OUT/against.md              how far EVA is ahead of the method that the benchmark names
+OUT/claim.md                where tightness is a metric, and methods share a radius: how it goes with the others
+OUT/against.md              how far EVA is ahead of the methods that the benchmark names
 """
 
 from __future__ import annotations
 
 import platform
 import time
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,16 +24,16 @@ from tqdm.auto import tqdm
 from proofmap.ball import Ball
 from proofmap.bench.against import against
 from proofmap.bench.claim import claim
-from proofmap.bench.compare import column, judge
+from proofmap.bench.compare import columns, judge
 from proofmap.bench.pictures import pictures
 from proofmap.bench.shelf import Shelf
-from proofmap.bench.spec import Spec, slug
-from proofmap.bench.table import Table, Values, tabulate
+from proofmap.bench.spec import Entry, Spec, slug
+from proofmap.bench.table import Column, Table, Values, tabulate
 from proofmap.errors import InputError
 from proofmap.explain import as_attributor
 from proofmap.explain.attributor import Attributor
 from proofmap.explain.digest import hash_graph, hash_tensor, versions
-from proofmap.graph import trace
+from proofmap.graph import Graph, trace
 from proofmap.metrics import METRICS, Metric, Tightness
 from proofmap.runs.folder import write
 from proofmap.sources import read_model
@@ -56,72 +57,120 @@ def run(
 ) -> Table:
     """The table of a benchmark on the data in `folder`, or, quick, on a few digits or photographs that are installed.
 
-    weights: of a model that the zoo has none of.
+    weights: of a model that the zoo has none of. A quick run leaves out methods that the benchmark calls dear.
     """
     x = pictures(spec, folder, quick).to(device)
+    entries = [entry for entry in spec.entries if not (quick and entry.dear)]
+    if not entries:
+        raise InputError(f"{spec.name} has dear methods alone, which --quick leaves out: give --data FOLDER")
     graph = trace(_network(spec, weights), x[:1].cpu()).to(torch.device(device), x.dtype)
     with torch.no_grad():
         target = graph(x).argmax(1)
-    model, machine = hash_graph(graph), _machine(torch.device(device))
-    counts = {entry.label: min(len(x), entry.count or len(x)) for entry in spec.entries}
-    shelves = {}
-    for entry in spec.entries:  # all of them are looked at before any work
-        about = {"method": entry.method(), "model": model, "images": hash_tensor(x[: counts[entry.label]])}
-        shelves[entry.label] = Shelf(out / slug(entry.label), about, machine)
+    digest, machine = hash_graph(graph), _machine(torch.device(device))
+    jobs = {entry.label: _job(entry, spec, out, graph, x, digest, machine) for entry in entries}  # before any work
     values: dict[str, dict[str, Values]] = {}
     seconds: dict[str, float | None] = {}
-    bar = tqdm(total=len(spec.entries), desc=spec.name, unit="method", disable=not progress)
+    bar = tqdm(total=len(jobs), desc=spec.name, unit="method", disable=not progress)
     with bar:
-        for entry in spec.entries:
-            count, shelf = counts[entry.label], shelves[entry.label]
-            ball = None if entry.eps is None else Ball(entry.eps, domain=_DOMAIN)
-            method = as_attributor(entry.name, graph, ball=ball, groups=entry.grouping(), settings=entry.arguments())
-            metrics = [_metric(name, ball) for name in spec.metrics]
-            if any(shelf.array(metric.name) is None for metric in metrics):
-                maps = _explained(shelf, method, x[:count], target[:count], bar)
-                for metric in metrics:
-                    bar.set_postfix_str(f"{entry.label}: {metric.name}")
-                    if shelf.array(metric.name) is None:
-                        found = judge(metric, graph, x[:count], target[:count], method, maps)
+        for label, job in jobs.items():
+            shelf, count = job.shelf, job.count
+            if any(shelf.values(metric) is None for metric in job.metrics):
+                maps = _explained(shelf, job.method, x[:count], target[:count], bar)
+                for metric in job.metrics:
+                    bar.set_postfix_str(f"{label}: {metric.name}")
+                    if shelf.values(metric) is None:
+                        found = judge(metric, graph, x[:count], target[:count], job.method, maps)
                         if found is not None:
-                            shelf.put_array(metric.name, found)
-            kept = {metric.name: shelf.array(metric.name) for metric in metrics}
-            values[entry.label] = {
+                            shelf.put_values(metric, found)
+            kept = {metric.name: shelf.values(metric) for metric in job.metrics}
+            values[label] = {
                 name: np.pad(found, (0, len(x) - count), constant_values=np.nan)
                 for name, found in kept.items()
                 if found is not None
             }
-            seconds[entry.label] = shelf.seconds()
+            seconds[label] = shelf.seconds()
             bar.update()
-    columns = [column(METRICS[name]) for name in spec.metrics]
-    paper = {entry.label: entry.paper for entry in spec.entries}
-    table = tabulate(spec.title, columns, values, seconds, paper)
-    _leave(out, spec, table, {label: shelf.made() for label, shelf in shelves.items()})
+    paper = {entry.label: entry.paper for entry in entries}
+    table = tabulate(spec.title, _columns(list(jobs.values())), values, seconds, paper)
+    _leave(out, spec, table, {label: job.shelf.made() for label, job in jobs.items()})
     return table
 
 
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """A method on the first `count` samples, what judges it, and where its results go."""
+
+    method: Attributor
+    count: int
+    metrics: list[Metric[Any]]
+    shelf: Shelf
+
+
+def _job(entry: Entry, spec: Spec, out: Path, graph: Graph, x: Tensor, digest: str, machine: str) -> _Job:
+    """What an entry asks for, where all of it makes sense and the folder holds nothing else."""
+    count = min(len(x), entry.count or len(x))
+    ball = None if entry.eps is None else Ball(entry.eps, domain=_DOMAIN)
+    method = as_attributor(entry.name, graph, ball=ball, groups=entry.grouping(), settings=entry.arguments())
+    metrics = [_metric(name, ball) for name in spec.metrics]
+    about = {"method": entry.method(), "model": digest, "images": hash_tensor(x[:count])}
+    shelf = Shelf(out / slug(entry.label), about, machine)
+    for metric in metrics:
+        shelf.check(metric)
+    return _Job(method, count, metrics, shelf)
+
+
+def _columns(jobs: list[_Job]) -> list[Column]:
+    """A column for each metric, with the settings that are the same for all methods."""
+    found = []
+    for head, *others in zip(*(columns(job.metrics) for job in jobs), strict=True):
+        kept = head.settings.items()
+        same = {name: value for name, value in kept if all(other.settings[name] == value for other in others)}
+        found.append(replace(head, settings=same))
+    return found
+
+
 def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> None:
-    """The table in all its forms; under it, what was made where."""
+    """The table in all its forms; under it, what was left out, and what was made where."""
     places: dict[str, list[str]] = {}
     for label, machines in made.items():
         for machine in machines:
             places.setdefault(machine, []).append(label)
     alike = len(places) == 1
-    notes = [f"Made with {place}" + ("." if alike else f": {'; '.join(own)}.") for place, own in places.items()]
-    write(out / "table.md", (table.markdown() + "\n" + "\n".join(notes) + "\n").encode())
+    ran = [entry for entry in spec.entries if entry.label in table.rows]
+    absent = [entry.label for entry in spec.entries if entry not in ran]
+    notes = [f"Left out of a quick run: {'; '.join(absent)}."] if absent else []
+    notes += [f"{c.label}: {', '.join(f'{k} {v}' for k, v in c.settings.items())}." for c in table.columns]
+    notes += [f"Proven, AO(B) <= 0: {'; '.join(_proven(table))}."] if "tightness" in spec.metrics else []
+    notes += [f"Made with {place}" + ("." if alike else f": {'; '.join(own)}.") for place, own in places.items()]
+    write(out / "table.md", (table.markdown() + "\n" + "\n\n".join(notes) + "\n").encode())
     write(out / "table.csv", table.csv().encode())
-    if "tightness" in spec.metrics:
-        write(out / "claim.md", claim(table, [entry.eps for entry in spec.entries]).encode())
-    if spec.against is not None:
-        rows = [entry.label for entry in spec.entries if entry.name in ("eva", "hybrid")]
-        write(out / "against.md", against(table, spec.against, rows).encode())
+    full = [entry for entry in ran if _complete(table, entry.label)]
+    if "tightness" in spec.metrics and len({entry.eps for entry in full}) < len(full):  # two at one radius
+        rows = {entry.label: table.rows[entry.label] for entry in full}
+        write(out / "claim.md", claim(replace(table, rows=rows), [entry.eps for entry in full]).encode())
+    ours = [entry.label for entry in ran if entry.name in ("eva", "hybrid")]
+    ahead = [against(table, rival, ours) for rival in spec.against if rival in table.rows]
+    if ahead:
+        write(out / "against.md", "\n".join(ahead).encode())
     if find_spec("matplotlib") is not None:
         from proofmap.bench.figure import draw, draw_curves
 
         write(out / "table.png", draw(table))
-        points = {e.label: (e.curve, e.eps) for e in spec.entries if e.curve is not None and e.eps is not None}
+        points = {e.label: (e.curve, e.eps) for e in ran if e.curve is not None and e.eps is not None}
         if points:
             write(out / "curve.png", draw_curves(table, points))
+
+
+def _proven(table: Table) -> list[str]:
+    """The share of samples that each method proves; `Tightness` is the proven AO(B) itself."""
+    bounds = {label: own["tightness"] for label, own in table.values.items() if "tightness" in own}
+    return [f"{label} {np.mean(own[np.isfinite(own)] <= 0):.1%}" for label, own in bounds.items()]
+
+
+def _complete(table: Table, label: str) -> bool:
+    """Whether a method has every metric at every sample."""
+    own = table.values[label]
+    return all(column.name in own and np.isfinite(own[column.name]).all() for column in table.columns)
 
 
 def _network(spec: Spec, weights: Path | None) -> nn.Module:
@@ -143,15 +192,13 @@ def _explained(shelf: Shelf, method: Attributor, x: Tensor, target: Tensor, bar:
     for start in range(0, len(x), _CHUNK):
         bar.set_postfix_str(f"{shelf.folder.name}: {start} of {len(x)}")
         name = f"maps-{start}"
-        took = shelf.seconds(name)
-        if took is None:
+        kept, took = shelf.array(name), shelf.seconds(name)
+        if kept is None or took is None:
             begun = time.perf_counter()
-            found = method.attribute(x[start : start + _CHUNK], target=target[start : start + _CHUNK]).cpu().numpy()
+            kept = method.attribute(x[start : start + _CHUNK], target=target[start : start + _CHUNK]).cpu().numpy()
             took = time.perf_counter() - begun
-            shelf.put_array(name, found)
+            shelf.put_array(name, kept)
             shelf.put_seconds(took, name)
-        kept = shelf.array(name)
-        assert kept is not None
         parts.append(torch.from_numpy(kept))
         seconds += took
     shelf.put_seconds(seconds / len(x))

@@ -2,9 +2,10 @@
 
 title, data ("mnist", "cifar10" or "imagenet"), count, model (of the zoo), metrics = [...]
 split: "test", or "validation" for the last training images, on which settings may be chosen
-against: the label of a method that EVA is set against, sample by sample
+against: the labels of methods that EVA is set against, sample by sample
 [[method]]  label, name; where it has a ball: eps, bounds, groups ("pixels" or "grid:12"); settings = {...};
             count: explain fewer samples; paper = {metric = number, ...}
+            dear = true: takes a GPU, or hours; a quick look does without
             eps = [...]: a method for each radius, and a curve through them
 """
 
@@ -26,7 +27,7 @@ from proofmap.bounds import named
 from proofmap.errors import FileError, InputError
 from proofmap.explain import BASELINES
 from proofmap.groups import Groups
-from proofmap.metrics import METRICS
+from proofmap.metrics import METRICS, Stability
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -34,6 +35,8 @@ else:
     import tomli as tomllib
 
 __all__ = ["Entry", "Spec", "names", "read", "slug"]
+
+_METRICS = [name for name, kind in METRICS.items() if kind is not Stability]  # which has no default radius
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class Entry:
     count: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     paper: Mapping[str, float] = field(default_factory=dict)
+    dear: bool = False
     curve: str | None = None  # what it is a point of
 
     def __post_init__(self) -> None:
@@ -63,6 +67,7 @@ class Entry:
             eps=_radius,
             settings=_table,
             paper=_numbers,
+            dear=lambda value: isinstance(value, bool),
         )
         _check(said, self, bounds=lambda value: value is None or _text(value))
         if self.name not in BASELINES:
@@ -105,21 +110,27 @@ class Spec:
     metrics: tuple[str, ...]
     entries: tuple[Entry, ...]
     split: str = "test"
-    against: str | None = None
+    against: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse metrics that nobody knows, and labels that stand for two methods."""
+        """Refuse metrics that nobody knows, labels that stand for two methods, and what leaves nothing to do."""
         _check(self.name, self, title=_text, data=_text, model=_text, split=_text)
-        _check(self.name, self, count=lambda value: value is not None and _whole(value))
+        _check(self.name, self, count=lambda value: value is not None and _whole(value), metrics=_texts)
+        _check(self.name, self, against=lambda value: value == () or _texts(value))
         if self.split not in ("test", "validation"):
             raise InputError(f"{self.name} asks for the split {self.split!r}, expected 'test' or 'validation'")
-        unknown = [metric for metric in self.metrics if metric not in METRICS]
-        if unknown:
-            raise InputError(f"{self.name} asks for the metric {unknown[0]!r}, expected one of {', '.join(METRICS)}")
+        for metric in self.metrics:
+            if metric not in _METRICS:
+                raise InputError(f"{self.name} asks for the metric {metric!r}, expected one of {', '.join(_METRICS)}")
+            if self.metrics.count(metric) > 1:
+                raise InputError(f"{self.name} asks for the metric {metric!r} twice, expected it once")
+        if not self.entries:
+            raise InputError(f"{self.name} has no method, expected at least one [[method]]")
         labels = [slug(entry.label) for entry in self.entries]
         twice = [label for label in labels if labels.count(label) > 1]
-        if self.against is not None and self.against not in [entry.label for entry in self.entries]:
-            raise InputError(f"{self.name} sets EVA against {self.against!r}, expected the label of one of its methods")
+        for rival in self.against:
+            if rival not in [entry.label for entry in self.entries]:
+                raise InputError(f"{self.name} sets EVA against {rival!r}, expected the label of one of its methods")
         if twice:
             raise InputError(f"{self.name} has two methods with the label {twice[0]!r}, expected one for each")
 
@@ -134,6 +145,10 @@ def _check(said: str, found: Entry | Spec, **kinds: Callable[[Any], bool]) -> No
 
 def _text(value: Any) -> bool:
     return isinstance(value, str) and value != ""
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) > 0 and all(map(_text, value))
 
 
 def _whole(value: Any) -> bool:
@@ -178,7 +193,8 @@ def read(name: str | Path) -> Spec:
     try:
         found = tomllib.loads(text)
         methods = [entry for method in found.pop("method") for entry in _entries(method, str(name))]
-        return Spec(name=path.stem, metrics=tuple(found.pop("metrics")), entries=tuple(methods), **found)
+        found = {key: tuple(value) if isinstance(value, list) else value for key, value in found.items()}
+        return Spec(name=path.stem, entries=tuple(methods), **found)
     except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
         raise FileError(
             f"{name} is no benchmark: {error}; expected title, data, count, model, metrics, [[method]]"

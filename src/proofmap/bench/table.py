@@ -9,9 +9,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ class Column:
     name: str
     label: str
     higher: bool
+    settings: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # of what measured its values
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Table:
         """A word on methods that explained fewer samples than others."""
         count = max((cell.count for cell in cells.values()), default=0)
         most = max((cell.count for row in self.rows.values() for cell in row.values()), default=0)
-        return f" ({count} samples)" if count < most else ""
+        return f" ({count} samples)" if 0 < count < most else ""
 
     def csv(self) -> str:
         """A line for each method and metric."""
@@ -148,8 +151,8 @@ def _weights(count: int, seed: int) -> Values:
 def _marks(column: Column, values: Mapping[str, Mapping[str, Values]], seed: int) -> dict[str, Mark]:
     """Best by mean; tied where the interval of the difference to the best holds 0; second: the best of the others.
 
-    Means over different samples say nothing: only methods with the most samples are ranked, and one with fewer takes the
-    first place by being ahead of their best on those, beyond chance.
+    Means over different samples say nothing: only methods with the most samples are ranked, and one with fewer takes
+    the first place by being ahead of their best on those, beyond chance.
     """
     sign = 1.0 if column.higher else -1.0
     own = {method: sign * metrics[column.name] for method, metrics in values.items() if column.name in metrics}

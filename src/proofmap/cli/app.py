@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import io
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
@@ -13,7 +16,7 @@ from proofmap.errors import ProofmapError
 
 __all__ = ["app", "command"]
 
-_WRONG, _BUG, _INTERRUPTED = 2, 3, 130
+_WRONG, _BUG, _INTERRUPTED, _UNREAD = 2, 3, 130, 141  # the last two as of a program that SIGINT or SIGPIPE ends
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -25,6 +28,8 @@ def main(
 ) -> None:
     """Explain what a neural network decided, with proofs."""
     context.obj = debug
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a terminal may have no ε
 
 
 def command(function: Callable[..., None]) -> None:
@@ -55,17 +60,32 @@ def command(function: Callable[..., None]) -> None:
             raise
         except KeyboardInterrupt:
             _end("interrupted", _INTERRUPTED)
+        except BrokenPipeError:  # head has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
+            raise typer.Exit(_UNREAD) from None
         except Exception as error:
             if context.obj:
                 raise
             if isinstance(error, ProofmapError):
                 _end(f"error: {error}", _WRONG)
-            _end(f"error: {type(error).__name__}: {error}; this is a bug of proofmap: see it with --debug", _BUG)
+            if isinstance(error, OSError):
+                _end(f"error: {_refusal(error)}", _WRONG)
+            _end(
+                f"error: {type(error).__name__}: {error}; this is a bug of proofmap: proofmap --debug "
+                f"{function.__name__} ... shows where it is",
+                _BUG,
+            )
 
     run.__name__, run.__doc__ = function.__name__, function.__doc__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # which typer asks for
     app.command()(run)
+
+
+def _refusal(error: OSError) -> str:
+    """What the system did not do, in one sentence."""
+    place = "" if error.filename is None else f"{error.filename}: "
+    return f"{place}{error.strerror or error}; check the path, the rights on it and the space on the disk"
 
 
 def _end(message: str, code: int) -> None:

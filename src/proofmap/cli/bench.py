@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from proofmap.bench import names, read, run
+from proofmap.cli import options as o
 
 __all__ = ["bench"]
 
@@ -15,19 +16,25 @@ __all__ = ["bench"]
 def bench(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(names())}, or a TOML file of your own.")],
-    data: Annotated[Path | None, typer.Option(help="The folder with the official files of the data set.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The folder with the official files of the data set: --data ~/mnist")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where results go; by default out/NAME. Run again, it goes on.")
+        Path | None, typer.Option(help="Where results go; by default out/NAME. Run again, it goes on: --out tables")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A few digits or photographs that are installed, in place of --data.")
+        bool, typer.Option("--quick", help="Installed digits or photographs in place of --data, and no dear methods.")
     ] = False,
-    weights: Annotated[Path | None, typer.Option(help="The weights of VGG16, which the package does not have.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:1.")] = "cpu",
+    weights: Annotated[
+        Path | None, typer.Option(help="Of VGG16, which the package does not have: --weights vgg16.safetensors")
+    ] = None,
+    device: o.Device = "cpu",
 ) -> None:
     """Run a table of the paper and print it, with the paper's numbers after a slash.
 
     For instance: proofmap bench table1-mnist --data ~/mnist
     """
-    spec = read(name)
-    typer.echo(run(spec, out or Path("out") / spec.name, data, quick=quick, weights=weights, device=device).markdown())
+    spec, where = read(name), str(o.device_of(device))
+    folder = out or Path("out") / spec.name
+    run(spec, folder, data, quick=quick, weights=weights, device=where)
+    typer.echo((folder / "table.md").read_text(encoding="utf-8"), nl=False)

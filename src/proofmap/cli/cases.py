@@ -67,8 +67,15 @@ def read_cases(
 
 
 def graphs(cases: Sequence[Case], model: Model) -> dict[tuple[int, ...], Graph]:
-    """The network for samples of each shape."""
-    return {case.shape: model.graph(case.x) for case in {case.shape: case for case in cases}.values()}
+    """The network for samples of each shape; their labels have to be among its classes."""
+    found = {case.shape: model.graph(case.x) for case in {case.shape: case for case in cases}.values()}
+    for case in cases:
+        classes = found[case.shape].classes
+        if case.label is not None and case.label >= classes:
+            raise InputError(
+                f"{case.name} has the label {case.label}, expected a class of {model.name}, 0 to {classes - 1}"
+            )
+    return found
 
 
 def _box(path: Path, model: Model, device: torch.device) -> Case:

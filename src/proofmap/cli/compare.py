@@ -18,7 +18,6 @@ from proofmap.bench import compare as tabulated
 from proofmap.cli import options as o
 from proofmap.cli.cases import read_cases
 from proofmap.errors import FileError, InputError
-from proofmap.explain import BASELINES
 from proofmap.metrics import (
     METRICS,
     Deletion,
@@ -40,8 +39,12 @@ def compare(
     context: typer.Context,
     model: o.ModelArgument,
     inputs: o.Inputs,
-    methods: Annotated[str, typer.Option(help=f"Names among {', '.join(BASELINES)}.")] = "eva,first-order,saliency",
-    metrics: Annotated[str, typer.Option(help=f"Names among {', '.join(_JUDGES)}.")] = "deletion,insertion",
+    methods: Annotated[
+        str, typer.Option(help=f"Names among {', '.join(o.READY)}: --methods eva,rise")
+    ] = "eva,first-order,saliency",
+    metrics: Annotated[
+        str, typer.Option(help=f"Names among {', '.join(_JUDGES)}: --metrics deletion,mu-fidelity")
+    ] = "deletion,insertion",
     eps: o.Eps = None,
     norm: o.Norm = "inf",
     domain: o.Domain = None,
@@ -49,7 +52,9 @@ def compare(
     target: o.Target = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="A folder for table.md and table.csv, beside what is printed.", show_default=False),
+        typer.Option(
+            help="A folder for table.md and table.csv, beside what is printed: --out tables", show_default=False
+        ),
     ] = None,
     as_json: o.Json = False,
     source: o.Source = o.NOTHING,
@@ -59,6 +64,10 @@ def compare(
 
     For instance: proofmap compare zoo:mnist_mlp digits.npz --methods eva,rise --metrics deletion,insertion
     """
+    chosen = _names(methods)
+    for name in chosen:
+        if name not in o.READY:
+            raise InputError(f"got the method {name!r}, expected one of {', '.join(o.READY)}")
     found, cases = read_cases(
         inputs, partial(source.model, model), eps, norm, domain, o.device_of(device), default="auto"
     )
@@ -68,19 +77,18 @@ def compare(
         raise InputError("got samples of several shapes, expected one: give --size to bring pictures to one size")
     ball = cases[0].ball
     x = torch.cat([case.x for case in cases])
-    judges = [_metric(name, ball, found.preparation.range) for name in metrics.split(",")]
-    table = tabulated(
-        found.graph(x),
-        x,
-        methods.split(","),
-        judges,
-        target=o.class_of(target, found.classes),
-        ball=ball,
-        groups=o.groups_of(groups),
-    )
+    judges = [_metric(name, ball, found.preparation.range) for name in _names(metrics)]
+    graph, aim = found.graph(x), o.class_of(target, found.classes)
+    if aim is not None and aim >= graph.classes:
+        raise InputError(f"got --target {aim}, expected a class from 0 to {graph.classes - 1}")
+    table = tabulated(graph, x, chosen, judges, target=aim, ball=ball, groups=o.groups_of(groups))
     if out is not None:
         _write(out, table)
     typer.echo(json.dumps(_document(found.name, len(x), table), indent=1) if as_json else table.markdown(), nl=as_json)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
 
 
 def _metric(name: str, ball: Ball, values: tuple[float, float]) -> Metric[Any]:

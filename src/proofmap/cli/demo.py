@@ -27,7 +27,9 @@ _CLASSES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eigh
 
 def demo(
     context: typer.Context,
-    out: Annotated[Path, typer.Option(help="The folder for the report, pictures and files.")] = Path("out/demo"),
+    out: Annotated[Path, typer.Option(help="The folder for the report, pictures and files: --out demo")] = Path(
+        "out/demo"
+    ),
 ) -> None:
     """Explain digits that come with the package: print what was proven, and write a report with the maps.
 

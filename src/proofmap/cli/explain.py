@@ -6,31 +6,23 @@ import json
 import re
 from collections.abc import Sequence
 from functools import partial
-from importlib.util import find_spec
-from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from proofmap.bounds import named
 from proofmap.cli import options as o
 from proofmap.cli.cases import Case, graphs, read_cases
 from proofmap.errors import FileError, InputError
-from proofmap.explain import BASELINES, Explainer, Explanation, TargetedEVA
+from proofmap.explain import Explainer, Explanation, TargetedEVA
 from proofmap.explain.explanation import rounded
 from proofmap.sources import Model
 
 __all__ = ["explain"]
 
 
-def _complete(kind: type[Any]) -> bool:
-    """Whether an explainer needs nothing but a model and a ball."""
-    return not any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in signature(kind).parameters.values())
-
-
 EXPLAINERS: dict[str, type[Explainer]] = {
-    **{name: kind for name, kind in BASELINES.items() if issubclass(kind, Explainer) and _complete(kind)},
+    **{name: kind for name, kind in o.READY.items() if issubclass(kind, Explainer)},
     "targeted": TargetedEVA,
 }
 
@@ -48,11 +40,12 @@ def explain(
     method: Annotated[
         str,
         typer.Option(
-            help=f"{', '.join(EXPLAINERS)}: eva and targeted prove what they say; targeted shows what would make an "
-            "input the --target."
+            help=f"{', '.join(EXPLAINERS)}: eva and targeted prove what they say; --method targeted shows what would "
+            "make an input the --target.",
+            autocompletion=o.among(EXPLAINERS),
         ),
     ] = "eva",
-    out: Annotated[Path, typer.Option(help="The folder for pictures and .proofmap files.")] = Path("out"),
+    out: Annotated[Path, typer.Option(help="The folder for pictures and .proofmap files: --out maps")] = Path("out"),
     as_json: o.Json = False,
     source: o.Source = o.NOTHING,
     device: o.Device = "cpu",
@@ -62,6 +55,8 @@ def explain(
     For instance: proofmap explain zoo:mnist_mlp digit.png --eps 0.02 --groups grid:12 --out maps
     """
     settings = _settings(method, groups, bounds)
+    if method == "targeted" and target is None:
+        raise InputError("got --method targeted alone, expected the class to move to as well: give --target")
     found, cases = read_cases(
         inputs, partial(source.model, model), eps, norm, domain, o.device_of(device), default="auto"
     )
@@ -71,9 +66,6 @@ def explain(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
-    drawn = find_spec("matplotlib") is not None
-    if not drawn:
-        typer.echo("no pictures: they need matplotlib, which pip install 'proofmap[plot]' brings", err=True)
     explainers: dict[tuple[tuple[int, ...], int], Explainer] = {}
     records = []
     for case, stem in zip(cases, _stems([case.name for case in cases]), strict=True):
@@ -83,9 +75,8 @@ def explain(
         explanation = explainers[key].explain(case.x, aim)
         file, picture = out / f"{stem}.proofmap", out / f"{stem}.map.png"
         explanation.save(file)
-        if drawn:
-            explanation.plot(columns=_columns(case), class_names=found.classes).savefig(picture)
-        records.append(_record(case, explanation, found, file, picture if drawn else None))
+        explanation.plot(columns=_columns(case), class_names=found.classes).savefig(picture)
+        records.append(_record(case, explanation, found, file, picture))
         if not as_json:
             typer.echo(_line(case, explanation, found))
     if as_json:
@@ -98,12 +89,7 @@ def _settings(method: str, groups: str | None, bounds: str | None) -> dict[str, 
     """What the explainer takes beyond a model and a ball."""
     if method not in EXPLAINERS:
         raise InputError(f"got --method {method}, expected one of {', '.join(EXPLAINERS)}")
-    settings: dict[str, Any] = {"groups": o.groups_of(groups)}
-    if bounds is not None:
-        if "bounds" not in signature(EXPLAINERS[method]).parameters:
-            raise InputError(f"got --bounds {bounds} for {method}, which has none, expected it with eva or targeted")
-        settings["bounds"] = named(bounds)
-    return settings
+    return {"groups": o.groups_of(groups), **o.bounds_of(bounds, method, EXPLAINERS[method])}
 
 
 def _columns(case: Case) -> tuple[str, ...] | None:
@@ -126,6 +112,8 @@ def _line(case: Case, e: Explanation, model: Model) -> str:
     """What is known about an input, in one line."""
     predicted, aim = int(e.predicted), int(e.target)
     said = "" if case.label in (None, predicted) else f", labelled {model.title(case.label or 0)}"
+    if e.opposite is not None and aim == int(e.overlap.target):
+        return f"{case.name}: {model.title(predicted)}{said}; it is {model.title(aim)} already: nothing is asked"
     if e.opposite is not None:
         adding, removing = (rounded(float(side.full), e.guarantee) for side in (e.overlap, e.opposite))
         towards = f"towards {model.title(aim)}: AO(B) <= {adding} by adding, {removing} by removing"
@@ -139,7 +127,7 @@ def _ball(case: Case, e: Explanation) -> str:
         return "the file's box"
     radius = _radius(e)
     if isinstance(case.ball.eps, str):
-        return f"ε = {radius:.4g} (the largest proven)" if radius else "ε = 0, as no radius is proven: give --eps"
+        return f"ε = {radius:.4g} (the radius proven)" if radius else "ε = 0, as no radius is proven: give --eps"
     return f"ε = {radius:.4g}"
 
 
@@ -174,7 +162,7 @@ def _record(case: Case, e: Explanation, model: Model, file: Path, picture: Path 
         "class": model.title(int(e.target)),
         **{name: o.finite(float(side.full)) for name, side in sides.items()},
         "guarantee": e.guarantee,
-        "certified": e.guarantee == "certified" and all(float(side.full) <= 0 for side in sides.values()),
+        "certified": bool(e.proven),
         "eps": None if case.boxed else _radius(e),
         "norm": e.settings["norm"],
         "domain": e.settings["domain"],

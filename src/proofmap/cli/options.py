@@ -1,14 +1,16 @@
 """Options that several commands share, and what their texts mean.
 
-A command takes them as parameters, those of a model together as a `Source`, and gives them to `ball_of`, `groups_of`
-and `class_of`, which raise InputError in one sentence.
+A command takes them as parameters, those of a model together as a `Source`, and gives them to `ball_of`, `groups_of`,
+`bounds_of` and `class_of`, which raise InputError in one sentence.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from inspect import signature
 from math import inf, isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,12 +20,26 @@ import typer
 
 from proofmap import groups as grouping
 from proofmap.ball import Ball
-from proofmap.bounds import METHODS
+from proofmap.bounds import METHODS, named
 from proofmap.errors import InputError
+from proofmap.explain import BASELINES
 from proofmap.groups import Groups as Grouping
 from proofmap.sources import Model, Preparation, read_model, stated
 
 _NORMS = {"1": 1.0, "2": 2.0, "inf": inf}
+
+
+def _ready(kind: type[Any]) -> bool:
+    return not any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in signature(kind).parameters.values())
+
+
+READY = {name: kind for name, kind in BASELINES.items() if _ready(kind)}  # need nothing but a model and a ball
+
+
+def among(names: Iterable[str]) -> Callable[[], list[str]]:
+    """What the shell completes a value to."""
+    return lambda: list(names)
+
 
 ModelArgument = Annotated[
     str,
@@ -37,7 +53,7 @@ ModelOption = Annotated[
     str,
     typer.Option(
         "--model",
-        help="net.onnx; module.py:function, a function that returns a torch module; or zoo:mnist_mlp.",
+        help="--model net.onnx; module.py:function, a function that returns a torch module; or zoo:mnist_mlp.",
         show_default=False,
     ),
 ]
@@ -52,83 +68,97 @@ Inputs = Annotated[
 ]
 Weights = Annotated[
     Path | None,
-    typer.Option(help="The weights of a torch module: a state dict, x.safetensors or x.pt.", show_default=False),
+    typer.Option(help="The state dict of a torch module: --weights net.safetensors, or net.pt.", show_default=False),
 ]
 Classes = Annotated[
     Path | None,
-    typer.Option(help="A text file with the names of the classes, one a line, 0 first.", show_default=False),
+    typer.Option(
+        help="A text file with the names of the classes, one a line, 0 first: --classes names.txt", show_default=False
+    ),
 ]
 Size = Annotated[
     str | None,
     typer.Option(
-        help="Pictures are scaled and cut to this height and width, by default the model's: 224, or 224,160.",
+        help="Pictures are scaled and cut to this height and width, by default the model's: --size 224, or 224,160.",
         show_default=False,
     ),
 ]
 Channels = Annotated[
     int | None,
-    typer.Option(help="1: pictures are read as grey; 3: in colour. By default as the model says.", show_default=False),
+    typer.Option(
+        help="--channels 1: pictures are read as grey; 3: in colour. By default as the model says.", show_default=False
+    ),
 ]
 Mean = Annotated[
     str | None,
     typer.Option(
-        help="Subtracted from each channel before the model: 0.485,0.456,0.406, or one number.", show_default=False
+        help="Subtracted from each channel before the model: --mean 0.485,0.456,0.406, or one number.",
+        show_default=False,
     ),
 ]
 Std = Annotated[
     str | None,
     typer.Option(
-        help="Each channel is divided by it, after the mean: 0.229,0.224,0.225, or one number.", show_default=False
+        help="Each channel is divided by it, after the mean: --std 0.229,0.224,0.225, or one number.",
+        show_default=False,
     ),
 ]
 Layout = Annotated[
     str | None,
-    typer.Option(help="NCHW, or NHWC for a model that takes the channels last; arrays follow it.", show_default=False),
+    typer.Option(
+        help="NCHW, or --layout NHWC for a model that takes the channels last; arrays follow it.",
+        show_default=False,
+        autocompletion=among(("NCHW", "NHWC")),
+    ),
 ]
 Range = Annotated[
     str | None,
     typer.Option(
         "--range",
-        help="The values of black and white, in which eps and domain are stated: 0,1 (the default) or 0,255.",
+        help="The values of black and white, in which eps and domain are stated: 0,1 by default, or --range 0,255.",
         show_default=False,
     ),
 ]
 Eps = Annotated[
     str | None,
     typer.Option(
-        help="The radius of the ball: 0.02, 2/255, or auto, the largest that is proven for each input.",
+        help="The radius of the ball: --eps 0.02, 2/255, or auto, the radius that is proven for each input.",
         show_default=False,
     ),
 ]
-Norm = Annotated[str, typer.Option(help="The norm of the ball: 1, 2 or inf.")]
+Norm = Annotated[str, typer.Option(help="The norm of the ball, 1, 2 or inf: --norm 2", autocompletion=among(_NORMS))]
 Domain = Annotated[
     str | None,
     typer.Option(
-        help="The values that inputs can have: 0,1, or none. By default the range of pictures; none for a table.",
+        help="The values that inputs can have: --domain 0,1, or none. By default the range of pictures; none for a "
+        "table.",
         show_default=False,
     ),
 ]
 Groups = Annotated[
     str | None,
     typer.Option(
-        help="What is scored together: pixels, grid:12, grid:8,12, superpixels:50, or columns for a table. By default "
-        "every pixel or column.",
+        help="What is scored together: --groups grid:12, grid:8,12, superpixels:50, pixels, or columns for a table. By "
+        "default every pixel or column.",
         show_default=False,
     ),
 ]
 Bounds = Annotated[
     str | None,
     typer.Option(
-        help=f"How worst cases are bounded: {', '.join(METHODS)}; ibp+forward for the better of both. By default "
-        "backward.",
+        help=f"How worst cases are bounded: {', '.join(METHODS)}; --bounds ibp+forward for the better of both. By "
+        "default backward.",
         show_default=False,
+        autocompletion=among(METHODS),
     ),
 ]
 Target = Annotated[
     str | None,
-    typer.Option(help="The class to explain, by number or name: 3. By default the predicted one.", show_default=False),
+    typer.Option(
+        help="The class to explain, by number or name: --target 3. By default the predicted one.", show_default=False
+    ),
 ]
-Device = Annotated[str, typer.Option(help="Where to compute: cpu, cuda or cuda:1.")]
+Device = Annotated[str, typer.Option(help="Where to compute: cpu, or --device cuda, or cuda:1.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document for a program to read.")]
 
 
@@ -197,6 +227,15 @@ def groups_of(text: str | None) -> Grouping:
     raise InputError(f"got --groups {text}, expected pixels, grid:12, grid:8,12, superpixels:50 or columns")
 
 
+def bounds_of(text: str | None, method: str, kind: type[Any]) -> dict[str, Any]:
+    """The bounds as a setting of a method; none where none are given."""
+    if text is None:
+        return {}
+    if "bounds" not in signature(kind).parameters:
+        raise InputError(f"got --bounds {text} for {method}, which has none, expected it with eva")
+    return {"bounds": named(text)}
+
+
 def class_of(text: str | None, classes: tuple[str, ...] | None) -> int | None:
     """The number of a class that is given by its number or its name."""
     if text is None:
@@ -218,6 +257,8 @@ def device_of(text: str) -> torch.device:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:  # torch has both
         raise InputError(f"got --device {text}, expected cpu, or cuda where there is a GPU ({error!s:.80})") from None
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"got --device {text}, expected cpu, cuda or cuda:1")
     return device
 
 

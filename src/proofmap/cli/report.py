@@ -36,14 +36,14 @@ def report(
     table: Annotated[
         Path | None,
         typer.Option(
-            help="A comparison of methods: table.csv of proofmap bench or compare, or what compare --json printed.",
+            help="A comparison of methods that bench or compare wrote, or compare --json printed: --table table.csv",
             show_default=False,
         ),
     ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            help="The model that was explained, such as net.onnx: an attack on it then bounds each overlap from below.",
+            help="The model that was explained, --model net.onnx: an attack on it then bounds each overlap from below.",
             show_default=False,
         ),
     ] = None,

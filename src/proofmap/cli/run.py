@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,6 @@ import torch
 import typer
 
 from proofmap.ball import Ball
-from proofmap.bounds import named
 from proofmap.cli import options as o
 from proofmap.errors import InputError
 from proofmap.explain import BASELINES, Explainer
@@ -40,11 +38,14 @@ def run(
     out: Annotated[
         Path,
         typer.Option(
-            help="The folder for the results. Started again with the same arguments, it does what is missing.",
+            help="The folder for the results: --out results. Started again with the same arguments, it does what is "
+            "missing.",
             show_default=False,
         ),
     ],
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(BASELINES)}.")] = "eva",
+    method: Annotated[
+        str, typer.Option(help=f"One of {', '.join(BASELINES)}: --method eva", autocompletion=o.among(BASELINES))
+    ] = "eva",
     eps: o.Eps = None,
     norm: o.Norm = "inf",
     domain: o.Domain = None,
@@ -61,28 +62,43 @@ def run(
         ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(help="The first so many samples, after shuffling.", show_default=False)
+        int | None, typer.Option(help="The first so many samples, after shuffling: --limit 100", show_default=False)
     ] = None,
     shuffle: Annotated[bool, typer.Option("--shuffle", help="Take the samples in a random order.")] = False,
-    seed: Annotated[int, typer.Option(help="Of the order, and of methods that draw samples.")] = 0,
-    engine: Annotated[str, typer.Option(help="local, in this process; or ray, on a Ray cluster.")] = "local",
+    seed: Annotated[int, typer.Option(help="Of the order, and of methods that draw samples: --seed 3")] = 0,
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="local, in this process; or --engine ray, on a Ray cluster.", autocompletion=o.among(("local", "ray"))
+        ),
+    ] = "local",
     address: Annotated[
         str | None,
         typer.Option(
-            help="Of the Ray cluster: 10.0.0.1:6379. By default the one this machine is part of, else this machine.",
+            help="Of the Ray cluster: --address 10.0.0.1:6379. By default the one this machine is part of, else this "
+            "machine.",
             show_default=False,
         ),
     ] = None,
     gpus_per_worker: Annotated[
-        float, typer.Option(help="With --engine ray --device cuda: 1, or 0.5 for two workers on a GPU.")
+        float,
+        typer.Option(help="With --engine ray --device cuda: --gpus-per-worker 1, or 0.5 for two workers on a GPU."),
     ] = 0.0,
     workers: Annotated[
         int | None,
-        typer.Option(help="With --engine ray: by default as many as there is room for.", show_default=False),
+        typer.Option(
+            help="With --engine ray: --workers 8. By default as many as there is room for.", show_default=False
+        ),
     ] = None,
-    chunk: Annotated[int, typer.Option(help="Samples that are explained together and written as one file.")] = 50,
-    threads: Annotated[int, typer.Option(help="Of torch, in each worker; the last digits depend on it.")] = 1,
-    memory: Annotated[float, typer.Option(help="GiB that a worker may use for bounds; the last digits too.")] = 4.0,
+    chunk: Annotated[
+        int, typer.Option(help="Samples that are explained together and written as one file: --chunk 20")
+    ] = 50,
+    threads: Annotated[
+        int, typer.Option(help="Of torch, in each worker; the last digits depend on it: --threads 16")
+    ] = 1,
+    memory: Annotated[
+        float, typer.Option(help="GiB that a worker may use for bounds; the last digits depend on it: --memory 8")
+    ] = 4.0,
     as_json: o.Json = False,
     source: o.Source = o.NOTHING,
     device: o.Device = "cpu",
@@ -107,7 +123,7 @@ def run(
         device=device,
         chunk=chunk,
         threads=threads,
-        memory=int(memory * _GIB),
+        memory=_bytes(memory),
     )
     cores = os.cpu_count() or 1
     if isinstance(where, Local) and job.device == "cpu" and threads == 1 < cores:
@@ -125,6 +141,12 @@ def _ball(method: str, ball: Ball, eps: str | None) -> Ball | None:
     if eps is not None:
         raise InputError(f"got --eps {eps} for {method}, which looks at no ball, expected it with eva and its like")
     return Ball(0.0, domain=ball.domain)
+
+
+def _bytes(memory: float) -> int:
+    if not 0 < memory < 2**32:
+        raise InputError(f"got --memory {memory:g}, expected a number of GiB, such as 4")
+    return int(memory * _GIB)
 
 
 def _engine(name: str, address: str | None, gpus: float, workers: int | None) -> Engine:
@@ -147,11 +169,7 @@ def _settings(method: str, bounds: str | None, given: Sequence[str]) -> dict[str
         if not name or not equals:
             raise InputError(f"got --set {text}, expected a name and a value such as samples=50")
         found[name] = _value(name, value)
-    if bounds is not None:
-        if "bounds" not in signature(BASELINES[method]).parameters:
-            raise InputError(f"got --bounds {bounds} for {method}, which has none, expected it with eva")
-        found["bounds"] = named(bounds)
-    return found
+    return found | o.bounds_of(bounds, method, BASELINES[method])
 
 
 def _value(name: str, text: str) -> Any:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 
-__all__ = ["Baseline", "Darkest", "Stream", "Uniform", "baseline_at", "check_baseline"]
+__all__ = ["Baseline", "Darkest", "Stream", "Uniform", "baseline_at", "check_baseline", "seeded"]
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,17 @@ class Darkest:
 Baseline: TypeAlias = float | Tensor | Uniform | Darkest
 
 
-class Stream:
-    """Uniform numbers for one sample after another: how many are asked for at a time makes no difference.
+def seeded(seed: int, *use: str | int) -> torch.Generator:
+    """A generator on the CPU, so that its numbers are the same on every device; another one for each use."""
+    key = sha256(" ".join(map(str, (seed, *use))).encode()).digest()[:8]
+    return torch.Generator().manual_seed(int.from_bytes(key, "little"))
 
-    Drawn on the CPU, so that they are the same on every device.
-    """
+
+class Stream:
+    """Uniform numbers for one sample after another: how many are asked for at a time makes no difference."""
 
     def __init__(self, seed: int, use: Literal["baseline", "ties", "subsets"]) -> None:
-        key = int.from_bytes(sha256(f"{seed} {use}".encode()).digest()[:8], "little")
-        self._generator = torch.Generator().manual_seed(key)
+        self._generator = seeded(seed, use)
 
     def next(self, *shape: int, device: torch.device) -> Tensor:
         """(samples, ...) in [0, 1), float64."""

@@ -14,6 +14,7 @@ from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
+from proofmap.metrics.draws import seeded
 from proofmap.metrics.metric import (
     Metric,
     check_attributions,
@@ -56,7 +57,7 @@ class Stability(Metric[Explain]):
         paper    norm 2 (its theorem: at most 4L(ε + radius) for EVA and an L-Lipschitz model)
         quantus  MaxSensitivity: norm inf, relative; there the radius is 0.2, with 200 samples
 
-    The points are drawn for all samples at once: they depend on the seed and on x, not on the explainer.
+    A sample's points depend on it, its place in x and the seed; not on other samples, the explainer or the device.
     batch: points that the explainer gets together; by default some 16 MB of them.
     """
 
@@ -104,7 +105,7 @@ class Stability(Metric[Explain]):
     ) -> Tensor:
         """Each of the distances: (N, samples). moved (N, samples, *shape): points in place of random ones."""
         check_call(model, x)
-        family = self.ball.at(x)
+        self.ball.at(x)  # checks the ball
         if not callable(explainer):
             raise InputError(
                 f"Stability got an explainer of type {type(explainer).__name__}, expected a function of (x, target) "
@@ -119,8 +120,7 @@ class Stability(Metric[Explain]):
         with running(model, x) as function:
             classes = classes_of(target, logits_at(function, x, rows))
         if moved is None:
-            generator = torch.Generator(x.device).manual_seed(self.seed)
-            moved = x[:, None] + family.sample(self.samples, generator).transpose(0, 1)
+            moved = x[:, None] + self._draw(x).to(x)
         points = torch.cat([x[:, None], moved.to(x)], dim=1)  # (N, 1 + S, *shape)
         each, found = points.shape[1], []
         for piece in pieces(len(x), each, rows):
@@ -137,3 +137,11 @@ class Stability(Metric[Explain]):
         """All that the values depend on beside what the metric is called with."""
         more: dict[str, Any] = {"radius": self.ball.eps, "samples": self.samples, "domain": self.ball.domain}
         return recorded(self.preset, self.chosen, **more, seed=self.seed)
+
+    def _draw(self, x: Tensor) -> Tensor:
+        """Points of each sample's ball, less the sample: (N, samples, *shape), on the CPU."""
+        family = self.ball.at(x.cpu())
+        own = [family.pick(torch.tensor([k])) for k in range(len(x))]
+        return torch.stack(
+            [one.sample(self.samples, seeded(self.seed, "points", k))[:, 0] for k, one in enumerate(own)]
+        )

@@ -34,6 +34,8 @@ __all__ = ["Tightness", "TightnessSettings"]
 
 Above: TypeAlias = Literal["zero", "attack"]
 
+_ROUNDING = 1e-3  # by which what is equal may differ, absolutely and relatively
+
 
 @dataclass(frozen=True)
 class TightnessSettings:
@@ -46,7 +48,8 @@ class Tightness(Metric[Overlap]):
     """The certified upper bound of AO(B), as it is or above what an attack reaches; less is better.
 
         paper  upper(AO(B)): its Table 2 reports the mean of it over samples
-        gap    upper(AO(B)) - AO of the best adversary met in B, which is at least upper(AO(B)) - AO(B) >= 0
+        gap    upper(AO(B)) - AO of the best adversary met in B, which is at least upper(AO(B)) - AO(B) >= 0, up to
+               rounding; what is clearly below 0 is no bound on this ball, and refused
 
     For one model, samples and ball the two differ by what does not depend on how the bound was made: they rank bound
     methods alike. Only the gap says how much is left to gain.
@@ -88,25 +91,33 @@ class Tightness(Metric[Overlap]):
         classes = self._check(model, x, target, overlap)
         if self.chosen.above == "zero":
             return overlap.full
-        return overlap.full - self._attack(model, x, classes)
+        return overlap.full - self._attack(model, x, classes, overlap)
 
     def both(
         self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, overlap: Overlap
     ) -> tuple[Tensor, Tensor]:
         """(lower, upper), each (N,): AO(B) is between what an attack reached and what is proven."""
-        return self._attack(model, x, self._check(model, x, target, overlap)), overlap.full
+        return self._attack(model, x, self._check(model, x, target, overlap), overlap), overlap.full
 
     def settings(self) -> dict[str, JSON]:
         """All that the values depend on beside what the metric is called with."""
         ball = {"eps": self.ball.eps, "norm": self.ball.norm, "domain": self.ball.domain, "half": self.ball.half}
         return recorded(self.preset, self.chosen, **ball, attack_steps=self.attack_steps)
 
-    def _attack(self, model: nn.Module | Graph, x: Tensor, target: Tensor) -> Tensor:
-        """The largest overlap met in each ball: (N,)."""
+    def _attack(self, model: nn.Module | Graph, x: Tensor, target: Tensor, overlap: Overlap) -> Tensor:
+        """The largest overlap met in each ball, (N,), where it is within the bound."""
         graph = as_graph(model, x).to(x.device, x.dtype)
         family, every = self.ball.at(x), torch.arange(len(x), device=x.device)
         parts = every.split(rows_of(self.batch, x))
-        return torch.cat([attack(graph, family.pick(p), target[p], steps=self.attack_steps)[0] for p in parts])
+        met = torch.cat([attack(graph, family.pick(p), target[p], steps=self.attack_steps)[0] for p in parts])
+        above = met - overlap.full
+        if bool((above > _ROUNDING * (1 + overlap.full.abs())).any()):
+            worst = int(above.argmax())
+            raise InputError(
+                f"Tightness got an overlap of at most {float(overlap.full[worst]):.3g} at sample {worst}, where an "
+                f"attack reaches {float(met[worst]):.3g}: expected one over the ball that Tightness was given"
+            )
+        return met
 
     def _check(self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, overlap: Overlap) -> Tensor:
         """The classes of the overlap, (N,), where it can be what it is said to be."""
@@ -129,7 +140,7 @@ class Tightness(Metric[Overlap]):
                 f"Tightness got target {classes.tolist()} and an overlap of target {overlap.target.tolist()}, expected "
                 "the same"
             )
-        if not torch.allclose(margins(logits, classes), overlap.nominal, rtol=1e-3, atol=1e-3):
+        if not torch.allclose(margins(logits, classes), overlap.nominal, rtol=_ROUNDING, atol=_ROUNDING):
             raise InputError(
                 "Tightness got an overlap that differs at x itself from the model's margin there, expected one of this "
                 "model and these samples, with objective='margin' and no rival"

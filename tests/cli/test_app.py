@@ -1,0 +1,122 @@
+"""What holds for every command: how it ends, what its help says, what the shell completes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from proofmap.cli import app
+from tests.cli.commands import PROGRAM, called, installed
+from tests.sources.files import write_linear
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    write_linear(tmp_path / "net.onnx", (2,))
+    np.save(tmp_path / "x.npy", np.full((1, 2), 0.5, dtype=np.float32))
+    return tmp_path
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(files: Path) -> None:
+    words = [str(PROGRAM), "verify", "net.onnx", "x.npy", "--eps", "0.01"]
+    with subprocess.Popen(words, cwd=files, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 141
+
+
+def test_an_output_without_greek_is_written_to_all_the_same(files: Path) -> None:
+    words = ["explain", str(files / "net.onnx"), str(files / "x.npy"), "--eps", "0.01", "--out", str(files / "out")]
+    found = CliRunner(charset="cp1252").invoke(app, words)
+    assert found.exit_code == 0, found.output
+    assert r"\u03b5 = 0.01" in found.stdout
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(files: Path) -> None:
+    taken = files / "out" / "x.map.png"
+    taken.mkdir(parents=True)
+    found = called("explain", files / "net.onnx", files / "x.npy", "--eps", "0.01", "--out", files / "out")
+    assert found.exit_code == 2
+    assert found.stderr == (
+        f"error: {taken}: Is a directory; check the path, the rights on it and the space on the disk\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (
+            OSError(28, "No space left on device"),
+            2,
+            "error: No space left on device; check the path, the rights on it ",
+        ),
+        (
+            ZeroDivisionError("odd"),
+            3,
+            "error: ZeroDivisionError: odd; this is a bug of proofmap: proofmap --debug verify ... shows where it is\n",
+        ),
+    ],
+)
+def test_every_end_has_its_code(
+    error: BaseException, code: int, said: str, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(import_module("proofmap.cli.verify"), "read_cases", fail)  # the package's name is the command
+    found = called("verify", files / "net.onnx", files / "x.npy", "--eps", "0.01")
+    assert found.exit_code == code
+    assert found.stderr.startswith(said)
+    assert found.stderr.count("\n") == 1
+
+
+COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_explained_with_an_example(name: str) -> None:
+    assert f"For instance: proofmap {name} " in COMMANDS[name].help
+    for one in COMMANDS[name].params:
+        assert one.help, one.name
+        if one.param_type_name == "option" and not one.is_flag:
+            assert re.search(rf"{one.opts[0]} \S", one.help), (one.name, one.help)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("ver", ["verify"]),
+        ("verify --norm i", ["inf"]),
+        ("verify --norm ", ["1", "2", "inf"]),
+        ("verify --bounds f", ["forward"]),
+        ("explain --layout NH", ["NHWC"]),
+        ("explain --method hy", []),
+        ("run --method hy", ["hybrid"]),
+        ("run --engine r", ["ray"]),
+    ],
+)
+def test_the_shell_completes_commands_and_values(line: str, expected: list[str]) -> None:
+    found = CliRunner().invoke(app, [], prog_name="proofmap", env=completion(line))
+    assert found.stdout.split() == expected
+
+
+def completion(line: str) -> dict[str, str]:
+    """What bash tells a program that it asks how to go on."""
+    words = f"proofmap {line}"
+    return {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_PROOFMAP_COMPLETE": "complete_bash"}
+
+
+def test_the_installed_program_completes(tmp_path: Path) -> None:
+    assert installed(folder=tmp_path, **completion("ver")).stdout.split() == ["verify"]
+    script = called("--show-completion", "bash")
+    assert "complete -o default -F _proofmap_completion proofmap" in script.stdout

@@ -1,0 +1,87 @@
+"""What an installation without extras brings is enough for the commands that the first pages show."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.sources.files import digits, write_png
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[2]
+
+HIDING = """
+import sys
+
+hidden = set(sys.argv[1].split())
+
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+    def find_spec(self, name, path=None, target=None):
+        return None if name.partition(".")[0] in hidden else self.finder.find_spec(name, path, target)
+
+sys.meta_path = [Without(finder) for finder in sys.meta_path]
+from proofmap.cli import app
+
+for line in sys.argv[2:]:
+    if code := app(line.split(), standalone_mode=False):
+        sys.exit(code)
+"""
+
+
+def brought() -> set[str]:
+    """The packages that pip installs with this one, and those that they need."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found: set[str] = set()
+    waiting = list(project["dependencies"])
+    while waiting:
+        one = Requirement(waiting.pop())
+        name = canonicalize_name(one.name)
+        if name in found or (one.marker is not None and not one.marker.evaluate({"extra": ""})):
+            continue
+        found.add(name)
+        try:
+            waiting += requires(name) or []
+        except PackageNotFoundError:  # such as tomli, which a newer Python has inside
+            continue
+    return found
+
+
+def test_the_first_commands_need_no_extra(tmp_path: Path) -> None:
+    write_png(tmp_path / "digit.png", digits(1)[0][0])
+    there = brought()
+    assert "ray" not in there
+    hidden = [
+        module
+        for module, packages in packages_distributions().items()
+        if module != "proofmap" and not any(canonicalize_name(package) in there for package in packages)
+    ]
+    lines = [
+        "explain zoo:mnist_mlp digit.png --eps 0.01 --groups grid:4 --out maps",
+        "compare zoo:mnist_mlp digit.png --groups grid:4",
+        "report report.html maps",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", HIDING, " ".join(hidden), *lines],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "maps" / "digit.map.png").is_file()
+    assert (tmp_path / "report.html").is_file()
