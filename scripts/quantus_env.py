@@ -49,7 +49,7 @@ def install() -> None:
     pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "-c", "constraints.txt"]
     for wanted in (
         ["torch", "setuptools"],
-        ["--no-build-isolation", "-e", ".[captum]", "quantus", "pytest", "hypothesis"],
+        ["--no-build-isolation", "-e", ".", "quantus", "pytest", "hypothesis"],
     ):
         subprocess.run([*pip, *wanted], cwd=ROOT, check=True)
     INSTALLED.touch()

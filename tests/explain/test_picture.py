@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO
@@ -17,7 +16,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.image import imread
 
-from proofmap.errors import InputError, ProofmapError
+from proofmap.errors import InputError
 from proofmap.explain import Explanation, picture
 from proofmap.explain.picture import ROWS, Picture, draw
 from tests.explain.test_explanation import bounds, make, make_signed
@@ -307,13 +306,3 @@ def test_notebooks() -> None:
     assert "guarantee=&#x27;certified&#x27;" in html
     assert "<b>" not in html
     assert pixels(png).shape[1] == 830
-
-
-def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "proofmap.explain.picture")
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    e = make()
-    with pytest.raises(ProofmapError, match=r"a picture needs matplotlib: install proofmap\[plot\]"):
-        e.plot()
-    assert e._repr_png_() is None
-    assert e._repr_html_().startswith("<pre>Explanation(3 samples")

@@ -30,8 +30,8 @@ def digits_run(out: Path, samples: Digits | None = None, work: Job | None = None
 
 @pytest.fixture(scope="module", autouse=True)
 def without_drawings() -> Iterator[None]:
-    """As where matplotlib is not installed: drawings take longer than these runs."""
-    with patch("proofmap.runs.totals.find_spec", lambda name: None):
+    """Drawings take longer than these runs."""
+    with patch("proofmap.runs.totals._drawn", lambda totals: b""):
         yield
 
 
@@ -76,6 +76,7 @@ def test_a_run_leaves_these_files(whole: Path) -> None:
         "mask.npy",
         "means.safetensors",
         "totals.json",
+        "totals.png",
     ]
     manifest = json.loads((whole / "manifest.json").read_text())
     assert [entry["samples"] for entry in manifest["chunks"].values()] == [4, 4, 4, 2]

@@ -1,7 +1,4 @@
-"""A table as a figure: a panel for each metric, a line for each method, its mean with the interval, and the paper's.
-
-Needs matplotlib, the extra `proofmap[plot]`.
-"""
+"""A table as a figure: a panel for each metric, a line for each method, its mean with the interval, and the paper's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A benchmark run from a folder: a folder for each method, and the table made anew from all of them.
 
 OUT/METHOD/                 see `shelf`: a method is computed once, on whichever machine
-OUT/table.md, .csv, .png    figures where matplotlib is installed
+OUT/table.md, .csv, .png    the table as text, as data and as a figure
 OUT/curve.png               metrics against the radius, where a method has several
 OUT/claim.md                where tightness is a metric, and methods share a radius: how it goes with the others
 OUT/against.md              how far EVA is ahead of the methods that the benchmark names
@@ -12,7 +12,6 @@ from __future__ import annotations
 import platform
 import time
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -152,13 +151,12 @@ def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> N
     ahead = [against(table, rival, ours) for rival in spec.against if rival in table.rows]
     if ahead:
         write(out / "against.md", "\n".join(ahead).encode())
-    if find_spec("matplotlib") is not None:
-        from proofmap.bench.figure import draw, draw_curves
+    from proofmap.bench.figure import draw, draw_curves  # and with it matplotlib, which takes a while
 
-        write(out / "table.png", draw(table))
-        points = {e.label: (e.curve, e.eps) for e in ran if e.curve is not None and e.eps is not None}
-        if points:
-            write(out / "curve.png", draw_curves(table, points))
+    write(out / "table.png", draw(table))
+    points = {e.label: (e.curve, e.eps) for e in ran if e.curve is not None and e.eps is not None}
+    if points:
+        write(out / "curve.png", draw_curves(table, points))
 
 
 def _proven(table: Table) -> list[str]:

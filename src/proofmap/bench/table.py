@@ -31,9 +31,7 @@ class Column:
     name: str
     label: str
     higher: bool
-    settings: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # of what measured its values
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of what measured its values
 
 
 @dataclass(frozen=True)

@@ -148,23 +148,19 @@ class Explanation:
 
         columns: names for the variables of a flat input; class_names: names for the classes. Numbers by default.
         """
-        try:
-            from proofmap.explain.picture import draw
-        except ModuleNotFoundError as error:
-            raise ProofmapError(f"a picture needs matplotlib: install proofmap[plot] ({error})") from error
+        from proofmap.explain.picture import draw  # and with it matplotlib, which takes a while
+
         return draw(self, columns=columns, class_names=class_names)
 
     def atlas(self, class_names: Sequence[str] | None = None) -> Picture:
         """What `TargetedEVA.explain_all` found, in one figure: a row a sample, a column a class."""
-        try:
-            from proofmap.explain.atlas import atlas
-        except ModuleNotFoundError as error:
-            raise ProofmapError(f"a picture needs matplotlib: install proofmap[plot] ({error})") from error
+        from proofmap.explain.atlas import atlas
+
         return atlas(self, class_names)
 
     @cached_property
     def _png(self) -> bytes | None:
-        """The picture a notebook shows; None where matplotlib is missing and the text has to do."""
+        """The picture a notebook shows; None where there is none and the text has to do."""
         try:
             return self.plot()._repr_png_()
         except ProofmapError:

@@ -1,6 +1,6 @@
 """Explanations as figures: the input, the map and both together; a bar chart where there is no image.
 
-Needs matplotlib, the extra `proofmap[plot]`. Nothing here touches pyplot: a figure belongs to whoever asked for it.
+Nothing here touches pyplot: a figure belongs to whoever asked for it.
 All lengths are in inches, measured from the upper left corner.
 """
 

@@ -1,7 +1,4 @@
-"""The totals of a run as a figure: how the overlaps are spread, and the mean map of each class.
-
-Needs matplotlib, the extra `proofmap[plot]`.
-"""
+"""The totals of a run as a figure: how the overlaps are spread, and the mean map of each class."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -115,16 +114,19 @@ class Totals:
         return "\n".join(lines)
 
     def save(self, folder: Path) -> None:
-        """totals.json, means.safetensors, and totals.png where matplotlib is installed."""
+        """totals.json, means.safetensors, and totals.png."""
         write(folder / "totals.json", (json.dumps(self.json(), indent=1) + "\n").encode())
         numbers = np.array([entry.number for entry in self.classes], dtype=np.int64)
         counts = np.array([entry.count for entry in self.classes], dtype=np.int64)
         arrays = {"classes": numbers, "counts": counts, "scores": self.means, "mask": self.mask}
         write(folder / "means.safetensors", bytes(save({k: np.ascontiguousarray(v) for k, v in arrays.items()})))
-        if find_spec("matplotlib") is not None:
-            from proofmap.runs.figure import draw
+        write(folder / DRAWING, _drawn(self))
 
-            write(folder / DRAWING, draw(self))
+
+def _drawn(totals: Totals) -> bytes:
+    from proofmap.runs.figure import draw  # and with it matplotlib, which takes a while
+
+    return draw(totals)
 
 
 def total(results: Results) -> Totals:

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from torch import nn
 
 from proofmap.bench import Table
-from proofmap.errors import InputError, ProofmapError
+from proofmap.errors import InputError
 from proofmap.explain import Explanation
 from proofmap.graph import Graph
 from proofmap.runs import Results
@@ -57,12 +57,10 @@ def report(
     if count > _MOST:
         raise InputError(f"got {count} explained samples, expected at most {_MOST} in one page: report on fewer files")
     _check_classes(explanations, classes)
-    try:
-        from proofmap.show.dataset import data_set
-        from proofmap.show.page import records_of, subjects_of
-        from proofmap.show.panels import gradient
-    except ModuleNotFoundError as error:
-        raise ProofmapError(f"a report needs matplotlib: install proofmap[plot] ({error})") from error
+    from proofmap.show.dataset import data_set  # and with it matplotlib, which takes a while
+    from proofmap.show.page import records_of, subjects_of
+    from proofmap.show.panels import gradient
+
     reached = [None if model is None else attacked(model, name, e) for name, e in explanations]
     data_sets = [data_set(at, name, results) for at, (name, results) in enumerate(runs, start=1)]
     records, ids = records_of(explanations)

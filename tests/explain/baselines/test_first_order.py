@@ -49,9 +49,7 @@ def test_first_order_is_eva_on_a_linear_model(norm: float, domain: tuple[float, 
 def test_first_order_is_the_limit_of_eva(objective: Any) -> None:
     x, model = pm.data.digits()[0][:4].double(), pm.zoo.mnist_mlp().double()
     ball = pm.Ball(1e-7, domain=(0.0, 1.0))
-    ours, eva = (
-        kind(model, ball, objective=objective, progress=False).explain(x).scores for kind in (FirstOrder, EVA)
-    )
+    ours, eva = (kind(model, ball, objective=objective, progress=False).explain(x).scores for kind in (FirstOrder, EVA))
     torch.testing.assert_close(ours, eva, rtol=1e-4, atol=1e-13)
     for k in range(4):  # many pixels score zero: they are ties, whatever the last digits say
         pair = [(scores[k] / scores[k].max()).round(decimals=6) for scores in (ours, eva)]

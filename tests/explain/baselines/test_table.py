@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from inspect import signature
 from math import inf
 from typing import Any
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.errors import InputError
 from proofmap.explain import BASELINES, Attributor, Explainer, as_attributor
-from proofmap.explain.baselines import RISE, Baseline, GradientInput, Saliency, make
+from proofmap.explain.baselines import RISE, Baseline, GradientInput, Saliency
 from tests.explain.baselines.setting import BALL, SHAPE, TARGET, seeded, weight, weights
 
 QUICK: dict[str, dict[str, Any]] = {
@@ -178,18 +177,6 @@ def test_who_needs_a_ball_says_so(name: str, graph: pm.Graph) -> None:
             as_attributor(name, graph, settings=settings)
     else:
         assert isinstance(as_attributor(name, graph), Attributor)
-
-
-@every_plain
-def test_a_missing_captum_is_named_with_the_way_to_get_it(
-    name: str, graph: pm.Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "captum", None)
-    if name in ("grad-cam", "grad-cam++", "rise"):
-        make(name, graph)
-    else:
-        with pytest.raises(InputError, match=r"pip install 'proofmap\[captum\]'"):
-            make(name, graph)
 
 
 def test_baselines_need_a_model() -> None:

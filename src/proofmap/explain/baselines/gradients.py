@@ -17,10 +17,6 @@ class Saliency(Baseline):
     That is the published map and what the paper's library, Xplique, computes; Captum's own keeps the channels apart.
     """
 
-    def __init__(self, model: nn.Module | Graph, *, memory: int | None = None) -> None:
-        super().__init__(model, memory=memory)
-        captum()
-
     def _maps(self, task: Task) -> Tensor:
         size = gradient(task, task.x, task.target).abs()
         return size.amax(1, keepdim=True) if size.ndim == 4 else size
@@ -31,10 +27,6 @@ class GradientInput(Baseline):
 
     The paper prints the gradient between norm bars; the method's authors and Xplique have none, and neither have we.
     """
-
-    def __init__(self, model: nn.Module | Graph, *, memory: int | None = None) -> None:
-        super().__init__(model, memory=memory)
-        captum()
 
     def _maps(self, task: Task) -> Tensor:
         found: Tensor = captum().InputXGradient(task.logits).attribute(_leaf(task.x), target=task.target)
@@ -55,7 +47,6 @@ class IntegratedGradients(Baseline):
         super().__init__(model, memory=memory)
         if not isinstance(steps, int) or steps < 2:
             raise InputError(f"got steps={steps!r}, expected at least two points, the ends of the way")
-        captum()
         self.steps = steps
         self.baseline = baseline
 

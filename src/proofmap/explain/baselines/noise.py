@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.errors import InputError
-from proofmap.explain.baselines.baseline import Baseline, Task, at_least_one, captum
+from proofmap.explain.baselines.baseline import Baseline, Task, at_least_one
 from proofmap.explain.baselines.gradients import gradient
 from proofmap.graph import Graph
 
@@ -45,7 +45,6 @@ class NoisyGradients(Baseline):
                 f"got sigma={sigma} of the domain {domain}, expected a positive share of a finite range: "
                 "give domain=(low, high)"
             )
-        captum()
         self.samples = samples
         self.sigma = sigma
         self.domain = domain

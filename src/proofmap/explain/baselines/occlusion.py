@@ -26,7 +26,6 @@ class Occlusion(Baseline):
     ) -> None:
         super().__init__(model, memory=memory)
         at_least_one(parts=parts)
-        captum()
         self.parts = parts
         self.baseline = baseline
 
