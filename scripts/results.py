@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
-_PART = re.compile(r"(<!-- (?P<file>[\w.-]+/[\w.-]+) -->\n\n).*?(\n<!-- end -->)", re.DOTALL)
+_PART = re.compile(r"(<!-- (?P<file>[\w.-]+/[\w.-]+) -->\n)(?:(?!<!--).)*(<!-- end -->)", re.DOTALL)
 _FIGURE = re.compile(r"\(results/(?P<name>[\w-]+)-(?P<file>\w+\.png)\)")
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     def fresh(part: re.Match[str]) -> str:
         file = out / part["file"]
         print(("filled  " if file.exists() else "left    ") + part["file"])
-        return part[1] + file.read_text(encoding="utf-8") + part[3] if file.exists() else part[0]
+        return f"{part[1]}\n{file.read_text(encoding='utf-8')}\n{part[3]}" if file.exists() else part[0]
 
     text = _PART.sub(fresh, PAGE.read_text(encoding="utf-8"))
     PAGE.write_text(text, encoding="utf-8")

@@ -30,11 +30,28 @@ IMAGES = torch.full((2, 3, 4, 5), 0.5)
         ({"eps": 0.1, "domain": (0, torch.tensor([1.0, 0.0]))}, "domain from 0 to 0, expected low < high"),
         ({"eps": 0.1, "domain": (0, float("nan"))}, "NaN in domain"),
         ({"eps": 0.1, "half": "up"}, r"half='up', expected '\+'"),
+        ({"eps": 0.1, "relative": True}, "relative=True with eps=0.1, norm=inf and domain=None, expected a share"),
+        ({"eps": 1.1, "relative": True, "domain": (0, 1)}, "expected a share from 0 to 1"),
+        ({"eps": 0.1, "relative": True, "domain": (0, 1), "norm": 2}, "norm=2 and domain"),
+        ({"eps": "auto", "relative": True, "domain": (0, 1)}, "eps=auto"),
     ],
 )
 def test_what_is_no_ball_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Ball(**settings)
+
+
+@pytest.mark.parametrize("half", [None, "+", "-"])
+def test_a_relative_ball_goes_a_share_of_the_way_to_the_ends(half: Any) -> None:
+    x, low, high = torch.tensor([[0.0, 5.0], [1.0, 2.0]]), torch.tensor([0.0, -10.0]), torch.tensor([1.0, 10.0])
+    found = Ball(0.1, domain=(low, high), half=half, relative=True).at(x)
+    zero = torch.zeros(2, 2)
+    torch.testing.assert_close(found.lower, zero if half == "+" else torch.tensor([[0.0, -1.5], [-0.1, -1.2]]))
+    torch.testing.assert_close(found.upper, zero if half == "-" else torch.tensor([[0.1, 0.5], [0.0, 0.8]]))
+    assert bool(found.contains(found.sample(100)).all())
+    assert Ball(1.0, domain=(low, high), relative=True).at(x).box()[1].tolist() == [[1.0, 10.0], [1.0, 10.0]]
+    with pytest.raises(InputError, match="relative=True with a domain that has no end"):
+        Ball(0.1, domain=(low, inf), relative=True).at(x)
 
 
 @pytest.mark.parametrize(

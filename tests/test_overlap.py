@@ -124,6 +124,14 @@ def test_the_certified_radius_is_certified(graph: pm.Graph, x: Tensor, norm: flo
     assert bool((beyond.full > 0).all())
 
 
+def test_a_relative_ball_is_the_box_that_it_says(graph: pm.Graph, x: Tensor) -> None:
+    found = pm.overlap(graph, x, pm.Ball(0.03, domain=(0.0, 1.0), relative=True), groups=pm.groups.grid(4))
+    box = pm.Ball(1.0, domain=(0.97 * x, 0.97 * x + 0.03))
+    same = pm.overlap(graph, x, box, groups=pm.groups.grid(4))
+    torch.testing.assert_close(found.full, same.full, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found.frozen, same.frozen, rtol=1e-4, atol=1e-4)
+
+
 def test_a_wrong_target_has_no_radius(graph: pm.Graph, x: Tensor) -> None:
     assert pm.certified_radius(graph, x, domain=(0.0, 1.0), target=3).tolist() == [0.0, 0.0, 0.0]
 

@@ -36,12 +36,15 @@ class Ball:
     domain: (low, high), each a number, a 1-D tensor with one value a channel, or a tensor that broadcasts to a sample
         or to x; infinite where there is no limit. None: no limits at all.
     half: "+" keeps δ >= 0, "-" keeps δ <= 0.
+    relative: for p = inf, ε is the share of the way from x to either end of the domain that a variable may go, from 0
+        to 1: {δ : ε (low - x) <= δ <= ε (high - x)}. For variables of different ranges.
     """
 
     eps: float | Tensor | Literal["auto"]
     norm: float = inf
     domain: tuple[float | Tensor, float | Tensor] | None = None
     half: Literal["+", "-"] | None = None
+    relative: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what is no ball."""
@@ -60,6 +63,11 @@ class Ball:
             if low.dim() == 0 or high.dim() == 0 or low.shape == high.shape:
                 _check_order(low, high)
             object.__setattr__(self, "domain", tuple(self.domain))
+        if self.relative and (self.norm != inf or self.domain is None or isinstance(self.eps, str) or (eps > 1).any()):
+            raise InputError(
+                f"Ball got relative=True with eps={self.eps}, norm={self.norm:g} and domain={self.domain}, expected a "
+                "share from 0 to 1, norm=float('inf') and a domain"
+            )
 
     def at(self, x: Tensor, mask: Tensor | None = None) -> Family:
         """Resolve the ball at inputs x (N, *sample), each group of the mask frozen in turn.
@@ -77,10 +85,15 @@ class Ball:
             low, high = (_resolve_end(end, x) for end in self.domain)
             _check_order(low, high)
             _check_inside(x, low, high)
-            lower, upper = torch.maximum(lower, low - x), torch.minimum(upper, high - x)
+            if self.relative:
+                lower, upper = radius * (low - x), radius * (high - x)
+                _check_finite(lower, upper)
+            else:
+                lower, upper = torch.maximum(lower, low - x), torch.minimum(upper, high - x)
         lower = torch.zeros_like(x) if self.half == "+" else lower.clamp(max=0)
         upper = torch.zeros_like(x) if self.half == "-" else upper.clamp(min=0)
-        eps = radius.expand(x.shape).flatten(1).amax(dim=1)
+        reach = torch.maximum(-lower, upper) if self.relative else radius.expand(x.shape)
+        eps = reach.flatten(1).amax(dim=1)
         if mask is None:
             return Family(x, lower, upper, self.norm, eps)
         return Family(x, lower, upper, self.norm, eps, *resolve_mask(mask, x))
@@ -136,6 +149,16 @@ class Family:
     def _shared(self) -> bool:
         return self.mask is not None and (self.count == 1 or self.mask.stride(0) == 0)
 
+    @cached_property
+    def _cells(self) -> Tensor:
+        """The ids plus 1, to be read with 0 outside the map: one mask where the samples share it, (1 or N, ...), and
+        one channel of it where the channels do, (..., 1 or C, *map).
+        """
+        assert self.mask is not None
+        mask = self.mask[:1] if self._shared else self.mask
+        alike = bool((mask == mask[:, :1]).all())
+        return (mask[:, :1] if alike else mask) + 1
+
     def box(self) -> tuple[Tensor, Tensor]:
         """Return the smallest and the largest x + δ of the full ball: the hull that interval arithmetic starts from."""
         return self.x + self.lower, self.x + self.upper
@@ -170,15 +193,15 @@ class Family:
         """`maximise` for forms that see a window of x: (K, 1 + T), the full ball and the members of the groups that
         are seen, which (K, T) names; -1 where a window sees fewer. On all other members a form has its value on B.
         """
-        lower, upper, x = (end.flatten(1) for end in form.at_rows(self._ends()).chunk(3, dim=1))
         flat = form.values.flatten(1)
-        middle: Tensor = torch.linalg.vecdot(flat, x)
         local, seen = None, torch.empty(len(form), 0, dtype=torch.int64, device=flat.device)
         if self.mask is not None and not full_only:
-            mask = self.mask[:1] if self._shared else self.mask
-            every, at = form.places.everywhere(len(mask))
-            local, named = _renumbered(replace(form, places=every).read(mask + 1).flatten(1) - 1)  # -1 outside the map
+            places, at = form.places.fewest(len(self._cells))
+            local, named = _renumbered(replace(form, places=places).read(self._cells).flatten(1).sub_(1))
             local, seen = local[at], named[at]
+            local = local.unsqueeze(1).expand(-1, flat.shape[1] // local.shape[1], -1).flatten(1)
+        lower, upper, x = (end.flatten(1) for end in form.at_rows(self._ends()).chunk(3, dim=1))
+        middle: Tensor = torch.linalg.vecdot(flat, x)
         radius = self.eps if self.count == 1 else form.places.spread(self.eps[form.places.owner])
         rows = max(1, _ELEMENTS[self.norm] // flat.shape[1])
         pieces = [
@@ -300,6 +323,11 @@ def _check_order(low: Tensor, high: Tensor) -> None:
             f"Ball got a domain from {float(low[wrong][0]):g} to {float(high[wrong][0]):g}, expected low < high "
             "everywhere: a variable is fixed by eps=0, not by an empty domain"
         )
+
+
+def _check_finite(lower: Tensor, upper: Tensor) -> None:
+    if not bool((lower.isfinite() & upper.isfinite()).all()):
+        raise InputError("Ball got relative=True with a domain that has no end, expected finite limits")
 
 
 def check_input(x: Tensor) -> None:

@@ -137,3 +137,10 @@ def test_what_cannot_be_compared_is_refused() -> None:
         compare(model, x, ["saliency"], target=10)
     with pytest.raises(InputError, match="x is ndarray, expected a float32 or float64 tensor"):
         compare(model, np.zeros((1, 1, 28, 28)), ["saliency"])  # type: ignore[arg-type]
+
+
+def test_a_map_that_was_there_took_nobody_knows_how_long() -> None:
+    x, model = digits(1), pm.zoo.mnist_mlp()
+    table = compare(model, x, {"map": torch.rand_like(x), "saliency": "saliency"}, progress=False)
+    assert table.seconds["map"] is None
+    assert table.seconds["saliency"] is not None

@@ -131,6 +131,11 @@ def test_it_is_always_said_that_scores_are_not_proven(guarantee: str, full: floa
             "values are within the limits in its record.",
         ),
         (
+            {"eps": 0.04, "norm": "inf", "domain": [0.0, 1.0], "relative": True},
+            "All inputs where each value goes at most 0.04 of the way to either end of its range, and all values are "
+            "within [0, 1].",
+        ),
+        (
             {"eps": "tensor sha256 0", "norm": "?"},
             "All inputs where the distance from this one is at most the radius in its record; the values themselves "
             "have no limits.",

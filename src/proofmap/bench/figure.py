@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from itertools import cycle
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -56,7 +55,9 @@ def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(table.columns), squeeze=False)[0]
     for panel, column in zip(panels, table.columns, strict=True):
-        for color, marker, curve in zip(cycle(_LINES), cycle("osv^Dd"), curves, strict=False):
+        for k, curve in enumerate(curves):
+            color, marker = _LINES[k % len(_LINES)], "osv^Dd"[k % 6]
+            again = k >= len(_LINES)  # the colours once more, dashed and hollow
             rows = sorted(
                 (eps, table.rows[row][column.name])
                 for row, (own, eps) in points.items()
@@ -66,12 +67,14 @@ def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:
             panel.fill_between(
                 eps, [cell.low for _, cell in rows], [cell.high for _, cell in rows], color=color, alpha=0.15, lw=0
             )
-            panel.plot(eps, [cell.mean for _, cell in rows], marker, ls="-", color=color, ms=4, lw=1.3, label=curve)
+            inside = "white" if again else color
+            style = {"ls": "--" if again else "-", "color": color, "mfc": inside, "ms": 4, "lw": 1.3, "label": curve}
+            panel.plot(eps, [cell.mean for _, cell in rows], marker, **style)
         panel.set_title(f"{column.label} {'↑' if column.higher else '↓'}", fontsize=10)
         panel.set_xscale("log")
         panel.set_xlabel("ε", fontsize=9)
         panel.tick_params(labelsize=8)
-        panel.set_xticks(radii, [f"{eps:g}" for eps in radii], rotation=60, fontsize=7)
+        panel.set_xticks(radii, _ticks(radii), rotation=60, fontsize=7)
         panel.minorticks_off()
         panel.grid(color="0.92")
         panel.spines[["top", "right"]].set_visible(False)
@@ -80,6 +83,16 @@ def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:
     )
     figure.suptitle(f"{table.title}: means, and 95 % intervals over samples", fontsize=11)
     return _png(figure)
+
+
+def _ticks(radii: list[float]) -> list[str]:
+    """A label for each radius that has room for one on a scale of factors, the smaller of two first."""
+    found, last = [], 0.0
+    for eps in radii:
+        room = last == 0 or eps >= last * (radii[-1] / radii[0]) ** (1 / 14)
+        found.append(f"{eps:g}" if room else "")
+        last = eps if room else last
+    return found
 
 
 def _png(figure: Figure) -> bytes:

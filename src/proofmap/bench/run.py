@@ -108,7 +108,7 @@ class _Job:
 def _job(entry: Entry, spec: Spec, out: Path, graph: Graph, x: Tensor, digest: str, machine: str) -> _Job:
     """What an entry asks for, where all of it makes sense and the folder holds nothing else."""
     count = min(len(x), entry.count or len(x))
-    ball = None if entry.eps is None else Ball(entry.eps, domain=_DOMAIN)
+    ball = None if entry.eps is None else Ball(entry.eps, domain=_DOMAIN, relative=entry.relative)
     method = as_attributor(entry.name, graph, ball=ball, groups=entry.grouping(), settings=entry.arguments())
     metrics = [_metric(name, ball) for name in spec.metrics]
     about = {"method": entry.method(), "model": digest, "images": hash_tensor(x[:count])}

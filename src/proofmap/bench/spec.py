@@ -7,6 +7,7 @@ against: the labels of methods that EVA is set against, sample by sample
             count: explain fewer samples; paper = {metric = number, ...}
             dear = true: takes a GPU, or hours; a quick look does without
             eps = [...]: a method for each radius, and a curve through them
+            relative = true: eps is a share of the way from x to either end of the domain
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Entry:
     label: str
     name: str
     eps: float | None = None
+    relative: bool = False
     bounds: str | None = None
     groups: str = "pixels"
     count: int | None = None
@@ -65,6 +67,7 @@ class Entry:
             groups=_text,
             count=_whole,
             eps=_radius,
+            relative=lambda value: isinstance(value, bool),
             settings=_table,
             paper=_numbers,
             dear=lambda value: isinstance(value, bool),
@@ -79,7 +82,8 @@ class Entry:
 
     def method(self) -> dict[str, Any]:
         """What decides its maps."""
-        return {name: getattr(self, name) for name in ("name", "eps", "bounds", "groups", "settings")}
+        parts = ("name", "eps", *(["relative"] if self.relative else []), "bounds", "groups", "settings")
+        return {name: getattr(self, name) for name in parts}
 
     def arguments(self) -> dict[str, Any]:
         """The settings as the method takes them."""

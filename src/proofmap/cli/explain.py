@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -99,13 +100,16 @@ def _columns(case: Case) -> tuple[str, ...] | None:
 
 def _stems(names: Sequence[str]) -> list[str]:
     """A file's name for each sample: its own without an ending, numbered where another has it already."""
-    found: list[str] = []
+    found: dict[str, None] = {}
+    last: Counter[str] = Counter()
     for name in names:
         plain = re.sub(r"\.[A-Za-z0-9]+(?=#|$)", "", name)
-        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip(".-") or "input"
-        again = next(f"{stem}-{k}" for k in range(2, len(names) + 2) if f"{stem}-{k}" not in found)
-        found.append(again if stem in found else stem)
-    return found
+        stem = again = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip(".-") or "input"
+        while again in found:
+            last[stem] += 1
+            again = f"{stem}-{last[stem] + 1}"
+        found[again] = None
+    return list(found)
 
 
 def _line(case: Case, e: Explanation, model: Model) -> str:

@@ -324,7 +324,7 @@ def _together(parts: list[Overlap]) -> Overlap:
 
 
 def _ball_settings(ball: Ball) -> dict[str, Any]:
-    return {"eps": ball.eps, "norm": ball.norm, "domain": ball.domain, "half": ball.half}
+    return {"eps": ball.eps, "norm": ball.norm, "domain": ball.domain, "half": ball.half, "relative": ball.relative}
 
 
 def _plain(value: Any) -> JSON:

@@ -101,7 +101,7 @@ class Tightness(Metric[Overlap]):
 
     def settings(self) -> dict[str, JSON]:
         """All that the values depend on beside what the metric is called with."""
-        ball = {"eps": self.ball.eps, "norm": self.ball.norm, "domain": self.ball.domain, "half": self.ball.half}
+        ball = {name: getattr(self.ball, name) for name in ("eps", "norm", "domain", "half", "relative")}
         return recorded(self.preset, self.chosen, **ball, attack_steps=self.attack_steps)
 
     def _attack(self, model: nn.Module | Graph, x: Tensor, target: Tensor, overlap: Overlap) -> Tensor:

@@ -76,7 +76,7 @@ class Job:
 
     def about(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """Everything that the numbers depend on, for samples of a shape, as JSON."""
-        parts = ("eps", "norm", "domain", "half")
+        parts = ("eps", "norm", "domain", "half", "relative")
         ball = None if self.ball is None else {name: plain(getattr(self.ball, name)) for name in parts}
         return {
             "method": self.method,

@@ -124,7 +124,7 @@ def _ball(settings: Mapping[str, Any]) -> Ball | None:
         return None
     power: Any = math.inf if norm == "inf" else norm
     limits: Any = None if domain is None else tuple(map(_numbers, ends))
-    return Ball(_numbers(eps), power, limits, settings.get("half"))  # which checks them all
+    return Ball(_numbers(eps), power, limits, settings.get("half"), settings.get("relative", False))
 
 
 def _numbers(value: Any) -> Any:

@@ -179,6 +179,9 @@ def ball(settings: Mapping[str, Any], k: int, count: int) -> str:
         "2": f"the Euclidean distance from this one is {radius}",
         "1": f"the absolute differences from this one sum to {radius}",
     }.get(f"{settings.get('norm')}".removesuffix(".0"), f"the distance from this one is {radius}")
+    if settings.get("relative"):
+        share = f"{eps:.3g}" if known else "the share in its record"
+        distance = f"each value goes at most {share} of the way to either end of its range"
     half = {"+": ", no value is lower", "-": ", no value is higher"}.get(str(settings.get("half")), "")
     return f"All inputs where {distance}{half}{_limits(settings.get('domain'))}."
 
