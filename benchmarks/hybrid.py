@@ -2,17 +2,17 @@
 putting a group back changes something. The same samples, in one run.
 
 python benchmarks/hybrid.py [--networks vgg16 efficientnet-lite0] [--images 1] [--samples 8] [--groups 12]
-    [--device cpu|cuda] [--precision float32|float16|bfloat16] [--weights FOLDER] [--json FILE]
+    [--device cpu|cuda] [--precision float32|float16|bfloat16] [--pictures FOLDER] [--weights FILE] [--json FILE]
 
-Weights are random where FOLDER has no vgg16.pth or efficientnet-lite0.pth: they serve for time. The images are noise.
+EfficientNet-Lite0 is trained, and needs `proofmap[imagenet]`. The weights of VGG16 are those of FILE, torchvision's
+vgg16-*.pth; without it they are random and serve for time. The images are the first of FOLDER, in the order of their
+names; without it, noise.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +22,13 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.ball import Family
 from proofmap.bounds.memory import budget
+from proofmap.errors import InputError, ProofmapError
 from proofmap.explain.boxes import overlap_of_boxes
 from proofmap.explain.hybrid import enclose
 from proofmap.explain.members import Sampler, laid_out
 from proofmap.graph.cut import cut
 from proofmap.precision import full_precision
+from proofmap.sources import Preparation, open_samples, read_model
 
 if TYPE_CHECKING:
     from benchmarks import measuring
@@ -35,6 +37,8 @@ else:
 
 
 Boxes = tuple[Tensor, Tensor]
+NETWORKS = ("vgg16", "efficientnet-lite0")
+SIDES = (224, 224)
 _AT_ONCE = 8  # samples that go through the plain way together
 
 
@@ -43,31 +47,30 @@ def vgg16(weights: Path | None) -> tuple[nn.Module, str]:
 
     Random weights keep the scale of what flows (He et al. 2015): with torch's own, noise drowns in rounding.
     """
-    model = pm.zoo.vgg16(weights)
-    if weights is None:
-        for layer in model.modules():
-            if isinstance(layer, nn.Conv2d | nn.Linear):
-                nn.init.kaiming_normal_(layer.weight)
+    if weights is not None:
+        return trained("vgg16", weights), "network.classifier.4"
+    model = pm.zoo.vgg16()
+    for layer in model.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(layer.weight)
     return model, "classifier.4"
 
 
-def efficientnet_lite0(weights: Path | None) -> tuple[nn.Module, str] | None:
-    """The network, and the mean over the map in front of its classifier; None without the package."""
-    try:
-        package = importlib.import_module("efficientnet_lite_pytorch")
-    except ImportError:
-        print("efficientnet-lite0 is left out: the package efficientnet_lite_pytorch is not installed")
-        return None
-    model: nn.Module = package.EfficientNet.from_name("efficientnet-lite0")
-    if weights is not None:
-        model.load_state_dict(torch.load(weights, weights_only=True))
-    return model.eval(), ""
+def trained(name: str, weights: Path | None = None) -> nn.Module:
+    """A model of the zoo behind its normalisation, for pixels in [0, 1]."""
+    network = read_model(f"zoo:{name}", weights=weights).network
+    assert isinstance(network, nn.Module)
+    return network
 
 
-NETWORKS: dict[str, Callable[[Path | None], tuple[nn.Module, str] | None]] = {
-    "vgg16": vgg16,
-    "efficientnet-lite0": efficientnet_lite0,
-}
+def pixels(args: argparse.Namespace) -> Tensor:
+    """Pictures of the folder, (N, 3, 224, 224) in [0, 1], or noise."""
+    if args.pictures is None:
+        return torch.rand(args.images, 3, *SIDES)
+    found = open_samples([args.pictures], Preparation(size=SIDES, channels=3))
+    if len(found) < args.images:
+        raise InputError(f"{args.pictures} holds {len(found)} pictures, expected --images {args.images} of them")
+    return torch.stack([found.read(k) for k in range(args.images)])
 
 
 def plain(sampler: Sampler, family: Family, delta: Tensor) -> Boxes:
@@ -88,20 +91,16 @@ def plain(sampler: Sampler, family: Family, delta: Tensor) -> Boxes:
     return lower, upper
 
 
-def compare(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
+def compare(name: str, args: argparse.Namespace) -> dict[str, Any]:
     """Both ways on one network."""
     device = torch.device(args.device)
-    file = None if args.weights is None else args.weights / f"{name}.pth"
     torch.manual_seed(0)
-    made = NETWORKS[name](file if file is not None and file.exists() else None)
-    if made is None:
-        return None
-    model, split = made
-    x = torch.rand(args.images, 3, 224, 224)
+    model, split = vgg16(args.weights) if name == "vgg16" else (trained("efficientnet_lite0"), None)
+    x = pixels(args)
     graph = pm.trace(model, x[:1]).to(device, torch.float32)
     x = x.to(device)
     head, tail = cut(graph, split or graph[graph.output].inputs[0])
-    mask = pm.groups.grid(args.groups)((3, 224, 224))[None].to(device)
+    mask = pm.groups.grid(args.groups)((3, *SIDES))[None].to(device)
     family = pm.Ball(0.02, domain=(0.0, 1.0)).at(x, mask.expand_as(x))
     delta = family.sample(args.samples, torch.Generator(device).manual_seed(0))
     target = graph(x).argmax(1).detach()
@@ -119,12 +118,13 @@ def compare(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
     incremental(low, few)  # warm up
     found, seconds = measuring.clocked(lambda: incremental(low, delta), device)
     truth, plain_seconds = measuring.clocked(lambda: plain(sampler, family, delta), device)
-    exact = found if low is None else incremental(None, delta)
     _, tail_seconds = measuring.clocked(lambda: scores(found), device)
     spent = measuring.operations(lambda: incremental(low, few))
     whole = measuring.operations(lambda: plain(sampler, family, few))
-    return {
+    row = {
         "network": name,
+        "weights": "random" if name == "vgg16" and args.weights is None else "trained",
+        "images": "noise" if args.pictures is None else "pictures",
         "samples": args.samples,
         "groups": family.groups,
         "precision": args.precision,
@@ -135,8 +135,11 @@ def compare(name: str, args: argparse.Namespace) -> dict[str, Any] | None:
         "times fewer operations": whole / spent,
         "largest relative difference": measuring.largest_difference(found, truth),
         "rank correlation with plain": measuring.rank_correlation(scores(found), scores(truth)),
-        "rank correlation with float32": measuring.rank_correlation(scores(found), scores(exact)),
     }
+    if low is not None:
+        exact = incremental(None, delta)
+        row["rank correlation with float32"] = measuring.rank_correlation(scores(found), scores(exact))
+    return row
 
 
 def main() -> None:
@@ -148,11 +151,15 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=12, help="cells of the grid on each side")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", choices=("float32", "float16", "bfloat16"), default="float32")
-    parser.add_argument("--weights", type=Path)
+    parser.add_argument("--pictures", type=Path, help="a folder of pictures in place of noise")
+    parser.add_argument("--weights", type=Path, help="a file with those of VGG16")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     print(f"{measuring.machine(args.device)}, {args.images} images")
-    rows = [row for name in args.networks if (row := compare(name, args)) is not None]
+    try:
+        rows = [compare(name, args) for name in args.networks]
+    except ProofmapError as error:
+        parser.error(str(error))
     for row in rows:
         for key, value in row.items():
             print(f"{key:>30}: {value:.4g}" if isinstance(value, float) else f"{key:>30}: {value}")

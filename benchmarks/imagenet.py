@@ -1,7 +1,7 @@
 """Verified bounds at ImageNet size: how far they mean something on EfficientNet-Lite0, and what EVA shows there.
 
-    python benchmarks/imagenet.py --weights FILE.pth --picture FILE.jpg --out FOLDER [--eps 1e-7 1e-6 1e-5 1e-4]
-        [--bisect 3] [--sharing one-pass|shared] [--groups 12] [--device cpu|cuda]
+    python benchmarks/imagenet.py --picture FILE.jpg --out FOLDER [--eps 1e-7 1e-6 1e-5 1e-4] [--bisect 3]
+        [--sharing one-pass|shared] [--groups 12] [--device cpu|cuda]
 
 For each radius, from small to large: EVA with Backward bounds, its certified AO(B) beside that of CrownIBP and the
 overlap that an attack reached, and how many times the attack's gain over the nominal margin the proof leaves open. A
@@ -15,18 +15,17 @@ is not computed again.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 from functools import partial
 from math import inf, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import proofmap as pm
 from proofmap.explain.attack import attack
+from proofmap.sources import read_model
 
 if TYPE_CHECKING:
     from benchmarks import measuring
@@ -34,21 +33,6 @@ else:
     import measuring  # a script finds what lies beside it
 
 VACUOUS = 10.0  # times the attack's gain
-
-
-class Classifier(nn.Module):
-    """EfficientNet-Lite0 on pixels in [0, 1]."""
-
-    def __init__(self, weights: Path) -> None:
-        super().__init__()
-        package = importlib.import_module("efficientnet_lite_pytorch")
-        self.network: nn.Module = package.EfficientNet.from_name("efficientnet-lite0")
-        self.network.load_state_dict(torch.load(weights, weights_only=True))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits (N, 1000) of pictures (N, 3, 224, 224)."""
-        logits: Tensor = self.network((x * 255 - 127) / 128)
-        return logits
 
 
 def read(picture: Path) -> Tensor:
@@ -82,7 +66,6 @@ def measure(graph: pm.Graph, x: Tensor, eps: float, args: argparse.Namespace) ->
 def main() -> None:
     """Go through the radii, then bisect."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--picture", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="the folder for figures, explanations and pictures")
     parser.add_argument("--eps", type=float, nargs="+", default=[1e-7, 1e-6, 1e-5, 1e-4])
@@ -93,7 +76,7 @@ def main() -> None:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     x = read(args.picture).to(args.device)
-    graph = pm.trace(Classifier(args.weights).eval().to(args.device), x)
+    graph = read_model("zoo:efficientnet_lite0").graph(x.cpu()).to(x.device, x.dtype)
     print(f"{measuring.machine(args.device)}, {args.picture.name}, class {int(graph(x).argmax())}")
 
     def at(eps: float) -> dict[str, Any]:

@@ -32,9 +32,12 @@ class Places:
         """(U, ...) -> (K, ...)."""
         return values if self.site is None else values.index_select(0, self.site)
 
-    def everywhere(self, cases: int) -> tuple[Places, Tensor]:
-        """Every position of every case, and which of them each row stands at (K,)."""
+    def fewest(self, cases: int) -> tuple[Places, Tensor]:
+        """These places, or every position of every case where those are fewer, and at which each row stands (K,)."""
         count = prod(self.extent)
+        if len(self.owner) <= cases * count:
+            own = torch.arange(len(self.owner), device=self.owner.device)
+            return replace(self, site=None), self.spread(own)
         entry = torch.arange(count, device=self.owner.device)
         every, _ = where_from(
             torch.arange(cases, device=self.owner.device).repeat_interleave(count),
@@ -44,7 +47,7 @@ class Places:
         at = self.owner if cases > 1 else torch.zeros_like(self.owner)
         for axis, size in enumerate(self.extent):
             at = at * size + self.position[:, axis]
-        return every, self.spread(at)
+        return replace(every, site=None), self.spread(at)
 
     def twice(self) -> Places:
         """The same places for the rows once more after themselves."""
@@ -115,10 +118,14 @@ class Windows:
             sides.append((max(0, -offset), max(0, (extent - 1) * stride + offset + size - whole)))
         return sides
 
-    def _corner(self) -> Tensor:
-        """(U, D): where each window starts in the map."""
-        stride = torch.tensor(self.stride, device=self.values.device)
-        return self.places.position * stride + torch.tensor(self.offset, device=self.values.device)
+    def _corner(self) -> list[Tensor]:
+        """For each axis, where each window starts in the map, (U,)."""
+        axes = zip(self.places.position.unbind(1), self.stride, self.offset, strict=True)
+        return [position * stride + offset for position, stride, offset in axes]
+
+    def _padded_corner(self) -> list[Tensor]:
+        """For each axis, where each window starts in the map with zeros around, (U,)."""
+        return [start + before for start, (before, _) in zip(self._corner(), self._sticks_out(), strict=True)]
 
     def moved(self, values: Tensor, shape: tuple[int, ...], by: tuple[int, ...], times: tuple[int, ...]) -> Windows:
         """Windows of another map, of which the entry q of this one sees what starts at q · times + by."""
@@ -132,12 +139,9 @@ class Windows:
         if not any(before or after for before, after in sides):
             return self
         inside = None
-        corner = self._corner()
-        for axis, (size, whole) in enumerate(zip(self.size, self.shape[1:], strict=True)):
-            at = corner[:, axis, None] + torch.arange(size, device=corner.device)
-            own = ((at >= 0) & (at < whole)).view(
-                len(corner), 1, *(size if a == axis else 1 for a in range(len(sides)))
-            )
+        for axis, (start, size, whole) in enumerate(zip(self._corner(), self.size, self.shape[1:], strict=True)):
+            at = start[:, None] + torch.arange(size, device=start.device)
+            own = ((at >= 0) & (at < whole)).view(len(at), 1, *(size if a == axis else 1 for a in range(len(sides))))
             inside = own if inside is None else inside & own
         assert inside is not None
         return replace(self, values=self.values * self.places.spread(inside.to(self.values.dtype)))
@@ -153,11 +157,10 @@ class Windows:
         """(K,) and (C · size,): window k's entry i stands at start[k] + step[i] of all padded maps laid flat."""
         sides = self._sticks_out()
         whole = [before + n + after for (before, after), n in zip(sides, self.shape[1:], strict=True)]
-        corner = self._corner() + torch.tensor([before for before, _ in sides], device=self.values.device)
         start = torch.zeros_like(self.places.owner) if cases == 1 else self.places.owner * self.shape[0]
         step = torch.arange(self.shape[0], device=self.values.device)
-        for axis, (size, n) in enumerate(zip(self.size, whole, strict=True)):
-            start = start * n + corner[:, axis]
+        for corner, size, n in zip(self._padded_corner(), self.size, whole, strict=True):
+            start = start * n + corner
             step = step[..., None] * n + torch.arange(size, device=self.values.device)
         return self.places.spread(start), step.flatten()
 
@@ -167,9 +170,8 @@ class Windows:
         for axis, size in enumerate(self.size):
             ahead = ahead.unfold(2 + axis, size, 1)  # (cases, c, *starts, *size)
         ahead = ahead.movedim(1, 1 + len(self.size))  # (cases, *starts, c, *size)
-        starts = self._corner() + torch.tensor([before for before, _ in self._sticks_out()], device=values.device)
         owner = self.places.owner if len(values) > 1 else torch.zeros_like(self.places.owner)
-        at = (owner, *starts.unbind(1))
+        at = (owner, *self._padded_corner())
         return ahead[at]
 
     def at_rows(self, values: Tensor) -> Tensor:
@@ -198,10 +200,10 @@ class Windows:
     def dense(self) -> Tensor:
         """The same forms over the whole map: (K, C, *spatial)."""
         spatial = self.shape[1:]
-        corner = self.places.spread(self._corner())
-        index = corner.new_zeros(len(self), *(1,) * len(spatial))
-        for axis, (size, whole) in enumerate(zip(self.size, spatial, strict=True)):
-            at = (corner[:, axis, None] + torch.arange(size, device=corner.device)).clamp(0, whole - 1)
+        index = self.places.owner.new_zeros(len(self), *(1,) * len(spatial))
+        for axis, (start, size, whole) in enumerate(zip(self._corner(), self.size, spatial, strict=True)):
+            at = self.places.spread(start)[:, None] + torch.arange(size, device=start.device)
+            at = at.clamp(0, whole - 1)
             index = index * whole + at.view(len(self), *(size if a == axis else 1 for a in range(len(spatial))))
         # What is outside the map is zero, and adds nothing to the entry at the edge that stands for it.
         index = index.flatten(1).unsqueeze(1).expand(-1, self.shape[0], -1)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Any
 
 import psutil
 import pytest
 import torch
+from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.bounds import Forward
+from proofmap.bounds import Forward, memory
 from proofmap.bounds.memory import budget, heartbeat, in_pieces
 from proofmap.errors import BoundError, InputError
+from tests.peak import with_peak
 
 
 def test_the_default_is_a_part_of_what_is_free() -> None:
@@ -23,8 +23,13 @@ def test_the_default_is_a_part_of_what_is_free() -> None:
 
 def test_what_the_user_says_counts() -> None:
     assert budget(12345, torch.device("cpu")) == 12345
-    with pytest.raises(InputError, match="got memory=0, expected a positive number of bytes"):
-        budget(0, torch.device("cpu"))
+    assert budget(2e9, torch.device("cpu")) == 2 * 10**9  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("memory", [0, -1, 0.5, float("nan"), float("inf"), True, "300MB"])
+def test_what_is_no_number_of_bytes(memory: Any) -> None:
+    with pytest.raises(InputError, match=f"got memory={memory!r}, expected a positive number of bytes, or None"):
+        budget(memory, torch.device("cpu"))
 
 
 def test_pieces_cover_everything_once() -> None:
@@ -94,49 +99,42 @@ def test_forward_says_what_it_needs() -> None:
         pm.overlap(model, x, pm.Ball(0.01), bounds=Forward(), memory=10**6)
 
 
-@contextmanager
-def peak_of_process() -> Iterator[list[int]]:
-    """The bytes held beyond those at the start, looked at every millisecond; the largest is what counts."""
-    process = psutil.Process()
-    before = process.memory_info().rss
-    seen, done = [0], threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.001):
-            seen.append(process.memory_info().rss - before)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield seen
-    finally:
-        done.set()
-        watcher.join()
+def deep_maps() -> nn.Module:
+    layers: list[nn.Module] = []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for channels in (3, 2, 2, 2):
+            layers += [nn.Conv2d(channels, 2, 3, padding=1), nn.ReLU()]
+            nn.init.kaiming_normal_(layers[-2].weight)  # type: ignore[arg-type]
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 4)).eval()
 
 
-def test_the_budget_is_kept() -> None:
-    """Peak memory of backward bounds of the packaged network stays near a small budget, with the same numbers."""
-    model = pm.zoo.mnist_mlp()
-    x = pm.data.digits()[0][:8]
+def check_that_it_is_kept(
+    model: nn.Module, x: Tensor, eps: float, cells: int, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bounds for every member stay within the limit, where they would take more, and are the same."""
+    monkeypatch.setattr(memory, "_CPU_PIECE", 2**40)  # the budget alone decides
     graph = pm.trace(model, x)
-    ball, cells = pm.Ball(0.03, domain=(0.0, 1.0)), pm.groups.grid(12)
-    pm.overlap(graph, x[:1], ball, groups=cells, memory=20 * 10**6)
-    with peak_of_process() as seen:
-        small = pm.overlap(graph, x, ball, groups=cells, memory=40 * 10**6)
-    assert max(seen) < 120 * 10**6
-    large = pm.overlap(graph, x, ball, groups=cells, memory=2 * 10**9)
+    ball, groups = pm.Ball(eps, domain=(0.0, 1.0)), pm.groups.grid(cells)
+    large, free = with_peak(lambda: pm.overlap(graph, x, ball, groups=groups, memory=4 * 10**9))
+    small, kept = with_peak(lambda: pm.overlap(graph, x, ball, groups=groups, memory=limit))
+    assert kept < limit < free
+    torch.testing.assert_close(small.full, large.full, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(small.frozen, large.frozen, rtol=1e-4, atol=1e-4)
+
+
+def test_the_budget_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = pm.data.digits()[0][:8].double()
+    check_that_it_is_kept(pm.zoo.mnist_mlp().double(), x, 0.03, 12, 80 * 10**6, monkeypatch)
+
+
+def test_the_budget_is_kept_where_forms_are_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.rand(1, 3, 80, 80, generator=torch.Generator().manual_seed(0))
+    check_that_it_is_kept(deep_maps(), x, 0.002, 12, 150 * 10**6, monkeypatch)
 
 
 @pytest.mark.slow
-def test_the_cifar_network_of_the_paper_runs_in_300_megabytes() -> None:
+def test_the_cifar_network_of_the_paper_runs_in_300_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Full backward bounds for every member, where the coefficients of one layer alone would take 20 GB if dense."""
     x = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    graph = pm.trace(pm.zoo.cifar_cnn(), x)
-    ball, cells = pm.Ball(0.001, domain=(0.0, 1.0)), pm.groups.grid(4)
-    with peak_of_process() as seen:
-        small = pm.overlap(graph, x, ball, groups=cells, memory=300 * 10**6)
-    assert max(seen) < 300 * 10**6
-    large = pm.overlap(graph, x, ball, groups=cells, memory=4 * 10**9)
-    torch.testing.assert_close(small.full, large.full, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(small.frozen, large.frozen, rtol=1e-4, atol=1e-4)
+    check_that_it_is_kept(pm.zoo.cifar_cnn(), x, 0.001, 4, 300 * 10**6, monkeypatch)

@@ -101,14 +101,16 @@ def test_the_sum_of_windows_is_the_sum_of_forms() -> None:
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, inf])
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("kind", ["for all", "for each sample", "for all channels"])
 @pytest.mark.parametrize("domain", [None, (-1.0, 1.0)])
 def test_the_largest_value_on_every_member_is_that_of_the_dense_form(
-    norm: float, shared: bool, domain: tuple[float, float] | None
+    norm: float, kind: str, domain: tuple[float, float] | None
 ) -> None:
     x = points(2)
     masks = [mask_for(SHAPE, 9, seed) for seed in range(2)]
-    mask = masks[0] if shared else torch.stack(masks)
+    mask = torch.stack(masks) if kind == "for each sample" else masks[0]
+    if kind == "for all channels":
+        mask = mask_for((1, *SHAPE[1:]), 9).expand(SHAPE)
     family = pm.Ball(0.3 if norm == inf else 0.9, norm, domain).at(x, mask)
     node = graph_of("conv").nodes[0]
     for seed in range(5):
@@ -127,6 +129,19 @@ def test_the_largest_value_on_every_member_is_that_of_the_dense_form(
         alone, none = family.maximise_windows(form, full_only=True)
         assert none.shape[1] == 0
         torch.testing.assert_close(alone, expected[:, :1])
+
+
+def test_places_are_read_no_more_often_than_there_are() -> None:
+    position = torch.tensor([[0, 1], [2, 0], [0, 1], [1, 1], [0, 1], [2, 1], [2, 1]])
+    owner = torch.tensor([0, 1, 1, 0, 1, 0, 1])
+    site = torch.tensor([6, 0, 3, 3, 1])
+    for cases, most in ((1, 6), (2, 7)):  # of one mask all six positions, of two masks the seven places
+        for places in (Places(owner, position, (3, 2), site), Places(owner, position, (3, 2))):
+            few, at = places.fewest(cases)
+            assert len(few.owner) == most
+            torch.testing.assert_close(few.position[at], places.spread(position))
+            if cases > 1:
+                torch.testing.assert_close(few.owner[at], places.spread(owner))
 
 
 def test_an_entry_is_found_at_its_place() -> None:

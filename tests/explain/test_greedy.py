@@ -236,10 +236,12 @@ def test_regression_gives_nothing_to_what_never_varies() -> None:
     [
         ({"step": 0.0}, r"step=0.0, expected a share of the groups above 0"),
         ({"step": 1.5}, r"step=1.5, expected"),
-        ({"subsets": 1}, "subsets=1, expected at least two"),
-        ({"attack_steps": 0}, "attack_steps=0, expected at least one"),
-        ({"attacks": 0}, "attacks=0, expected at least one"),
-        ({"batch": 0}, "batch=0, expected at least one sample"),
+        ({"subsets": 1}, "subsets=1, expected a whole number of at least 2"),
+        ({"subsets": 2.5}, r"subsets=2\.5, expected a whole number"),
+        ({"step": "all"}, "step='all', expected a share"),
+        ({"attack_steps": 0}, "attack_steps=0, expected a whole number of at least 1"),
+        ({"attacks": 0}, "attacks=0, expected a whole number of at least 1"),
+        ({"batch": 0}, "batch=0, expected a whole number of samples"),
     ],
 )
 @pytest.mark.parametrize("kind", BOTH)
@@ -250,7 +252,10 @@ def test_bad_arguments(kind: type[Greedy], settings: dict[str, Any], message: st
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"largest": 0.0}, "largest=0.0, expected a finite"), ({"rounds": 0}, "rounds=0, expected at least one")],
+    [
+        ({"largest": 0.0}, "largest=0.0, expected a finite"),
+        ({"rounds": 0}, "rounds=0, expected a whole number of at least 1"),
+    ],
 )
 def test_bad_arguments_of_the_distance(settings: dict[str, Any], message: str, graph: pm.Graph) -> None:
     with pytest.raises(InputError, match=message):

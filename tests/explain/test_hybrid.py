@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -15,6 +17,7 @@ from proofmap.explain.boxes import overlap_of_boxes
 from proofmap.graph.cut import cut
 from proofmap.overlap import family_overlap
 from tests.models import Inverted, Residual
+from tests.peak import with_peak
 
 SAMPLES = 5
 BALL = pm.Ball(0.1, domain=(0.0, 1.0))
@@ -121,7 +124,7 @@ def test_hybrid_is_what_whole_runs_give(name: str, kind: str, x: Tensor) -> None
         for method in (Backward(), IBP()):
             truth = plain_hybrid(graph, x, mask, split, method)
             assert float((truth[:, :1] - truth[:, 1:]).amax()) > 1e-2
-            for memory in (None, 30_000):
+            for memory in (None, 300_000):
                 explainer = HybridEVA(
                     graph, BALL, split=split, groups=mask, samples=SAMPLES, bounds=method, seed=3, memory=memory
                 )
@@ -159,6 +162,29 @@ def test_a_convolutional_network_is_recomputed_in_parts(x: Tensor) -> None:
 def test_a_dense_network_is_run_as_a_whole(x: Tensor) -> None:
     spent, one = operations(pm.trace(made("dense"), x), x)
     assert 65 * SAMPLES * one <= spent <= (65 * SAMPLES + 3) * one
+
+
+def test_the_budget_is_kept() -> None:
+    """Of boxes that would take more than ten times as much all at once; the samples stay the same."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = nn.Sequential(
+            *(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 4, 3, 4, 1), nn.ReLU()),
+            *(nn.Flatten(), nn.Linear(4 * 12 * 12, 4)),
+        )
+    x = torch.rand(3, 3, 48, 48, generator=torch.Generator().manual_seed(0))
+    graph, limit = pm.trace(model, x), 40 * 10**6
+
+    def explained(memory: int) -> pm.Explanation:
+        cells = pm.groups.grid(12)
+        return HybridEVA(graph, BALL, split="1", groups=cells, samples=2, bounds=IBP(), memory=memory).explain(x)
+
+    large, free = with_peak(lambda: explained(4 * 10**9))
+    small, kept = with_peak(lambda: explained(limit))
+    assert kept < limit < free / 5
+    torch.testing.assert_close(small.overlap.full, large.overlap.full)
+    torch.testing.assert_close(small.overlap.frozen, large.overlap.frozen)
+    assert torch.equal(small.scores > 0, large.scores > 0)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -213,3 +239,23 @@ def test_precisions_that_are_none(precision: torch.dtype, x: Tensor) -> None:
     ):
         with pytest.raises(InputError, match=r"expected torch\.float16 or torch\.bfloat16"):
             make()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"samples": 0}, "samples=0, expected a whole number of at least 1"),
+        ({"samples": 2.5}, r"samples=2\.5, expected a whole number"),
+        ({"samples": True}, "samples=True, expected a whole number"),
+        ({"samples": "10"}, "samples='10', expected a whole number"),
+        ({"split": 1}, "split=1, expected the name of a module or node"),
+        ({"split": None}, "split=None, expected the name of a module or node"),
+        ({"bounds": "ibp"}, "bounds='ibp', expected a method such as"),
+    ],
+)
+def test_what_is_wrong_is_found_before_any_work(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        HybridEVA(made("vgg"), BALL, **{"split": "10", **wrong})
+    if "samples" in wrong:
+        with pytest.raises(InputError, match=message):
+            EmpiricalEVA(made("vgg"), BALL, **wrong)

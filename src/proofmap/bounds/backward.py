@@ -21,6 +21,7 @@ from proofmap.rules import Form, Relaxation
 from proofmap.windows import Windows, where_from
 
 _COPIES = 10  # of the widest layer of coefficients that live at once for a row
+_NUMBERING = 48  # bytes for each variable that a window sees while its groups are numbered: six times an int64
 
 
 def bound_forms(
@@ -140,9 +141,12 @@ class BackwardPass(Pass):
         width = state.family.members if state.members else 1
         row = bytes_per_row(state.graph, name, width, like.element_size())
         if _is_map(node):
-            seen: list[int] = []
-            way(rows[:0], lambda form: seen.append(prod(_values(form).shape[1:])))  # no row, to see how wide they get
-            row = _COPIES * like.element_size() * (max(seen) + width)
+            forms: list[Form] = []
+            ends, _ = way(rows[:0], forms.append)  # no row, to see how wide they get
+            widest = max(prod(_values(form).shape[1:]) for form in (*forms, *ends.values()))
+            row = _COPIES * like.element_size() * (widest + width)
+            if state.members and isinstance(end := ends.get(state.graph.input.name), Windows):
+                row = max(row, (like.element_size() + _NUMBERING) * prod(end.values.shape[1:]))
         in_pieces(len(rows), piece_of(state.budget, like.device) // (signs * row), piece)
 
     def final(self, specification: Tensor, wanted: Tensor) -> Tensor:

@@ -87,12 +87,16 @@ def _solve_plan(
 
 def _samples_in(budget: int, graph: Graph, plan: Plan, members: int, itemsize: int) -> int:
     """How many samples fit: intervals and relaxations of all nodes, and the members' bounds of the hidden entries."""
-    total = sum(node.size for node in graph.nodes)
     hidden = sum(graph[name].size for name in _hidden(graph)) if members > 1 else 0
-    bytes_per_sample = itemsize * (10 * total + 2 * members * hidden)
+    bytes_per_sample = _bytes_of_walk(graph, itemsize) + itemsize * 2 * members * hidden
     if ForwardPass in plan.hidden or ForwardPass in plan.final:
         bytes_per_sample += ForwardPass.bytes_per_sample(graph, itemsize)
     return max(1, budget // (2 * bytes_per_sample))
+
+
+def _bytes_of_walk(graph: Graph, itemsize: int) -> int:
+    """The intervals and relaxations of all nodes, for one ball."""
+    return 10 * itemsize * sum(node.size for node in graph.nodes)
 
 
 def _hidden(graph: Graph) -> set[str]:
@@ -169,9 +173,8 @@ def _last_pass(state: State, specification: Tensor, plan: Plan, best: Tensor, fl
         return best
     flat = best.flatten(0, 1).clone()
     itemsize = best.element_size()
-    hidden = sum(graph[name].size for name in _hidden(graph))
     rows = int(matters.sum(1).max())
-    case = 10 * itemsize * hidden + rows * bytes_per_row(graph, graph.output, 1, itemsize)
+    case = _bytes_of_walk(graph, itemsize) + rows * bytes_per_row(graph, graph.output, 1, itemsize)
 
     def piece(start: int, stop: int) -> None:
         part = cases[start:stop]

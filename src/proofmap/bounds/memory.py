@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from math import inf
 from pathlib import Path
 
 import psutil
@@ -20,9 +21,9 @@ _CGROUP = Path("/sys/fs/cgroup")
 def budget(memory: int | None, device: torch.device) -> int:
     """The bytes a run may use: what the user said, or half of what is free on the device."""
     if memory is not None:
-        if memory <= 0:
+        if not isinstance(memory, int | float) or isinstance(memory, bool) or not 1 <= memory < inf:
             raise InputError(
-                f"got memory={memory}, expected a positive number of bytes, or None for half of what is free"
+                f"got memory={memory!r}, expected a positive number of bytes, or None for half of what is free"
             )
         return int(memory)
     if device.type == "cuda":
@@ -33,8 +34,11 @@ def budget(memory: int | None, device: torch.device) -> int:
 
 
 def piece_of(budget: int, device: torch.device) -> int:
-    """The bytes to spend on rows that are worked on together: all of the budget on a GPU, a cacheful on a CPU."""
-    return budget if device.type == "cuda" else min(budget, _CPU_PIECE)
+    """The bytes to spend on rows that are worked on together: half of the budget, on a CPU at most a cacheful.
+
+    The other half is for what is kept of all layers meanwhile.
+    """
+    return budget // 2 if device.type == "cuda" else min(budget // 2, _CPU_PIECE)
 
 
 def _container_free() -> int:

@@ -17,38 +17,42 @@ from proofmap.precision import full_precision
 def overlap_of_boxes(
     graph: Graph, lower: Tensor, upper: Tensor, target: Tensor, method: Method, available: int
 ) -> Tensor:
-    """Upper bounds (n, m) of the overlap over boxes (n, m, *shape) with target (n,), in `available` bytes.
+    """Upper bounds (n, m) of the overlap over boxes (n, m, *shape) with target (n,), in `available` bytes beside them.
 
     Of one linear layer every method bounds the margins exactly; they are then had without a form for each box.
     """
-    middle, radius = (upper + lower) / 2, (upper - lower) / 2
     rest = graph.nodes[1:]
     with full_precision(lower.device):
         if len(rest) == 1 and rest[0].op == "linear" and lower.ndim == 3:
-            pairs = zip(middle, radius, target, strict=True)
+            pairs = zip(lower, upper, target, strict=True)
             return torch.stack([_largest_margin(rest[0], *one) for one in pairs])
-        middle, radius = middle.flatten(0, 1), radius.flatten(0, 1)
+        lows, highs = lower.flatten(0, 1), upper.flatten(0, 1)
         targets = target.repeat_interleave(lower.shape[1])
-        value = middle.new_empty(len(middle))
+        value = lower.new_empty(len(lows))
 
         def work(start: int, stop: int) -> None:
-            reach = radius[start:stop]
-            family = Family(middle[start:stop], -reach, reach, torch.inf, reach.flatten(1).amax(1))
+            middle, radius = _centred(lows[start:stop], highs[start:stop])
+            family = Family(middle, -radius, radius, torch.inf, radius.flatten(1).amax(1))
             aim = targets[start:stop]
-            value[start:stop] = family_overlap(graph, family, aim, None, method, "one-pass", "margin", available).full
+            over = family_overlap(graph, family, aim, None, method, "one-pass", "margin", available // 2)
+            value[start:stop] = over.full
 
-        forms = (
-            4 * graph.classes**2 * value.element_size()
-        )  # of one box: the rows f_c' - f_c, and those they are made of
-        in_pieces(len(value), available // (2 * forms), work)
+        forms = 4 * graph.classes**2  # of one box: the rows f_c' - f_c, and those they are made of
+        values = 4 * sum(node.size for node in graph.nodes)  # the box, and the network at its middle
+        in_pieces(len(value), available // 2 // (value.element_size() * (forms + values)), work)
     return value.view(lower.shape[:2])
 
 
-def _largest_margin(node: Node, middle: Tensor, radius: Tensor, target: Tensor) -> Tensor:
+def _centred(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    return (upper + lower) / 2, (upper - lower) / 2
+
+
+def _largest_margin(node: Node, lower: Tensor, upper: Tensor, target: Tensor) -> Tensor:
     """max over c' of (W_c' - W_c) z + b_c' - b_c for |z - middle| <= radius: (W_c' - W_c) middle + |W_c' - W_c| radius
     + b_c' - b_c. Boxes (m, d) -> (m,).
     """
     assert node.weight is not None
+    middle, radius = _centred(lower, upper)
     rows = node.weight - node.weight[target]  # (classes, d)
     value = middle @ rows.mT + radius @ rows.abs().mT  # (m, classes)
     if node.bias is not None:

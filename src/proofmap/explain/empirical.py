@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from proofmap.ball import Ball
 from proofmap.bounds.memory import budget
-from proofmap.errors import InputError
+from proofmap.explain.counts import check_counts
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.members import Sampler, check_precision
@@ -45,8 +45,7 @@ class EmpiricalEVA(Explainer):
         memory: int | None = None,
     ) -> None:
         super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory, seed=seed)
-        if samples < 1:
-            raise InputError(f"got samples={samples}, expected at least one")
+        check_counts(samples=samples)
         check_precision(precision)
         self.samples = samples
         self.precision = precision

@@ -22,6 +22,7 @@ from tqdm.auto import tqdm
 from proofmap.ball import Ball, Family
 from proofmap.errors import InputError
 from proofmap.explain.attack import attack, nearest_within, restrict
+from proofmap.explain.counts import check_counts
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
@@ -58,13 +59,10 @@ class Greedy(Explainer):
         memory: int | None = None,
     ) -> None:
         super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory, seed=seed)
-        if not 0 < step <= 1:
-            raise InputError(f"got step={step}, expected a share of the groups above 0 and up to 1")
-        if subsets < 2:
-            raise InputError(f"got subsets={subsets}, expected at least two to compare")
-        for name, count in (("attack_steps", attack_steps), ("attacks", attacks)):
-            if count < 1:
-                raise InputError(f"got {name}={count}, expected at least one")
+        if not isinstance(step, int | float) or not 0 < step <= 1:
+            raise InputError(f"got step={step!r}, expected a share of the groups above 0 and up to 1")
+        check_counts(2, subsets=subsets)
+        check_counts(attack_steps=attack_steps, attacks=attacks)
         self.step = step
         self.subsets = subsets
         self.attack_steps = attack_steps
@@ -186,10 +184,9 @@ class GreedyAS(Greedy):
             progress=progress,
             memory=memory,
         )
-        if not 0 < largest < torch.inf:
-            raise InputError(f"got largest={largest}, expected a finite distance above 0")
-        if rounds < 1:
-            raise InputError(f"got rounds={rounds}, expected at least one")
+        if not isinstance(largest, int | float) or not 0 < largest < torch.inf:
+            raise InputError(f"got largest={largest!r}, expected a finite distance above 0")
+        check_counts(rounds=rounds)
         self.largest = largest
         self.rounds = rounds
 

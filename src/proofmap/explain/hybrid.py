@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.ball import Ball
-from proofmap.bounds import Backward, Method
-from proofmap.bounds.memory import budget
+from proofmap.bounds import Method
+from proofmap.bounds.memory import budget, in_pieces
 from proofmap.errors import InputError
 from proofmap.explain.boxes import overlap_of_boxes
+from proofmap.explain.counts import check_counts
 from proofmap.explain.empirical import margins
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
@@ -20,8 +21,10 @@ from proofmap.explain.members import Sampler, check_precision
 from proofmap.graph import Graph
 from proofmap.graph.cut import cut
 from proofmap.groups import Groups
-from proofmap.overlap import Overlap
+from proofmap.overlap import Overlap, method_of
 from proofmap.precision import full_precision
+
+_COPIES = 8  # of the value at the split that a box takes: its two ends, and what they are found from
 
 
 class HybridEVA(Explainer):
@@ -50,12 +53,13 @@ class HybridEVA(Explainer):
         memory: int | None = None,
     ) -> None:
         super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory, seed=seed)
-        if samples < 1:
-            raise InputError(f"got samples={samples}, expected at least one")
+        check_counts(samples=samples)
         check_precision(precision)
+        if not isinstance(split, str):
+            raise InputError(f"got split={split!r}, expected the name of a module or node, such as 'features.29'")
         self.split = split
         self.samples = samples
-        self.bounds = Backward() if bounds is None else bounds
+        self.bounds = method_of(bounds)
         self.precision = precision
 
     def _measure(self, task: Task) -> Measured:
@@ -63,9 +67,25 @@ class HybridEVA(Explainer):
         family = task.ball.at(task.x, task.mask.expand_as(task.x))
         available = budget(self.memory, task.x.device)
         delta = family.sample(self.samples, task.generator)
-        sampler = Sampler(head, self.precision, available)
-        lower, upper = enclose(sampler, task.x, task.mask, delta, family.groups)
-        value = overlap_of_boxes(tail, lower, upper, task.target, self.bounds, available)  # (n, members)
+        sampler, method = Sampler(head, self.precision, available), method_of(self.bounds)
+        value = task.x.new_empty(len(task.x), family.members)
+        boxes = available // 2 // (_COPIES * task.x.element_size() * head[head.output].size)
+
+        def images(start: int, stop: int) -> None:
+            part = slice(start, stop)
+            mask = task.mask if len(task.mask) == 1 else task.mask[part]
+
+            def groups(first: int, last: int) -> None:
+                some, count = _some(mask, first, last, family.groups)
+                ends = enclose(sampler, task.x[part], some, delta[:, part], count)
+                lower, upper = (end[:, : 1 + last - first] for end in ends)
+                found = overlap_of_boxes(tail, lower, upper, task.target[part], method, available // 2)
+                value[part, 0] = found[:, 0]
+                value[part, 1 + first : 1 + last] = found[:, 1:]
+
+            in_pieces(family.groups, boxes - 2, groups)
+
+        in_pieces(len(task.x), boxes // family.members, images)
         with full_precision(task.x.device):
             nominal = margins(task.graph(task.x).flatten(1), task.target)
         over = Overlap(value[:, 0].clone(), value[:, 1:].contiguous(), nominal, task.target, certified=False)
@@ -93,3 +113,11 @@ def enclose(sampler: Sampler, x: Tensor, mask: Tensor, delta: Tensor, groups: in
 
         sampler.visit(x, mask, delta, groups, fold)
     return lower, upper
+
+
+def _some(mask: Tensor, first: int, last: int, groups: int) -> tuple[Tensor, int]:
+    """A mask of the groups from `first` up to `last` alone, all others as one more behind them; and how many it has."""
+    count = last - first
+    if count == groups:
+        return mask, groups
+    return torch.where((mask >= first) & (mask < last), mask - first, count), count + 1
