@@ -48,3 +48,8 @@ class FileError(ProofmapError):
 
 class BoundError(ProofmapError):
     """No finite bound exists (a logarithm over an interval that reaches 0), or none that fits in the memory allowed."""
+
+
+def first_line(error: Exception) -> str:
+    """What an error of somebody else's says, short enough for a sentence of ours."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]

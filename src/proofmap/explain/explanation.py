@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
-from proofmap.errors import FileError, InputError, ProofmapError
+from proofmap.errors import FileError, InputError, ProofmapError, first_line
 from proofmap.explain.digest import hash_tensor
-from proofmap.explain.storage import check_names, first_line, read, write
+from proofmap.explain.storage import check_names, read, write
 from proofmap.overlap import Overlap, decides
 
 if TYPE_CHECKING:

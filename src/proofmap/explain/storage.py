@@ -17,7 +17,7 @@ from safetensors.torch import load as unpack
 from safetensors.torch import save as pack
 from torch import Tensor
 
-from proofmap.errors import FileError
+from proofmap.errors import FileError, first_line
 from proofmap.explain.digest import digest
 
 _FORMAT = "proofmap-explanation"
@@ -98,8 +98,3 @@ def check_names(path: str | os.PathLike[str], what: str, got: Iterable[str], exp
     if missing or extra:
         wrong = [f"{', '.join(names)} {word}" for names, word in ((missing, "missing"), (extra, "unknown")) if names]
         raise FileError(f"{path} does not have the {what} of an explanation: {'; '.join(wrong)}")
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, short enough to be part of a sentence."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]

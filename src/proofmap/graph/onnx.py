@@ -17,11 +17,11 @@ import torch
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, inliner
 from torch import Tensor
 
-from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError
+from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
 from proofmap.graph.build import Builder, MixedError, NoRule, Value
 from proofmap.graph.ir import Graph
 from proofmap.graph.onnx_call import Call
-from proofmap.graph.onnx_file import first_line, parse
+from proofmap.graph.onnx_file import parse
 from proofmap.graph.onnx_ops import CONVERT
 
 Array = npt.NDArray[Any]

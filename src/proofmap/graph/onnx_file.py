@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
-from proofmap.errors import FileError
+from proofmap.errors import FileError, first_line
 
 
 def parse(path: Path) -> ModelProto:
@@ -26,11 +26,6 @@ def parse(path: Path) -> ModelProto:
         raise FileError(f"{path} is not an ONNX file, or only a part of one: it holds no network")
     _load_external(model, path)
     return model
-
-
-def first_line(error: Exception) -> str:
-    """What an error of somebody else's says, short enough for a sentence of ours."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
 
 
 def _load_external(model: ModelProto, path: Path) -> None:

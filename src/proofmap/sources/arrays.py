@@ -17,8 +17,7 @@ from typing import IO, Any
 import numpy as np
 from torch import Tensor
 
-from proofmap.errors import FileError, ProofmapError
-from proofmap.graph.onnx_file import first_line
+from proofmap.errors import FileError, ProofmapError, first_line
 from proofmap.sources.fit import Array, fit, fits
 from proofmap.sources.preparation import Preparation
 

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from proofmap import zoo
-from proofmap.errors import FileError, InputError, ModelError
+from proofmap.errors import FileError, InputError, ModelError, first_line
 from proofmap.graph import Graph, as_graph, load
-from proofmap.graph.onnx_file import first_line
 from proofmap.sources.limited import check_file
 from proofmap.sources.network import put_behind, wrapped
 from proofmap.sources.preparation import ZOO, Preparation, beside, read_classes

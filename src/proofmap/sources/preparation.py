@@ -20,8 +20,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from proofmap.errors import FileError, InputError
-from proofmap.graph.onnx_file import first_line
+from proofmap.errors import FileError, InputError, first_line
 from proofmap.sources.limited import read_text
 
 if sys.version_info >= (3, 11):

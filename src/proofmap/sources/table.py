@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from proofmap.errors import FileError, InputError
-from proofmap.graph.onnx_file import first_line
+from proofmap.errors import FileError, InputError, first_line
 from proofmap.sources.fit import fit
 from proofmap.sources.preparation import Preparation
 
