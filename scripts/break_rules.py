@@ -159,6 +159,9 @@ BREAKS = [
     Break("explain/explainer.py", "            bounds=self.bounds,\n", "", "tests/explain/test_eva.py"),
     Break("bounds/memory.py", "min(budget // 2, _CPU_PIECE)", "_CPU_PIECE", "tests/bounds/test_memory.py"),
     Break("explain/hybrid.py", "boxes // family.members", "len(task.x)", "tests/explain/test_hybrid.py"),
+    Break("windows.py", "self.spread(own)", "self.spread(own * 0)", WINDOWS),
+    Break("explain/hybrid.py", "mask - first, count)", "mask, count)", "tests/explain/test_hybrid.py"),
+    Break("explain/baselines/first_order.py", "(logits.shape[1] - 1) - own", "logits.shape[1] - own", BASELINES),
     # metrics
     Break("metrics/curves.py", "        return x, baseline\n", "        return baseline, x\n", CURVES),
     Break("metrics/curves.py", "/ (curve.shape[1] - 1)", "/ curve.shape[1]", CURVES),
