@@ -241,7 +241,7 @@ def test_regression_gives_nothing_to_what_never_varies() -> None:
         ({"step": "all"}, "step='all', expected a share"),
         ({"attack_steps": 0}, "attack_steps=0, expected a whole number of at least 1"),
         ({"attacks": 0}, "attacks=0, expected a whole number of at least 1"),
-        ({"batch": 0}, "batch=0, expected a whole number of samples"),
+        ({"batch": 0}, "batch=0, expected a whole number of at least 1"),
     ],
 )
 @pytest.mark.parametrize("kind", BOTH)

@@ -23,6 +23,7 @@ from proofmap.ball import Ball, check_input, resolve_mask
 from proofmap.bounds import Method
 from proofmap.bounds.memory import budget, heartbeat
 from proofmap.errors import InputError
+from proofmap.explain.counts import check_counts
 from proofmap.explain.digest import hash_graph, hash_state, hash_tensor, versions
 from proofmap.explain.explanation import JSON, Explanation, Guarantee, spread
 from proofmap.graph import Graph, as_graph
@@ -91,8 +92,7 @@ class Explainer(ABC):
             raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or pm.load(path)")
         if not isinstance(ball, Ball):
             raise InputError(f"got ball={ball!r}, expected a pm.Ball such as pm.Ball(0.02, domain=(0.0, 1.0))")
-        if not isinstance(batch, int) or batch < 1:
-            raise InputError(f"got batch={batch!r}, expected a whole number of samples at a time, at least one")
+        check_counts(batch=batch)
         if memory is not None:
             budget(memory, torch.device("cpu"))  # which checks it
         self.model = model

@@ -59,7 +59,7 @@ class HybridEVA(Explainer):
             raise InputError(f"got split={split!r}, expected the name of a module or node, such as 'features.29'")
         self.split = split
         self.samples = samples
-        self.bounds = method_of(bounds)
+        self.bounds: Method = method_of(bounds)
         self.precision = precision
 
     def _measure(self, task: Task) -> Measured:
@@ -67,7 +67,7 @@ class HybridEVA(Explainer):
         family = task.ball.at(task.x, task.mask.expand_as(task.x))
         available = budget(self.memory, task.x.device)
         delta = family.sample(self.samples, task.generator)
-        sampler, method = Sampler(head, self.precision, available), method_of(self.bounds)
+        sampler = Sampler(head, self.precision, available)
         value = task.x.new_empty(len(task.x), family.members)
         boxes = available // 2 // (_COPIES * task.x.element_size() * head[head.output].size)
 
@@ -79,7 +79,7 @@ class HybridEVA(Explainer):
                 some, count = _some(mask, first, last, family.groups)
                 ends = enclose(sampler, task.x[part], some, delta[:, part], count)
                 lower, upper = (end[:, : 1 + last - first] for end in ends)
-                found = overlap_of_boxes(tail, lower, upper, task.target[part], method, available // 2)
+                found = overlap_of_boxes(tail, lower, upper, task.target[part], self.bounds, available // 2)
                 value[part, 0] = found[:, 0]
                 value[part, 1 + first : 1 + last] = found[:, 1:]
 

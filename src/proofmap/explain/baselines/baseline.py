@@ -100,10 +100,3 @@ def captum() -> Any:
     from captum import attr
 
     return attr
-
-
-def at_least_one(**settings: int) -> None:
-    """Refuse counts below one, by name."""
-    for name, count in settings.items():
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise InputError(f"got {name}={count!r}, expected a whole number of at least 1")

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.errors import InputError
-from proofmap.explain.baselines.baseline import Baseline, Task, at_least_one
+from proofmap.explain.baselines.baseline import Baseline, Task
 from proofmap.explain.baselines.gradients import gradient
+from proofmap.explain.counts import check_counts
 from proofmap.graph import Graph
 
 __all__ = ["NoisyGradients", "SmoothGrad", "VarGrad"]
@@ -38,7 +39,7 @@ class NoisyGradients(Baseline):
         memory: int | None = None,
     ) -> None:
         super().__init__(model, memory=memory)
-        at_least_one(samples=samples)
+        check_counts(samples=samples)
         width = torch.as_tensor(domain[1]) - torch.as_tensor(domain[0])
         if not sigma > 0 or not bool(((width > 0) & width.isfinite()).all()):
             raise InputError(

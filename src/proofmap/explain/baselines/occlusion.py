@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from proofmap.explain.baselines.baseline import Baseline, Task, at_least_one, captum
+from proofmap.explain.baselines.baseline import Baseline, Task, captum
+from proofmap.explain.counts import check_counts
 from proofmap.graph import Graph
 
 __all__ = ["Occlusion"]
@@ -25,7 +26,7 @@ class Occlusion(Baseline):
         self, model: nn.Module | Graph, *, parts: int = 7, baseline: float = 0.0, memory: int | None = None
     ) -> None:
         super().__init__(model, memory=memory)
-        at_least_one(parts=parts)
+        check_counts(parts=parts)
         self.parts = parts
         self.baseline = baseline
 

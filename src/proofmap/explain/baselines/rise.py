@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from proofmap.errors import InputError
-from proofmap.explain.baselines.baseline import Baseline, Task, at_least_one
+from proofmap.explain.baselines.baseline import Baseline, Task
+from proofmap.explain.counts import check_counts
 from proofmap.graph import Graph
 
 __all__ = ["RISE"]
@@ -41,7 +42,7 @@ class RISE(Baseline):
         memory: int | None = None,
     ) -> None:
         super().__init__(model, memory=memory)
-        at_least_one(masks=masks, cells=cells)
+        check_counts(masks=masks, cells=cells)
         if not 0 < p < 1:
             raise InputError(f"got p={p}, expected a probability between 0 and 1")
         self.masks = masks
