@@ -118,5 +118,5 @@ def completion(line: str) -> dict[str, str]:
 
 def test_the_installed_program_completes(tmp_path: Path) -> None:
     assert installed(folder=tmp_path, **completion("ver")).stdout.split() == ["verify"]
-    script = called("--show-completion", "bash")
+    script = installed(folder=tmp_path, _PROOFMAP_COMPLETE="source_bash")
     assert "complete -o default -F _proofmap_completion proofmap" in script.stdout
