@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-import psutil
+from torch.profiler import ProfilerActivity, profile
 
 T = TypeVar("T")
 
 
 def with_peak(call: Callable[[], T]) -> tuple[T, int]:
-    """What the call gives, and the most bytes held beyond those at the start, looked at every millisecond."""
-    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
-        trim(0)  # what the C library kept of earlier work would hide this one's
-    process = psutil.Process()
-    before = process.memory_info().rss
-    seen, done = [0], threading.Event()
+    """What the call gives, and the most bytes of tensors it held at once.
 
-    def watch() -> None:
-        while not done.wait(0.001):
-            seen.append(process.memory_info().rss - before)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
+    torch's own allocator is asked, not the system: what the C library keeps of freed memory depends on the machine
+    and on the tests before.
+    """
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
         found = call()
-    finally:
-        done.set()
-        watcher.join()
-    return found, max(seen)
+    assert watched.profiler is not None
+    assert watched.profiler.kineto_results is not None
+    events = [event for event in watched.profiler.kineto_results.events() if event.name() == "[memory]"]
+    live = most = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        live += event.nbytes()
+        most = max(most, live)
+    assert most, "torch's profiler recorded no allocation"
+    return found, most
