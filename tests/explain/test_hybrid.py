@@ -172,7 +172,7 @@ def test_the_budget_is_kept() -> None:
             *(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 4, 3, 4, 1), nn.ReLU()),
             *(nn.Flatten(), nn.Linear(4 * 12 * 12, 4)),
         )
-    x = torch.rand(3, 3, 48, 48, generator=torch.Generator().manual_seed(0))
+    x = torch.rand(6, 3, 48, 48, generator=torch.Generator().manual_seed(0))
     graph, limit = pm.trace(model, x), 40 * 10**6
 
     def explained(memory: int) -> pm.Explanation:
@@ -181,7 +181,7 @@ def test_the_budget_is_kept() -> None:
 
     large, free = with_peak(lambda: explained(4 * 10**9))
     small, kept = with_peak(lambda: explained(limit))
-    assert kept < limit < free / 5
+    assert kept < limit < free / 10
     torch.testing.assert_close(small.overlap.full, large.overlap.full)
     torch.testing.assert_close(small.overlap.frozen, large.overlap.frozen)
     assert torch.equal(small.scores > 0, large.scores > 0)
