@@ -42,6 +42,7 @@ INCREMENTAL = "tests/graph/test_incremental.py"
 CURVES = "tests/metrics/test_curves.py"
 FIDELITY = "tests/metrics/test_fidelity.py"
 ROBUSTNESS = "tests/metrics/test_robustness.py"
+STABILITY = "tests/metrics/test_recorded.py"
 BASELINES = "tests/explain/baselines"
 BENCH = "tests/bench"
 TABLE = "tests/bench/test_table.py"
@@ -171,6 +172,8 @@ BREAKS = [
     Break("metrics/robustness.py", ".cummin(1).values\n", "\n", ROBUSTNESS),
     Break("metrics/robustness.py", "holds = over.full <= 0", "holds = over.full <= 9", ROBUSTNESS),
     Break("metrics/robustness.py", "lower.flip(1).cummax(1).values.flip(1)", "lower.cummax(1).values", ROBUSTNESS),
+    Break("metrics/stability.py", "domain, self.chosen.half)", "domain)", STABILITY),
+    Break("metrics/stability.py", 'self.chosen.over == "max"', "True", STABILITY),
     # baselines
     Break("explain/baselines/noise.py", "return mean.abs()", "return mean", BASELINES),
     Break("explain/baselines/noise.py", "square - mean.square()", "square", BASELINES),

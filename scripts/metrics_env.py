@@ -150,7 +150,10 @@ def by_quantus(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
 
 
 def by_xplique(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
-    """Deletion, Insertion and MuFidelity of one digit at a time, as they return a mean; and the masks."""
+    """Deletion, Insertion and MuFidelity of one digit at a time, as they return a mean; and the masks.
+
+    AverageStability likewise, at given points; and the least, the mean and the largest noise it would have drawn.
+    """
     import numpy as np
     import torch
 
@@ -162,7 +165,11 @@ def by_xplique(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
             logits = function(points).numpy()
         return tf.constant((logits * np.asarray(targets)).sum(1), dtype=tf.float32)
 
-    found: dict[str, Any] = {"deletion": [], "insertion": [], "mu_fidelity": [], "masks": []}
+    def explainer(inputs: Any, targets: Any) -> Any:
+        return squares(torch.from_numpy(np.array(inputs))).numpy()
+
+    found: dict[str, Any] = {name: [] for name in ("deletion", "insertion", "mu_fidelity", "masks", "stability")}
+    noise = (moved(x) - x[:, None])[0].movedim(1, -1).numpy()
     maps = attributions(x).movedim(1, -1).numpy()
     for image, label, phi in zip(x.movedim(1, -1).numpy(), labels.tolist(), maps, strict=True):
         given = {"inputs": image[None], "targets": np.eye(10, dtype=np.float32)[[label]], "operator": score}
@@ -180,6 +187,11 @@ def by_xplique(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
 
         fidelity._perturb_samples = keep
         found["mu_fidelity"].append(float(fidelity(phi[None])))
+        stability = metrics.AverageStability(model, image[None], given["targets"], radius=0.2, nb_samples=SUBSETS)
+        drawn = stability.noisy_masks.numpy()
+        found["noise"] = [float(end) for end in (drawn.min(), drawn.mean(), drawn.max())]
+        stability.noisy_masks = tf.constant(noise)
+        found["stability"].append(stability.evaluate(explainer))
     return found
 
 

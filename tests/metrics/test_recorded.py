@@ -50,6 +50,19 @@ def test_max_sensitivity(digits: tuple[nn.Module, Tensor, Tensor, Tensor]) -> No
     close(found.amax(1), RECORDED["quantus"]["max_sensitivity"])
 
 
+def test_average_stability(digits: tuple[nn.Module, Tensor, Tensor, Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the same points; and drawn by the same law."""
+    model, x, target, _ = digits
+    metric = Stability(0.2, SUBSETS, "xplique")
+    noise = metric._draw(x)
+    low, middle, high = RECORDED["xplique"]["noise"]
+    assert low >= 0
+    assert float(noise.min()) >= 0
+    close(torch.stack([noise.mean(), noise.max()]), [middle, high], 0.02)
+    monkeypatch.setattr(metric, "_draw", lambda x: moved(x) - x[:, None])
+    close(metric(model, x, target, lambda z, _: squares(z)), RECORDED["xplique"]["stability"])
+
+
 @pytest.mark.parametrize("kind", [Deletion, Insertion])
 def test_causal_fidelity(kind: type[Deletion | Insertion], digits: tuple[nn.Module, Tensor, Tensor, Tensor]) -> None:
     close(kind("xplique")(*digits), RECORDED["xplique"][kind.name])

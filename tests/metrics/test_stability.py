@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -42,7 +42,7 @@ def test_at_given_points() -> None:
     assert absent[0].tolist() == [torch.inf, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("preset", ["paper", "quantus"])
+@pytest.mark.parametrize("preset", ["paper", "quantus", "xplique"])
 def test_what_does_not_move(preset: str) -> None:
     value = Stability(0.2, preset=preset)(MODEL, X, None, lambda x, target: torch.ones_like(x))
     assert value.tolist() == [0.0] * 3
@@ -58,6 +58,16 @@ def test_the_largest_counts() -> None:
     assert bool(((value > 0.19) & (value <= 0.2)).all())
     relative = Stability(0.2, samples=200, preset="quantus")(MODEL, X, None, first)
     torch.testing.assert_close(relative, value / X[:, 0])  # ||φ(x)|| = x_0
+    mean = Stability(0.2, samples=200, preset="xplique")(MODEL, X, None, first)
+    assert bool(((mean > 0.08) & (mean < 0.12)).all())  # of z_0 - x_0, uniform from 0 to 0.2
+
+
+@pytest.mark.parametrize(("half", "least", "most"), [(None, -0.5, 0.5), ("+", 0.0, 0.5), ("-", -0.5, 0.0)])
+def test_half_a_ball(half: Literal["+", "-"] | None, least: float, most: float) -> None:
+    moves = Stability(0.5, norm=inf, half=half)._draw(X)
+    torch.testing.assert_close(
+        torch.stack([moves.min(), moves.max()]), torch.tensor([least, most]).double(), atol=0.01, rtol=0
+    )
 
 
 def test_the_domain_holds() -> None:
@@ -116,7 +126,8 @@ def test_bad_settings_and_calls() -> None:
     for given, message in (
         ({"radius": 0.0}, "Stability got radius=0.0, expected a number above 0"),
         ({"radius": 0.1, "samples": 0}, "Stability got samples=0, expected a whole number of at least 1"),
-        ({"radius": 0.1, "preset": "xplique"}, "Stability got preset='xplique', expected one of 'paper', 'quantus'"),
+        ({"radius": 0.1, "preset": "captum"}, "Stability got preset='captum', expected one of 'paper', 'quantus', "),
+        ({"radius": 0.1, "over": "all"}, "Stability got over='all', expected one of 'max', 'mean'"),
     ):
         with pytest.raises(InputError, match=message):
             Stability(**given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from proofmap.metrics.metric import (
     Metric,
     check_attributions,
     check_call,
+    check_choice,
     check_count,
     check_run,
     classes_of,
@@ -40,7 +41,9 @@ class StabilitySettings:
     """What stability is measured with; see `Stability`."""
 
     norm: float
+    half: Literal["+", "-"] | None
     relative: bool
+    over: Literal["max", "mean"]
 
 
 class Stability(Metric[Explain]):
@@ -48,14 +51,16 @@ class Stability(Metric[Explain]):
 
     Less is better. The maximum is over `samples` points z drawn uniformly: a lower bound of that over all. It grows
     with the scale of the attributions, which the paper does not take out: to compare methods, take it out (relative).
+    over: "mean" takes the mean over those points instead.
 
     Called as Stability(radius)(model, x, target, explainer) with explainer(x, target) -> attributions like x, target
     (n,) int64: `eva.attribute`, for one.
 
-    norm: p, 1, 2 or inf. domain: z stays in it, as in `pm.Ball`. relative: divide by ||φ(x)||_2.
+    norm: p, 1, 2 or inf. half, domain: where z stays, as in `pm.Ball`. relative: divide by ||φ(x)||_2.
 
-        paper    norm 2 (its theorem: at most 4L(ε + radius) for EVA and an L-Lipschitz model)
-        quantus  MaxSensitivity: norm inf, relative; there the radius is 0.2, with 200 samples
+        paper    norm 2, max (its theorem: at most 4L(ε + radius) for EVA and an L-Lipschitz model)
+        quantus  MaxSensitivity: norm inf, relative, max; there the radius is 0.2, with 200 samples
+        xplique  AverageStability: norm inf, half "+", mean; there the radius is 0.1, and all samples get the same noise
 
     A sample's points depend on it, its place in x and the seed; not on other samples, the explainer or the device.
     batch: points that the explainer gets together; by default some 16 MB of them.
@@ -64,8 +69,9 @@ class Stability(Metric[Explain]):
     name: ClassVar[str] = "stability"
     higher_is_better: ClassVar[bool] = False
     presets: ClassVar[Mapping[str, StabilitySettings]] = {
-        "paper": StabilitySettings(2.0, False),
-        "quantus": StabilitySettings(inf, True),
+        "paper": StabilitySettings(2.0, None, False, "max"),
+        "quantus": StabilitySettings(inf, None, True, "max"),
+        "xplique": StabilitySettings(inf, "+", False, "mean"),
     }
 
     def __init__(
@@ -75,25 +81,30 @@ class Stability(Metric[Explain]):
         preset: str = "paper",
         *,
         norm: float | None = None,
+        half: Literal["+", "-"] | None = None,
         relative: bool | None = None,
+        over: Literal["max", "mean"] | None = None,
         domain: tuple[float | Tensor, float | Tensor] | None = None,
         seed: int = 0,
         batch: int | None = None,
     ) -> None:
-        self.chosen = preset_of(type(self), self.presets, preset, {"norm": norm, "relative": relative})
+        given = {"norm": norm, "half": half, "relative": relative, "over": over}
+        self.chosen = preset_of(type(self), self.presets, preset, given)
         if not isinstance(radius, int | float) or not radius > 0:
             raise InputError(f"Stability got radius={radius!r}, expected a number above 0")
+        check_choice("Stability", "over", self.chosen.over, ("max", "mean"))
         check_count("Stability", "samples", samples)
         check_run("Stability", seed, batch)
-        self.ball = Ball(radius, self.chosen.norm, domain)
+        self.ball = Ball(radius, self.chosen.norm, domain, self.chosen.half)
         self.preset = preset
         self.samples = samples
         self.seed = seed
         self.batch = batch
 
     def __call__(self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, explainer: Explain) -> Tensor:
-        """The largest distance met at each sample: (N,)."""
-        return self.distances(model, x, target, explainer).amax(1)
+        """The largest or the mean distance met at each sample: (N,)."""
+        found = self.distances(model, x, target, explainer)
+        return found.amax(1) if self.chosen.over == "max" else found.mean(1)
 
     def distances(
         self,
