@@ -35,6 +35,8 @@ BODIES: dict[str, Callable[[], list[nn.Module]]] = {
     ],
     "max pool": lambda: [nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 3, 3)],
     "max pool at borders": lambda: [nn.MaxPool2d(3, 2, 1, ceil_mode=True), nn.Conv2d(2, 3, 2), nn.MaxPool2d(2, 1)],
+    "max pool of three": lambda: [nn.MaxPool2d(3, 2), nn.Conv2d(2, 3, 2), nn.MaxPool2d((1, 2), 1)],
+    "slices": lambda: [Apply(lambda x: x[:, :, 1::2, 2:]), nn.Conv2d(2, 3, 2), nn.ReLU(), Apply(lambda x: x[:, 1:])],
     "maximum": lambda: [
         Join(torch.maximum, nn.Conv2d(2, 3, 3, padding=1), nn.Conv2d(2, 3, 1)),
         nn.Conv2d(3, 2, 3),

@@ -230,7 +230,7 @@ def test_nodes_that_do_not_fit_are_named() -> None:
         b.add("bad", "input", b.slice("part", "input", 0, 0, 2))
     with pytest.raises(ModelError, match=r"pad \(node 'bad'\) has shape .* expected 1 to"):
         b.pad("bad", "input", (0, 2**40))
-    with pytest.raises(ModelError, match=r"index \(node 'bad'\) has shape \(0,\), expected 1 to"):
+    with pytest.raises(ModelError, match=r"slice \(node 'bad'\) has shape \(0,\), expected 1 to"):
         b.slice("bad", "input", 0, 2, 2)
     with pytest.raises(ModelError, match=r"reshape \(node 'bad'\) does not fit its input: 15 scalars into \(5, 4\)"):
         b.batched_reshape("bad", "reshape", "input", (5, 4))

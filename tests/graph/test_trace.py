@@ -17,6 +17,7 @@ from proofmap.errors import InputError, ModelError, UnsupportedError
 from proofmap.graph import Graph, as_graph, trace
 from proofmap.graph.aten import CONVERT
 from proofmap.graph.ops import COMPUTE, compute
+from proofmap.graph.pairs import in_pairs
 from tests.models import MODELS, Apply, Case, Residual, graph_of
 
 CASES = pytest.mark.parametrize("case", MODELS.values(), ids=MODELS)
@@ -66,7 +67,9 @@ def test_single_precision_can_be_traced(case: Case) -> None:
 
 
 def test_the_table_has_every_operation() -> None:
-    used = {node.op for case in MODELS.values() for node in graph_of(case).nodes}
+    graphs = [graph_of(case) for case in MODELS.values()]
+    graphs += [in_pairs(graph, torch.empty(0)) for graph in graphs]
+    used = {node.op for graph in graphs for node in graph.nodes}
     assert used == {*COMPUTE, "input"}
 
 

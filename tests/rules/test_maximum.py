@@ -118,6 +118,7 @@ def test_pull_is_the_relaxed_form() -> None:
     owner = torch.tensor([4, 0, 0, 2, 3, 1])
     rows = torch.randn(len(owner), *node.shape, dtype=torch.float64)
     (form,), bias = relaxation.pull(rows, owner)
+    assert form is not None
     for _ in range(200):
         at = (x.lower + torch.rand_like(x.lower) * (x.upper - x.lower))[owner]
         y = (rows * compute(node, at)).flatten(1).sum(1)

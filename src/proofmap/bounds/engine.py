@@ -19,6 +19,7 @@ from proofmap.bounds.sieve import Sieve, unstable
 from proofmap.bounds.state import State, everything
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Graph, Node
+from proofmap.graph.pairs import in_pairs
 from proofmap.precision import full_precision
 from proofmap.rules import RULES, Interval, Nonlinear
 
@@ -59,6 +60,8 @@ def _solve_plan(
     graph: Graph, family: Family, specification: Tensor, plan: Plan, sharing: Sharing, budget: int, floor: Tensor | None
 ) -> Tensor:
     """In pieces of samples (or of single balls) that fit the budget."""
+    if plan.hidden:  # what bounds hidden entries can bound differences
+        graph = in_pairs(graph, family.x)
     count, rows, _ = specification.shape
     members = family.members
     if sharing == "separate" or not plan.final:  # interval arithmetic has no forms that could be shared

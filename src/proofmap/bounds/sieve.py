@@ -44,10 +44,13 @@ class Sieve:
 
 
 def unstable(state: State, node: Node, rule: Nonlinear) -> Iterator[tuple[str, Rows]]:
-    """The entries of the node's inputs where relaxing loses something and a form can do better than what is known."""
-    masks = rule.unstable(node, *(state.intervals[name] for name in node.inputs))
-    for name, mask in zip(node.inputs, masks, strict=True):
+    """The entries of the node's inputs where relaxing loses something and a form can do better than what is known.
+
+    Input by input: what has been learned of one by then counts for the next.
+    """
+    for place, name in enumerate(node.inputs):
         if state.worth(name):
+            mask = rule.unstable(node, *(state.intervals[name] for name in node.inputs))[place]
             rows = Rows.where(mask)
             if len(rows):
                 yield name, rows

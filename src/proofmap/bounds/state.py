@@ -126,10 +126,13 @@ class State:
 
     def worth(self, name: str) -> bool:
         """Whether bounds of this node can be better than interval arithmetic from its inputs: not where that is exact,
-        nor for f(x) entry by entry, whose range over the interval of x is exact.
+        nor for f(x) entry by entry, whose range over the interval of x is exact, nor for entries of either moved.
         """
-        op = self.graph[name].op
-        return op != "input" and name not in self.exact and not isinstance(RULES[op], Scalar)
+        node = self.graph[name]
+        if node.op == "input" or name in self.exact or isinstance(RULES[node.op], Scalar):
+            return False
+        rule = RULES[node.op]
+        return self.worth(node.inputs[0]) if isinstance(rule, Linear) and rule.moves(node) else True
 
     def tighten(self, name: str, found: Tightened) -> None:
         """Take new bounds of some rows in: together with what is known, or, where that is only interval arithmetic

@@ -275,7 +275,12 @@ class Builder:
         return self.index(name, x, first + len(positions) - 1, positions[-1])
 
     def slice(self, name: str, x: str, axis: int, start: int, stop: int, step: int = 1) -> str:
-        return self.index(name, x, axis, torch.arange(self.shape(x)[axis])[start:stop:step])
+        """As Python slices an axis of one sample."""
+        whole = range(self.shape(x)[axis])
+        taken = whole[start:stop:step]
+        if taken == whole:
+            return x
+        return self.add_node(name, "slice", [x], axis=axis, range=(taken.start, taken.stop, taken.step))
 
     def select(self, name: str, x: str, axis: int, position: int) -> str:
         y = self.index(f"{name}.index", x, axis, torch.tensor([position]))

@@ -21,7 +21,7 @@ _PART = 0.3  # of a map: what groups change of it on average while borders matte
 
 POINTWISE = frozenset(
     {
-        *("affine", "add", "concat", "maximum"),
+        *("affine", "add", "concat", "maximum", "larger"),
         *("relu", "leaky_relu", "clamp", "abs", "elu", "softplus", "sigmoid", "tanh", "erf", "gelu", "silu"),
         *("hardswish", "square", "exp", "log", "sqrt", "reciprocal"),
     }

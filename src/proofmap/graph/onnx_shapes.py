@@ -98,7 +98,8 @@ def _slice(
         if axis % len(own) == 0 and torch.equal(picked, torch.arange(size)):
             continue
         sample = b.axis(call.name, call.op, axis, len(own))
-        x = b.index(f"{call.name}.axis{axis}", x, sample, picked)
+        here = f"{call.name}.axis{axis}"
+        x = b.slice(here, x, sample, start, stop, step) if step > 0 else b.index(here, x, sample, picked)
     return x
 
 

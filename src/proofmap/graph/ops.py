@@ -115,6 +115,11 @@ def _index(node: Node, x: Tensor) -> Tensor:
     return x.index_select(node.attributes["axis"] + 1, node.attributes["index"].to(x.device))
 
 
+def _slice(node: Node, x: Tensor) -> Tensor:
+    start, stop, step = node.attributes["range"]
+    return x[(slice(None),) * (node.attributes["axis"] + 1) + (slice(start, stop, step),)]
+
+
 def _pad(node: Node, x: Tensor) -> Tensor:
     return F.pad(x, node.attributes["pads"], mode=node.attributes["mode"])
 
@@ -163,6 +168,7 @@ COMPUTE: dict[str, Compute] = {
     "permute": _permute,
     "expand": _expand,
     "index": _index,
+    "slice": _slice,
     "pad": _pad,
     # functions of one scalar
     "relu": _unary(F.relu),
@@ -185,6 +191,7 @@ COMPUTE: dict[str, Compute] = {
     # the largest of several
     "max_pool": _max_pool,
     "maximum": lambda node, a, b: torch.maximum(a, b),
+    "larger": lambda node, d, a, b: torch.maximum(a, b),  # d = b - a
 }
 
 

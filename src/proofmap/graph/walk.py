@@ -21,13 +21,13 @@ Form = TypeVar("Form", bound=Summable)
 
 
 def pull(
-    graph: Graph, start: str, form: Form, step: Callable[[Node, Form], tuple[Form, ...] | None]
+    graph: Graph, start: str, form: Form, step: Callable[[Node, Form], tuple[Form | None, ...] | None]
 ) -> dict[str, Form]:
     """Carry `form` from the node `start` towards the input.
 
-    `step(node, form)` gives one form for each of the node's inputs, or None to stop there. What was stopped is
-    returned by name: the input and whatever else `step` did not go through. Nodes are met in reverse order, each
-    once, after all forms that reach it have been added.
+    `step(node, form)` gives one form for each of the node's inputs (None: zeros), or None to stop there. What was
+    stopped is returned by name: the input and whatever else `step` did not go through. Nodes are met in reverse order,
+    each once, after all forms that reach it have been added.
     """
     pending: dict[str, Form] = {start: form}
     stopped: dict[str, Form] = {}
@@ -40,5 +40,6 @@ def pull(
             stopped[node.name] = arrived
             continue
         for name, part in zip(node.inputs, parts, strict=True):
-            pending[name] = pending[name] + part if name in pending else part
+            if part is not None:
+                pending[name] = pending[name] + part if name in pending else part
     return stopped

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from proofmap.rules.linear import Add, Affine, AvgPool, Concat, Convolution, Dense, Moving, Pad, Reshape
+from proofmap.rules.larger import Larger
+from proofmap.rules.linear import Add, Affine, AvgPool, Concat, Convolution, Dense, Moving, Pad, Reshape, Slice
 from proofmap.rules.maximum import Maximum, MaxPool
 from proofmap.rules.piecewise import Absolute, Clamp, LeakyReLU, ReLU
 from proofmap.rules.rule import Form, Forms, Interval, Linear, Nonlinear, Relaxation, Rule
@@ -40,6 +41,7 @@ RULES: dict[str, Rule] = {
     "permute": Moving(),
     "expand": Linear(),
     "index": Linear(),
+    "slice": Slice(),
     "pad": Pad(),
     "relu": ReLU(),
     "leaky_relu": LeakyReLU(),
@@ -60,4 +62,5 @@ RULES: dict[str, Rule] = {
     "reciprocal": Reciprocal(),
     "max_pool": MaxPool(),
     "maximum": Maximum(),
+    "larger": Larger(),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 import torch
@@ -186,6 +187,28 @@ class Pad(Linear):
             return None
         before = [*pads[::2], *(0,) * axes][:axes][::-1]
         return (form.moved(form.values, shapes[0], tuple(-p for p in before), (1,) * axes),)
+
+
+class Slice(Moving):
+    """Every so many-th entry along an axis."""
+
+    def adjoint(self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor) -> tuple[Tensor, ...]:
+        pulled = coefficients.new_zeros(len(coefficients), *shapes[0])
+        compute(node, pulled).copy_(coefficients)  # a view of it
+        return (pulled,)
+
+    def windows(self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> tuple[Windows, ...]:
+        """Along a map, a window of n entries sees (n - 1) · step + 1, with zeros between."""
+        axis, (start, _, step) = node.attributes["axis"], node.attributes["range"]
+        if axis == 0:
+            channels = form.values.new_zeros(len(form), shapes[0][0], *form.size)
+            compute(node, channels).copy_(form.values)
+            return (replace(form, values=channels, shape=shapes[0]),)
+        before, times, size = [0] * len(form.size), [1] * len(form.size), list(form.size)
+        before[axis - 1], times[axis - 1], size[axis - 1] = start, step, (size[axis - 1] - 1) * step + 1
+        values = form.values.new_zeros(*form.values.shape[:2], *size)
+        values[(slice(None),) * (axis + 1) + (slice(None, None, step),)] = form.values
+        return (form.moved(values, shapes[0], tuple(before), tuple(times)),)
 
 
 class Reshape(Moving):

@@ -37,11 +37,11 @@ class Lines(Relaxation):
         if fused.worth(values):
             return self._pull_fused(form, values, owner)
         above, below = values.clamp(min=0), values.clamp(max=0)
-        bias = _dot(above, _rows(self.upper_bias, form, owner))
+        bias = dot(above, own_rows(self.upper_bias, form, owner))
         if self.lower_bias is not None:
-            bias = bias + _dot(below, _rows(self.lower_bias, form, owner))
-        above = above.mul_(_rows(self.upper_slope, form, owner))
-        pulled = above.addcmul_(below, _rows(self.lower_slope, form, owner))
+            bias = bias + dot(below, own_rows(self.lower_bias, form, owner))
+        above = above.mul_(own_rows(self.upper_slope, form, owner))
+        pulled = above.addcmul_(below, own_rows(self.lower_slope, form, owner))
         return (replace(form, values=pulled) if isinstance(form, Windows) else pulled,), bias
 
     def _pull_fused(self, form: Kind, values: Tensor, owner: Tensor) -> tuple[tuple[Kind, ...], Tensor]:
@@ -88,14 +88,15 @@ def parallel(lines: Lines, x: Interval) -> Lines:
     )
 
 
-def _rows(values: Tensor, form: Form, owner: Tensor) -> Tensor:
+def own_rows(values: Tensor, form: Form, owner: Tensor) -> Tensor:
     """What (cases, *shape) holds for each row; one case serves all rows of dense forms without a copy."""
     if isinstance(form, Windows):
         return form.at_rows(values)
     return values if values.shape[0] == 1 else values[owner]
 
 
-def _dot(coefficients: Tensor, values: Tensor) -> Tensor:
+def dot(coefficients: Tensor, values: Tensor) -> Tensor:
+    """<A, v> row by row, with v for each row or one for all."""
     product: Tensor = torch.linalg.vecdot(coefficients.flatten(1), values.flatten(1).expand(len(coefficients), -1))
     return product
 

@@ -1,0 +1,65 @@
+"""Maxima as maxima of two, each with the difference of the two as a node, so that a bound can be had of it."""
+
+from __future__ import annotations
+
+from math import prod
+
+import torch
+from torch import Tensor
+
+from proofmap.graph.ir import Graph, Node
+
+_MOST = 9  # entries of a window: of more, there are too many differences
+
+
+def in_pairs(graph: Graph, like: Tensor) -> Graph:
+    """The same function, its max pools and maxima as `larger` nodes; pools with padding or large windows stay.
+
+    A pool goes axis by axis, the last one first. New weights are on the device and in the precision of `like`.
+    """
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if node.op == "maximum":
+            nodes += _larger(node.name, node.inputs[0], node.inputs[1], node.shape, like)
+        elif node.op == "max_pool" and _fits(node, graph[node.inputs[0]].shape):
+            nodes += _pool(node, graph[node.inputs[0]], like)
+        else:
+            nodes.append(node)
+    return graph if len(nodes) == len(graph.nodes) else Graph(tuple(nodes), graph.output)
+
+
+def _fits(node: Node, shape: tuple[int, ...]) -> bool:
+    """Whether every window has all its entries, not one alone, and not too many."""
+    a = node.attributes
+    reached = zip(node.shape[1:], a["kernel"], a["stride"], a["dilation"], shape[1:], strict=True)
+    whole = all((out - 1) * s + (k - 1) * d < size for out, k, s, d, size in reached)
+    return whole and not any(a["padding"]) and 1 < prod(a["kernel"]) <= _MOST
+
+
+def _larger(name: str, a: str, b: str, shape: tuple[int, ...], like: Tensor) -> list[Node]:
+    minus = torch.full((1,) * len(shape), -1.0, dtype=like.dtype, device=like.device)
+    return [
+        Node(f"{name}.minus", "affine", (a,), shape, minus),
+        Node(f"{name}.difference", "add", (b, f"{name}.minus"), shape),
+        Node(name, "larger", (f"{name}.difference", a, b), shape),
+    ]
+
+
+def _pool(node: Node, source: Node, like: Tensor) -> list[Node]:
+    a = node.attributes
+    nodes: list[Node] = []
+    found, shape = source.name, source.shape
+    for axis in reversed(range(1, len(shape))):
+        kernel, stride, dilation = (a[key][axis - 1] for key in ("kernel", "stride", "dilation"))
+        count = node.shape[axis]
+        whole, shape = found, (*shape[:axis], count, *shape[axis + 1 :])
+        for k in range(kernel):
+            start = k * dilation
+            taken = (start, start + (count - 1) * stride + 1, stride)
+            part = f"{node.name}.axis{axis}.part{k}"
+            nodes.append(Node(part, "slice", (whole,), shape, attributes={"axis": axis, "range": taken}))
+            if k:
+                nodes += _larger(f"{node.name}.axis{axis}.first{k}", found, part, shape, like)
+            found = nodes[-1].name
+    last = nodes.pop()
+    return [*nodes, Node(node.name, last.op, last.inputs, last.shape, attributes=last.attributes)]
