@@ -59,10 +59,16 @@ def main() -> None:
     relaxations, _ = state.member_relaxations(cases, state.family.split(cases))
     form = margins(graph, x)
     seen: list[list[Any]] = [[], []]
+    walked_graph = state.graph
     with torch.no_grad():
-        rewrite(graph, graph.output, form, torch.arange(len(x)), state.relaxations, seen[0].append)
-        rewrite(graph, graph.output, form[cases // members], torch.arange(len(cases)), relaxations, seen[1].append)
-    way = [node for node in reversed(graph.nodes) if node.op != "input"]
+        rewrite(walked_graph, graph.output, form, torch.arange(len(x)), state.relaxations, seen[0].append)
+        owner = torch.arange(len(cases))
+        rewrite(walked_graph, graph.output, form[cases // members], owner, relaxations, seen[1].append)
+    met = {graph.output}
+    for node in reversed(walked_graph.nodes):
+        if node.name in met:
+            met.update(node.inputs[1:] if node.op == "larger" else node.inputs)
+    way = [node for node in reversed(walked_graph.nodes) if node.op != "input" and node.name in met]
     print(f"{'layer':24} {'entries':>8} {'lines that differ':>18} {'coefficients that differ':>25}")
     for node, own, each in zip(way, *seen, strict=True):
         differ = (each != own[cases // members]).double().mean()

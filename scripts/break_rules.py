@@ -37,6 +37,8 @@ SOUND = "tests/bounds/test_soundness.py"
 FAMILY = "tests/bounds/test_family.py"
 PUBLISHED = "tests/bounds/test_published.py"
 WINDOWS = "tests/bounds/test_windows.py"
+LARGER = "tests/rules/test_larger.py"
+PAIRS = "tests/graph/test_pairs.py"
 SIEVE = "tests/bounds/test_sieve.py"
 INCREMENTAL = "tests/graph/test_incremental.py"
 CURVES = "tests/metrics/test_curves.py"
@@ -61,7 +63,7 @@ BREAKS = [
     Break("rules/smooth.py", "right = where > middle", "right = where < middle", SCALAR),
     Break("rules/smooth.py", "kinks = [torch.full_like(slope, k) for k in (-3.0, 3.0)]", "kinks = []", SCALAR),
     # a form through lines
-    Break("rules/lines.py", "above.mul_(_rows(self.upper_slope", "above.mul_(_rows(self.lower_slope", SOUND),
+    Break("rules/lines.py", "above.mul_(own_rows(self.upper_slope", "above.mul_(own_rows(self.lower_slope", SOUND),
     Break("rules/lines.py", "negative = slope < 0", "negative = slope < -9", SCALAR),
     # the largest of several
     Break(
@@ -99,7 +101,7 @@ BREAKS = [
     # balls
     Break("ball.py", "self._of((high - low) / 2, owner)", "self._of((high - low) / 3, owner)", SOUND),
     Break("ball.py", "middle[:, None] + self.concretise", "self.concretise", SOUND),
-    Break("rules/lines.py", "bias = _dot(above, _rows(", "bias = _dot(values, _rows(", SOUND),
+    Break("rules/lines.py", "bias = dot(above, own_rows(", "bias = _dot(values, _rows(", SOUND),
     Break(
         "rules/linear.py", "coefficients[:, used], weight[used]", "coefficients[:, used], weight[: len(used)]", FAMILY
     ),
@@ -163,6 +165,17 @@ BREAKS = [
     Break("windows.py", "self.spread(own)", "self.spread(own * 0)", WINDOWS),
     Break("explain/hybrid.py", "mask - first, count)", "mask, count)", "tests/explain/test_hybrid.py"),
     Break("explain/baselines/first_order.py", "(logits.shape[1] - 1) - own", "logits.shape[1] - own", BASELINES),
+    # maxima of two
+    Break("rules/larger.py", "open_, -rise * d.lower", "open_, -0.9 * rise * d.lower", LARGER),
+    Break("rules/larger.py", "second - slope * start", "second - 1.1 * slope * start", LARGER),
+    Break("rules/larger.py", "(d.upper > -d.lower)", "(d.upper < -d.lower)", LARGER),
+    Break("rules/larger.py", "from_b = b.upper > a.upper", "from_b = b.upper > -9", LARGER),
+    Break("rules/larger.py", "b.upper + (-d.lower).clamp(min=0)", "b.upper + (-d.upper).clamp(min=0)", LARGER),
+    Break("rules/larger.py", ".add_(below).sub_(of_b)", ".add_(below)", LARGER),
+    Break("rules/linear.py", "= start, step, (size", "= 0, step, (size", WINDOWS),
+    Break("graph/pairs.py", "start = k * dilation", "start = k", PAIRS),
+    Break("graph/pairs.py", "len(shape), -1.0", "len(shape), 1.0", PAIRS),
+    Break("graph/pairs.py", 'not any(a["padding"]) and', "", PAIRS),
     # metrics
     Break("metrics/curves.py", "        return x, baseline\n", "        return baseline, x\n", CURVES),
     Break("metrics/curves.py", "/ (curve.shape[1] - 1)", "/ curve.shape[1]", CURVES),

@@ -23,6 +23,7 @@ POOLS: dict[str, tuple[nn.Module, tuple[int, ...], bool]] = {
     "whole windows, ceil": (nn.MaxPool2d(2, ceil_mode=True), (2, 6, 6), True),
     "cut windows": (nn.MaxPool2d(2, ceil_mode=True), (2, 5, 5), False),
     "padded": (nn.MaxPool2d(3, 2, 1), (2, 6, 6), False),
+    "padded on one side": (nn.MaxPool2d(3, 3, 1), (2, 9, 9), False),
     "large": (nn.MaxPool2d(4), (2, 8, 8), False),
     "single": (nn.MaxPool2d(1, 2), (2, 8, 8), False),
 }
