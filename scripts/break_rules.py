@@ -101,7 +101,7 @@ BREAKS = [
     # balls
     Break("ball.py", "self._of((high - low) / 2, owner)", "self._of((high - low) / 3, owner)", SOUND),
     Break("ball.py", "middle[:, None] + self.concretise", "self.concretise", SOUND),
-    Break("rules/lines.py", "bias = dot(above, own_rows(", "bias = _dot(values, _rows(", SOUND),
+    Break("rules/lines.py", "bias = dot(above, own_rows(", "bias = dot(values, own_rows(", SOUND),
     Break(
         "rules/linear.py", "coefficients[:, used], weight[used]", "coefficients[:, used], weight[: len(used)]", FAMILY
     ),
