@@ -176,6 +176,7 @@ BREAKS = [
     Break("graph/pairs.py", "start = k * dilation", "start = k", PAIRS),
     Break("graph/pairs.py", "len(shape), -1.0", "len(shape), 1.0", PAIRS),
     Break("graph/pairs.py", 'not any(a["padding"]) and', "", PAIRS),
+    Break("bounds/state.py", "_moves(node) or isinstance(RULES.get", "isinstance(RULES.get", PAIRS),
     # metrics
     Break("metrics/curves.py", "        return x, baseline\n", "        return baseline, x\n", CURVES),
     Break("metrics/curves.py", "/ (curve.shape[1] - 1)", "/ curve.shape[1]", CURVES),

@@ -8,8 +8,10 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.bounds import Backward, Forward, Method, engine
-from proofmap.graph import Graph, trace
+from proofmap.graph import Graph, Node, trace
 from proofmap.graph.pairs import in_pairs
+from proofmap.rules import Interval, Relaxation
+from proofmap.rules.larger import Larger
 
 POOLS: dict[str, tuple[nn.Module, tuple[int, ...], bool]] = {
     "two": (nn.MaxPool2d(2), (3, 7, 8), True),
@@ -91,3 +93,23 @@ def test_what_moves_together_is_told_apart(method: Method, pool: bool, monkeypat
     monkeypatch.setattr(engine, "in_pairs", lambda graph, like: graph)
     loose = pm.overlap(graph, x, pm.Ball(0.5), **call)  # type: ignore[arg-type]
     assert float(loose.full.min()) > 0.01
+
+
+def test_what_is_moved_has_the_members_own_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen group narrows what the ReLU gives, and so the slices of it that are compared."""
+    seen: list[Interval] = []
+    relax = Larger.relax
+
+    def keep(self: Larger, node: Node, *inputs: Interval) -> Relaxation:
+        seen.append(inputs[1])
+        return relax(self, node, *inputs)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 3))
+    graph, x = traced(model, (1, 6, 6))
+    monkeypatch.setattr(Larger, "relax", keep)
+    pm.overlap(graph, x[:1], pm.Ball(0.3), groups=pm.groups.grid(3), sharing="shared")
+    ball, _, members, _ = seen  # two maxima on B, two on all members
+    assert bool((members.upper <= ball.upper + 1e-12).all())
+    assert bool((members.upper < ball.upper - 0.01).any())

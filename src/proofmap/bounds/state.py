@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.ball import Family
-from proofmap.graph.ir import Graph
+from proofmap.graph.ir import Graph, Node
 from proofmap.rules import RULES, Interval, Linear, Nonlinear, Relaxation
 from proofmap.rules.lines import Scalar
 
@@ -129,10 +129,9 @@ class State:
         nor for f(x) entry by entry, whose range over the interval of x is exact, nor for entries of either moved.
         """
         node = self.graph[name]
-        if node.op == "input" or name in self.exact or isinstance(RULES[node.op], Scalar):
+        if node.op == "input" or name in self.exact:
             return False
-        rule = RULES[node.op]
-        return self.worth(node.inputs[0]) if isinstance(rule, Linear) and rule.moves(node) else True
+        return self.worth(node.inputs[0]) if _moves(node) else not isinstance(RULES[node.op], Scalar)
 
     def tighten(self, name: str, found: Tightened) -> None:
         """Take new bounds of some rows in: together with what is known, or, where that is only interval arithmetic
@@ -180,8 +179,8 @@ class State:
                 return settled[name]
             node = self.graph[name]
             found = self.intervals[name].take(sample)
-            if isinstance(rule := RULES.get(node.op), Scalar):
-                found = found & rule.interval(node, interval(node.inputs[0]))
+            if _moves(node) or isinstance(RULES.get(node.op), Scalar):
+                found = found & RULES[node.op].interval(node, interval(node.inputs[0]))
             for one in self.tightened.get(name, []):
                 found = _scatter(found, one, sample, member, self.family.count)
             settled[name] = found & arithmetic[name] if name in arithmetic else found
@@ -205,6 +204,12 @@ def _scatter(base: Interval, found: Tightened, sample: Tensor, member: Tensor, c
     lower[at], upper[at] = new.lower, new.upper
     shape = base.lower.shape
     return Interval(lower.reshape(shape), upper.reshape(shape))
+
+
+def _moves(node: Node) -> bool:
+    """Whether every entry is one of the input's, moved and scaled: its interval follows from the other's exactly."""
+    rule = RULES.get(node.op)
+    return isinstance(rule, Linear) and rule.moves(node)
 
 
 def exact_nodes(graph: Graph) -> set[str]:
