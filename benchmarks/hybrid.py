@@ -25,7 +25,7 @@ from proofmap.bounds.memory import budget
 from proofmap.errors import InputError, ProofmapError
 from proofmap.explain.boxes import overlap_of_boxes
 from proofmap.explain.hybrid import enclose
-from proofmap.explain.members import Sampler, laid_out
+from proofmap.explain.members import Sampler, laid_out, prepared
 from proofmap.graph.cut import cut
 from proofmap.precision import full_precision
 from proofmap.sources import Preparation, open_samples, read_model
@@ -73,12 +73,13 @@ def pixels(args: argparse.Namespace) -> Tensor:
     return torch.stack([found.read(k) for k in range(args.images)])
 
 
-def plain(sampler: Sampler, family: Family, delta: Tensor) -> Boxes:
-    """The box of every member by as many runs of the whole head, in the same precision and layout."""
+def plain(graph: pm.Graph, precision: torch.dtype, family: Family, delta: Tensor) -> Boxes:
+    """The box of every member by as many runs of the whole head, in one precision and the same layout."""
     assert family.mask is not None
     ends: list[Boxes] = []
     with full_precision(delta.device):
-        start, head = sampler.at(family.x), sampler.prepared(family.x)
+        head = prepared(graph, delta.device, precision)
+        start = head(laid_out(family.x.to(precision))).to(delta.dtype)
         for member in range(family.members):
             moved = delta.masked_fill(family.mask == member - 1, 0.0)
             lower = upper = start
@@ -114,13 +115,13 @@ def compare(name: str, args: argparse.Namespace) -> dict[str, Any]:
         value = overlap_of_boxes(tail, *boxes, target, pm.bounds.Backward(), available)
         return value[:, :1] - value[:, 1:]
 
-    few, sampler = delta[:1], Sampler(head, low, available)
+    few, own = delta[:1], low or torch.float32
     incremental(low, few)  # warm up
     found, seconds = measuring.clocked(lambda: incremental(low, delta), device)
-    truth, plain_seconds = measuring.clocked(lambda: plain(sampler, family, delta), device)
+    truth, plain_seconds = measuring.clocked(lambda: plain(head, own, family, delta), device)
     _, tail_seconds = measuring.clocked(lambda: scores(found), device)
     spent = measuring.operations(lambda: incremental(low, few))
-    whole = measuring.operations(lambda: plain(sampler, family, few))
+    whole = measuring.operations(lambda: plain(head, own, family, few))
     row = {
         "network": name,
         "weights": "random" if name == "vgg16" and args.weights is None else "trained",

@@ -9,11 +9,12 @@ import pytest
 import torch
 
 import proofmap as pm
+from proofmap import kernel
 from proofmap.bounds import METHODS, named
 from proofmap.explain.hybrid import enclose
 from proofmap.explain.members import Sampler
 from proofmap.graph.cut import cut
-from proofmap.rules import fused, linear
+from proofmap.rules import linear
 from tests.bounds import maps
 from tests.bounds.setting import both_sides, mask_for
 from tests.models import MODELS, Case, graph_of
@@ -54,7 +55,7 @@ def test_windows_through_compiled_kernels_and_matrices(name: str, monkeypatch: p
     graph = maps.graph_of(name)
     ball, mask = pm.Ball(0.05, inf, (-1.0, 1.0)), mask_for(maps.SHAPE, 16)
     expected = both_sides(graph, ball.at(maps.points(2), mask), named("backward"), "shared")
-    monkeypatch.setattr(fused, "_WORTH", 1)
+    monkeypatch.setattr(kernel, "_WORTH", 1)
     monkeypatch.setattr(linear, "_TAPS", 10**6)
     for dtype, close in ((torch.float64, 1e-9), (torch.float32, 1e-4)):
         family = ball.at(maps.points(2).to(CUDA, dtype), mask)
@@ -65,8 +66,12 @@ def test_windows_through_compiled_kernels_and_matrices(name: str, monkeypatch: p
             )
 
 
-def test_sampled_explanations_are_those_of_the_cpu() -> None:
-    """The noise is drawn on the CPU for both: generators of different devices differ."""
+@pytest.mark.parametrize("fewest", [1, 2**22])
+def test_sampled_explanations_are_those_of_the_cpu(fewest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without a kernel of our own. The noise is drawn on the CPU for both: generators of different devices
+    differ.
+    """
+    monkeypatch.setattr(kernel, "_WORTH", fewest)
     graph = maps.graph_of("mobile")
     x, mask = maps.points(2), mask_for(maps.SHAPE, 9)[None]
     head, _ = cut(graph, graph[graph.output].inputs[0])
@@ -75,6 +80,10 @@ def test_sampled_explanations_are_those_of_the_cpu() -> None:
     found = enclose(Sampler(head, None, 2**28), x.to(CUDA), mask.to(CUDA), delta.to(CUDA), 9)
     for ours, cpus in zip(found, expected, strict=True):
         torch.testing.assert_close(ours.cpu(), cpus, rtol=1e-9, atol=1e-9)
+    low = enclose(Sampler(head, torch.float16, 2**28), x.to(CUDA), mask.to(CUDA), delta.to(CUDA), 9)
+    for ours, cpus in zip(low, expected, strict=True):
+        assert torch.equal(ours[:, 0].cpu(), found[0 if ours is low[0] else 1][:, 0].cpu())
+        torch.testing.assert_close(ours.cpu(), cpus, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, inf])

@@ -203,20 +203,21 @@ def test_one_last_layer_is_bounded_exactly(bias: bool) -> None:
             torch.testing.assert_close(found[i, j], one.full[0])
 
 
-@pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])
-def test_samples_in_low_precision(precision: torch.dtype, x: Tensor) -> None:
-    graph = pm.trace(made("vgg"), x)
-    common = {"groups": pm.groups.grid(4), "samples": SAMPLES}
-    ranks = []
-    for chosen in (None, precision):
-        hybrid = HybridEVA(graph, BALL, split="10", precision=chosen, **common).explain(x)  # type: ignore[arg-type]
-        seen = EmpiricalEVA(graph, BALL, precision=chosen, **common).explain(x)  # type: ignore[arg-type]
-        assert hybrid.settings["precision"] == seen.settings["precision"] == (None if chosen is None else str(chosen))
-        assert hybrid.scores.dtype == seen.scores.dtype == torch.float32
-        ranks.append((hybrid.overlap.frozen, seen.overlap.frozen))
-    for high, low in zip(*ranks, strict=True):
-        torch.testing.assert_close(low, high, rtol=0.05, atol=0.05)
-        assert not torch.equal(low, high)
+@pytest.mark.parametrize(("precision", "close"), [(torch.float16, 2e-3), (torch.bfloat16, 2e-2)])
+def test_differences_in_low_precision(precision: torch.dtype, close: float, x: Tensor) -> None:
+    """What is lost is relative to them: in a small ball, values of that precision would hide the differences."""
+    graph, ball = pm.trace(made("vgg"), x), pm.Ball(0.005, domain=(0.0, 1.0))
+    common: dict[str, Any] = {"groups": pm.groups.grid(4), "samples": SAMPLES}
+    for make in (
+        lambda **own: HybridEVA(graph, ball, split="10", **own),
+        lambda **own: EmpiricalEVA(graph, ball, **own),
+    ):
+        high, low = (make(precision=chosen, **common).explain(x) for chosen in (None, precision))
+        assert [high.settings["precision"], low.settings["precision"]] == [None, str(precision)]
+        assert torch.equal(low.overlap.full, high.overlap.full)
+        assert low.scores.dtype == torch.float32
+        assert not torch.equal(low.scores, high.scores)
+        torch.testing.assert_close(low.scores, high.scores, rtol=0, atol=close * float(high.scores.abs().max()))
 
 
 def test_low_precision_that_does_not_suffice(x: Tensor) -> None:
@@ -227,7 +228,7 @@ def test_low_precision_that_does_not_suffice(x: Tensor) -> None:
     with pytest.raises(BoundError, match=r"leave `precision` out to sample in the type of x, such as float32"):
         seen.explain(x)
     hybrid = HybridEVA(graph, BALL, split="1", precision=torch.float16, samples=2, groups=pm.groups.grid(2))
-    with pytest.raises(BoundError, match=r"samples in torch\.float16 lead to NaN or infinite values"):
+    with pytest.raises(BoundError, match=r"differences in torch\.float16 lead to NaN or infinite values"):
         hybrid.explain(x)
 
 

@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import proofmap as pm
+from proofmap import kernel
 from proofmap.graph import Graph, trace
 from proofmap.graph.cone import POINTWISE, SLIDING, alike, boxes, cone, spread
 from proofmap.graph.incremental import Plan, base_elements, base_of
-from proofmap.graph.ops import COMPUTE
+from proofmap.graph.ops import COMPUTE, LINEAR
+from proofmap.rules import RULES, Linear
 from tests.models import MODELS, Apply, Case, Constants, Inverted, Join, Residual, graph_of
 
 # Operations that no window describes: each output reads positions from anywhere.
@@ -146,11 +148,11 @@ def compare(graph: Graph, mask: Tensor, x: Tensor) -> float:
     points = x + 0.3 * torch.rand(2, *x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(4))
     touched = spread(graph, mask, groups)
     for some in [torch.arange(groups), *alike(graph, touched)]:
-        plan = Plan.of(graph, mask, touched, some)
+        plan = Plan.of(graph, mask, touched, some, x.dtype)
         base, output = base_of(graph, points.flatten(0, 1), plan.needs)
         torch.testing.assert_close(output, graph(points.flatten(0, 1)), rtol=0, atol=1e-12)
-        found = plan(base, points, x)
-        change = found - output.reshape(*points.shape[:2], 1, *output.shape[1:])
+        change = plan(base, points, x)
+        found = output.reshape(*points.shape[:2], 1, *output.shape[1:]) + change
         largest = max(largest, float(change.abs().max()))
         own = mask == some.view(-1, *[1] * mask.ndim)  # (G, *shape)
         put_back = torch.where(own, x[:, None], points[:, :, None])  # (2, n, G, *shape)
@@ -172,6 +174,20 @@ def test_incremental_is_plain_on_every_operation(name: str) -> None:
     compare(graph_of(case, torch.float64), pm.groups.pixels()(case.shape), case.inputs(2, torch.float64))
 
 
+@pytest.mark.parametrize("name", ["vgg", "mobile with uneven padding", "stride"])
+def test_ends_in_one_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU compiles, as it is written."""
+    monkeypatch.setattr(kernel, "worth", lambda values: True)
+    monkeypatch.setattr(kernel, "compiled", lambda function, trial: function)
+    graph = made(name)
+    x = torch.rand(2, *graph.input.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert compare(graph, cells(graph.input.shape), x) > 1e-4
+
+
+def test_linear_operations_are_those_with_a_linear_rule() -> None:
+    assert {op for op, rule in RULES.items() if isinstance(rule, Linear)} == LINEAR
+
+
 def test_vectors_are_computed_whole() -> None:
     case = MODELS["deep relu"]
     graph = graph_of(case, torch.float64)
@@ -186,9 +202,9 @@ def test_groups_without_variables_change_nothing() -> None:
     x = torch.rand(1, *graph.input.shape, dtype=torch.float64)
     points = x[None] + 0.1
     touched = spread(graph, mask, 100)
-    plan = Plan.of(graph, mask, touched, torch.tensor([98, 99]))
-    base, output = base_of(graph, points[0], plan.needs)
-    torch.testing.assert_close(plan(base, points, x)[0], output[:, None].expand(-1, 2, -1))
+    plan = Plan.of(graph, mask, touched, torch.tensor([98, 99]), x.dtype)
+    base, _ = base_of(graph, points[0], plan.needs)
+    assert plan(base, points, x).count_nonzero() == 0
 
 
 def test_every_operation_is_known_as_local_or_mixing() -> None:
@@ -248,7 +264,7 @@ def test_fewer_operations_than_plain() -> None:
     x = torch.rand(1, *graph.input.shape, dtype=torch.float64)
     points = x[None] + 0.1
     touched = spread(graph, mask, groups)
-    plan = Plan.of(graph, mask, touched, torch.arange(groups))
+    plan = Plan.of(graph, mask, touched, torch.arange(groups), x.dtype)
     with FlopCounterMode(display=False) as whole:
         base, _ = base_of(graph, points[0], plan.needs)
     with FlopCounterMode(display=False) as part:
@@ -260,7 +276,7 @@ def test_what_is_kept_is_counted() -> None:
     """No tensor of a run is larger than what a plan says that it occupies."""
     graph = made("vgg")
     mask, groups = numbered(cells(graph.input.shape))
-    plan = Plan.of(graph, mask, spread(graph, mask, groups), torch.arange(groups))
+    plan = Plan.of(graph, mask, spread(graph, mask, groups), torch.arange(groups), torch.float64)
     base, _ = base_of(graph, torch.zeros(1, *graph.input.shape, dtype=torch.float64), plan.needs)
     assert sum(rows.numel() for rows in base.values()) <= base_elements(graph, plan.needs)
     assert graph.input.shape[0] * 9 < plan.elements < sum(node.size for node in graph.nodes)

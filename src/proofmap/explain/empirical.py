@@ -26,7 +26,8 @@ class EmpiricalEVA(Explainer):
     The same points serve B and every B_u, where their group is put back (common random numbers: less variance, and
     no score comes from luck alone). A lower bound of AO, never an upper one.
 
-    precision: the type in which samples run, torch.float16 or torch.bfloat16 for speed; by default that of x.
+    precision: the type of what putting a group back changes, torch.float16 or torch.bfloat16 for speed; by default that
+    of x, in which the samples of B run.
     """
 
     guarantee: ClassVar[Guarantee] = "sampled"

@@ -32,7 +32,8 @@ class HybridEVA(Explainer):
     box. The box may miss what no sample reached, so the overlap is an estimate.
 
     split: the name of the module or node where h ends. The same samples serve B and every B_u; x itself is one more.
-    precision: the type in which samples run, torch.float16 or torch.bfloat16 for speed; by default that of x.
+    precision: the type of what putting a group back changes, torch.float16 or torch.bfloat16 for speed; by default that
+    of x, in which the samples of B run.
     """
 
     guarantee: ClassVar[Guarantee] = "none"

@@ -1,7 +1,7 @@
 """A network at samples of a ball and of every member of its family: the same noise for all, in pieces that fit.
 
 With its group put back, a sample of B is one of B_u, and differs from it only near the group: `graph.incremental`
-computes what that changes.
+computes the difference.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from proofmap.graph.cone import alike, spread
 from proofmap.graph.incremental import Plan, base_elements, base_of
 
 Fold = Callable[[slice, Tensor, Tensor], None]
+Block = tuple[slice, list[Plan]]
 
 
 def check_precision(precision: torch.dtype | None) -> None:
@@ -33,17 +34,15 @@ def check_precision(precision: torch.dtype | None) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """A graph, the type in which samples run through it, None for that of x, and the bytes they may use."""
+    """A graph, the type in which differences run through it, None for that of x, and the bytes they may use."""
 
     graph: Graph
     precision: torch.dtype | None
     available: int
 
     def at(self, x: Tensor) -> Tensor:
-        """The output at x (n, *shape), in x's type."""
-        value = self.prepared(x)(laid_out(self._converted(x)))
-        self._check(torch.isfinite(value).all())
-        return value.to(x.dtype)
+        """The output at x (n, *shape)."""
+        return prepared(self.graph, x.device, x.dtype)(laid_out(x))
 
     def visit(self, x: Tensor, mask: Tensor, delta: Tensor, groups: int, fold: Fold) -> None:
         """Call fold(images, members, values) until it has seen every sample of every member.
@@ -52,22 +51,21 @@ class Sampler:
         the output at x + δ, for some of the samples, with the member's group put back; member 0 is B itself. In a
         piece that is repeated for lack of memory, values come twice.
         """
-        graph, own = self.prepared(x), self._converted(x)
+        graph = prepared(self.graph, x.device, x.dtype)
         finite = torch.ones((), dtype=torch.bool, device=x.device)
 
-        def show(images: slice, members: Tensor, value: Tensor) -> None:
-            finite.logical_and_(torch.isfinite(value).all())
-            fold(images, members.to(x.device), value.to(x.dtype))
-
         def work(images: slice, plans: list[Plan], names: frozenset[str], first: int, last: int) -> None:
-            points = self._converted(x[images] + delta[first:last, images])
-            base, full = base_of(graph, laid_out(points.flatten(0, 1)), names)
-            show(images, torch.zeros(1, dtype=torch.int64), full.unflatten(0, points.shape[:2])[:, :, None])
+            points = x[images] + delta[first:last, images]
+            base, output = base_of(graph, laid_out(points.flatten(0, 1)), names)
+            full = output.unflatten(0, points.shape[:2])[:, :, None]
+            fold(images, torch.zeros(1, dtype=torch.int64, device=x.device), full)
             for plan in plans:
-                show(images, 1 + plan.groups, plan(base, points, own[images]))
+                change = plan(base, points, x[images])
+                finite.logical_and_(torch.isfinite(change).all())
+                fold(images, (1 + plan.groups).to(x.device), full + change)
 
         samples = len(delta)
-        room = piece_of(self.available, x.device) // own.element_size() // 2  # for the base, and for what changes
+        room = piece_of(self.available, x.device) // x.element_size() // 2  # for the base, and for what changes
         for block, plans in self._blocks(graph, mask, len(x), groups, room):
             names = frozenset[str]().union(*(plan.needs for plan in plans))
             largest = max(base_elements(graph, names), *(len(plan.groups) * plan.elements for plan in plans))
@@ -78,45 +76,42 @@ class Sampler:
                 in_pieces(samples, min(samples, at_once), partial(work, images, plans, names))
         self._check(finite)
 
-    @staticmethod
-    def _blocks(graph: Graph, mask: Tensor, images: int, groups: int, room: int) -> Iterator[tuple[slice, list[Plan]]]:
+    def _blocks(self, graph: Graph, mask: Tensor, images: int, groups: int, room: int) -> Iterator[Block]:
         """The images that share a mask, and plans for all groups of it."""
+        precision = self.precision or graph.dtype
         if len(mask) == 1:
-            yield slice(0, images), list(_plans(graph, mask[0], groups, room))
+            yield slice(0, images), list(_plans(graph, mask[0], groups, precision, room))
             return
         for i in range(images):
-            yield slice(i, i + 1), list(_plans(graph, mask[i], groups, room))
-
-    def _converted(self, x: Tensor) -> Tensor:
-        return x if self.precision is None else x.to(self.precision)
-
-    def prepared(self, x: Tensor) -> Graph:
-        """The graph in the samples' type, its filters with their channels last as the windows have theirs."""
-        graph = self.graph.to(x.device, self.precision or x.dtype)
-        nodes = (
-            replace(node, weight=laid_out(node.weight)) if node.op == "conv" and node.weight is not None else node
-            for node in graph.nodes
-        )
-        return Graph(tuple(nodes), graph.output)
+            yield slice(i, i + 1), list(_plans(graph, mask[i], groups, precision, room))
 
     def _check(self, finite: Tensor) -> None:
         if self.precision is not None and not bool(finite):
             raise BoundError(
-                f"samples in {self.precision} lead to NaN or infinite values, expected finite ones: leave `precision` "
-                "out to sample in the type of x, such as float32"
+                f"differences in {self.precision} lead to NaN or infinite values, expected finite ones: leave "
+                "`precision` out to sample in the type of x, such as float32"
             )
 
 
-def _plans(graph: Graph, mask: Tensor, groups: int, room: int) -> Iterator[Plan]:
+def _plans(graph: Graph, mask: Tensor, groups: int, precision: torch.dtype, room: int) -> Iterator[Plan]:
     """Plans for all groups of a mask that fit into `room` scalars at one point."""
     touched = spread(graph, mask, groups)
     for some in alike(graph, touched):
-        plan = Plan.of(graph, mask, touched, some)
+        plan = Plan.of(graph, mask, touched, some, precision)
         fitting = max(1, room // plan.elements)
         if fitting >= len(some):
             yield plan
         else:
-            yield from (Plan.of(graph, mask, touched, few) for few in some.split(fitting))
+            yield from (Plan.of(graph, mask, touched, few, precision) for few in some.split(fitting))
+
+
+def prepared(graph: Graph, device: torch.device, dtype: torch.dtype) -> Graph:
+    """The graph there, its filters with their channels last as the windows have theirs."""
+    nodes = (
+        replace(node, weight=laid_out(node.weight)) if node.op == "conv" and node.weight is not None else node
+        for node in graph.to(device, dtype).nodes
+    )
+    return Graph(tuple(nodes), graph.output)
 
 
 def laid_out(value: Tensor) -> Tensor:

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 
 Compute = Callable[..., Tensor]
 
+# y = L(inputs) + bias, with L linear; all other operations are not
+LINEAR = frozenset(
+    {
+        *("linear", "matmul", "conv", "conv_transpose", "affine", "add", "concat", "sum", "avg_pool"),
+        *("adaptive_avg_pool", "reshape", "permute", "expand", "index", "slice", "pad"),
+    }
+)
+
 _CONV: dict[int, Any] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _CONV_TRANSPOSE: dict[int, Any] = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 _AVG_POOL: dict[int, Any] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
@@ -153,7 +161,7 @@ def _unary(function: Callable[[Tensor], Tensor]) -> Compute:
 
 
 COMPUTE: dict[str, Compute] = {
-    # linear in their inputs, up to a bias
+    # linear
     "linear": _linear,
     "matmul": _matmul,
     "conv": _conv,

@@ -1,0 +1,44 @@
+"""Differences through values that are kept between two ends: reading and writing is all the work there is.
+
+On a GPU one kernel does it all; plain torch gathers the values first, and goes over them four times more.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from proofmap import kernel
+
+
+def change(base: Tensor, rows: Tensor | None, move: Tensor, low: float, high: float) -> Tensor:
+    """c(b + d) - c(b) with c = clamp(·, low, high), for b the rows (k,) of a base (P, R, C) and d (P, k, C), or, rows
+    being None, all but the last of them under each of k / (R - 1) maps in turn.
+    """
+    count = base.shape[1] - 1
+    run = kernel.compiled(_change, _trial) if kernel.worth(move) else None
+    if run is not None:
+        if rows is None:
+            rows = torch.arange(count, device=base.device).repeat(move.shape[1] // count)
+        compiled: Tensor = run(base, rows, move, low, high)
+        return compiled
+    if rows is None:
+        still = base[:, None, :count].clamp(low, high)
+        moved: Tensor = base[:, None, :count] + move.unflatten(1, (-1, count))
+    else:
+        own = base.index_select(1, rows)
+        moved = own + move
+        still = own.clamp_(low, high)
+    return moved.clamp_(low, high).sub_(still).view(move.shape).to(move.dtype)
+
+
+def _change(base: Tensor, rows: Tensor, move: Tensor, low: float, high: float) -> Tensor:
+    still = base[:, rows]
+    return ((still + move).clamp(low, high) - still.clamp(low, high)).to(move.dtype)
+
+
+def _trial(size: int) -> tuple[Tensor | float, ...]:
+    """Arguments of `_change`."""
+    base = torch.ones(size, size + 2, size + 5, device="cuda")
+    rows = torch.arange(size, device="cuda")
+    return base, rows, base[:, :size].half(), 0.0, float("inf")

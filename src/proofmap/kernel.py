@@ -1,0 +1,36 @@
+"""Functions as one kernel on a GPU, where reading and writing is all the work there is, and torch finds a compiler."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["compiled", "worth"]
+
+_WORTH = 2**22  # entries for which compiling, once a session, pays
+
+
+def worth(values: Tensor) -> bool:
+    """Whether there is enough to do: on a GPU, and for many values."""
+    return values.is_cuda and values.numel() >= _WORTH
+
+
+@cache
+def compiled(function: Callable[..., Any], trial: Callable[[int], tuple[Any, ...]]) -> Callable[..., Any] | None:
+    """The compiled function, tried at trial(size) for two sizes: from there on, sizes are variables of the kernel.
+
+    None, with a warning, where torch cannot compile.
+    """
+    kernel = torch.compile(function, dynamic=True)
+    try:
+        for size in (3, 4):
+            kernel(*trial(size))
+    except Exception as error:  # whatever is missing: a compiler, headers, Triton itself
+        warnings.warn(f"torch.compile does not work here, work on the GPU takes longer: {error}", stacklevel=2)
+        return None
+    return kernel
