@@ -13,10 +13,11 @@ from proofmap.bench.table import Table
 
 _LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito
 _OURS, _BEST, _PAPER = "#0072b2", "#d55e00", "#777777"  # told apart by the colour-blind too
+_FAR = 4  # times the room that ours take: what would take more of it is not shown
 
 
 def draw(table: Table) -> bytes:
-    """The figure as PNG: orange what is best or not told from the best, hollow what the paper reports."""
+    """The figure as PNG: orange what is best or not told from the best, hollow what the paper reports, where near."""
     methods = list(table.rows)
     figure = Figure(figsize=(1.9 + 2.3 * len(table.columns), 1.1 + 0.3 * len(methods)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -32,6 +33,11 @@ def draw(table: Table) -> bytes:
             panel.plot(cell.mean, height, "o", color=shade, markersize=5)
             if cell.paper is not None:
                 panel.plot(cell.paper, height, "o", color=_PAPER, markersize=5, fillstyle="none")
+        own = [cells[column.name] for cells in table.rows.values() if column.name in cells]
+        low, high = min(cell.low for cell in own), max(cell.high for cell in own)
+        papers = [cell.paper for cell in own if cell.paper is not None]
+        if papers and max(high, *papers) - min(low, *papers) > _FAR * (high - low):
+            panel.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         panel.set_title(f"{column.label} {'↑' if column.higher else '↓'}", fontsize=10)
         panel.set_yticks(list(heights), methods, fontsize=9)
         panel.tick_params(axis="x", labelsize=8)
@@ -43,32 +49,36 @@ def draw(table: Table) -> bytes:
     figure.suptitle(table.title, fontsize=11)
     hollow = any(cell.paper is not None for cells in table.rows.values() for cell in cells.values())
     note = "mean and 95 % interval over samples; orange: best, or not told from the best"
-    figure.supxlabel(note + ("; hollow: the paper" if hollow else ""), fontsize=8, color="0.35")
+    figure.supxlabel(note + ("; hollow: the paper, where it is near" if hollow else ""), fontsize=8, color="0.35")
     return _png(figure)
 
 
 def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:
-    """The figure as PNG: each metric against the radius, a line for each curve; points[row]: (curve, radius)."""
+    """The figure as PNG: each metric against the radius, a line for each curve; points[row]: (curve, radius).
+
+    Intervals are drawn where few curves leave room for them.
+    """
     curves = dict.fromkeys(curve for curve, _ in points.values())
     radii = sorted({eps for _, eps in points.values()})
-    figure = Figure(figsize=(0.6 + 2.6 * len(table.columns), 3.3), layout="constrained")
+    few = len(curves) <= len(_LINES)
+    figure = Figure(figsize=(0.6 + 2.6 * len(table.columns), 3.3 if few else 4.1), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(table.columns), squeeze=False)[0]
     for panel, column in zip(panels, table.columns, strict=True):
         for k, curve in enumerate(curves):
             color, marker = _LINES[k % len(_LINES)], "osv^Dd"[k % 6]
-            again = k >= len(_LINES)  # the colours once more, dashed and hollow
+            again = min(k // len(_LINES), 2)  # the colours once more, dashed and hollow, and a third time, dotted
             rows = sorted(
                 (eps, table.rows[row][column.name])
                 for row, (own, eps) in points.items()
                 if own == curve and column.name in table.rows[row]
             )
             eps = [one for one, _ in rows]
-            panel.fill_between(
-                eps, [cell.low for _, cell in rows], [cell.high for _, cell in rows], color=color, alpha=0.15, lw=0
-            )
-            inside = "white" if again else color
-            style = {"ls": "--" if again else "-", "color": color, "mfc": inside, "ms": 4, "lw": 1.3, "label": curve}
+            if few:
+                low, high = [cell.low for _, cell in rows], [cell.high for _, cell in rows]
+                panel.fill_between(eps, low, high, color=color, alpha=0.15, lw=0)
+            inside, line = "white" if again else color, ("-", "--", ":")[again]
+            style = {"ls": line, "color": color, "mfc": inside, "ms": 4, "lw": 1.3, "label": curve}
             panel.plot(eps, [cell.mean for _, cell in rows], marker, **style)
         panel.set_title(f"{column.label} {'↑' if column.higher else '↓'}", fontsize=10)
         panel.set_xscale("log")
@@ -79,9 +89,9 @@ def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:
         panel.grid(color="0.92")
         panel.spines[["top", "right"]].set_visible(False)
     figure.legend(
-        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=8, frameon=False
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8, frameon=False
     )
-    figure.suptitle(f"{table.title}: means, and 95 % intervals over samples", fontsize=11)
+    figure.suptitle(f"{table.title}: means{', and 95 % intervals over samples' if few else ''}", fontsize=11)
     return _png(figure)
 
 
