@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from proofmap.explain import EmpiricalEVA, HybridEVA
 from proofmap.explain.boxes import overlap_of_boxes
 from proofmap.graph.cut import cut
 from proofmap.overlap import family_overlap
-from tests.models import Inverted, Residual
+from tests.models import Apply, Inverted, Residual
 from tests.peak import with_peak
 
 SAMPLES = 5
@@ -145,6 +146,48 @@ def test_empirical_is_what_whole_runs_give(name: str, kind: str, x: Tensor) -> N
         torch.testing.assert_close(found.overlap.frozen, truth[:, 1:], rtol=1e-4, atol=2e-5)
 
 
+STEEP: dict[str, Callable[[Tensor], Tensor]] = {
+    "norms": lambda v: v.square().sum((2, 3)).sqrt(),
+    "powers": lambda v: (0.5 * (v - 0.3).relu().log()).exp().flatten(1),
+    "logarithms": lambda v: ((v - 0.3).relu().log() + 3).relu().flatten(1),
+    "reciprocals": lambda v: (v - 0.3).relu().reciprocal().tanh().flatten(1),
+}
+
+
+@pytest.mark.parametrize("name", STEEP)
+def test_at_the_edge_of_a_domain_members_run_by_themselves(name: str, x: Tensor) -> None:
+    """Where f ends or is infinite at a sample, f(b + d) - f(b) says nothing."""
+    x[:, :, 6:] = 0
+    torch.manual_seed(0)
+    first = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.ReLU(), Apply(STEEP[name]))
+    with torch.no_grad():
+        size = first(x).shape[1]
+    graph = pm.trace(nn.Sequential(first, nn.Linear(size, 4)), x)
+    black = torch.zeros_like(x)
+    for at, mask in ((x, masks("grid", x)), (x, masks("for each sample", x)), (black, black[0].long())):
+        truth = plain_empirical(graph, at, mask)
+        assert bool(truth.isfinite().all())
+        for memory in (None, 3_000_000):
+            explainer = EmpiricalEVA(graph, BALL, groups=mask, samples=SAMPLES, seed=3, memory=memory)
+            found = explainer.explain(at).overlap
+            torch.testing.assert_close(found.full, truth[:, 0], rtol=1e-4, atol=2e-5)
+            torch.testing.assert_close(found.frozen, truth[:, 1:], rtol=1e-4, atol=2e-5)
+
+
+def test_a_network_without_weights_keeps_the_type_of_x(x: Tensor) -> None:
+    graph = pm.trace(nn.Sequential(nn.AvgPool2d(12), nn.Flatten(), Apply(lambda v: v[:, :4])), x)
+    x, mask = x.double(), masks("grid", x)
+    found = EmpiricalEVA(graph, BALL, groups=mask, samples=SAMPLES, seed=3).explain(x)
+    torch.testing.assert_close(found.overlap.frozen, plain_empirical(graph, x, mask)[:, 1:], rtol=0, atol=1e-14)
+
+
+def test_values_that_are_not_finite_are_said(x: Tensor) -> None:
+    x = torch.full_like(x, 0.8)  # exp(88.8) is too large for float32
+    graph = pm.trace(nn.Sequential(Apply(lambda v: (100 * v).exp()), nn.Flatten(), nn.Linear(3 * 24 * 24, 4)), x)
+    with pytest.raises(BoundError, match=r"samples lead to NaN or infinite values, .* take a smaller ball"):
+        EmpiricalEVA(graph, BALL, samples=2, groups=pm.groups.grid(2)).explain(x)
+
+
 def operations(graph: pm.Graph, x: Tensor) -> tuple[int, int]:
     """What the explainer spends, and one run of the network at one point."""
     with FlopCounterMode(display=False) as spent:
@@ -225,10 +268,10 @@ def test_low_precision_that_does_not_suffice(x: Tensor) -> None:
     nn.init.constant_(first.weight, 1e5)
     graph = pm.trace(nn.Sequential(first, nn.ReLU(), nn.Flatten(), nn.Linear(4 * 22 * 22, 3)), x)
     seen = EmpiricalEVA(graph, BALL, precision=torch.float16, samples=2, groups=pm.groups.grid(2))
-    with pytest.raises(BoundError, match=r"leave `precision` out to sample in the type of x, such as float32"):
+    with pytest.raises(BoundError, match=r"samples lead to NaN or infinite values, .* leave `precision` out"):
         seen.explain(x)
     hybrid = HybridEVA(graph, BALL, split="1", precision=torch.float16, samples=2, groups=pm.groups.grid(2))
-    with pytest.raises(BoundError, match=r"differences in torch\.float16 lead to NaN or infinite values"):
+    with pytest.raises(BoundError, match=r"leave `precision` out"):
         hybrid.explain(x)
 
 

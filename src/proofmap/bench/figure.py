@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from proofmap.bench.table import Table
+from proofmap.bench.table import Cell, Table
 
 _LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito
 _OURS, _BEST, _PAPER = "#0072b2", "#d55e00", "#777777"  # told apart by the colour-blind too
@@ -33,11 +34,7 @@ def draw(table: Table) -> bytes:
             panel.plot(cell.mean, height, "o", color=shade, markersize=5)
             if cell.paper is not None:
                 panel.plot(cell.paper, height, "o", color=_PAPER, markersize=5, fillstyle="none")
-        own = [cells[column.name] for cells in table.rows.values() if column.name in cells]
-        low, high = min(cell.low for cell in own), max(cell.high for cell in own)
-        papers = [cell.paper for cell in own if cell.paper is not None]
-        if papers and max(high, *papers) - min(low, *papers) > _FAR * (high - low):
-            panel.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+        _leave_room(panel, [cells[column.name] for cells in table.rows.values() if column.name in cells])
         panel.set_title(f"{column.label} {'↑' if column.higher else '↓'}", fontsize=10)
         panel.set_yticks(list(heights), methods, fontsize=9)
         panel.tick_params(axis="x", labelsize=8)
@@ -51,6 +48,17 @@ def draw(table: Table) -> bytes:
     note = "mean and 95 % interval over samples; orange: best, or not told from the best"
     figure.supxlabel(note + ("; hollow: the paper, where it is near" if hollow else ""), fontsize=8, color="0.35")
     return _png(figure)
+
+
+def _leave_room(panel: Axes, cells: list[Cell]) -> None:
+    """Without the paper's points, where they would leave little to our intervals."""
+    papers = [cell.paper for cell in cells if cell.paper is not None]
+    if not papers:
+        return
+    low, high = min(cell.low for cell in cells), max(cell.high for cell in cells)
+    wide = high - low
+    if 0 < _FAR * wide < max(high, *papers) - min(low, *papers):
+        panel.set_xlim(low - 0.05 * wide, high + 0.05 * wide)
 
 
 def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:

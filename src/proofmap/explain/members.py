@@ -1,7 +1,7 @@
 """A network at samples of a ball and of every member of its family: the same noise for all, in pieces that fit.
 
 With its group put back, a sample of B is one of B_u, and differs from it only near the group: `graph.incremental`
-computes the difference.
+computes the difference. Where that is not safe, every sample of every member runs by itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from proofmap.graph.cone import alike, spread
 from proofmap.graph.incremental import Plan, base_elements, base_of
 
 Fold = Callable[[slice, Tensor, Tensor], None]
-Block = tuple[slice, list[Plan]]
+
+# At the edge of what these take they are steep or end: b + d may lie on the other side of it by rounding.
+_STEEP = frozenset({"sqrt", "log", "reciprocal"})
 
 
 def check_precision(precision: torch.dtype | None) -> None:
@@ -54,19 +56,41 @@ class Sampler:
         graph = prepared(self.graph, x.device, x.dtype)
         finite = torch.ones((), dtype=torch.bool, device=x.device)
 
+        def show(images: slice, members: Tensor, values: Tensor) -> None:
+            finite.logical_and_(torch.isfinite(values).all())
+            fold(images, members.to(x.device), values)
+
+        room = piece_of(self.available, x.device) // x.element_size() // 2  # for the base, and for what changes
+        whole = any(node.op in _STEEP for node in graph.nodes)
+        (_visit_whole if whole else self._visit_changes)(graph, x, mask, delta, groups, room, show)
+        if not bool(finite):
+            raise BoundError(
+                "samples lead to NaN or infinite values, expected finite ones: "
+                + ("take a smaller ball" if self.precision is None or whole else "leave `precision` out")
+            )
+
+    def _visit_changes(
+        self, graph: Graph, x: Tensor, mask: Tensor, delta: Tensor, groups: int, room: int, show: Fold
+    ) -> None:
+        """By the differences from the samples of B."""
+        precision = self.precision or x.dtype
+
         def work(images: slice, plans: list[Plan], names: frozenset[str], first: int, last: int) -> None:
             points = x[images] + delta[first:last, images]
             base, output = base_of(graph, laid_out(points.flatten(0, 1)), names)
             full = output.unflatten(0, points.shape[:2])[:, :, None]
-            fold(images, torch.zeros(1, dtype=torch.int64, device=x.device), full)
+            show(images, torch.zeros(1, dtype=torch.int64), full)
             for plan in plans:
-                change = plan(base, points, x[images])
-                finite.logical_and_(torch.isfinite(change).all())
-                fold(images, (1 + plan.groups).to(x.device), full + change)
+                try:
+                    change = plan(base, points, x[images])
+                except NotImplementedError as error:
+                    raise InputError(
+                        f"torch has no {precision} for this network here: leave `precision` out"
+                    ) from error
+                show(images, 1 + plan.groups, full + change)
 
         samples = len(delta)
-        room = piece_of(self.available, x.device) // x.element_size() // 2  # for the base, and for what changes
-        for block, plans in self._blocks(graph, mask, len(x), groups, room):
+        for block, plans in _blocks(graph, mask, len(x), groups, precision, room):
             names = frozenset[str]().union(*(plan.needs for plan in plans))
             largest = max(base_elements(graph, names), *(len(plan.groups) * plan.elements for plan in plans))
             at_once = max(1, room // largest)
@@ -74,23 +98,32 @@ class Sampler:
             for start in range(block.start, block.stop, step):
                 images = slice(start, min(block.stop, start + step))
                 in_pieces(samples, min(samples, at_once), partial(work, images, plans, names))
-        self._check(finite)
 
-    def _blocks(self, graph: Graph, mask: Tensor, images: int, groups: int, room: int) -> Iterator[Block]:
-        """The images that share a mask, and plans for all groups of it."""
-        precision = self.precision or graph.dtype
-        if len(mask) == 1:
-            yield slice(0, images), list(_plans(graph, mask[0], groups, precision, room))
-            return
-        for i in range(images):
-            yield slice(i, i + 1), list(_plans(graph, mask[i], groups, precision, room))
 
-    def _check(self, finite: Tensor) -> None:
-        if self.precision is not None and not bool(finite):
-            raise BoundError(
-                f"differences in {self.precision} lead to NaN or infinite values, expected finite ones: leave "
-                "`precision` out to sample in the type of x, such as float32"
-            )
+def _visit_whole(graph: Graph, x: Tensor, mask: Tensor, delta: Tensor, groups: int, room: int, show: Fold) -> None:
+    """Every member's samples by themselves, in the type of x: B is the member that no group is put back for."""
+
+    def work(i: int, sample: int, first: int, last: int) -> None:
+        member = torch.arange(first, last, device=x.device)
+        own = mask[i % len(mask)] == member.view(-1, *[1] * (x.ndim - 1)) - 1
+        value = graph(laid_out(torch.where(own, x[i], x[i] + delta[sample, i])))
+        show(slice(i, i + 1), member, value[None, None])
+
+    at_once = room // base_elements(graph, ())
+    for i in range(len(x)):
+        for sample in range(len(delta)):
+            in_pieces(1 + groups, at_once, partial(work, i, sample))
+
+
+def _blocks(
+    graph: Graph, mask: Tensor, images: int, groups: int, precision: torch.dtype, room: int
+) -> Iterator[tuple[slice, list[Plan]]]:
+    """The images that share a mask, and plans for all groups of it."""
+    if len(mask) == 1:
+        yield slice(0, images), list(_plans(graph, mask[0], groups, precision, room))
+        return
+    for i in range(images):
+        yield slice(i, i + 1), list(_plans(graph, mask[i], groups, precision, room))
 
 
 def _plans(graph: Graph, mask: Tensor, groups: int, precision: torch.dtype, room: int) -> Iterator[Plan]:

@@ -92,10 +92,10 @@ class Under:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One node on stacks of windows: without padding, as the windows bring their own surroundings."""
+    """One node on stacks of windows: without its padding, as zeros lie around the windows."""
 
     node: Node
-    lays: tuple[Lay | None, ...]  # None: what the input has is what is needed
+    lays: tuple[Lay | None, ...]  # None: the input's own windows will do
     size: tuple[int, ...] | None  # of the node's window; None where the node is whole
     under: tuple[Under, ...] = ()  # for each input, where the node is not linear
     local: bool = False  # whether weight and bias are cut to the windows, (G, C, *size)
@@ -186,10 +186,7 @@ class Plan:
         base: what `base_of` keeps of the points, of all that the plan `needs`.
         """
         count = points.shape[0] * points.shape[1]
-        back = x - points
-        back = back.flatten(3).mT if back.ndim > 3 else back[:, :, None]  # (S, n, positions, C)
-        start = back.index_select(2, self.rows).to(self.precision) * self.restored  # (S, n, G · size, C)
-        values = {self.graph.input.name: _maps(start.flatten(0, 1), self.size)}
+        values = {self.graph.input.name: self._start(points, x)}
         for step in self.steps:
             values[step.node.name] = step(base, values, count)
             for name in self.graph.drops[step.node.name]:
@@ -198,6 +195,13 @@ class Plan:
         if self.last is not None:
             value = self.last(value)
         return value.reshape(*points.shape[:2], len(self.groups), *self.graph[self.graph.output].shape)
+
+    def _start(self, points: Tensor, x: Tensor) -> Tensor:
+        """The differences (S · n · G, C, *size) at the input."""
+        back = x - points
+        back = back.flatten(3).mT if back.ndim > 3 else back[:, :, None]  # (S, n, positions, C)
+        moved = back.index_select(2, self.rows).to(self.precision) * self.restored  # (S, n, G · size, C)
+        return _maps(moved.flatten(0, 1), self.size)
 
 
 def base_of(graph: Graph, points: Tensor, names: Collection[str]) -> tuple[dict[str, Tensor], Tensor]:
