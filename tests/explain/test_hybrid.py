@@ -275,6 +275,13 @@ def test_low_precision_that_does_not_suffice(x: Tensor) -> None:
         hybrid.explain(x)
 
 
+def test_a_precision_that_torch_lacks_an_operation_for() -> None:
+    x = torch.rand(1, 1, 4, 4, 4)
+    graph = pm.trace(nn.Sequential(nn.AvgPool3d(2), nn.Flatten(), nn.Linear(8, 3)), x)
+    with pytest.raises(InputError, match=r"torch has no torch\.float16 for this network here: leave `precision` out"):
+        EmpiricalEVA(graph, BALL, precision=torch.float16, samples=2).explain(x)
+
+
 @pytest.mark.parametrize("precision", [torch.int8, torch.float64, "float16"])
 def test_precisions_that_are_none(precision: torch.dtype, x: Tensor) -> None:
     for make in (

@@ -244,11 +244,8 @@ def _step(
     assert way is not None
     wanted = way.read(window)
     lays = [_lay(windows[one.name], wanted, device) for one in before]
-    under = (
-        ()
-        if linear
-        else tuple(Under(one.name, _positions(wanted, one.shape[1:]).to(device), wanted.size) for one in before)
-    )
+    below = (Under(one.name, _positions(wanted, one.shape[1:]).to(device), wanted.size) for one in before)
+    under = () if linear else tuple(below)
     share = _share(node, before[0].shape[1:], window) if node.op == "avg_pool" else None
     own, local, frame = _bare(own), False, lays[0]
     if node.op in POINTWISE:
