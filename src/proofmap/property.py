@@ -117,7 +117,9 @@ def decide(
     return Answer("unknown", margin, len(left), why=why)
 
 
-def _margins(graph: Graph, region: Region, method: Method, device: torch.device, available: int) -> tuple[list[float], list[bool]]:
+def _margins(
+    graph: Graph, region: Region, method: Method, device: torch.device, available: int
+) -> tuple[list[float], list[bool]]:
     """For each case the largest lower bound of a row on the box, and whether one clears 0 by more than rounding."""
     family = region.ball(device)
     weight = torch.cat([case.weight for case in region.unsafe]).to(family.x)
