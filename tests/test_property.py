@@ -76,7 +76,7 @@ def drawn(generator: np.random.Generator) -> Region:
 
 def test_the_answer_is_what_enumeration_says() -> None:
     said = {"holds": 0, "violated": 0, "unknown": 0}
-    for seed in range(40):
+    for seed in range(24):
         net, region = network(seed), drawn(np.random.default_rng(seed))
         answer = decide(traced(net), [region])
         depth = max(deepest(net, region, case) for case in region.unsafe)
@@ -92,9 +92,9 @@ def test_the_answer_is_what_enumeration_says() -> None:
             assert any(bool((case.weight @ outputs + case.bias <= 1e-12).all()) for case in region.unsafe)
         else:
             assert depth > -1.0
-    assert said["holds"] > 8
-    assert said["violated"] > 8
-    assert said["unknown"] < 10
+    assert said["holds"] > 5
+    assert said["violated"] > 5
+    assert said["unknown"] < 8
 
 
 class Known(nn.Module):

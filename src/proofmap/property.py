@@ -141,8 +141,8 @@ def _attack(
     upper = torch.stack([region.upper for region, _ in left]).to(device)
     middle = into_box((lower + upper) / 2, lower, upper, graph.dtype)
     radius = torch.maximum(upper - middle, middle - lower).flatten(1).amax(1)
-    ends = (middle, lower - middle, upper - middle)
-    family = Family(*(end.to(graph.dtype) for end in ends), inf, radius.to(graph.dtype))
+    x, below, above, eps = (end.to(graph.dtype) for end in (middle, lower - middle, upper - middle, radius))
+    family = Family(x, below, above, inf, eps)
     generator = torch.Generator(device).manual_seed(0)
     for value, delta in climbs(partial(_depth, graph, *_padded(left, family.x)), family, STEPS, RESTARTS, generator):
         points = into_box(family.x + delta, lower, upper, graph.dtype)

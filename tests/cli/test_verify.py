@@ -1,19 +1,40 @@
-"""proofmap verify: what is proven, up to where, and the exit code."""
+"""proofmap verify: what is proven, refuted or undecided, with what it is said of, the points, and the exit code."""
 
 from __future__ import annotations
 
 import json
+import re
+import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import proofmap as pm
 from tests.cli.commands import answer, called, installed
-from tests.sources.files import BOX, digits, write_convolution, write_linear, write_png
+from tests.sources.files import digits, write_convolution, write_known, write_png
 
 MODEL = "zoo:mnist_mlp"
+
+
+@pytest.fixture
+def eight(tmp_path: Path) -> Path:
+    """Eight digits with their labels, the last but one of them wrong."""
+    images, labels = digits(8)
+    labels[6] = 5
+    np.savez(tmp_path / "digits.npz", images=(images[:, 0] * 255).round().byte().numpy(), labels=np.array(labels))
+    return tmp_path
+
+
+def json_of(*words: object) -> Any:
+    """What --json prints, of a command whose answer is no."""
+    found = called(*words, "--json")
+    assert found.exit_code == 1, found.output
+    return json.loads(found.stdout)
 
 
 def test_the_installed_program_answers_by_its_exit_code(tmp_path: Path) -> None:
@@ -21,11 +42,56 @@ def test_the_installed_program_answers_by_its_exit_code(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", images.numpy())
     small = installed("verify", MODEL, "x.npy", "--eps", "0.005", folder=tmp_path)
     assert small.returncode == 0, small.stderr
-    assert small.stdout.splitlines()[-1] == "2 of 2 certified"
-    large = called("verify", MODEL, tmp_path / "x.npy", "--eps", "0.03")
-    assert large.exit_code == 1
-    assert large.stdout.splitlines()[-1] == "1 of 2 certified"
-    assert "not certified; certified up to radius" in large.stdout
+    assert small.stdout.splitlines()[-1] == (
+        "proven: 2 of 2 inputs (100.0 %) for ε = 0.005 (ℓ∞, domain 0 to 1); refuted: 0; undecided: 0"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_three_answers_each_with_its_ball(eight: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(eight)
+    found = called("verify", MODEL, "digits.npz", "--eps", "12/255")
+    assert found.exit_code == 1
+    ball = re.escape("for ε = 12/255 (ℓ∞, domain 0 to 1)")
+    *lines, counts, accuracy = found.stdout.splitlines()
+    forms = {
+        "proven": rf"digits.npz#\d: \d(, labelled \d)?: proven {ball}, AO\(B\) <= -[\d.]+; proven up to ε = [\d.]+",
+        "refuted": rf"digits.npz#\d: \d(, labelled \d)?: refuted {ball}: out/digits-\d.refuted.npy in it is \d, "
+        r"confirmed by torch; proven up to ε = [\d.]+",
+        "undecided": rf"digits.npz#\d: \d(, labelled \d)?: undecided {ball}: AO\(B\) <= [\d.]+, and an attack found "
+        r"nothing; proven up to ε = [\d.]+",
+    }
+    kinds = [next(kind for kind, form in forms.items() if re.fullmatch(form, line)) for line in lines]
+    assert len(kinds) == 8
+    assert kinds.count("refuted") >= 1
+    assert kinds.count("undecided") >= 1
+    proven = kinds.count("proven")
+    assert counts == (
+        f"proven: {proven} of 8 inputs ({proven / 8:.1%}) for ε = 12/255 (ℓ∞, domain 0 to 1); refuted: "
+        f"{kinds.count('refuted')}; undecided: {kinds.count('undecided')}"
+    ).replace("%)", " %)")
+    assert accuracy.startswith("certified accuracy: ")
+    assert "labelled 5" in lines[6]
+    assert sum("labelled" in line for line in lines) == 1
+
+
+def test_certified_accuracy_counts_what_is_proven_and_right(eight: Path) -> None:
+    words = ("verify", MODEL, eight / "digits.npz", "--eps", "0.005", "--no-radius")
+    found = called(*words)
+    assert found.exit_code == 0
+    ball = "for ε = 0.005 (ℓ∞, domain 0 to 1)"
+    assert found.stdout.splitlines()[-2:] == [
+        f"proven: 8 of 8 inputs (100.0 %) {ball}; refuted: 0; undecided: 0",
+        f"certified accuracy: 7 of 8 labelled inputs (87.5 %) proven and right {ball}",
+    ]
+    document = answer(*words)
+    assert document["certified_accuracy"] == {"proven_and_right": 7, "labelled": 8, "share": 0.875}
+    assert (document["proven"], document["refuted"], document["undecided"], document["of"]) == (8, 0, 0, 8)
+    aimed = called(*words, "--target", "7")
+    assert "certified accuracy" not in aimed.stdout  # of one class it would say nothing
+    images, _ = digits(1)
+    np.save(eight / "x.npy", images.numpy())
+    assert "certified accuracy" not in called("verify", MODEL, eight / "x.npy", "--eps", "0.005").stdout
 
 
 def test_the_numbers_are_the_library_s(tmp_path: Path) -> None:
@@ -38,20 +104,103 @@ def test_the_numbers_are_the_library_s(tmp_path: Path) -> None:
     method = pm.bounds.CrownIBP()
     over = pm.overlap(pm.zoo.mnist_mlp(), images, ball, bounds=method)
     radius = pm.certified_radius(pm.zoo.mnist_mlp(), images, norm=2, domain=(0.0, 1.0), bounds=method)
-    assert found["certified"] == 2
+    assert found["proven"] == 2
     for k, entry in enumerate(found["inputs"]):
         assert entry["overlap"] == pytest.approx(float(over.full[k]), abs=1e-4)
         assert entry["radius"] == pytest.approx(float(radius[k]), rel=1e-4)
         assert (entry["label"], entry["predicted"], entry["target"]) == (labels[k], labels[k], labels[k])
-        assert entry["certified"] is True
+        assert (entry["verdict"], entry["eps"], entry["norm"], entry["domain"]) == ("proven", 1 / 255, "2", [0.0, 1.0])
 
 
-def test_another_class_is_not_certified(tmp_path: Path) -> None:
+def test_no_radius_searches_none(eight: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def searched(*_: object, **__: object) -> None:
+        raise AssertionError("a radius was searched")
+
+    monkeypatch.setattr(import_module("proofmap.cli.verify"), "certified_radius", searched)
+    found = called("verify", MODEL, eight / "digits.npz", "--eps", "0.005", "--no-radius")
+    assert found.exit_code == 0, found.output
+    assert "up to" not in found.stdout
+    assert called("verify", MODEL, eight / "digits.npz", "--eps", "0.005").exit_code == 3
+
+
+@pytest.mark.parametrize(("norm", "eps"), [("inf", "0.06"), ("2", "2"), ("1", "30")])
+def test_a_refuting_point_is_in_the_ball_exactly_and_of_another_class(norm: str, eps: str, tmp_path: Path) -> None:
+    images = digits(3)[0][2:]
+    np.save(tmp_path / "x.npy", images.numpy())
+    words = ("verify", MODEL, tmp_path / "x.npy", "--eps", eps, "--norm", norm, "--out", tmp_path / "points")
+    found = json_of(*words, "--no-radius", "--bounds", "ibp")
+    refuted = [entry for entry in found["inputs"] if entry["verdict"] == "refuted"]
+    assert refuted
+    for entry in refuted:
+        point = torch.from_numpy(np.load(entry["point"]))
+        moved = (point.double() - images[0].double()).flatten()
+        assert float(torch.linalg.vector_norm(moved, float(norm))) <= float(eps)
+        assert bool(((point >= 0) & (point <= 1)).all())
+        logits = pm.zoo.mnist_mlp()(point[None])
+        assert int(logits.argmax()) == entry["becomes"] != entry["target"]
+        assert entry["confirmed_by"] == "torch"
+        shown = torch.from_numpy(np.array(Image.open(entry["picture"]))).float() / 255
+        torch.testing.assert_close(shown, point[0], rtol=0, atol=0.5 / 255 + 1e-6)
+        assert json.loads(Path(entry["point"]).with_suffix(".json").read_text()) == entry
+    first = refuted[0]["point"]
+    again = json_of("verify", MODEL, first, "--eps", "0", "--target", refuted[0]["target"], "--out", tmp_path / "more")
+    assert again["inputs"][0]["predicted"] == refuted[0]["becomes"]  # what was written can be given back
+
+
+def test_an_onnx_file_is_confirmed_by_onnxruntime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_known(tmp_path / "net.onnx")
+    np.save(tmp_path / "x.npy", np.array([[0.5, 0.1]], dtype=np.float32))  # (0.5, 0.4): class 0 until x_1 < 0
+    words = ("verify", tmp_path / "net.onnx", tmp_path / "x.npy", "--out", tmp_path / "out", "--eps")
+    assert called(*words, "0.09").exit_code == 0
+    entry = json_of(*words, "0.11")["inputs"][0]
+    assert (entry["verdict"], entry["becomes"], entry["confirmed_by"], entry["picture"]) == (
+        "refuted",
+        1,
+        "onnxruntime",
+        None,
+    )
+    line = called(*words, "0.11").stdout.splitlines()[0]
+    assert line.startswith("x.npy: 0: refuted for ε = 0.11 (ℓ∞, no domain): ")
+    assert ", confirmed by onnxruntime; proven up to ε = 0.09" in line
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    alone = called(*words, "0.11").stdout.splitlines()[0]
+    assert ", confirmed by proofmap alone, without onnxruntime; " in alone
+
+
+def test_results_among_the_samples_are_none_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_png(tmp_path / "digit.png", digits(1)[0][0])
+    words = ("verify", MODEL, ".", "--eps", "0.3", "--no-radius")
+    assert len(json_of(*words)["inputs"]) == 1
+    assert (tmp_path / "out" / "digit.refuted.png").is_file()
+    assert len(json_of(*words)["inputs"]) == 1
+    (tmp_path / "out" / "digit.refuted.json").unlink()  # a name by itself proves nothing
+    assert len(json_of(*words)["inputs"]) == 3
+
+
+def test_another_class_than_the_prediction_is_said(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", digits(1)[0].numpy())
-    found = called("verify", MODEL, tmp_path / "x.npy", "--eps", "0.001", "--target", "3", "--json")
+    words = ("verify", MODEL, tmp_path / "x.npy", "--eps", "0.001", "--target", "3", "--out", tmp_path / "out")
+    line = called(*words).stdout.splitlines()[0]
+    assert line.startswith("x.npy: 7, asked about 3: refuted for ε = 0.001 (ℓ∞, domain 0 to 1): the input itself is 7")
+    entry = json_of(*words)["inputs"][0]
+    assert (entry["predicted"], entry["target"], entry["verdict"], entry["radius"]) == (7, 3, "refuted", 0.0)
+
+
+def test_what_cannot_be_bounded_is_undecided_and_the_others_are_answered(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "import torch\nfrom torch import nn\n\nclass Net(nn.Module):\n    def forward(self, x):\n"
+        "        return torch.cat([torch.log(x[:, :1]), x[:, 1:] - 9], 1)\n"
+    )
+    (tmp_path / "rows.csv").write_text("2,1\n0.01,1\n2,1.5\n")
+    found = called("verify", f"{tmp_path / 'net.py'}:Net", tmp_path / "rows.csv", "--eps", "0.1", "--no-radius")
     assert found.exit_code == 1
-    entry = json.loads(found.stdout)["inputs"][0]
-    assert (entry["target"], entry["certified"], entry["radius"]) == (3, False, 0.0)
+    first, second, third, _ = found.stdout.splitlines()
+    assert ": proven for" in first
+    assert re.search(
+        r": undecided for ε = 0.1 \(ℓ∞, no domain\): no bound \(.*log.*\), and an attack found nothing", second
+    )
+    assert ": proven for" in third
 
 
 def test_the_ball_is_stated_in_the_user_s_values(tmp_path: Path) -> None:
@@ -70,21 +219,6 @@ def test_the_ball_is_stated_in_the_user_s_values(tmp_path: Path) -> None:
     low, high = (((end - 0.5) / 0.25).permute(0, 2, 3, 1) for end in ends)
     own = pm.overlap(pm.load(tmp_path / "net.onnx"), (low + high) / 2, pm.Ball((high - low) / 2), target=unit["target"])
     assert unit["overlap"] == pytest.approx(float(own.full), abs=1e-3)
-
-
-def test_a_specification_needs_no_radius(tmp_path: Path) -> None:
-    write_linear(tmp_path / "net.onnx", (2,))
-    (tmp_path / "x.vnnlib").write_text(BOX)
-    found = called("verify", tmp_path / "net.onnx", tmp_path / "x.vnnlib")
-    assert (found.exit_code, found.stdout) == (0, "x.vnnlib: 2; AO(B) <= -0.17, certified\n1 of 1 certified\n")
-    (tmp_path / "x.vnnlib").write_text(BOX.replace("X_0 0.5", "X_0 50"))
-    found = called("verify", tmp_path / "net.onnx", tmp_path / "x.vnnlib")
-    assert found.exit_code == 1
-    assert found.stdout.endswith(", not certified\n0 of 1 certified\n")
-    np.save(tmp_path / "x.npy", np.zeros(2))
-    mixed = called("verify", tmp_path / "net.onnx", tmp_path / "x.vnnlib", tmp_path / "x.npy", "--eps", "1")
-    assert mixed.exit_code == 2
-    assert "expected one kind" in mixed.stderr
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,13 @@ def sample(k: int) -> Tensor:
 
 
 @pytest.mark.parametrize("domain", [DOMAIN, None])
-@pytest.mark.parametrize(("norm", "eps"), [(inf, 0.1), (2.0, 0.4), (1.0, 1.3)])
+@pytest.mark.parametrize(("norm", "eps"), [(inf, 0.2), (2.0, 0.7), (1.0, 2.5)])
 def test_the_point_lies_in_the_ball_and_the_domain_exactly(
     norm: float, eps: float, domain: tuple[float, float] | None
 ) -> None:
     graph = network(12, 16, 16, 4).to(torch.device("cpu"), torch.float32)
     met = 0
-    for k in range(12):
+    for k in range(4):
         x = sample(k)
         target = int(graph(x).argmax())
         found = refute(graph, x, pm.Ball(eps, norm, domain), target, graph)
@@ -40,7 +40,7 @@ def test_the_point_lies_in_the_ball_and_the_domain_exactly(
         assert point.dtype == torch.float32
         assert found.becomes == int(graph(point[None]).argmax()) != target
         assert float(pm.overlap(graph, x, pm.Ball(eps, norm, domain), target=target).full) > 0
-    assert met > 3
+    assert met > 1
 
 
 def test_an_input_of_another_class_refutes_by_itself() -> None:

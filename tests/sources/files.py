@@ -68,6 +68,19 @@ def write_linear(path: Path, shape: tuple[int, ...], classes: int = 3) -> Path:
     return path
 
 
+def write_known(path: Path) -> Path:
+    """An ONNX file of (relu(x_0), x_0 - x_1): what it gives over a box can be said by hand."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("MatMul", ["r", "v"], ["y"]),
+    ]
+    w = np.array([[1, -1, 0, 0], [0, 0, 1, -1]], dtype=np.float32)
+    v = np.array([[1, 1], [0, -1], [0, -1], [0, 1]], dtype=np.float32)
+    path.write_bytes(make(nodes, ("n", 2), {"w": w, "v": v}).SerializeToString())
+    return path
+
+
 def write_convolution(path: Path, side: int = 6) -> Path:
     """An ONNX file that takes the channels last: transpose, convolution, ReLU, flatten, linear."""
     count = 2 * (side - 2) ** 2

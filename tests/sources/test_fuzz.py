@@ -21,7 +21,7 @@ from safetensors.torch import save
 
 import proofmap as pm
 from proofmap.errors import ProofmapError
-from proofmap.sources import Preparation, open_samples, read_box, read_model, stated
+from proofmap.sources import Preparation, open_samples, read_box, read_model, read_specification, stated
 from proofmap.sources.preparation import read_classes
 from tests.sources.files import BOX, digits, npy, small_state, write_idx, write_linear, write_module
 
@@ -63,7 +63,7 @@ READERS: dict[str, Reader] = {
     "x.png": sampled(PICTURE),
     "x.jpeg": sampled(PICTURE),
     "x.webp": sampled(PICTURE),
-    "x.vnnlib": lambda path: read_box(path, Preparation(shape=(2,))),
+    "x.vnnlib": lambda path: read_specification(path, Preparation(shape=(2,))),
     "x.vnnlib.gz": lambda path: read_box(path, Preparation(shape=(2,))),
     "net.onnx": lambda path: read_model(str(path)),
     "w.safetensors": filled,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +17,7 @@ from proofmap.errors import InputError
 from proofmap.graph import Graph
 from proofmap.sources import Model, open_samples, read_box
 
-__all__ = ["Case", "graphs", "read_cases"]
+__all__ = ["Case", "graphs", "own_ball", "read_cases", "specified", "stems"]
 
 _BOX = (".vnnlib", ".vnnlib.gz")
 
@@ -54,16 +56,26 @@ def read_cases(
 
     VNN-LIB files bring their own, and speak of the inputs of the bare network: load(bare=True).
     """
-    boxed = [path.name.lower().endswith(_BOX) for path in inputs]
-    if not any(boxed):
+    if not specified(inputs):
         model = load()
         return model, _samples(inputs, model, default if eps is None else eps, norm, domain, device)
-    if not all(boxed):
-        raise InputError("got VNN-LIB files together with other inputs, expected one kind: run the command twice")
-    if eps is not None or domain is not None or norm != "inf":
-        raise InputError("got --eps, --norm or --domain with a VNN-LIB file, expected none: its box is the ball")
+    own_ball(eps, norm, domain)
     model = load(bare=True)
     return model, [_box(path, model, device) for path in inputs]
+
+
+def specified(inputs: Sequence[Path]) -> bool:
+    """Whether the inputs are VNN-LIB files, all of them or none."""
+    boxed = [path.name.lower().endswith(_BOX) for path in inputs]
+    if any(boxed) and not all(boxed):
+        raise InputError("got VNN-LIB files together with other inputs, expected one kind: run the command twice")
+    return any(boxed)
+
+
+def own_ball(eps: str | None, norm: str, domain: str | None) -> None:
+    """Refuse another ball than a VNN-LIB file's own."""
+    if eps is not None or domain is not None or norm != "inf":
+        raise InputError("got --eps, --norm or --domain with a VNN-LIB file, expected none: its box is the ball")
 
 
 def graphs(cases: Sequence[Case], model: Model) -> dict[tuple[int, ...], Graph]:
@@ -76,6 +88,20 @@ def graphs(cases: Sequence[Case], model: Model) -> dict[tuple[int, ...], Graph]:
                 f"{case.name} has the label {case.label}, expected a class of {model.name}, 0 to {classes - 1}"
             )
     return found
+
+
+def stems(names: Sequence[str]) -> list[str]:
+    """A file's name for each sample: its own without an ending, numbered where another has it already."""
+    found: dict[str, None] = {}
+    last: Counter[str] = Counter()
+    for name in names:
+        plain = re.sub(r"\.[A-Za-z0-9]+(?=#|$)", "", name)
+        stem = again = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip(".-") or "input"
+        while again in found:
+            last[stem] += 1
+            again = f"{stem}-{last[stem] + 1}"
+        found[again] = None
+    return list(found)
 
 
 def _box(path: Path, model: Model, device: torch.device) -> Case:

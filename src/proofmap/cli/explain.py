@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from proofmap.cli import options as o
-from proofmap.cli.cases import Case, graphs, read_cases
+from proofmap.cli.cases import Case, graphs, read_cases, stems
 from proofmap.errors import FileError, InputError
 from proofmap.explain import Explainer, Explanation, TargetedEVA
 from proofmap.explain.explanation import rounded
@@ -69,7 +66,7 @@ def explain(
         raise FileError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
     explainers: dict[tuple[tuple[int, ...], int], Explainer] = {}
     records = []
-    for case, stem in zip(cases, _stems([case.name for case in cases]), strict=True):
+    for case, stem in zip(cases, stems([case.name for case in cases]), strict=True):
         key = (case.shape, id(case.ball))
         if key not in explainers:
             explainers[key] = EXPLAINERS[method](networks[case.shape], case.ball, **settings)
@@ -96,20 +93,6 @@ def _settings(method: str, groups: str | None, bounds: str | None) -> dict[str, 
 def _columns(case: Case) -> tuple[str, ...] | None:
     """The names of a row's variables."""
     return case.columns if case.columns is not None and len(case.columns) == case.x[0].numel() else None
-
-
-def _stems(names: Sequence[str]) -> list[str]:
-    """A file's name for each sample: its own without an ending, numbered where another has it already."""
-    found: dict[str, None] = {}
-    last: Counter[str] = Counter()
-    for name in names:
-        plain = re.sub(r"\.[A-Za-z0-9]+(?=#|$)", "", name)
-        stem = again = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip(".-") or "input"
-        while again in found:
-            last[stem] += 1
-            again = f"{stem}-{last[stem] + 1}"
-        found[again] = None
-    return list(found)
 
 
 def _line(case: Case, e: Explanation, model: Model) -> str:

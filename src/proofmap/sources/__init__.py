@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from proofmap.sources.model import Model, read_model
 from proofmap.sources.preparation import Preparation, stated
+from proofmap.sources.rerun import Rerun, rerun
 from proofmap.sources.samples import Files, Samples, open_samples
 from proofmap.sources.vnnlib import Box, Specification, read_box, read_specification
 
@@ -15,11 +16,13 @@ __all__ = [
     "Files",
     "Model",
     "Preparation",
+    "Rerun",
     "Samples",
     "Specification",
     "open_samples",
     "read_box",
     "read_model",
     "read_specification",
+    "rerun",
     "stated",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["DRAWING", "FORMAT", "MANIFEST", "MASK", "written"]
+__all__ = ["DRAWING", "FORMAT", "MANIFEST", "MASK", "REFUTED", "VIOLATED", "written"]
 
 # of a run
 MANIFEST = "manifest.json"
@@ -14,11 +14,19 @@ DRAWING = "totals.png"
 
 _MAP = ".map.png"  # of an explanation, which lies beside it
 
+# of a point that verify found: a record, x.refuted.json, lies beside it
+REFUTED, VIOLATED = ".refuted", ".violated"
+
 
 def written(path: Path) -> bool:
-    """Whether a file is a run's own, beside its manifest, or an explanation's map: by itself, a name proves nothing."""
+    """Whether a file is a run's own, beside its manifest, an explanation's map, or a point that was found.
+
+    By itself, a name proves nothing.
+    """
     if path.name in (MASK, DRAWING):
         return _is_manifest(path.with_name(MANIFEST))
+    if path.stem.endswith((REFUTED, VIOLATED)):
+        return path.with_suffix(".json").is_file()
     return path.name.endswith(_MAP) and path.with_name(f"{path.name.removesuffix(_MAP)}.proofmap").is_file()
 
 

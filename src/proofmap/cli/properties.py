@@ -1,0 +1,116 @@
+"""verify with VNN-LIB files: whether what they say must not happen cannot happen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import typer
+
+from proofmap.bounds import Method
+from proofmap.cli.cases import stems
+from proofmap.cli.options import finite
+from proofmap.cli.points import Points, values_of
+from proofmap.errors import FileError, InputError
+from proofmap.explain.explanation import rounded
+from proofmap.graph import Graph
+from proofmap.property import Answer, decide
+from proofmap.sources import Model, Preparation, Specification, read_specification
+from proofmap.sources.written import VIOLATED
+
+__all__ = ["check_result", "decide_files"]
+
+_WORDS = {"holds": "unsat", "violated": "sat", "unknown": "unknown"}  # as VNN-COMP has them
+
+
+def check_result(result: Path | None, count: int) -> None:
+    """Refuse a result file that cannot be written, or that has not one specification to answer."""
+    if result is None:
+        return
+    if count != 1:
+        got = f"with {count} specifications" if count else "without a VNN-LIB file"
+        raise InputError(f"got --result {got}, expected one: the file holds the answer to one")
+    if result.is_dir() or not result.parent.is_dir():
+        what = "it is a folder" if result.is_dir() else f"there is no folder {result.parent}"
+        raise InputError(f"got --result {result}, expected a file that can be written: {what}")
+
+
+def decide_files(
+    paths: Sequence[Path],
+    model: Model,
+    method: Method,
+    points: Points,
+    result: Path | None,
+    device: torch.device,
+    as_json: bool,
+) -> bool:
+    """Print what is known of each file's property, all of which are read first; whether all of them hold."""
+    asked = [_read(path, model) for path in paths]
+    entries = []
+    for path, (specification, graph), stem in zip(
+        paths, asked, stems([path.name.removesuffix(".gz") for path in paths]), strict=True
+    ):
+        answer = decide(graph, specification.regions, bounds=method, run=points.run, device=device)
+        entry = points.keep(answer.point, f"{stem}{VIOLATED}", _entry(path.name, specification, answer), picture=False)
+        entries.append(entry)
+        if result is not None:
+            result.write_text(_result(answer, model.preparation), encoding="utf-8")
+        if not as_json:
+            typer.echo(f"{path.name}: {answer.verdict}: {_meaning(entry, points.confirmed)}")
+    counts = {word: sum(entry["verdict"] == word for entry in entries) for word in _WORDS}
+    if as_json:
+        found = {"model": model.name, **counts, "of": len(entries), "specifications": entries}
+        typer.echo(json.dumps(found, indent=1))
+    else:
+        of = f"{len(entries)} specification{'s' * (len(entries) != 1)}"
+        typer.echo(f"holds: {counts['holds']} of {of}; violated: {counts['violated']}; unknown: {counts['unknown']}")
+    return all(entry["verdict"] == "holds" for entry in entries)
+
+
+def _read(path: Path, model: Model) -> tuple[Specification, Graph]:
+    found = read_specification(path, model.preparation)
+    graph = model.graph(found.regions[0].lower.float()[None])
+    if found.outputs != graph.classes:
+        raise FileError(f"{path} declares {found.outputs} outputs, expected {graph.classes}, those of {model.name}")
+    return found, graph
+
+
+def _entry(name: str, specification: Specification, answer: Answer) -> dict[str, Any]:
+    return {
+        "name": name,
+        "verdict": answer.verdict,
+        "boxes": len(specification.regions),
+        "cases": sum(len(region.unsafe) for region in specification.regions),
+        "open_cases": answer.left,
+        "margin": finite(answer.margin),
+        "why": answer.why,
+    }
+
+
+def _meaning(entry: dict[str, Any], confirmed: str) -> str:
+    cases, left = entry["cases"], entry["open_cases"]
+    match entry["verdict"]:
+        case "holds":
+            what = "its one case cannot" if cases == 1 else f"none of its {cases} cases can"
+            box = "its box" if entry["boxes"] == 1 else f"its {entry['boxes']} boxes"
+            return f"{what} happen anywhere in {box}, by a margin of {rounded(entry['margin'], 'sampled')}"
+        case "violated":
+            return f"{entry['point']} meets its assertions, {confirmed}"
+        case _:
+            of = "its one case" if cases == 1 else f"{left} of its {cases} cases"
+            why = "" if entry["why"] is None else f" ({entry['why']})"
+            return f"{of} {'is' if left == 1 else 'are'} not excluded{why}, and an attack found no counterexample"
+
+
+def _result(answer: Answer, preparation: Preparation) -> str:
+    """The answer in VNN-COMP's format: a word, and after `sat` the inputs and outputs of a counterexample."""
+    if answer.point is None or answer.outputs is None:
+        return f"{_WORDS[answer.verdict]}\n"
+    inputs = values_of(answer.point, preparation).astype(float).flatten().tolist()
+    named = [("X", k, value) for k, value in enumerate(inputs)]
+    named += [("Y", k, value) for k, value in enumerate(answer.outputs.double().tolist())]
+    lines = "\n".join(f"({letter}_{k} {value!r})" for letter, k, value in named)
+    return f"{_WORDS[answer.verdict]}\n({lines})\n"
