@@ -49,6 +49,8 @@ STABILITY = "tests/metrics/test_recorded.py"
 BASELINES = "tests/explain/baselines"
 BENCH = "tests/bench"
 TABLE = "tests/bench/test_table.py"
+PROPERTY = "tests/test_property.py"
+REFUTE = "tests/explain/test_refute.py"
 
 BREAKS = [
     # the lines of scalar functions
@@ -208,6 +210,17 @@ BREAKS = [
     Break("explain/baselines/cam.py", "(2 + rising *", "(1 + rising *", BASELINES),
     Break("explain/baselines/rise.py", "found = total / seen", "found = total / seen.mean()", BASELINES),
     Break("explain/baselines/first_order.py", "reach[:, :1] - reach[:, 1:]", "reach[:, 1:]", BASELINES),
+    # properties of outputs, and points that refute
+    Break("property.py", "bool((part > 0).any())", "bool((part > -0.1).any())", PROPERTY),
+    Break("property.py", "lower = bias - solve(", "lower = bias + solve(", PROPERTY),
+    Break("property.py", "clear = [bool((part > 0).any())", "clear = [bool((part > 0).all())", PROPERTY),
+    Break("property.py", "(lower - _SLACK * size).split(rows)", "lower.split(rows)", PROPERTY),
+    Break("property.py", "torch.where(self.strict, value < 0, value <= 0)", "(value <= 0)", PROPERTY),
+    Break("property.py", "if case.met(outputs):", "if True:", PROPERTY),
+    Break("property.py", "Ball(torch.where(radius > 0, wider, radius))", "Ball(0.9 * radius)", PROPERTY),
+    Break("explain/inside.py", "least, most = _upwards(lower, dtype)", "least, most = lower.to(dtype)", PROPERTY),
+    Break("explain/inside.py", "share = max(2 * share, _SHRINK)", "return moved", REFUTE),
+    Break("explain/refute.py", "if float(outputs[0, becomes]) > float(outputs[0, target]):", "if True:", REFUTE),
     # tables
     Break("bench/claim.py", "(1 if column.higher else -1)", "1", BENCH),
     Break("bench/table.py", "own[method], seed)[0] <= 0", "own[method], seed)[0] <= -9", TABLE),

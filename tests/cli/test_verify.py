@@ -56,8 +56,8 @@ def test_three_answers_each_with_its_ball(eight: Path, monkeypatch: pytest.Monke
     *lines, counts, accuracy = found.stdout.splitlines()
     forms = {
         "proven": rf"digits.npz#\d: \d(, labelled \d)?: proven {ball}, AO\(B\) <= -[\d.]+; proven up to ε = [\d.]+",
-        "refuted": rf"digits.npz#\d: \d(, labelled \d)?: refuted {ball}: out/digits-\d.refuted.npy in it is \d, "
-        r"confirmed by torch; proven up to ε = [\d.]+",
+        "refuted": rf"digits.npz#\d: \d(, labelled \d)?: refuted {ball}: classified as \d at "
+        r"out/digits-\d.refuted.npy, confirmed by torch; proven up to ε = [\d.]+",
         "undecided": rf"digits.npz#\d: \d(, labelled \d)?: undecided {ball}: AO\(B\) <= [\d.]+, and an attack found "
         r"nothing; proven up to ε = [\d.]+",
     }
@@ -182,7 +182,10 @@ def test_another_class_than_the_prediction_is_said(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", digits(1)[0].numpy())
     words = ("verify", MODEL, tmp_path / "x.npy", "--eps", "0.001", "--target", "3", "--out", tmp_path / "out")
     line = called(*words).stdout.splitlines()[0]
-    assert line.startswith("x.npy: 7, asked about 3: refuted for ε = 0.001 (ℓ∞, domain 0 to 1): the input itself is 7")
+    assert line.startswith(
+        "x.npy: 7, asked about 3: refuted for ε = 0.001 (ℓ∞, domain 0 to 1): classified as 7 at the input "
+        "itself, confirmed by torch; no radius is proven"
+    )
     entry = json_of(*words)["inputs"][0]
     assert (entry["predicted"], entry["target"], entry["verdict"], entry["radius"]) == (7, 3, "refuted", 0.0)
 

@@ -47,10 +47,11 @@ def test_an_input_of_another_class_refutes_by_itself() -> None:
     graph = network(12, 16, 16, 4).to(torch.device("cpu"), torch.float32)
     x = sample(0)
     other = int(graph(x).argmin())
-    found = refute(graph, x, pm.Ball(0.0), other, graph)
-    assert found is not None
-    assert torch.equal(found.point, x[0])
-    assert found.becomes == int(graph(x).argmax())
+    for eps in (0.0, 0.5):
+        found = refute(graph, x, pm.Ball(eps), other, graph)
+        assert found is not None
+        assert torch.equal(found.point, x[0])
+        assert found.becomes == int(graph(x).argmax())
 
 
 def test_what_the_model_itself_does_not_confirm_refutes_nothing() -> None:

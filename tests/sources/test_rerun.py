@@ -61,6 +61,14 @@ def test_without_onnxruntime_our_own_graph_is_run_and_named(tmp_path: Path, monk
     torch.testing.assert_close(before(x), after(x))
 
 
+def test_our_own_graph_of_doubles_takes_floats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = make([helper.make_node("Mul", ["x", "w"], ["y"])], ("n", 2), {"w": np.ones(2)}, kind=TensorProto.DOUBLE)
+    (tmp_path / "net.onnx").write_bytes(file.SerializeToString())
+    model = read_model(str(tmp_path / "net.onnx"))
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert rerun(model)(torch.tensor([[0.5, 0.25]])).tolist() == [[0.5, 0.25]]
+
+
 def test_what_onnxruntime_cannot_open_is_run_by_us(tmp_path: Path) -> None:
     model = read_model(str(write_linear(tmp_path / "net.onnx", (2,))))
     assert rerun(replace(model, name=str(tmp_path / "gone.onnx"))).by == "proofmap"

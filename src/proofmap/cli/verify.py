@@ -185,8 +185,8 @@ def _line(entry: dict[str, Any], case: Case, question: _Question) -> str:
         case "proven":
             found = f", {bound}"
         case "refuted":
-            where = "the input itself" if aim != predicted else f"{entry['point']} in it"
-            found = f": {where} is {title(entry['becomes'])}, {question.points.confirmed}"
+            where = "the input itself" if aim != predicted else entry["point"]
+            found = f": classified as {title(entry['becomes'])} at {where}, {question.points.confirmed}"
         case _:
             why = "" if entry["why"] is None else f" ({entry['why']})"
             found = f": {bound}{why}, and an attack found nothing"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import torch
 from torch import Tensor
 
-from proofmap.ball import Ball
+from proofmap.ball import Ball, Family
 from proofmap.explain.attack import climbs, margin
 from proofmap.explain.inside import into_ball
 from proofmap.graph import Graph
@@ -35,15 +36,11 @@ def refute(graph: Graph, x: Tensor, ball: Ball, target: int, run: Run) -> Refuta
     The point is in the ball and its domain exactly. Another class is ahead there twice: in the network over the real
     numbers, which is what a proof is about, computed in float64, and by `run`, in the model's own arithmetic.
     """
-    family, exact = ball.at(x), ball.at(x.double())
-    network = graph.to(x.device, x.dtype)
-    precise = graph.to(x.device, torch.float64)
+    exact = ball.at(x.double())
+    network, precise = graph.to(x.device, x.dtype), graph.to(x.device, torch.float64)
     aim = torch.tensor([target], device=x.device)
-    generator = torch.Generator(x.device).manual_seed(0)
-    for value, delta in climbs(partial(margin, network, target=aim), family, STEPS, RESTARTS, generator):
-        if not float(value) > 0:
-            continue
-        point = into_ball(x + delta, exact, x.dtype)
+    for near in chain([x], _adversaries(network, ball.at(x), aim)):
+        point = into_ball(near, exact, x.dtype)
         if point is None or not float(margin(precise, point, aim)) > 0:
             continue
         outputs = run(point.to(x.dtype)).flatten(1)
@@ -51,3 +48,11 @@ def refute(graph: Graph, x: Tensor, ball: Ball, target: int, run: Run) -> Refuta
         if float(outputs[0, becomes]) > float(outputs[0, target]):
             return Refutation(point[0].to(x.dtype), becomes)
     return None
+
+
+def _adversaries(graph: Graph, family: Family, target: Tensor) -> Iterator[Tensor]:
+    """Points (1, *shape) at which another class is ahead, up to rounding in the ball."""
+    generator = torch.Generator(family.x.device).manual_seed(0)
+    for value, delta in climbs(partial(margin, graph, target=target), family, STEPS, RESTARTS, generator):
+        if float(value) > 0:
+            yield family.x + delta

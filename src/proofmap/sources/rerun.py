@@ -33,8 +33,8 @@ class Rerun:
             like = next((p for p in self.network.parameters() if p.is_floating_point()), x)
             outputs: Tensor = self.network(x.to(like.device, like.dtype))
         else:
-            outputs = self.network(x.cpu())
-        return outputs.detach().flatten(1).to(x.device)
+            outputs = self.network(x.cpu().to(self.network.dtype))
+        return outputs.flatten(1).to(x.device)
 
 
 def rerun(model: Model) -> Rerun:
@@ -54,12 +54,16 @@ class _Session:
     session: Any
     prepare: nn.Module
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the file."""
+        return torch.float64 if self.session.get_inputs()[0].type == "tensor(double)" else torch.float32
+
     def __call__(self, x: Tensor) -> Tensor:
         given = self.session.get_inputs()[0]
-        kind = torch.float64 if given.type == "tensor(double)" else torch.float32
         batch, *shape = given.shape  # the first may be a name
         count = batch if isinstance(batch, int) and batch > 0 else 1
-        sample = self.prepare(x.to(kind)).to(kind).reshape(1, *shape).expand(count, *shape)
+        sample = self.prepare(x).to(self.dtype).reshape(1, *shape).expand(count, *shape)
         outputs = torch.from_numpy(self.session.run(None, {given.name: sample.contiguous().numpy()})[0])
         return outputs.reshape(count, -1)[:1]
 
