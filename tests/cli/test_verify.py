@@ -22,11 +22,11 @@ MODEL = "zoo:mnist_mlp"
 
 
 @pytest.fixture
-def eight(tmp_path: Path) -> Path:
-    """Eight digits with their labels, the last but one of them wrong."""
-    images, labels = digits(8)
-    labels[6] = 5
-    np.savez(tmp_path / "digits.npz", images=(images[:, 0] * 255).round().byte().numpy(), labels=np.array(labels))
+def three(tmp_path: Path) -> Path:
+    """Three digits with their labels, the last of them wrong."""
+    images = digits(5)[0][[1, 4, 0]]
+    labels = np.array([2, 4, 5])
+    np.savez(tmp_path / "digits.npz", images=(images[:, 0] * 255).round().byte().numpy(), labels=labels)
     return tmp_path
 
 
@@ -48,50 +48,38 @@ def test_the_installed_program_answers_by_its_exit_code(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_three_answers_each_with_its_ball(eight: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(eight)
-    found = called("verify", MODEL, "digits.npz", "--eps", "12/255")
+def test_three_answers_each_with_its_ball(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(three)
+    found = called("verify", MODEL, "digits.npz", "--eps", "2/59")
     assert found.exit_code == 1
-    ball = re.escape("for ε = 12/255 (ℓ∞, domain 0 to 1)")
-    *lines, counts, accuracy = found.stdout.splitlines()
-    forms = {
-        "proven": rf"digits.npz#\d: \d(, labelled \d)?: proven {ball}, AO\(B\) <= -[\d.]+; proven up to ε = [\d.]+",
-        "refuted": rf"digits.npz#\d: \d(, labelled \d)?: refuted {ball}: classified as \d at "
-        r"out/digits-\d.refuted.npy, confirmed by torch; proven up to ε = [\d.]+",
-        "undecided": rf"digits.npz#\d: \d(, labelled \d)?: undecided {ball}: AO\(B\) <= [\d.]+, and an attack found "
-        r"nothing; proven up to ε = [\d.]+",
-    }
-    kinds = [next(kind for kind, form in forms.items() if re.fullmatch(form, line)) for line in lines]
-    assert len(kinds) == 8
-    assert kinds.count("refuted") >= 1
-    assert kinds.count("undecided") >= 1
-    proven = kinds.count("proven")
-    assert counts == (
-        f"proven: {proven} of 8 inputs ({proven / 8:.1%}) for ε = 12/255 (ℓ∞, domain 0 to 1); refuted: "
-        f"{kinds.count('refuted')}; undecided: {kinds.count('undecided')}"
-    ).replace("%)", " %)")
-    assert accuracy.startswith("certified accuracy: ")
-    assert "labelled 5" in lines[6]
-    assert sum("labelled" in line for line in lines) == 1
+    ball = "for ε = 2/59 (ℓ∞, domain 0 to 1)"
+    *lines, counts, accuracy = (re.sub(r"\d+\.\d+", "#", line) for line in found.stdout.splitlines())
+    assert lines == [
+        f"digits.npz#0: 2: proven {ball}, AO(B) <= -#; proven up to ε = #",
+        f"digits.npz#1: 4: refuted {ball}: classified as 9 at out/digits-1.refuted.npy, confirmed by torch; proven "
+        "up to ε = #",
+        f"digits.npz#2: 7, labelled 5: undecided {ball}: AO(B) <= #, and an attack found nothing; proven up to ε = #",
+    ]
+    assert counts == f"proven: 1 of 3 inputs (# %) {ball}; refuted: 1; undecided: 1"
+    assert accuracy == f"certified accuracy: 1 of 3 labelled inputs (# %) proven and right {ball}"
 
 
-def test_certified_accuracy_counts_what_is_proven_and_right(eight: Path) -> None:
-    words = ("verify", MODEL, eight / "digits.npz", "--eps", "0.005", "--no-radius")
+def test_certified_accuracy_counts_what_is_proven_and_right(three: Path) -> None:
+    words = ("verify", MODEL, three / "digits.npz", "--eps", "0.005", "--no-radius")
     found = called(*words)
     assert found.exit_code == 0
     ball = "for ε = 0.005 (ℓ∞, domain 0 to 1)"
     assert found.stdout.splitlines()[-2:] == [
-        f"proven: 8 of 8 inputs (100.0 %) {ball}; refuted: 0; undecided: 0",
-        f"certified accuracy: 7 of 8 labelled inputs (87.5 %) proven and right {ball}",
+        f"proven: 3 of 3 inputs (100.0 %) {ball}; refuted: 0; undecided: 0",
+        f"certified accuracy: 2 of 3 labelled inputs (66.7 %) proven and right {ball}",
     ]
     document = answer(*words)
-    assert document["certified_accuracy"] == {"proven_and_right": 7, "labelled": 8, "share": 0.875}
-    assert (document["proven"], document["refuted"], document["undecided"], document["of"]) == (8, 0, 0, 8)
-    aimed = called(*words, "--target", "7")
+    assert document["certified_accuracy"] == {"proven_and_right": 2, "labelled": 3, "share": 2 / 3}
+    assert (document["proven"], document["refuted"], document["undecided"], document["of"]) == (3, 0, 0, 3)
+    aimed = called(*words, "--target", "7", "--out", three / "out")
     assert "certified accuracy" not in aimed.stdout  # of one class it would say nothing
-    images, _ = digits(1)
-    np.save(eight / "x.npy", images.numpy())
-    assert "certified accuracy" not in called("verify", MODEL, eight / "x.npy", "--eps", "0.005").stdout
+    np.save(three / "x.npy", digits(1)[0].numpy())
+    assert "certified accuracy" not in called("verify", MODEL, three / "x.npy", "--eps", "0.005").stdout
 
 
 def test_the_numbers_are_the_library_s(tmp_path: Path) -> None:
@@ -112,15 +100,21 @@ def test_the_numbers_are_the_library_s(tmp_path: Path) -> None:
         assert (entry["verdict"], entry["eps"], entry["norm"], entry["domain"]) == ("proven", 1 / 255, "2", [0.0, 1.0])
 
 
-def test_no_radius_searches_none(eight: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_radius_searches_none(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def searched(*_: object, **__: object) -> None:
         raise AssertionError("a radius was searched")
 
     monkeypatch.setattr(import_module("proofmap.cli.verify"), "certified_radius", searched)
-    found = called("verify", MODEL, eight / "digits.npz", "--eps", "0.005", "--no-radius")
+    found = called("verify", MODEL, three / "digits.npz", "--eps", "0.005", "--no-radius")
     assert found.exit_code == 0, found.output
     assert "up to" not in found.stdout
-    assert called("verify", MODEL, eight / "digits.npz", "--eps", "0.005").exit_code == 3
+    assert called("verify", MODEL, three / "digits.npz", "--eps", "0.005").exit_code == 3  # it is by default
+
+
+def test_a_folder_for_points_that_is_a_file_is_refused_before_any_work(three: Path) -> None:
+    found = called("verify", MODEL, three / "digits.npz", "--eps", "0.3", "--out", three / "digits.npz")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "digits.npz, which is a file, expected a folder: choose another" in found.stderr
 
 
 @pytest.mark.parametrize(("norm", "eps"), [("inf", "0.06"), ("2", "2"), ("1", "30")])

@@ -62,7 +62,7 @@ Inputs = Annotated[
     typer.Argument(
         metavar="INPUT",
         help="Pictures (png, jpeg, webp), arrays (npy, npz), tables (csv), MNIST's and CIFAR-10's own files, folders "
-        "of these, or VNN-LIB files, whose box is the ball. For instance: digit.png",
+        "of these, or VNN-LIB files, which bring their own box. For instance: digit.png",
         show_default=False,
     ),
 ]
