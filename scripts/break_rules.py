@@ -137,7 +137,7 @@ BREAKS = [
     Break("bounds/basis.py", "rule.magnitude(node, error)", "rule.apply(node, error)", SIEVE),
     Break("bounds/basis.py", "(above + own - centre.flatten(1)).clamp(min=0)", "0 * own", SIEVE),
     Break("bounds/interval.py", "values.clamp(min=0) * upper + values", "values.clamp(min=0) * lower + values", SIEVE),
-    Break("bounds/engine.py", "wanted = cheap[:, 0] > floor", "wanted = cheap[:, 0] < floor", "tests/test_overlap.py"),
+    Break("bounds/engine.py", "wanted = cheap[:, 0] > floor", "wanted = cheap[:, 0] < floor", "tests/test_overlaps.py"),
     # samples, recomputed where they change
     Break("graph/cone.py", "last = ((high + padding) // stride)", "last = ((high - 1) // stride)", INCREMENTAL),
     Break("graph/cone.py", "return Window(low.minimum(room), size)", "return Window(low, size)", INCREMENTAL),
@@ -157,21 +157,21 @@ BREAKS = [
     Break("graph/incremental.py", "(k / counts.double())", "(k / (k + 0 * counts.double()))", INCREMENTAL),
     # overlap
     Break(
-        "overlap.py",
+        "overlaps.py",
         "every + (every >= target[:, None])",
         "every + (every > target[:, None])",
-        "tests/test_overlap.py",
+        "tests/test_overlaps.py",
     ),
-    Break("overlap.py", "proven = torch.where(holds, trial, proven)", "proven = trial", "tests/test_overlap.py"),
+    Break("overlaps.py", "proven = torch.where(holds, trial, proven)", "proven = trial", "tests/test_overlaps.py"),
     # the rows of the last pass
     Break("bounds/engine.py", "flat[part] > flat[part, front][:, None]", "flat[part] > inf", FAMILY),
     # values without an axis, and what a bound decides
     Break("graph/axes.py", '"keepdim": True', '"keepdim": False', "tests/graph/test_axes.py"),
-    Break("overlap.py", 'in ("margin", "apart")', 'in ("margin", "apart", "mean")', "tests/explain/test_picture.py"),
+    Break("overlaps.py", 'in ("margin", "apart")', 'in ("margin", "apart", "mean")', "tests/explain/test_picture.py"),
     # what is proven, and over which ball
     Break("explain/explanation.py", "(self.target != self.overlap.target) & ", "", "tests/explain/test_eva.py"),
     Break("ball.py", "lower, upper = radius * (low - x), radius * (high - x)", "pass", "tests/test_ball.py"),
-    Break("overlap.py", "torch.minimum(2 * trial, whole)", "trial", "tests/test_overlap.py"),
+    Break("overlaps.py", "torch.minimum(2 * trial, whole)", "trial", "tests/test_overlaps.py"),
     Break("explain/explainer.py", "            bounds=self.bounds,\n", "", "tests/explain/test_eva.py"),
     Break("bounds/memory.py", "min(budget // 2, _CPU_PIECE)", "_CPU_PIECE", "tests/bounds/test_memory.py"),
     Break("explain/hybrid.py", "boxes // family.members", "len(task.x)", HYBRID),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +72,7 @@ def test_every_end_has_its_code(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(import_module("proofmap.cli.verify"), "read_cases", fail)  # the package's name is the command
+    monkeypatch.setattr("proofmap.cli.cases.read_cases", fail)
     found = called("verify", files / "net.onnx", files / "x.npy", "--eps", "0.01")
     assert found.exit_code == code
     assert found.stderr.startswith(said)
@@ -111,9 +110,13 @@ def test_the_shell_completes_commands_and_values(line: str, expected: list[str])
 
 
 def completion(line: str) -> dict[str, str]:
-    """What bash tells a program that it asks how to go on."""
-    words = f"proofmap {line}"
-    return {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_PROOFMAP_COMPLETE": "complete_bash"}
+    """What bash tells a program that it asks how to go on: its words, a line each, ended at colons too."""
+    words = re.sub(r"(?<=:)(?=\w)|(?=:)", " ", f"proofmap {line}").split(" ")
+    return {
+        "COMP_WORDS": "\n".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+        "_PROOFMAP_COMPLETE": "complete_bash",
+    }
 
 
 def test_the_installed_program_completes(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import proofmap as pm
-from proofmap.cli.explain import EXPLAINERS
+from proofmap.cli.explain import explainers
 from proofmap.errors import FileError
 from tests.cli.commands import answer, called, installed
 from tests.sources.files import BOX, bytes_of, digits, small_state, write_linear, write_module, write_png
@@ -71,7 +71,7 @@ def test_the_radius_is_chosen_where_none_is_given(tmp_path: Path) -> None:
     assert "explained as 3; ε = 0, as no radius is proven: give --eps" in found.stdout
 
 
-@pytest.mark.parametrize("method", EXPLAINERS)
+@pytest.mark.parametrize("method", explainers())
 def test_every_method_says_what_its_number_is(method: str, tmp_path: Path) -> None:
     write_linear(tmp_path / "net.onnx", (1, 6, 6))
     np.save(tmp_path / "x.npy", np.full((1, 6, 6), 0.5, dtype=np.float32))
@@ -130,12 +130,12 @@ def test_the_box_of_a_specification_is_the_ball(tmp_path: Path) -> None:
     [
         (["--eps", "much"], "got --eps much, expected a number such as 0.02 or 2/255"),
         (["--eps", "1/0"], "got --eps 1/0, expected a number"),
-        (["--eps", "-1"], "Ball got eps=-1"),
+        (["--eps", "-1"], "got --eps -1, expected a radius of at least 0"),
         (["--norm", "3"], "got --norm 3, expected one of 1, 2, inf"),
         (["--domain", "1"], "got --domain 1, expected two numbers such as 0,1"),
         (["--domain", "0.9,1"], "x.png: x leaves the domain"),
         (["--groups", "grid"], "got --groups grid, expected pixels, grid:12"),
-        (["--groups", "grid:0"], "expected a whole number of at least 1"),
+        (["--groups", "grid:0"], "got --groups grid:0, expected pixels, grid:12"),
         (["--groups", "columns"], "expected (d,)"),
         (["--bounds", "best"], "got bounds 'best', expected names among ibp"),
         (["--bounds", "ibp", "--method", "empirical"], "for empirical, which has none"),
@@ -147,7 +147,7 @@ def test_the_box_of_a_specification_is_the_ball(tmp_path: Path) -> None:
         (["--size", "32"], "zoo:mnist_mlp does not take samples of shape (1, 32, 32)"),
         (["--mean", "a,b"], "got --mean a, expected a number"),
         (["--std", "0"], "expected numbers above 0"),
-        (["--layout", "CHW"], "got the layout 'CHW', expected NCHW"),
+        (["--layout", "CHW"], "got --layout CHW, expected NCHW or NHWC"),
         (["--range", "1,0"], "got the range (1.0, 0.0)"),
         (["--channels", "2"], "got 2 channels, expected 1 for grey"),
         (["--device", "abacus"], "got --device abacus, expected cpu"),

@@ -23,7 +23,7 @@ from proofmap.graph import Graph, as_graph
 from proofmap.groups import Groups
 from proofmap.metrics import METRICS, Metric, Stability, Tightness
 from proofmap.metrics.metric import classes_of
-from proofmap.overlap import decides
+from proofmap.overlaps import decides
 
 __all__ = ["column", "columns", "compare", "judge"]
 

@@ -18,7 +18,7 @@ from proofmap.explain.baselines import Baseline, make
 from proofmap.explain.explainer import Explainer
 from proofmap.graph import Graph
 from proofmap.groups import Groups
-from proofmap.overlap import classes_of
+from proofmap.overlaps import classes_of
 
 __all__ = ["as_attributor"]
 

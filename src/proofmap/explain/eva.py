@@ -16,7 +16,7 @@ from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Explanation, Guarantee
 from proofmap.graph import Graph
 from proofmap.groups import Groups
-from proofmap.overlap import Objective, Overlap, method_of, one_of, overlap
+from proofmap.overlaps import Objective, Overlap, method_of, one_of, overlap
 
 
 class EVA(Explainer):

@@ -27,7 +27,7 @@ from proofmap.explain.counts import check_counts
 from proofmap.explain.digest import hash_graph, hash_state, hash_tensor, versions
 from proofmap.explain.explanation import JSON, Explanation, Guarantee, spread
 from proofmap.graph import Graph, as_graph
-from proofmap.overlap import Overlap, certified_radius, classes_of
+from proofmap.overlaps import Overlap, certified_radius, classes_of
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -19,7 +19,7 @@ from torch import Tensor
 from proofmap.errors import FileError, InputError, ProofmapError, first_line
 from proofmap.explain.digest import hash_tensor
 from proofmap.explain.storage import check_names, read, write
-from proofmap.overlap import Overlap, decides
+from proofmap.overlaps import Overlap, decides
 
 if TYPE_CHECKING:
     from proofmap.explain.picture import Picture

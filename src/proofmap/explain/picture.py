@@ -26,7 +26,7 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation, rounded
-from proofmap.overlap import Overlap, decides
+from proofmap.overlaps import Overlap, decides
 
 __all__ = ["ROWS", "Picture", "draw"]
 

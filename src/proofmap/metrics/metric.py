@@ -17,7 +17,7 @@ from proofmap.errors import InputError
 from proofmap.explain.digest import hash_tensor
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
-from proofmap.overlap import classes_of as chosen
+from proofmap.overlaps import classes_of as chosen
 from proofmap.precision import full_precision
 
 if TYPE_CHECKING:

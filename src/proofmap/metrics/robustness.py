@@ -36,7 +36,7 @@ from proofmap.metrics.metric import (
     rows_of,
 )
 from proofmap.metrics.variables import Variables
-from proofmap.overlap import family_overlap
+from proofmap.overlaps import family_overlap
 from proofmap.precision import full_precision
 
 __all__ = ["Distances", "RobustnessSettings", "RobustnessSr"]

@@ -28,7 +28,7 @@ from proofmap.metrics.metric import (
     rows_of,
     running,
 )
-from proofmap.overlap import Overlap
+from proofmap.overlaps import Overlap
 
 __all__ = ["Tightness", "TightnessSettings"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from proofmap.explain.explanation import Guarantee, rounded
-from proofmap.overlap import decides
+from proofmap.overlaps import decides
 from proofmap.runs.chunk import ARRAYS, Array
 from proofmap.runs.folder import write
 from proofmap.runs.results import Results, spread

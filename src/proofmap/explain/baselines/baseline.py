@@ -20,7 +20,7 @@ from proofmap.explain.attributor import fitted
 from proofmap.explain.digest import hash_state
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.incremental import base_elements
-from proofmap.overlap import classes_of
+from proofmap.overlaps import classes_of
 from proofmap.precision import full_precision
 
 _COPIES = 3  # of every value, where gradients are kept: the value, its gradient, and what the method makes of both

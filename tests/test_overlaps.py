@@ -230,7 +230,7 @@ def test_bad_models_are_found_before_bounds_are_computed(x: Tensor, monkeypatch:
     def never(*args: object) -> Tensor:
         raise AssertionError("bounds were computed")
 
-    monkeypatch.setattr(sys.modules["proofmap.overlap"], "solve", never)
+    monkeypatch.setattr(sys.modules["proofmap.overlaps"], "solve", never)
     with pytest.raises(InputError):
         pm.overlap(pm.zoo.mnist_mlp(), x, BALL, target=77)
     with pytest.raises(InputError):
