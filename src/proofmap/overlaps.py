@@ -85,7 +85,7 @@ def family_overlap(
         classes = _chosen("target", target, logits)
         if classes is None:
             classes = logits.argmax(1)
-        forms = _forms(logits.shape[1], classes, _chosen("rival", rival, logits), objective).to(logits)
+        forms = _forms(logits, classes, _chosen("rival", rival, logits), objective)
         value = _bound(graph, family, logits, forms, method, sharing, objective, available)
     return Overlap(value[:, 0], value[:, 1:], _nominal(forms, logits, objective), classes, certified=True)
 
@@ -145,7 +145,7 @@ def certified_radius(
     with full_precision(x.device):
         logits = _logits(graph, x)
         classes = _chosen("target", target, logits)
-        forms = _forms(logits.shape[1], logits.argmax(1) if classes is None else classes, None, "margin").to(logits)
+        forms = _forms(logits, logits.argmax(1) if classes is None else classes, None, "margin")
         whole = torch.maximum(-domain_ball.lower, domain_ball.upper).flatten(1).norm(norm, dim=1)
         proven, open_at, trial = torch.zeros_like(whole), torch.full_like(whole, inf), whole.clamp(max=1)
         for _ in range(steps + 1):
@@ -176,9 +176,10 @@ def _bound(
     return _join(solve(graph, family, forms, method, sharing, available, floor), objective)
 
 
-def _forms(classes: int, target: Tensor, rival: Tensor | None, objective: Objective) -> Tensor:
-    """The forms of the logits (N, R, classes) whose values `_join` puts together."""
-    unit = torch.eye(classes, device=target.device)
+def _forms(logits: Tensor, target: Tensor, rival: Tensor | None, objective: Objective) -> Tensor:
+    """The forms of the logits (N, R, classes), in their precision, whose values `_join` puts together."""
+    classes = logits.shape[1]
+    unit = torch.eye(classes, dtype=logits.dtype, device=logits.device)
     own = unit[target].unsqueeze(1)  # (N, 1, C)
     every = torch.arange(classes - 1, device=target.device).expand(len(target), -1)
     others = unit[every + (every >= target[:, None])] if rival is None else unit[rival].unsqueeze(1)
