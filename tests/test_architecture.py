@@ -19,7 +19,7 @@ ORDER = (
     {"rules"},
     {"bounds"},
     {"overlaps"},
-    {"explain", "certificate"},
+    {"explain", "certificate", "property"},
     {"metrics", "sources"},
     {"bench", "runs", "show"},
     {"studio", "cli"},
