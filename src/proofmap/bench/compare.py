@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from proofmap.ball import Ball, check_input
+from proofmap.arrays import Samples, Target
+from proofmap.ball import Ball
 from proofmap.bench.table import Column, Table, Values, tabulate
 from proofmap.errors import InputError
 from proofmap.explain import Explainer
@@ -20,6 +21,7 @@ from proofmap.explain.adapt import Method, as_attributor
 from proofmap.explain.attributor import Attributor
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph, as_graph
+from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
 from proofmap.metrics import METRICS, Metric, Stability, Tightness
 from proofmap.metrics.metric import classes_of
@@ -39,11 +41,11 @@ _LABELS = {
 
 def compare(
     model: nn.Module | Graph,
-    x: Tensor,
+    x: Samples,
     methods: Sequence[str] | Mapping[str, Method],
     metrics: Sequence[str | Metric[Any]] = ("deletion", "insertion"),
     *,
-    target: int | Tensor | None = None,
+    target: Target = None,
     ball: Ball | None = None,
     groups: Groups = None,
     seed: int = 0,
@@ -57,7 +59,7 @@ def compare(
     each sample's proven radius, in the domain that x spans, from its smallest value to its largest. seed: of the
     intervals.
     """
-    check_input(x)
+    x = as_samples(x, model)
     methods = [methods] if isinstance(methods, str) else methods
     metrics = [metrics] if isinstance(metrics, str) else metrics
     named = dict(methods) if isinstance(methods, Mapping) else {name: name for name in methods}

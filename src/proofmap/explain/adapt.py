@@ -11,12 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from proofmap.arrays import Samples, Target, tensor_of
 from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.explain.attributor import Attributor, fitted
 from proofmap.explain.baselines import Baseline, make
 from proofmap.explain.explainer import Explainer
 from proofmap.graph import Graph
+from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
 from proofmap.overlap import classes_of
 
@@ -49,7 +51,7 @@ def as_attributor(
     if isinstance(method, Explainer | Baseline):
         return method
     if isinstance(method, Tensor | np.ndarray):
-        return _Stored(torch.as_tensor(method))
+        return _Stored(tensor_of(method) if isinstance(method, np.ndarray) else method)
     if isinstance(method, type | nn.Module | Graph):
         got = "a class" if isinstance(method, type) else "a model"
         raise InputError(f"got {got}, {getattr(method, '__name__', type(method).__name__)}, expected {_EXPECTED}")
@@ -74,9 +76,9 @@ class _Stored:
 
     maps: Tensor
 
-    def attribute(self, inputs: Tensor, target: int | Tensor | None = None) -> Tensor:
+    def attribute(self, inputs: Samples, target: Target = None) -> Tensor:
         """They, if they fit x; the target they were made for is not known here."""
-        return fitted(self.maps, inputs.detach(), "the tensor")
+        return fitted(self.maps, as_samples(inputs, None).detach(), "the tensor")
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +89,9 @@ class _Called:
     model: Callable[[Tensor], Tensor] | None
     name: str
 
-    def attribute(self, inputs: Tensor, target: int | Tensor | None = None) -> Tensor:
+    def attribute(self, inputs: Samples, target: Target = None) -> Tensor:
         """What the call gives, checked. It gets a tensor of its own, of which it may take gradients."""
-        x = inputs.detach()
+        x = as_samples(inputs, self.model).detach()
         classes = self._predicted(x) if target is None else classes_of(target, len(x), None, x.device)
         with torch.enable_grad():
             return fitted(self.call(x.clone(), classes), x, self.name)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from proofmap.arrays import Samples, Target
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
 from proofmap.groups import Groups, pixels
@@ -105,18 +106,16 @@ class Curve(Metric[Tensor]):
     def _ends(self, x: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:
         """Where the way starts and where it leads."""
 
-    def __call__(
-        self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, attributions: Tensor
-    ) -> Tensor:
+    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Tensor:
         """The area under each sample's curve: (N,)."""
         curve = self.curve(model, x, target, attributions)
         if self.chosen.area == "sum":
             return torch.trapezoid(curve[:, 1:], dim=1)
         return torch.trapezoid(curve, dim=1) / (curve.shape[1] - 1)
 
-    def curve(self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, attributions: Tensor) -> Tensor:
+    def curve(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Tensor:
         """The scores themselves, from none of the variables to all: (N, steps + 1)."""
-        check_call(model, x)
+        x = check_call(model, x)
         ranked = check_attributions(attributions, x)
         check_broadcast(self.chosen.baseline, x)
         variables, rows = Variables.of(x, self.chosen.groups), rows_of(self.batch, x)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from proofmap.arrays import Samples, Target
 from proofmap.errors import InputError
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
@@ -140,10 +141,9 @@ class MuFidelity(Metric[Tensor]):
         self.seed = seed
         self.batch = batch
 
-    def __call__(
-        self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, attributions: Tensor
-    ) -> Tensor:
+    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Tensor:
         """The correlation at each sample: (N,)."""
+        x = check_call(model, x)
         drop, total = self.pairs(model, x, target, attributions)
         correlate = pearson if self.chosen.correlation == "pearson" else spearman
         return correlate(total, drop).to(x.dtype)
@@ -151,16 +151,16 @@ class MuFidelity(Metric[Tensor]):
     def pairs(
         self,
         model: nn.Module | Graph,
-        x: Tensor,
-        target: int | Tensor | None,
-        attributions: Tensor,
+        x: Samples,
+        target: Target,
+        attributions: Samples,
         chosen: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """What is correlated: (the drop of the score, the summed attribution), each (N, subsets) in float64.
 
         chosen (N, subsets, variables) bool: subsets in place of random ones.
         """
-        check_call(model, x)
+        x = check_call(model, x)
         weights = check_attributions(attributions, x)
         check_broadcast(self.chosen.baseline, x)
         variables, rows = Variables.of(x, self.chosen.groups), rows_of(self.batch, x)

@@ -9,14 +9,16 @@ from dataclasses import fields, replace
 from math import isinf, prod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from proofmap.ball import Ball
+from proofmap.arrays import Samples, Target, tensor_of
 from proofmap.errors import InputError
 from proofmap.explain.digest import hash_tensor
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
+from proofmap.graph.samples import as_samples
 from proofmap.overlap import classes_of as chosen
 from proofmap.precision import full_precision
 
@@ -44,7 +46,7 @@ class Metric(ABC, Generic[Subject]):
     higher_is_better: ClassVar[bool]
 
     @abstractmethod
-    def __call__(self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, subject: Subject, /) -> Tensor:
+    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, subject: Subject, /) -> Tensor:
         """The value at each sample of x (N, *shape): (N,)."""
 
     @abstractmethod
@@ -97,9 +99,9 @@ def check_choice(metric: str, name: str, got: Any, choices: tuple[str, ...]) -> 
         raise InputError(f"{metric} got {name}={got!r}, expected one of {', '.join(map(repr, choices))}")
 
 
-def check_call(model: nn.Module | Graph, x: Tensor) -> None:
-    """Refuse inputs that are no samples, and a model that cannot take them."""
-    Ball(0.0).at(x)  # checks x
+def check_call(model: nn.Module | Graph, x: Samples) -> Tensor:
+    """The samples; what are none is refused, and a model that cannot take them."""
+    x = as_samples(x, model)
     if not isinstance(model, nn.Module | Graph):
         raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or a pm.Graph")
     if isinstance(model, nn.Module):
@@ -109,12 +111,15 @@ def check_call(model: nn.Module | Graph, x: Tensor) -> None:
                     f"the model's {name!r} is {weight.dtype} on {weight.device} and x is {x.dtype} on {x.device}, "
                     "expected both alike: move one with .to(...)"
                 )
+    return x
 
 
-def check_attributions(attributions: Tensor, x: Tensor) -> Tensor:
+def check_attributions(attributions: Samples, x: Tensor) -> Tensor:
     """Attributions in x's shape, whose channels may share one map: (N, *shape) in float64."""
+    if isinstance(attributions, np.ndarray) and attributions.dtype.kind == "f":
+        attributions = tensor_of(attributions)
     if not isinstance(attributions, Tensor) or not attributions.is_floating_point():
-        got = attributions.dtype if isinstance(attributions, Tensor) else type(attributions).__name__
+        got = attributions.dtype if isinstance(attributions, Tensor | np.ndarray) else type(attributions).__name__
         raise InputError(f"the attributions are {got}, expected a tensor of floats: use torch.as_tensor(...).float()")
     shapes = {tuple(x.shape)} if x.ndim != 4 else {tuple(x.shape), (len(x), 1, *x.shape[2:])}
     if tuple(attributions.shape) not in shapes:
@@ -154,7 +159,7 @@ def logits_at(function: Function, x: Tensor, rows: int) -> Tensor:
     return logits
 
 
-def classes_of(target: int | Tensor | None, logits: Tensor) -> Tensor:
+def classes_of(target: Target, logits: Tensor) -> Tensor:
     """One class for each sample, (N,): the target, or where it is None the predicted one."""
     if target is None:
         return logits.argmax(1)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bounds import Backward, Method
 from proofmap.bounds.memory import budget
@@ -137,22 +138,18 @@ class RobustnessSr(Metric[Tensor]):
         self.batch = batch
         self.memory = memory
 
-    def __call__(
-        self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, attributions: Tensor
-    ) -> Tensor:
+    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Tensor:
         """The area under the distances that attacks found: (N,). An upper bound of the area under the true ones."""
         return _area(self._distances(model, x, target, attributions, prove=False).found)
 
     def both(
-        self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, attributions: Tensor
+        self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples
     ) -> tuple[Tensor, Tensor]:
         """(lower, upper), each (N,): the area under the true distances, at most `largest`, is between them."""
         found = self.distances(model, x, target, attributions)
         return _area(found.proven), _area(found.found)
 
-    def distances(
-        self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, attributions: Tensor
-    ) -> Distances:
+    def distances(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Distances:
         """The curves themselves, what is proven and what was found."""
         return self._distances(model, x, target, attributions, prove=True)
 
@@ -162,9 +159,9 @@ class RobustnessSr(Metric[Tensor]):
         return recorded(self.preset, self.chosen, **more)
 
     def _distances(
-        self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, attributions: Tensor, *, prove: bool
+        self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples, *, prove: bool
     ) -> Distances:
-        check_call(model, x)
+        x = check_call(model, x)
         ranked = check_attributions(attributions, x)
         Ball(self.chosen.largest, self.chosen.norm, self.chosen.domain).at(x)
         variables, rows = Variables.of(x, self.groups), rows_of(self.batch, x)

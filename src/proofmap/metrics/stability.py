@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.explain.explanation import JSON
@@ -33,7 +34,7 @@ from proofmap.metrics.metric import (
 
 __all__ = ["Explain", "Stability", "StabilitySettings"]
 
-Explain: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+Explain: TypeAlias = Callable[[Tensor, Tensor], Samples]
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Stability(Metric[Explain]):
         self.seed = seed
         self.batch = batch
 
-    def __call__(self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, explainer: Explain) -> Tensor:
+    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, explainer: Explain) -> Tensor:
         """The largest or the mean distance met at each sample: (N,)."""
         found = self.distances(model, x, target, explainer)
         return found.amax(1) if self.chosen.over == "max" else found.mean(1)
@@ -109,13 +110,13 @@ class Stability(Metric[Explain]):
     def distances(
         self,
         model: nn.Module | Graph,
-        x: Tensor,
-        target: int | Tensor | None,
+        x: Samples,
+        target: Target,
         explainer: Explain,
         moved: Tensor | None = None,
     ) -> Tensor:
         """Each of the distances: (N, samples). moved (N, samples, *shape): points in place of random ones."""
-        check_call(model, x)
+        x = check_call(model, x)
         self.ball.at(x)  # checks the ball
         if not callable(explainer):
             raise InputError(
