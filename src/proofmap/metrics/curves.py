@@ -25,6 +25,7 @@ from proofmap.metrics.metric import (
     check_call,
     check_choice,
     check_count,
+    check_groups,
     check_run,
     classes_of,
     logits_at,
@@ -93,10 +94,11 @@ class Curve(Metric[Tensor]):
         self.chosen = preset_of(type(self), self.presets, preset, given)
         name = type(self).__name__
         check_baseline(name, self.chosen.baseline)
-        if self.chosen.steps != "all":
-            check_count(name, "steps", self.chosen.steps)
+        if not isinstance(self.chosen.steps, str) or self.chosen.steps != "all":
+            check_count(name, "steps", self.chosen.steps, other=", or 'all'")
         check_choice(name, "score", self.chosen.score, get_args(Score))
         check_choice(name, "area", self.chosen.area, get_args(Area))
+        check_groups(name, self.chosen.groups)
         check_run(name, seed, batch)
         self.preset = preset
         self.seed = seed

@@ -25,6 +25,7 @@ from proofmap.metrics.metric import (
     check_call,
     check_choice,
     check_count,
+    check_groups,
     check_run,
     classes_of,
     logits_at,
@@ -53,6 +54,10 @@ class Cells:
     """
 
     n: int
+
+    def __post_init__(self) -> None:
+        """Refuse a grid without cells."""
+        check_count("Cells", "n", self.n)
 
     def __call__(self, shape: Shape) -> Tensor:
         """Number the cells row by row; where an image has fewer pixels than cells, each pixel is one."""
@@ -135,6 +140,7 @@ class MuFidelity(Metric[Tensor]):
         check_choice("MuFidelity", "draw", self.chosen.draw, get_args(Draw))
         check_choice("MuFidelity", "correlation", self.chosen.correlation, get_args(Correlation))
         check_choice("MuFidelity", "score", self.chosen.score, get_args(Score))
+        check_groups("MuFidelity", self.chosen.groups)
         check_run("MuFidelity", seed, batch)
         _check_subset(self.chosen.subset, self.chosen.draw)
         self.preset = preset

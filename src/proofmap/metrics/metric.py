@@ -19,6 +19,7 @@ from proofmap.explain.digest import hash_tensor
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
 from proofmap.graph.samples import as_samples
+from proofmap.groups import SampleGrouping
 from proofmap.overlap import classes_of as chosen
 from proofmap.precision import full_precision
 
@@ -58,7 +59,7 @@ def preset_of(
     metric: type[Metric[Any]], presets: Mapping[str, _Settings], preset: str, given: Mapping[str, Any]
 ) -> _Settings:
     """A preset's settings, with those in their place that were given (are not None)."""
-    if preset not in presets:
+    if not isinstance(preset, str) or preset not in presets:
         known = ", ".join(map(repr, presets))
         raise InputError(f"{metric.__name__} got preset={preset!r}, expected one of {known}")
     return replace(presets[preset], **{name: value for name, value in given.items() if value is not None})
@@ -80,10 +81,10 @@ def _plain(value: Any) -> JSON:
     return value if isinstance(value, bool | int | float | str | type(None)) else repr(value)
 
 
-def check_count(metric: str, name: str, got: Any, least: int = 1) -> None:
-    """Refuse what is no whole number from `least` up."""
+def check_count(metric: str, name: str, got: Any, least: int = 1, other: str = "") -> None:
+    """Refuse what is no whole number from `least` up; other: what is taken beside."""
     if not isinstance(got, int) or isinstance(got, bool) or got < least:
-        raise InputError(f"{metric} got {name}={got!r}, expected a whole number of at least {least}")
+        raise InputError(f"{metric} got {name}={got!r}, expected a whole number of at least {least}{other}")
 
 
 def check_run(metric: str, seed: int, batch: int | None) -> None:
@@ -95,8 +96,22 @@ def check_run(metric: str, seed: int, batch: int | None) -> None:
 
 def check_choice(metric: str, name: str, got: Any, choices: tuple[str, ...]) -> None:
     """Refuse a word that is none of the choices."""
-    if got not in choices:
+    if not isinstance(got, str) or got not in choices:
         raise InputError(f"{metric} got {name}={got!r}, expected one of {', '.join(map(repr, choices))}")
+
+
+def check_groups(metric: str, groups: Any) -> None:
+    """Refuse what groups no variables."""
+    if not callable(groups) and not isinstance(groups, SampleGrouping | Tensor | np.ndarray):
+        raise InputError(
+            f"{metric} got groups={groups!r}, expected a grouping such as pm.groups.grid(12), or an integer mask"
+        )
+
+
+def check_flag(metric: str, name: str, got: Any) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(got, bool):
+        raise InputError(f"{metric} got {name}={got!r}, expected True or False")
 
 
 def check_call(model: nn.Module | Graph, x: Samples) -> Tensor:

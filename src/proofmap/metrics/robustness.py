@@ -22,12 +22,13 @@ from proofmap.explain.attack import nearest, restrict
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph, as_graph
 from proofmap.groups import Groups, pixels
-from proofmap.metrics.draws import Stream
+from proofmap.metrics.draws import Stream, is_number
 from proofmap.metrics.metric import (
     Metric,
     check_attributions,
     check_call,
     check_count,
+    check_groups,
     check_run,
     classes_of,
     logits_at,
@@ -121,13 +122,16 @@ class RobustnessSr(Metric[Tensor]):
             "attack_steps": attack_steps,
         }
         self.chosen = preset_of(type(self), self.presets, preset, given)
+        if not is_number(self.chosen.largest) or not self.chosen.largest > 0:
+            raise InputError(f"RobustnessSr got largest={self.chosen.largest!r:.60}, expected a distance above 0")
         Ball(self.chosen.largest, self.chosen.norm, self.chosen.domain)
-        if not self.chosen.largest > 0:
-            raise InputError(f"RobustnessSr got largest={self.chosen.largest}, expected a distance above 0")
         for name in ("steps", "rounds", "attack_steps"):
             check_count("RobustnessSr", name, getattr(self.chosen, name))
         check_count("RobustnessSr", "halvings", halvings)
+        check_groups("RobustnessSr", pixels() if groups is None else groups)
         check_run("RobustnessSr", seed, batch)
+        if memory is not None:
+            budget(memory, torch.device("cpu"))  # which checks it
         if bounds is not None and not isinstance(bounds, Method):
             raise InputError(f"RobustnessSr got bounds={bounds!r}, expected a method such as pm.bounds.Backward()")
         self.preset = preset

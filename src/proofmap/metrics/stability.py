@@ -15,13 +15,14 @@ from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
-from proofmap.metrics.draws import seeded
+from proofmap.metrics.draws import is_number, seeded
 from proofmap.metrics.metric import (
     Metric,
     check_attributions,
     check_call,
     check_choice,
     check_count,
+    check_flag,
     check_run,
     classes_of,
     logits_at,
@@ -91,8 +92,9 @@ class Stability(Metric[Explain]):
     ) -> None:
         given = {"norm": norm, "half": half, "relative": relative, "over": over}
         self.chosen = preset_of(type(self), self.presets, preset, given)
-        if not isinstance(radius, int | float) or not radius > 0:
-            raise InputError(f"Stability got radius={radius!r}, expected a number above 0")
+        if not is_number(radius) or not radius > 0:
+            raise InputError(f"Stability got radius={radius!r:.60}, expected a number above 0")
+        check_flag("Stability", "relative", self.chosen.relative)
         check_choice("Stability", "over", self.chosen.over, ("max", "mean"))
         check_count("Stability", "samples", samples)
         check_run("Stability", seed, batch)
