@@ -183,7 +183,7 @@ def test_settings_of_another_kind_are_refused_in_one_sentence(kind: type[Metric[
         (
             Deletion,
             {"baseline": Uniform(inf, 1)},
-            r"Deletion got baseline=Uniform\(low=inf, high=1\), expected a number",
+            r"Deletion got baseline=Uniform\(low=inf, high=1\), expected",
         ),
         (Deletion, {"groups": "grid:3"}, r"Deletion got groups='grid:3', expected a grouping such as pm.groups.grid"),
         (Deletion, {"preset": ["paper"]}, r"Deletion got preset=\['paper'\], expected one of 'paper'"),
