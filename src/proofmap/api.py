@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proofmap import bounds, data, explain, groups, metrics, zoo
 from proofmap.ball import Ball, Family
-from proofmap.bench import compare
+from proofmap.bench.compare import compare
 from proofmap.errors import BoundError, FileError, InputError, ModelError, ProofmapError, UnsupportedError
 from proofmap.explain import EVA, EmpiricalEVA, Explanation, FirstOrder, GreedyAO, GreedyAS, HybridEVA, TargetedEVA
 from proofmap.graph import Graph, load, trace

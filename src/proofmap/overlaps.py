@@ -11,15 +11,18 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from proofmap import groups as grouping
+from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball, Family
 from proofmap.bounds import Backward, Method, Sharing, solve
 from proofmap.bounds.memory import budget
 from proofmap.errors import InputError
 from proofmap.graph import Graph, as_graph
+from proofmap.graph.samples import as_samples
 from proofmap.precision import full_precision
 
 Objective = Literal["margin", "class", "mean", "apart"]
@@ -38,14 +41,14 @@ class Overlap:
 
 def overlap(
     model: nn.Module | Graph,
-    x: Tensor,
+    x: Samples,
     ball: Ball,
     *,
     groups: grouping.Groups = None,
     bounds: Method | None = None,
     sharing: Sharing = "shared",
-    target: int | Tensor | None = None,
-    rival: int | Tensor | None = None,
+    target: Target = None,
+    rival: Target = None,
     objective: Objective = "margin",
     memory: int | None = None,
 ) -> Overlap:
@@ -63,6 +66,7 @@ def overlap(
     one_of("objective", objective, Objective)
     one_of("sharing", sharing, Sharing)
     method = method_of(bounds)
+    x = as_samples(x, model)
     family = ball.at(x, grouping.resolve(groups, x))
     available = budget(memory, x.device)
     graph = as_graph(model, x).to(x.device, x.dtype)
@@ -72,8 +76,8 @@ def overlap(
 def family_overlap(
     graph: Graph,
     family: Family,
-    target: int | Tensor | None,
-    rival: int | Tensor | None,
+    target: Target,
+    rival: Target,
     method: Method,
     sharing: Sharing,
     objective: Objective,
@@ -91,14 +95,14 @@ def family_overlap(
 
 
 def classes_of(
-    given: int | Tensor | list[int], count: int, classes: int | None, device: torch.device, what: str = "target"
+    given: Target | list[int], count: int, classes: int | None, device: torch.device, what: str = "target"
 ) -> Tensor:
     """One class for each of `count` samples, (N,) int64; `classes` is their number, None where nobody knows it.
 
     A tensor with one entry counts for all samples, as it does for Captum.
     """
     try:
-        found = torch.as_tensor(given, device=device)
+        found = torch.as_tensor(given.tolist() if isinstance(given, np.ndarray) else given, device=device)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(f"got {what} {given!r}, expected a class number, or one for each sample") from None
     if found.numel() == 1:
@@ -121,12 +125,12 @@ def decides(objective: object) -> bool:
 
 def certified_radius(
     model: nn.Module | Graph,
-    x: Tensor,
+    x: Samples,
     *,
     norm: float = inf,
     domain: tuple[float | Tensor, float | Tensor] | None = None,
     bounds: Method | None = None,
-    target: int | Tensor | None = None,
+    target: Target = None,
     steps: int = 16,
     memory: int | None = None,
 ) -> Tensor:
@@ -139,6 +143,7 @@ def certified_radius(
     if steps < 1:
         raise InputError(f"got steps={steps}, expected at least one")
     method = method_of(bounds)
+    x = as_samples(x, model)
     domain_ball = Ball(torch.finfo(x.dtype).max, norm, domain).at(x)
     available = budget(memory, x.device)
     graph = as_graph(model, x).to(x.device, x.dtype)
@@ -213,7 +218,7 @@ def _logits(graph: Graph, x: Tensor) -> Tensor:
     return logits
 
 
-def _chosen(what: str, given: int | Tensor | None, logits: Tensor) -> Tensor | None:
+def _chosen(what: str, given: Target, logits: Tensor) -> Tensor | None:
     return None if given is None else classes_of(given, logits.shape[0], logits.shape[1], logits.device, what)
 
 
