@@ -30,13 +30,17 @@ Objective = Literal["margin", "class", "mean", "apart"]
 
 @dataclass(frozen=True, eq=False)
 class Overlap:
-    """Certified upper bounds of the adversarial overlap, for the ball and for the ball with each group frozen."""
+    """Numbers for the adversarial overlap, of the ball and of the ball with each group frozen.
 
-    full: Tensor  # (N,)   of AO(B)
-    frozen: Tensor  # (N, G) of AO(B_u)
+    certified: they are proven upper bounds. Otherwise they are not: samples give lower bounds, other methods estimates,
+    and the explanation's `guarantee` says which.
+    """
+
+    full: Tensor  # (N,)   for AO(B)
+    frozen: Tensor  # (N, G) for AO(B_u)
     nominal: Tensor  # (N,)  the overlap at x itself, which AO(B) and every AO(B_u) reach at least
     target: Tensor  # (N,)  the class c
-    certified: bool  # sound by construction
+    certified: bool  # whether full and frozen are upper bounds, sound by construction
 
 
 def overlap(

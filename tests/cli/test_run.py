@@ -101,7 +101,9 @@ def test_results_are_exported(whole: tuple[Path, dict[str, Any]], tmp_path: Path
     assert (done.returncode, done.stdout) == (0, f"wrote {COUNT} samples to r.csv\n"), done.stderr
     with (tmp_path / "r.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [float(row["full"] or "nan") for row in rows] == pytest.approx(Results.open(whole[0])["full"], nan_ok=True)
+    assert [float(row["overlap_upper_proven"] or "nan") for row in rows] == pytest.approx(
+        Results.open(whole[0])["full"], nan_ok=True
+    )
 
 
 @pytest.mark.parametrize(

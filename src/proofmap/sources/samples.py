@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from proofmap.data.images import LABELS, read_labels
 from proofmap.errors import FileError, InputError
+from proofmap.explain.origin import File, Source
 from proofmap.sources.formats import Part, Unreadable, known, open_part, try_part
 from proofmap.sources.preparation import Preparation
 from proofmap.sources.written import written
@@ -42,6 +43,10 @@ class Samples(Protocol):
         """One sample, (*shape) float32; FileError or InputError with the reason where it is none."""
         ...
 
+    def source(self, index: int) -> Source:
+        """A sample's name, and the file that holds it, where it is in one."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class Files:
@@ -50,6 +55,7 @@ class Files:
     names: tuple[str, ...]
     labels: tuple[int, ...] | None
     parts: tuple[Part, ...]
+    paths: tuple[Path, ...]  # of the parts
     columns: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
@@ -57,10 +63,22 @@ class Files:
 
     def read(self, index: int) -> Tensor:
         """One sample, (*shape) float32; FileError or InputError with the reason where it is none."""
+        k = self._part(index)
+        return self.parts[k].read(index - self._ends[k] + len(self.parts[k]))
+
+    def source(self, index: int) -> Source:
+        """A sample's name and its file, as it is on the disk when the first of its samples is asked for."""
+        return Source(self.names[index], (self._hashed(self._part(index)),))
+
+    def _part(self, index: int) -> int:
         if not 0 <= index < len(self):
             raise IndexError(f"got sample {index}, expected one of {len(self)}")
-        k = bisect_right(self._ends, index)
-        return self.parts[k].read(index - self._ends[k] + len(self.parts[k]))
+        return bisect_right(self._ends, index)
+
+    @cached_property
+    def _hashed(self) -> Callable[[int], File]:
+        """Each file once, however many samples it holds."""
+        return cache(lambda k: File.of(self.paths[k]))
 
     @cached_property
     def _ends(self) -> list[int]:
@@ -83,6 +101,7 @@ def open_samples(paths: Sequence[Path], preparation: Preparation) -> Files:
     names: list[str] = []
     labels: list[Sequence[int] | None] = []
     parts: list[Part] = []
+    held: list[Path] = []
     for path in paths:
         files, opener = (_listed(path), try_part) if path.is_dir() else ([path], open_part)
         opened = {file: opener(file, preparation) for file in files}
@@ -92,12 +111,13 @@ def open_samples(paths: Sequence[Path], preparation: Preparation) -> Files:
             names += [place] if part.single else [f"{place}#{i}" for i in range(len(part))]
             labels.append(given.get(file, part.labels))
             parts.append(part)
+            held.append(file)
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise InputError(f"got {twice!r} twice among the inputs, expected every file once")
     every = None if any(own is None for own in labels) else tuple(c for own in labels for c in own or ())
     columns = {part.columns for part in parts}
-    return Files(tuple(names), every, tuple(parts), columns.pop() if len(columns) == 1 else None)
+    return Files(tuple(names), every, tuple(parts), tuple(held), columns.pop() if len(columns) == 1 else None)
 
 
 def _folder(path: Path) -> str:
