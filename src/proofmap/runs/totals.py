@@ -62,7 +62,8 @@ class Totals:
     failed: Sequence[tuple[str, str]]  # name and reason
     guarantee: Guarantee
     certified: int | None  # samples with AO <= 0; None where that would prove nothing
-    correct: int | None  # samples whose predicted class is their label, where they have one
+    labelled: int | None  # explained samples that have a label; None where no sample has one
+    correct: int | None  # those of them whose predicted class it is
     overlap: Distribution | None
     radius: Distribution | None  # of the balls, where each sample has its own
     classes: Sequence[ClassTotal]
@@ -88,6 +89,7 @@ class Totals:
             "guarantee": self.guarantee,
             "certified": self.certified,
             "certified_share": share,
+            "labelled": self.labelled,
             "correct": self.correct,
             "overlap": None if self.overlap is None else vars(self.overlap),
             "radius": None if self.radius is None else vars(self.radius),
@@ -98,8 +100,8 @@ class Totals:
     def text(self) -> str:
         """The same for people."""
         lines = [f"{_samples(self.count)}: {self.explained} explained, {len(self.failed)} failed"]
-        if self.correct is not None:
-            lines.append(f"predicted as labelled: {_share(self.correct, self.explained)}")
+        if self.correct is not None and self.labelled is not None:
+            lines.append(f"predicted as labelled: {_share(self.correct, self.labelled)}")
         if self.certified is not None:
             lines.append(f"certified, no adversarial example in the ball: {_share(self.certified, self.explained)}")
         if self.radius is not None:
@@ -144,6 +146,7 @@ def total(results: Results) -> Totals:
         failed=[(names[row], reason) for row, reason in results.reasons.items()],
         guarantee=results.guarantee,
         certified=None if certain is None else int(certain.sum()),
+        labelled=int((rows["label"] != ARRAYS["label"][1]).sum()) if "label" in rows else None,
         correct=int((rows["label"] == rows["predicted"]).sum()) if "label" in rows else None,
         overlap=None if overlap is None else _distribution(overlap),
         radius=_distribution(rows["eps"]) if _own_radii(results.about) else None,
