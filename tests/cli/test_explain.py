@@ -77,7 +77,7 @@ def test_labels_may_be_missing_and_a_limit_takes_the_first(tmp_path: Path) -> No
     (tmp_path / "labels.csv").write_text("file,label\n1.png,3\ngone.png,2\n")
     words = ("explain", MODEL, tmp_path, "--eps", "0.5/255", *GRID, "--out", tmp_path / "out")
     found = called(*words, "--limit", 2, "--json")
-    said = "gives 2 of 3 files no label, such as '0.png', and labels 1 that are not there, such as 'gone.png'"
+    said = "gives 2 of 3 files no label, such as '0.png', and labels a file that is not there, such as 'gone.png'"
     assert found.stderr == f"note: {tmp_path / 'labels.csv'} {said}\n"
     entries = json.loads(found.stdout)["inputs"]
     assert [(entry["name"], entry["label"]) for entry in entries] == [("0.png", None), ("1.png", 3)]

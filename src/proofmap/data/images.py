@@ -164,7 +164,8 @@ def read_labels(path: Path, names: Sequence[str]) -> tuple[dict[str, int], str]:
             f"{path} labels none of the {len(names)} files beside it{other}: correct the names, or take the table away"
         )
     said = [f"gives {len(bare)} of {len(names)} files no label, such as {bare[0]!r:.80}"] if bare else []
-    said += [f"labels {len(foreign)} that are not there, such as {foreign[0]!r:.80}"] if foreign else []
+    others = "a file that is" if len(foreign) == 1 else f"{len(foreign)} files that are"
+    said += [f"labels {others} not there, such as {foreign[0]!r:.80}"] if foreign else []
     return {name: found[name] for name in names if name in found}, f"{path} {', and '.join(said)}" if said else ""
 
 
