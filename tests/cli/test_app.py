@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +119,16 @@ def completion(line: str) -> dict[str, str]:
         "COMP_CWORD": str(len(words) - 1),
         "_PROOFMAP_COMPLETE": "complete_bash",
     }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="torch brings GNU's OpenMP there, which says what it was told")
+@pytest.mark.parametrize(("own", "turns"), [({}, 0), ({"OMP_WAIT_POLICY": "ACTIVE"}, 3 * 10**10)])
+def test_threads_of_torch_wait_asleep_unless_the_user_says_otherwise(own: dict[str, str], turns: int) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment |= {"OMP_DISPLAY_ENV": "verbose", **own}
+    code = "from proofmap.cli import app; app(['--version'], standalone_mode=False); import torch"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert f"GOMP_SPINCOUNT = '{turns}'" in done.stderr
 
 
 def test_the_installed_program_completes(tmp_path: Path) -> None:

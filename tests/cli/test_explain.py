@@ -71,6 +71,27 @@ def test_the_radius_is_chosen_where_none_is_given(tmp_path: Path) -> None:
     assert "explained as 3; ε = 0, as no radius is proven: give --eps" in found.stdout
 
 
+def test_labels_may_be_missing_and_a_limit_takes_the_first(tmp_path: Path) -> None:
+    for k in range(3):
+        write_png(tmp_path / f"{k}.png", digits(3)[0][k])
+    (tmp_path / "labels.csv").write_text("file,label\n1.png,3\ngone.png,2\n")
+    words = ("explain", MODEL, tmp_path, "--eps", "0.5/255", *GRID, "--out", tmp_path / "out")
+    found = called(*words, "--limit", 2, "--json")
+    said = "gives 2 of 3 files no label, such as '0.png', and labels a file that is not there, such as 'gone.png'"
+    assert found.stderr == f"note: {tmp_path / 'labels.csv'} {said}\n"
+    entries = json.loads(found.stdout)["inputs"]
+    assert [(entry["name"], entry["label"]) for entry in entries] == [("0.png", None), ("1.png", 3)]
+    assert entries[0]["eps"] == 0.5 / 255
+
+
+def test_crown_is_another_name_of_backward(tmp_path: Path) -> None:
+    file = write_png(tmp_path / "digit.png", digits(1)[0][0])
+    words = ("explain", MODEL, file, "--eps", "0.01", *GRID, "--out", tmp_path, "--bounds", "crown+ibp")
+    assert called(*words).exit_code == 0
+    found = pm.Explanation.load(tmp_path / "digit.proofmap").settings["bounds"]
+    assert found == "Intersection(parts=(Backward(), IBP()))"
+
+
 @pytest.mark.parametrize("method", explainers())
 def test_every_method_says_what_its_number_is(method: str, tmp_path: Path) -> None:
     write_linear(tmp_path / "net.onnx", (1, 6, 6))

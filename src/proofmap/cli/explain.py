@@ -43,6 +43,7 @@ def explain(
         ),
         texts.one_of(names.EXPLAINERS, "--method"),
     ] = "eva",
+    limit: o.Limit = None,
     out: Annotated[Path, typer.Option(help="The folder for pictures and .proofmap files: --out maps")] = Path("out"),
     as_json: o.Json = False,
     source: o.Source = o.NOTHING,
@@ -60,7 +61,7 @@ def explain(
     kind = explainers()[method]
     settings = {"groups": o.groups_of(groups), **o.bounds_of(bounds, method, kind)}
     found, cases = read_cases(
-        inputs, partial(source.model, model), eps, norm, domain, o.device_of(device), default="auto"
+        inputs, partial(source.model, model), eps, norm, domain, o.device_of(device), default="auto", limit=limit
     )
     aim = o.class_of(target, found.classes)
     networks = graphs(cases, found)

@@ -7,6 +7,7 @@ A command takes them as parameters, those of a model together as a `Source`, and
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
@@ -50,8 +51,8 @@ Inputs = Annotated[
     list[Path],
     typer.Argument(
         metavar="INPUT",
-        help="Pictures (png, jpeg, webp), arrays (npy, npz), tables (csv), MNIST's and CIFAR-10's own files, folders "
-        "of these, or VNN-LIB files, whose box is the ball. For instance: digit.png",
+        help="Pictures (png, jpeg, webp, bmp, gif, tiff), arrays (npy, npz), tables (csv), MNIST's and CIFAR-10's own "
+        "files, folders of these, or VNN-LIB files, whose box is the ball. For instance: digit.png",
         show_default=False,
     ),
 ]
@@ -162,7 +163,7 @@ Target = Annotated[
 ]
 Limit = Annotated[
     int | None,
-    typer.Option(help="The first so many samples, after shuffling: --limit 100", show_default=False),
+    typer.Option(help="The first so many samples: --limit 100", show_default=False),
     texts.Check(texts.limit),
 ]
 Device = Annotated[
@@ -268,6 +269,12 @@ def device_of(text: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:  # torch has both
         raise InputError(f"got --device {text}, expected cpu, or cuda where there is a GPU ({error!s:.80})") from None
     return device
+
+
+def tell(notes: Iterable[str]) -> None:
+    """Say what a reader of the output should know of the inputs, beside the output."""
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
 
 
 def finite(value: float) -> float | None:

@@ -27,7 +27,7 @@ def run(
         list[Path],
         typer.Argument(
             metavar="DATA...",
-            help="Folders of pictures, arrays (npy, npz), tables (csv), or MNIST's and CIFAR-10's own files.",
+            help="Pictures, arrays (npy, npz), tables (csv), folders of these, or MNIST's and CIFAR-10's own files.",
             show_default=False,
         ),
     ],
@@ -62,7 +62,7 @@ def run(
         texts.Check(texts.settings),
     ] = None,
     limit: o.Limit = None,
-    shuffle: Annotated[bool, typer.Option("--shuffle", help="Take the samples in a random order.")] = False,
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Draw the order of the samples, before --limit.")] = False,
     seed: Annotated[int, typer.Option(help="Of the order, and of methods that draw samples: --seed 3")] = 0,
     engine: Annotated[
         str,
@@ -122,6 +122,7 @@ def run(
     more = _settings(method, bounds, settings or [])
     found = source.model(model)
     samples = open_samples(data, found.preparation)
+    o.tell(samples.notes)
     job = Job(
         method=method,
         ball=_ball(method, o.ball_of(eps or "auto", norm, domain, found.preparation, shape_of(samples, found)), eps),
