@@ -48,10 +48,10 @@ class Ball:
 
     def __post_init__(self) -> None:
         """Refuse what is no ball."""
-        if self.norm not in _NORMS:
+        if not isinstance(self.norm, int | float) or self.norm not in _NORMS:
             raise InputError(f"Ball got norm={self.norm!r}, expected 1, 2 or float('inf')")
         object.__setattr__(self, "norm", float(self.norm))
-        if self.half not in (None, "+", "-"):
+        if self.half is not None and (not isinstance(self.half, str) or self.half not in ("+", "-")):
             raise InputError(f"Ball got half={self.half!r}, expected '+' (δ >= 0), '-' (δ <= 0) or None (both)")
         eps = torch.zeros(()) if isinstance(self.eps, str) and self.eps == "auto" else _numbers(self.eps, "eps")
         if not (eps.isfinite() & (eps >= 0)).all():
@@ -304,8 +304,8 @@ def _numbers(value: float | Tensor | str, name: str) -> Tensor:
     """Read a number or a tensor as float64 without NaN."""
     try:
         numbers = torch.as_tensor(value, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"Ball got {name}={value!r}, expected a number or a tensor") from None
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise InputError(f"Ball got {name}={value!r:.60}, expected a number or a tensor") from None
     if numbers.isnan().any():
         raise InputError(f"Ball got a NaN in {name}, expected numbers")
     return numbers

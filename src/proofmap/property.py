@@ -27,7 +27,7 @@ from proofmap.explain.attack import climbs
 from proofmap.explain.inside import into_box
 from proofmap.explain.refute import RESTARTS, STEPS, Run
 from proofmap.graph import Graph
-from proofmap.overlap import method_of
+from proofmap.overlaps import method_of
 from proofmap.precision import full_precision
 
 __all__ = ["Answer", "Region", "Unsafe", "decide"]

@@ -9,7 +9,7 @@ import pytest
 
 import proofmap as pm
 from proofmap.bench.compare import compare
-from proofmap.cli.options import READY
+from proofmap.cli.names import READY
 from tests.cli.commands import answer, called, installed
 from tests.sources.files import BOX, digits, write_convolution, write_linear, write_png
 

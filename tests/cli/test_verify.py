@@ -43,7 +43,7 @@ def test_the_installed_program_answers_by_its_exit_code(tmp_path: Path) -> None:
     small = installed("verify", MODEL, "x.npy", "--eps", "0.005", folder=tmp_path)
     assert small.returncode == 0, small.stderr
     assert small.stdout.splitlines()[-1] == (
-        "proven: 2 of 2 inputs (100.0 %) for ε = 0.005 (ℓ∞, domain 0 to 1); refuted: 0; undecided: 0"
+        "proven: 2 of 2 inputs (100.0 %) for ε = 0.005 in L∞, values within [0, 1]; refuted: 0; undecided: 0"
     )
     assert not (tmp_path / "out").exists()
 
@@ -52,26 +52,26 @@ def test_three_answers_each_with_its_ball(three: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(three)
     found = called("verify", MODEL, "digits.npz", "--eps", "2/59")
     assert found.exit_code == 1
-    ball = "for ε = 2/59 (ℓ∞, domain 0 to 1)"
+    ball = "for ε = 2/59 in L∞, values within [0, 1]"
     *lines, counts, accuracy = (re.sub(r"\d+\.\d+", "#", line) for line in found.stdout.splitlines())
     assert lines == [
-        f"digits.npz#0: 2: proven {ball}, AO(B) <= -#; proven up to ε = #",
+        f"digits.npz#0: 2: proven {ball}: AO(B) <= -#; proven up to ε = #",
         f"digits.npz#1: 4: refuted {ball}: classified as 9 at out/digits-1.refuted.npy, confirmed by torch; proven "
         "up to ε = #",
         f"digits.npz#2: 7, labelled 5: undecided {ball}: AO(B) <= #, and an attack found nothing; proven up to ε = #",
     ]
     assert counts == f"proven: 1 of 3 inputs (# %) {ball}; refuted: 1; undecided: 1"
-    assert accuracy == f"certified accuracy: 1 of 3 labelled inputs (# %) proven and right {ball}"
+    assert accuracy == f"certified accuracy, proven and predicted as labelled: 1 of 3 labelled inputs (# %) {ball}"
 
 
 def test_certified_accuracy_counts_what_is_proven_and_right(three: Path) -> None:
     words = ("verify", MODEL, three / "digits.npz", "--eps", "0.005", "--no-radius")
     found = called(*words)
     assert found.exit_code == 0
-    ball = "for ε = 0.005 (ℓ∞, domain 0 to 1)"
+    ball = "for ε = 0.005 in L∞, values within [0, 1]"
     assert found.stdout.splitlines()[-2:] == [
         f"proven: 3 of 3 inputs (100.0 %) {ball}; refuted: 0; undecided: 0",
-        f"certified accuracy: 2 of 3 labelled inputs (66.7 %) proven and right {ball}",
+        f"certified accuracy, proven and predicted as labelled: 2 of 3 labelled inputs (66.6 %) {ball}",
     ]
     document = answer(*words)
     assert document["certified_accuracy"] == {"proven_and_right": 2, "labelled": 3, "share": 2 / 3}
@@ -104,7 +104,7 @@ def test_no_radius_searches_none(three: Path, monkeypatch: pytest.MonkeyPatch) -
     def searched(*_: object, **__: object) -> None:
         raise AssertionError("a radius was searched")
 
-    monkeypatch.setattr(import_module("proofmap.cli.verify"), "certified_radius", searched)
+    monkeypatch.setattr(import_module("proofmap.cli.decisions"), "certified_radius", searched)
     found = called("verify", MODEL, three / "digits.npz", "--eps", "0.005", "--no-radius")
     assert found.exit_code == 0, found.output
     assert "up to" not in found.stdout
@@ -154,7 +154,7 @@ def test_an_onnx_file_is_confirmed_by_onnxruntime(tmp_path: Path, monkeypatch: p
         None,
     )
     line = called(*words, "0.11").stdout.splitlines()[0]
-    assert line.startswith("x.npy: 0: refuted for ε = 0.11 (ℓ∞, no domain): ")
+    assert line.startswith("x.npy: 0: refuted for ε = 0.11 in L∞, values without limits: ")
     assert ", confirmed by onnxruntime; proven up to ε = 0.09" in line
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     alone = called(*words, "0.11").stdout.splitlines()[0]
@@ -177,7 +177,7 @@ def test_another_class_than_the_prediction_is_said(tmp_path: Path) -> None:
     words = ("verify", MODEL, tmp_path / "x.npy", "--eps", "0.001", "--target", "3", "--out", tmp_path / "out")
     line = called(*words).stdout.splitlines()[0]
     assert line.startswith(
-        "x.npy: 7, asked about 3: refuted for ε = 0.001 (ℓ∞, domain 0 to 1): classified as 7 at the input "
+        "x.npy: 7, asked about 3: refuted for ε = 0.001 in L∞, values within [0, 1]: classified as 7 at the input "
         "itself, confirmed by torch; no radius is proven"
     )
     entry = json_of(*words)["inputs"][0]
@@ -195,7 +195,8 @@ def test_what_cannot_be_bounded_is_undecided_and_the_others_are_answered(tmp_pat
     first, second, third, _ = found.stdout.splitlines()
     assert ": proven for" in first
     assert re.search(
-        r": undecided for ε = 0.1 \(ℓ∞, no domain\): no bound \(.*log.*\), and an attack found nothing", second
+        r": undecided for ε = 0.1 in L∞, values without limits: no bound \(.*log.*\), and an attack found nothing",
+        second,
     )
     assert ": proven for" in third
 

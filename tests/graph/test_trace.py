@@ -300,7 +300,7 @@ def test_every_unsupported_node_is_named_at_once() -> None:
 
         def forward(self, x: Tensor) -> Tensor:
             h = self.act(self.norm(self.first(x)))
-            wide = h.cumsum(1).unsqueeze(2).repeat(1, 1, 2)
+            wide = h.cumprod(1).unsqueeze(2).repeat(1, 1, 2)
             largest, where = wide.sin().max(2)
             product: Tensor = self.attend(largest) * h + where
             return product**3
@@ -310,7 +310,7 @@ def test_every_unsupported_node_is_named_at_once() -> None:
     assert dict(caught.value.nodes) == {
         "norm": "aten.layer_norm",
         "act": "aten.mish",
-        "cumsum": "aten.cumsum",
+        "cumprod": "aten.cumprod",
         "sin": "aten.sin",
         "getitem_1": "<built-in function getitem> of the positions of a maximum",
         "attend": "aten.softmax.int (hand over the network before the softmax)",
@@ -322,12 +322,12 @@ def test_every_unsupported_node_is_named_at_once() -> None:
 @pytest.mark.parametrize(
     ("function", "op"),
     [
-        (lambda x: torch.where(x > 0, x, 2 * x), "aten.where.self"),
+        (lambda x: torch.where(x > 0, x, 2 * x), "aten.where.self with computed mask"),
         (lambda x: F.dropout(x, 0.5, training=True), "aten.dropout that stays on in evaluation mode"),
         (lambda x: F.softplus(x, threshold=5), "aten.softplus with threshold 5"),
         (lambda x: F.elu(x, alpha=-1.0), "aten.elu with alpha -1"),
         (lambda x: x @ x.unsqueeze(2), "aten.matmul of two branches"),
-        (lambda x: torch.einsum("ni,ni->n", x, x), "aten.einsum"),
+        (lambda x: torch.einsum("ni,ni->n", x, x), "aten.einsum of several branches"),
         (lambda x: x * x.exp(), "aten.mul.Tensor of two branches"),
         (lambda x: x * torch.sigmoid(x + 1), "aten.mul.Tensor of two branches"),
         (lambda x: x * (1.001 + torch.erf(x / 2**0.5)), "aten.mul.Tensor of two branches"),

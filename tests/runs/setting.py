@@ -13,6 +13,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.errors import FileError
+from proofmap.explain import Source
 from proofmap.runs import Job, Local
 from proofmap.runs.job import Plan
 from proofmap.runs.worker import Done, Work
@@ -50,6 +51,9 @@ class Digits:
                 raise FileError(f"cannot read {self.names[index]}: <picture at 0x7f{len(self.asked):06x}> is damaged")
             return bad
         return self.images[index]
+
+    def source(self, index: int) -> Source:
+        return Source(self.names[index])
 
 
 @dataclass(frozen=True)

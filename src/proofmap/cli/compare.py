@@ -7,32 +7,20 @@ from dataclasses import asdict
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 
-from proofmap.ball import Ball
-from proofmap.bench import Table
-from proofmap.bench import compare as tabulated
+from proofmap.cli import names, texts
 from proofmap.cli import options as o
-from proofmap.cli.cases import read_cases
 from proofmap.errors import FileError, InputError
-from proofmap.metrics import (
-    METRICS,
-    Deletion,
-    Insertion,
-    Metric,
-    MuFidelity,
-    RobustnessSr,
-    Stability,
-    Tightness,
-    Uniform,
-)
+
+if TYPE_CHECKING:
+    from proofmap.ball import Ball
+    from proofmap.bench import Table
+    from proofmap.metrics import Metric
 
 __all__ = ["compare"]
-
-_JUDGES = {name: kind for name, kind in METRICS.items() if kind is not Tightness}  # which judges bounds, not maps
 
 
 def compare(
@@ -40,10 +28,14 @@ def compare(
     model: o.ModelArgument,
     inputs: o.Inputs,
     methods: Annotated[
-        str, typer.Option(help=f"Names among {', '.join(o.READY)}: --methods eva,rise")
+        str,
+        typer.Option(help=f"Names among {', '.join(names.READY)}: --methods eva,rise"),
+        texts.all_among(names.READY, "method"),
     ] = "eva,first-order,saliency",
     metrics: Annotated[
-        str, typer.Option(help=f"Names among {', '.join(_JUDGES)}: --metrics deletion,mu-fidelity")
+        str,
+        typer.Option(help=f"Names among {', '.join(names.METRICS)}: --metrics deletion,mu-fidelity"),
+        texts.all_among(names.METRICS, "metric"),
     ] = "deletion,insertion",
     eps: o.Eps = None,
     norm: o.Norm = "inf",
@@ -64,10 +56,12 @@ def compare(
 
     For instance: proofmap compare zoo:mnist_mlp digits.npz --methods eva,rise --metrics deletion,insertion
     """
-    chosen = _names(methods)
-    for name in chosen:
-        if name not in o.READY:
-            raise InputError(f"got the method {name!r}, expected one of {', '.join(o.READY)}")
+    import torch
+
+    from proofmap.bench import compare as tabulated
+    from proofmap.cli.cases import read_cases
+
+    chosen = texts.listed(methods)
     found, cases = read_cases(
         inputs, partial(source.model, model), eps, norm, domain, o.device_of(device), default="auto"
     )
@@ -77,7 +71,7 @@ def compare(
         raise InputError("got samples of several shapes, expected one: give --size to bring pictures to one size")
     ball = cases[0].ball
     x = torch.cat([case.x for case in cases])
-    judges = [_metric(name, ball, found.preparation.range) for name in _names(metrics)]
+    judges = [_metric(name, ball, found.preparation.range) for name in texts.listed(metrics)]
     graph, aim = found.graph(x), o.class_of(target, found.classes)
     if aim is not None and aim >= graph.classes:
         raise InputError(f"got --target {aim}, expected a class from 0 to {graph.classes - 1}")
@@ -87,15 +81,11 @@ def compare(
     typer.echo(json.dumps(_document(found.name, len(x), table), indent=1) if as_json else table.markdown(), nl=as_json)
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",")]
-
-
 def _metric(name: str, ball: Ball, values: tuple[float, float]) -> Metric[Any]:
     """A metric with what it needs to know about the inputs: where they lie, and how far they move."""
-    if name not in _JUDGES:
-        raise InputError(f"got the metric {name!r}, expected one of {', '.join(_JUDGES)}")
-    kind = _JUDGES[name]
+    from proofmap.metrics import METRICS, Deletion, Insertion, MuFidelity, RobustnessSr, Stability, Uniform
+
+    kind = METRICS[name]
     low, high = values if ball.domain is None else ball.domain
     if kind is RobustnessSr:
         return RobustnessSr(norm=ball.norm, domain=ball.domain or (-inf, inf), largest=float(high) - float(low))

@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from proofmap.cli import names, texts
 from proofmap.cli import options as o
-from proofmap.cli.cases import Case, graphs, read_cases, stems
 from proofmap.errors import FileError, InputError
-from proofmap.explain import Explainer, Explanation, TargetedEVA
-from proofmap.explain.explanation import rounded
-from proofmap.sources import Model
 
-__all__ = ["explain"]
+if TYPE_CHECKING:
+    from proofmap.cli.cases import Case
+    from proofmap.explain import Explainer, Explanation
+    from proofmap.sources import Model
 
-
-EXPLAINERS: dict[str, type[Explainer]] = {
-    **{name: kind for name, kind in o.READY.items() if issubclass(kind, Explainer)},
-    "targeted": TargetedEVA,
-}
+__all__ = ["explain", "explainers"]
 
 
 def explain(
@@ -38,11 +34,13 @@ def explain(
     method: Annotated[
         str,
         typer.Option(
-            help=f"{', '.join(EXPLAINERS)}: eva and targeted prove what they say; --method targeted shows what would "
-            "make an input the --target.",
-            autocompletion=o.among(EXPLAINERS),
+            help=f"{', '.join(names.EXPLAINERS)}: eva and targeted prove what they say; --method targeted shows what "
+            "would make an input the --target.",
+            autocompletion=o.among(names.EXPLAINERS),
         ),
+        texts.one_of(names.EXPLAINERS, "--method"),
     ] = "eva",
+    limit: o.Limit = None,
     out: Annotated[Path, typer.Option(help="The folder for pictures and .proofmap files: --out maps")] = Path("out"),
     as_json: o.Json = False,
     source: o.Source = o.NOTHING,
@@ -52,11 +50,15 @@ def explain(
 
     For instance: proofmap explain zoo:mnist_mlp digit.png --eps 0.02 --groups grid:12 --out maps
     """
-    settings = _settings(method, groups, bounds)
     if method == "targeted" and target is None:
         raise InputError("got --method targeted alone, expected the class to move to as well: give --target")
+
+    from proofmap.cli.cases import graphs, read_cases, stems
+
+    kind = explainers()[method]
+    settings = {"groups": o.groups_of(groups), **o.bounds_of(bounds, method, kind)}
     found, cases = read_cases(
-        inputs, partial(source.model, model), eps, norm, domain, o.device_of(device), default="auto"
+        inputs, partial(source.model, model), eps, norm, domain, o.device_of(device), default="auto", limit=limit
     )
     aim = o.class_of(target, found.classes)
     networks = graphs(cases, found)
@@ -64,13 +66,13 @@ def explain(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
-    explainers: dict[tuple[tuple[int, ...], int], Explainer] = {}
+    made: dict[tuple[tuple[int, ...], int], Explainer] = {}
     records = []
     for case, stem in zip(cases, stems([case.name for case in cases]), strict=True):
         key = (case.shape, id(case.ball))
-        if key not in explainers:
-            explainers[key] = EXPLAINERS[method](networks[case.shape], case.ball, **settings)
-        explanation = explainers[key].explain(case.x, aim)
+        if key not in made:
+            made[key] = kind(networks[case.shape], case.ball, **settings)
+        explanation = made[key].explain(case.x, aim)
         file, picture = out / f"{stem}.proofmap", out / f"{stem}.map.png"
         explanation.save(file)
         explanation.plot(columns=_columns(case), class_names=found.classes).savefig(picture)
@@ -83,11 +85,12 @@ def explain(
         typer.echo(f"wrote {len(cases)} {'maps' if len(cases) > 1 else 'map'} to {out}")
 
 
-def _settings(method: str, groups: str | None, bounds: str | None) -> dict[str, Any]:
-    """What the explainer takes beyond a model and a ball."""
-    if method not in EXPLAINERS:
-        raise InputError(f"got --method {method}, expected one of {', '.join(EXPLAINERS)}")
-    return {"groups": o.groups_of(groups), **o.bounds_of(bounds, method, EXPLAINERS[method])}
+def explainers() -> dict[str, type[Explainer]]:
+    """The explainers by name."""
+    from proofmap.explain import BASELINES, Explainer, TargetedEVA
+
+    ready = {name: kind for name, kind in BASELINES.items() if issubclass(kind, Explainer) and not o.needs(kind)}
+    return {**ready, "targeted": TargetedEVA}
 
 
 def _columns(case: Case) -> tuple[str, ...] | None:
@@ -97,6 +100,8 @@ def _columns(case: Case) -> tuple[str, ...] | None:
 
 def _line(case: Case, e: Explanation, model: Model) -> str:
     """What is known about an input, in one line."""
+    from proofmap.explain.explanation import rounded
+
     predicted, aim = int(e.predicted), int(e.target)
     said = "" if case.label in (None, predicted) else f", labelled {model.title(case.label or 0)}"
     if e.opposite is not None and aim == int(e.overlap.target):
@@ -124,6 +129,8 @@ def _radius(e: Explanation) -> Any:
 
 
 def _meaning(e: Explanation) -> str:
+    from proofmap.explain.explanation import rounded
+
     value = float(e.overlap.full)
     shown = rounded(value, e.guarantee)
     match e.guarantee:

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from proofmap.errors import FileError, InputError
+from proofmap.errors import FileError
 from proofmap.sources import Model, Preparation, Rerun, rerun
 from proofmap.sources.fit import Array, planes
 
@@ -25,11 +25,6 @@ class Points:
 
     folder: Path
     model: Model
-
-    def __post_init__(self) -> None:
-        """Refuse a folder that is none before any work."""
-        if self.folder.exists() and not self.folder.is_dir():
-            raise InputError(f"got --out {self.folder}, which is a file, expected a folder: choose another")
 
     @cached_property
     def run(self) -> Rerun:

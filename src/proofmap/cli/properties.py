@@ -14,28 +14,17 @@ from proofmap.bounds import Method
 from proofmap.cli.cases import stems
 from proofmap.cli.options import finite
 from proofmap.cli.points import Points, values_of
-from proofmap.errors import FileError, InputError
+from proofmap.errors import FileError
 from proofmap.explain.explanation import rounded
+from proofmap.explain.wording import plural
 from proofmap.graph import Graph
 from proofmap.property import Answer, decide
 from proofmap.sources import Model, Preparation, Specification, read_specification
 from proofmap.sources.written import VIOLATED
 
-__all__ = ["check_result", "decide_files"]
+__all__ = ["decide_files"]
 
 _WORDS = {"holds": "unsat", "violated": "sat", "unknown": "unknown"}  # as VNN-COMP has them
-
-
-def check_result(result: Path | None, count: int) -> None:
-    """Refuse a result file that cannot be written, or that has not one specification to answer."""
-    if result is None:
-        return
-    if count != 1:
-        got = f"with {count} specifications" if count else "without a VNN-LIB file"
-        raise InputError(f"got --result {got}, expected one: the file holds the answer to one")
-    if result.is_dir() or not result.parent.is_dir():
-        what = "it is a folder" if result.is_dir() else f"there is no folder {result.parent}"
-        raise InputError(f"got --result {result}, expected a file that can be written: {what}")
 
 
 def decide_files(
@@ -65,7 +54,7 @@ def decide_files(
         found = {"model": model.name, **counts, "of": len(entries), "specifications": entries}
         typer.echo(json.dumps(found, indent=1))
     else:
-        of = f"{len(entries)} specification{'s' * (len(entries) != 1)}"
+        of = plural(len(entries), "specification")
         typer.echo(f"holds: {counts['holds']} of {of}; violated: {counts['violated']}; unknown: {counts['unknown']}")
     return all(entry["verdict"] == "holds" for entry in entries)
 

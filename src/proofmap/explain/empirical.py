@@ -16,7 +16,7 @@ from proofmap.explain.explanation import Guarantee
 from proofmap.explain.members import Sampler, check_precision
 from proofmap.graph import Graph
 from proofmap.groups import Groups
-from proofmap.overlap import Overlap
+from proofmap.overlaps import Overlap
 from proofmap.precision import full_precision
 
 

@@ -21,7 +21,7 @@ from proofmap.explain.members import Sampler, check_precision
 from proofmap.graph import Graph
 from proofmap.graph.cut import cut
 from proofmap.groups import Groups
-from proofmap.overlap import Overlap, method_of
+from proofmap.overlaps import Overlap, method_of
 from proofmap.precision import full_precision
 
 _COPIES = 8  # of the value at the split that a box takes: its two ends, and what they are found from

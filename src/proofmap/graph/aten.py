@@ -12,7 +12,8 @@ from torch import Tensor
 
 from proofmap.graph import scalars
 from proofmap.graph.aten_layers import LAYERS, first
-from proofmap.graph.aten_shapes import SHAPES, constant
+from proofmap.graph.aten_linear import LINEAR
+from proofmap.graph.aten_shapes import SHAPES, as_value, constant
 from proofmap.graph.build import Builder, NoRule, Value, scalar
 
 # Operators that export would otherwise take apart into pieces for which bounds are looser or missing.
@@ -22,10 +23,13 @@ pad stack roll max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max
 avg_pool1d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
 upsample_nearest1d.vec upsample_nearest2d.vec upsample_nearest3d.vec
 _upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec _upsample_nearest_exact3d.vec
+upsample_linear1d.vec upsample_bilinear2d.vec upsample_trilinear3d.vec upsample_bicubic2d.vec
+_upsample_bilinear2d_aa.vec _upsample_bicubic2d_aa.vec
+masked_fill.Scalar masked_fill.Tensor tril triu lerp.Scalar lerp.Tensor einsum cumsum col2im
 """
 # Operators without a rule, kept so that an error names what the user wrote.
 NAMED = """
-softmax.int log_softmax.int mish softsign softshrink hardshrink threshold glu rrelu einsum bilinear
+softmax.int log_softmax.int mish softsign softshrink hardshrink threshold glu rrelu bilinear
 instance_norm group_norm layer_norm scaled_dot_product_attention
 """
 
@@ -37,13 +41,9 @@ def kept() -> list[Any]:
     return [op for op in found if op is not None]
 
 
-def _value(value: Any) -> Value:
-    return value if isinstance(value, str | Tensor) else scalar(float(value))
-
-
 def _add(sign: float) -> Callable[..., str]:
     def convert(b: Builder, name: str, x: Any, y: Any, *, alpha: float = 1) -> str:
-        x, y = _value(x), _value(y)
+        x, y = as_value(x), as_value(y)
         factor = sign * alpha
         return b.add(name, x, y * factor if isinstance(y, Tensor) else b.scale(f"{name}.scaled", y, factor))
 
@@ -57,7 +57,7 @@ def _rsub(b: Builder, name: str, x: Any, y: Any, alpha: float = 1) -> str:
 def _div(b: Builder, name: str, x: Any, y: Any, *, rounding_mode: str | None = None) -> str:
     if rounding_mode is not None:
         raise NoRule(f"with rounding_mode {rounding_mode!r}")
-    return scalars.div(b, name, _value(x), _value(y))
+    return scalars.div(b, name, as_value(x), as_value(y))
 
 
 def _clamp(b: Builder, name: str, x: str, low: Any = None, high: Any = None) -> str:
@@ -123,6 +123,7 @@ def _unary(op: str) -> Callable[..., str]:
 
 CONVERT: dict[str, Callable[..., Any]] = {
     **LAYERS,
+    **LINEAR,
     **SHAPES,
     "aten.add.Tensor": _add(1.0),
     "aten.add.Scalar": _add(1.0),
@@ -130,8 +131,8 @@ CONVERT: dict[str, Callable[..., Any]] = {
     "aten.sub.Scalar": _add(-1.0),
     "aten.rsub.Scalar": _rsub,
     "aten.neg.default": lambda b, name, x: b.scale(name, x, -1.0),
-    "aten.mul.Tensor": lambda b, name, x, y: scalars.mul(b, name, _value(x), _value(y)),
-    "aten.mul.Scalar": lambda b, name, x, y: scalars.mul(b, name, x, _value(y)),
+    "aten.mul.Tensor": lambda b, name, x, y: scalars.mul(b, name, as_value(x), as_value(y)),
+    "aten.mul.Scalar": lambda b, name, x, y: scalars.mul(b, name, x, as_value(y)),
     "aten.div.Tensor": _div,
     "aten.div.Scalar": _div,
     "aten.div.Tensor_mode": _div,

@@ -134,7 +134,10 @@ def avg_pool(
     divisor: int | None = None,
     dilation: Sequence[int] | None = None,
 ) -> str:
-    """As torch pools where it can; otherwise zeros around, full windows, and each mean put right for what it counts."""
+    """As torch pools where it can; otherwise zeros around, full windows, and each mean put right for what it counts.
+
+    A divisor of the user's own, which may be negative, becomes a factor of the sums.
+    """
     inner, shape = _channels(b, f"{name}.in", x, len(kernel))
     dilation = dilation or (1,) * len(kernel)
     if _regular(kernel, padding) and max(dilation) == 1:
@@ -148,8 +151,9 @@ def avg_pool(
             padding=before,
             ceil=ceil,
             count_padding=count_padding,
-            divisor=divisor,
+            mean=divisor is None,
         )
+        y = y if divisor is None else b.scale(f"{name}.share", y, 1 / divisor)
         return b.reshape(name, y, (*shape[: -len(kernel)], *b.shape(y)[1:]))
     assert divisor is None
     spatial = shape[-len(kernel) :]

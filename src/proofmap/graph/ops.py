@@ -17,13 +17,19 @@ if TYPE_CHECKING:
 
 Compute = Callable[..., Tensor]
 
-# y = L(inputs) + bias, with L linear; all other operations are not
-LINEAR = frozenset(
+# y = L(inputs; weight) + bias, linear in the inputs and in the weight, which they are multiplied with and nothing else:
+# |L| has |weight| for weight. Whatever may be negative in a linear operation belongs into a weight.
+WEIGHTED = frozenset({"linear", "matmul", "conv", "conv_transpose", "affine"})
+
+# y = L(inputs) without a weight: no entry of the matrix is negative, whatever the attributes, so that |L| = L.
+UNSIGNED = frozenset(
     {
-        *("linear", "matmul", "conv", "conv_transpose", "affine", "add", "concat", "sum", "avg_pool"),
-        *("adaptive_avg_pool", "reshape", "permute", "expand", "index", "slice", "pad"),
+        *("add", "concat", "sum", "avg_pool", "adaptive_avg_pool"),
+        *("reshape", "permute", "expand", "index", "slice", "pad"),
     }
 )
+
+LINEAR = WEIGHTED | UNSIGNED  # all other operations are not
 
 _CONV: dict[int, Any] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _CONV_TRANSPOSE: dict[int, Any] = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
@@ -97,7 +103,7 @@ def _sum(node: Node, x: Tensor) -> Tensor:
 def _avg_pool(node: Node, x: Tensor) -> Tensor:
     a = node.attributes
     rank = x.ndim - 2
-    extra = () if a["divisor"] is None else (a["divisor"],)
+    extra = () if a["mean"] else (1,)  # the sum of each window
     apply = _AVG_POOL[rank]
     value: Tensor = apply(x, a["kernel"], a["stride"], a["padding"], a["ceil"], a["count_padding"], *extra)
     return value

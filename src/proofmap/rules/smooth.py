@@ -21,7 +21,7 @@ from proofmap.rules.rule import Interval
 
 
 class Smooth(Scalar):
-    """y = f(x). Points are their own value; elsewhere `double_lines` in float64."""
+    """y = f(x). Level lines at points, and where a line leaves the range of the numbers; else `double_lines`."""
 
     @abstractmethod
     def double_lines(self, node: Node, x: Interval) -> Lines:
@@ -33,15 +33,15 @@ class Smooth(Scalar):
         node = node.to(x.lower.device, torch.float64)
         best = self.double_lines(node, wide)
         assert best.lower_bias is not None
-        point = x.lower >= x.upper
-        value = compute(node, wide.lower)
-        zero = torch.zeros_like(value)
-        return Lines(
-            torch.where(point, zero, best.lower_slope).to(dtype),
-            torch.where(point, value, best.lower_bias).to(dtype),
-            torch.where(point, zero, best.upper_slope).to(dtype),
-            torch.where(point, value, best.upper_bias).to(dtype),
-        )
+        slopes = [s.to(dtype) for s in (best.lower_slope, best.upper_slope)]
+        biases = [b.to(dtype) for b in (best.lower_bias, best.upper_bias)]
+        steep = ~torch.stack([*slopes, *biases]).isfinite().all(0)
+        flat = self.interval(node, wide)
+        ends = [end.to(dtype) for end in (flat.lower, flat.upper)]
+        level = (x.lower >= x.upper) | steep
+        slopes = [torch.where(level, torch.zeros_like(s), s) for s in slopes]
+        biases = [torch.where(level, end, b) for end, b in zip(ends, biases, strict=True)]
+        return Lines(slopes[0], biases[0], slopes[1], biases[1])
 
 
 class Bowl(Smooth):

@@ -9,10 +9,12 @@ import numpy as np
 from matplotlib import style
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import MaxNLocator
 
+from proofmap.explain.wording import share
 from proofmap.runs.totals import Totals
 
-_PROVEN, _OPEN = "#0072b2", "#999999"  # told apart by the colour-blind, and in grey
+_PROVEN, _REST = "#0072b2", "#999999"  # told apart by the colour-blind, and in grey
 _CLASSES = 12  # maps that are drawn
 _COLUMNS = 4
 
@@ -39,7 +41,7 @@ def _overlaps(figure: SubFigure, totals: Totals) -> None:
         return
     edges = np.array(totals.overlap.edges)
     sure = edges[1:] <= 0 if totals.certified is not None else np.zeros(len(edges) - 1, dtype=bool)
-    colours = [_PROVEN if yes else _OPEN for yes in sure]
+    colours = [_PROVEN if yes else _REST for yes in sure]
     panel.bar(edges[:-1], totals.overlap.counts, np.diff(edges), align="edge", color=colours, edgecolor="white")
     panel.axvline(0, color="black", linewidth=1)
     panel.set_xlabel("adversarial overlap AO(B)")
@@ -49,8 +51,9 @@ def _overlaps(figure: SubFigure, totals: Totals) -> None:
             totals.guarantee
         ]
     else:
-        title = f"{totals.certified} of {totals.explained} certified (left of 0)"
-    panel.set_title(title, fontsize=10)
+        title = f"{share(totals.certified, totals.count, 'sample')} proven, left of 0"
+    panel.set_title(f"{title}\n{totals.around}", fontsize=9)
+    panel.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _maps(figure: SubFigure, totals: Totals) -> None:

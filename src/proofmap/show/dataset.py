@@ -118,8 +118,8 @@ def _counts(found: Totals) -> Iterator[tuple[str, str, str]]:
     if found.certified is not None:
         yield "proven", str(found.certified), f"proven, {_share(found.certified, found.explained)}"
         yield "open", str(found.explained - found.certified), "not proven"
-    if found.correct is not None:
-        yield "", str(found.correct), f"predicted as labelled, {_share(found.correct, found.explained)}"
+    if found.correct is not None and found.labelled is not None:
+        yield "", str(found.correct), f"predicted as labelled, {_share(found.correct, found.labelled)}"
     if found.failed:
         yield "refuted", str(len(found.failed)), "could not be explained"
 

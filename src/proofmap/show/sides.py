@@ -16,7 +16,7 @@ from proofmap.explain import Explanation
 from proofmap.explain.attack import attack
 from proofmap.explain.digest import hash_graph
 from proofmap.graph import Graph, as_graph
-from proofmap.overlap import Overlap, decides
+from proofmap.overlaps import Overlap, decides
 
 __all__ = ["RESTARTS", "STEPS", "Kind", "Range", "Verdict", "attacked", "kind_of", "ranges", "verdict"]
 

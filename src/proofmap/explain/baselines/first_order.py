@@ -14,7 +14,7 @@ from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
 from proofmap.groups import Groups
-from proofmap.overlap import Overlap, one_of
+from proofmap.overlaps import Overlap, one_of
 from proofmap.precision import full_precision
 
 __all__ = ["FirstOrder"]

@@ -84,6 +84,19 @@ def test_objectives_are_forms_of_the_logits(graph: pm.Graph, x: Tensor) -> None:
     assert bool((pm.overlap(graph, x, BALL, objective="mean").full <= pm.overlap(graph, x, BALL).full + 1e-4).all())
 
 
+def test_forms_have_the_precision_of_the_model() -> None:
+    """1/(K-1) in single precision would be off by 3e-8, times what all logits have in common."""
+    model = nn.Linear(3, 10).double()
+    with torch.no_grad():
+        model.bias.add_(1e6)
+    x = torch.randn(2, 3, dtype=torch.float64)
+    logits = model(x)
+    own = logits.amax(1)
+    over = pm.overlap(model, x, pm.Ball(0.0), objective="mean")
+    torch.testing.assert_close(over.nominal, (logits.sum(1) - own) / 9 - own, rtol=0, atol=1e-8)
+    torch.testing.assert_close(over.full, over.nominal, rtol=0, atol=1e-8)
+
+
 def test_one_rival_and_the_max_over_all(graph: pm.Graph, x: Tensor) -> None:
     every = pm.overlap(graph, x, BALL)
     each = torch.stack([pm.overlap(graph, x, BALL, rival=c).full for c in range(10)], dim=1)
@@ -230,7 +243,7 @@ def test_bad_models_are_found_before_bounds_are_computed(x: Tensor, monkeypatch:
     def never(*args: object) -> Tensor:
         raise AssertionError("bounds were computed")
 
-    monkeypatch.setattr(sys.modules["proofmap.overlap"], "solve", never)
+    monkeypatch.setattr(sys.modules["proofmap.overlaps"], "solve", never)
     with pytest.raises(InputError):
         pm.overlap(pm.zoo.mnist_mlp(), x, BALL, target=77)
     with pytest.raises(InputError):

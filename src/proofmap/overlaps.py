@@ -11,15 +11,18 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from proofmap import groups as grouping
+from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball, Family
 from proofmap.bounds import Backward, Method, Sharing, solve
 from proofmap.bounds.memory import budget
 from proofmap.errors import InputError
 from proofmap.graph import Graph, as_graph
+from proofmap.graph.samples import as_samples
 from proofmap.precision import full_precision
 
 Objective = Literal["margin", "class", "mean", "apart"]
@@ -27,25 +30,29 @@ Objective = Literal["margin", "class", "mean", "apart"]
 
 @dataclass(frozen=True, eq=False)
 class Overlap:
-    """Certified upper bounds of the adversarial overlap, for the ball and for the ball with each group frozen."""
+    """Numbers for the adversarial overlap, of the ball and of the ball with each group frozen.
 
-    full: Tensor  # (N,)   of AO(B)
-    frozen: Tensor  # (N, G) of AO(B_u)
+    certified: they are proven upper bounds. Otherwise they are not: samples give lower bounds, other methods estimates,
+    and the explanation's `guarantee` says which.
+    """
+
+    full: Tensor  # (N,)   for AO(B)
+    frozen: Tensor  # (N, G) for AO(B_u)
     nominal: Tensor  # (N,)  the overlap at x itself, which AO(B) and every AO(B_u) reach at least
     target: Tensor  # (N,)  the class c
-    certified: bool  # sound by construction
+    certified: bool  # whether full and frozen are upper bounds, sound by construction
 
 
 def overlap(
     model: nn.Module | Graph,
-    x: Tensor,
+    x: Samples,
     ball: Ball,
     *,
     groups: grouping.Groups = None,
     bounds: Method | None = None,
     sharing: Sharing = "shared",
-    target: int | Tensor | None = None,
-    rival: int | Tensor | None = None,
+    target: Target = None,
+    rival: Target = None,
     objective: Objective = "margin",
     memory: int | None = None,
 ) -> Overlap:
@@ -63,6 +70,7 @@ def overlap(
     one_of("objective", objective, Objective)
     one_of("sharing", sharing, Sharing)
     method = method_of(bounds)
+    x = as_samples(x, model)
     family = ball.at(x, grouping.resolve(groups, x))
     available = budget(memory, x.device)
     graph = as_graph(model, x).to(x.device, x.dtype)
@@ -72,8 +80,8 @@ def overlap(
 def family_overlap(
     graph: Graph,
     family: Family,
-    target: int | Tensor | None,
-    rival: int | Tensor | None,
+    target: Target,
+    rival: Target,
     method: Method,
     sharing: Sharing,
     objective: Objective,
@@ -85,20 +93,20 @@ def family_overlap(
         classes = _chosen("target", target, logits)
         if classes is None:
             classes = logits.argmax(1)
-        forms = _forms(logits.shape[1], classes, _chosen("rival", rival, logits), objective).to(logits)
+        forms = _forms(logits, classes, _chosen("rival", rival, logits), objective)
         value = _bound(graph, family, logits, forms, method, sharing, objective, available)
     return Overlap(value[:, 0], value[:, 1:], _nominal(forms, logits, objective), classes, certified=True)
 
 
 def classes_of(
-    given: int | Tensor | list[int], count: int, classes: int | None, device: torch.device, what: str = "target"
+    given: Target | list[int], count: int, classes: int | None, device: torch.device, what: str = "target"
 ) -> Tensor:
     """One class for each of `count` samples, (N,) int64; `classes` is their number, None where nobody knows it.
 
     A tensor with one entry counts for all samples, as it does for Captum.
     """
     try:
-        found = torch.as_tensor(given, device=device)
+        found = torch.as_tensor(given.tolist() if isinstance(given, np.ndarray) else given, device=device)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(f"got {what} {given!r}, expected a class number, or one for each sample") from None
     if found.numel() == 1:
@@ -121,12 +129,12 @@ def decides(objective: object) -> bool:
 
 def certified_radius(
     model: nn.Module | Graph,
-    x: Tensor,
+    x: Samples,
     *,
     norm: float = inf,
     domain: tuple[float | Tensor, float | Tensor] | None = None,
     bounds: Method | None = None,
-    target: int | Tensor | None = None,
+    target: Target = None,
     steps: int = 16,
     memory: int | None = None,
 ) -> Tensor:
@@ -139,13 +147,14 @@ def certified_radius(
     if steps < 1:
         raise InputError(f"got steps={steps}, expected at least one")
     method = method_of(bounds)
+    x = as_samples(x, model)
     domain_ball = Ball(torch.finfo(x.dtype).max, norm, domain).at(x)
     available = budget(memory, x.device)
     graph = as_graph(model, x).to(x.device, x.dtype)
     with full_precision(x.device):
         logits = _logits(graph, x)
         classes = _chosen("target", target, logits)
-        forms = _forms(logits.shape[1], logits.argmax(1) if classes is None else classes, None, "margin").to(logits)
+        forms = _forms(logits, logits.argmax(1) if classes is None else classes, None, "margin")
         whole = torch.maximum(-domain_ball.lower, domain_ball.upper).flatten(1).norm(norm, dim=1)
         proven, open_at, trial = torch.zeros_like(whole), torch.full_like(whole, inf), whole.clamp(max=1)
         for _ in range(steps + 1):
@@ -176,9 +185,10 @@ def _bound(
     return _join(solve(graph, family, forms, method, sharing, available, floor), objective)
 
 
-def _forms(classes: int, target: Tensor, rival: Tensor | None, objective: Objective) -> Tensor:
-    """The forms of the logits (N, R, classes) whose values `_join` puts together."""
-    unit = torch.eye(classes, device=target.device)
+def _forms(logits: Tensor, target: Tensor, rival: Tensor | None, objective: Objective) -> Tensor:
+    """The forms of the logits (N, R, classes), in their precision, whose values `_join` puts together."""
+    classes = logits.shape[1]
+    unit = torch.eye(classes, dtype=logits.dtype, device=logits.device)
     own = unit[target].unsqueeze(1)  # (N, 1, C)
     every = torch.arange(classes - 1, device=target.device).expand(len(target), -1)
     others = unit[every + (every >= target[:, None])] if rival is None else unit[rival].unsqueeze(1)
@@ -212,7 +222,7 @@ def _logits(graph: Graph, x: Tensor) -> Tensor:
     return logits
 
 
-def _chosen(what: str, given: int | Tensor | None, logits: Tensor) -> Tensor | None:
+def _chosen(what: str, given: Target, logits: Tensor) -> Tensor | None:
     return None if given is None else classes_of(given, logits.shape[0], logits.shape[1], logits.device, what)
 
 

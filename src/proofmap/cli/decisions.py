@@ -1,0 +1,143 @@
+"""verify without a specification: decisions over balls, proven, refuted by a point that is kept, or undecided."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import typer
+
+from proofmap.bounds import Method
+from proofmap.cli.cases import Case, graphs, stems
+from proofmap.cli.options import finite
+from proofmap.cli.points import Points
+from proofmap.errors import BoundError
+from proofmap.explain.explanation import rounded
+from proofmap.explain.refute import refute
+from proofmap.explain.wording import around, radius, share
+from proofmap.graph import Graph
+from proofmap.overlaps import certified_radius, classes_of, overlap
+from proofmap.sources import Model
+from proofmap.sources.written import REFUTED
+
+__all__ = ["Question", "answer_all"]
+
+_VERDICTS = ("proven", "refuted", "undecided")
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked of every input."""
+
+    model: Model
+    method: Method
+    eps: str  # in the user's words, which no rounding changes
+    norm: str
+    target: int | None
+    radius: bool
+    points: Points
+
+    def ball(self, case: Case) -> str:
+        """What the answer is about."""
+        return around({"norm": self.norm, "domain": case.ball.domain}, stated=self.eps)
+
+
+def answer_all(cases: Sequence[Case], question: Question, as_json: bool) -> bool:
+    """Print the answer for every input and what they come to; whether all are proven."""
+    networks = graphs(cases, question.model)
+    entries = []
+    for case, stem in zip(cases, stems([case.name for case in cases]), strict=True):
+        entry = _answer(case, networks[case.shape], question, stem)
+        entries.append(entry)
+        if not as_json:
+            typer.echo(_line(entry, case, question))
+    counts = {word: sum(entry["verdict"] == word for entry in entries) for word in _VERDICTS}
+    accuracy = None if question.target is not None else _accuracy(entries)
+    if as_json:
+        found = {"model": question.model.name, **counts, "of": len(entries), "certified_accuracy": accuracy}
+        typer.echo(json.dumps({**found, "inputs": entries}, indent=1))
+    else:
+        balls = {question.ball(case) for case in cases}
+        ball = f" for {balls.pop()}" if len(balls) == 1 else ", each for the ball beside it"
+        proven = share(counts["proven"], len(entries), "input")
+        typer.echo(f"proven: {proven}{ball}; refuted: {counts['refuted']}; undecided: {counts['undecided']}")
+        if accuracy is not None:
+            right = share(accuracy["proven_and_right"], accuracy["labelled"], "labelled input")
+            typer.echo(f"certified accuracy, proven and predicted as labelled: {right}{ball}")
+    return all(entry["verdict"] == "proven" for entry in entries)
+
+
+def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str, Any]:
+    network = graph.to(case.x.device, case.x.dtype)
+    predicted = int(network(case.x).flatten(1).argmax(1))
+    aim = predicted if question.target is None else question.target
+    classes_of(aim, 1, graph.classes, case.x.device)
+    upper, why, largest = inf, None, None
+    try:
+        upper = float(overlap(network, case.x, case.ball, bounds=question.method, target=aim).full)
+        if question.radius:
+            largest = _radius(case, network, question.method, aim, upper <= 0)
+    except BoundError as error:
+        why = str(error)
+    found = None if upper <= 0 else refute(network, case.x, case.ball, aim, question.points.run)
+    domain = case.ball.domain
+    entry = {
+        "name": case.name,
+        "label": case.label,
+        "predicted": predicted,
+        "target": aim,
+        "class": question.model.title(aim),
+        "verdict": "proven" if upper <= 0 else "undecided" if found is None else "refuted",
+        "overlap": finite(upper),
+        "why": why,
+        "eps": case.ball.eps,
+        "norm": question.norm,
+        "domain": None if domain is None else list(domain),
+        "radius": largest,
+        "becomes": None if found is None else found.becomes,
+    }
+    point = None if found is None else found.point
+    return question.points.keep(point, f"{stem}{REFUTED}", entry, picture=True)
+
+
+def _radius(case: Case, graph: Graph, method: Method, aim: int, proven: bool) -> float:
+    norm, domain = case.ball.norm, case.ball.domain
+    found = certified_radius(graph, case.x, norm=norm, domain=domain, bounds=method, target=aim)
+    return max(float(found), float(case.ball.eps) if proven else 0.0)
+
+
+def _accuracy(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Proven and right, of all that have a label."""
+    labelled = [entry for entry in entries if entry["label"] is not None]
+    if not labelled:
+        return None
+    right = sum(entry["verdict"] == "proven" and entry["label"] == entry["predicted"] for entry in labelled)
+    return {"proven_and_right": right, "labelled": len(labelled), "share": right / len(labelled)}
+
+
+def _line(entry: dict[str, Any], case: Case, question: Question) -> str:
+    title = question.model.title
+    label, predicted, aim = entry["label"], entry["predicted"], entry["target"]
+    said = "" if label in (None, predicted) else f", labelled {title(label)}"
+    asked = "" if aim == predicted else f", asked about {title(aim)}"
+    bound = f"AO(B) <= {rounded(entry['overlap'], 'certified')}" if entry["overlap"] is not None else "no bound"
+    match entry["verdict"]:
+        case "proven":
+            found = bound
+        case "refuted":
+            where = "the input itself" if aim != predicted else entry["point"]
+            found = f"classified as {title(entry['becomes'])} at {where}, {question.points.confirmed}"
+        case _:
+            why = "" if entry["why"] is None else f" ({entry['why']})"
+            found = f"{bound}{why}, and an attack found nothing"
+    verdict = f"{entry['verdict']} for {question.ball(case)}: {found}"
+    return f"{entry['name']}: {title(predicted)}{said}{asked}: {verdict}{_up_to(entry['radius'])}"
+
+
+def _up_to(proven: float | None) -> str:
+    if proven is None:
+        return ""
+    return f"; proven up to ε = {radius(proven)}" if proven > 0 else "; no radius is proven"
