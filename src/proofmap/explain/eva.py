@@ -16,7 +16,8 @@ from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Explanation, Guarantee
 from proofmap.graph import Graph
 from proofmap.groups import Groups
-from proofmap.overlap import Objective, Overlap, method_of, one_of, overlap
+from proofmap.overlap import Objective, Overlap, method_of, overlap
+from proofmap.settings import one_of
 
 
 class EVA(Explainer):

@@ -245,14 +245,14 @@ def _greater(b: Builder, call: Call, x: Value, y: Value) -> str:
 
 
 def _where(b: Builder, call: Call, condition: Value, x: Value, y: Value) -> str:
-    """The way exporters write softplus: from 20 on, where both are the same, x itself."""
+    """The way exporters write softplus: above some threshold x itself."""
     test, smooth = b.nodes[branch(condition)], b.nodes[scalars.line(b, branch(y))[0]]
-    if smooth.op == "softplus" and test.inputs == smooth.inputs and test.attributes.get("above", 0.0) >= 20:
+    if smooth.op == "softplus" and test.inputs == smooth.inputs and "above" in test.attributes:
         inner, slope, start = scalars.line(b, smooth.inputs[0])
         _, factor, shift = scalars.line(b, branch(y))
-        same = scalars.line(b, branch(x)) == (inner, 1.0, 0.0) and scalars.close(slope * factor, 1.0)
+        same = scalars.line(b, branch(x)) == (inner, 1.0, 0.0) and scalars.close(b, slope * factor, 1.0)
         if same and start == shift == 0.0:
-            return branch(y)
+            return scalars.softplus(b, call.name, inner, slope, test.attributes["above"])
     raise NoRule
 
 
@@ -309,7 +309,11 @@ CONVERT: dict[str, Callable[..., Any]] = {
     "Elu": _elu,
     "Selu": _selu,
     "Celu": _celu,
-    "Softplus": _unary("softplus"),
+    "Softplus": lambda b, call, x: scalars.softplus(b, call.name, x),
+    "Softsign": _unary("softsign"),
+    "Mish": _unary("mish"),
+    "Shrink": lambda b, call, x: scalars.shrink(b, call.name, x, call.get("lambd", 0.5), call.get("bias", 0.0)),
+    "ThresholdedRelu": lambda b, call, x: scalars.threshold(b, call.name, x, call.get("alpha", 1.0), 0.0),
     "Sigmoid": _unary("sigmoid"),
     "Tanh": _unary("tanh"),
     "Erf": _unary("erf"),
