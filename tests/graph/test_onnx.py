@@ -375,7 +375,7 @@ def test_samples_may_leave_their_axis_and_come_back(tmp_path: Path) -> None:
         loaded(make([*nodes[:1], node("GatherND", ["a", "pairs"], ["y"])], ("n", 3, 4), {"pairs": pairs}), tmp_path)
 
 
-@pytest.mark.parametrize(("factor", "limit"), [(1.0, 20.0), (2.0, 20.0), (2.0, 30.0)])
+@pytest.mark.parametrize(("factor", "limit"), [(1.0, 20.0), (2.0, 20.0), (3.0, 30.0), (2.0, 0.5)])
 def test_softplus_as_exporters_write_it_is_one(factor: float, limit: float, tmp_path: Path) -> None:
     nodes = [
         node("Mul", ["x", "factor"], ["a"]),
@@ -390,9 +390,9 @@ def test_softplus_as_exporters_write_it_is_one(factor: float, limit: float, tmp_
         "affine",
         "softplus",
     }
-    other = {"factor": np.float32(factor), "limit": np.float32(2)}
+    unlike = [*nodes[:2], node("Div", ["b", "other"], ["c"]), *nodes[3:]]
     with pytest.raises(UnsupportedError) as caught:
-        loaded(make(nodes, ("n", 3), other), tmp_path)
+        loaded(make(unlike, ("n", 3), {**constants, "other": np.float32(factor * (1 + 3e-7))}), tmp_path)
     assert caught.value.nodes == (("test", "Greater"), ("choice", "Where"))
 
 

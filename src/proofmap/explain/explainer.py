@@ -24,12 +24,12 @@ from proofmap.ball import Ball, resolve_mask
 from proofmap.bounds import Method
 from proofmap.bounds.memory import budget, heartbeat
 from proofmap.errors import InputError
-from proofmap.explain.counts import check_counts
 from proofmap.explain.digest import hash_graph, hash_state, hash_tensor, versions
 from proofmap.explain.explanation import JSON, Explanation, Guarantee, spread
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.samples import as_samples
 from proofmap.overlaps import Overlap, certified_radius, classes_of
+from proofmap.settings import check_counts
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -44,10 +44,15 @@ def scalar(value: float) -> Tensor:
 
 
 class Builder:
-    """Collects nodes for one model. `batch` is the size of the sample dimension in what the front end reads."""
+    """Collects nodes for one model. `batch` is the size of the sample dimension in what the front end reads, and
+    `precision` that of the model's constants: what they are rounded to counts as what they are meant to be.
+    """
 
-    def __init__(self, shape: Sequence[int], batch: int, name: str = "input") -> None:
+    def __init__(
+        self, shape: Sequence[int], batch: int, name: str = "input", precision: torch.dtype = torch.float64
+    ) -> None:
         self.batch = batch
+        self.precision = precision
         self.input = name
         self.nodes: dict[str, Node] = {name: Node(name, "input", (), tuple(shape))}
         self.missing: dict[str, str] = {}  # the operation of each placeholder
@@ -330,7 +335,8 @@ class Builder:
                 return y
             frame = F.pad(torch.zeros(shape, dtype=torch.float64), pads, value=value)
             return self.affine(name, y, None, frame)
-        if mode != "circular" and min(pads) >= 0 and len(pairs) <= 3 and len(pairs) in (len(shape) - 1, len(shape)):
+        # over three axes torch takes no batch of nothing, which forms are first sent back with
+        if mode != "circular" and min(pads) >= 0 and len(pairs) <= 2 and len(pairs) in (len(shape) - 1, len(shape)):
             return self.add_node(name, "pad", [x], pads=pads, mode=mode)
         positions = [_frame(n, pair, mode) for n, pair in zip(reversed(shape), pairs, strict=False)]
         return self.resample(name, x, positions[::-1])

@@ -86,6 +86,12 @@ def conv_transpose(
     groups: int,
 ) -> str:
     """Where (before, after) differ, the whole result is cropped by negative padding."""
+    channels = b.shape(x)[0]
+    if weight.shape[0] != channels or channels % groups:
+        raise ModelError(
+            f"conv_transpose (node {name!r}) has a weight of shape {tuple(weight.shape)} in {groups} groups for "
+            f"{channels} channels, expected a first axis of {channels} that the groups divide"
+        )
     uneven = any(before != after for before, after in padding)
     if uneven and min(min(pair) for pair in padding) < 0:
         raise NoRule("with an output larger than its windows reach")

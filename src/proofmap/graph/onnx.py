@@ -85,7 +85,7 @@ class _Reader:
         self.batch, shape = _sizes(given)
         self.output = model.graph.output[0].name
         self.nodes, self.wanted = _needed(model.graph.node, self.output)
-        self.builder = Builder(shape, self.batch, given.name)
+        self.builder = Builder(shape, self.batch, given.name, self.dtype)
         self.branches: dict[str, str] = {given.name: given.name}
         self.constants: dict[str, Array] = {n: _weights(t) for n, t in stored.items() if n in self.wanted}
         self.moved: dict[str, _Moved] = {}

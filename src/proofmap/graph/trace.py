@@ -139,7 +139,7 @@ def _read(exported: ExportedProgram, shape: torch.Size, dtype: torch.dtype) -> G
         **signature.inputs_to_lifted_tensor_constants,
     }
     values: dict[str, Any] = {}
-    builder = Builder(shape, _BATCH)
+    builder = Builder(shape, _BATCH, precision=dtype)
     try:
         for node in exported.graph.nodes:
             if node.op == "placeholder":
