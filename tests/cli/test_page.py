@@ -33,7 +33,7 @@ GAPS = re.compile(r"(?<=\S)  +")  # between its columns
 
 
 def same(expected: str, printed: str) -> bool:
-    """Whether two lines say the same, up to the last places of their numbers, to seconds, and to how wide columns are."""
+    """Whether two lines say the same, up to the last places of numbers, to seconds, and to how wide columns are."""
     expected, printed = (GAPS.sub(" ", SECONDS.sub("", line)) for line in (expected, printed))
     if NUMBER.sub("#", expected) != NUMBER.sub("#", printed):
         return False
