@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -309,3 +310,17 @@ def test_tighter_methods_order_on_real_digits(graph: pm.Graph, x: Tensor) -> Non
     backward = pm.overlap(graph, x, BALL, bounds=Backward()).full
     loose = pm.overlap(graph, x, BALL, bounds=IBP()).full
     assert bool((backward < loose).all())
+
+
+def test_an_overlap_prints_short() -> None:
+    """A few numbers, rounded to the side on which they stay true, whatever the number of groups."""
+    full = torch.tensor([-1.0049, 0.2501, -0.004])
+    found = pm.Overlap(full, torch.zeros(3, 144), torch.zeros(3), torch.zeros(3, dtype=torch.int64), certified=True)
+    assert repr(found) == "Overlap(3 samples, 144 groups, certified: AO(B) <= -1.00 to 0.26, at most 0 for 2 of 3)"
+    alone = pm.Overlap(full[:1], torch.zeros(1, 0), full[:1], found.target[:1], certified=True)
+    assert repr(alone) == "Overlap(1 sample, no groups, certified: AO(B) <= -1.00, at most 0)"
+    above = pm.Overlap(full[1:2], torch.zeros(1, 1), full[:1], found.target[:1], certified=True)
+    assert repr(above) == "Overlap(1 sample, 1 group, certified: AO(B) <= 0.26, above 0)"
+    sampled = replace(found, certified=False)
+    assert repr(sampled) == "Overlap(3 samples, 144 groups, not certified: AO(B) about -1.00 to 0.25)"
+    assert len(repr(pm.overlap(nn.Linear(3, 2), torch.zeros(2, 3), BALL, groups=pm.groups.columns()))) < 100

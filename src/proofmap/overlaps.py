@@ -8,7 +8,7 @@ AO <= 0 is a certificate: no input of the ball is classified otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, nan
 from typing import Literal
 
 import numpy as np
@@ -23,13 +23,14 @@ from proofmap.bounds.memory import budget
 from proofmap.errors import BoundError, InputError, RoomError
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.samples import as_samples
+from proofmap.guarantee import span
 from proofmap.precision import full_precision
 from proofmap.settings import check_counts, one_of
 
 Objective = Literal["margin", "class", "mean", "apart"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Overlap:
     """Numbers for the adversarial overlap, of the ball and of the ball with each group frozen.
 
@@ -42,6 +43,21 @@ class Overlap:
     nominal: Tensor  # (N,)  the overlap at x itself, which AO(B) and every AO(B_u) reach at least
     target: Tensor  # (N,)  the class c
     certified: bool  # whether full and frozen are upper bounds, sound by construction
+
+    def __repr__(self) -> str:
+        """How many bounds, between which ends; "at most 0" says no more than that: an objective may decide nothing."""
+        count, groups = self.frozen.shape
+        ends = (float(self.full.min()), float(self.full.max())) if count else (nan, nan)
+        below = int((self.full <= 0).sum())
+        one = "at most 0" if below else "above 0"
+        proven = f", {one}" if count == 1 else f", at most 0 for {below} of {count}"
+        said = (
+            f"certified: AO(B) <= {span(*ends, 'certified')}{proven}"
+            if self.certified
+            else f"not certified: AO(B) about {span(*ends, 'none')}"
+        )
+        samples, variables = f"{count} sample{'s' * (count != 1)}", f"{groups or 'no'} group{'s' * (groups != 1)}"
+        return f"Overlap({samples}, {variables}, {said})"
 
 
 def overlap(

@@ -28,7 +28,7 @@ from proofmap.explain.explanation import Explanation, rounded
 from proofmap.explain.overlay import NEGATIVE_TOO, POSITIVE, Array, overlaid
 from proofmap.overlaps import Overlap, decides
 
-__all__ = ["ROWS", "Picture", "draw"]
+__all__ = ["PLAIN", "ROWS", "Picture", "draw"]
 
 ROWS = 16  # samples in one figure
 BARS = 20  # bars of one sample
@@ -42,7 +42,7 @@ _LINE = 1.35 / 72  # the height of a line of text, for each point of its size
 _TITLE, _SMALL = 9.5, 7.5  # sizes of text in points
 # A style of the user's, a dark one perhaps, must not reach a figure that is white,
 # and a dollar sign in a name starts no formula.
-_PLAIN: Any = {
+PLAIN: Any = {
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), "black"),
     **dict.fromkeys(("xtick.labelcolor", "ytick.labelcolor"), "inherit"),
     **dict.fromkeys(("text.usetex", "text.parse_math", "axes.grid"), False),
@@ -84,7 +84,7 @@ def draw(
     shown = explanation if len(explanation) <= ROWS else explanation[:ROWS]
     left_out = len(explanation) - len(shown)
     note = f"the first {ROWS} of {len(explanation)} samples: explanation[{ROWS}:].plot() shows more" if left_out else ""
-    with matplotlib.rc_context(_PLAIN):
+    with matplotlib.rc_context(PLAIN):
         titles = [_fit(_title(shown, k, class_names), _WIDTH - 2 * _MARGIN, _TITLE) for k in range(len(shown))]
         return _images(shown, titles, note) if image else _charts(shown, titles, note, columns)
 
