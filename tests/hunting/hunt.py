@@ -13,7 +13,7 @@ from proofmap.errors import ModelError, ProofmapError
 from proofmap.graph import Graph, trace
 from proofmap.rules import Interval
 from tests.hunting import files
-from tests.hunting.bounds import Trial, precisions_agree
+from tests.hunting.bounds import precisions_agree, tried
 from tests.hunting.draw import Draw, Undrawn
 from tests.hunting.finding import Finding, Found, Tally, raw, reason
 from tests.hunting.networks import Drawn, drawn
@@ -58,7 +58,7 @@ def onnx(seed: int, place: int, tally: Tally, folder: Path) -> Iterator[Finding]
         x = torch.from_numpy(file["x"]).to(graph.dtype)
         family = Ball(draw.pick([0.01, 0.1]), draw.pick([1.0, 2.0, inf])).at(x, draw.ids(graph.input.shape, 3))
         tally.networks += 1
-        for one in Trial(graph, family, draw, tally).findings():
+        for one in tried(graph, family, draw, tally):
             yield Finding(seed, one.kind, one.what, said)
 
 
@@ -86,7 +86,7 @@ def _findings(network: Drawn, draw: Draw, tally: Tally) -> Iterator[Found]:
         tally.refused[reason(error)] += 1
         return
     wide = network.family(torch.float64)
-    yield from Trial(graph, wide, draw, tally).findings()
+    yield from tried(graph, wide, draw, tally)
     if draw.chance(0.4):
         yield from _in_single_precision(graph, network, draw, tally)
 
@@ -99,7 +99,7 @@ def _in_single_precision(graph: Graph, network: Drawn, draw: Draw, tally: Tally)
     except ProofmapError:  # a ball of subnormal numbers is none in single precision
         return
     if finite:
-        yield from Trial(single, narrow, draw, tally).findings()
+        yield from tried(single, narrow, draw, tally)
         try:
             precisions_agree(graph, network.family(torch.float64), narrow)
         except Found as found:

@@ -8,6 +8,7 @@ from torch import Tensor
 from proofmap import Family, Graph
 from proofmap.graph.ops import compute
 from tests.bounds.attack import climbed_points
+from tests.hunting.finding import Found
 
 
 def points_of(graph: Graph, single: Family, generator: torch.Generator, samples: int = 16) -> Tensor:
@@ -19,6 +20,9 @@ def points_of(graph: Graph, single: Family, generator: torch.Generator, samples:
     corners = single.project(torch.cat([noise.sign(), 50 * sparse]) * reach)
     ends = [single.project(single.lower[None]), single.project(single.upper[None]), torch.zeros_like(single.x)[None]]
     deltas = torch.cat([inside, corners, *ends, climbed_points(graph, single, steps=5)])
+    outside = ~single.contains(deltas, 1e-5)
+    if bool(outside.any()) and bool((single.eps > 1e-300).all()):  # tolerances of subnormal radii are zero
+        raise Found("unsound", f"{int(outside.sum())} points that the balls gave are outside them")
     return single.x + deltas
 
 
