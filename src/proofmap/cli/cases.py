@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from proofmap.ball import Ball
 from proofmap.cli.options import ball_of
 from proofmap.errors import InputError
+from proofmap.explain.origin import File, Source
 from proofmap.graph import Graph
 from proofmap.sources import Model, open_samples, read_box
 
@@ -27,6 +29,7 @@ class Case:
     name: str
     x: Tensor  # (1, *shape)
     ball: Ball
+    source: Callable[[], Source]  # its name and file, hashed when asked for
     label: int | None = None
     columns: tuple[str, ...] | None = None  # of a table
 
@@ -80,7 +83,8 @@ def graphs(cases: Sequence[Case], model: Model) -> dict[tuple[int, ...], Graph]:
 
 def _box(path: Path, model: Model, device: torch.device) -> Case:
     box = read_box(path, model.preparation)
-    return Case(path.name, box.centre[None].to(device), Ball(box.radius[None].to(device)))
+    ball = Ball(box.radius[None].to(device))
+    return Case(path.name, box.centre[None].to(device), ball, lambda: Source(path.name, (File.of(path),)))
 
 
 def _samples(
@@ -97,8 +101,8 @@ def _samples(
         if shape not in balls:
             balls[shape] = ball_of(eps, norm, domain, model.preparation, shape)
         _check_domain(name, x, balls[shape])
-        label = None if samples.labels is None else samples.labels[k]
-        cases.append(Case(name, x, balls[shape], label, samples.columns))
+        label = None if samples.labels is None or samples.labels[k] < 0 else samples.labels[k]
+        cases.append(Case(name, x, balls[shape], partial(samples.source, k), label, samples.columns))
     return cases
 
 

@@ -6,6 +6,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,8 +17,9 @@ import typer
 from proofmap.cli import options as o
 from proofmap.cli.cases import Case, graphs, read_cases
 from proofmap.errors import FileError, InputError
-from proofmap.explain import Explainer, Explanation, TargetedEVA
+from proofmap.explain import Explainer, Explanation, Origin, TargetedEVA
 from proofmap.explain.explanation import rounded
+from proofmap.explain.wording import around, beside, bound_name, plural, taken_off
 from proofmap.sources import Model
 
 __all__ = ["explain"]
@@ -73,17 +76,19 @@ def explain(
         key = (case.shape, id(case.ball))
         if key not in explainers:
             explainers[key] = EXPLAINERS[method](networks[case.shape], case.ball, **settings)
-        explanation = explainers[key].explain(case.x, aim)
+        explanation = replace(explainers[key].explain(case.x, aim), origin=_origin(case, found))
         file, picture = out / f"{stem}.proofmap", out / f"{stem}.map.png"
         explanation.save(file)
-        explanation.plot(columns=_columns(case), class_names=found.classes).savefig(picture)
+        explanation.plot().savefig(picture)
         records.append(_record(case, explanation, found, file, picture))
         if not as_json:
             typer.echo(_line(case, explanation, found))
     if as_json:
         typer.echo(json.dumps({"model": found.name, "method": method, "inputs": records}, indent=1))
     else:
-        typer.echo(f"wrote {len(cases)} {'maps' if len(cases) > 1 else 'map'} to {out}")
+        if (off := explanation.settings.get("taken_off")) is not None:
+            typer.echo(f"note: {taken_off(off)}")
+        typer.echo(f"wrote {plural(len(cases), 'map')} to {out}")
 
 
 def _settings(method: str, groups: str | None, bounds: str | None) -> dict[str, Any]:
@@ -91,6 +96,12 @@ def _settings(method: str, groups: str | None, bounds: str | None) -> dict[str, 
     if method not in EXPLAINERS:
         raise InputError(f"got --method {method}, expected one of {', '.join(EXPLAINERS)}")
     return {"groups": o.groups_of(groups), **o.bounds_of(bounds, method, EXPLAINERS[method])}
+
+
+def _origin(case: Case, model: Model) -> Origin:
+    """Where an input and its explanation come from, for whoever has the file alone."""
+    made = datetime.now().astimezone().isoformat(timespec="seconds")
+    return Origin(model.source, (case.source(),), (case.label,), model.classes, _columns(case), made)
 
 
 def _columns(case: Case) -> tuple[str, ...] | None:
@@ -115,24 +126,26 @@ def _stems(names: Sequence[str]) -> list[str]:
 def _line(case: Case, e: Explanation, model: Model) -> str:
     """What is known about an input, in one line."""
     predicted, aim = int(e.predicted), int(e.target)
-    said = "" if case.label in (None, predicted) else f", labelled {model.title(case.label or 0)}"
+    said = f"{case.name}: {model.title(predicted)}{beside(case.label, predicted, model.title)}"
     if e.opposite is not None and aim == int(e.overlap.target):
-        return f"{case.name}: {model.title(predicted)}{said}; it is {model.title(aim)} already: nothing is asked"
+        return f"{said}; it is {model.title(aim)} already: nothing is asked"
     if e.opposite is not None:
-        adding, removing = (rounded(float(side.full), e.guarantee) for side in (e.overlap, e.opposite))
-        towards = f"towards {model.title(aim)}: AO(B) <= {adding} by adding, {removing} by removing"
-        return f"{case.name}: {model.title(predicted)}{said}; {towards}, both proven"
-    other = "" if aim == predicted else f", explained as {model.title(aim)}"
-    return f"{case.name}: {model.title(predicted)}{said}{other}; {_ball(case, e)}: {_meaning(e)}"
+        adding, removing = (
+            f"{rounded(float(side.full), e.guarantee)} by {how}, {'proven' if float(side.full) <= 0 else 'undecided'}"
+            for side, how in ((e.overlap, "adding"), (e.opposite, "removing"))
+        )
+        return f"{said}; towards {model.title(aim)}, {_ball(case, e)}: AO(B) <= {adding}; <= {removing}"
+    other = "" if aim == predicted else f", explained as {model.title(aim)}, which is not the prediction"
+    return f"{said}{other}; {_ball(case, e)}: {_meaning(e)}"
 
 
 def _ball(case: Case, e: Explanation) -> str:
     if case.boxed:
         return "the file's box"
-    radius = _radius(e)
     if isinstance(case.ball.eps, str):
-        return f"ε = {radius:.4g} (the radius proven)" if radius else "ε = 0, as no radius is proven: give --eps"
-    return f"ε = {radius:.4g}"
+        why = "the radius proven" if _radius(e) else "as no radius is proven: give --eps"
+        return f"{around(e.settings)} ({why})"
+    return around(e.settings)
 
 
 def _radius(e: Explanation) -> Any:
@@ -145,11 +158,13 @@ def _meaning(e: Explanation) -> str:
     shown = rounded(value, e.guarantee)
     match e.guarantee:
         case "certified" if value <= 0:
-            return f"AO(B) <= {shown}, certified: no input of the ball is classified otherwise"
+            return f"AO(B) <= {shown}, proven: no input of the ball is classified otherwise"
+        case "certified" if float(e.overlap.nominal) > 0:
+            return f"AO(B) <= {shown}, refuted: the input itself is classified otherwise"
         case "certified":
-            return f"AO(B) <= {shown}, not certified: an input of the ball may be classified otherwise, or none"
+            return f"AO(B) <= {shown}, undecided: an input of the ball may be classified otherwise, or none"
         case "sampled" if value > 0:
-            return f"AO(B) >= {shown}: a sample of the ball is classified otherwise"
+            return f"AO(B) >= {shown}, refuted: a sample of the ball is classified otherwise"
         case "sampled":
             return f"AO(B) >= {shown}: no sample of the ball is classified otherwise; nothing is proven"
         case _:
@@ -157,14 +172,15 @@ def _meaning(e: Explanation) -> str:
 
 
 def _record(case: Case, e: Explanation, model: Model, file: Path, picture: Path | None) -> dict[str, Any]:
-    sides = {"overlap": e.overlap, **({} if e.opposite is None else {"opposite": e.opposite})}
+    sides = {"": e.overlap, **({} if e.opposite is None else {"opposite": e.opposite})}
+    objective = e.settings.get("objective", "margin")
     return {
         "name": case.name,
         "label": case.label,
         "predicted": int(e.predicted),
         "target": int(e.target),
         "class": model.title(int(e.target)),
-        **{name: o.finite(float(side.full)) for name, side in sides.items()},
+        **{bound_name(e.guarantee, objective, part): o.finite(float(side.full)) for part, side in sides.items()},
         "guarantee": e.guarantee,
         "certified": bool(e.proven),
         "eps": None if case.boxed else _radius(e),
