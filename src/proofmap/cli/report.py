@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -43,7 +44,23 @@ def report(
     model: Annotated[
         str | None,
         typer.Option(
-            help="The model that was explained, --model net.onnx: an attack on it then bounds each overlap from below.",
+            help="The model that was explained, --model net.onnx: an attack on it then bounds each overlap from below. "
+            "Of a run it is checked to be the model, and no more.",
+            show_default=False,
+        ),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            help='Who makes the report: --by "Ada Lovelace, Analytical Engines". Without it there is a line to sign.',
+            show_default=False,
+        ),
+    ] = None,
+    date: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d"],
+            help="Of the report, by default today: --date 2026-03-01. The same arguments give the same bytes.",
             show_default=False,
         ),
     ] = None,
@@ -60,14 +77,15 @@ def report(
     if model is None and source != o.Source(classes=source.classes):
         raise InputError("got --weights or other options of a model without --model, expected the model they belong to")
     compared = None if table is None else read_table(table)
-    names, network = None if source.classes is None else read_classes(source.classes), None
+    names, found = None if source.classes is None else read_classes(source.classes), None
     if model is not None:
         found = source.model(model)
-        names, network = found.classes, found.network
+        names = found.classes
     runs = [path for path in inputs if (path / MANIFEST).is_file()]
     explanations = [(file.stem, Explanation.load(file)) for path in inputs if path not in runs for file in _files(path)]
     opened = [(path.resolve().name, Results.open(path)) for path in runs]
-    write(out, explanations, classes=names, table=compared, model=network, runs=opened)
+    day = None if date is None else date.date()
+    write(out, explanations, classes=names, table=compared, model=found, runs=opened, by=by, date=day)
     typer.echo(f"wrote {out}")
 
 
