@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -18,6 +18,7 @@ from proofmap.bench import compare as tabulated
 from proofmap.cli import options as o
 from proofmap.cli.cases import read_cases
 from proofmap.errors import FileError, InputError
+from proofmap.explain.wording import plural
 from proofmap.metrics import (
     METRICS,
     Deletion,
@@ -82,9 +83,13 @@ def compare(
     if aim is not None and aim >= graph.classes:
         raise InputError(f"got --target {aim}, expected a class from 0 to {graph.classes - 1}")
     table = tabulated(graph, x, chosen, judges, target=aim, ball=ball, groups=o.groups_of(groups))
+    data = ", ".join(path.name for path in inputs)
+    table = replace(table, title=f"{found.name} on {data}, {plural(len(x), 'sample')}")
     if out is not None:
         _write(out, table)
-    typer.echo(json.dumps(_document(found.name, len(x), table), indent=1) if as_json else table.markdown(), nl=as_json)
+    typer.echo(
+        json.dumps(_document(found.name, data, len(x), table), indent=1) if as_json else table.markdown(), nl=as_json
+    )
 
 
 def _names(text: str) -> list[str]:
@@ -115,6 +120,6 @@ def _write(out: Path, table: Table) -> None:
         raise FileError(f"cannot write to {out}: {error.strerror}; choose another folder with --out") from error
 
 
-def _document(model: str, samples: int, table: Table) -> dict[str, Any]:
+def _document(model: str, data: str, samples: int, table: Table) -> dict[str, Any]:
     rows = {method: {name: asdict(cell) for name, cell in cells.items()} for method, cells in table.rows.items()}
-    return {"model": model, "samples": samples, "methods": rows, "seconds": table.seconds}
+    return {"model": model, "data": data, "samples": samples, "methods": rows, "seconds": table.seconds}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -90,11 +91,12 @@ def report(
 
 
 def _files(path: Path) -> Iterator[Path]:
-    """A file itself, or those of a folder, by name."""
+    """A file itself, or those of a folder, by name, numbers in it by their size."""
     if not path.is_dir():
         yield path
         return
-    files = sorted(file for file in path.iterdir() if file.suffix == _SUFFIX)
+    found = (file for file in path.iterdir() if file.suffix == _SUFFIX)
+    files = sorted(found, key=lambda file: [part.zfill(9) for part in re.split(r"(\d+)", file.name)])
     if not files:
         raise InputError(f"{path} has no {_SUFFIX} file in it, expected a folder of proofmap explain or run")
     yield from files

@@ -25,6 +25,7 @@ _MAPS = 20  # classes with a picture
 _CLASSES = 100  # classes in the table
 _FAILED = 100  # failures by name
 _PLACES = 3  # of a class
+_ROOM = 12  # percent of the axis that a number takes
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Histogram:
 
     bins: list[Bin]
     zero: float | None
+    ends: list[tuple[str, float, str]]  # of the axis, where zero leaves room: the number, its place and its side
+    most: str  # samples in the highest bar
     quantiles: list[tuple[str, str]]
     relation: str
     meaning: str
@@ -153,7 +156,8 @@ def _counts(found: Totals) -> Iterator[tuple[str, str, str]]:
         yield "refuted", share(found.refuted, found.count, "sample"), "refuted: an input of the ball is otherwise"
     if found.certified is not None:
         rest = found.explained - found.certified - (found.refuted or 0)
-        yield "undecided", share(rest, found.count, "sample"), "undecided"
+        if rest:
+            yield "undecided", share(rest, found.count, "sample"), "undecided"
     else:
         rest = found.explained - (found.refuted or 0)
         yield "", share(rest, found.count, "sample"), "explained, nothing proven"
@@ -208,10 +212,21 @@ def _histogram(found: Distribution, totals: Totals) -> Histogram:
         (words.get(share, f"{100 * float(share):g} % of samples are below"), number(value, guarantee))
         for share, value in found.quantiles.items()
     ]
-    holds_zero = axis.low <= 0 <= axis.high
+    zero = axis.at(0) if axis.low <= 0 <= axis.high else None
+    ends = [(number(found.edges[0]), 0.0, "start"), (number(found.edges[-1]), 100.0, "end")]
+    roomy = [end for end in ends if zero is None or abs(zero - end[1]) > _ROOM]
     relation = {"certified": "≤", "sampled": "≥", "none": "≈"}[guarantee]
-    meaning = "left of it the decision is proven" if totals.certified is not None else "it decides nothing here"
-    return Histogram(bins, axis.at(0) if holds_zero else None, quantiles, relation, meaning)
+    samples = plural(max(found.counts), "sample")
+    return Histogram(bins, zero, roomy, samples, quantiles, relation, _meaning(zero, found, totals))
+
+
+def _meaning(zero: float | None, found: Distribution, totals: Totals) -> str:
+    """Where zero is, and what it means."""
+    if totals.certified is None:
+        return "Zero decides nothing here." if zero is None else "The dashed line is zero; it decides nothing here."
+    if zero is not None:
+        return "The dashed line is zero: left of it the decision is proven."
+    return "All are below zero: proven." if found.edges[-1] < 0 else "All are above zero: none is proven."
 
 
 def _classes(found: Totals, panels: list[Panel]) -> Iterator[ClassRow]:

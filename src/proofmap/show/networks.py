@@ -63,7 +63,7 @@ class Network:
 
     id: str
     title: str
-    known: bool  # whether the files name it
+    name: str
     digest: str
     facts: list[Fact]
     notes: list[str]
@@ -156,11 +156,12 @@ def _check_digest(file: str, e: Explanation) -> None:
 
 def _network(name: str, e: Explanation, given: str | None) -> Network:
     source = None if e.origin is None else e.origin.model
-    title = "A model without a name" if source is None else f"Model {PurePath(source.name).name}"
+    named = "this model" if source is None else PurePath(source.name).name
+    title = "A model without a name" if source is None else f"Model {named}"
     notes = ["The files do not say which file it was."] if source is None else []
     if given is not None:
         notes.append(f"{given} was given to this report, and is the network that was explained: the digests agree.")
-    return Network(name, title, source is not None, e.model_hash, [], notes)
+    return Network(name, title, named, e.model_hash, [], notes)
 
 
 def _describe(network: Network, e: Explanation) -> None:
