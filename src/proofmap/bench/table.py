@@ -104,17 +104,17 @@ class Table:
         return f"{self.title}{': ' * bool(self.title)}{', '.join(filter(None, (what, samples)))}"
 
     def csv(self) -> str:
-        """A line for each method and metric."""
+        """A line for each method and metric; the last column says of which model and data."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["method", "metric", "mean", "low", "high", "samples", "mark", "paper", "seconds"])
+        writer.writerow(["method", "metric", "mean", "low", "high", "samples", "mark", "paper", "seconds", "of"])
         for method, cells in self.rows.items():
             for name, cell in cells.items():
                 numbers = [f"{value:.6g}" for value in (cell.mean, cell.low, cell.high)]
                 paper = "" if cell.paper is None else cell.paper
                 took = self.seconds[method]
                 time = "" if took is None else f"{took:.6g}"
-                writer.writerow([method, name, *numbers, cell.count, cell.mark, paper, time])
+                writer.writerow([method, name, *numbers, cell.count, cell.mark, paper, time, self.heading()])
         return out.getvalue()
 
 

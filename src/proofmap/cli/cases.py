@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -13,6 +14,7 @@ from proofmap.ball import Ball
 from proofmap.cli import options as o
 from proofmap.data.images import UNKNOWN
 from proofmap.errors import InputError
+from proofmap.explain.origin import File, Source
 from proofmap.graph import Graph
 from proofmap.sources import Model, open_samples, read_box
 
@@ -28,6 +30,7 @@ class Case:
     name: str
     x: Tensor  # (1, *shape)
     ball: Ball
+    source: Callable[[], Source]  # its name and file, hashed when asked for
     label: int | None = None
     columns: tuple[str, ...] | None = None  # of a table
 
@@ -83,7 +86,8 @@ def graphs(cases: Sequence[Case], model: Model) -> dict[tuple[int, ...], Graph]:
 
 def _box(path: Path, model: Model, device: torch.device) -> Case:
     box = read_box(path, model.preparation)
-    return Case(path.name, box.centre[None].to(device), Ball(box.radius[None].to(device)))
+    ball = Ball(box.radius[None].to(device))
+    return Case(path.name, box.centre[None].to(device), ball, lambda: Source(path.name, (File.of(path),)))
 
 
 def _samples(
@@ -108,7 +112,8 @@ def _samples(
             balls[shape] = o.ball_of(eps, norm, domain, model.preparation, shape)
         _check_domain(name, x, balls[shape])
         label = UNKNOWN if samples.labels is None else samples.labels[k]
-        cases.append(Case(name, x, balls[shape], None if label == UNKNOWN else label, samples.columns))
+        known = None if label == UNKNOWN else label
+        cases.append(Case(name, x, balls[shape], partial(samples.source, k), known, samples.columns))
     return cases
 
 

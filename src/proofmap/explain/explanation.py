@@ -85,12 +85,15 @@ class Explanation:
         part = {name: getattr(self, name)[which] for name in (*_OWN, "attributions")}
         if len(self.mask) == 1:
             part["mask"] = self.mask
+        eps = self.settings.get("eps")
+        radii = eps if isinstance(eps, list) and len(eps) == len(self) else None  # one for each sample
         return replace(
             self,
             **part,
             overlap=_sliced(self.overlap, which),
             opposite=None if self.opposite is None else _sliced(self.opposite, which),
             input_hash=hash_tensor(part["x"]),
+            settings=self.settings if radii is None else {**self.settings, "eps": radii[which]},
             origin=None if self.origin is None else self.origin.part(which),
         )
 

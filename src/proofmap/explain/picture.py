@@ -26,6 +26,7 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation, rounded
 from proofmap.explain.overlay import NEGATIVE_TOO, POSITIVE, Array, overlaid
+from proofmap.explain.wording import around, beside
 from proofmap.overlaps import Overlap, decides
 
 __all__ = ["PLAIN", "ROWS", "Picture", "draw"]
@@ -71,14 +72,20 @@ def draw(
 
     Samples (H, W) and (C, H, W) are images; with C other than 1 and 3 the mean over the channels is shown. A map
     without signs has a colour scale of its own, from 0; maps with signs share one, symmetric about 0.
-    columns: names for the variables of an input that is no image. class_names: names for the classes.
+    columns: names for the variables of an input that is no image. class_names: names for the classes. By default those
+    of the origin.
     """
     shape = explanation.x.shape[1:]
     image = len(shape) in (2, 3)
+    origin = explanation.origin
+    if origin is not None:
+        columns = origin.columns if columns is None and not image else columns
+        class_names = origin.classes if class_names is None else class_names
     if columns is not None and (image or len(columns) != shape.numel()):
         expected = "none: these are images" if image else str(shape.numel())
         raise InputError(f"got {len(columns)} names for the columns of samples {tuple(shape)}, expected {expected}")
-    highest = int(torch.maximum(explanation.target, explanation.predicted).max())
+    labels = [label for k in range(len(explanation)) if (label := explanation.label(k)) is not None]
+    highest = max(int(torch.maximum(explanation.target, explanation.predicted).max()), *labels, 0)
     if class_names is not None and len(class_names) <= highest:
         raise InputError(f"got {len(class_names)} names for the classes, expected one for each up to class {highest}")
     shown = explanation if len(explanation) <= ROWS else explanation[:ROWS]
@@ -178,46 +185,53 @@ def _label(names: list[str]) -> str:
 
 def _title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
     target, predicted = int(e.target[k]), int(e.predicted[k])
+    label = beside(e.label(k), predicted, lambda number: _class(number, names))
     if e.opposite is not None:
         aim = _class(target, names)
-        return f"{_class(predicted, names)}, aimed at {aim} · {_targeted(e, e.opposite, k, aim)}"
-    otherwise = "" if target == predicted else f" (predicted: {_class(predicted, names)})"
-    return f"{_class(target, names)}{otherwise} · {_meaning(e, float(e.overlap.full[k]))}"
+        return f"{_class(predicted, names)}{label}, aimed at {aim} · {_targeted(e, e.opposite, k, aim)}"
+    said = label if target == predicted else f" (predicted: {_class(predicted, names)}{label})"
+    return f"{_class(target, names)}{said} · {_meaning(e, k)}"
 
 
-def _meaning(e: Explanation, value: float) -> str:
-    if e.guarantee == "certified":
-        objective = e.settings.get("objective", "margin")
-        if not decides(objective):
-            return f"bound ≤ {rounded(value, e.guarantee)} of the objective {objective!r}: not about the decision"
-        holds = value <= 0
-        return f"AO ≤ {rounded(value, e.guarantee)}: " + (
-            "certified, no input of the ball is classified otherwise" if holds else "not certified"
-        )
-    return f"{_unproven(e, value)}: nothing proven"
+def _meaning(e: Explanation, k: int) -> str:
+    value, ball = float(e.overlap.full[k]), around(e.settings, k, len(e))
+    if e.guarantee != "certified":
+        refuted = e.guarantee == "sampled" and value > 0
+        return f"{_unproven(e, value, ball)}: {'refuted' if refuted else 'nothing proven'}"
+    objective = e.settings.get("objective", "margin")
+    if not decides(objective):
+        bound = f"bound ≤ {rounded(value, e.guarantee)} of the objective {objective!r} for {ball}"
+        return f"{bound}: not about the decision"
+    if value <= 0:
+        answer = f"proven for {ball}, no input of the ball is classified otherwise"
+    elif float(e.overlap.nominal[k]) > 0:
+        answer = f"refuted for {ball}, the input itself is classified otherwise"
+    else:
+        answer = f"undecided for {ball}"
+    return f"AO ≤ {rounded(value, e.guarantee)}: {answer}"
 
 
 def _targeted(e: Explanation, opposite: Overlap, k: int, aim: str) -> str:
     if int(e.target[k]) == int(e.overlap.target[k]):
         return "its own class: nothing is asked"
-    added, removed = float(e.overlap.full[k]), float(opposite.full[k])
+    added, removed, ball = float(e.overlap.full[k]), float(opposite.full[k]), around(e.settings, k, len(e))
     if e.guarantee != "certified":
-        return f"adding: {_unproven(e, added)}, removing: {_unproven(e, removed)}: nothing proven"
+        return f"adding: {_unproven(e, added, ball)}, removing: {_unproven(e, removed, ball)}: nothing proven"
     proven = {
-        (True, True): f"certified, no input of either half of the ball is classified as {aim}",
-        (True, False): "certified for adding alone",
-        (False, True): "certified for removing alone",
-        (False, False): "not certified",
+        (True, True): f"proven for {ball}, no input of either half of the ball is classified as {aim}",
+        (True, False): f"proven for adding alone, {ball}",
+        (False, True): f"proven for removing alone, {ball}",
+        (False, False): f"undecided for {ball}",
     }[added <= 0, removed <= 0]
     return f"adding: AO ≤ {rounded(added, e.guarantee)}, removing: AO ≤ {rounded(removed, e.guarantee)}: {proven}"
 
 
-def _unproven(e: Explanation, value: float) -> str:
+def _unproven(e: Explanation, value: float, ball: str) -> str:
     if math.isnan(value):
         return "AO unknown"
     if e.guarantee == "sampled":
-        return f"AO ≥ {rounded(value, e.guarantee)} seen in samples"
-    return f"AO ≈ {rounded(value, e.guarantee)} estimated"
+        return f"AO ≥ {rounded(value, e.guarantee)} seen in samples of {ball}"
+    return f"AO ≈ {rounded(value, e.guarantee)} estimated for {ball}"
 
 
 def _class(k: int, names: Sequence[str] | None) -> str:

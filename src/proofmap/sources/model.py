@@ -116,7 +116,7 @@ def read_model(
         _fill(module, weights)
     size, channels = preparation.size, preparation.channels
     known = None if size is None or channels is None else (channels, *size)
-    files = _hashed(_files(name, weights))
+    files = _hashed(_files(name, weights)) or _packaged(name)
     return Model(name, wrapped(module.eval(), preparation), replace(preparation, shape=known), names, files)
 
 
@@ -126,13 +126,17 @@ def _files(name: str, weights: Path | None) -> Iterator[Path]:
         yield Path(name.rpartition(":")[0])
     if weights is not None:
         yield weights
-    elif name.startswith(ZOO):
-        yield Path(zoo.__file__).with_name(f"{name.removeprefix(ZOO)}.safetensors")
 
 
 def _hashed(paths: Iterable[Path]) -> tuple[File, ...]:
-    """Those that are there: a model of the zoo may come without a file of weights."""
-    return tuple(File.of(path) for path in paths if path.is_file())
+    return tuple(File.of(path) for path in paths)
+
+
+def _packaged(name: str) -> tuple[File, ...]:
+    """The weights of a model of the zoo by their place in the package: where that is installed is nobody's business."""
+    inside = Path("zoo") / f"{name.removeprefix(ZOO)}.safetensors"
+    path = Path(zoo.__file__).parents[1] / inside
+    return (File(str("proofmap" / inside), File.of(path).sha256),) if path.is_file() else ()
 
 
 def _resolved(preparation: Preparation, shape: tuple[int, ...]) -> Preparation:

@@ -37,6 +37,11 @@ class Samples(Protocol):
         """The class of each sample, -1 for one without; None where none has one."""
         ...
 
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """The names of the variables, where the samples are rows of a table that says them."""
+        ...
+
     def __len__(self) -> int: ...
 
     def read(self, index: int) -> Tensor:
