@@ -26,6 +26,7 @@ from proofmap.explain.counts import check_counts
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
+from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups
 from proofmap.overlap import Overlap
 
@@ -67,6 +68,10 @@ class Greedy(Explainer):
         self.subsets = subsets
         self.attack_steps = attack_steps
         self.attacks = attacks
+
+    def _check_graph(self, graph: Graph) -> None:
+        super()._check_graph(graph)
+        differentiable(graph, type(self).__name__)
 
     @abstractmethod
     def _family(self, task: Task) -> Family:

@@ -26,7 +26,7 @@ _upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec _upsample_nearest_ex
 # Operators without a rule, kept so that an error names what the user wrote.
 NAMED = """
 softmax.int log_softmax.int mish softsign softshrink hardshrink threshold glu rrelu einsum bilinear
-instance_norm group_norm layer_norm scaled_dot_product_attention
+instance_norm group_norm layer_norm scaled_dot_product_attention lstm.input gru.input rnn_tanh.input rnn_relu.input
 """
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
 from proofmap.graph.build import Builder, MixedError, NoRule, Value
 from proofmap.graph.ir import Graph
+from proofmap.graph.onnx_boxed import Read, box_file
 from proofmap.graph.onnx_call import Call
 from proofmap.graph.onnx_file import parse
 from proofmap.graph.onnx_ops import CONVERT
@@ -51,16 +52,28 @@ def load(path: str | os.PathLike[str]) -> Graph:
     """The graph of an ONNX file (opset 7 or newer, float32 or float64) with one input and one output.
 
     Weights in files of their own are read if they lie in the folder of `path`. The number of samples is free
-    afterwards, even where the file has fixed it.
+    afterwards, even where the file has fixed it. What has no rule is one node of the graph, run by onnxruntime:
+    `bounded` says whether there is any.
     """
     path = Path(path)
     model = parse(path)
     try:
-        return _Reader(inliner.inline_local_functions(model) if model.functions else model).graph()
+        return _read(inliner.inline_local_functions(model) if model.functions else model)
     except ProofmapError:
         raise
     except Exception as error:  # a damaged file breaks its reader anywhere
         raise FileError(f"{path} is not a sound ONNX file: {first_line(error)}") from error
+
+
+def _read(model: ModelProto) -> Graph:
+    """The graph of a file; parts without a rule are run (`onnx_boxed`)."""
+    reader = _Reader(model)
+    try:
+        return reader.graph()
+    except UnsupportedError as error:
+        return box_file(reader.so_far(), error.nodes, reader.mixed)
+    except MixedError as error:
+        return box_file(reader.so_far(), ((error.node, f"{error.op} that moves the samples off dimension 0"),), error)
 
 
 @dataclass(frozen=True)
@@ -90,20 +103,22 @@ class _Reader:
         self.constants: dict[str, Array] = {n: _weights(t) for n, t in stored.items() if n in self.wanted}
         self.moved: dict[str, _Moved] = {}
         self.lost: set[str] = set()
+        self.mixed: MixedError | None = None
+        self.last = 0  # the place of the last node without a rule
 
     def graph(self) -> Graph:
-        try:
-            for node in self.nodes:
-                self._read(node)
-            if self.output in self.moved:
-                raise self.moved[self.output].error
-            if self.output not in {*self.branches, *self.constants, *self.lost}:
-                raise FileError(f"nothing in the file computes its output {self.output!r}")
-        except ModelError as error:
-            if self.builder.missing:  # what comes after an operation without a rule is read as well as it can be
-                raise UnsupportedError(tuple(self.builder.missing.items())) from error
-            raise
+        for place, node in enumerate(self.nodes):
+            known = len(self.builder.missing) + len(self.lost)
+            self._read(node)
+            if len(self.builder.missing) + len(self.lost) > known:
+                self.last = place
+        if self.output in self.moved:
+            raise self.moved[self.output].error
+        if self.output not in {*self.branches, *self.constants, *self.lost}:
+            raise FileError(f"nothing in the file computes its output {self.output!r}")
         if self.output in self.lost:
+            if self.mixed is not None and not self.builder.missing:
+                raise self.mixed
             raise UnsupportedError(tuple(self.builder.missing.items()))
         output = self._value(self.output)
         assert output is not None
@@ -133,10 +148,32 @@ class _Reader:
                 self._move(name, op, node)
             else:
                 self._keep(name, op, node, self._convert(name, op, node))
-        except MixedError as error:
-            self._move(name, op, node, error)
         except NoRule as reason:
             self._place(name, " ".join((op, *map(str, reason.args))), node, node.output)
+        except ModelError as error:
+            self._lose(name, op, node, error)
+
+    def _lose(self, name: str, op: str, node: NodeProto, error: ModelError) -> None:
+        """Follow the samples off their axis where that can be; else what comes after is only searched for operations
+        without a rule. Where there is none yet, an error of another kind is raised.
+        """
+        if isinstance(error, MixedError):
+            try:
+                return self._move(name, op, node, error)
+            except MixedError as again:
+                self.mixed = self.mixed or again
+        elif not self.builder.missing and self.mixed is None:
+            raise error
+        self.lost.update(filter(None, node.output))
+        return None
+
+    def so_far(self) -> Read:
+        """What has been read, for who runs the rest."""
+        given = next(i for i in self.model.graph.input if i.name == self.builder.input)
+        fixed = max(given.type.tensor_type.shape.dim[0].dim_value, 0)
+        shape = self.builder.shape(self.builder.input)
+        constants, sizes = self.constants, self._shapes
+        return Read(self.model, given, shape, fixed, self.output, self.nodes, constants, self.last, sizes, _read_whole)
 
     def _convert(self, name: str, op: str, node: NodeProto) -> Any:
         call = Call(name, op, self.opset, {a.name: _attribute(a) for a in node.attribute}, len(node.output))
@@ -220,6 +257,11 @@ class _Reader:
                 f"{node.op_type} (node {name!r}) of constants cannot be computed: {first_line(error)}"
             ) from error
         return [np.asarray(result) for result in results]
+
+
+def _read_whole(model: ModelProto) -> Graph:
+    """The graph of a file in which every operation has a rule."""
+    return _Reader(model).graph()
 
 
 def _opset(model: ModelProto) -> int:
