@@ -21,7 +21,7 @@ from proofmap.ball import Ball, Family
 from proofmap.bounds import Backward, Method, Sharing, solve
 from proofmap.bounds.memory import budget
 from proofmap.errors import BoundError, InputError, RoomError
-from proofmap.graph import Graph, as_graph
+from proofmap.graph import Graph, as_graph, bounded
 from proofmap.graph.samples import as_samples
 from proofmap.guarantee import span
 from proofmap.precision import full_precision
@@ -90,7 +90,7 @@ def overlap(
     x = as_samples(x, model)
     family = ball.at(x, grouping.resolve(groups, x))
     available = budget(memory, x.device)
-    graph = as_graph(model, x).to(x.device, x.dtype)
+    graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
     return family_overlap(graph, family, target, rival, method, sharing, objective, available)
 
 
@@ -105,6 +105,7 @@ def family_overlap(
     available: int,
 ) -> Overlap:
     """The same for a family of balls that stands already, and a budget of bytes."""
+    bounded(graph)
     with full_precision(family.x.device):
         logits = _logits(graph, family.x)
         classes = _chosen("target", target, logits)
@@ -167,7 +168,7 @@ def certified_radius(
     x = as_samples(x, model)
     domain_ball = Ball(torch.finfo(x.dtype).max, norm, domain).at(x)
     available = budget(memory, x.device)
-    graph = as_graph(model, x).to(x.device, x.dtype)
+    graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
     with full_precision(x.device):
         logits = _logits(graph, x)
         classes = _chosen("target", target, logits)

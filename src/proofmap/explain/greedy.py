@@ -25,6 +25,7 @@ from proofmap.explain.attack import attack, nearest_within, restrict
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
+from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups
 from proofmap.overlaps import Overlap
 from proofmap.settings import check_counts
@@ -67,6 +68,10 @@ class Greedy(Explainer):
         self.subsets = subsets
         self.attack_steps = attack_steps
         self.attacks = attacks
+
+    def _check_graph(self, graph: Graph) -> None:
+        super()._check_graph(graph)
+        differentiable(graph, type(self).__name__)
 
     @abstractmethod
     def _family(self, task: Task) -> Family:

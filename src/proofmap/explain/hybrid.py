@@ -17,7 +17,7 @@ from proofmap.explain.empirical import margins
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.members import Sampler, check_precision
-from proofmap.graph import Graph
+from proofmap.graph import Graph, bounded
 from proofmap.graph.cut import cut
 from proofmap.groups import Groups
 from proofmap.overlaps import Overlap, method_of
@@ -53,15 +53,19 @@ class HybridEVA(Explainer):
         progress: bool = True,
         memory: int | None = None,
     ) -> None:
-        super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory, seed=seed)
-        check_counts(samples=samples)
-        check_precision(precision)
         if not isinstance(split, str):
             raise InputError(f"got split={split!r}, expected the name of a module or node, such as 'features.29'")
         self.split = split
+        super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory, seed=seed)
+        check_counts(samples=samples)
+        check_precision(precision)
         self.samples = samples
         self.bounds: Method = method_of(bounds)
         self.precision = precision
+
+    def _check_graph(self, graph: Graph) -> None:
+        super()._check_graph(graph)
+        bounded(cut(graph, self.split)[1])
 
     def _measure(self, task: Task) -> Measured:
         head, tail = cut(task.graph, self.split)
