@@ -222,6 +222,7 @@ BREAKS = [
     Break("property.py", "(lower - _SLACK * size).split(rows)", "lower.split(rows)", PROPERTY),
     Break("property.py", "torch.where(self.strict, value < 0, value <= 0)", "(value <= 0)", PROPERTY),
     Break("property.py", "if case.met(outputs):", "if True:", PROPERTY),
+    Break("property.py", "!= ONE and case.compares)", "!= ONE)", PROPERTY),
     Break("property.py", "Ball(torch.where(radius > 0, wider, radius))", "Ball(0.9 * radius)", PROPERTY),
     Break("explain/inside.py", "least, most = _upwards(lower, dtype)", "least, most = lower.to(dtype)", PROPERTY),
     Break("explain/inside.py", "share = max(2 * share, _SHRINK)", "return moved", REFUTE),

@@ -13,8 +13,8 @@ PACKAGE = ROOT / "src" / "proofmap"
 
 # From left to right. A part may import parts of its own step and of the steps before it, never of those after it.
 ORDER = (
-    {"errors", "arrays"},
-    {"ball", "groups", "concretise", "sampling", "precision", "windows", "kernel"},
+    {"errors", "arrays", "guarantee"},
+    {"ball", "groups", "concretise", "sampling", "precision", "windows", "kernel", "settings"},
     {"graph"},
     {"rules"},
     {"bounds"},

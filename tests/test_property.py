@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.errors import InputError
+from proofmap.errors import InputError, UnsupportedError
 from proofmap.property import Region, Unsafe, decide
 
 Array = NDArray[np.float64]
@@ -176,6 +176,38 @@ def test_what_cannot_be_bounded_is_unknown_and_says_why() -> None:
     assert answer.verdict == "unknown"
     assert answer.why is not None
     assert "log" in answer.why
+
+
+@pytest.mark.parametrize("last", [nn.Softmax(1), nn.LogSoftmax(1), nn.Sigmoid()])
+def test_probabilities_are_compared_with_each_other_and_with_nothing_else(last: nn.Module) -> None:
+    """What a network ends in was taken off: its logits have the order of its outputs, and not their values."""
+    net = nn.Sequential(Known(), last)
+    graph = traced(net)
+    assert graph.taken_off is not None
+    region = ([0.25, 0.1], [0.5, 1.0])
+    assert decide(graph, [box(*region, unsafe([[1, -1]], [0]))], run=net).verdict == "holds"  # y_0 - y_1 = x_1 > 0
+    assert decide(graph, [box(*region, unsafe([[-2, 2]], [0]))], run=net).verdict == "violated"
+    for case in (unsafe([[1, -1]], [0.5]), unsafe([[-1, 0]], [0.3]), unsafe([[1, 1]], [0]), unsafe([[1, -2]], [0])):
+        with pytest.raises(InputError, match=f"taken off|the model ends in a {graph.taken_off}"):
+            decide(graph, [box(*region, case)], run=net)
+
+
+def test_a_probability_of_one_output_is_refused() -> None:
+    class One(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.sigmoid(x[:, :1] - x[:, 1:])
+
+    with pytest.raises(InputError, match="the model ends in a sigmoid of one output"):
+        decide(traced(One()), [box([0.0, 0.0], [1.0, 1.0], unsafe([[1, -1]], [0]))])
+
+
+def test_a_part_that_cannot_be_bounded_is_named_before_any_work() -> None:
+    class Sorted(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cat([torch.sort(x, dim=1).values, x], 1)[:, 1:3]
+
+    with pytest.raises(UnsupportedError, match="sort"):
+        decide(traced(Sorted()), [box([0.0, 0.0], [1.0, 1.0], unsafe([[1, 0]], [0]))])
 
 
 def test_what_does_not_fit_the_network_is_refused() -> None:

@@ -412,12 +412,13 @@ def resolve_mask(mask: Tensor, x: Tensor) -> tuple[Tensor, int]:
     ids = mask.to(device=x.device, dtype=torch.int64)
     if ids.min() < 0:
         raise InputError(f"the mask has the id {int(ids.min())}, expected ids 0..G-1: there is no id for 'in no group'")
-    groups = int(ids.max()) + 1
-    one_for_all = mask.dim() < x.dim() or len(mask) != len(x)
-    if one_for_all and len(used := ids.unique()) != groups:
-        gap = _first(torch.bincount(used, minlength=groups) == 0)[0]
+    largest, one_for_all = int(ids.max()), mask.dim() < x.dim() or len(mask) != len(x)
+    used = ids.unique() if one_for_all or largest >= ids.numel() else None  # more ids than entries: there are gaps
+    if used is not None and len(used) != largest + 1:
+        gap = int((used != torch.arange(len(used), device=used.device)).nonzero()[0])
         raise InputError(
-            f"the mask never uses the id {gap} below its largest, {groups - 1}: number its {len(used)} groups without "
+            f"the mask never uses the id {gap} below its largest, {largest}: number its {len(used)} groups without "
             "gaps, torch.unique(mask, return_inverse=True)[1]"
         )
+    groups = largest + 1
     return ids.expand(x.shape), groups

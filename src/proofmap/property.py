@@ -26,11 +26,12 @@ from proofmap.errors import BoundError, InputError
 from proofmap.explain.attack import climbs
 from proofmap.explain.inside import into_box
 from proofmap.explain.refute import RESTARTS, STEPS, Run
-from proofmap.graph import Graph
+from proofmap.graph import Graph, bounded
+from proofmap.graph.last import ONE
 from proofmap.overlaps import method_of
 from proofmap.precision import full_precision
 
-__all__ = ["Answer", "Region", "Unsafe", "decide"]
+__all__ = ["Answer", "Region", "Unsafe", "check", "decide"]
 
 _SLACK = 1e-6  # of a row's terms at the middle of the box: a bound closer to 0 may be rounding, and excludes nothing
 _TOGETHER = 32  # cases that are attacked at once
@@ -43,6 +44,12 @@ class Unsafe:
     weight: Tensor  # (R, classes) float64
     bias: Tensor  # (R,) float64
     strict: Tensor  # (R,) bool
+
+    @property
+    def compares(self) -> bool:
+        """Whether every row says of two outputs which is the larger, and nothing else."""
+        alone = (self.weight.sum(1) == 0) & ((self.weight != 0).sum(1) == 2) & (self.bias == 0)
+        return bool(alone.all())
 
     def met(self, outputs: Tensor) -> bool:
         """Whether outputs (classes,) are a case of it."""
@@ -96,7 +103,7 @@ def decide(
     """
     method = method_of(bounds)
     device = torch.device("cpu") if device is None else device
-    _check(graph, regions)
+    check(graph, regions)
     precise = graph.to(device, torch.float64)
     left: list[tuple[Region, Unsafe]] = []
     margin, why = inf, None
@@ -115,6 +122,32 @@ def decide(
         if found is not None:
             return Answer("violated", margin, len(left), *found, why=why)
     return Answer("unknown", margin, len(left), why=why)
+
+
+def check(graph: Graph, regions: Sequence[Region]) -> None:
+    """Refuse a network that cannot be bounded, and a property that is not of its inputs and outputs."""
+    bounded(graph)
+    if not regions:
+        raise InputError("got no region, expected at least one box with cases of outputs")
+    for region in regions:
+        shape = tuple(region.lower.shape)
+        if shape != graph.input.shape:
+            raise InputError(f"got a box of shape {shape}, expected {graph.input.shape}, that of the network's inputs")
+        for case in region.unsafe:
+            _check_outputs(graph, case)
+
+
+def _check_outputs(graph: Graph, case: Unsafe) -> None:
+    """What a network ends in may have been taken off: its logits have the order of its outputs, not their values."""
+    if graph.taken_off is not None and not (graph.taken_off != ONE and case.compares):
+        raise InputError(
+            f"the model ends in a {graph.taken_off}, which is taken off before bounding, expected a property that only "
+            "compares outputs with each other: hand over the network before it, and a property of its logits"
+        )
+    outputs = case.weight.shape[1]
+    if outputs != graph.classes:
+        said = f"{outputs} output{'s' * (outputs != 1)}"
+        raise InputError(f"got a property of {said}, expected {graph.classes}, those of the network")
 
 
 def _margins(
@@ -173,17 +206,3 @@ def _depth(graph: Graph, weight: Tensor, bias: Tensor, points: Tensor) -> Tensor
     """How deep each point is in its case, (N,): the smallest -(a·y + b) of its rows; at least 0 where it is met."""
     value = (weight @ graph(points).flatten(1)[:, :, None]).squeeze(2) + bias
     return (-value.amax(1)).nan_to_num(nan=-inf)
-
-
-def _check(graph: Graph, regions: Sequence[Region]) -> None:
-    if not regions:
-        raise InputError("got no region, expected at least one box with cases of outputs")
-    for region in regions:
-        if tuple(region.lower.shape) != graph.input.shape:
-            shape = tuple(region.lower.shape)
-            raise InputError(f"got a box of shape {shape}, expected {graph.input.shape}, that of the network's inputs")
-        for case in region.unsafe:
-            outputs = case.weight.shape[1]
-            if outputs != graph.classes:
-                said = f"{outputs} output{'s' * (outputs != 1)}"
-                raise InputError(f"got a property of {said}, expected {graph.classes}, those of the network")

@@ -31,7 +31,8 @@ def test_names_make_a_table() -> None:
     )
     assert list(table.rows) == ["eva", "saliency", "first-order"]
     assert all(len(values) == len(x) for values in table.values["eva"].values())
-    assert str(table).startswith("| | Deletion ↓ | Insertion ↑ | s an explanation |")
+    assert table.markdown().startswith("| | Deletion ↓ | Insertion ↑ | seconds |")
+    assert str(table).startswith("Sequential, 6 samples\n")
     maps = pm.EVA(pm.zoo.mnist_mlp(), BALL).attribute(x)
     expected = Deletion()(pm.zoo.mnist_mlp(), x, None, maps)
     torch.testing.assert_close(torch.from_numpy(table.values["eva"]["deletion"]), expected.double())

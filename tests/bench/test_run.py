@@ -347,7 +347,7 @@ def test_the_command_prints_the_table_and_one_sentence_for_an_error(tmp_path: Pa
         [*command, str(file), "--quick", "--out", str(tmp_path / "out")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("| | Deletion ↓ | Insertion ↑ | s an explanation |")
+    assert done.stdout.startswith("| | Deletion ↓ | Insertion ↑ | seconds |")
     wrong = subprocess.run([*command, "table9"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("error: got the benchmark 'table9', expected one of")

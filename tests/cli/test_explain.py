@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import proofmap as pm
-from proofmap.cli.explain import explainers
+from proofmap.cli.maps import explainers
 from proofmap.errors import FileError
 from tests.cli.commands import answer, called, installed
 from tests.sources.files import BOX, bytes_of, digits, small_state, write_linear, write_module, write_png
@@ -32,12 +34,20 @@ def test_the_installed_program_explains_a_picture(tmp_path: Path) -> None:
         pm.zoo.mnist_mlp(), pm.Ball(2 / 255, domain=(0.0, 1.0)), groups=pm.groups.grid(4), progress=False
     ).explain(images)
     lines = found.stdout.splitlines()
-    assert lines[0].startswith(f"digit0.png: {labels[0]}; ε = 0.007843: AO(B) <= -")
-    assert lines[0].endswith("certified: no input of the ball is classified otherwise")
+    ball = "ε = 2/255 in L∞, values within [0, 1]"
+    assert lines[0].startswith(f"digit0.png: {labels[0]}, as labelled; {ball}: AO(B) <= -")
+    assert lines[0].endswith(", proven: no input of the ball is classified otherwise")
     assert lines[-1] == "wrote 2 maps to maps"
     for k in range(2):
         again = pm.Explanation.load(tmp_path / "maps" / f"digit{k}.proofmap")
         torch.testing.assert_close(again.scores, expected.scores[k : k + 1], atol=1e-5, rtol=1e-4)
+        assert again.origin is not None
+        (sample,) = again.origin.samples
+        assert (sample.name, again.origin.model.name, again.label(0)) == (f"digit{k}.png", MODEL, labels[k])
+        assert [(file.path, file.sha256) for file in sample.files] == [
+            (f"digit{k}.png", sha256((tmp_path / f"digit{k}.png").read_bytes()).hexdigest())
+        ]
+        assert datetime.fromisoformat(again.origin.made or "").utcoffset() is not None
         with Image.open(tmp_path / "maps" / f"digit{k}.map.png") as picture:
             assert picture.size > (100, 100)
     assert write_png(tmp_path / "copy.png", images[0]).read_bytes() == (tmp_path / "digit0.png").read_bytes()
@@ -68,7 +78,9 @@ def test_the_radius_is_chosen_where_none_is_given(tmp_path: Path) -> None:
     assert chosen["eps"] == pytest.approx(float(radius), rel=1e-5)
     assert chosen["certified"]
     found = called("explain", MODEL, tmp_path / "x.npy", *GRID, "--out", tmp_path / "out", "--target", "3")
-    assert "explained as 3; ε = 0, as no radius is proven: give --eps" in found.stdout
+    assert "7, explained as 3, which is not the prediction; ε = 0" in found.stdout
+    assert "as no radius is proven: give --eps" in found.stdout
+    assert ", refuted: the input itself is classified otherwise" in found.stdout
 
 
 def test_labels_may_be_missing_and_a_limit_takes_the_first(tmp_path: Path) -> None:
@@ -106,6 +118,31 @@ def test_every_method_says_what_its_number_is(method: str, tmp_path: Path) -> No
     assert (">=" in said) == (saved.guarantee == "sampled")
     assert ("about" in said) == (saved.guarantee == "none")
     assert saved.guarantee == "certified" or "nothing is proven" in said or "a sample of the ball" in said
+    assert "ε = 0.1 in L∞, values within [0, 1]" in said
+    name = {"certified": "upper_proven", "sampled": "lower_sampled", "none": "estimate"}[saved.guarantee]
+    (record,) = answer(*words)["inputs"]
+    assert record[f"overlap_{name}"] == pytest.approx(float(saved.overlap.full))
+    assert [key for key in record if key.startswith("overlap") and "opposite" not in key] == [f"overlap_{name}"]
+
+
+def test_a_label_that_is_not_the_prediction_is_said(tmp_path: Path) -> None:
+    images, labels = digits(2)
+    np.savez(tmp_path / "x.npz", images=images.numpy(), labels=np.array([labels[0], 5]))
+    found = called("explain", MODEL, tmp_path / "x.npz", "--eps", "0.01", *GRID, "--out", tmp_path / "out")
+    assert [line.partition(";")[0] for line in found.stdout.splitlines()[:2]] == [
+        f"x.npz#0: {labels[0]}, as labelled",
+        f"x.npz#1: {labels[1]}, but labelled 5",
+    ]
+
+
+def test_a_targeted_map_says_what_is_proven_of_each_half(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", digits(1)[0].numpy())
+    words = ["explain", MODEL, tmp_path / "x.npy", *GRID, "--out", tmp_path / "out", "--method", "targeted"]
+    said = called(*words, "--target", "9", "--eps", "0.01").stdout.splitlines()[0]
+    assert "towards 9, ε = 0.01 in L∞, values within [0, 1]: AO(B) <= -10.27 by adding, proven" in said
+    assert said.endswith(" by removing, proven")
+    wide = called(*words, "--target", "9", "--eps", "0.3").stdout.splitlines()[0]
+    assert "by adding, undecided" in wide
 
 
 def test_a_module_with_weights_classes_and_columns(tmp_path: Path) -> None:
@@ -138,7 +175,7 @@ def test_the_box_of_a_specification_is_the_ball(tmp_path: Path) -> None:
     entry = answer("explain", model, tmp_path / "x.vnnlib", "--out", tmp_path / "out")["inputs"][0]
     ball = pm.Ball(torch.tensor([[0.125, 0.025]]))
     over = pm.overlap(pm.load(model), torch.tensor([[0.375, -0.075]]), ball)
-    assert entry["overlap"] == pytest.approx(float(over.full), abs=1e-5)
+    assert entry["overlap_upper_proven"] == pytest.approx(float(over.full), abs=1e-5)
     assert entry["eps"] is None
     said = called("explain", model, tmp_path / "x.vnnlib", "--out", tmp_path / "out").stdout
     assert "the file's box: AO(B) <= " in said

@@ -15,7 +15,7 @@ from proofmap.bench import names as bench_names
 from proofmap.bounds import METHODS
 from proofmap.bounds.method import SYNONYMS
 from proofmap.cli import names, options
-from proofmap.cli.explain import explainers
+from proofmap.cli.maps import explainers
 from proofmap.explain import BASELINES
 from proofmap.metrics import METRICS, Tightness
 from proofmap.runs.export import FORMATS

@@ -144,7 +144,11 @@ def test_a_unknown_says_what_is_left(folder: Path) -> None:
     [
         ("(assert (not (<= Y_0 1)))", (), "says (not (<= Y_0 1)), expected declare-const, or assert with and, or"),
         ("", (), "asserts nothing of the outputs"),
-        ("(declare-const Y_2 Real)(assert (<= Y_2 0))", (), "declares 3 outputs, expected 2, those of "),
+        (
+            "(declare-const Y_2 Real)(assert (<= Y_2 0))",
+            (),
+            "got a property of 3 outputs, expected 2, those of the network",
+        ),
         ("(assert (<= Y_0 1))", ("--eps", "0.1"), "expected none: its box is the ball"),
         ("(assert (<= Y_0 1))", ("--target", "1"), "got --target or --no-radius with a VNN-LIB file, expected none"),
         ("(assert (<= Y_0 1))", ("--result", "no/folder/r.txt"), "there is no folder no/folder"),

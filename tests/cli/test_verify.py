@@ -55,10 +55,11 @@ def test_three_answers_each_with_its_ball(three: Path, monkeypatch: pytest.Monke
     ball = "for ε = 2/59 in L∞, values within [0, 1]"
     *lines, counts, accuracy = (re.sub(r"\d+\.\d+", "#", line) for line in found.stdout.splitlines())
     assert lines == [
-        f"digits.npz#0: 2: proven {ball}: AO(B) <= -#; proven up to ε = #",
-        f"digits.npz#1: 4: refuted {ball}: classified as 9 at out/digits-1.refuted.npy, confirmed by torch; proven "
-        "up to ε = #",
-        f"digits.npz#2: 7, labelled 5: undecided {ball}: AO(B) <= #, and an attack found nothing; proven up to ε = #",
+        f"digits.npz#0: 2, as labelled: proven {ball}: AO(B) <= -#; proven up to ε = #",
+        f"digits.npz#1: 4, as labelled: refuted {ball}: classified as 9 at out/digits-1.refuted.npy, confirmed by "
+        "torch; proven up to ε = #",
+        f"digits.npz#2: 7, but labelled 5: undecided {ball}: AO(B) <= #, and an attack found nothing; proven up to "
+        "ε = #",
     ]
     assert counts == f"proven: 1 of 3 inputs (# %) {ball}; refuted: 1; undecided: 1"
     assert accuracy == f"certified accuracy, proven and predicted as labelled: 1 of 3 labelled inputs (# %) {ball}"
@@ -94,7 +95,7 @@ def test_the_numbers_are_the_library_s(tmp_path: Path) -> None:
     radius = pm.certified_radius(pm.zoo.mnist_mlp(), images, norm=2, domain=(0.0, 1.0), bounds=method)
     assert found["proven"] == 2
     for k, entry in enumerate(found["inputs"]):
-        assert entry["overlap"] == pytest.approx(float(over.full[k]), abs=1e-4)
+        assert entry["overlap_upper_proven"] == pytest.approx(float(over.full[k]), abs=1e-4)
         assert entry["radius"] == pytest.approx(float(radius[k]), rel=1e-4)
         assert (entry["label"], entry["predicted"], entry["target"]) == (labels[k], labels[k], labels[k])
         assert (entry["verdict"], entry["eps"], entry["norm"], entry["domain"]) == ("proven", 1 / 255, "2", [0.0, 1.0])
@@ -177,7 +178,8 @@ def test_another_class_than_the_prediction_is_said(tmp_path: Path) -> None:
     words = ("verify", MODEL, tmp_path / "x.npy", "--eps", "0.001", "--target", "3", "--out", tmp_path / "out")
     line = called(*words).stdout.splitlines()[0]
     assert line.startswith(
-        "x.npy: 7, asked about 3: refuted for ε = 0.001 in L∞, values within [0, 1]: classified as 7 at the input "
+        "x.npy: 7, asked about 3, which is not the prediction: refuted for ε = 0.001 in L∞, values within "
+        "[0, 1]: classified as 7 at the input "
         "itself, confirmed by torch; no radius is proven"
     )
     entry = json_of(*words)["inputs"][0]
@@ -211,12 +213,12 @@ def test_the_ball_is_stated_in_the_user_s_values(tmp_path: Path) -> None:
     wide = json.loads(called(*words, "--eps", "1", "--range", "0,255", "--mean", "255/2", "--std", "255/4").stdout)[
         "inputs"
     ][0]
-    assert unit["overlap"] == pytest.approx(wide["overlap"], abs=1e-4)
+    assert unit["overlap_upper_proven"] == pytest.approx(wide["overlap_upper_proven"], abs=1e-4)
     x = torch.from_numpy(picture).float().div(255).permute(2, 0, 1)[None]
     ends = [(x + move).clamp(0, 1) for move in (-1 / 255, 1 / 255)]
     low, high = (((end - 0.5) / 0.25).permute(0, 2, 3, 1) for end in ends)
     own = pm.overlap(pm.load(tmp_path / "net.onnx"), (low + high) / 2, pm.Ball((high - low) / 2), target=unit["target"])
-    assert unit["overlap"] == pytest.approx(float(own.full), abs=1e-3)
+    assert unit["overlap_upper_proven"] == pytest.approx(float(own.full), abs=1e-3)
 
 
 @pytest.mark.parametrize(

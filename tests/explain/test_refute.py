@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.explain.refute import refute
@@ -74,3 +74,19 @@ def test_the_same_point_is_found_again() -> None:
     assert first is not None
     assert again is not None
     assert torch.equal(first.point, again.point)
+
+
+@pytest.mark.parametrize("target", [0, 1])
+def test_a_model_of_one_probability_has_two_classes(target: int) -> None:
+    class One(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.sigmoid(x[:, :1] - x[:, 1:])
+
+    x = torch.tensor([[0.5, 0.6 - 0.2 * target]])  # the class 1 where x_0 > x_1
+    graph = pm.trace(One(), x)
+    assert int(graph(x).argmax()) == target
+    assert refute(graph, x, pm.Ball(0.04), target, One()) is None
+    found = refute(graph, x, pm.Ball(0.06), target, One())
+    assert found is not None
+    assert found.becomes == 1 - target
+    assert (float(One()(found.point[None])) > 0.5) == (target == 0)

@@ -31,6 +31,7 @@ class Digits:
     bad: dict[int, Tensor | None] = field(default_factory=dict)  # None: a file that cannot be read
     labels: list[int] | None = field(init=False)
     asked: list[int] = field(default_factory=list)
+    columns: list[str] | None = None
 
     def __post_init__(self) -> None:
         self.images, labels = pm.data.digits()

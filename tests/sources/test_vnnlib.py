@@ -100,7 +100,7 @@ def test_what_is_no_box_is_refused(more: str, message: str, tmp_path: Path) -> N
 def rows(text: str, folder: Path) -> list[list[tuple[list[float], float, bool]]]:
     """The cases of the one box, each as rows (coefficients, constant, strict)."""
     (folder / "x.vnnlib").write_text(BOX.rpartition("(assert")[0] + text)
-    (region,) = read_specification(folder / "x.vnnlib", Preparation(shape=(2,))).regions
+    (region,) = read_specification(folder / "x.vnnlib", Preparation(shape=(2,)))
     return [
         list(zip(case.weight.tolist(), case.bias.tolist(), case.strict.tolist(), strict=True)) for case in region.unsafe
     ]
@@ -150,7 +150,7 @@ def test_boxes_inside_or_are_regions_with_their_own_cases(tmp_path: Path) -> Non
         BOX.rpartition("(assert")[0] + "(assert (or (and (<= X_0 0.3) (<= Y_0 1)) (and (>= X_0 0.4) (<= Y_1 2)) "
         "(and (<= X_0 0.3) (<= Y_1 3)) (and (>= X_0 0.7) (<= Y_1 4))))"
     )
-    first, second = read_specification(tmp_path / "x.vnnlib", Preparation(shape=(2,))).regions  # the last is empty
+    first, second = read_specification(tmp_path / "x.vnnlib", Preparation(shape=(2,)))  # the last is empty
     assert (first.lower.tolist(), first.upper.tolist()) == ([0.25, -0.1], [0.3, -0.05])
     assert (second.lower.tolist(), second.upper.tolist()) == ([0.4, -0.1], [0.5, -0.05])
     assert [case.bias.tolist() for case in first.unsafe] == [[-1.0], [-3.0]]

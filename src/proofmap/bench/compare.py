@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -91,7 +92,8 @@ def compare(
                 if found is not None:
                     values[label][head.name] = found
                 bar.update()
-    return tabulate("", heads, values, seconds, seed=seed)
+    table = tabulate("", heads, values, seconds, seed=seed)
+    return table if isinstance(model, Graph) else replace(table, model=type(model).__name__)
 
 
 def judge(

@@ -91,6 +91,7 @@ def run(
             bar.update()
     paper = {entry.label: entry.paper for entry in entries}
     table = tabulate(spec.title, _columns(list(jobs.values())), values, seconds, paper)
+    table = replace(table, model=f"{ZOO}{spec.model}", data="what is installed" if quick else spec.data)
     _leave(out, spec, table, {label: job.shelf.made() for label, job in jobs.items()})
     return table
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -16,10 +15,11 @@ from proofmap.cli import options as o
 from proofmap.cli.specified import own_ball, specified
 from proofmap.data.images import UNKNOWN
 from proofmap.errors import InputError
+from proofmap.explain.origin import File, Source
 from proofmap.graph import Graph
 from proofmap.sources import Model, open_samples, read_box
 
-__all__ = ["Case", "graphs", "read_cases", "stems"]
+__all__ = ["Case", "graphs", "read_cases"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +29,7 @@ class Case:
     name: str
     x: Tensor  # (1, *shape)
     ball: Ball
+    source: Callable[[], Source]  # its name and file, hashed when asked for
     label: int | None = None
     columns: tuple[str, ...] | None = None  # of a table
 
@@ -78,23 +79,10 @@ def graphs(cases: Sequence[Case], model: Model) -> dict[tuple[int, ...], Graph]:
     return found
 
 
-def stems(names: Sequence[str]) -> list[str]:
-    """A file's name for each sample: its own without an ending, numbered where another has it already."""
-    found: dict[str, None] = {}
-    last: Counter[str] = Counter()
-    for name in names:
-        plain = re.sub(r"\.[A-Za-z0-9]+(?=#|$)", "", name)
-        stem = again = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip(".-") or "input"
-        while again in found:
-            last[stem] += 1
-            again = f"{stem}-{last[stem] + 1}"
-        found[again] = None
-    return list(found)
-
-
 def _box(path: Path, model: Model, device: torch.device) -> Case:
     box = read_box(path, model.preparation)
-    return Case(path.name, box.centre[None].to(device), Ball(box.radius[None].to(device)))
+    ball = Ball(box.radius[None].to(device))
+    return Case(path.name, box.centre[None].to(device), ball, lambda: Source(path.name, (File.of(path),)))
 
 
 def _samples(
@@ -119,7 +107,8 @@ def _samples(
             balls[shape] = o.ball_of(eps, norm, domain, model.preparation, shape)
         _check_domain(name, x, balls[shape])
         label = UNKNOWN if samples.labels is None else samples.labels[k]
-        cases.append(Case(name, x, balls[shape], None if label == UNKNOWN else label, samples.columns))
+        known = None if label == UNKNOWN else label
+        cases.append(Case(name, x, balls[shape], partial(samples.source, k), known, samples.columns))
     return cases
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -45,7 +46,7 @@ def compare(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="A folder for table.md and table.csv, beside what is printed: --out tables", show_default=False
+            help="A folder for table.md, .csv and .png, beside what is printed: --out tables", show_default=False
         ),
     ] = None,
     as_json: o.Json = False,
@@ -76,9 +77,15 @@ def compare(
     if aim is not None and aim >= graph.classes:
         raise InputError(f"got --target {aim}, expected a class from 0 to {graph.classes - 1}")
     table = tabulated(graph, x, chosen, judges, target=aim, ball=ball, groups=o.groups_of(groups))
+    table = replace(table, model=found.name, data=_data(inputs))
     if out is not None:
         _write(out, table)
-    typer.echo(json.dumps(_document(found.name, len(x), table), indent=1) if as_json else table.markdown(), nl=as_json)
+    typer.echo(json.dumps(_document(table), indent=1) if as_json else table, nl=as_json)
+
+
+def _data(inputs: Sequence[Path]) -> str:
+    more = len(inputs) - 1
+    return inputs[0].name + (f" and {more} more" if more else "")
 
 
 def _metric(name: str, ball: Ball, values: tuple[float, float]) -> Metric[Any]:
@@ -99,12 +106,22 @@ def _metric(name: str, ball: Ball, values: tuple[float, float]) -> Metric[Any]:
 def _write(out: Path, table: Table) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "table.md").write_text(table.markdown(), encoding="utf-8")
+        text = f"{table.heading()}\n\n{table.markdown()}\n{table.legend()}\n"
+        (out / "table.md").write_text(text, encoding="utf-8")
         (out / "table.csv").write_text(table.csv(), encoding="utf-8")
+        (out / "table.png").write_bytes(table.plot()._repr_png_())
     except OSError as error:
         raise FileError(f"cannot write to {out}: {error.strerror}; choose another folder with --out") from error
 
 
-def _document(model: str, samples: int, table: Table) -> dict[str, Any]:
+def _document(table: Table) -> dict[str, Any]:
     rows = {method: {name: asdict(cell) for name, cell in cells.items()} for method, cells in table.rows.items()}
-    return {"model": model, "samples": samples, "methods": rows, "seconds": table.seconds}
+    return {
+        "model": table.model,
+        "data": table.data,
+        "samples": table.count,
+        "methods": rows,
+        "seconds": table.seconds,
+        "metrics": {column.name: column.settings for column in table.columns},
+        "seed": table.seed,
+    }

@@ -11,13 +11,14 @@ from typing import Any
 import typer
 
 from proofmap.bounds import Method
-from proofmap.cli.cases import Case, graphs, stems
+from proofmap.cli.cases import Case, graphs
+from proofmap.cli.maps import stems
 from proofmap.cli.options import finite
 from proofmap.cli.points import Points
 from proofmap.errors import BoundError
 from proofmap.explain.explanation import rounded
 from proofmap.explain.refute import refute
-from proofmap.explain.wording import around, radius, share
+from proofmap.explain.wording import around, beside, bound_name, radius, share, taken_off
 from proofmap.graph import Graph
 from proofmap.overlaps import certified_radius, classes_of, overlap
 from proofmap.sources import Model
@@ -26,6 +27,7 @@ from proofmap.sources.written import REFUTED
 __all__ = ["Question", "answer_all"]
 
 _VERDICTS = ("proven", "refuted", "undecided")
+_UPPER = bound_name("certified")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +58,14 @@ def answer_all(cases: Sequence[Case], question: Question, as_json: bool) -> bool
             typer.echo(_line(entry, case, question))
     counts = {word: sum(entry["verdict"] == word for entry in entries) for word in _VERDICTS}
     accuracy = None if question.target is not None else _accuracy(entries)
+    off = networks[cases[0].shape].taken_off
     if as_json:
-        found = {"model": question.model.name, **counts, "of": len(entries), "certified_accuracy": accuracy}
+        found = {"model": question.model.name, "taken_off": off, **counts, "of": len(entries)}
+        found["certified_accuracy"] = accuracy
         typer.echo(json.dumps({**found, "inputs": entries}, indent=1))
     else:
+        if off is not None:
+            typer.echo(f"note: {taken_off(off)}")
         balls = {question.ball(case) for case in cases}
         ball = f" for {balls.pop()}" if len(balls) == 1 else ", each for the ball beside it"
         proven = share(counts["proven"], len(entries), "input")
@@ -91,7 +97,7 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
         "target": aim,
         "class": question.model.title(aim),
         "verdict": "proven" if upper <= 0 else "undecided" if found is None else "refuted",
-        "overlap": finite(upper),
+        _UPPER: finite(upper),
         "why": why,
         "eps": case.ball.eps,
         "norm": question.norm,
@@ -120,10 +126,10 @@ def _accuracy(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 def _line(entry: dict[str, Any], case: Case, question: Question) -> str:
     title = question.model.title
-    label, predicted, aim = entry["label"], entry["predicted"], entry["target"]
-    said = "" if label in (None, predicted) else f", labelled {title(label)}"
-    asked = "" if aim == predicted else f", asked about {title(aim)}"
-    bound = f"AO(B) <= {rounded(entry['overlap'], 'certified')}" if entry["overlap"] is not None else "no bound"
+    predicted, aim, upper = entry["predicted"], entry["target"], entry[_UPPER]
+    said = beside(entry["label"], predicted, title)
+    asked = "" if aim == predicted else f", asked about {title(aim)}, which is not the prediction"
+    bound = "no bound" if upper is None else f"AO(B) <= {rounded(upper, 'certified')}"
     match entry["verdict"]:
         case "proven":
             found = bound

@@ -11,15 +11,15 @@ import torch
 import typer
 
 from proofmap.bounds import Method
-from proofmap.cli.cases import stems
+from proofmap.cli.maps import stems
 from proofmap.cli.options import finite
 from proofmap.cli.points import Points, values_of
-from proofmap.errors import FileError
+from proofmap.errors import FileError, InputError
 from proofmap.explain.explanation import rounded
 from proofmap.explain.wording import plural
 from proofmap.graph import Graph
-from proofmap.property import Answer, decide
-from proofmap.sources import Model, Preparation, Specification, read_specification
+from proofmap.property import Answer, Region, check, decide
+from proofmap.sources import Model, Preparation, read_specification
 from proofmap.sources.written import VIOLATED
 
 __all__ = ["decide_files"]
@@ -39,11 +39,11 @@ def decide_files(
     """Print what is known of each file's property, all of which are read first; whether all of them hold."""
     asked = [_read(path, model) for path in paths]
     entries = []
-    for path, (specification, graph), stem in zip(
+    for path, (regions, graph), stem in zip(
         paths, asked, stems([path.name.removesuffix(".gz") for path in paths]), strict=True
     ):
-        answer = decide(graph, specification.regions, bounds=method, run=points.run, device=device)
-        entry = points.keep(answer.point, f"{stem}{VIOLATED}", _entry(path.name, specification, answer), picture=False)
+        answer = decide(graph, regions, bounds=method, run=points.run, device=device)
+        entry = points.keep(answer.point, f"{stem}{VIOLATED}", _entry(path.name, regions, answer), picture=False)
         entries.append(entry)
         if result is not None:
             result.write_text(_result(answer, model.preparation), encoding="utf-8")
@@ -59,20 +59,22 @@ def decide_files(
     return all(entry["verdict"] == "holds" for entry in entries)
 
 
-def _read(path: Path, model: Model) -> tuple[Specification, Graph]:
-    found = read_specification(path, model.preparation)
-    graph = model.graph(found.regions[0].lower.float()[None])
-    if found.outputs != graph.classes:
-        raise FileError(f"{path} declares {found.outputs} outputs, expected {graph.classes}, those of {model.name}")
-    return found, graph
+def _read(path: Path, model: Model) -> tuple[tuple[Region, ...], Graph]:
+    regions = read_specification(path, model.preparation)
+    graph = model.graph(regions[0].lower.float()[None])
+    try:
+        check(graph, regions)
+    except InputError as error:
+        raise FileError(f"{path}: {error}") from error
+    return regions, graph
 
 
-def _entry(name: str, specification: Specification, answer: Answer) -> dict[str, Any]:
+def _entry(name: str, regions: Sequence[Region], answer: Answer) -> dict[str, Any]:
     return {
         "name": name,
         "verdict": answer.verdict,
-        "boxes": len(specification.regions),
-        "cases": sum(len(region.unsafe) for region in specification.regions),
+        "boxes": len(regions),
+        "cases": sum(len(region.unsafe) for region in regions),
         "open_cases": answer.left,
         "margin": finite(answer.margin),
         "why": answer.why,

@@ -12,6 +12,7 @@ from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation
 from proofmap.explain.overlay import NEGATIVE_TOO
 from proofmap.explain.picture import Picture, picture_of, pixels_of
+from proofmap.explain.wording import around
 
 _CELL = 0.95  # inches
 _MOST = 12
@@ -59,7 +60,8 @@ def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Pictu
         0.01,
         0.05 / (_CELL * rows + 0.75),
         "towards the class of the column: red, add ink; blue, remove it (an importance, not itself proven)\n"
-        "bold frame: proven that no input of either half of the ball is classified as that class",
+        f"bold frame: proven for {around(every.settings, count=0)} that\n"
+        "no input of either half of the ball is classified as that class",
         fontsize=8,
         va="bottom",
     )

@@ -18,6 +18,7 @@ from torch import Tensor
 from proofmap.ball import Ball, Family
 from proofmap.errors import InputError
 from proofmap.graph import Graph
+from proofmap.graph.foreign import differentiable
 from proofmap.precision import full_precision
 
 __all__ = ["attack", "climbs", "margin", "nearest", "nearest_within", "restrict"]
@@ -222,6 +223,7 @@ def _wide(each: Tensor, like: Tensor) -> Tensor:
 
 
 def _check(graph: Graph, family: Family, target: Tensor, steps: int, restarts: int) -> None:
+    differentiable(graph, "an attack")
     if steps < 1 or restarts < 1:
         raise InputError(f"got steps={steps} and restarts={restarts}, expected at least one of each")
     if target.dtype != torch.int64 or target.shape != family.eps.shape:

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from proofmap.ball import Ball
 from proofmap.bounds.memory import budget
-from proofmap.explain.counts import check_counts
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.members import Sampler, check_precision
@@ -18,6 +17,7 @@ from proofmap.graph import Graph
 from proofmap.groups import Groups
 from proofmap.overlaps import Overlap
 from proofmap.precision import full_precision
+from proofmap.settings import check_counts
 
 
 class EmpiricalEVA(Explainer):

@@ -18,7 +18,8 @@ from proofmap.explain.explanation import Explanation, Guarantee
 from proofmap.graph import Graph
 from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
-from proofmap.overlaps import Objective, Overlap, method_of, one_of, overlap
+from proofmap.overlaps import Objective, Overlap, method_of, overlap
+from proofmap.settings import one_of
 
 
 class EVA(Explainer):

@@ -24,12 +24,13 @@ from proofmap.ball import Ball, resolve_mask
 from proofmap.bounds import Method
 from proofmap.bounds.memory import budget, heartbeat
 from proofmap.errors import InputError
-from proofmap.explain.counts import check_counts
 from proofmap.explain.digest import hash_graph, hash_state, hash_tensor, versions
 from proofmap.explain.explanation import JSON, Explanation, Guarantee, spread
-from proofmap.graph import Graph, as_graph
+from proofmap.graph import Graph, as_graph, bounded
+from proofmap.graph.foreign import foreign_of
 from proofmap.graph.samples import as_samples
 from proofmap.overlaps import Overlap, certified_radius, classes_of
+from proofmap.settings import check_counts
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -105,6 +106,8 @@ class Explainer(ABC):
         self.memory = memory
         self.seed = seed
         self._traced: _Traced | None = None
+        if isinstance(model, Graph):
+            self._check_graph(model)
 
     @abstractmethod
     def _measure(self, task: Task) -> Measured:
@@ -190,6 +193,7 @@ class Explainer(ABC):
         x = as_samples(x, self.model).detach()
         mask = self._mask(x, groups)
         graph, name = self._graph(x)
+        self._check_graph(graph)
         graph = graph.to(x.device, x.dtype)
         with torch.no_grad():
             predicted = torch.cat([graph(part) for part in x.split(self.batch)]).argmax(1)
@@ -221,13 +225,29 @@ class Explainer(ABC):
             signed=self.signed,
             guarantee=self.guarantee,
             method=type(self).__name__,
-            settings={key: _plain(value) for key, value in {**_ball_settings(ball), **self._settings()}.items()},
+            settings={key: _plain(value) for key, value in {**_ball_settings(ball), **self._record(graph)}.items()},
             seed=self.seed,
             versions=versions(),
             model_hash=name,
             input_hash=digest.result(),
             seconds=time.perf_counter() - started,
         )
+
+    def _check_graph(self, graph: Graph) -> None:
+        """Refuse a network of which parts would have to be bounded that cannot be."""
+        if self.guarantee == "certified":
+            bounded(graph)
+        found = foreign_of(graph)
+        if found is not None and isinstance(self.ball.eps, str):
+            raise InputError(
+                f"got the radius 'auto', which has to be proven, for a model with {found[1].named()}, which has no "
+                "rule: give a number, such as pm.Ball(0.02) or --eps 0.02"
+            )
+
+    def _record(self, graph: Graph) -> Mapping[str, Any]:
+        """The settings, and what of the model was taken off its end."""
+        taken = {} if graph.taken_off is None else {"taken_off": graph.taken_off}
+        return {**self._settings(), **taken}
 
     def _mask(self, x: Tensor, groups: grouping.Groups) -> Tensor:
         """(1 or N, *shape) int64, checked."""

@@ -14,6 +14,7 @@ from proofmap.ball import Ball, Family
 from proofmap.explain.attack import climbs, margin
 from proofmap.explain.inside import into_ball
 from proofmap.graph import Graph
+from proofmap.graph.last import scores
 
 __all__ = ["RESTARTS", "STEPS", "Refutation", "Run", "refute"]
 
@@ -43,7 +44,7 @@ def refute(graph: Graph, x: Tensor, ball: Ball, target: int, run: Run) -> Refuta
         point = into_ball(near, exact, x.dtype)
         if point is None or not float(margin(precise, point, aim)) > 0:
             continue
-        outputs = run(point.to(x.dtype)).flatten(1)
+        outputs = scores(run(point.to(x.dtype)).flatten(1), graph.taken_off)
         becomes = int(outputs.argmax(1))
         if float(outputs[0, becomes]) > float(outputs[0, target]):
             return Refutation(point[0].to(x.dtype), becomes)

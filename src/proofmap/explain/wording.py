@@ -5,7 +5,7 @@ Nothing is rounded to where it would claim more: radii and shares are rounded do
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import ROUND_FLOOR, Context, Decimal
 from math import isfinite
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from proofmap.explain.explanation import Guarantee
 from proofmap.overlaps import decides
 
-__all__ = ["around", "bound_name", "plural", "quantity_name", "radius", "share", "taken_off"]
+__all__ = ["around", "beside", "bound_name", "plural", "quantity_name", "radius", "share", "taken_off"]
 
 _DIGITS = 6
 _STATED = 8  # characters of a radius that is printed as it was given
@@ -45,9 +45,11 @@ def radius(eps: float) -> str:
 def around(ball: Mapping[str, Any], k: int = 0, count: int = 1, *, stated: str | None = None) -> str:
     """The ball of sample k of `count` by its radius, norm and domain: "ε = 0.01 in L∞, values within [0, 1]".
 
-    stated: the radius in the user's own words, which rounding does not touch.
+    count=0: the balls of all, whose radii may differ. stated: the radius in the user's own words, never rounded.
     """
     eps = ball.get("eps")
+    if eps is None and stated is None:
+        return "a ball that is not on record"
     if isinstance(eps, list) and len(eps) == count:
         eps = eps[k]
     if stated is not None:
@@ -55,7 +57,9 @@ def around(ball: Mapping[str, Any], k: int = 0, count: int = 1, *, stated: str |
     elif isinstance(eps, float | int) and not isinstance(eps, bool):
         size = f"ε = {radius(eps)}"
     else:
-        size = "each sample's own proven ε" if eps == "auto" else "an ε for each value"
+        plain = isinstance(eps, list) and all(isinstance(entry, float | int) for entry in eps)
+        own = "each sample's own ε" if plain else "an ε for each value"
+        size = "each sample's own proven ε" if eps == "auto" else own
     if ball.get("relative"):
         return f"{size} of the way to either end of a value's range{_half(ball)}{_within(ball.get('domain'))}"
     norm = {"inf": "L∞", "2": "L2", "1": "L1"}.get(f"{ball.get('norm')}".removesuffix(".0"), "the norm on record")
@@ -71,6 +75,13 @@ def _within(domain: Any) -> str:
         return ", values without limits"
     plain = isinstance(domain, list | tuple) and len(domain) == 2 and all(isinstance(e, float | int) for e in domain)
     return f", values within [{domain[0]:g}, {domain[1]:g}]" if plain else ", values within the limits on record"
+
+
+def beside(label: int | None, predicted: int, title: Callable[[int], str]) -> str:
+    """What stands behind a prediction: ", as labelled", ", but labelled cow", or nothing where no label is known."""
+    if label is None:
+        return ""
+    return ", as labelled" if label == predicted else f", but labelled {title(label)}"
 
 
 def bound_name(guarantee: Guarantee, objective: object = "margin", part: str = "") -> str:

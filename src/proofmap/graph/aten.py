@@ -18,7 +18,8 @@ from proofmap.graph.build import Builder, NoRule, Value, scalar
 
 # Operators that export would otherwise take apart into pieces for which bounds are looser or missing.
 KEPT = """
-linear matmul batch_norm prelu hardswish hardsigmoid silu gelu softplus elu selu celu leaky_relu log_sigmoid
+linear matmul batch_norm prelu hardswish hardsigmoid silu mish gelu softplus elu selu celu leaky_relu log_sigmoid
+softshrink hardshrink threshold rrelu
 pad stack roll max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
 avg_pool1d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
 upsample_nearest1d.vec upsample_nearest2d.vec upsample_nearest3d.vec
@@ -29,8 +30,8 @@ masked_fill.Scalar masked_fill.Tensor tril triu lerp.Scalar lerp.Tensor einsum c
 """
 # Operators without a rule, kept so that an error names what the user wrote.
 NAMED = """
-softmax.int log_softmax.int mish softsign softshrink hardshrink threshold glu rrelu bilinear
-instance_norm group_norm layer_norm scaled_dot_product_attention
+softmax.int log_softmax.int glu bilinear
+instance_norm group_norm layer_norm scaled_dot_product_attention lstm.input gru.input rnn_tanh.input rnn_relu.input
 """
 
 
@@ -82,9 +83,27 @@ def _celu(b: Builder, name: str, x: str, alpha: float = 1.0) -> str:
 
 
 def _softplus(b: Builder, name: str, x: str, beta: float = 1, threshold: float = 20) -> str:
-    if threshold < 20:
-        raise NoRule(f"with threshold {threshold:g}")
-    return scalars.softplus(b, name, x, float(beta))
+    return scalars.softplus(b, name, x, float(beta), float(threshold))
+
+
+def _hard_shrink(b: Builder, name: str, x: str, limit: float = 0.5) -> str:
+    return x if limit < 0 else scalars.shrink(b, name, x, float(limit), 0.0)
+
+
+def _soft_shrink(b: Builder, name: str, x: str, limit: float = 0.5) -> str:
+    return scalars.shrink(b, name, x, float(limit), float(limit))
+
+
+def _threshold(b: Builder, name: str, x: str, limit: float, value: float) -> str:
+    return scalars.threshold(b, name, x, float(limit), float(value))
+
+
+def _rrelu(
+    b: Builder, name: str, x: str, low: float = 1 / 8, high: float = 1 / 3, training: bool = False, *_: Any
+) -> str:
+    if training:
+        raise NoRule("that stays on in evaluation mode")
+    return scalars.leaky_relu(b, name, x, scalar((low + high) / 2))
 
 
 def _dropout(b: Builder, name: str, x: str, p: float, train: bool | None = True) -> str:
@@ -172,6 +191,11 @@ CONVERT: dict[str, Callable[..., Any]] = {
         b, name, "gelu", x, approximate=approximate
     ),
     "aten.silu.default": scalars.swish,
+    "aten.mish.default": _unary("mish"),
+    "aten.softshrink.default": _soft_shrink,
+    "aten.hardshrink.default": _hard_shrink,
+    "aten.threshold.default": _threshold,
+    "aten.rrelu.default": _rrelu,
     "aten.pow.Tensor_Scalar": lambda b, name, x, exponent: scalars.power(b, name, x, float(exponent)),
     "aten.square.default": _unary("square"),
     "aten.exp.default": _unary("exp"),

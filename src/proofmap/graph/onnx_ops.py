@@ -12,6 +12,7 @@ from torch import Tensor
 from proofmap.errors import ModelError
 from proofmap.graph import layers, scalars
 from proofmap.graph.build import Builder, NoRule, Value, scalar
+from proofmap.graph.last import softmax
 from proofmap.graph.onnx_call import Call, axes_of, branch, constant, number, numbers
 from proofmap.graph.onnx_linear import LINEAR
 from proofmap.graph.onnx_resize import RESIZE
@@ -171,8 +172,11 @@ def _reduce(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
 
 
 def _softmax(b: Builder, call: Call, x: str) -> str:
-    b.axis(call.name, call.op, call.get("axis", -1 if call.opset >= 13 else 1), b.rank(x))
-    raise NoRule("(hand over the network before the softmax)")
+    """Before opset 13, over all that stands behind its axis, together."""
+    old = call.opset < 13
+    axis = b.axis(call.name, call.op, call.get("axis", 1 if old else -1), b.rank(x))
+    over = b.shape(x)[axis:] if old else b.shape(x)[axis : axis + 1]
+    return softmax(b, call.name, call.op, x, over, "log-softmax" if call.op == "LogSoftmax" else "softmax")
 
 
 # --- sums and scalars ---
@@ -251,18 +255,19 @@ def _greater(b: Builder, call: Call, x: Value, y: Value) -> str:
 
 
 def _where(b: Builder, call: Call, condition: Value, x: Value, y: Value) -> Value:
-    """By a constant mask; or the way exporters write softplus: from 20 on, where both are the same, x itself."""
+    """By a constant mask; or the way exporters write softplus: above some threshold x itself."""
     if isinstance(condition, Tensor):
         return choose(b, call.name, condition, x, y)
     test, smooth = b.nodes[branch(condition)], b.nodes[scalars.line(b, branch(y))[0]]
     tested = b.nodes[test.inputs[0]]
-    inner = tested.inputs if tested.op == "expand" else test.inputs  # its limit may be larger than what is tested
-    if smooth.op == "softplus" and inner == smooth.inputs and test.attributes.get("above", 0.0) >= 20:
-        start_of, slope, start = scalars.line(b, smooth.inputs[0])
+    inputs = tested.inputs if tested.op == "expand" else test.inputs  # its limit may be larger than what is tested
+    if smooth.op == "softplus" and inputs == smooth.inputs and "above" in test.attributes:
+        inner, slope, start = scalars.line(b, smooth.inputs[0])
         _, factor, shift = scalars.line(b, branch(y))
-        same = scalars.line(b, branch(x)) == (start_of, 1.0, 0.0) and scalars.close(slope * factor, 1.0)
+        same = scalars.line(b, branch(x)) == (inner, 1.0, 0.0) and scalars.close(b, slope * factor, 1.0)
         if same and start == shift == 0.0:
-            return b.expand(call.name, branch(y), test.shape)
+            cut = scalars.softplus(b, call.name, inner, slope, test.attributes["above"])
+            return b.expand(call.name, cut, test.shape)
     raise NoRule
 
 
@@ -321,7 +326,11 @@ CONVERT: dict[str, Callable[..., Any]] = {
     "Elu": _elu,
     "Selu": _selu,
     "Celu": _celu,
-    "Softplus": _unary("softplus"),
+    "Softplus": lambda b, call, x: scalars.softplus(b, call.name, x),
+    "Softsign": _unary("softsign"),
+    "Mish": _unary("mish"),
+    "Shrink": lambda b, call, x: scalars.shrink(b, call.name, x, call.get("lambd", 0.5), call.get("bias", 0.0)),
+    "ThresholdedRelu": lambda b, call, x: scalars.threshold(b, call.name, x, call.get("alpha", 1.0), 0.0),
     "Sigmoid": _unary("sigmoid"),
     "Tanh": _unary("tanh"),
     "Erf": _unary("erf"),

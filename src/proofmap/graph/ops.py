@@ -153,6 +153,22 @@ def _elu(node: Node, x: Tensor) -> Tensor:
     return F.elu(x, node.attributes["alpha"])
 
 
+def _softplus(node: Node, x: Tensor) -> Tensor:
+    """log(1 + exp(x)) up to the threshold, x itself above it."""
+    return torch.where(x > node.attributes["threshold"], x, torch.logaddexp(x, x.new_zeros(())))
+
+
+def _shrink(node: Node, x: Tensor) -> Tensor:
+    """x - shift above the limit, x + shift below -limit, 0 between."""
+    limit, shift = node.attributes["limit"], node.attributes["shift"]
+    return torch.where(x > limit, x - shift, torch.where(x < -limit, x + shift, 0.0))
+
+
+def _threshold(node: Node, x: Tensor) -> Tensor:
+    """x above the limit, else a value."""
+    return torch.where(x > node.attributes["limit"], x, node.attributes["value"])
+
+
 def _gelu(node: Node, x: Tensor) -> Tensor:
     return F.gelu(x, approximate=node.attributes["approximate"])
 
@@ -167,6 +183,30 @@ def _max_pool(node: Node, x: Tensor) -> Tensor:
 def _unary(function: Callable[[Tensor], Tensor]) -> Compute:
     return lambda node, x: function(x)
 
+
+SCALAR: dict[str, Compute] = {  # y = f(x), entry by entry
+    "relu": _unary(F.relu),
+    "leaky_relu": _leaky_relu,
+    "clamp": _clamp,
+    "abs": _unary(torch.abs),
+    "shrink": _shrink,
+    "threshold": _threshold,
+    "elu": _elu,
+    "softplus": _softplus,
+    "sigmoid": _unary(torch.sigmoid),
+    "tanh": _unary(torch.tanh),
+    "softsign": _unary(F.softsign),
+    "erf": _unary(torch.erf),
+    "gelu": _gelu,
+    "silu": _unary(F.silu),
+    "mish": _unary(F.mish),
+    "hardswish": _unary(F.hardswish),
+    "square": _unary(torch.square),
+    "exp": _unary(torch.exp),
+    "log": _unary(torch.log),
+    "sqrt": _unary(torch.sqrt),
+    "reciprocal": _unary(torch.reciprocal),
+}
 
 COMPUTE: dict[str, Compute] = {
     # linear
@@ -186,28 +226,13 @@ COMPUTE: dict[str, Compute] = {
     "index": _index,
     "slice": _slice,
     "pad": _pad,
-    # functions of one scalar
-    "relu": _unary(F.relu),
-    "leaky_relu": _leaky_relu,
-    "clamp": _clamp,
-    "abs": _unary(torch.abs),
-    "elu": _elu,
-    "softplus": _unary(F.softplus),
-    "sigmoid": _unary(torch.sigmoid),
-    "tanh": _unary(torch.tanh),
-    "erf": _unary(torch.erf),
-    "gelu": _gelu,
-    "silu": _unary(F.silu),
-    "hardswish": _unary(F.hardswish),
-    "square": _unary(torch.square),
-    "exp": _unary(torch.exp),
-    "log": _unary(torch.log),
-    "sqrt": _unary(torch.sqrt),
-    "reciprocal": _unary(torch.reciprocal),
+    **SCALAR,
     # the largest of several
     "max_pool": _max_pool,
     "maximum": lambda node, a, b: torch.maximum(a, b),
     "larger": lambda node, d, a, b: torch.maximum(a, b),  # d = b - a
+    # what somebody else computes
+    "foreign": lambda node, x: node.attributes["run"](x),
 }
 
 

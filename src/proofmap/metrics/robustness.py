@@ -20,7 +20,8 @@ from proofmap.bounds.memory import budget
 from proofmap.errors import InputError
 from proofmap.explain.attack import nearest, restrict
 from proofmap.explain.explanation import JSON
-from proofmap.graph import Graph, as_graph
+from proofmap.graph import Graph, as_graph, bounded
+from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups, pixels
 from proofmap.metrics.draws import Stream, is_number
 from proofmap.metrics.metric import (
@@ -172,6 +173,9 @@ class RobustnessSr(Metric[Tensor]):
         available = budget(self.memory, x.device)
         x = x.detach()
         graph = as_graph(model, x).to(x.device, x.dtype)
+        differentiable(graph, "Robustness-Sr")
+        if prove:
+            bounded(graph)
         with full_precision(x.device):
             classes = classes_of(target, logits_at(graph, x, rows))
         steps = min(self.chosen.steps, variables.most)

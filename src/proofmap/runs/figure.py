@@ -17,6 +17,7 @@ from proofmap.runs.totals import Totals
 _PROVEN, _REST = "#0072b2", "#999999"  # told apart by the colour-blind, and in grey
 _CLASSES = 12  # maps that are drawn
 _COLUMNS = 4
+_COLUMN_NAMES = 24  # that have room
 
 
 def draw(totals: Totals) -> bytes:
@@ -74,7 +75,12 @@ def _maps(figure: SubFigure, totals: Totals) -> None:
         panel = figure.subplots()
         image = panel.imshow(maps.reshape(len(maps), -1), aspect="auto", **colours)
         panel.set_yticks(range(len(shown)), [_short(entry.title, 24) for entry in shown], fontsize=8)
-        panel.set_xlabel("variable")
+        if totals.columns is not None and len(totals.columns) <= _COLUMN_NAMES:
+            names = [_short(name, 16) for name in totals.columns]
+            panel.set_xticks(range(len(names)), names, fontsize=8, rotation=45, ha="right")
+        else:
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+            panel.set_xlabel("variable")
         figure.colorbar(image, ax=panel, shrink=0.8, label="mean score")
         return
     pictures = maps.mean(axis=1) if maps.ndim == 4 else maps  # over the channels

@@ -125,6 +125,7 @@ def _readable(about: Mapping[str, Any]) -> bool:
         and isinstance(job["settings"], dict)
         and (job["ball"] is None or "eps" in job["ball"])
         and isinstance(about["mask"], str | None)
+        and (data["columns"] is None or all(isinstance(name, str) for name in data["columns"]))
     )
 
 

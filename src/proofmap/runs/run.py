@@ -111,6 +111,7 @@ def _about(samples: Samples, model: Model, plan: Plan, order: Sequence[int], cho
         "data": {
             "samples": len(order),
             **chosen,
+            "columns": None if samples.columns is None else list(samples.columns),
             "names": digest(names[index] for index in order),
             "labels": None if labels is None else digest(str(labels[index]) for index in order),
         },

@@ -80,6 +80,7 @@ class Totals:
     classes: Sequence[ClassTotal]
     means: Array  # (K, G) float32: the mean scores of each of the classes
     mask: Array  # (*shape) int32: the group of each variable
+    columns: Sequence[str] | None  # the names of the variables of a flat sample
 
     @property
     def explained(self) -> int:
@@ -201,7 +202,13 @@ def total(results: Results) -> Totals:
         ],
         means=np.array([*means.values()], dtype=np.float32).reshape(len(means), int(mask.max()) + 1),
         mask=mask,
+        columns=_columns(results.about, mask),
     )
+
+
+def _columns(about: Mapping[str, Any], mask: Array) -> Sequence[str] | None:
+    names = about["data"]["columns"]
+    return names if mask.ndim == 1 and names is not None and len(names) == len(mask) else None
 
 
 def _means(results: Results) -> tuple[dict[int, Array], Array]:

@@ -21,9 +21,23 @@ from proofmap.explain import Explanation
 from proofmap.explain.overlay import NEGATIVE_TOO, POSITIVE, Array, overlaid
 from proofmap.explain.picture import picture_of, pixels_of
 
-__all__ = ["Bar", "Maps", "Panel", "Place", "bars", "gradient", "largest", "maps", "means", "places"]
+__all__ = [
+    "Bar",
+    "Maps",
+    "Panel",
+    "Place",
+    "bars",
+    "column_names",
+    "gradient",
+    "largest",
+    "maps",
+    "means",
+    "named",
+    "places",
+]
 
 _SHORTEST, _LONGEST = 224, 448  # pixels of a picture's longer side: small ones are enlarged, large ones reduced
+_FEW = 5  # variables by name
 _UNKNOWN = 0.5  # grey: no number
 _MUCH = 0.15  # of all scores in a ninth of the image is worth naming it; an even spread has 0.11
 _REGIONS = (
@@ -60,6 +74,7 @@ class Place:
     """One of the largest scores: where its group is, and the bound that is left when the group may not move."""
 
     where: str
+    value: str  # of the variables of an input that is no image
     score: float
     frozen: tuple[float, ...]  # one a ball; empty where none was bounded
 
@@ -146,17 +161,42 @@ def places(e: Explanation, most: int) -> list[Place]:
     scores = e.scores[0].double().cpu().numpy()
     sides = [over.frozen[0] for over in (e.overlap, e.opposite) if over is not None and over.frozen.shape[1]]
     return [
-        Place(where, float(scores[group]), tuple(float(side[group]) for side in sides))
-        for group, where in largest(scores, e.mask[0].cpu().numpy(), most)
+        Place(where, _values(e, group), float(scores[group]), tuple(float(side[group]) for side in sides))
+        for group, where in largest(scores, e.mask[0].cpu().numpy(), most, column_names(e) if named(e) else None)
     ]
 
 
-def largest(scores: NDArray[Any], mask: NDArray[Any], most: int) -> list[tuple[int, str]]:
-    """The groups of the largest scores (G,) by absolute value, and where their variables are in the mask (*shape)."""
+def named(e: Explanation) -> bool:
+    """Whether the variables are columns with names."""
+    return e.x.ndim == 2 and e.origin is not None and e.origin.columns is not None
+
+
+def column_names(e: Explanation) -> Sequence[str]:
+    """The columns of a table by their names, or by their numbers."""
+    if named(e) and e.origin is not None and e.origin.columns is not None:
+        return e.origin.columns
+    return [f"column {k}" for k in range(e.x[0].numel())]
+
+
+def _values(e: Explanation, group: int) -> str:
+    """What the variables of a group are in the one sample of e, where it is no image."""
+    if e.x.ndim != 2:
+        return ""
+    found = [f"{value:.6g}".replace("-", "−") for value in e.x[0][e.mask[0] == group].tolist()]
+    return ", ".join(found[:_FEW]) + (f" and {len(found) - _FEW} more" if len(found) > _FEW else "")
+
+
+def largest(
+    scores: NDArray[Any], mask: NDArray[Any], most: int, names: Sequence[str] | None = None
+) -> list[tuple[int, str]]:
+    """The groups of the largest scores (G,) by absolute value, and where their variables are in the mask (*shape).
+
+    names: of the variables of an input that is no image.
+    """
     order = np.argsort(-np.abs(np.nan_to_num(scores)), kind="stable")
     present = np.bincount(mask.ravel(), minlength=len(scores)) > 0
     chosen = [int(group) for group in order if present[group]][:most]
-    return [(group, _place(mask == group)) for group in chosen]
+    return [(group, _place(mask == group, names)) for group in chosen]
 
 
 def bars(found: list[Place]) -> Iterator[Bar]:
@@ -169,8 +209,11 @@ def bars(found: list[Place]) -> Iterator[Bar]:
         yield Bar(start, 100 * abs(float(score)) / reach, -100 * low / reach)
 
 
-def _place(member: NDArray[np.bool_]) -> str:
+def _place(member: NDArray[np.bool_], names: Sequence[str] | None = None) -> str:
     """Where the variables of a group are."""
+    if member.ndim == 1 and names is not None:
+        found = [names[int(k)] for k in np.flatnonzero(member)]
+        return ", ".join(found[:_FEW]) + (f" and {len(found) - _FEW} more" if len(found) > _FEW else "")
     if member.ndim not in (2, 3):
         return _numbers("column" if member.ndim == 1 else "variable", np.flatnonzero(member))
     image = member if member.ndim == 2 else member.any(0)
@@ -191,8 +234,8 @@ def _span(what: str, found: NDArray[Any]) -> str:
 
 def _numbers(what: str, found: NDArray[Any]) -> str:
     """At most five of them by number."""
-    shown = ", ".join(str(int(number)) for number in found[:5])
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    shown = ", ".join(str(int(number)) for number in found[:_FEW])
+    more = f" and {len(found) - _FEW} more" if len(found) > _FEW else ""
     return f"{what}{'s' * (len(found) > 1)} {shown}{more}"
 
 

@@ -9,7 +9,7 @@ from proofmap.sources.model import Model, read_model
 from proofmap.sources.preparation import Preparation, stated
 from proofmap.sources.rerun import Rerun, rerun
 from proofmap.sources.samples import Files, Samples, open_samples
-from proofmap.sources.vnnlib import Box, Specification, read_box, read_specification
+from proofmap.sources.vnnlib import Box, read_box, read_specification
 
 __all__ = [
     "Box",
@@ -18,7 +18,6 @@ __all__ = [
     "Preparation",
     "Rerun",
     "Samples",
-    "Specification",
     "open_samples",
     "read_box",
     "read_model",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import io
-import logging
 import sys
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from proofmap.errors import FileError, InputError, ModelError, first_line
 from proofmap.explain.origin import File, Source
 from proofmap.graph import Graph, as_graph, load
 from proofmap.graph.onnx_file import beside as weights_beside
+from proofmap.graph.quiet import quiet
 from proofmap.sources.limited import check_file
 from proofmap.sources.network import put_behind, wrapped
 from proofmap.sources.preparation import ZOO, Preparation, beside, read_classes
@@ -52,7 +51,7 @@ class Model:
         """The network for samples like x (N, *shape); there has to be a name for each of its classes, or none."""
         if isinstance(self.network, nn.Module):
             _try(self.network, x, self.name)
-        with _quiet():
+        with quiet():
             graph = as_graph(self.network, x)
         if self.classes is not None and len(self.classes) != graph.classes:
             raise InputError(
@@ -76,18 +75,6 @@ def _try(network: nn.Module, x: Tensor, name: str) -> None:
             f"{name} does not take samples of shape {tuple(x.shape[1:])}: {first_line(error)}; see --size, --channels "
             "and --layout"
         ) from error
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what torch prints and logs of errors that it raises anyway."""
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            yield
-    finally:
-        logging.disable(before)
 
 
 def read_model(
@@ -116,7 +103,7 @@ def read_model(
         _fill(module, weights)
     size, channels = preparation.size, preparation.channels
     known = None if size is None or channels is None else (channels, *size)
-    files = _hashed(_files(name, weights))
+    files = _hashed(_files(name, weights)) or _packaged(name)
     return Model(name, wrapped(module.eval(), preparation), replace(preparation, shape=known), names, files)
 
 
@@ -126,13 +113,17 @@ def _files(name: str, weights: Path | None) -> Iterator[Path]:
         yield Path(name.rpartition(":")[0])
     if weights is not None:
         yield weights
-    elif name.startswith(ZOO):
-        yield Path(zoo.__file__).with_name(f"{name.removeprefix(ZOO)}.safetensors")
 
 
 def _hashed(paths: Iterable[Path]) -> tuple[File, ...]:
-    """Those that are there: a model of the zoo may come without a file of weights."""
-    return tuple(File.of(path) for path in paths if path.is_file())
+    return tuple(File.of(path) for path in paths)
+
+
+def _packaged(name: str) -> tuple[File, ...]:
+    """The weights of a model of the zoo by their place in the package: where that is installed is nobody's business."""
+    inside = Path("zoo") / f"{name.removeprefix(ZOO)}.safetensors"
+    path = Path(zoo.__file__).parents[1] / inside
+    return (File(str("proofmap" / inside), File.of(path).sha256),) if path.is_file() else ()
 
 
 def _resolved(preparation: Preparation, shape: tuple[int, ...]) -> Preparation:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.graph import Graph
+from proofmap.graph.onnx_file import parse
+from proofmap.graph.session import started
 from proofmap.sources.model import Model
 from proofmap.sources.network import wrapped
 
@@ -71,12 +73,6 @@ class _Session:
 def _session(path: Path) -> Any | None:
     """None where onnxruntime is not installed, or cannot run the file."""
     try:
-        import onnxruntime
-    except ImportError:
-        return None
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return started(parse(path).SerializeToString())
     except Exception:  # it has its own, such as for an opset that it does not know yet
         return None

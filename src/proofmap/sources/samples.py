@@ -17,7 +17,7 @@ from torch import Tensor
 from proofmap.data.images import LABELS, UNKNOWN, read_labels
 from proofmap.errors import FileError, InputError
 from proofmap.explain.origin import File, Source
-from proofmap.sources.formats import Part, Unreadable, known, open_part, try_part
+from proofmap.sources.formats import Part, known, open_part, try_part
 from proofmap.sources.preparation import Preparation
 from proofmap.sources.written import written
 
@@ -35,6 +35,11 @@ class Samples(Protocol):
     @property
     def labels(self) -> Sequence[int] | None:
         """The class of each sample, -1 for one without; None where none has one."""
+        ...
+
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """The names of the variables, where the samples are rows of a table that says them."""
         ...
 
     def __len__(self) -> int: ...

@@ -26,7 +26,7 @@ from proofmap.sources.fit import arrange
 from proofmap.sources.limited import read_text
 from proofmap.sources.preparation import Preparation
 
-__all__ = ["Box", "Specification", "read_box", "read_specification"]
+__all__ = ["Box", "read_box", "read_specification"]
 
 _LIMIT = 2**26  # bytes of text: half a million inputs
 
@@ -51,14 +51,6 @@ class Box:
         return torch.where(exact > 0, up, 0.0)
 
 
-@dataclass(frozen=True, eq=False)
-class Specification:
-    """What a file says: boxes of inputs with cases of outputs, none of which may happen."""
-
-    regions: tuple[Region, ...]
-    outputs: int  # how many it declares
-
-
 def read_box(path: Path, preparation: Preparation) -> Box:
     """The one box of a VNN-LIB file, plain or packed by gzip, in the shape of the samples of a network.
 
@@ -70,8 +62,8 @@ def read_box(path: Path, preparation: Preparation) -> Box:
     return Box(*_ends(boxes[0], preparation, path))
 
 
-def read_specification(path: Path, preparation: Preparation) -> Specification:
-    """What a VNN-LIB file says of inputs and outputs, the inputs in the shape of the samples of a network."""
+def read_specification(path: Path, preparation: Preparation) -> tuple[Region, ...]:
+    """What must not happen by a VNN-LIB file: boxes in the shape of the samples of a network, with cases of outputs."""
     found = _read(path)
     boxes = found.boxes()
     said = [bool(rows) for box in boxes for rows in box.cases]
@@ -79,10 +71,9 @@ def read_specification(path: Path, preparation: Preparation) -> Specification:
         where = "in one of its cases nothing" if any(said) else "nothing"
         raise FileError(f"{path} asserts {where} of the outputs, expected what must not be true of Y_0, Y_1 and so on")
     outputs = found.outputs
-    regions = [
+    return tuple(
         Region(*_ends(box, preparation, path), tuple(_unsafe(rows, outputs) for rows in box.cases)) for box in boxes
-    ]
-    return Specification(tuple(regions), outputs)
+    )
 
 
 def _read(path: Path) -> Assertions:
