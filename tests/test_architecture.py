@@ -14,7 +14,7 @@ PACKAGE = ROOT / "src" / "proofmap"
 # From left to right. A part may import parts of its own step and of the steps before it, never of those after it.
 ORDER = (
     {"errors"},
-    {"ball", "groups", "concretise", "sampling", "precision", "windows", "kernel"},
+    {"ball", "groups", "concretise", "sampling", "precision", "windows", "kernel", "progress", "bar"},
     {"graph"},
     {"rules"},
     {"bounds"},

@@ -21,6 +21,7 @@ from proofmap.bounds.memory import budget
 from proofmap.errors import InputError
 from proofmap.graph import Graph, as_graph
 from proofmap.precision import full_precision
+from proofmap.progress import part
 
 Objective = Literal["margin", "class", "mean", "apart"]
 
@@ -148,9 +149,11 @@ def certified_radius(
         forms = _forms(logits.shape[1], logits.argmax(1) if classes is None else classes, None, "margin").to(logits)
         whole = torch.maximum(-domain_ball.lower, domain_ball.upper).flatten(1).norm(norm, dim=1)
         proven, open_at, trial = torch.zeros_like(whole), torch.full_like(whole, inf), whole.clamp(max=1)
-        for _ in range(steps + 1):
+        trials = steps + 1
+        for k in range(trials):
             family = Ball(trial, norm, domain).at(x)
-            value = _bound(graph, family, logits, forms, method, "one-pass", "margin", available)[:, 0]
+            with part(k / trials, (k + 1) / trials, f"trial {k + 1} of {trials}"):
+                value = _bound(graph, family, logits, forms, method, "one-pass", "margin", available)[:, 0]
             holds = value <= 0
             proven = torch.where(holds, trial, proven)
             open_at = torch.where(holds, open_at, trial)

@@ -17,6 +17,7 @@ from proofmap.explain.explanation import Explanation, Guarantee
 from proofmap.graph import Graph
 from proofmap.groups import Groups
 from proofmap.overlaps import Objective, Overlap, method_of, one_of, overlap
+from proofmap.progress import part
 
 
 class EVA(Explainer):
@@ -111,7 +112,10 @@ class TargetedEVA(Explainer):
         return self.explain(x.repeat_interleave(graph.classes, dim=0), every)
 
     def _measure(self, task: Task) -> Measured:
-        plus, minus = (self._half(task, replace(task.ball, half=half)) for half in ("+", "-"))
+        with part(0.0, 0.5):
+            plus = self._half(task, replace(task.ball, half="+"))
+        with part(0.5, 1.0):
+            minus = self._half(task, replace(task.ball, half="-"))
         scores = (plus.full[:, None] - plus.frozen) - (minus.full[:, None] - minus.frozen)
         return Measured(scores, plus, minus)
 
