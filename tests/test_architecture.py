@@ -14,7 +14,7 @@ PACKAGE = ROOT / "src" / "proofmap"
 # From left to right. A part may import parts of its own step and of the steps before it, never of those after it.
 ORDER = (
     {"errors", "arrays", "guarantee"},
-    {"ball", "groups", "concretise", "sampling", "precision", "windows", "kernel", "settings"},
+    {"ball", "groups", "concretise", "sampling", "precision", "windows", "kernel", "settings", "progress", "bar"},
     {"graph"},
     {"rules"},
     {"bounds"},

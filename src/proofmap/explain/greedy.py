@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from proofmap.ball import Ball, Family
 from proofmap.errors import InputError
@@ -28,6 +27,7 @@ from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups
 from proofmap.overlaps import Overlap
+from proofmap.progress import report
 from proofmap.settings import check_counts
 
 _RIDGE = 1e-8  # of the mean variance: decides only what the subsets leave open, and there for the smallest weights
@@ -99,7 +99,8 @@ class Greedy(Explainer):
         weight = torch.zeros(samples, count, dtype=torch.float64, device=task.x.device)
         when = torch.full_like(weight, -1.0)  # steps left when a group is chosen; absent groups come last
         steps = range(ceil(count / stride), 0, -1)
-        for left in tqdm(steps, desc="regression", unit="step", delay=1, leave=False, disable=not task.show):
+        for left in steps:
+            report(1 - left / len(steps), f"step {len(steps) - left + 1} of {len(steps)}")
             open_ = present & (when < 0)
             drawn = torch.rand(samples, self.subsets, count, generator=task.generator, device=task.x.device) < 0.5
             moving = (drawn & open_[:, None]) | (present & ~open_)[:, None]  # (n, M, G) S ∪ v
