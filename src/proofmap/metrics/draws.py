@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from math import isfinite
 from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from proofmap.errors import InputError
+from proofmap.settings import is_number
 
 __all__ = ["Baseline", "Darkest", "Stream", "Uniform", "baseline_at", "check_baseline", "seeded"]
 
@@ -53,7 +53,7 @@ def check_baseline(metric: str, baseline: Any) -> None:
     if isinstance(baseline, Darkest | Tensor):
         return
     numbers = (baseline.low, baseline.high) if isinstance(baseline, Uniform) else (baseline,)
-    if not all(isinstance(n, int | float) and not isinstance(n, bool) and isfinite(n) for n in numbers):
+    if not all(map(is_number, numbers)):
         raise InputError(
             f"{metric} got baseline={baseline!r}, expected a number, a tensor that broadcasts to x, Uniform(low, high) "
             "or Darkest()"

@@ -35,6 +35,7 @@ from proofmap.metrics.metric import (
     score_at,
 )
 from proofmap.metrics.variables import Entries, Variables
+from proofmap.settings import check_counts
 
 __all__ = ["Cells", "FidelitySettings", "MuFidelity", "pearson", "spearman"]
 
@@ -52,6 +53,10 @@ class Cells:
     """
 
     n: int
+
+    def __post_init__(self) -> None:
+        """Refuse a grid without cells."""
+        check_counts(n=self.n)
 
     def __call__(self, shape: Shape) -> Tensor:
         """Number the cells row by row; where an image has fewer pixels than cells, each pixel is one."""

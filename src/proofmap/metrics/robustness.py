@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from proofmap.ball import Ball
 from proofmap.bounds import Backward, Method
-from proofmap.bounds.memory import budget
+from proofmap.bounds.memory import budget, check_memory
 from proofmap.errors import InputError
 from proofmap.explain.attack import nearest, restrict
 from proofmap.explain.explanation import JSON
@@ -38,6 +38,7 @@ from proofmap.metrics.metric import (
 from proofmap.metrics.variables import Variables
 from proofmap.overlap import family_overlap
 from proofmap.precision import full_precision
+from proofmap.settings import is_number
 
 __all__ = ["Distances", "RobustnessSettings", "RobustnessSr"]
 
@@ -120,13 +121,14 @@ class RobustnessSr(Metric[Tensor]):
             "attack_steps": attack_steps,
         }
         self.chosen = preset_of(type(self), self.presets, preset, given)
+        if not is_number(self.chosen.largest) or self.chosen.largest <= 0:
+            raise InputError(f"RobustnessSr got largest={self.chosen.largest!r}, expected a distance above 0")
         Ball(self.chosen.largest, self.chosen.norm, self.chosen.domain)
-        if not self.chosen.largest > 0:
-            raise InputError(f"RobustnessSr got largest={self.chosen.largest}, expected a distance above 0")
         for name in ("steps", "rounds", "attack_steps"):
             check_count("RobustnessSr", name, getattr(self.chosen, name))
         check_count("RobustnessSr", "halvings", halvings)
         check_run("RobustnessSr", seed, batch)
+        check_memory(memory)
         if bounds is not None and not isinstance(bounds, Method):
             raise InputError(f"RobustnessSr got bounds={bounds!r}, expected a method such as pm.bounds.Backward()")
         self.preset = preset

@@ -30,6 +30,7 @@ from proofmap.metrics.metric import (
     rows_of,
     running,
 )
+from proofmap.settings import is_number
 
 __all__ = ["Explain", "Stability", "StabilitySettings"]
 
@@ -90,7 +91,7 @@ class Stability(Metric[Explain]):
     ) -> None:
         given = {"norm": norm, "half": half, "relative": relative, "over": over}
         self.chosen = preset_of(type(self), self.presets, preset, given)
-        if not isinstance(radius, int | float) or not radius > 0:
+        if not is_number(radius) or radius <= 0:
             raise InputError(f"Stability got radius={radius!r}, expected a number above 0")
         check_choice("Stability", "over", self.chosen.over, ("max", "mean"))
         check_count("Stability", "samples", samples)
