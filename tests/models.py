@@ -268,8 +268,15 @@ _function("unfold", (1, 4, 4), lambda x: F.relu(F.unfold(x, 2, stride=2)))
 _image("pad", lambda: nn.ConstantPad2d((1, 0, 2, 0), 0.5), lambda: nn.ZeroPad2d((0, 1, -1, 0)), shape=(2, 3, 3))
 _image("pad reflect", lambda: nn.ReflectionPad2d((1, 2, 0, 1)), shape=(2, 3, 3))
 _image("pad replicate", lambda: nn.ReplicationPad2d(1), lambda: nn.Conv2d(2, 2, 3, stride=2), shape=(2, 3, 3))
-_image("pad three axes", lambda: nn.ReflectionPad3d((1, 0, 1, 1, 0, 1)), nn.Tanh, shape=(1, 2, 2, 2))
-_image("pad three axes alike", lambda: nn.ReplicationPad3d((1, 0, 0, 1, 1, 0)), nn.Tanh, shape=(1, 2, 2, 2))
+_body(
+    "pad three axes",
+    (2, 2, 2),
+    lambda: nn.Conv2d(2, 2, 1),
+    nn.Tanh,
+    lambda: Apply(lambda x: F.pad(x, (1, 0, 1, 1, 0, 1), "reflect")),
+    nn.Tanh,
+)
+_body("pad all axes", (3, 2), nn.Tanh, lambda: Apply(lambda x: F.pad(x, (1, 0, 2, 1), "replicate")), nn.Tanh)
 _image("pad circular", lambda: nn.CircularPad2d((1, 0, 0, 2)), shape=(1, 4, 4))
 _image("upsample", lambda: nn.Upsample(scale_factor=2), lambda: nn.Conv2d(2, 2, 2), shape=(2, 2, 3))
 _image("upsample to size", lambda: nn.Upsample(size=(5, 4)), shape=(2, 3, 3))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 from pathlib import Path
 
 import psutil
@@ -11,18 +10,24 @@ import torch
 
 from proofmap.errors import InputError, RoomError
 from proofmap.progress import part, report
+from proofmap.settings import is_number
 
 _CPU_PIECE = 2**26  # larger pieces of rows only leave the caches: half as fast at 512 MB on 144 balls of a small resnet
 _CGROUP = Path("/sys/fs/cgroup")
 
 
+def check_memory(memory: int | None) -> None:
+    """Refuse what is no number of bytes."""
+    if memory is not None and not (is_number(memory) and memory >= 1):
+        raise InputError(
+            f"got memory={memory!r}, expected a positive number of bytes, or None for half of what is free"
+        )
+
+
 def budget(memory: int | None, device: torch.device) -> int:
     """The bytes a run may use: what the user said, or half of what is free on the device."""
+    check_memory(memory)
     if memory is not None:
-        if not isinstance(memory, int | float) or isinstance(memory, bool) or not 1 <= memory < inf:
-            raise InputError(
-                f"got memory={memory!r}, expected a positive number of bytes, or None for half of what is free"
-            )
         return int(memory)
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)

@@ -22,7 +22,7 @@ from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball, resolve_mask
 from proofmap.bar import Bar
 from proofmap.bounds import Method
-from proofmap.bounds.memory import budget
+from proofmap.bounds.memory import check_memory
 from proofmap.errors import InputError
 from proofmap.explain.digest import hash_graph, hash_state, hash_tensor, versions
 from proofmap.explain.explanation import JSON, Explanation, Guarantee, spread
@@ -98,8 +98,9 @@ class Explainer(ABC):
         if not isinstance(ball, Ball):
             raise InputError(f"got ball={ball!r}, expected a pm.Ball such as pm.Ball(0.02, domain=(0.0, 1.0))")
         check_counts(batch=batch)
-        if memory is not None:
-            budget(memory, torch.device("cpu"))  # which checks it
+        check_memory(memory)
+        if seed is not None:
+            check_counts(0, seed=seed)
         self.model = model
         self.ball = ball
         self.groups = grouping.pixels() if groups is None else groups
@@ -166,8 +167,8 @@ class Explainer(ABC):
             return (self.attribute(one, target, feature_mask, perturbations_per_eval, show_progress),)
         if target is None and self.signed:
             raise InputError(f"{type(self).__name__} needs a target, the class to move to")
-        if perturbations_per_eval is not None and perturbations_per_eval < 1:
-            raise InputError(f"got perturbations_per_eval={perturbations_per_eval}, expected at least one")
+        if perturbations_per_eval is not None:
+            check_counts(perturbations_per_eval=perturbations_per_eval)
         mask = _only(feature_mask, "feature masks") if isinstance(feature_mask, tuple) else feature_mask
         groups = self.groups if mask is None else mask
         with torch.enable_grad():  # Captum calls without: an explainer that needs gradients gives the same as by itself

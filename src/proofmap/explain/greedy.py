@@ -28,7 +28,7 @@ from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups
 from proofmap.overlaps import Overlap
 from proofmap.progress import report
-from proofmap.settings import check_counts
+from proofmap.settings import check_counts, is_number
 
 _RIDGE = 1e-8  # of the mean variance: decides only what the subsets leave open, and there for the smallest weights
 
@@ -60,7 +60,7 @@ class Greedy(Explainer):
         memory: int | None = None,
     ) -> None:
         super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory, seed=seed)
-        if not isinstance(step, int | float) or not 0 < step <= 1:
+        if not is_number(step) or not 0 < step <= 1:
             raise InputError(f"got step={step!r}, expected a share of the groups above 0 and up to 1")
         check_counts(2, subsets=subsets)
         check_counts(attack_steps=attack_steps, attacks=attacks)
@@ -190,7 +190,7 @@ class GreedyAS(Greedy):
             progress=progress,
             memory=memory,
         )
-        if not isinstance(largest, int | float) or not 0 < largest < torch.inf:
+        if not is_number(largest) or largest <= 0:
             raise InputError(f"got largest={largest!r}, expected a finite distance above 0")
         check_counts(rounds=rounds)
         self.largest = largest
