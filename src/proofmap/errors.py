@@ -5,14 +5,15 @@ ProofmapError
 ├── ModelError            a model or a graph that cannot be used
 │   └── UnsupportedError  operations without a rule
 ├── FileError             a damaged or a foreign file
-└── BoundError            no finite bound exists, or none that fits in the memory allowed
+└── BoundError            no finite bound exists
+    └── RoomError         none that fits in the memory allowed
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["BoundError", "FileError", "InputError", "ModelError", "ProofmapError", "UnsupportedError"]
+__all__ = ["BoundError", "FileError", "InputError", "ModelError", "ProofmapError", "RoomError", "UnsupportedError"]
 
 
 class ProofmapError(Exception):
@@ -28,18 +29,17 @@ class ModelError(ProofmapError):
 
 
 class UnsupportedError(ModelError):
-    """Operations without a rule: all of them at once, as pairs (node, operation)."""
+    """Operations without a rule: all of them at once, as pairs (node, operation), and what to do."""
 
-    def __init__(self, nodes: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, nodes: Sequence[tuple[str, str]], advice: str = "add one under proofmap/rules") -> None:
         self.nodes = tuple(nodes)
+        self.advice = advice
         missing = ", ".join(f"{operation} (node {node!r})" for node, operation in self.nodes)
-        super().__init__(
-            f"no rule for {missing}: add one under proofmap/rules, or explain with HybridEVA(split=...) after it"
-        )
+        super().__init__(f"no rule for {missing}: {advice}")
 
-    def __reduce__(self) -> tuple[type[UnsupportedError], tuple[tuple[tuple[str, str], ...]]]:
+    def __reduce__(self) -> tuple[type[UnsupportedError], tuple[tuple[tuple[str, str], ...], str]]:
         """Rebuild from the pairs, not from the message: errors travel between processes as pickles."""
-        return type(self), (self.nodes,)
+        return type(self), (self.nodes, self.advice)
 
 
 class FileError(ProofmapError):
@@ -47,7 +47,19 @@ class FileError(ProofmapError):
 
 
 class BoundError(ProofmapError):
-    """No finite bound exists (a logarithm over an interval that reaches 0), or none that fits in the memory allowed."""
+    """No finite bound exists: a logarithm over an interval that reaches 0."""
+
+
+class RoomError(BoundError):
+    """No bound fits in the memory allowed."""
+
+
+def in_bytes(size: float) -> str:
+    """A number of bytes for a sentence: 512 bytes, 1.5 kB, 20.0 MB, 3.2 GB."""
+    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= one:
+            return f"{size / one:.1f} {unit}"
+    return f"{size:.0f} bytes"
 
 
 def first_line(error: Exception) -> str:

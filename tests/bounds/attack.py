@@ -18,6 +18,12 @@ def sampled(graph: Graph, family: Family, count: int, seed: int) -> tuple[Tensor
 
 def climbed(graph: Graph, family: Family, steps: int = 12) -> Tensor:
     """Logits at points that projected gradient steps found, for every class up and down: (2 · classes, N, classes)."""
+    delta = climbed_points(graph, family, steps)
+    return graph((family.x + delta).flatten(0, 1)).reshape(2 * graph.classes, family.count, graph.classes)
+
+
+def climbed_points(graph: Graph, family: Family, steps: int) -> Tensor:
+    """Their deltas: (2 · classes, N, *shape)."""
     classes = graph.classes
     sign = torch.cat([torch.ones(classes), -torch.ones(classes)]).to(family.x)
     which = torch.arange(classes).repeat(2)
@@ -29,6 +35,7 @@ def climbed(graph: Graph, family: Family, steps: int = 12) -> Tensor:
             logits = graph((family.x + delta).flatten(0, 1)).reshape(2 * classes, family.count, classes)
             goal = (logits[torch.arange(2 * classes), :, which] * sign[:, None]).sum()
             (slope,) = torch.autograd.grad(goal, delta)
+        slope = slope.nan_to_num(0.0)  # a square root has none at zero
         length = (
             slope.flatten(2)
             .norm(dim=2)
@@ -37,4 +44,4 @@ def climbed(graph: Graph, family: Family, steps: int = 12) -> Tensor:
         )
         move = slope.sign() if family.norm == float("inf") else slope / length
         delta = family.project((delta + reach / (1 + step) * move).detach())
-    return graph((family.x + delta).flatten(0, 1)).reshape(2 * classes, family.count, classes)
+    return delta

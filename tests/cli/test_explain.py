@@ -14,7 +14,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import proofmap as pm
-from proofmap.cli.explain import EXPLAINERS
+from proofmap.cli.maps import explainers
 from proofmap.errors import FileError
 from tests.cli.commands import answer, called, installed
 from tests.sources.files import BOX, bytes_of, digits, small_state, write_linear, write_module, write_png
@@ -83,7 +83,28 @@ def test_the_radius_is_chosen_where_none_is_given(tmp_path: Path) -> None:
     assert ", refuted: the input itself is classified otherwise" in found.stdout
 
 
-@pytest.mark.parametrize("method", EXPLAINERS)
+def test_labels_may_be_missing_and_a_limit_takes_the_first(tmp_path: Path) -> None:
+    for k in range(3):
+        write_png(tmp_path / f"{k}.png", digits(3)[0][k])
+    (tmp_path / "labels.csv").write_text("file,label\n1.png,3\ngone.png,2\n")
+    words = ("explain", MODEL, tmp_path, "--eps", "0.5/255", *GRID, "--out", tmp_path / "out")
+    found = called(*words, "--limit", 2, "--json")
+    said = "gives 2 of 3 files no label, such as '0.png', and labels a file that is not there, such as 'gone.png'"
+    assert found.stderr == f"note: {tmp_path / 'labels.csv'} {said}\n"
+    entries = json.loads(found.stdout)["inputs"]
+    assert [(entry["name"], entry["label"]) for entry in entries] == [("0.png", None), ("1.png", 3)]
+    assert entries[0]["eps"] == 0.5 / 255
+
+
+def test_crown_is_another_name_of_backward(tmp_path: Path) -> None:
+    file = write_png(tmp_path / "digit.png", digits(1)[0][0])
+    words = ("explain", MODEL, file, "--eps", "0.01", *GRID, "--out", tmp_path, "--bounds", "crown+ibp")
+    assert called(*words).exit_code == 0
+    found = pm.Explanation.load(tmp_path / "digit.proofmap").settings["bounds"]
+    assert found == "Intersection(parts=(Backward(), IBP()))"
+
+
+@pytest.mark.parametrize("method", explainers())
 def test_every_method_says_what_its_number_is(method: str, tmp_path: Path) -> None:
     write_linear(tmp_path / "net.onnx", (1, 6, 6))
     np.save(tmp_path / "x.npy", np.full((1, 6, 6), 0.5, dtype=np.float32))
@@ -167,12 +188,12 @@ def test_the_box_of_a_specification_is_the_ball(tmp_path: Path) -> None:
     [
         (["--eps", "much"], "got --eps much, expected a number such as 0.02 or 2/255"),
         (["--eps", "1/0"], "got --eps 1/0, expected a number"),
-        (["--eps", "-1"], "Ball got eps=-1"),
+        (["--eps", "-1"], "got --eps -1, expected a radius of at least 0"),
         (["--norm", "3"], "got --norm 3, expected one of 1, 2, inf"),
         (["--domain", "1"], "got --domain 1, expected two numbers such as 0,1"),
         (["--domain", "0.9,1"], "x.png: x leaves the domain"),
         (["--groups", "grid"], "got --groups grid, expected pixels, grid:12"),
-        (["--groups", "grid:0"], "expected a whole number of at least 1"),
+        (["--groups", "grid:0"], "got --groups grid:0, expected pixels, grid:12"),
         (["--groups", "columns"], "expected (d,)"),
         (["--bounds", "best"], "got bounds 'best', expected names among ibp"),
         (["--bounds", "ibp", "--method", "empirical"], "for empirical, which has none"),
@@ -184,7 +205,7 @@ def test_the_box_of_a_specification_is_the_ball(tmp_path: Path) -> None:
         (["--size", "32"], "zoo:mnist_mlp does not take samples of shape (1, 32, 32)"),
         (["--mean", "a,b"], "got --mean a, expected a number"),
         (["--std", "0"], "expected numbers above 0"),
-        (["--layout", "CHW"], "got the layout 'CHW', expected NCHW"),
+        (["--layout", "CHW"], "got --layout CHW, expected NCHW or NHWC"),
         (["--range", "1,0"], "got the range (1.0, 0.0)"),
         (["--channels", "2"], "got 2 channels, expected 1 for grey"),
         (["--device", "abacus"], "got --device abacus, expected cpu"),

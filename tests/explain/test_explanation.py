@@ -25,7 +25,7 @@ from proofmap.errors import FileError, InputError
 from proofmap.explain import Explanation, File, Origin, Source, storage
 from proofmap.explain.digest import digest, hash_graph, hash_tensor, versions
 from proofmap.explain.explanation import Guarantee, rounded, spread
-from proofmap.overlap import Overlap
+from proofmap.overlaps import Overlap
 
 
 def bounds(scores: Tensor, full: Tensor | None = None, certified: bool = True) -> Overlap:

@@ -19,7 +19,7 @@ import proofmap as pm
 from proofmap.bench import Cell, Column, Table
 from proofmap.errors import FileError, InputError
 from proofmap.explain import Explanation, Origin, Source
-from proofmap.overlap import Overlap
+from proofmap.overlaps import Overlap
 from proofmap.show import report
 from tests.explain.test_explanation import bounds, make, make_signed
 from tests.show.conftest import CLASSES, tabular

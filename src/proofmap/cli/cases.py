@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from proofmap.ball import Ball
-from proofmap.cli.options import ball_of
+from proofmap.cli import options as o
+from proofmap.data.images import UNKNOWN
 from proofmap.errors import InputError
 from proofmap.explain.origin import File, Source
 from proofmap.graph import Graph
@@ -52,21 +53,23 @@ def read_cases(
     domain: str | None,
     device: torch.device,
     default: str | None = None,
+    limit: int | None = None,
 ) -> tuple[Model, list[Case]]:
     """The model, and all samples in the inputs with their balls; default: the radius where none is given.
 
+    limit: the first so many, and no more are read.
     VNN-LIB files bring their own, and speak of the inputs of the bare network: load(bare=True).
     """
     boxed = [path.name.lower().endswith(_BOX) for path in inputs]
     if not any(boxed):
         model = load()
-        return model, _samples(inputs, model, default if eps is None else eps, norm, domain, device)
+        return model, _samples(inputs, model, default if eps is None else eps, norm, domain, device, limit)
     if not all(boxed):
         raise InputError("got VNN-LIB files together with other inputs, expected one kind: run the command twice")
     if eps is not None or domain is not None or norm != "inf":
         raise InputError("got --eps, --norm or --domain with a VNN-LIB file, expected none: its box is the ball")
     model = load(bare=True)
-    return model, [_box(path, model, device) for path in inputs]
+    return model, [_box(path, model, device) for path in inputs[:limit]]
 
 
 def graphs(cases: Sequence[Case], model: Model) -> dict[tuple[int, ...], Graph]:
@@ -88,21 +91,29 @@ def _box(path: Path, model: Model, device: torch.device) -> Case:
 
 
 def _samples(
-    inputs: Sequence[Path], model: Model, eps: str | None, norm: str, domain: str | None, device: torch.device
+    inputs: Sequence[Path],
+    model: Model,
+    eps: str | None,
+    norm: str,
+    domain: str | None,
+    device: torch.device,
+    limit: int | None,
 ) -> list[Case]:
     if eps is None:
         raise InputError("got no --eps, expected the radius of the ball, such as 0.02 or 2/255")
     samples = open_samples(inputs, model.preparation)
+    o.tell(samples.notes)
     balls: dict[tuple[int, ...], Ball] = {}
     cases = []
-    for k, name in enumerate(samples.names):
+    for k, name in enumerate(samples.names[:limit]):
         x = samples.read(k)[None].to(device)
         shape = tuple(x.shape[1:])
         if shape not in balls:
-            balls[shape] = ball_of(eps, norm, domain, model.preparation, shape)
+            balls[shape] = o.ball_of(eps, norm, domain, model.preparation, shape)
         _check_domain(name, x, balls[shape])
-        label = None if samples.labels is None or samples.labels[k] < 0 else samples.labels[k]
-        cases.append(Case(name, x, balls[shape], partial(samples.source, k), label, samples.columns))
+        label = UNKNOWN if samples.labels is None else samples.labels[k]
+        known = None if label == UNKNOWN else label
+        cases.append(Case(name, x, balls[shape], partial(samples.source, k), known, samples.columns))
     return cases
 
 

@@ -6,20 +6,17 @@ import time
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
-from torch import Tensor
 
-from proofmap import data
-from proofmap.ball import Ball
-from proofmap.bench import compare
 from proofmap.errors import FileError
-from proofmap.explain import EVA, Explanation, Origin, Source, TargetedEVA
-from proofmap.explain.explanation import rounded
-from proofmap.show import report
-from proofmap.sources import Model, read_model
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from proofmap.explain import Explanation, Origin
+    from proofmap.sources import Model
 
 __all__ = ["demo"]
 
@@ -40,6 +37,16 @@ def demo(
 
     For instance: proofmap demo --out demo
     """
+    import torch
+
+    from proofmap import data
+    from proofmap.ball import Ball
+    from proofmap.bench import compare
+    from proofmap.explain import EVA, TargetedEVA
+    from proofmap.explain.explanation import rounded
+    from proofmap.show import report
+    from proofmap.sources import read_model
+
     started = time.perf_counter()
     _make(out)
     found = read_model("zoo:mnist_mlp")
@@ -75,6 +82,8 @@ def demo(
 
 def _origin(model: Model, which: Tensor, labels: Tensor) -> Origin:
     """Where digits of the package come from."""
+    from proofmap.explain import Origin, Source
+
     samples = tuple(Source(f"digit {k} of the package") for k in which.tolist())
     made = datetime.now().astimezone().isoformat(timespec="seconds")
     return Origin(model.source, samples, tuple(labels[which].tolist()), _CLASSES, made=made)
@@ -88,6 +97,8 @@ def _make(out: Path) -> None:
 
 
 def _line(e: Explanation, k: int, label: int) -> str:
+    from proofmap.explain.explanation import rounded
+
     worst, best = float(e.overlap.full[k]), int(e.scores[k].argmax())
     row, column = divmod(best, e.x.shape[-1])
     answer = "proven" if worst <= 0 else "undecided"

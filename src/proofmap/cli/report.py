@@ -12,12 +12,6 @@ import typer
 
 from proofmap.cli import options as o
 from proofmap.errors import InputError
-from proofmap.explain import Explanation
-from proofmap.runs import Results
-from proofmap.runs.manifest import MANIFEST
-from proofmap.show import read_table
-from proofmap.show import report as write
-from proofmap.sources.preparation import read_classes
 
 __all__ = ["report"]
 
@@ -77,6 +71,14 @@ def report(
         raise InputError(f"got the page {out}, expected a name that ends in .html: the page comes before the inputs")
     if model is None and source != o.Source(classes=source.classes):
         raise InputError("got --weights or other options of a model without --model, expected the model they belong to")
+
+    from proofmap.explain import Explanation
+    from proofmap.runs import Results
+    from proofmap.runs.manifest import MANIFEST
+    from proofmap.show import read_table
+    from proofmap.show import report as write
+    from proofmap.sources.preparation import read_classes
+
     compared = None if table is None else read_table(table)
     names, found = None if source.classes is None else read_classes(source.classes), None
     if model is not None:

@@ -10,6 +10,7 @@ from matplotlib.colors import TwoSlopeNorm
 
 from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation
+from proofmap.explain.overlay import NEGATIVE_TOO
 from proofmap.explain.picture import Picture, picture_of, pixels_of
 from proofmap.explain.wording import around
 
@@ -45,7 +46,7 @@ def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Pictu
                 panel.set_box_aspect(every.x.shape[-2] / every.x.shape[-1])
             else:
                 values = pixels_of(every.attributions[first + c])
-                panel.imshow(values, cmap=matplotlib.colormaps["RdBu_r"], norm=norm, interpolation="nearest")
+                panel.imshow(values, cmap=matplotlib.colormaps[NEGATIVE_TOO], norm=norm, interpolation="nearest")
             _frame(panel, bool(proven[first + c]))
     for c in range(classes):
         name = str(c) if class_names is None else class_names[c]

@@ -19,15 +19,18 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from proofmap import groups as grouping
-from proofmap.ball import Ball, check_input, resolve_mask
+from proofmap.arrays import Samples, Target
+from proofmap.ball import Ball, resolve_mask
 from proofmap.bounds import Method
 from proofmap.bounds.memory import budget, heartbeat
 from proofmap.errors import InputError
-from proofmap.explain.counts import check_counts
 from proofmap.explain.digest import hash_graph, hash_state, hash_tensor, versions
 from proofmap.explain.explanation import JSON, Explanation, Guarantee, spread
-from proofmap.graph import Graph, as_graph
-from proofmap.overlap import Overlap, certified_radius, classes_of
+from proofmap.graph import Graph, as_graph, bounded
+from proofmap.graph.foreign import foreign_of
+from proofmap.graph.samples import as_samples
+from proofmap.overlaps import Overlap, certified_radius, classes_of
+from proofmap.settings import check_counts
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -103,6 +106,8 @@ class Explainer(ABC):
         self.memory = memory
         self.seed = seed
         self._traced: _Traced | None = None
+        if isinstance(model, Graph):
+            self._check_graph(model)
 
     @abstractmethod
     def _measure(self, task: Task) -> Measured:
@@ -112,16 +117,16 @@ class Explainer(ABC):
     def _settings(self) -> Mapping[str, Any]:
         """What this explainer adds to the record of how its scores were made."""
 
-    def explain(self, x: Tensor, target: int | Tensor | None = None) -> Explanation:
+    def explain(self, x: Samples, target: Target = None) -> Explanation:
         """Explain the decision at each sample of x (N, *shape): the predicted class, or the target."""
         return self._explain(x, target, self.groups, show=self.progress)
 
     @overload
     def attribute(
         self,
-        inputs: Tensor,
-        target: int | Tensor | list[int] | None = None,
-        feature_mask: Tensor | tuple[Tensor, ...] | None = None,
+        inputs: Samples,
+        target: Target | list[int] = None,
+        feature_mask: Samples | tuple[Samples, ...] | None = None,
         perturbations_per_eval: int | None = None,
         show_progress: bool = False,
     ) -> Tensor: ...
@@ -129,9 +134,9 @@ class Explainer(ABC):
     @overload
     def attribute(
         self,
-        inputs: tuple[Tensor, ...],
-        target: int | Tensor | list[int] | None = None,
-        feature_mask: Tensor | tuple[Tensor, ...] | None = None,
+        inputs: tuple[Samples, ...],
+        target: Target | list[int] = None,
+        feature_mask: Samples | tuple[Samples, ...] | None = None,
         perturbations_per_eval: int | None = None,
         show_progress: bool = False,
     ) -> tuple[Tensor, ...]: ...
@@ -139,9 +144,9 @@ class Explainer(ABC):
     @_wrapped
     def attribute(
         self,
-        inputs: Tensor | tuple[Tensor, ...],
-        target: int | Tensor | list[int] | None = None,
-        feature_mask: Tensor | tuple[Tensor, ...] | None = None,
+        inputs: Samples | tuple[Samples, ...],
+        target: Target | list[int] = None,
+        feature_mask: Samples | tuple[Samples, ...] | None = None,
         perturbations_per_eval: int | None = None,
         show_progress: bool = False,
     ) -> Tensor | tuple[Tensor, ...]:
@@ -182,12 +187,13 @@ class Explainer(ABC):
         return False
 
     def _explain(
-        self, x: Tensor, target: int | Tensor | None, groups: grouping.Groups, show: bool, batch: int | None = None
+        self, x: Samples, target: Target, groups: grouping.Groups, show: bool, batch: int | None = None
     ) -> Explanation:
         started = time.perf_counter()
-        x = x.detach()
+        x = as_samples(x, self.model).detach()
         mask = self._mask(x, groups)
         graph, name = self._graph(x)
+        self._check_graph(graph)
         graph = graph.to(x.device, x.dtype)
         with torch.no_grad():
             predicted = torch.cat([graph(part) for part in x.split(self.batch)]).argmax(1)
@@ -219,7 +225,7 @@ class Explainer(ABC):
             signed=self.signed,
             guarantee=self.guarantee,
             method=type(self).__name__,
-            settings={key: _plain(value) for key, value in {**_ball_settings(ball), **self._settings()}.items()},
+            settings={key: _plain(value) for key, value in {**_ball_settings(ball), **self._record(graph)}.items()},
             seed=self.seed,
             versions=versions(),
             model_hash=name,
@@ -227,10 +233,25 @@ class Explainer(ABC):
             seconds=time.perf_counter() - started,
         )
 
+    def _check_graph(self, graph: Graph) -> None:
+        """Refuse a network of which parts would have to be bounded that cannot be."""
+        if self.guarantee == "certified":
+            bounded(graph)
+        found = foreign_of(graph)
+        if found is not None and isinstance(self.ball.eps, str):
+            raise InputError(
+                f"got the radius 'auto', which has to be proven, for a model with {found[1].named()}, which has no "
+                "rule: give a number, such as pm.Ball(0.02) or --eps 0.02"
+            )
+
+    def _record(self, graph: Graph) -> Mapping[str, Any]:
+        """The settings, and what of the model was taken off its end."""
+        taken = {} if graph.taken_off is None else {"taken_off": graph.taken_off}
+        return {**self._settings(), **taken}
+
     def _mask(self, x: Tensor, groups: grouping.Groups) -> Tensor:
         """(1 or N, *shape) int64, checked."""
         mask = grouping.resolve(groups, x)
-        check_input(x)
         assert mask is not None
         found, _ = resolve_mask(mask, x)
         return found if mask.ndim == x.ndim and len(mask) > 1 else found[:1]
@@ -271,13 +292,13 @@ class _Traced:
     digest: str
 
 
-def _only(tensors: tuple[Tensor, ...], what: str) -> Tensor:
+def _only(tensors: tuple[Samples, ...], what: str) -> Samples:
     if len(tensors) != 1:
         raise InputError(f"got {len(tensors)} {what}, expected one tensor: explain a model of one input")
     return tensors[0]
 
 
-def _one_or_each(target: int | Tensor | list[int] | None) -> int | Tensor | None:
+def _one_or_each(target: Target | list[int]) -> Target:
     """Captum's forms of a target: a tensor with one entry counts for all samples, a list has an entry for each."""
     if isinstance(target, list):
         if not all(isinstance(entry, int) and not isinstance(entry, bool) for entry in target):

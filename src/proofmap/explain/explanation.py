@@ -7,11 +7,10 @@ import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import torch
 from torch import Tensor
@@ -20,14 +19,14 @@ from proofmap.errors import FileError, InputError, ProofmapError, first_line
 from proofmap.explain.digest import hash_tensor
 from proofmap.explain.origin import Origin
 from proofmap.explain.storage import check_names, read, write
-from proofmap.overlap import Overlap, decides
+from proofmap.guarantee import Guarantee, rounded, span
+from proofmap.overlaps import Overlap, decides
 
 if TYPE_CHECKING:
     from proofmap.explain.picture import Picture
 
 __all__ = ["JSON", "Explanation", "Guarantee", "rounded", "spread"]
 
-Guarantee = Literal["certified", "sampled", "none"]
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 _BOUNDS = ("full", "frozen", "nominal", "target")  # the tensors of an Overlap
@@ -120,12 +119,11 @@ class Explanation:
     def __repr__(self) -> str:
         count, groups = self.scores.shape
         many = f"{groups} group{'s' * (groups != 1)}"
-        ends = (self.overlap.full.min(), self.overlap.full.max())
-        span = " to ".join(dict.fromkeys(rounded(float(end), self.guarantee) for end in ends))
+        ends = span(float(self.overlap.full.min()), float(self.overlap.full.max()), self.guarantee)
         relation = {"certified": "<=", "sampled": ">=", "none": "about"}[self.guarantee]
         return (
             f"Explanation({count} sample{'s' * (count > 1)} of {tuple(self.x.shape[1:])}, {many}, "
-            f"method={self.method!r}, AO {relation} {span}, guarantee={self.guarantee!r})"
+            f"method={self.method!r}, AO {relation} {ends}, guarantee={self.guarantee!r})"
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -200,16 +198,6 @@ def spread(scores: Tensor, mask: Tensor) -> Tensor:
     """Give each variable its group's score: (N, G) and a mask (1, *shape) or (N, *shape) -> (N, *shape)."""
     each = mask.expand(len(scores), *mask.shape[1:])
     return scores.gather(1, each.flatten(1)).view(each.shape)
-
-
-def rounded(value: float, guarantee: Guarantee) -> str:
-    """An overlap with two decimals, or three digits if it is small, rounded to the side on which it stays true."""
-    rounding = {"certified": ROUND_CEILING, "sampled": ROUND_FLOOR, "none": ROUND_HALF_EVEN}[guarantee]
-    if not math.isfinite(value):
-        return str(value).replace("inf", "∞")
-    if 0 < abs(value) < 0.1 or abs(value) >= 1e9:
-        return str(Context(prec=3, rounding=rounding).create_decimal_from_float(value))
-    return str(Decimal(value).quantize(Decimal("0.01"), rounding))
 
 
 def _plain(value: Any, where: str) -> Any:

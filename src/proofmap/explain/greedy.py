@@ -22,12 +22,13 @@ from tqdm.auto import tqdm
 from proofmap.ball import Ball, Family
 from proofmap.errors import InputError
 from proofmap.explain.attack import attack, nearest_within, restrict
-from proofmap.explain.counts import check_counts
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
+from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups
-from proofmap.overlap import Overlap
+from proofmap.overlaps import Overlap
+from proofmap.settings import check_counts
 
 _RIDGE = 1e-8  # of the mean variance: decides only what the subsets leave open, and there for the smallest weights
 
@@ -67,6 +68,10 @@ class Greedy(Explainer):
         self.subsets = subsets
         self.attack_steps = attack_steps
         self.attacks = attacks
+
+    def _check_graph(self, graph: Graph) -> None:
+        super()._check_graph(graph)
+        differentiable(graph, type(self).__name__)
 
     @abstractmethod
     def _family(self, task: Task) -> Family:

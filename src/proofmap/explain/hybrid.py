@@ -13,16 +13,16 @@ from proofmap.bounds import Method
 from proofmap.bounds.memory import budget, in_pieces
 from proofmap.errors import InputError
 from proofmap.explain.boxes import overlap_of_boxes
-from proofmap.explain.counts import check_counts
 from proofmap.explain.empirical import margins
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.members import Sampler, check_precision
-from proofmap.graph import Graph
+from proofmap.graph import Graph, bounded
 from proofmap.graph.cut import cut
 from proofmap.groups import Groups
-from proofmap.overlap import Overlap, method_of
+from proofmap.overlaps import Overlap, method_of
 from proofmap.precision import full_precision
+from proofmap.settings import check_counts
 
 _COPIES = 8  # of the value at the split that a box takes: its two ends, and what they are found from
 
@@ -53,15 +53,19 @@ class HybridEVA(Explainer):
         progress: bool = True,
         memory: int | None = None,
     ) -> None:
-        super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory, seed=seed)
-        check_counts(samples=samples)
-        check_precision(precision)
         if not isinstance(split, str):
             raise InputError(f"got split={split!r}, expected the name of a module or node, such as 'features.29'")
         self.split = split
+        super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory, seed=seed)
+        check_counts(samples=samples)
+        check_precision(precision)
         self.samples = samples
         self.bounds: Method = method_of(bounds)
         self.precision = precision
+
+    def _check_graph(self, graph: Graph) -> None:
+        super()._check_graph(graph)
+        bounded(cut(graph, self.split)[1])
 
     def _measure(self, task: Task) -> Measured:
         head, tail = cut(task.graph, self.split)

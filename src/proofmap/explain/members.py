@@ -21,8 +21,9 @@ from proofmap.graph.incremental import Plan, base_elements, base_of
 
 Fold = Callable[[slice, Tensor, Tensor], None]
 
-# At the edge of what these take they are steep or end: b + d may lie on the other side of it by rounding.
-_STEEP = frozenset({"sqrt", "log", "reciprocal"})
+# At the edge of what these take they are steep or end: b + d may lie on the other side of it by rounding. Of a foreign
+# part nothing is known but what it makes of a whole sample.
+_STEEP = frozenset({"sqrt", "log", "reciprocal", "foreign"})
 
 
 def check_precision(precision: torch.dtype | None) -> None:
@@ -144,7 +145,7 @@ def prepared(graph: Graph, device: torch.device, dtype: torch.dtype) -> Graph:
         replace(node, weight=laid_out(node.weight)) if node.op == "conv" and node.weight is not None else node
         for node in graph.to(device, dtype).nodes
     )
-    return Graph(tuple(nodes), graph.output)
+    return replace(graph, nodes=tuple(nodes))
 
 
 def laid_out(value: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph.axes import with_axes
 from proofmap.graph.fold import fold
 from proofmap.graph.ir import Graph, Node
+from proofmap.graph.last import without_last
 from proofmap.graph.ops import compute
 
 Value = str | Tensor
@@ -35,7 +36,15 @@ class NoRule(Exception):  # noqa: N818 (not an error of the user's: it never lea
 
 
 class MixedError(ModelError):
-    """The sample dimension was mixed with another."""
+    """The sample dimension was mixed with another, by an operation (node, name)."""
+
+    def __init__(self, node: str, op: str) -> None:
+        self.node = node
+        self.op = op
+        super().__init__(
+            f"{op} (node {node!r}) mixes the samples of a batch, expected every sample to be computed on its own: "
+            "keep dimension 0 for the samples, from the input to the output"
+        )
 
 
 def scalar(value: float) -> Tensor:
@@ -44,33 +53,48 @@ def scalar(value: float) -> Tensor:
 
 
 class Builder:
-    """Collects nodes for one model. `batch` is the size of the sample dimension in what the front end reads."""
+    """Collects nodes for one model. `batch` is the size of the sample dimension in what the front end reads, and
+    `precision` that of the model's constants: what they are rounded to counts as what they are meant to be.
+    """
 
-    def __init__(self, shape: Sequence[int], batch: int, name: str = "input") -> None:
+    def __init__(
+        self, shape: Sequence[int], batch: int, name: str = "input", precision: torch.dtype = torch.float64
+    ) -> None:
         self.batch = batch
+        self.precision = precision
         self.input = name
         self.nodes: dict[str, Node] = {name: Node(name, "input", (), tuple(shape))}
         self.missing: dict[str, str] = {}  # the operation of each placeholder
+        self.mixing: dict[str, ModelError] = {}  # of placeholders for what cannot be followed
         self.fits(name, "input", shape)
 
     def finish(self, output: Value, device: torch.device, dtype: torch.dtype) -> Graph:
         """The graph, folded and checked; one error names every operation without a rule."""
         if isinstance(output, Tensor):
             raise ModelError("the model's output does not depend on its input: nothing can be explained")
-        needed = {output}
-        for node in reversed(self.nodes.values()):
-            if node.name in needed:
-                needed.update(node.inputs)
+        output, taken_off = without_last(self, output)
+        needed = self._before(output)
         missing = [(name, op) for name, op in self.missing.items() if name in needed]
+        mixing = next((error for name, error in self.mixing.items() if name in needed), None)
         if missing:
-            raise UnsupportedError(missing)
+            raise UnsupportedError(missing) from mixing
+        if mixing is not None:
+            raise mixing
         if len(self.shape(output)) != 1:
             got = ", ".join(map(str, ("N", *self.shape(output))))
             raise ModelError(f"got a model whose output has shape ({got}), expected logits of shape (N, classes)")
         nodes = tuple(node for node in self.nodes.values() if node.name in needed or node.op == "input")
         for node in nodes:
             _check_finite(node)
-        return fold(with_axes(Graph(nodes, output))).to(device, dtype)
+        return fold(with_axes(Graph(nodes, output, taken_off))).to(device, dtype)
+
+    def _before(self, *names: str) -> set[str]:
+        """The nodes that these are computed from, and they."""
+        needed = set(names)
+        for node in reversed(self.nodes.values()):
+            if node.name in needed:
+                needed.update(node.inputs)
+        return needed
 
     # --- the mechanism ---
 
@@ -119,9 +143,23 @@ class Builder:
 
         Where the output turns out not to need it, there is no error.
         """
+        name = self._placed(name, inputs, shape, attributes)
+        self.missing[name] = op
+        return name
+
+    def lost(self, name: str, inputs: Sequence[str], shape: Sequence[int], error: ModelError) -> str:
+        """A placeholder for what cannot be followed, as it mixes samples or comes after a placeholder: the search for
+        operations without a rule goes on behind it. Any other error is raised.
+        """
+        if not isinstance(error, MixedError) and not self._before(*inputs) & {*self.missing, *self.mixing}:
+            raise error
+        name = self._placed(name, inputs, shape, {})
+        self.mixing[name] = error
+        return name
+
+    def _placed(self, name: str, inputs: Sequence[str], shape: Sequence[int], attributes: dict[str, Any]) -> str:
         name = self._free(name)
         self.nodes[name] = Node(name, "unsupported", tuple(inputs), tuple(shape), attributes=attributes)
-        self.missing[name] = op
         return name
 
     def fits(self, name: str, op: str, shape: Sequence[int]) -> None:
@@ -129,10 +167,7 @@ class Builder:
             raise ModelError(f"{op} (node {name!r}) has shape {tuple(shape)}, expected 1 to {LIMIT} scalars a sample")
 
     def mixed(self, name: str, op: str) -> MixedError:
-        return MixedError(
-            f"{op} (node {name!r}) mixes the samples of a batch, expected every sample to be computed on its own: "
-            "keep dimension 0 for the samples, from the input to the output"
-        )
+        return MixedError(name, op)
 
     def shape(self, value: str) -> tuple[int, ...]:
         return self.nodes[value].shape
@@ -164,13 +199,16 @@ class Builder:
         """x · scale + shift with constants that broadcast against one sample."""
         scale = None if scale is not None and _only(scale, 1.0) else scale
         shift = None if shift is not None and _only(shift, 0.0) else shift
+        x = self.meet(name, x, *(t for t in (scale, shift) if t is not None))
+        return x if scale is None and shift is None else self.add_node(name, "affine", [x], weight=scale, bias=shift)
+
+    def meet(self, name: str, x: str, *constants: Tensor) -> str:
+        """The branch in the shape that it has together with constants, which may be larger than it is."""
         try:
-            shapes = [tuple(t.shape) for t in (scale, shift) if t is not None]
-            target = tuple(torch.broadcast_shapes(self.shape(x), *shapes))
+            target = torch.broadcast_shapes(self.shape(x), *(tuple(constant.shape) for constant in constants))
         except RuntimeError as error:
             raise ModelError(f"node {name!r} joins shapes that do not fit: {error}") from error
-        x = self.expand(f"{name}.expand", x, target)
-        return x if scale is None and shift is None else self.add_node(name, "affine", [x], weight=scale, bias=shift)
+        return self.expand(f"{name}.expand", x, tuple(target))
 
     def scale(self, name: str, x: str, factor: float) -> str:
         return self.affine(name, x, scalar(factor), None)
@@ -327,16 +365,20 @@ class Builder:
                 return y
             frame = F.pad(torch.zeros(shape, dtype=torch.float64), pads, value=value)
             return self.affine(name, y, None, frame)
-        if mode != "circular" and min(pads) >= 0 and len(pairs) <= 3 and len(pairs) in (len(shape) - 1, len(shape)):
+        # over three axes torch takes no batch of nothing, which forms are first sent back with
+        if mode != "circular" and min(pads) >= 0 and len(pairs) <= 2 and len(pairs) in (len(shape) - 1, len(shape)):
             return self.add_node(name, "pad", [x], pads=pads, mode=mode)
         positions = [_frame(n, pair, mode) for n, pair in zip(reversed(shape), pairs, strict=False)]
         return self.resample(name, x, positions[::-1])
 
 
 def _frame(size: int, pads: tuple[int, int], mode: str) -> Tensor:
-    """Which of `size` entries each entry of a padded axis repeats."""
+    """Which of `size` entries each entry of a padded axis repeats; what is cropped is not wrapped around."""
     before, after = pads
-    padded = np.pad(np.arange(size), (max(before, 0), max(after, 0)), mode=_NUMPY_MODE[mode])
+    entries = np.arange(size)
+    if mode == "circular":
+        entries, before, after = entries[max(-before, 0) : size - max(-after, 0)], max(before, 0), max(after, 0)
+    padded = np.pad(entries, (max(before, 0), max(after, 0)), mode=_NUMPY_MODE[mode])
     return torch.from_numpy(padded[max(-before, 0) : len(padded) - max(-after, 0)].copy())
 
 

@@ -20,14 +20,16 @@ from torch import Tensor
 from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
 from proofmap.graph.build import Builder, MixedError, NoRule, Value
 from proofmap.graph.ir import Graph
+from proofmap.graph.onnx_boxed import Read, box_file
 from proofmap.graph.onnx_call import Call
+from proofmap.graph.onnx_check import check
 from proofmap.graph.onnx_file import parse
 from proofmap.graph.onnx_ops import CONVERT
 
 Array = npt.NDArray[Any]
 
 _OLDEST = 7
-_BATCH = 29  # stands for a free number of samples: a prime that is no usual size, not to be taken for another axis
+_BATCHES = (29, 31)  # stand for a free number of samples: primes that are no usual sizes, not taken for another axis
 _COMPUTED = 2**24  # numbers in a constant that a file has computed; beyond it the file is damaged
 _DTYPES: dict[int, torch.dtype] = {TensorProto.FLOAT: torch.float32, TensorProto.DOUBLE: torch.float64}
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -51,16 +53,31 @@ def load(path: str | os.PathLike[str]) -> Graph:
     """The graph of an ONNX file (opset 7 or newer, float32 or float64) with one input and one output.
 
     Weights in files of their own are read if they lie in the folder of `path`. The number of samples is free
-    afterwards, even where the file has fixed it.
+    afterwards, even where the file has fixed it. What has no rule is one node of the graph, run by onnxruntime:
+    `bounded` says whether there is any. Checked on the spot, where onnxruntime is installed and knows the file: it
+    gives the same logits.
     """
     path = Path(path)
     model = parse(path)
     try:
-        return _Reader(inliner.inline_local_functions(model) if model.functions else model).graph()
+        return _read(inliner.inline_local_functions(model) if model.functions else model)
     except ProofmapError:
         raise
     except Exception as error:  # a damaged file breaks its reader anywhere
         raise FileError(f"{path} is not a sound ONNX file: {first_line(error)}") from error
+
+
+def _read(model: ModelProto) -> Graph:
+    """The graph of a file; parts without a rule are run (`onnx_boxed`)."""
+    reader = _Reader(model, _BATCHES[0])
+    try:
+        graph = _one_graph(model, reader)
+    except UnsupportedError as error:
+        graph = box_file(reader.so_far(), error.nodes, reader.mixed)
+    except MixedError as error:
+        graph = box_file(reader.so_far(), ((error.node, f"{error.op} that moves the samples off dimension 0"),), error)
+    check(graph, model, reader.nodes, reader.output, reader.fixed)
+    return graph
 
 
 @dataclass(frozen=True)
@@ -77,33 +94,36 @@ class _Moved:
 class _Reader:
     """What has been read so far, by the file's names: branches, constants, and what operations without a rule gave."""
 
-    def __init__(self, model: ModelProto) -> None:
+    def __init__(self, model: ModelProto, batch: int) -> None:
         self.model = model
         self.opset = _opset(model)
         stored = {tensor.name: tensor for tensor in model.graph.initializer}
         given, self.dtype = _input(model, stored)
-        self.batch, shape = _sizes(given)
+        self.fixed, shape = _sizes(given)
+        self.batch = self.fixed or batch
         self.output = model.graph.output[0].name
         self.nodes, self.wanted = _needed(model.graph.node, self.output)
-        self.builder = Builder(shape, self.batch, given.name)
+        self.builder = Builder(shape, self.batch, given.name, self.dtype)
         self.branches: dict[str, str] = {given.name: given.name}
         self.constants: dict[str, Array] = {n: _weights(t) for n, t in stored.items() if n in self.wanted}
         self.moved: dict[str, _Moved] = {}
         self.lost: set[str] = set()
+        self.mixed: MixedError | None = None
+        self.last = 0  # the place of the last node without a rule
 
     def graph(self) -> Graph:
-        try:
-            for node in self.nodes:
-                self._read(node)
-            if self.output in self.moved:
-                raise self.moved[self.output].error
-            if self.output not in {*self.branches, *self.constants, *self.lost}:
-                raise FileError(f"nothing in the file computes its output {self.output!r}")
-        except ModelError as error:
-            if self.builder.missing:  # what comes after an operation without a rule is read as well as it can be
-                raise UnsupportedError(tuple(self.builder.missing.items())) from error
-            raise
+        for place, node in enumerate(self.nodes):
+            known = len(self.builder.missing) + len(self.lost)
+            self._read(node)
+            if len(self.builder.missing) + len(self.lost) > known:
+                self.last = place
+        if self.output in self.moved:
+            raise self.moved[self.output].error
+        if self.output not in {*self.branches, *self.constants, *self.lost}:
+            raise FileError(f"nothing in the file computes its output {self.output!r}")
         if self.output in self.lost:
+            if self.mixed is not None and not self.builder.missing:
+                raise self.mixed
             raise UnsupportedError(tuple(self.builder.missing.items()))
         output = self._value(self.output)
         assert output is not None
@@ -133,10 +153,33 @@ class _Reader:
                 self._move(name, op, node)
             else:
                 self._keep(name, op, node, self._convert(name, op, node))
-        except MixedError as error:
-            self._move(name, op, node, error)
         except NoRule as reason:
             self._place(name, " ".join((op, *map(str, reason.args))), node, node.output)
+        except ModelError as error:
+            self._lose(name, op, node, error)
+
+    def _lose(self, name: str, op: str, node: NodeProto, error: ModelError) -> None:
+        """Follow the samples off their axis where that can be; else what comes after is only searched for operations
+        without a rule. Where there is none yet, an error of another kind is raised.
+        """
+        if isinstance(error, MixedError):
+            try:
+                return self._move(name, op, node, error)
+            except MixedError as again:
+                self.mixed = self.mixed or again
+        elif not self.builder.missing and self.mixed is None:
+            raise error
+        self.lost.update(filter(None, node.output))
+        return None
+
+    def so_far(self) -> Read:
+        """What has been read, for who runs the rest."""
+        given = next(i for i in self.model.graph.input if i.name == self.builder.input)
+        shape = self.builder.shape(self.builder.input)
+        constants, sizes = self.constants, self._shapes
+        return Read(
+            self.model, given, shape, self.fixed or 0, self.output, self.nodes, constants, self.last, sizes, _read_whole
+        )
 
     def _convert(self, name: str, op: str, node: NodeProto) -> Any:
         call = Call(name, op, self.opset, {a.name: _attribute(a) for a in node.attribute}, len(node.output))
@@ -222,6 +265,33 @@ class _Reader:
         return [np.asarray(result) for result in results]
 
 
+def _read_whole(model: ModelProto) -> Graph:
+    """The graph of a file in which every operation has a rule."""
+    return _one_graph(model, _Reader(model, _BATCHES[0]))
+
+
+def _one_graph(model: ModelProto, reader: _Reader) -> Graph:
+    """Read for two numbers of samples, a file gives one graph, unless it takes their number for something else."""
+    graph = reader.graph()
+    if reader.fixed or not any(node.op_type in ("Shape", "Size") for node in reader.nodes):
+        return graph
+    other = _Reader(model, _BATCHES[1]).graph()
+    for node, twin in zip(graph.nodes, other.nodes, strict=False):
+        pairs = [(node.weight, twin.weight), (node.bias, twin.bias)]
+        pairs += [(value, twin.attributes.get(key)) for key, value in node.attributes.items()]
+        named = (node.name, node.op, node.inputs, node.shape) == (twin.name, twin.op, twin.inputs, twin.shape)
+        if not named or not all(_equal(a, b) for a, b in pairs):
+            raise ModelError(
+                f"{node.op} (node {node.name!r}) depends on the number of samples, expected every sample to be "
+                "computed on its own: use the size of dimension 0 for shapes alone"
+            )
+    return graph
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)
+
+
 def _opset(model: ModelProto) -> int:
     newest = onnx.defs.onnx_opset_version()
     version = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
@@ -259,8 +329,8 @@ def _known(info: ValueInfoProto) -> bool:
     return len(dims) > 0 and all(d.HasField("dim_value") for d in dims[1:])
 
 
-def _sizes(info: ValueInfoProto) -> tuple[int, list[int]]:
-    """(batch, shape of one sample) of the input."""
+def _sizes(info: ValueInfoProto) -> tuple[int | None, list[int]]:
+    """(the number of samples, None where it is free; the shape of one) of the input."""
     dims = info.type.tensor_type.shape.dim
     if len(dims) < 2 or not _known(info) or any(d.dim_value < 1 for d in dims[1:]):
         shape = ", ".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in dims)
@@ -268,7 +338,7 @@ def _sizes(info: ValueInfoProto) -> tuple[int, list[int]]:
             f"the input {info.name!r} has shape ({shape}), expected the samples first and then fixed sizes: export the "
             "model with fixed ones"
         )
-    return max(dims[0].dim_value, 0) or _BATCH, [d.dim_value for d in dims[1:]]
+    return max(dims[0].dim_value, 0) or None, [d.dim_value for d in dims[1:]]
 
 
 def _needed(nodes: Sequence[NodeProto], output: str) -> tuple[list[NodeProto], set[str]]:

@@ -16,7 +16,7 @@ from safetensors.numpy import save
 
 from proofmap.explain.explanation import Guarantee, rounded
 from proofmap.explain.wording import around, bound_name, plural, radius, share, taken_off
-from proofmap.overlap import decides
+from proofmap.overlaps import decides
 from proofmap.runs.chunk import ARRAYS, Array
 from proofmap.runs.folder import write
 from proofmap.runs.results import Results, spread

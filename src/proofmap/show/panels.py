@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from proofmap.explain import Explanation
-from proofmap.explain.picture import Array, picture_of, pixels_of
+from proofmap.explain.overlay import NEGATIVE_TOO, POSITIVE, Array, overlaid
+from proofmap.explain.picture import picture_of, pixels_of
 
 __all__ = [
     "Bar",
@@ -36,7 +37,6 @@ __all__ = [
 ]
 
 _SHORTEST, _LONGEST = 224, 448  # pixels of a picture's longer side: small ones are enlarged, large ones reduced
-_POSITIVE, _SIGNED = "magma", "RdBu_r"
 _FEW = 5  # variables by name
 _UNKNOWN = 0.5  # grey: no number
 _MUCH = 0.15  # of all scores in a ninth of the image is worth naming it; an even spread has 0.11
@@ -100,7 +100,7 @@ def maps(e: Explanation, name: str) -> Maps | None:
     return Maps(
         _panel(picture, f"The input {name}: a {kind} picture of {tall} rows and {wide} columns of pixels."),
         _panel(_coloured(values, low, high, e.signed), f"Map of the scores. {seen}"),
-        _panel(_overlay(picture, values, low, high, e.signed), f"The input with its scores laid over it. {seen}"),
+        _panel(overlaid(picture, values, high, e.signed), f"The input with its scores laid over it. {seen}"),
         low,
         high,
     )
@@ -108,7 +108,7 @@ def maps(e: Explanation, name: str) -> Maps | None:
 
 def gradient(signed: bool) -> str:
     """The colours of a scale from its low end to its high end, as a CSS gradient."""
-    colours = colormaps[_SIGNED if signed else _POSITIVE](np.linspace(0, 1, 17))
+    colours = colormaps[NEGATIVE_TOO if signed else POSITIVE](np.linspace(0, 1, 17))
     stops = ", ".join("#" + "".join(f"{round(255 * part):02x}" for part in colour[:3]) for colour in colours)
     return f"linear-gradient(to right, {stops})"
 
@@ -248,24 +248,9 @@ def _scale(values: Array, signed: bool) -> tuple[float, float]:
 
 def _coloured(values: Array, low: float, high: float, signed: bool) -> Array:
     """(H, W, 3); grey where there is no number."""
-    colours = colormaps[_SIGNED if signed else _POSITIVE]
+    colours = colormaps[NEGATIVE_TOO if signed else POSITIVE]
     found: Array = np.asarray(colours(np.clip((np.nan_to_num(values) - low) / (high - low), 0, 1)))[..., :3]
     found[~np.isfinite(values)] = _UNKNOWN
-    return found
-
-
-def _overlay(picture: Array, values: Array, low: float, high: float, signed: bool) -> Array:
-    """The map over the picture in grey, the stronger the larger a score: (H, W, 3).
-
-    As in `explain.picture`: under a map whose large scores are bright the picture is dimmed, under one whose large
-    scores are dark it is paled, and there bright ink on a dark ground becomes dark ink on a bright one.
-    """
-    grey = picture if picture.ndim == 2 else picture @ np.array([0.299, 0.587, 0.114])
-    ink = picture.ndim == 2 and picture.mean() < 0.5
-    pale = 1 - 0.5 * grey if ink else 0.5 + 0.5 * grey
-    under = (pale if signed else 0.55 * grey)[..., None]
-    strength = 0.9 * np.clip(np.abs(np.nan_to_num(values)) / high, 0, 1)[..., None] ** 0.6
-    found: Array = strength * _coloured(values, low, high, signed) + (1 - strength) * under
     return found
 
 

@@ -13,9 +13,11 @@ from proofmap.explain.empirical import margins
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
+from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups
-from proofmap.overlap import Overlap, one_of
+from proofmap.overlaps import Overlap
 from proofmap.precision import full_precision
+from proofmap.settings import one_of
 
 __all__ = ["FirstOrder"]
 
@@ -44,6 +46,10 @@ class FirstOrder(Explainer):
     ) -> None:
         super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory)
         self.objective: Form = one_of("objective", objective, Form)
+
+    def _check_graph(self, graph: Graph) -> None:
+        super()._check_graph(graph)
+        differentiable(graph, type(self).__name__)
 
     def _measure(self, task: Task) -> Measured:
         with full_precision(task.x.device), torch.enable_grad():

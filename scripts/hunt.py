@@ -1,0 +1,123 @@
+"""Hunt for what the tests have missed: random networks and ONNX files, attacked.
+
+    python scripts/hunt.py --networks 200 --seed 0 --seconds 600
+
+The network of a seed has the operation whose turn it is in the reader's table, among others, with odd settings. Its
+bounds by every method, and every interval and line on the way, are compared with values at points: drawn, at corners,
+and where gradients lead. Each seed has a few ONNX files too: what is loaded is compared with onnxruntime. `--only`
+leaves one of the two out. A finding comes with a seed: `--seed S --networks 1` shows it again. Exit code 1 where there
+are any. Ctrl-C ends the hunt with what was found so far.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the hunt lives beside the tests, which share it
+
+from tests.hunting import files, networks
+from tests.hunting.finding import KINDS, Finding, Tally
+from tests.hunting.hunt import hunt
+
+_EVERY = 30.0  # seconds between two lines of progress
+_ENDLESS = 300  # seconds that a seed may take
+
+
+def main() -> None:
+    """Hunt, and say what was found."""
+    args = _arguments()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    signal.signal(signal.SIGALRM, _too_long)
+    tally = Tally()
+    found: list[Finding] = []
+    start = shown = time.monotonic()
+    seed = args.seed
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            for seed in range(args.seed, args.seed + args.networks):
+                now = time.monotonic()
+                if now - start > args.seconds:
+                    break
+                if now - shown > _EVERY:
+                    shown = now
+                    print(f"[{now - start:.0f} s] seed {seed}: {_counts(tally)}, {len(found)} findings", flush=True)
+                found += _one(seed, tally, Path(folder), args.only)
+        except KeyboardInterrupt:
+            print(f"stopped at seed {seed}")
+    _sum_up(tally, found, time.monotonic() - start)
+    sys.exit(1 if found else 0)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", type=int, default=200, help="how many seeds, each a network and a few files")
+    parser.add_argument("--seed", type=int, default=0, help="the first of them")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no new seed after so long")
+    parser.add_argument("--only", choices=["bounds", "onnx"], help="networks alone, or files alone")
+    return parser.parse_args()
+
+
+def _one(seed: int, tally: Tally, folder: Path, only: str | None) -> list[Finding]:
+    """The findings of one seed, printed as they come."""
+    found = []
+    signal.alarm(_ENDLESS)
+    try:
+        for finding in hunt(seed, tally, folder, only):
+            found.append(finding)
+            print(f"\n{finding}\n", flush=True)
+    except TimeoutError:
+        found.append(Finding(seed, "raw error", f"takes more than {_ENDLESS} seconds", ()))
+        print(f"\n{found[-1]}\n", flush=True)
+    finally:
+        signal.alarm(0)
+    return found
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError
+
+
+def _counts(tally: Tally) -> str:
+    return (
+        f"{tally.networks} networks, {tally.balls} balls, {tally.points} points, {tally.hidden} hidden intervals, "
+        f"{tally.lines} forms, {tally.bounds} bounds, {tally.files} files"
+    )
+
+
+def _sum_up(tally: Tally, found: list[Finding], seconds: float) -> None:
+    print(f"{_counts(tally)} in {seconds:.0f} s")
+    print(f"rounding took at most {tally.rounding:.2g} of its tolerance")
+    print(f"operations: {len(tally.operations)}; of the tables never drawn: {_said(_never(tally))}")
+    print(f"of the tables, without a generator: {_said(networks.uncovered() | files.uncovered())}")
+    for words, count in tally.refused.most_common(12):
+        print(f"  refused {count:5d}  {words}")
+    kinds = Counter(finding.kind for finding in found)
+    print(f"{len(found)} findings: " + (", ".join(f"{kinds[k]} {k}" for k in KINDS if kinds[k]) or "nothing is wrong"))
+    sorts: dict[str, list[Finding]] = {}
+    for finding in sorted(found, key=lambda one: KINDS.index(one.kind)):
+        sorts.setdefault(finding.sort, []).append(finding)
+    for same in sorts.values():
+        seeds = ", ".join(str(one.seed) for one in same[:6])
+        print(f"  {len(same):4d}  {same[0].kind}: {same[0].what[:200]}  (seeds {seeds}{', ...' if same[6:] else ''})")
+
+
+def _never(tally: Tally) -> set[str]:
+    return {*networks.turns(), *files.turns()} - set(tally.operations)
+
+
+def _said(names: set[str]) -> str:
+    return ", ".join(sorted(names)) if 0 < len(names) <= 20 else f"{len(names)} of them" if names else "none"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""A graph and a ball: whatever the methods say of them is true at every point that is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import get_args
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from proofmap import Ball, Family, Graph
+from proofmap.bounds import METHODS, Method, Sharing, named, solve
+from proofmap.errors import BoundError
+from proofmap.overlaps import Objective, Overlap, certified_radius, family_overlap
+from tests.bounds.setting import BUDGET, both_sides
+from tests.hunting.draw import Draw
+from tests.hunting.finding import Found, Tally, raw
+from tests.hunting.points import points_of, values_of
+from tests.hunting.rounding import floor_of, sizes, units
+from tests.hunting.walks import Ground, check, check_linear, watched
+
+_JOINED = ("ibp+forward", "forward+backward", "ibp+backward", "ibp+forward+backward", "crown-ibp+forward")
+
+
+def tried(graph: Graph, family: Family, draw: Draw, tally: Tally) -> Iterator[Found]:
+    """Everything that is wrong with what is said of a graph on a family of balls."""
+    try:
+        trial = _Trial(graph, family, draw, tally)
+    except Found as found:
+        yield found
+        return
+    yield from trial.findings()
+
+
+class _Trial:
+    """One graph with one family of balls, in one precision: points, and what every method makes of them."""
+
+    def __init__(self, graph: Graph, family: Family, draw: Draw, tally: Tally) -> None:
+        self.graph, self.family, self.draw, self.tally = graph, family, draw, tally
+        singles = family.split()
+        self.ground = Ground(singles, points_of(graph, singles, draw.generator))
+        logits = values_of(graph, self.ground.points)[graph.output].flatten(2)
+        self.logits = logits.unflatten(1, (family.count, family.members))  # (P, N, members, classes)
+        self.sizes: dict[str, Tensor] = {}  # of a logit, the largest of each sample (N,), by method
+        tally.balls += singles.count
+        tally.points += self.ground.points.shape[0] * singles.count
+
+    def findings(self) -> Iterator[Found]:
+        """Every check, each going on after the others' findings."""
+        checks: list[Callable[[], None]] = [self._linear]
+        for name in (*METHODS, self.draw.pick(_JOINED)):
+            sharing = self.draw.pick(get_args(Sharing))
+            objective = self.draw.pick(get_args(Objective))
+            checks += [lambda n=name, s=sharing: self._sides(n, s)]  # type: ignore[misc]
+            checks += [lambda n=name, s=sharing, o=objective: self._overlap(n, s, o)]  # type: ignore[misc]
+        checks += [self._nothing_moves, self._orders, self._memory]
+        if self.draw.chance(0.2):
+            checks.append(self._radius)
+        for one in checks:
+            found = self._outcome(one)
+            if found is not None:
+                yield found
+
+    def _outcome(self, one: Callable[[], None]) -> Found | None:
+        try:
+            one()
+        except Found as found:
+            return found
+        except BoundError as error:
+            self.tally.refused[f"BoundError: {str(error)[:60]}"] += 1
+            return Found("wrong refusal", str(error)) if "0.0 GB" in str(error) else None
+        except Exception as error:
+            return raw("a method of bounding", error)
+        return None
+
+    # --- soundness ---
+
+    def _linear(self) -> None:
+        check_linear(self.graph, self.ground, self.tally, self.draw.generator)
+
+    def _sides(self, name: str, sharing: Sharing) -> None:
+        """All logits from below and above, and every step on the way."""
+        with watched() as walks:
+            lower, upper = both_sides(self.graph, self.family, named(name), sharing)
+        size = torch.zeros(self.ground.singles.count, self.graph.classes, dtype=torch.float64)
+        for walk in walks:
+            size = torch.maximum(size, check(walk, self.ground, self.tally, self.draw.generator))
+        size = size.unflatten(0, (self.family.count, self.family.members))
+        self.sizes[name] = size.amax((1, 2))
+        self._holds(f"{name}, {sharing}: a logit", reach(self.logits), upper, size)
+        self._holds(f"{name}, {sharing}: minus a logit", reach(-self.logits), -lower, size)
+
+    def _holds(self, what: str, reached: Tensor, bound: Tensor, size: Tensor) -> None:
+        """reached <= bound, both (N, members, R), up to rounding."""
+        dtype = bound.dtype
+        excess = reached - bound.double()
+        share = float((excess / (units(dtype) * size + floor_of(dtype))).nan_to_num(inf).max())
+        self.tally.bounds += bound.numel()
+        if share > 1:
+            frozen = "" if bool((excess[:, 0] > 0).any()) else ", with a group frozen"
+            raise Found("unsound", f"{what} reaches {float(excess.max()):.3g} beyond its bound{frozen} ({dtype})")
+        self.tally.near(share)
+
+    def _overlap(self, name: str, sharing: Sharing, objective: Objective) -> None:
+        """The overlap at points stays below its bounds, for a target that need not be the predicted class."""
+        target = torch.tensor(self.draw.wholes(self.family.count, 0, self.graph.classes - 1))
+        rival = (target + 1) % self.graph.classes if self.draw.chance(0.3) else None
+        found = family_overlap(self.graph, self.family, target, rival, named(name), sharing, objective, BUDGET)
+        reached = overlap_at(self.logits, target, rival, objective)
+        bound = torch.cat([found.full[:, None], found.frozen], 1)[..., None]
+        self._holds(f"{name}, {sharing}: the overlap {objective!r}", reached, bound, 2 * self._size(name))
+        self._nominal(found, target, rival, objective, self._size(name))
+
+    def _nominal(
+        self, found: Overlap, target: Tensor, rival: Tensor | None, objective: Objective, size: Tensor
+    ) -> None:
+        """At x itself it is what the definition says, and no bound is below it."""
+        at_x = values_of(self.graph, self.family.x[None])[self.graph.output].flatten(2).unsqueeze(2)
+        expected = overlap_at(at_x, target, rival, objective)[:, 0, 0]
+        dtype = found.nominal.dtype
+        slack = units(dtype) * 2 * size.amax((1, 2)) + floor_of(dtype)
+        off = (found.nominal.double() - expected).abs()
+        if bool((off > slack).any()):
+            raise Found("unsound", f"the overlap {objective!r} at x itself is {float(off.max()):.3g} off ({dtype})")
+        if bool((found.nominal.double() - found.full.double() > slack).any()):
+            raise Found("unsound", f"the overlap {objective!r} at x itself is above the bound of its ball ({dtype})")
+
+    def _size(self, name: str) -> Tensor:
+        """The largest size of a logit on each ball, (N, members, 1)."""
+        if name not in self.sizes:
+            with watched() as walks:
+                both_sides(self.graph, self.family, named(name), "one-pass")
+            self.sizes[name] = torch.zeros(self.family.count, dtype=torch.float64)
+            for walk in walks:
+                size = sizes(walk.state.graph, walk.state.intervals)[self.graph.output].flatten(1).amax(1)
+                ball, single = self.ground.within(walk.state.family)
+                self.sizes[name].index_reduce_(0, single // self.family.members, size[ball], "amax")
+        return self.sizes[name][:, None, None].expand(-1, self.family.members, 1)
+
+    # --- what should agree ---
+
+    def _nothing_moves(self) -> None:
+        """At radius zero every method gives the forward pass, and every objective its value there."""
+        still = Ball(0.0).at(self.family.x, self.family.mask)
+        expected = values_of(self.graph, self.family.x[None])[self.graph.output].flatten(2)[0]
+        method: Method = named(self.draw.pick([*METHODS, *_JOINED]))
+        with watched() as walks:
+            lower, upper = both_sides(self.graph, still, method, "shared")
+        size = sizes(walks[0].state.graph, walks[0].state.intervals)[self.graph.output].flatten(1).amax()
+        slack = units(lower.dtype) * size + floor_of(lower.dtype)
+        for bound in (lower, upper):
+            off = (bound.double() - expected[:, None]).abs().amax()
+            if bool(off > slack):
+                raise Found("unsound", f"at radius zero {method} is {float(off):.3g} from the forward pass")
+
+    def _orders(self) -> None:
+        """No member above its ball, shared never above one-pass, an intersection never above its parts."""
+        name = self.draw.pick(_JOINED)
+        _, shared = both_sides(self.graph, self.family, named(name), "shared")
+        _, one_pass = both_sides(self.graph, self.family, named(name), "one-pass")
+        parts = [both_sides(self.graph, self.family, named(part), "shared")[1] for part in name.split("+")]
+        slack = units(shared.dtype) * self._size(name) + floor_of(shared.dtype)
+        others = {"its ball": shared[:, :1], "one-pass": one_pass, **dict(zip(name.split("+"), parts, strict=True))}
+        for what, above in others.items():
+            excess = (shared - above).double()
+            if bool((excess > slack).any()):
+                raise Found("disagreement", f"{name}, shared, is {float(excess.max()):.3g} above {what}")
+
+    def _memory(self) -> None:
+        """A budget that allows one row at a time changes nothing."""
+        name, sharing = self.draw.pick(list(METHODS)), self.draw.pick(get_args(Sharing))
+        unit = torch.eye(self.graph.classes, dtype=self.family.x.dtype).expand(self.family.count, -1, -1)
+        wide, narrow = (solve(self.graph, self.family, unit, named(name), sharing, b) for b in (BUDGET, 1))
+        slack = units(wide.dtype) * self._size(name) + floor_of(wide.dtype)
+        if bool(((wide - narrow).abs().double() > slack).any()):
+            off = float((wide - narrow).abs().max())
+            raise Found("disagreement", f"{name}, {sharing}: a small memory budget changes a bound by {off:.3g}")
+
+    def _radius(self) -> None:
+        """What is certified survives an attack; a trial without a bound is a trial not proven."""
+        x, norm = self.family.x, self.draw.pick([1.0, 2.0, inf])
+        try:
+            radius = certified_radius(self.graph, x, norm=norm, steps=3, memory=BUDGET)
+        except BoundError as error:
+            raise Found("wrong refusal", f"certified_radius raises where a ball has no bound: {error}") from error
+        family = Ball(radius.clamp(max=1e6), norm).at(x)
+        logits = values_of(self.graph, points_of(self.graph, family, self.draw.generator))[self.graph.output].flatten(2)
+        own = self.graph(x).argmax(1)
+        margin = logits.gather(2, own[None, :, None].expand(len(logits), -1, 1)) - logits
+        slack = 2 * units(x.dtype) * self._size("ibp").amax()
+        if bool((margin.amin((0, 2)) < -slack)[radius > 0].any()):
+            raise Found("unsound", f"a certified radius, norm {norm:g}, does not hold ({x.dtype})")
+
+
+def reach(values: Tensor) -> Tensor:
+    """The largest of values (P, N, members, R) on each member: B's points are those of all members."""
+    best = values.amax(0)  # (N, members, R)
+    return torch.cat([best.amax(1, keepdim=True), best[:, 1:]], 1)
+
+
+def overlap_at(logits: Tensor, target: Tensor, rival: Tensor | None, objective: Objective) -> Tensor:
+    """The overlap that logits (P, N, members, classes) reach, straight from its definition: (N, members, 1)."""
+    own = logits.gather(3, target[None, :, None, None].expand(*logits.shape[:3], 1))
+    chosen = one_hot(target, logits.shape[3]).bool().logical_not() if rival is None else one_hot(rival, logits.shape[3])
+    others = chosen.bool()[None, :, None]
+    rest = logits.masked_fill(~others, -inf)
+    match objective:
+        case "margin":
+            return reach(rest.amax(3, keepdim=True) - own)
+        case "class":
+            return reach(-own)
+        case "apart":
+            return reach(rest).amax(2, keepdim=True) + reach(-own)
+        case "mean":
+            mean = logits.masked_fill(~others, 0.0).sum(3, keepdim=True) / others.sum(3, keepdim=True)
+            return reach(mean - own)
+
+
+def precisions_agree(graph: Graph, wide: Family, narrow: Family) -> None:
+    """Interval arithmetic, which makes no choices, gives the same in float32 as in float64."""
+    fine = graph.to(wide.x.device, torch.float32)
+    _, expected = both_sides(fine.to(wide.x.device, torch.float64), wide, named("ibp"), "shared")
+    with watched() as walks:
+        _, got = both_sides(fine, narrow, named("ibp"), "shared")
+    largest = max(float(sizes(w.state.graph, w.state.intervals)[graph.output].max()) for w in walks)
+    off = float((got.double() - expected).abs().max())
+    if off > units(torch.float32) * largest + floor_of(torch.float32):
+        raise Found("disagreement", f"interval arithmetic in float32 is {off:.3g} from that in float64")

@@ -1,0 +1,157 @@
+"""Random ONNX files from a seed, each loaded and compared with what onnxruntime makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from onnx.reference import ReferenceEvaluator
+
+from proofmap.errors import FileError, ModelError, ProofmapError
+from proofmap.graph import Graph, load
+from proofmap.graph.onnx_ops import CONVERT
+from proofmap.rules import Interval
+from tests.graph.onnx_files import Array
+from tests.hunting.draw import DEAD, Draw, Undrawn
+from tests.hunting.finding import Found, Tally, raw, reason
+from tests.hunting.onnx_layers import LAYERS
+from tests.hunting.onnx_scalars import SCALARS, Make
+from tests.hunting.onnx_shapes import SHAPES
+from tests.hunting.onnx_sketch import File, run
+from tests.hunting.points import values_of
+from tests.hunting.rounding import floor_of, sizes, units
+
+MAKERS: dict[str, Make] = {**SCALARS, **LAYERS, **SHAPES}
+OPSETS = (7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22)
+_SLACK = 16  # onnxruntime's functions are off by more than torch's
+
+
+def uncovered() -> set[str]:
+    """The operators of the reader's table that no file here ever has."""
+    return set(CONVERT) - set(MAKERS)
+
+
+def turns() -> list[str]:
+    """The operators that the hunt can make, one for each file in turn: also those that a reader has to refuse."""
+    return sorted(MAKERS)
+
+
+def drawn(seed: int) -> File:
+    """The file of a seed; the same one at every call."""
+    draw = Draw("file", seed)
+    turn = turns()[seed % len(turns())]
+    opsets = [opset for opset in OPSETS if onnx.defs.has(turn, max_inclusive_version=opset)]
+    for _ in range(10 * DEAD):
+        file = _empty(draw, draw.pick(opsets or OPSETS))
+        try:
+            for _ in range(draw.whole(0, 2)):
+                _step(file)
+            with file.attempt():
+                MAKERS[turn](file, turn, file.last)
+            for _ in range(draw.whole(0, 3)):
+                _step(file)
+        except Undrawn:
+            continue
+        return file
+    raise Undrawn(f"no file with {turn} was found")
+
+
+def _empty(draw: Draw, opset: int) -> File:
+    kind = draw.whole(0, 3)
+    shape = (draw.whole(1, 6),) if kind == 0 else (draw.whole(1, 4), *draw.wholes(kind, 1, 7 - kind))
+    batch: int | str = draw.whole(1, 2) if draw.chance(0.5) else "n"
+    dtype = np.float64 if draw.chance(0.15) else np.float32
+    count = batch if isinstance(batch, int) else 3
+    return File(draw, opset, draw.tensor(count, *shape).numpy().astype(dtype), batch)
+
+
+def _step(file: File) -> None:
+    draw = file.draw
+    for _ in range(DEAD):
+        table: dict[str, Make] = draw.pick([SCALARS, SCALARS, LAYERS, SHAPES])
+        op = draw.pick(sorted(set(table) & set(CONVERT)))
+        x = file.last if draw.chance(0.85) else draw.pick(file.names())
+        try:
+            with file.attempt():
+                table[op](file, op, x)
+            return
+        except Undrawn:
+            continue
+
+
+def graph_of(file: File, folder: Path, tally: Tally) -> Graph | None:
+    """The graph that is loaded, compared with onnxruntime on several batches; None where it is rightly refused."""
+    model = file.model()
+    tally.files += 1
+    tally.operations.update(node.op_type for node in file.nodes)
+    expected = dict(_expected(file, model))
+    path = folder / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    try:
+        graph = load(path)
+    except ProofmapError as error:
+        tally.refused[reason(error)] += 1
+        if expected and (isinstance(error, FileError) or "is not as ONNX has it" in str(error)):
+            raise Found("wrong refusal", f"onnxruntime runs the file, but: {error}".replace(str(path), "it")) from error
+        return None
+    except Exception as error:
+        raise raw("load", error) from error
+    for count, (x, y) in expected.items():
+        _same(graph, model, x, y, count, tally)
+    if not expected:
+        _still_ours(graph, file)
+    return graph
+
+
+def _expected(file: File, model: onnx.ModelProto) -> Iterator[tuple[int, tuple[Array, Array]]]:
+    """(x, y) for several numbers of samples, or for the one that the file fixes; none where onnxruntime refuses it."""
+    for count in [1, 2, 5] if file.batch == "n" else [len(file["x"])]:
+        x = file.draw.tensor(count, *file.shape("x")).numpy().astype(file.dtype)
+        x[: len(file["x"])] = file["x"][:count]
+        try:
+            yield count, (x, run(model, {"x": x})[0])
+        except Exception:  # a file for some batches only, or a damaged one
+            continue
+
+
+def _same(graph: Graph, model: onnx.ModelProto, x: Array, y: Array, count: int, tally: Tally) -> None:
+    if not np.isfinite(y).all():
+        return
+    try:
+        got = graph(torch.from_numpy(x)).numpy()
+        values = values_of(graph, torch.from_numpy(x)[None])
+    except Exception as error:
+        raise raw(f"the loaded graph, on a batch of {count},", error) from error
+    if y.shape[0] != count or y.size != got.size:
+        raise Found("misread", f"on a batch of {count} onnxruntime gives {y.shape}, the loaded graph {got.shape}")
+    wide = torch.float32  # in which files keep their attributes, whatever they compute in
+    size = sizes(graph, {name: Interval(v[0], v[0]) for name, v in values.items()})[graph.output]
+    off = np.abs(got.astype(np.float64) - y.reshape(got.shape))
+    slack = (_SLACK * units(wide) * size + floor_of(wide)).numpy().reshape(got.shape)
+    tally.points += count
+    if not (off <= slack).all():
+        raise Found("misread", f"on a batch of {count} it is {off.max():.3g} off; {_arbiter(model, x, y, got)}")
+
+
+def _arbiter(model: onnx.ModelProto, x: Array, y: Array, got: Array) -> str:
+    """Whom onnx's own reference implementation sides with."""
+    try:
+        result = np.asarray(ReferenceEvaluator(model).run(None, {"x": x})[0])  # type: ignore[index]
+    except Exception as error:
+        return f"onnx's reference fails ({type(error).__name__})"
+    ours = result.size == got.size and np.allclose(result.reshape(got.shape), got, 1e-4, 1e-5)
+    theirs = result.shape == y.shape and np.allclose(result, y, 1e-4, 1e-5)
+    return f"onnx's reference gives {'the same as ours' if ours else 'what onnxruntime gives' if theirs else 'neither'}"
+
+
+def _still_ours(graph: Graph, file: File) -> None:
+    """A file that onnxruntime refuses may be loaded, but not break afterwards."""
+    try:
+        graph(torch.from_numpy(file["x"]))
+    except ModelError:
+        return
+    except Exception as error:
+        raise raw("a graph loaded from a file that onnxruntime refuses", error) from error

@@ -1,0 +1,151 @@
+"""Random networks and balls from a seed: every operation of the reader's table in its turn, among others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import torch
+from torch import Tensor
+
+from proofmap import Ball, Family
+from proofmap.graph.aten import CONVERT
+from tests.hunting.draw import DEAD, Draw, Undrawn
+from tests.hunting.sketch import Network, Ref, Sketch
+from tests.hunting.torch_layers import LAYERS
+from tests.hunting.torch_scalars import SCALARS, Make
+from tests.hunting.torch_shapes import SHAPES
+
+MAKERS: dict[str, Make] = {**SCALARS, **LAYERS, **SHAPES}
+
+# In the table, and in every network with several results: no operation of its own.
+_IMPLIED = {"<built-in function getitem>"}
+
+# How often each kind of operation is drawn beside the one whose turn it is: bounds are loose where networks bend.
+_KINDS = (("relu", 4), ("scalar", 6), ("layer", 5), ("shape", 4), ("join", 3))
+_JOINS = [f"aten.{op}" for op in ("add.Tensor", "sub.Tensor", "maximum.default", "minimum.default", "cat.default")]
+
+
+def uncovered() -> set[str]:
+    """The operations of the reader's table that no network here ever has."""
+    return set(CONVERT) - set(MAKERS) - _IMPLIED
+
+
+def turns() -> list[str]:
+    """The operations that the reader takes and the hunt can make, one for each network in turn."""
+    return sorted(set(CONVERT) & set(MAKERS))
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """A network with inputs, and a ball around each with groups to freeze."""
+
+    network: Network
+    x: Tensor  # (N, *shape) float64
+    ball: Ball
+    mask: Tensor
+    said: str  # the ball, in words
+    turn: str
+
+    def family(self, dtype: torch.dtype) -> Family:
+        ball = self.ball
+        eps = ball.eps.to(dtype) if isinstance(ball.eps, Tensor) else ball.eps
+        return Ball(eps, ball.norm, ball.domain, ball.half, ball.relative).at(self.x.to(dtype), self.mask)
+
+
+def drawn(seed: int) -> Drawn:
+    """The network of a seed; the same one at every call."""
+    draw = Draw("network", seed)
+    turn = turns()[seed % len(turns())]
+    for _ in range(20 * DEAD):
+        x, ball, said = _inputs(draw, turn)
+        mask = draw.ids(x.shape[1:], draw.whole(1, 4))
+        probes = _probes(draw, ball.at(x))
+        try:
+            network = _network(draw, probes, turn)
+        except Undrawn:
+            continue
+        return Drawn(network, x, ball, mask, said, turn)
+    raise Undrawn(f"no network with {turn} was found")
+
+
+def _inputs(draw: Draw, turn: str) -> tuple[Tensor, Ball, str]:
+    """Two or three samples, some at the edge of the domain, and a ball: any norm, half, domain, relative or not."""
+    rank = next((int(k) for k in "123" if f"{k}d" in turn), None)
+    kind = draw.whole(0, 3) if rank is None else rank
+    shape = (draw.whole(2, 6),) if kind == 0 else (draw.whole(1, 4), *draw.wholes(kind, 2, 7 - kind))
+    count = draw.whole(2, 3)
+    low, high = draw.pick([(0.0, 1.0), (-1.0, 1.0), (-2.0, 3.0)])
+    x = low + (high - low) * torch.rand(count, *shape, generator=draw.generator, dtype=torch.float64)
+    x[0] = torch.where(x[0] > (low + high) / 2, high, low) if draw.chance(0.2) else x[0]
+    norm = draw.pick([inf, inf, 1.0, 2.0])
+    tiny = 1e-310 if draw.odd and norm == inf and draw.chance(0.3) else 1.0  # ε² must not vanish
+    x, low, high = x * tiny, low * tiny, high * tiny
+    domain = (low, high) if draw.chance(0.6) else None
+    relative = norm == inf and domain is not None and draw.chance(0.2)
+    eps = torch.tensor([draw.pick([0.01, 0.1, 0.3, 1.0]) for _ in range(count)], dtype=torch.float64)
+    eps = eps.clamp(max=1.0) if relative else eps * tiny
+    half = draw.pick([None, None, "+", "-"])
+    said = f"x {tuple(x.shape)} in [{low:g}, {high:g}], eps {eps.tolist()}, norm {norm:g}, domain {domain}, half {half}"
+    return x, Ball(eps, norm, domain, half, relative), said + (", relative" if relative else "")  # type: ignore[arg-type]
+
+
+def _probes(draw: Draw, family: Family) -> Tensor:
+    """Points of the balls, the corners of their boxes among them: where a network must have values."""
+    points = torch.cat([family.sample(14, draw.generator), torch.zeros(1, *family.x.shape), *_ends(family)])
+    return (family.x + points).flatten(0, 1)
+
+
+def _ends(family: Family) -> tuple[Tensor, Tensor]:
+    return family.project(family.lower)[None], family.project(family.upper)[None]
+
+
+def _network(draw: Draw, probes: Tensor, turn: str) -> Network:
+    """A few steps, the one whose turn it is, a few more, and a dense end."""
+    sketch = Sketch(draw, probes)
+    for _ in range(draw.whole(0, 3)):
+        _step(sketch)
+    with sketch.attempt():
+        MAKERS[turn](sketch, turn, sketch.last)
+    for _ in range(draw.whole(0, 4)):
+        _step(sketch)
+    _end(sketch)
+    return sketch.network()
+
+
+def _step(sketch: Sketch) -> None:
+    """One more operation, mostly of the last value; none where nothing fits."""
+    draw = sketch.draw
+    for _ in range(DEAD):
+        kind = draw.random.choices([k for k, _ in _KINDS], [n for _, n in _KINDS])[0]
+        x = sketch.last if draw.chance(0.85) else Ref(draw.whole(0, sketch.last.index))
+        op = _of_kind(draw, kind)
+        try:
+            with sketch.attempt():
+                MAKERS[op](sketch, op, x)
+            return
+        except Undrawn:
+            continue
+
+
+def _of_kind(draw: Draw, kind: str) -> str:
+    if kind == "relu":
+        return "aten.relu.default"
+    if kind == "join":
+        return draw.pick(_JOINS)
+    table = {"scalar": SCALARS, "layer": LAYERS, "shape": SHAPES}[kind]
+    return draw.pick(sorted(set(table) & set(CONVERT)))
+
+
+def _end(sketch: Sketch) -> None:
+    """Flat, a hidden layer or none, and a few logits."""
+    draw = sketch.draw
+    last = sketch.last if sketch[sketch.last].ndim > 1 else sketch.add("aten.unsqueeze.default", sketch.last, 1)
+    flat = sketch.add("aten.flatten.using_ints", last, 1, -1)
+    size = sketch.shape(flat)[0]
+    if draw.chance(0.6):
+        hidden = sketch.add("aten.linear.default", flat, draw.weight(5, size), draw.tensor(5))
+        flat, size = sketch.add(draw.pick(["aten.relu.default", "aten.tanh.default"]), hidden), 5
+    classes = draw.whole(2, 4)
+    offset = draw.pick([0.0, 0.0, 100.0])  # a common one: no objective but "class" should see it
+    sketch.add("aten.linear.default", flat, draw.weight(classes, size), draw.tensor(classes) + offset)

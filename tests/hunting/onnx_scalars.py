@@ -1,0 +1,212 @@
+"""ONNX's functions of one scalar, sums, products and maxima, with constants that broadcast in every way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from tests.graph.onnx_files import Array, ints
+from tests.hunting.draw import Undrawn
+from tests.hunting.onnx_sketch import KINDS, File
+
+Make = Callable[[File, str, str], str]  # (what is drawn so far, the operation, the value it reads)
+
+
+def line(f: File, x: str, slope: float, start: float) -> str:
+    return f.add("Add", f.add("Mul", x, f.number(slope)), f.number(start))
+
+
+def aimed(f: File, x: str, *points: float) -> str:
+    """Sometimes a line of x around one of the points."""
+    if not points or f.draw.chance(0.6):
+        return x
+    low, high = float(f[x].min()), float(f[x].max())
+    slope = f.draw.pick([1.0, 4.0]) / max(high - low, 1e-3)
+    return line(f, x, slope, f.draw.pick(points) - slope * f.draw.between(low, high))
+
+
+def positive(f: File, x: str) -> str:
+    return f.add("Add", x, f.number(0.3 - float(f[x].min())))
+
+
+def _plain(*bends: float, **choices: Sequence[float]) -> Make:
+    """f(x), each attribute drawn or left out."""
+
+    def make(f: File, op: str, x: str) -> str:
+        chosen: dict[str, Any] = {
+            key: float(f.draw.pick(values)) for key, values in choices.items() if f.draw.chance(0.7)
+        }
+        return f.add(op, aimed(f, x, *bends), **chosen)
+
+    return make
+
+
+def _positive(f: File, op: str, x: str) -> str:
+    return f.add(op, positive(f, x))
+
+
+def partner(f: File, x: str) -> str | None:
+    """An earlier value that broadcasts with x, of any rank."""
+    shape = f[x].shape
+    fitting = [name for name in f.names() if _broadcasts(f[name].shape, shape)]
+    return f.draw.pick(fitting) if fitting else None
+
+
+def _broadcasts(a: Sequence[int], b: Sequence[int]) -> bool:
+    return all(n == m or 1 in (n, m) for n, m in zip(reversed(a), reversed(b), strict=False))
+
+
+def operand(f: File, x: str) -> str | Array:
+    other = partner(f, x) if f.draw.chance(0.4) else None
+    return f.floats(*f.draw.like(f.shape(x))) if other is None else other
+
+
+def _two(f: File, op: str, x: str) -> str:
+    other = operand(f, x)
+    if op in ("Max", "Min") and f.opset < 8:
+        other = x
+    return f.add(op, *((x, other) if f.draw.chance(0.7) else (other, x)))
+
+
+def _mul(f: File, op: str, x: str) -> str:
+    """By a constant, by itself, or by a gate."""
+    match f.draw.whole(0, 3):
+        case 0:
+            return f.add(op, x, x)
+        case 1:
+            x = aimed(f, x, 0.0, 3.0, -3.0)
+            off = 1 + f.draw.pick([0.0, 2e-7, 1e-4])
+            kind = f.draw.whole(0, 2)
+            if kind == 0:
+                gate = f.add("Sigmoid", x)
+            elif kind == 1:
+                gate = f.add("HardSigmoid", x, alpha=off / 6, beta=0.5)
+            else:
+                scaled = f.add("Mul", x, f.number(off * 0.5**0.5))
+                gate = f.add("Add", f.add("Erf", scaled), f.number(1.0))
+            return f.add(op, *((x, gate) if f.draw.chance(0.5) else (gate, x)))
+    return f.add(op, x, f.floats(*f.draw.like(f.shape(x))))
+
+
+def _div(f: File, op: str, x: str) -> str:
+    constant = f.floats(*f.draw.like(f.shape(x)))
+    constant = constant + np.where(constant < 0, -0.2, 0.2).astype(f.dtype)
+    return f.add(op, constant, positive(f, x)) if f.draw.chance(0.3) else f.add(op, x, constant)
+
+
+def _many(f: File, op: str, x: str) -> str:
+    others = [operand(f, x) if f.opset >= 8 else x for _ in range(f.draw.whole(0, 2))]
+    return f.add(op, *f.draw.random.sample([x, *others], 1 + len(others)))
+
+
+def _pow(f: File, op: str, x: str) -> str:
+    """One exponent for all, in a constant of any shape that broadcasts."""
+    exponent = f.draw.pick([2.0, 2.0, 1.0, 0.5, -1.0, -0.5, -2.0, 3.0])
+    shape = f.draw.like(f.shape(x)) if f.draw.chance(0.5) else _wider(f, x)
+    return f.add(op, x if exponent == 2 else positive(f, x), np.full(shape, exponent, dtype=f.dtype))
+
+
+def _wider(f: File, x: str) -> tuple[int, ...]:
+    """A shape that makes axes of size 1 larger, seldom also that of the samples."""
+    samples = 1 if f.draw.chance(0.9) else f.draw.whole(1, 3)
+    return (samples, *(f.draw.whole(1, 3) if n == 1 else n for n in f.shape(x)))
+
+
+def _clip(f: File, op: str, x: str) -> str:
+    low, high = sorted((float(f.draw.pick(f[x].flatten().tolist())), f.draw.between(-1, 2)))
+    if f.opset < 11:
+        return f.add(op, x, min=low, max=high)
+    ends: list[str | Array] = [f.number(low), f.number(high)]
+    if f.draw.chance(0.3):
+        ends[f.draw.whole(0, 1)] = ""
+    return f.add(op, x, *ends)
+
+
+def _prelu(f: File, op: str, x: str) -> str:
+    return f.add(op, x, f.floats(*f.draw.like(f.shape(x))))
+
+
+def _gelu(f: File, op: str, x: str) -> str:
+    return f.add(op, aimed(f, x, 0.0, -0.75), approximate=f.draw.pick(["none", "tanh"]))
+
+
+def _where(f: File, op: str, x: str) -> str:
+    """Softplus as exporters write it, its limit in a constant of any shape; or a choice by a constant mask."""
+    if op == "Where" and f.draw.chance(0.5):
+        mask = np.asarray(f.floats(*f.draw.like(f.shape(x))) > 0)
+        other = operand(f, x)
+        return f.add(op, mask, *((x, other) if f.draw.chance(0.5) else (other, x)))
+    x = aimed(f, x, 0.0, 20.0)
+    smooth = f.add("Softplus", x)
+    shape = f.draw.pick([(), f.draw.like(f.shape(x)), _wider(f, x)])
+    limit = np.full(shape, f.draw.pick([20.0, 20.0, 30.0, 5.0]), dtype=f.dtype)
+    return f.add("Where", f.add("Greater", x, limit), x, smooth)
+
+
+def _cast(f: File, op: str, x: str) -> str:
+    return f.add(op, x, to=KINDS[f.dtype])
+
+
+def _dropout(f: File, op: str, x: str) -> str:
+    return f.add(op, x)
+
+
+def _softmax(f: File, op: str, x: str) -> str:
+    return f.add(op, x, axis=f.draw.axis(f[x].ndim))
+
+
+def _samples(f: File, op: str, x: str) -> str:
+    """How many samples or scalars there are, used as a number: only where the file fixes it does it have a meaning."""
+    found = f.add(op, x)
+    if op == "Shape":
+        found = f.add("Gather", found, ints(f.draw.whole(0, f[x].ndim - 1)), axis=0)
+    return f.add(f.draw.pick(["Add", "Mul"]), x, f.add("Cast", found, to=KINDS[f.dtype]))
+
+
+def constants_of(f: File, op: str, x: str) -> str:
+    """A constant that the file computes from others."""
+    tensor = helper.make_tensor("value", TensorProto.FLOAT, [1], [f.draw.between(-1, 1)])
+    filled: Any = f.add("ConstantOfShape", ints(*f.shape(x)[-1:]), value=tensor)
+    if f.dtype != np.float32:
+        raise Undrawn("a constant of another type")
+    return f.add("Add", x, f.add(f.draw.pick(["Neg", "Exp", "Tanh"]), filled))
+
+
+SCALARS: dict[str, Make] = {
+    **{op: _plain(0.0) for op in ("Relu", "Abs", "Neg", "Sigmoid", "Tanh", "Erf", "Exp", "Identity", "Softsign")},
+    **{op: _plain(0.0, 1.0, -3.0, 3.0) for op in ("HardSwish", "Mish")},
+    **dict.fromkeys(("Log", "Sqrt", "Reciprocal"), _positive),
+    "LeakyRelu": _plain(0.0, alpha=[0.01, 0.3, 0.0, 1.5, -0.5]),
+    "Elu": _plain(0.0, alpha=[1.0, 0.4, 2.5, 0.0, -1.0]),
+    "Selu": _plain(0.0, alpha=[1.6, 0.5], gamma=[1.05, 2.0, -1.0]),
+    "Celu": _plain(0.0, alpha=[1.0, 0.4, 2.5]),
+    "ThresholdedRelu": _plain(0.0, 1.0, alpha=[1.0, 0.5]),
+    "Shrink": _plain(0.0, 0.5, lambd=[0.5, 1.0], bias=[0.0, 0.5]),
+    "Softplus": _plain(0.0, 20.0),
+    "HardSigmoid": _plain(0.0, 2.5, -2.5, alpha=[0.2, 1 / 6, 1.0, -0.5], beta=[0.5, 0.0, 2.0]),
+    "Swish": _plain(0.0, alpha=[1.0, 1.702, -1.0, 0.0]),
+    "Gelu": _gelu,
+    "PRelu": _prelu,
+    "Clip": _clip,
+    "Pow": _pow,
+    "Add": _two,
+    "Sub": _two,
+    "Mul": _mul,
+    "Div": _div,
+    "Max": _many,
+    "Min": _many,
+    "Sum": _many,
+    "Mean": _many,
+    "Greater": _where,
+    "Where": _where,
+    "Cast": _cast,
+    "Dropout": _dropout,
+    "Softmax": _softmax,
+    "LogSoftmax": _softmax,
+    "Shape": _samples,
+    "Size": _samples,
+    "ConstantOfShape": constants_of,
+}

@@ -1,0 +1,188 @@
+"""What a method of bounding believed on its way: intervals of every node, and lines through every operation.
+
+A bound of the output may hold although a step was wrong. Every step is compared with the values at points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from proofmap import Family
+from proofmap.bounds import engine
+from proofmap.bounds.state import State
+from proofmap.graph.ir import Graph
+from proofmap.rules import RULES, Interval, Linear, Relaxation
+from tests.hunting.finding import Found, Tally
+from tests.hunting.points import values_of
+from tests.hunting.rounding import floor_of, sizes, units
+
+_ROWS = 4  # forms through each operation, for each ball
+
+
+@dataclass(frozen=True, eq=False)
+class Belief:
+    """Intervals and relaxations of a graph's nodes, each on all balls of a family."""
+
+    family: Family
+    intervals: Mapping[str, Interval]
+    relaxations: Mapping[str, Relaxation]
+    parent: Tensor | None = None  # for members: the sample of the walk that each is of
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """One walk over a graph: what it believed of full balls, and, later, of members."""
+
+    state: State
+    members: list[Belief] = field(default_factory=list)
+
+
+@contextmanager
+def watched() -> Iterator[list[Walk]]:
+    """Every walk that is made inside, as it happens."""
+    walks: list[Walk] = []
+
+    class Watched(State):
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            walks.append(Walk(self))
+
+        def member_relaxations(self, cases: Tensor, balls: Family) -> tuple[dict[str, Relaxation], dict[str, Interval]]:
+            lines, intervals = super().member_relaxations(cases, balls)
+            mine = next(walk for walk in walks if walk.state is self)
+            mine.members.append(Belief(balls, intervals, lines, cases // self.family.members))
+            return lines, intervals
+
+    with patch.object(engine, "State", Watched):
+        yield walks
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What is known without bounds: single balls, and points (P, balls, *shape) of each."""
+
+    singles: Family
+    points: Tensor
+
+    def within(self, family: Family) -> tuple[Tensor, Tensor]:
+        """Pairs (ball of the family, single) in which the single is a part of the ball."""
+        pairs = []
+        for k in range(family.count):
+            same = (self.singles.x == family.x[k]).flatten(1).all(1) & (self.singles.eps <= family.eps[k])
+            inside = (self.singles.lower >= family.lower[k]) & (self.singles.upper <= family.upper[k])
+            found = (same & inside.flatten(1).all(1)).nonzero().flatten()
+            pairs.append(torch.stack([torch.full_like(found, k), found]))
+        ball, single = torch.cat(pairs, 1)
+        return ball, single
+
+
+def check(walk: Walk, ground: Ground, tally: Tally, generator: torch.Generator) -> Tensor:
+    """Every interval and every line of a walk holds at the points; return the output's size (singles, classes)."""
+    graph, family = walk.state.graph, walk.state.family
+    values = values_of(graph, ground.points)
+    size = sizes(graph, walk.state.intervals)
+    beliefs = [Belief(family, walk.state.intervals, walk.state.relaxations), *walk.members]
+    reached = torch.zeros(ground.singles.count, graph.classes, dtype=torch.float64)
+    for belief in beliefs:
+        ball, single = ground.within(belief.family)
+        of_walk = ball if belief.parent is None else belief.parent[ball]
+        for name, interval in belief.intervals.items():
+            _inside(name, graph, interval.take(ball), values[name][:, single], size[name][of_walk], tally)
+        for name, lines in belief.relaxations.items():
+            _below(graph, name, lines, belief.family.count, (ball, single, of_walk), values, size, tally, generator)
+        output = size[graph.output].flatten(1)[of_walk]
+        reached = reached.index_reduce(0, single, output, "amax")
+    return reached
+
+
+def _inside(name: str, graph: Graph, interval: Interval, values: Tensor, size: Tensor, tally: Tally) -> None:
+    """values (P, pairs, *shape) in intervals (pairs, *shape)."""
+    dtype = interval.lower.dtype
+    slack = units(dtype) * size + floor_of(dtype)
+    if not bool((interval.lower <= interval.upper + slack).all()):
+        raise Found("unsound", f"the interval of {_named(graph, name)} has its ends the wrong way round")
+    excess = torch.maximum(interval.lower.double() - values, values - interval.upper.double())
+    share = float((excess / slack).nan_to_num(torch.inf).max())
+    tally.hidden += interval.lower.numel()
+    if share > 1:
+        worst = float(excess.max())
+        raise Found("unsound", f"a hidden value of {_named(graph, name)} is {worst:.3g} outside its interval ({dtype})")
+    tally.near(share)
+
+
+def _below(
+    graph: Graph,
+    name: str,
+    lines: Relaxation,
+    balls: int,
+    pairs: tuple[Tensor, Tensor, Tensor],
+    values: Mapping[str, Tensor],
+    size: Mapping[str, Tensor],
+    tally: Tally,
+    generator: torch.Generator,
+) -> None:
+    """<A, y> <= Σ <A_i, x_i> + bias at every point, for random forms A."""
+    node = graph[name]
+    ball, single, of_walk = pairs
+    dtype = graph.dtype
+    forms = random_forms(balls * _ROWS, node.shape, dtype, generator)
+    owner = torch.arange(balls).repeat_interleave(_ROWS)
+    parts, bias = lines.pull(forms.clone(), owner)
+    form = forms.double().flatten(1).unflatten(0, (balls, _ROWS))[ball]  # (pairs, rows, entries)
+    left = torch.einsum("krd,pkd->pkr", form, values[name][:, single].flatten(2))
+    right = bias.double().unflatten(0, (balls, _ROWS))[ball]
+    total = torch.einsum("krd,kd->kr", form.abs(), size[name][of_walk].flatten(1))
+    for key, part in zip(node.inputs, parts, strict=True):
+        if part is not None:
+            coefficients = part.double().flatten(1).unflatten(0, (balls, _ROWS))[ball]
+            right = right + torch.einsum("krd,pkd->pkr", coefficients, values[key][:, single].flatten(2))
+    excess = left - right
+    share = float((excess / (units(dtype) * total + floor_of(dtype))).nan_to_num(torch.inf).max())
+    tally.lines += len(forms)
+    if share > 1:
+        raise Found("unsound", f"lines through {_named(graph, name)} are {float(excess.max()):.3g} off ({dtype})")
+    tally.near(share)
+
+
+def random_forms(rows: int, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Normal numbers, every second row with one entry left alone."""
+    forms = torch.randn((rows, *shape), generator=generator, dtype=torch.float64)
+    flat = forms.flatten(1)
+    entry = torch.randint(0, flat.shape[1], (rows,), generator=generator)
+    alone = torch.zeros_like(flat).scatter_(1, entry[:, None], flat.gather(1, entry[:, None]).sign())
+    flat[::2] = alone[::2]
+    return forms.to(dtype)
+
+
+def check_linear(graph: Graph, ground: Ground, tally: Tally, generator: torch.Generator) -> None:
+    """<A, L x + b> = <L' A, x> + <A, b> at points, for every linear operation of a graph."""
+    values = values_of(graph, ground.points[:4])
+    size = sizes(graph, {name: Interval(v.flatten(0, 1), v.flatten(0, 1)) for name, v in values.items()})
+    for node in graph.nodes[1:]:
+        rule = RULES[node.op]
+        if not isinstance(rule, Linear):
+            continue
+        forms = random_forms(_ROWS, node.shape, graph.dtype, generator)
+        parts, bias = rule.pull(node, tuple(graph[i].shape for i in node.inputs), forms.clone())
+        form = forms.double().flatten(1)
+        left = values[node.name].flatten(0, 1).flatten(1) @ form.T
+        right = torch.zeros_like(left) if bias is None else bias.double().expand_as(left)
+        for key, part in zip(node.inputs, parts, strict=True):
+            right = right + values[key].flatten(0, 1).flatten(1) @ part.double().flatten(1).T
+        slack = units(graph.dtype) * (size[node.name].flatten(1) @ form.abs().T) + floor_of(graph.dtype)
+        tally.lines += len(forms)
+        if float(((left - right).abs() / slack).max()) > 1:
+            off = float((left - right).abs().max())
+            raise Found("unsound", f"a form pulled through {_named(graph, node.name)} is {off:.3g} off")
+
+
+def _named(graph: Graph, name: str) -> str:
+    node = graph[name]
+    settings = {k: v for k, v in node.attributes.items() if not isinstance(v, Tensor)}
+    return f"{name!r} ({node.op} {settings})" if settings else f"{name!r} ({node.op})"
