@@ -43,9 +43,9 @@ def drawn(seed: int) -> File:
     """The file of a seed; the same one at every call."""
     draw = Draw("file", seed)
     turn = turns()[seed % len(turns())]
-    opsets = [opset for opset in OPSETS if onnx.defs.has(turn, max_inclusive_version=opset)]
+    forms = _forms(turn)
     for _ in range(10 * DEAD):
-        file = _empty(draw, draw.pick(opsets or OPSETS))
+        file = _empty(draw, draw.pick(draw.pick(forms)))
         try:
             for _ in range(draw.whole(0, 2)):
                 _step(file)
@@ -57,6 +57,15 @@ def drawn(seed: int) -> File:
             continue
         return file
     raise Undrawn(f"no file with {turn} was found")
+
+
+def _forms(op: str) -> list[list[int]]:
+    """The opsets that have the operator, those of one form of it together: each form is as likely as the others."""
+    forms: dict[int, list[int]] = {}
+    for opset in OPSETS:
+        if onnx.defs.has(op, max_inclusive_version=opset):
+            forms.setdefault(onnx.defs.get_schema(op, max_inclusive_version=opset).since_version, []).append(opset)
+    return list(forms.values())
 
 
 def _empty(draw: Draw, opset: int) -> File:
@@ -73,10 +82,9 @@ def _step(file: File) -> None:
     for _ in range(DEAD):
         table: dict[str, Make] = draw.pick([SCALARS, SCALARS, LAYERS, SHAPES])
         op = draw.pick(sorted(set(table) & set(CONVERT)))
-        x = file.last if draw.chance(0.85) else draw.pick(file.names())
         try:
             with file.attempt():
-                table[op](file, op, x)
+                table[op](file, op, file.last)
             return
         except Undrawn:
             continue
