@@ -25,9 +25,8 @@ endif
 test: $(STAMP)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) $(ARGS)
 
-# Torch's threads wait for each other asleep: by default they spin, ten times as slow where another program has a core.
 demo: $(STAMP)
-	OMP_WAIT_POLICY=PASSIVE $(VENV)/bin/proofmap demo $(ARGS)
+	$(VENV)/bin/proofmap demo $(ARGS)
 
 lint: $(STAMP)
 	$(RUN) -m ruff check .

@@ -268,6 +268,8 @@ _function("unfold", (1, 4, 4), lambda x: F.relu(F.unfold(x, 2, stride=2)))
 _image("pad", lambda: nn.ConstantPad2d((1, 0, 2, 0), 0.5), lambda: nn.ZeroPad2d((0, 1, -1, 0)), shape=(2, 3, 3))
 _image("pad reflect", lambda: nn.ReflectionPad2d((1, 2, 0, 1)), shape=(2, 3, 3))
 _image("pad replicate", lambda: nn.ReplicationPad2d(1), lambda: nn.Conv2d(2, 2, 3, stride=2), shape=(2, 3, 3))
+_image("pad three axes", lambda: nn.ReflectionPad3d((1, 0, 1, 1, 0, 1)), nn.Tanh, shape=(1, 2, 2, 2))
+_image("pad three axes alike", lambda: nn.ReplicationPad3d((1, 0, 0, 1, 1, 0)), nn.Tanh, shape=(1, 2, 2, 2))
 _image("pad circular", lambda: nn.CircularPad2d((1, 0, 0, 2)), shape=(1, 4, 4))
 _image("upsample", lambda: nn.Upsample(scale_factor=2), lambda: nn.Conv2d(2, 2, 2), shape=(2, 2, 3))
 _image("upsample to size", lambda: nn.Upsample(size=(5, 4)), shape=(2, 3, 3))
@@ -279,6 +281,34 @@ _image(
 )
 _body("dropout and identity", (4,), lambda: nn.Linear(4, 5), nn.Dropout, nn.Identity, nn.ReLU, nn.AlphaDropout)
 
+# --- constant places, masks and factors ---
+
+_MASK = torch.tensor([[True, False, True], [False, False, True]])
+
+
+def _written(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[:, 1:, ::2] = F.relu(x[:, :-1, 1:])
+    y[:, 0] = 0.5
+    y[:, [1, 2], 1] -= 0.3
+    return y
+
+
+_function(
+    "where and masked_fill", (2, 3), lambda x: torch.where(_MASK, F.relu(x), -x).masked_fill(~_MASK[0], 0.3).tanh()
+)
+_function("slice assignment", (3, 3), lambda x: F.relu(_written(x)))
+_function("lerp", (4,), lambda x: F.relu(torch.lerp(x, x.flip(1).tanh(), -0.3)))
+_function("cumsum and triangles", (3, 4), lambda x: F.relu(x.cumsum(1).tril(1) - x.cumsum(2)))
+_body(
+    "einsum",
+    (2, 3, 2),
+    lambda: Constants(lambda x, u, v: F.relu(torch.einsum("nhij,hjk,ki->nkh", x, u - 1, v)), (2, 2, 3), (3, 3)),
+)
+_function("fold", (8, 6), lambda x: F.relu(F.fold(F.relu(x), (3, 4), 2, stride=(2, 1), padding=(1, 0))))
+_image("upsample bilinear", lambda: nn.UpsamplingBilinear2d(size=5), lambda: nn.Conv2d(1, 2, 3), shape=(1, 2, 3))
+_image("upsample bicubic", lambda: nn.Upsample(size=(5, 4), mode="bicubic", align_corners=True), shape=(1, 3, 3))
+
 # --- sums and pools ---
 
 _image("mean over the map", lambda: nn.Conv2d(2, 4, 2), nn.ReLU, lambda: Apply(lambda x: x.mean((2, 3))))
@@ -288,6 +318,7 @@ _image("avg_pool2d", lambda: nn.AvgPool2d(2))
 _image("avg_pool2d padded", lambda: nn.AvgPool2d(3, 2, 1, ceil_mode=True, count_include_pad=False))
 _image("avg_pool2d ceil", lambda: nn.AvgPool2d((2, 3), 2, (1, 1), ceil_mode=True))
 _image("avg_pool2d divisor", lambda: nn.AvgPool2d(2, 1, divisor_override=3))
+_image("avg_pool2d negative divisor", lambda: nn.AvgPool2d(3, 2, 1, ceil_mode=True, divisor_override=-3))
 _image("avg_pool3d", lambda: nn.AvgPool3d(2, 1), shape=(1, 3, 3, 3))
 _body("avg_pool without channels", (4, 4), lambda: nn.AvgPool2d(2), nn.ReLU)
 _body("adaptive_avg_pool1d", (2, 7), lambda: nn.AdaptiveAvgPool1d(3), nn.ReLU)
@@ -315,10 +346,20 @@ _activation("hardtanh", lambda: nn.Hardtanh(-0.3, 0.6))
 _activation("clamp", lambda: Apply(lambda x: x.clamp(min=-0.2).clamp(max=0.5)))
 _activation("clamp by tensors", lambda: Constants(lambda x, c: torch.clamp(x, -c / 4, c / 4), (7,)))
 _activation("elu", lambda: nn.ELU(0.7))
+_activation("elu upwards", lambda: nn.ELU(-0.7))
 _activation("selu", nn.SELU)
 _activation("celu", lambda: nn.CELU(0.5))
 _activation("softplus", nn.Softplus)
 _activation("softplus with beta", lambda: nn.Softplus(2.5))
+_activation("softplus with a threshold", lambda: nn.Softplus(threshold=0))
+_activation("softshrink", lambda: nn.Softshrink(0.2))
+_activation("hardshrink", lambda: nn.Hardshrink(0.2))
+_activation("threshold", lambda: nn.Threshold(0.1, -0.4))
+_activation("threshold like relu", lambda: nn.Threshold(0.0, 0.0))
+_activation("rrelu", nn.RReLU)
+_activation("mish", nn.Mish)
+_activation("softsign", nn.Softsign)
+_activation("tanhshrink", nn.Tanhshrink)
 _activation("log_sigmoid", nn.LogSigmoid)
 _activation("sigmoid", nn.Sigmoid)
 _activation("tanh", nn.Tanh)
@@ -342,6 +383,8 @@ _activation("log of softplus", lambda: Apply(lambda x: (F.softplus(x) + 0.5).log
 _activation("silu by hand", lambda: Apply(lambda x: x * torch.sigmoid(x)))
 _activation("swish by hand", lambda: Apply(lambda x: 2 * x * torch.sigmoid(1.702 * x)))
 _activation("gelu by hand", lambda: Apply(lambda x: 0.5 * x * (1 + torch.erf(x / 2**0.5))))
+_activation("mish by hand", lambda: Apply(lambda x: 2 * x * torch.tanh(F.softplus(x))))
+_activation("softsign by hand", lambda: Apply(lambda x: 3 * x / (2 + abs(4 * x)) - x / (-1 - x.abs())))
 _activation("hardswish by hand", lambda: Apply(lambda x: x * F.relu6(x + 3) / 6 + x * F.hardsigmoid(x)))
 
 # --- deeper ---

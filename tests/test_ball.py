@@ -99,6 +99,11 @@ def test_a_ball_that_does_not_fit_is_refused(ball: Ball, message: str) -> None:
         (torch.zeros(3, 3, 4, 5, dtype=torch.int64), r"mask has shape \(3, 3, 4, 5\) at x"),
         (torch.full((4, 5), -1), "mask has the id -1, expected ids 0..G-1"),
         (torch.arange(20).view(4, 5) // 10 * 3, r"never uses the id 1 .* 3: number its 2 groups without gaps"),
+        (torch.full((4, 5), 10**12), r"never uses the id 0 below its largest, 1000000000000: number its 1 groups"),
+        (
+            torch.full((2, 3, 4, 5), 10**12),
+            r"never uses the id 0 below its largest, 1000000000000: number its 1 groups",
+        ),
         (torch.arange(20).view(1, 1, 4, 5) + 1, r"never uses the id 0 .*torch\.unique\(mask, return_inverse=True\)"),
     ],
 )

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import struct
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,23 @@ def test_images_reads_pictures_by_name(tmp_path: Path, pillow: Any) -> None:
     assert torch.equal(read.images, expected[:, :, None, None].expand(3, 3, 3, 4))
 
 
+@pytest.mark.parametrize("name", ["a.bmp", "a.gif", "a.tif", "a.TIFF"])
+def test_images_reads_what_scanners_and_old_programs_write(tmp_path: Path, pillow: Any, name: str) -> None:
+    pixels = np.zeros((2, 3, 3), dtype=np.uint8)
+    pixels[0, 1:, 0] = pixels[1, 2, 1] = 255
+    pillow.fromarray(pixels).save(tmp_path / name)
+    assert torch.equal(images(tmp_path).images[0], torch.from_numpy(pixels).permute(2, 0, 1) / 255)
+
+
+def test_images_takes_the_first_frame_of_an_animation_and_no_page_of_several(tmp_path: Path, pillow: Any) -> None:
+    frames = [pillow.new("RGB", (4, 3), colour) for colour in ((255, 0, 0), (0, 255, 0))]
+    frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
+    assert images(tmp_path).images[0, :, 0, 0].tolist() == [1.0, 0.0, 0.0]
+    frames[0].save(tmp_path / "b.tiff", save_all=True, append_images=frames[1:])
+    with pytest.raises(FileError, match=r"b.tiff has several pages, expected one: save the one that you mean"):
+        images(tmp_path)
+
+
 def test_images_keeps_rows_and_columns(tmp_path: Path, pillow: Any) -> None:
     pixels = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)  # (H, W, RGB)
     pillow.fromarray(pixels).save(tmp_path / "a.png")
@@ -297,7 +315,7 @@ def test_images_names_a_folder_without_pictures(tmp_path: Path) -> None:
 
 def test_images_names_the_damaged_file(tmp_path: Path, pillow: Any) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (40, 40, 3), dtype=np.uint8)
-    for name in ("a.png", "a.jpg", "a.webp"):
+    for name in ("a.png", "a.jpg", "a.webp", "a.bmp", "a.gif", "a.tiff"):
         path = tmp_path / name
         pillow.fromarray(noise).save(path)
         whole = path.read_bytes()
@@ -314,9 +332,46 @@ def test_images_reads_no_other_format_under_a_false_name(tmp_path: Path, pillow:
         images(tmp_path)
 
 
-def test_images_refuses_deep_pictures(tmp_path: Path, pillow: Any) -> None:
-    draw(pillow, tmp_path / "a.png", colour=40000, mode="I;16")
-    with pytest.raises(FileError, match=r"a.png has more than 8 bits a channel"):
+@pytest.mark.parametrize("name", ["a.png", "a.tiff"])
+def test_images_refuses_deep_pictures(tmp_path: Path, pillow: Any, name: str) -> None:
+    draw(pillow, tmp_path / name, colour=40000, mode="I;16")
+    with pytest.raises(FileError, match=rf"{name} has more than 8 bits a channel"):
+        images(tmp_path)
+
+
+def deep_png() -> bytes:
+    """Two pixels of 16 bits a channel in colour, which Pillow would halve without a word."""
+
+    def part(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">IIBBBBB", 2, 1, 16, 2, 0, 0, 0)
+    rows = zlib.compress(bytes(1 + 2 * 3 * 2))
+    return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", header) + part(b"IDAT", rows) + part(b"IEND", b"")
+
+
+def deep_tiff() -> bytes:
+    """The same as a TIFF."""
+    entries = [  # tag, type (3: two bytes, 4: four), count, value
+        (256, 3, 1, 2),
+        (257, 3, 1, 1),
+        (258, 3, 3, 200),  # bits a sample, at byte 200
+        (259, 3, 1, 1),
+        (262, 3, 1, 2),
+        (273, 4, 1, 220),  # where the pixels are
+        (277, 3, 1, 3),
+        (278, 3, 1, 1),
+        (279, 4, 1, 12),
+    ]
+    table = struct.pack("<H", len(entries)) + b"".join(struct.pack("<HHII", *entry) for entry in entries) + bytes(4)
+    content = b"II*\0" + struct.pack("<I", 8) + table
+    return content.ljust(200, b"\0") + struct.pack("<HHH", 16, 16, 16).ljust(20, b"\0") + bytes(12)
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.png", deep_png()), ("a.tiff", deep_tiff())])
+def test_images_refuses_deep_pictures_in_colour(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(FileError, match=rf"{name} has more than 8 bits a channel"):
         images(tmp_path)
 
 
@@ -355,9 +410,9 @@ TABLES = {
     "huge": (f"file,label\na.png,{10**30}\n", "expected a class number"),
     "short": ("file,label\na.png\n", "is '', expected a class number"),
     "twice": ("file,label\na.png,1\na.png,2\n", "line 3: 'a.png' has a label already"),
-    "foreign": ("file,label\na.png,1\nb.png,2\n", "labels 'b.png', which is no picture"),
-    "nameless": ("label,file\n1\n", "labels '', which is no picture"),
-    "bare": ("file,label\n", r"gives 'a.png' no label \(1 of 1 pictures\)"),
+    "foreign": ("file,label\nb.png,2\n", "labels none of the 1 files beside it, but 'b.png': correct the names"),
+    "nameless": ("label,file\n1\n", "line 2: a label without a file"),
+    "bare": ("file,label\n", "labels none of the 1 files beside it: correct the names, or take the table away"),
 }
 
 
@@ -368,6 +423,20 @@ def test_images_refuses_wrong_labels_before_it_reads_pictures(tmp_path: Path, ta
     with pytest.raises(FileError, match=message) as caught:
         images(tmp_path)
     assert str(tmp_path / "labels.csv") in str(caught.value)
+
+
+def test_images_takes_labels_of_more_and_of_fewer_pictures(tmp_path: Path, pillow: Any) -> None:
+    for name in ("a.png", "b.png", "c.png"):
+        draw(pillow, tmp_path / name)
+    (tmp_path / "labels.csv").write_text("file,label\nb.png,4\ngone.png,5\nlost.png,6\n")
+    said = (
+        r"labels.csv gives 2 of 3 files no label, such as 'a.png', and labels 2 files that are not there, such as "
+        r"'gone.png'"
+    )
+    with pytest.warns(UserWarning, match=said):
+        labels = images(tmp_path).labels
+    assert labels is not None
+    assert labels.tolist() == [-1, 4, -1]
 
 
 def test_images_refuses_labels_that_are_no_text(tmp_path: Path) -> None:

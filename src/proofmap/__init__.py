@@ -1,45 +1,32 @@
-"""Proofmap: what a neural network decided, and why, with proofs."""
+"""Proofmap: what a neural network decided, and why, with proofs.
+
+Importing the package loads nothing: its names, listed in `proofmap.api`, come with torch when one is asked for, so that
+a command line's help need not wait for them.
+"""
 
 from __future__ import annotations
 
-from proofmap import bounds, data, explain, groups, metrics, zoo
-from proofmap.ball import Ball, Family
-from proofmap.bench import compare
-from proofmap.errors import BoundError, FileError, InputError, ModelError, ProofmapError, UnsupportedError
-from proofmap.explain import EVA, EmpiricalEVA, Explanation, FirstOrder, GreedyAO, GreedyAS, HybridEVA, TargetedEVA
-from proofmap.graph import Graph, load, trace
-from proofmap.overlap import Overlap, certified_radius, overlap
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "EVA",
-    "Ball",
-    "BoundError",
-    "EmpiricalEVA",
-    "Explanation",
-    "Family",
-    "FileError",
-    "FirstOrder",
-    "Graph",
-    "GreedyAO",
-    "GreedyAS",
-    "HybridEVA",
-    "InputError",
-    "ModelError",
-    "Overlap",
-    "ProofmapError",
-    "TargetedEVA",
-    "UnsupportedError",
-    "bounds",
-    "certified_radius",
-    "compare",
-    "data",
-    "explain",
-    "groups",
-    "load",
-    "metrics",
-    "overlap",
-    "trace",
-    "zoo",
-]
+if TYPE_CHECKING:
+    from proofmap.api import *  # noqa: F403
+    from proofmap.api import __all__ as __all__
+else:  # so that a name which is not there is one to type checkers too
+
+    def __getattr__(name: str) -> Any:
+        """A module of the package alone, or a name of `proofmap.api`, which brings all the others."""
+        hidden = name.startswith("__") and name != "__all__"  # tools look for these, in every module
+        if not hidden and find_spec(f"{__name__}.{name}") is not None:
+            return import_module(f"{__name__}.{name}")
+        api = None if hidden else import_module(f"{__name__}.api")
+        if not hasattr(api, name):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = getattr(api, name)  # at once the next time
+        return globals()[name]
+
+    def __dir__() -> list[str]:
+        return sorted([*__getattr__("__all__"), "__version__"])

@@ -48,10 +48,10 @@ class Ball:
 
     def __post_init__(self) -> None:
         """Refuse what is no ball."""
-        if self.norm not in _NORMS:
+        if not isinstance(self.norm, int | float) or self.norm not in _NORMS:
             raise InputError(f"Ball got norm={self.norm!r}, expected 1, 2 or float('inf')")
         object.__setattr__(self, "norm", float(self.norm))
-        if self.half not in (None, "+", "-"):
+        if self.half is not None and (not isinstance(self.half, str) or self.half not in ("+", "-")):
             raise InputError(f"Ball got half={self.half!r}, expected '+' (δ >= 0), '-' (δ <= 0) or None (both)")
         eps = torch.zeros(()) if isinstance(self.eps, str) and self.eps == "auto" else _numbers(self.eps, "eps")
         if not (eps.isfinite() & (eps >= 0)).all():
@@ -304,8 +304,8 @@ def _numbers(value: float | Tensor | str, name: str) -> Tensor:
     """Read a number or a tensor as float64 without NaN."""
     try:
         numbers = torch.as_tensor(value, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"Ball got {name}={value!r}, expected a number or a tensor") from None
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise InputError(f"Ball got {name}={value!r:.60}, expected a number or a tensor") from None
     if numbers.isnan().any():
         raise InputError(f"Ball got a NaN in {name}, expected numbers")
     return numbers
@@ -412,12 +412,13 @@ def resolve_mask(mask: Tensor, x: Tensor) -> tuple[Tensor, int]:
     ids = mask.to(device=x.device, dtype=torch.int64)
     if ids.min() < 0:
         raise InputError(f"the mask has the id {int(ids.min())}, expected ids 0..G-1: there is no id for 'in no group'")
-    groups = int(ids.max()) + 1
-    one_for_all = mask.dim() < x.dim() or len(mask) != len(x)
-    if one_for_all and len(used := ids.unique()) != groups:
-        gap = _first(torch.bincount(used, minlength=groups) == 0)[0]
+    largest, one_for_all = int(ids.max()), mask.dim() < x.dim() or len(mask) != len(x)
+    used = ids.unique() if one_for_all or largest >= ids.numel() else None  # more ids than entries: there are gaps
+    if used is not None and len(used) != largest + 1:
+        gap = int((used != torch.arange(len(used), device=used.device)).nonzero()[0])
         raise InputError(
-            f"the mask never uses the id {gap} below its largest, {groups - 1}: number its {len(used)} groups without "
+            f"the mask never uses the id {gap} below its largest, {largest}: number its {len(used)} groups without "
             "gaps, torch.unique(mask, return_inverse=True)[1]"
         )
+    groups = largest + 1
     return ids.expand(x.shape), groups

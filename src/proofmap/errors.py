@@ -5,14 +5,15 @@ ProofmapError
 ├── ModelError            a model or a graph that cannot be used
 │   └── UnsupportedError  operations without a rule
 ├── FileError             a damaged or a foreign file
-└── BoundError            no finite bound exists, or none that fits in the memory allowed
+└── BoundError            no finite bound exists
+    └── RoomError         none that fits in the memory allowed
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["BoundError", "FileError", "InputError", "ModelError", "ProofmapError", "UnsupportedError"]
+__all__ = ["BoundError", "FileError", "InputError", "ModelError", "ProofmapError", "RoomError", "UnsupportedError"]
 
 
 class ProofmapError(Exception):
@@ -47,7 +48,19 @@ class FileError(ProofmapError):
 
 
 class BoundError(ProofmapError):
-    """No finite bound exists (a logarithm over an interval that reaches 0), or none that fits in the memory allowed."""
+    """No finite bound exists: a logarithm over an interval that reaches 0."""
+
+
+class RoomError(BoundError):
+    """No bound fits in the memory allowed."""
+
+
+def in_bytes(size: float) -> str:
+    """A number of bytes for a sentence: 512 bytes, 1.5 kB, 20.0 MB, 3.2 GB."""
+    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= one:
+            return f"{size / one:.1f} {unit}"
+    return f"{size:.0f} bytes"
 
 
 def first_line(error: Exception) -> str:

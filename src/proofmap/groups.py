@@ -15,8 +15,10 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from proofmap.arrays import tensor_of
 from proofmap.errors import InputError
 
 __all__ = [
@@ -50,7 +52,7 @@ class SampleGrouping(Protocol):
         ...
 
 
-Groups: TypeAlias = Grouping | SampleGrouping | Tensor | None
+Groups: TypeAlias = Grouping | SampleGrouping | Tensor | NDArray[Any] | None
 
 
 @dataclass(frozen=True)
@@ -188,8 +190,8 @@ def resolve(groups: Groups, at: Tensor | Shape) -> Tensor | None:
     """
     if groups is None:
         return None
-    if isinstance(groups, Tensor):
-        mask = groups
+    if isinstance(groups, Tensor | np.ndarray):
+        mask = tensor_of(groups) if isinstance(groups, np.ndarray) else groups
     elif isinstance(groups, SampleGrouping):
         if not isinstance(at, Tensor):
             raise InputError(f"{groups!r} got the shape {tuple(at)}, expected the samples: its groups follow them")

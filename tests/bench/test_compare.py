@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from captum import attr
+from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.bench.compare import compare
 from proofmap.errors import InputError
 from proofmap.explain.adapt import Method
 from proofmap.metrics import Deletion, Insertion, Metric, Stability, Tightness
+from tests.bench.clock import Clock
 
 BALL = pm.Ball(0.015, domain=(0.0, 1.0))
 
@@ -29,7 +31,8 @@ def test_names_make_a_table() -> None:
     )
     assert list(table.rows) == ["eva", "saliency", "first-order"]
     assert all(len(values) == len(x) for values in table.values["eva"].values())
-    assert str(table).startswith("| | Deletion ↓ | Insertion ↑ | s an explanation |")
+    assert table.markdown().startswith("| | Deletion ↓ | Insertion ↑ | seconds |")
+    assert str(table).startswith("Sequential, 6 samples\n")
     maps = pm.EVA(pm.zoo.mnist_mlp(), BALL).attribute(x)
     expected = Deletion()(pm.zoo.mnist_mlp(), x, None, maps)
     torch.testing.assert_close(torch.from_numpy(table.values["eva"]["deletion"]), expected.double())
@@ -121,10 +124,50 @@ def test_a_name_alone_is_one_method_or_metric() -> None:
     assert {label: list(row) for label, row in table.rows.items()} == {"saliency": ["insertion"]}
 
 
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize("count", [1, 3])
+def test_seconds_do_not_depend_on_the_order_of_methods(
+    order: tuple[str, ...], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first call has to load is not part of them, nor is that call."""
+    clock = Clock()
+    monkeypatch.setattr("proofmap.bench.timing.perf_counter", clock)
+    slow = {"a": clock.map_after(1.0), "b": clock.map_after(2.0)}
+    x, model = digits(count), pm.zoo.mnist_mlp()
+    table = compare(model, x, {label: slow[label] for label in order}, progress=False)
+    assert table.seconds == {"a": 1.0, "b": 2.0}
+
+
+def test_methods_without_a_label_get_their_name() -> None:
+    """Captum's objects and ours by their class, functions by their name, numbered where several have one."""
+    x, model = digits(1), pm.zoo.mnist_mlp()
+
+    def constant(z: Tensor, target: Tensor) -> Tensor:
+        return torch.ones_like(z)
+
+    eva = pm.EVA(model, BALL, groups=pm.groups.grid(2), progress=False)
+    first, second = attr.Saliency(model), attr.Saliency(model)
+    methods = ["saliency", first, constant, attr.InputXGradient(model), eva, second, x.clone(), np.ones(x.shape)]
+    table = compare(model, x, methods, progress=False)
+    labels = ["saliency", "Saliency 1", "constant", "InputXGradient", "EVA", "Saliency 2", "map 1", "map 2"]
+    assert list(table.rows) == labels
+    assert table.values["Saliency 1"]["deletion"] == table.values["saliency"]["deletion"]
+    assert list(compare(model, x, first, progress=False).rows) == ["Saliency"]
+    assert list(compare(model, x, lambda z, target: z, progress=False).rows) == ["function"]
+
+
 def test_what_cannot_be_compared_is_refused() -> None:
     x, model = digits(1), pm.zoo.mnist_mlp()
     with pytest.raises(InputError, match="got no method"):
         compare(model, x, [])
+    with pytest.raises(InputError, match="got the method 'saliency' twice, expected it once"):
+        compare(model, x, ["saliency", "eva", "saliency"])
+    with pytest.raises(InputError, match="got methods of type int, expected names such as"):
+        compare(model, x, 3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="got a metric of type int, expected one of deletion"):
+        compare(model, x, "saliency", 3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="got a class, Deletion, expected one of deletion"):
+        compare(model, x, "saliency", [Deletion])  # type: ignore[list-item]
     with pytest.raises(InputError, match="got the metric 'beauty', expected one of deletion"):
         compare(model, x, ["saliency"], ["beauty"])
     with pytest.raises(InputError, match=r"expected pm.metrics.Tightness\(...\)"):
@@ -135,8 +178,26 @@ def test_what_cannot_be_compared_is_refused() -> None:
         compare(model, x, ["saliency"], target=torch.tensor([1, 2, 3]))
     with pytest.raises(InputError, match="got target 10, expected a class from 0 to 9"):
         compare(model, x, ["saliency"], target=10)
-    with pytest.raises(InputError, match="x is ndarray, expected a float32 or float64 tensor"):
-        compare(model, np.zeros((1, 1, 28, 28)), ["saliency"])  # type: ignore[arg-type]
+
+
+def test_a_function_of_another_signature_is_refused_before_any_work() -> None:
+    """Also beside methods that are fine, and before the model is looked at."""
+    x, seen = digits(1), []
+
+    class Watched(nn.Module):
+        def forward(self, z: Tensor) -> Tensor:
+            seen.append(z)
+            return z.flatten(1)[:, :3]
+
+    def one(z: Tensor) -> Tensor:
+        return z
+
+    methods: list[Any] = ["saliency", one]
+    with pytest.raises(InputError, match=r"the function one takes \(z\), expected \(x, target\)"):
+        compare(Watched(), x, methods, progress=False)
+    with pytest.raises(InputError, match=r"Occlusion.attribute\(x, target=...\): missing a required argument: 'sli"):
+        compare(Watched(), x, ["saliency", attr.Occlusion(Watched())], progress=False)
+    assert not seen
 
 
 def test_a_map_that_was_there_took_nobody_knows_how_long() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from proofmap.bench import Spec, names, read, run
 from proofmap.errors import FileError, InputError, ProofmapError
@@ -22,6 +23,7 @@ from proofmap.explain import BASELINES, EVA
 from proofmap.explain.baselines import Saliency
 from proofmap.explain.greedy import Greedy
 from proofmap.metrics import Deletion, Insertion
+from tests.bench.clock import Clock
 from tests.cli.commands import called
 
 SMALL = """
@@ -345,7 +347,7 @@ def test_the_command_prints_the_table_and_one_sentence_for_an_error(tmp_path: Pa
         [*command, str(file), "--quick", "--out", str(tmp_path / "out")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("| | Deletion ↓ | Insertion ↑ | s an explanation |")
+    assert done.stdout.startswith("| | Deletion ↓ | Insertion ↑ | seconds |")
     wrong = subprocess.run([*command, "table9"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("error: got the benchmark 'table9', expected one of")
@@ -357,3 +359,18 @@ def test_a_device_that_is_not_there_is_refused(device: str) -> None:
     found = called("bench", "table1-mnist", "--quick", "--device", device)
     assert found.exit_code == 2
     assert found.stderr.startswith(f"error: got --device {device}, expected cpu, or cuda where there is a GPU")
+
+
+def test_the_first_call_is_not_part_of_the_seconds(
+    small: tuple[Spec, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is it where a run goes on: what a method has to load is nobody's time."""
+    clock = Clock()
+    method = clock.map_after(2.0)
+
+    def explain(self: object, inputs: Tensor, target: Tensor) -> Tensor:
+        return method(inputs, target)
+
+    monkeypatch.setattr(Saliency, "attribute", explain)
+    monkeypatch.setattr("proofmap.bench.timing.perf_counter", clock)
+    assert run(small[0], tmp_path, quick=True, progress=False).seconds == {"Saliency": 2.0}

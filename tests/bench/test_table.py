@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
+from html.parser import HTMLParser
 from math import sqrt
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from proofmap.bench.table import Column, Values, interval, tabulate
+from proofmap.bench.table import Column, Table, Values, interval, tabulate
 
 LOW = Column("deletion", "Deletion", higher=False)
 HIGH = Column("insertion", "Insertion", higher=True)
@@ -81,11 +84,32 @@ def test_few_samples_are_not_called_as_good_as_the_best() -> None:
     assert [table.rows[method]["deletion"].mark for method in values] == ["best", "second", ""]
 
 
-def test_four_samples_have_no_interval_and_win_nothing() -> None:
-    values = {"a": {"deletion": np.zeros(4)}, "b": {"deletion": np.ones(4)}}
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 12, 29])
+def test_the_interval_of_few_samples_is_students(count: int) -> None:
+    """Exact for samples of a normal law, from two on; a bootstrap of two covers the mean half as often as it says."""
+    values = drawn(0.5, count, count)
+    half = stats.t.ppf(0.975, count - 1) * values.std(ddof=1) / sqrt(count)
+    assert interval(values) == pytest.approx((values.mean() - half, values.mean() + half), abs=1e-6)
+    tries = [interval(drawn(0.5, 100 + seed, count)) for seed in range(300)]
+    assert 0.91 <= np.mean([low <= 0.5 <= high for low, high in tries]) <= 0.99
+
+
+def test_two_samples_have_an_interval_and_marks() -> None:
+    """What is ahead by the same at both is the best; what may be chance is not told apart."""
+    values = {"a": {"deletion": np.array([0.1, 0.2])}, "b": {"deletion": np.array([0.6, 0.7])}}
+    values["c"] = {"deletion": np.array([0.3, 0.1])}
+    table = tabulate("t", [LOW], values, dict.fromkeys(values, 0.0))
+    assert [row["deletion"].mark for row in table.rows.values()] == ["best", "second", "tied"]
+    assert table.rows["a"]["deletion"].low < -0.4
+    assert "| a | **0.150** [-0.485, 0.785] | 0 |" in table.markdown()
+
+
+def test_one_sample_has_no_interval_and_wins_nothing() -> None:
+    values = {"a": {"deletion": np.zeros(1)}, "b": {"deletion": np.ones(1)}}
     table = tabulate("t", [LOW], values, {"a": 0.0, "b": 0.0})
     assert [row["deletion"].mark for row in table.rows.values()] == ["", ""]
     assert "| a | 0.000 | 0 |" in table.markdown()
+    assert "One sample: no interval, and nothing is called the best." in str(table)
 
 
 def test_both_texts_hold_the_same_numbers() -> None:
@@ -93,7 +117,7 @@ def test_both_texts_hold_the_same_numbers() -> None:
     table = tabulate("t", [LOW, HIGH], values, {"eva": 0.5, "rise": 12.0}, paper={"eva": {"deletion": 0.089}})
     text = table.markdown()
     lines = text.splitlines()
-    assert lines[0] == "| | Deletion ↓ | Insertion ↑ | s an explanation |"
+    assert lines[0] == "| | Deletion ↓ | Insertion ↑ | seconds |"
     assert "/ 0.089" in lines[2]
     assert "n/a" in lines[3]
     read = list(csv.DictReader(io.StringIO(table.csv())))
@@ -122,3 +146,98 @@ def test_means_over_other_samples_win_nothing() -> None:
         "all": "best",
         "worse": "second",
     }
+
+
+def shown() -> Table:
+    noise = drawn(0.0, 0)
+    values = {
+        "eva": {"deletion": noise + 0.1, "insertion": noise + 0.9},
+        "a|b": {"deletion": noise + 0.1 + 0.01 * drawn(0.0, 1), "insertion": noise + 0.8},
+        "<b onload=x>": {"deletion": noise + 0.5},
+    }
+    found = tabulate("", [LOW, HIGH], values, {"eva": 0.5, "a|b": 12.0, "<b onload=x>": None})
+    return replace(found, model="zoo:mnist_mlp", data="<digits>.npz")
+
+
+def test_a_terminal_sees_columns_and_words() -> None:
+    """No markup, columns that stand under each other, and what the signs mean."""
+    head, columns, words = str(shown()).split("\n\n")
+    columns, *rows = columns.splitlines()
+    legend = " ".join(words.split())
+    assert head == "zoo:mnist_mlp on <digits>.npz, 400 samples"
+    assert columns.split() == ["Deletion", "↓", "Insertion", "↑", "seconds"]
+    assert [row.split()[0] for row in rows] == ["eva", "a|b", "<b"]
+    assert len({len(line) for line in (columns, *rows)}) == 1
+    assert rows[0].endswith("] best        0.5")
+    assert "] ≈ " in rows[0]
+    assert "] best " in rows[1]
+    assert "] second " in rows[1]
+    assert rows[2].split()[-2:] == ["n/a", "n/a"]
+    assert not any(sign in str(shown()) for sign in ("**", "<u>", "---"))
+    for word in ("Mean over samples", "95 % interval", "≈", "not told from the best", "↓: less is better", "seconds"):
+        assert word in legend
+    assert repr(shown()) == str(shown())
+
+
+def test_a_label_cannot_break_the_markdown() -> None:
+    lines = shown().markdown().splitlines()
+    assert {line.replace("\\|", "").count("|") for line in lines} == {5}
+    assert "&lt;b onload=x&gt;" in lines[-1]
+
+
+class Reader(HTMLParser):
+    """The tags of a page, and the text of its cells."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.text: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Attributes have no script in them."""
+        assert not any(name.startswith("on") for name, _ in attrs)
+        self.open.append(tag)
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Tags end in the order in which they began."""
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Text as it is read."""
+        self.text.append(data)
+
+
+def test_a_notebook_sees_a_table() -> None:
+    """Whole, with names as text, whatever they hold."""
+    page = Reader(shown()._repr_html_())
+    assert page.open == []
+    assert set(page.tags) == {"table", "caption", "thead", "tbody", "tr", "th", "td", "b", "u", "div", "p"}
+    assert (page.tags.count("b"), page.tags.count("u")) == (2, 2)
+    assert page.tags.count("tr") == 4
+    assert "<b onload=x>" in page.text
+    assert "zoo:mnist_mlp on <digits>.npz, 400 samples" in page.text
+    assert any("not told from the best" in text for text in page.text)
+
+
+def test_a_table_is_drawn() -> None:
+    """A panel for each metric; a dollar in a name starts no formula; what has one sample has a point."""
+    table = shown()
+    figure = table.plot()
+    assert [axes.get_title() for axes in figure.axes] == ["Deletion ↓", "Insertion ↑"]
+    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["eva", "a|b", "<b onload=x>"]
+    assert figure.get_suptitle() == "zoo:mnist_mlp on <digits>.npz, 400 samples"
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    one = tabulate("", [LOW], {"$a$": {"deletion": np.ones(1)}}, {"$a$": 1.0}).plot()
+    assert one._repr_png_().startswith(b"\x89PNG")
+
+
+def test_the_heading_says_what_is_known() -> None:
+    table = shown()
+    assert replace(table, title="Table 1").heading() == "Table 1: zoo:mnist_mlp on <digits>.npz, 400 samples"
+    assert replace(table, data="").heading() == "zoo:mnist_mlp, 400 samples"
+    assert replace(table, model="").heading() == "<digits>.npz, 400 samples"
+    one = tabulate("", [LOW], {"a": {"deletion": np.ones(1)}}, {"a": 1.0})
+    assert one.heading() == "1 sample"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.bounds import Forward, memory
 from proofmap.bounds.memory import budget, heartbeat, in_pieces
-from proofmap.errors import BoundError, InputError
+from proofmap.errors import InputError, RoomError
 from tests.peak import with_peak
 
 
@@ -66,7 +66,7 @@ def test_the_smallest_piece_gives_up_with_advice() -> None:
     def work(start: int, stop: int) -> None:
         raise MemoryError
 
-    with pytest.raises(BoundError, match="out of memory with the smallest piece"):
+    with pytest.raises(RoomError, match="out of memory with the smallest piece"):
         in_pieces(4, 4, work)
 
 
@@ -94,7 +94,7 @@ def test_forward_says_what_it_needs() -> None:
     model = pm.zoo.mnist_mlp()
     x = pm.data.digits()[0][:1]
     with pytest.raises(
-        BoundError, match=r"forward bounds of this network need about .* GB a sample.*Backward or CrownIBP"
+        RoomError, match=r"need about \d+\.\d MB a sample, the budget is 1\.0 MB: .*Backward or CrownIBP"
     ):
         pm.overlap(model, x, pm.Ball(0.01), bounds=Forward(), memory=10**6)
 

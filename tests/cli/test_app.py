@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
-from importlib import import_module
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_every_end_has_its_code(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(import_module("proofmap.cli.verify"), "read_cases", fail)  # the package's name is the command
+    monkeypatch.setattr("proofmap.cli.cases.read_cases", fail)
     found = called("verify", files / "net.onnx", files / "x.npy", "--eps", "0.01")
     assert found.exit_code == code
     assert found.stderr.startswith(said)
@@ -111,9 +112,23 @@ def test_the_shell_completes_commands_and_values(line: str, expected: list[str])
 
 
 def completion(line: str) -> dict[str, str]:
-    """What bash tells a program that it asks how to go on."""
-    words = f"proofmap {line}"
-    return {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_PROOFMAP_COMPLETE": "complete_bash"}
+    """What bash tells a program that it asks how to go on: its words, a line each, ended at colons too."""
+    words = re.sub(r"(?<=:)(?=\w)|(?=:)", " ", f"proofmap {line}").split(" ")
+    return {
+        "COMP_WORDS": "\n".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+        "_PROOFMAP_COMPLETE": "complete_bash",
+    }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="torch brings GNU's OpenMP there, which says what it was told")
+@pytest.mark.parametrize(("own", "turns"), [({}, 0), ({"OMP_WAIT_POLICY": "ACTIVE"}, 3 * 10**10)])
+def test_threads_of_torch_wait_asleep_unless_the_user_says_otherwise(own: dict[str, str], turns: int) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment |= {"OMP_DISPLAY_ENV": "verbose", **own}
+    code = "from proofmap.cli import app; app(['--version'], standalone_mode=False); import torch"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert f"GOMP_SPINCOUNT = '{turns}'" in done.stderr
 
 
 def test_the_installed_program_completes(tmp_path: Path) -> None:

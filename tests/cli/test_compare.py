@@ -9,7 +9,7 @@ import pytest
 
 import proofmap as pm
 from proofmap.bench.compare import compare
-from proofmap.cli.options import READY
+from proofmap.cli.names import READY
 from tests.cli.commands import answer, called, installed
 from tests.sources.files import BOX, digits, write_convolution, write_linear, write_png
 
@@ -29,7 +29,8 @@ def test_the_table_is_the_library_s(files: Path) -> None:
     table = compare(
         pm.zoo.mnist_mlp(), digits(4)[0], ["eva", "saliency"], ["deletion", "insertion"], ball=ball, progress=False
     )
-    assert found["samples"] == 4
+    assert (found["model"], found["data"], found["samples"], found["seed"]) == (MODEL, "x.npy", 4, 0)
+    assert found["metrics"]["deletion"]["preset"] == "paper"
     for method, cells in table.rows.items():
         for metric, cell in cells.items():
             assert found["methods"][method][metric]["mean"] == pytest.approx(cell.mean, abs=1e-6)
@@ -37,7 +38,11 @@ def test_the_table_is_the_library_s(files: Path) -> None:
     assert (files / "out" / "table.csv").read_text().startswith("method,metric,mean")
     printed = installed("compare", MODEL, "x.npy", *FEW, folder=files)
     assert printed.returncode == 0, printed.stderr
-    assert printed.stdout.startswith("| | Deletion ↓ | Insertion ↑ | s an explanation |\n| --- |")
+    assert printed.stdout.startswith("zoo:mnist_mlp on x.npy, 4 samples\n\n          Deletion ↓ ")
+    written = (files / "out" / "table.md").read_text()
+    assert written.startswith("zoo:mnist_mlp on x.npy, 4 samples\n\n| | Deletion ↓ | Insertion ↑ | seconds |\n| --- |")
+    assert "not told from the best" in written
+    assert (files / "out" / "table.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_every_method_that_is_offered_can_be_compared(tmp_path: Path) -> None:

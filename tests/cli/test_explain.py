@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import proofmap as pm
-from proofmap.cli.explain import EXPLAINERS
+from proofmap.cli.maps import explainers
 from proofmap.errors import FileError
 from tests.cli.commands import answer, called, installed
 from tests.sources.files import BOX, bytes_of, digits, small_state, write_linear, write_module, write_png
@@ -32,12 +34,20 @@ def test_the_installed_program_explains_a_picture(tmp_path: Path) -> None:
         pm.zoo.mnist_mlp(), pm.Ball(2 / 255, domain=(0.0, 1.0)), groups=pm.groups.grid(4), progress=False
     ).explain(images)
     lines = found.stdout.splitlines()
-    assert lines[0].startswith(f"digit0.png: {labels[0]}; ε = 0.007843: AO(B) <= -")
-    assert lines[0].endswith("certified: no input of the ball is classified otherwise")
+    ball = "ε = 2/255 in L∞, values within [0, 1]"
+    assert lines[0].startswith(f"digit0.png: {labels[0]}, as labelled; {ball}: AO(B) <= -")
+    assert lines[0].endswith(", proven: no input of the ball is classified otherwise")
     assert lines[-1] == "wrote 2 maps to maps"
     for k in range(2):
         again = pm.Explanation.load(tmp_path / "maps" / f"digit{k}.proofmap")
         torch.testing.assert_close(again.scores, expected.scores[k : k + 1], atol=1e-5, rtol=1e-4)
+        assert again.origin is not None
+        (sample,) = again.origin.samples
+        assert (sample.name, again.origin.model.name, again.label(0)) == (f"digit{k}.png", MODEL, labels[k])
+        assert [(file.path, file.sha256) for file in sample.files] == [
+            (f"digit{k}.png", sha256((tmp_path / f"digit{k}.png").read_bytes()).hexdigest())
+        ]
+        assert datetime.fromisoformat(again.origin.made or "").utcoffset() is not None
         with Image.open(tmp_path / "maps" / f"digit{k}.map.png") as picture:
             assert picture.size > (100, 100)
     assert write_png(tmp_path / "copy.png", images[0]).read_bytes() == (tmp_path / "digit0.png").read_bytes()
@@ -68,10 +78,33 @@ def test_the_radius_is_chosen_where_none_is_given(tmp_path: Path) -> None:
     assert chosen["eps"] == pytest.approx(float(radius), rel=1e-5)
     assert chosen["certified"]
     found = called("explain", MODEL, tmp_path / "x.npy", *GRID, "--out", tmp_path / "out", "--target", "3")
-    assert "explained as 3; ε = 0, as no radius is proven: give --eps" in found.stdout
+    assert "7, explained as 3, which is not the prediction; ε = 0" in found.stdout
+    assert "as no radius is proven: give --eps" in found.stdout
+    assert ", refuted: the input itself is classified otherwise" in found.stdout
 
 
-@pytest.mark.parametrize("method", EXPLAINERS)
+def test_labels_may_be_missing_and_a_limit_takes_the_first(tmp_path: Path) -> None:
+    for k in range(3):
+        write_png(tmp_path / f"{k}.png", digits(3)[0][k])
+    (tmp_path / "labels.csv").write_text("file,label\n1.png,3\ngone.png,2\n")
+    words = ("explain", MODEL, tmp_path, "--eps", "0.5/255", *GRID, "--out", tmp_path / "out")
+    found = called(*words, "--limit", 2, "--json")
+    said = "gives 2 of 3 files no label, such as '0.png', and labels a file that is not there, such as 'gone.png'"
+    assert found.stderr == f"note: {tmp_path / 'labels.csv'} {said}\n"
+    entries = json.loads(found.stdout)["inputs"]
+    assert [(entry["name"], entry["label"]) for entry in entries] == [("0.png", None), ("1.png", 3)]
+    assert entries[0]["eps"] == 0.5 / 255
+
+
+def test_crown_is_another_name_of_backward(tmp_path: Path) -> None:
+    file = write_png(tmp_path / "digit.png", digits(1)[0][0])
+    words = ("explain", MODEL, file, "--eps", "0.01", *GRID, "--out", tmp_path, "--bounds", "crown+ibp")
+    assert called(*words).exit_code == 0
+    found = pm.Explanation.load(tmp_path / "digit.proofmap").settings["bounds"]
+    assert found == "Intersection(parts=(Backward(), IBP()))"
+
+
+@pytest.mark.parametrize("method", explainers())
 def test_every_method_says_what_its_number_is(method: str, tmp_path: Path) -> None:
     write_linear(tmp_path / "net.onnx", (1, 6, 6))
     np.save(tmp_path / "x.npy", np.full((1, 6, 6), 0.5, dtype=np.float32))
@@ -85,6 +118,31 @@ def test_every_method_says_what_its_number_is(method: str, tmp_path: Path) -> No
     assert (">=" in said) == (saved.guarantee == "sampled")
     assert ("about" in said) == (saved.guarantee == "none")
     assert saved.guarantee == "certified" or "nothing is proven" in said or "a sample of the ball" in said
+    assert "ε = 0.1 in L∞, values within [0, 1]" in said
+    name = {"certified": "upper_proven", "sampled": "lower_sampled", "none": "estimate"}[saved.guarantee]
+    (record,) = answer(*words)["inputs"]
+    assert record[f"overlap_{name}"] == pytest.approx(float(saved.overlap.full))
+    assert [key for key in record if key.startswith("overlap") and "opposite" not in key] == [f"overlap_{name}"]
+
+
+def test_a_label_that_is_not_the_prediction_is_said(tmp_path: Path) -> None:
+    images, labels = digits(2)
+    np.savez(tmp_path / "x.npz", images=images.numpy(), labels=np.array([labels[0], 5]))
+    found = called("explain", MODEL, tmp_path / "x.npz", "--eps", "0.01", *GRID, "--out", tmp_path / "out")
+    assert [line.partition(";")[0] for line in found.stdout.splitlines()[:2]] == [
+        f"x.npz#0: {labels[0]}, as labelled",
+        f"x.npz#1: {labels[1]}, but labelled 5",
+    ]
+
+
+def test_a_targeted_map_says_what_is_proven_of_each_half(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", digits(1)[0].numpy())
+    words = ["explain", MODEL, tmp_path / "x.npy", *GRID, "--out", tmp_path / "out", "--method", "targeted"]
+    said = called(*words, "--target", "9", "--eps", "0.01").stdout.splitlines()[0]
+    assert "towards 9, ε = 0.01 in L∞, values within [0, 1]: AO(B) <= -10.27 by adding, proven" in said
+    assert said.endswith(" by removing, proven")
+    wide = called(*words, "--target", "9", "--eps", "0.3").stdout.splitlines()[0]
+    assert "by adding, undecided" in wide
 
 
 def test_a_module_with_weights_classes_and_columns(tmp_path: Path) -> None:
@@ -117,7 +175,7 @@ def test_the_box_of_a_specification_is_the_ball(tmp_path: Path) -> None:
     entry = answer("explain", model, tmp_path / "x.vnnlib", "--out", tmp_path / "out")["inputs"][0]
     ball = pm.Ball(torch.tensor([[0.125, 0.025]]))
     over = pm.overlap(pm.load(model), torch.tensor([[0.375, -0.075]]), ball)
-    assert entry["overlap"] == pytest.approx(float(over.full), abs=1e-5)
+    assert entry["overlap_upper_proven"] == pytest.approx(float(over.full), abs=1e-5)
     assert entry["eps"] is None
     said = called("explain", model, tmp_path / "x.vnnlib", "--out", tmp_path / "out").stdout
     assert "the file's box: AO(B) <= " in said
@@ -130,12 +188,12 @@ def test_the_box_of_a_specification_is_the_ball(tmp_path: Path) -> None:
     [
         (["--eps", "much"], "got --eps much, expected a number such as 0.02 or 2/255"),
         (["--eps", "1/0"], "got --eps 1/0, expected a number"),
-        (["--eps", "-1"], "Ball got eps=-1"),
+        (["--eps", "-1"], "got --eps -1, expected a radius of at least 0"),
         (["--norm", "3"], "got --norm 3, expected one of 1, 2, inf"),
         (["--domain", "1"], "got --domain 1, expected two numbers such as 0,1"),
         (["--domain", "0.9,1"], "x.png: x leaves the domain"),
         (["--groups", "grid"], "got --groups grid, expected pixels, grid:12"),
-        (["--groups", "grid:0"], "expected a whole number of at least 1"),
+        (["--groups", "grid:0"], "got --groups grid:0, expected pixels, grid:12"),
         (["--groups", "columns"], "expected (d,)"),
         (["--bounds", "best"], "got bounds 'best', expected names among ibp"),
         (["--bounds", "ibp", "--method", "empirical"], "for empirical, which has none"),
@@ -147,7 +205,7 @@ def test_the_box_of_a_specification_is_the_ball(tmp_path: Path) -> None:
         (["--size", "32"], "zoo:mnist_mlp does not take samples of shape (1, 32, 32)"),
         (["--mean", "a,b"], "got --mean a, expected a number"),
         (["--std", "0"], "expected numbers above 0"),
-        (["--layout", "CHW"], "got the layout 'CHW', expected NCHW"),
+        (["--layout", "CHW"], "got --layout CHW, expected NCHW or NHWC"),
         (["--range", "1,0"], "got the range (1.0, 0.0)"),
         (["--channels", "2"], "got 2 channels, expected 1 for grey"),
         (["--device", "abacus"], "got --device abacus, expected cpu"),

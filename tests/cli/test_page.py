@@ -28,12 +28,13 @@ def examples(text: str) -> list[tuple[str, list[str]]]:
 
 
 NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?")
-SECONDS = re.compile(r"\| [0-9.]+ \|$")  # the last column of a table
+SECONDS = re.compile(r"  +[0-9.e-]+$")  # the last column of a table
+GAPS = re.compile(r"(?<=\S)  +")  # between its columns
 
 
 def same(expected: str, printed: str) -> bool:
-    """Whether two lines say the same, up to the last places of their numbers and to seconds."""
-    expected, printed = (SECONDS.sub("|", line) for line in (expected, printed))
+    """Whether two lines say the same, up to the last places of numbers, to seconds, and to how wide columns are."""
+    expected, printed = (GAPS.sub(" ", SECONDS.sub("", line)) for line in (expected, printed))
     if NUMBER.sub("#", expected) != NUMBER.sub("#", printed):
         return False
     pairs = zip(NUMBER.findall(expected), NUMBER.findall(printed), strict=True)

@@ -43,18 +43,22 @@ def test_what_explain_and_compare_wrote_becomes_a_page(work: Path) -> None:
     assert len(root.all("article")) == 2
     assert "“the digit <7>”" in root.text
     assert "met by an attack" in root.text
-    assert "zoo:mnist_mlp, 2 samples" in root.text
+    assert "zoo:mnist_mlp on digits.npy, 2 samples" in root.text
     assert len(root.all("img")) == 6
 
 
 def test_single_files_and_a_csv_will_do(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(work)
     files = sorted((work / "out").glob("*.proofmap"))
-    done = called("report", "one.HTML", files[0], "--table", "tables/table.csv")
+    done = called(
+        *("report", "one.HTML", files[0], "--table", "tables/table.csv", "--by", "Ada"), "--date", "2026-03-01"
+    )
     assert done.exit_code == 0, done.stderr
     root, _ = read((work / "one.HTML").read_text(encoding="utf-8"))
     assert len(root.all("article")) == 1
     assert "first-order" in root.text
+    assert "zoo:mnist_mlp on digits.npy, 2 samples" in root.text
+    assert "1 March 2026 Made by Ada" in root.all("header")[0].text
     assert "met by an attack" not in root.text
 
 
@@ -109,7 +113,7 @@ def test_a_damaged_file_is_one_sentence(work: Path, tmp_path: Path, monkeypatch:
         ("page.html out --mean 0.5", "without --model"),
         ("page.html out --model zoo:mnist_mlp --mean 0.5", "give the model that was explained"),
         ("page.html out --table names.txt", "expected the head"),
-        ("page.html out --classes few.txt", "got 1 names for the classes"),
+        ("page.html out --classes few.txt", "got 1 name for the classes"),
     ],
 )
 def test_what_makes_no_page_is_one_sentence(

@@ -101,7 +101,9 @@ def test_results_are_exported(whole: tuple[Path, dict[str, Any]], tmp_path: Path
     assert (done.returncode, done.stdout) == (0, f"wrote {COUNT} samples to r.csv\n"), done.stderr
     with (tmp_path / "r.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [float(row["full"] or "nan") for row in rows] == pytest.approx(Results.open(whole[0])["full"], nan_ok=True)
+    assert [float(row["overlap_upper_proven"] or "nan") for row in rows] == pytest.approx(
+        Results.open(whole[0])["full"], nan_ok=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,7 @@ def test_results_are_exported(whole: tuple[Path, dict[str, Any]], tmp_path: Path
         (["--limit", "0"], "got a limit of 0 samples"),
         (["--target", "12"], "got target 12, expected a class from 0 to 9"),
         (["--device", "cuda:99"], "got the device cuda:99, expected one of the"),
-        (["--device", "meta"], "got the device 'meta', expected cpu"),
+        (["--device", "meta"], "got --device meta, expected cpu, cuda or cuda:1"),
         (["--memory", "nan"], "got --memory nan, expected a number of GiB, such as 4"),
         (["--memory", "inf"], "got --memory inf, expected a number of GiB, such as 4"),
         (["--memory", "0"], "got --memory 0, expected a number of GiB, such as 4"),

@@ -22,10 +22,10 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import FileError, InputError
-from proofmap.explain import Explanation, storage
+from proofmap.explain import Explanation, File, Origin, Source, storage
 from proofmap.explain.digest import digest, hash_graph, hash_tensor, versions
 from proofmap.explain.explanation import Guarantee, rounded, spread
-from proofmap.overlap import Overlap
+from proofmap.overlaps import Overlap
 
 
 def bounds(scores: Tensor, full: Tensor | None = None, certified: bool = True) -> Overlap:
@@ -71,7 +71,10 @@ def make_signed(shape: tuple[int, ...] = (3, 1, 4, 4), groups: int = 5, **change
 
 
 TENSORS = ("x", "scores", "attributions", "mask", "target", "predicted")
-WORDS = ("signed", "guarantee", "method", "settings", "seed", "versions", "model_hash", "input_hash", "seconds")
+WORDS = (
+    *("signed", "guarantee", "method", "settings", "seed", "versions", "model_hash", "input_hash", "seconds"),
+    "origin",
+)
 SIDES = ("full", "frozen", "nominal", "target")
 
 
@@ -480,10 +483,60 @@ def test_what_is_forged_without_a_change_is_read(saved: Path, tmp_path: Path) ->
     assert content(Explanation.load(tmp_path / "e")) == content(Explanation.load(saved))
 
 
-@pytest.mark.parametrize("version", ["2", "0", "new", ""])
+@pytest.mark.parametrize("version", ["3", "0", "new", ""])
 def test_another_version_of_the_format(version: str, saved: Path, tmp_path: Path) -> None:
     forge(saved, tmp_path / "e", lambda tensors, words: None, version=version)
-    refuse(tmp_path / "e", f"has version '{version}' of the format, expected '1': read it with")
+    refuse(tmp_path / "e", f"has version '{version}' of the format, expected '1' or '2': read it with")
+
+
+def test_files_from_before_there_was_an_origin_are_read(saved: Path, tmp_path: Path) -> None:
+    forge(saved, tmp_path / "e", lambda tensors, words: words.pop("origin"), version="1")
+    assert content(Explanation.load(tmp_path / "e")) == content(Explanation.load(saved))
+
+
+ORIGIN = Origin(
+    Source("net.py:make", (File("net.py", "a" * 64), File("w.pt", "b" * 64))),
+    tuple(Source(f"rows.csv#{k}", (File("rows.csv", "c" * 64),)) for k in range(3)),
+    (2, None, 1),
+    ("low", "middle", "high"),
+    ("age", "weight"),
+    "2026-03-01T10:00:00+01:00",
+)
+
+
+def test_an_origin_is_kept_and_goes_with_its_samples(tmp_path: Path) -> None:
+    e = make((3, 2), 2, origin=ORIGIN)
+    e.save(tmp_path / "e")
+    again = Explanation.load(tmp_path / "e")
+    assert again.origin == ORIGIN
+    assert [again.label(k) for k in range(3)] == [2, None, 1]
+    part = again[1:]
+    assert part.origin is not None
+    assert (part.origin.samples, part.origin.labels) == (ORIGIN.samples[1:], (None, 1))
+    assert part.origin.model == ORIGIN.model
+    assert make().label(0) is None
+
+
+@pytest.mark.parametrize(
+    ("made", "match"),
+    [
+        (lambda: make((2, 2), 2, origin=ORIGIN), "got the origin of 3 samples, expected that of all 2"),
+        (lambda: make((3, 3), 2, origin=ORIGIN), "got names for 2 columns, expected one for each of 3 variables"),
+        (lambda: File("x", "12"), "got the file 'x' with SHA-256 '12', expected 64 digits in hex"),
+        (lambda: replace(ORIGIN, labels=(1,)), "got 1 label.*, expected one for each of 3 samples"),
+    ],
+)
+def test_an_origin_of_something_else_is_refused(made: Callable[[], object], match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        made()
+
+
+@pytest.mark.parametrize(
+    "origin", [5, [], {}, {**ORIGIN.json(), "labels": [-1, 0, 0]}, {**ORIGIN.json(), "model": {"name": 5, "files": []}}]
+)
+def test_an_origin_that_is_none_is_refused(origin: Any, saved: Path, tmp_path: Path) -> None:
+    forge(saved, tmp_path / "e", lambda tensors, words: words.update(origin=origin))
+    refuse(tmp_path / "e", "holds parts that do not fit together")
 
 
 @pytest.mark.parametrize("text", ["", "{", "nonsense", "[" * 5000])

@@ -16,7 +16,7 @@ from proofmap.errors import BoundError, InputError
 from proofmap.explain import EmpiricalEVA, HybridEVA
 from proofmap.explain.boxes import overlap_of_boxes
 from proofmap.graph.cut import cut
-from proofmap.overlap import family_overlap
+from proofmap.overlaps import family_overlap
 from tests.models import Apply, Inverted, Residual
 from tests.peak import with_peak
 

@@ -17,11 +17,12 @@ from matplotlib.axes import Axes
 from matplotlib.image import imread
 
 from proofmap.errors import InputError
-from proofmap.explain import Explanation, picture
+from proofmap.explain import Explanation, Origin, Source, picture
 from proofmap.explain.picture import ROWS, Picture, draw
 from tests.explain.test_explanation import bounds, make, make_signed
 
 PNG = b"\x89PNG\r\n\x1a\n"
+BALL = "ε = 0.01 in L∞, values within [0, 1]"
 LONG = [f"the {'very ' * 20}long name of class {k}" for k in range(30)]
 UNBROKEN = ["x" * 300] * 30
 
@@ -100,7 +101,7 @@ def test_a_row_of_panels_for_each_image(count: int) -> None:
     assert len(figure.axes) == 4 * count
     for k in range(count):
         image, heat, overlay = row(figure, k)
-        assert [len(panel.images) for panel in (image, heat, overlay)] == [1, 1, 2]
+        assert [len(panel.images) for panel in (image, heat, overlay)] == [1, 1, 1]
         np.testing.assert_array_equal(np.asarray(image.images[0].get_array()), e.x[k, 0].numpy())
         shown = np.asarray(heat.images[0].get_array())
         np.testing.assert_allclose(shown, e.attributions[k, 0].numpy(), rtol=1e-6)
@@ -182,45 +183,74 @@ def test_bars_of_negative_scores_end_at_0() -> None:
 
 
 def test_a_title_says_what_is_proven() -> None:
-    assert titles(draw(certified(-3.2099, 2.1))) == [
-        "class 0 · AO ≤ -3.20: certified, no input of the ball is classified otherwise",
-        "class 1 · AO ≤ 2.10: not certified",
+    assert titles(draw(certified(-3.2099, 0.9))) == [
+        f"class 0 · AO ≤ -3.20: proven for {BALL}, no input of the ball is classified otherwise",
+        f"class 1 · AO ≤ 0.90: undecided for {BALL}",
+    ]
+
+
+def test_a_title_says_which_ball_each_sample_has() -> None:
+    """Also of a part of the samples: the radius goes with its sample."""
+    e = replace(certified(-1.0, -2.0, -3.0), settings={"eps": [0.1, 0.2, 0.3], "norm": 2.0, "domain": None})
+    said = titles(draw(e))
+    assert ["ε = 0.1 in L2, values without limits" in title for title in said] == [True, False, False]
+    assert "ε = 0.3 in L2" in said[2]
+    assert titles(draw(e[2]))[0].partition(": ")[2] == said[2].partition(": ")[2]
+    assert "ε = 0.2 in L2" in titles(draw(e[1:]))[0]
+
+
+@pytest.mark.parametrize(("label", "said"), [(0, "cat, as labelled"), (2, "cat, but labelled cow"), (None, "cat")])
+def test_a_title_says_the_true_class(label: int | None, said: str) -> None:
+    origin = Origin(Source("net.onnx"), (Source("x.png"),), (label,))
+    e = replace(certified(-3.0), origin=origin)
+    assert titles(draw(e, class_names=["cat", "dog", "cow", "fox"]))[0].startswith(f"{said} · AO")
+    named = replace(e, origin=replace(origin, classes=("cat", "dog", "cow")))
+    assert titles(draw(named))[0].startswith(f"{said} · AO")
+
+
+def test_a_class_that_the_input_is_not_is_refuted() -> None:
+    over = bounds(torch.rand(1, 5), torch.tensor([2.0]))
+    e = replace(certified(2.0), overlap=replace(over, nominal=torch.tensor([0.5])), predicted=torch.tensor([3]))
+    assert titles(draw(e)) == [
+        f"class 0 (predicted: class 3) · AO ≤ 2.00: refuted for {BALL}, the input itself is classified otherwise"
     ]
 
 
 @pytest.mark.parametrize("objective", ["class", "mean"])
 def test_a_bound_of_something_else_is_no_certificate(objective: str) -> None:
     """Below 0 it says nothing about other classes."""
-    e = replace(certified(-3.2), settings={"objective": objective})
-    assert titles(draw(e)) == [f"class 0 · bound ≤ -3.20 of the objective '{objective}': not about the decision"]
+    e = certified(-3.2)
+    e = replace(e, settings={**e.settings, "objective": objective})
+    said = f"class 0 · bound ≤ -3.20 of the objective '{objective}' for {BALL}: not about the decision"
+    assert titles(draw(e)) == [said]
 
 
 def test_zero_is_a_certificate() -> None:
-    assert titles(draw(certified(0.0)))[0].startswith("class 0 · AO ≤ 0.00: certified")
+    assert titles(draw(certified(0.0)))[0].startswith("class 0 · AO ≤ 0.00: proven for ε")
 
 
 @pytest.mark.parametrize(
     ("guarantee", "value", "said"),
     [
-        ("sampled", 1.234, "AO ≥ 1.23 seen in samples: nothing proven"),
-        ("sampled", -1.234, "AO ≥ -1.24 seen in samples: nothing proven"),
-        ("none", -2.0, "AO ≈ -2.00 estimated: nothing proven"),
+        ("sampled", 1.234, f"AO ≥ 1.23 seen in samples of {BALL}: refuted"),
+        ("sampled", -1.234, f"AO ≥ -1.24 seen in samples of {BALL}: nothing proven"),
+        ("none", -2.0, f"AO ≈ -2.00 estimated for {BALL}: nothing proven"),
         ("none", math.nan, "AO unknown: nothing proven"),
     ],
 )
 def test_a_title_says_that_nothing_is_proven(guarantee: str, value: float, said: str) -> None:
     figure = draw(certified(value, guarantee=guarantee))
     assert titles(figure) == [f"class 0 · {said}"]
-    assert "certified" not in words(figure)
+    assert "proven for" not in words(figure)
 
 
 @pytest.mark.parametrize(
     ("added", "removed", "said"),
     [
-        (-1.0, -2.0, "certified, no input of either half of the ball is classified as class 1"),
-        (-1.0, 2.0, "certified for adding alone"),
-        (1.0, -2.0, "certified for removing alone"),
-        (1.0, 2.0, "not certified"),
+        (-1.0, -2.0, f"proven for {BALL}, no input of either half of the ball is classified as class 1"),
+        (-1.0, 2.0, f"proven for adding alone, {BALL}"),
+        (1.0, -2.0, f"proven for removing alone, {BALL}"),
+        (1.0, 2.0, f"undecided for {BALL}"),
     ],
 )
 def test_a_targeted_title_says_what_is_proven_of_each_half(added: float, removed: float, said: str) -> None:
@@ -234,7 +264,7 @@ def test_a_targeted_title_says_what_is_proven_of_each_half(added: float, removed
     assert titles(draw(e)) == [
         f"class 0, aimed at class 1 · adding: AO ≤ {added:.2f}, removing: AO ≤ {removed:.2f}: {said}"
     ]
-    assert titles(draw(replace(e, guarantee="sampled")))[0].endswith("seen in samples: nothing proven")
+    assert titles(draw(replace(e, guarantee="sampled")))[0].endswith(f"seen in samples of {BALL}: nothing proven")
 
 
 def test_towards_its_own_class_nothing_is_asked() -> None:
@@ -243,8 +273,8 @@ def test_towards_its_own_class_nothing_is_asked() -> None:
 
 
 def test_a_class_that_was_not_predicted() -> None:
-    e = replace(certified(2.0), predicted=torch.tensor([3]))
-    assert titles(draw(e)) == ["class 0 (predicted: class 3) · AO ≤ 2.00: not certified"]
+    e = replace(certified(0.5), predicted=torch.tensor([3]))
+    assert titles(draw(e)) == [f"class 0 (predicted: class 3) · AO ≤ 0.50: undecided for {BALL}"]
     assert titles(draw(e, class_names=["cat", "dog", "cow", "fox"]))[0].startswith("cat (predicted: fox) · ")
 
 

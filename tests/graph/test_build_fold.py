@@ -402,6 +402,15 @@ def test_adaptive_pools_are_those_of_torch(n: int, m: int) -> None:
     assert_is(mean, lambda x: F.adaptive_avg_pool2d(x, (m, 3)))
 
 
+@pytest.mark.parametrize(("channels", "groups"), [(3, 1), (5, 2)])
+def test_a_transposed_convolution_of_other_channels_is_refused(channels: int, groups: int) -> None:
+    how: dict[str, Any] = {"stride": (1,), "padding": [(0, 0)], "output_padding": (0,), "dilation": (1,)}
+    weight = torch.ones(channels, 2, 3)
+    said = rf"conv_transpose \(node 'y'\) gets 5 channels, but its weights are for {channels} in {groups} groups"
+    with pytest.raises(ModelError, match=said):
+        layers.conv_transpose(Builder((5, 4), 5), "y", "input", weight, None, groups=groups, **how)
+
+
 def test_windows_of_padding_have_no_rule() -> None:
     b = Builder((1, 3), 5)
     with pytest.raises(NoRule, match="windows of nothing but padding"):
@@ -479,7 +488,34 @@ GATES: dict[str, Gate] = {
     "gelu in single precision": (
         lambda b: scalars.mul(b, "y", "input", erf(b, float(np.float32(0.5**0.5)), 1.0)),
         "gelu",
-        lambda x: 2 * F.gelu(x),
+        lambda x: x * (1 + torch.erf(float(np.float32(0.5**0.5)) * x)),
+    ),
+    "gelu of another slope": (
+        lambda b: scalars.mul(b, "y", "input", erf(b, -1.5, 1.0)),
+        "gelu",
+        lambda x: x * (1 + torch.erf(-1.5 * x)),
+    ),
+    "mish": (
+        lambda b: scalars.mul(b, "y", "input", scalars.unary(b, "t", "tanh", scalars.softplus(b, "p", "input"))),
+        "mish",
+        F.mish,
+    ),
+    "softsign": (
+        lambda b: scalars.div(
+            b, "y", "input", b.affine("l", scalars.unary(b, "a", "abs", "input"), None, torch.tensor(1))
+        ),
+        "softsign",
+        F.softsign,
+    ),
+    "hardswish of another slope": (
+        lambda b: scalars.mul(b, "y", "input", scalars.hard_sigmoid(b, "gate", "input", -0.2)),
+        "hardswish",
+        lambda x: x * (0.5 - 0.2 * x).clamp(0, 1),
+    ),
+    "hardswish of nearly its slope": (
+        lambda b: scalars.mul(b, "y", "input", scalars.hard_sigmoid(b, "gate", "input", 0.16666669)),
+        "hardswish",
+        lambda x: x * (0.5 + 0.16666669 * x).clamp(0, 1),
     ),
     "hardswish": (lambda b: scalars.mul(b, "y", "input", relu6(b, 3.0)), "hardswish", lambda x: 6 * F.hardswish(x)),
     "hardswish by hard sigmoid": (
@@ -492,8 +528,14 @@ NO_GATES: dict[str, Callable[[Builder], str]] = {
     "shifted": lambda b: scalars.mul(b, "y", "input", sigmoid(b, 1.0, 0.1)),
     "lifted": lambda b: scalars.mul(b, "y", "input", b.affine("up", sigmoid(b, 1.0, 0.0), None, torch.tensor(0.1))),
     "erf without one": lambda b: scalars.mul(b, "y", "input", erf(b, 0.5**0.5, 0.0)),
-    "erf with another slope": lambda b: scalars.mul(b, "y", "input", erf(b, 0.7071, 1.0)),
     "relu6 moved": lambda b: scalars.mul(b, "y", "input", relu6(b, 2.5)),
+    "relu6 nearly not moved": lambda b: scalars.mul(b, "y", "input", relu6(b, 3.0000002)),
+    "softsign of two signs": lambda b: scalars.div(
+        b, "y", "input", b.affine("l", scalars.unary(b, "a", "abs", "input"), None, torch.tensor(-1))
+    ),
+    "mish of a low threshold": lambda b: scalars.mul(
+        b, "y", "input", scalars.unary(b, "t", "tanh", scalars.softplus(b, "p", "input", threshold=3.0))
+    ),
     "another input": lambda b: scalars.mul(b, "y", scalars.unary(b, "a", "abs", "input"), sigmoid(b, 1.0, 0.0)),
     "slopes that differ": lambda b: scalars.mul(b, "y", b.affine("a", "input", drawn(4), None), sigmoid(b, 1.0, 0.0)),
 }
@@ -524,6 +566,20 @@ def test_gates_are_recognised(name: str) -> None:
 def test_what_is_nearly_a_gate_has_no_rule(name: str) -> None:
     with pytest.raises(NoRule, match="of two branches"):
         NO_GATES[name](Builder((4,), 5))
+
+
+@pytest.mark.parametrize(("precision", "fits"), [(torch.float32, True), (torch.float64, False)])
+def test_a_gate_is_one_in_the_precision_of_the_model(precision: torch.dtype, fits: bool) -> None:
+    """3 · 0.16666667 is 0.50000001: one half to single precision, not to double."""
+    b = Builder((4,), 5, precision=precision)
+    sixth = float(np.float32(1 / 6))
+    gate = scalars.hard_sigmoid(b, "gate", "input", sixth, 3 * sixth)
+    if not fits:
+        with pytest.raises(NoRule, match="of two branches"):
+            scalars.mul(b, "y", "input", gate)
+        return
+    graph = b.finish(scalars.mul(b, "y", "input", gate), torch.device("cpu"), precision)
+    assert ops(graph) == ["hardswish"]
 
 
 def test_powers_and_limits_without_a_rule() -> None:

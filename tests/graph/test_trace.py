@@ -293,14 +293,14 @@ def test_every_unsupported_node_is_named_at_once() -> None:
     class Odd(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.first = nn.Linear(4, 4)
-            self.norm = nn.LayerNorm(4)
-            self.act = nn.Mish()
+            self.first = nn.Linear(4, 8)
+            self.norm = nn.LayerNorm(8)
+            self.act = nn.GLU()
             self.attend = nn.Softmax(1)
 
         def forward(self, x: Tensor) -> Tensor:
             h = self.act(self.norm(self.first(x)))
-            wide = h.cumsum(1).unsqueeze(2).repeat(1, 1, 2)
+            wide = h.cumprod(1).unsqueeze(2).repeat(1, 1, 2)
             largest, where = wide.sin().max(2)
             product: Tensor = self.attend(largest) * h + where
             return product**3
@@ -309,8 +309,8 @@ def test_every_unsupported_node_is_named_at_once() -> None:
         trace(Odd(), torch.rand(1, 4))
     assert dict(caught.value.nodes) == {
         "norm": "aten.layer_norm",
-        "act": "aten.mish",
-        "cumsum": "aten.cumsum",
+        "act": "aten.glu",
+        "cumprod": "aten.cumprod",
         "sin": "aten.sin",
         "getitem_1": "<built-in function getitem> of the positions of a maximum",
         "attend": "aten.softmax.int (hand over the network before the softmax)",
@@ -322,12 +322,13 @@ def test_every_unsupported_node_is_named_at_once() -> None:
 @pytest.mark.parametrize(
     ("function", "op"),
     [
-        (lambda x: torch.where(x > 0, x, 2 * x), "aten.where.self"),
+        (lambda x: torch.where(x > 0, x, 2 * x), "aten.where.self with computed mask"),
         (lambda x: F.dropout(x, 0.5, training=True), "aten.dropout that stays on in evaluation mode"),
-        (lambda x: F.softplus(x, threshold=5), "aten.softplus with threshold 5"),
-        (lambda x: F.elu(x, alpha=-1.0), "aten.elu with alpha -1"),
+        (lambda x: F.softplus(x, threshold=float("nan")), "aten.softplus with beta 1 and threshold nan"),
+        (lambda x: F.celu(x, alpha=-1.0), "aten.celu with alpha -1"),
+        (lambda x: F.threshold(x, 0.0, float("inf")), "aten.threshold with limit 0 and value inf"),
         (lambda x: x @ x.unsqueeze(2), "aten.matmul of two branches"),
-        (lambda x: torch.einsum("ni,ni->n", x, x), "aten.einsum"),
+        (lambda x: torch.einsum("ni,ni->n", x, x), "aten.einsum of several branches"),
         (lambda x: x * x.exp(), "aten.mul.Tensor of two branches"),
         (lambda x: x * torch.sigmoid(x + 1), "aten.mul.Tensor of two branches"),
         (lambda x: x * (1.001 + torch.erf(x / 2**0.5)), "aten.mul.Tensor of two branches"),

@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 from proofmap import Ball, Family, Graph
 from proofmap.bounds import METHODS, Method, Sharing, named, solve
 from proofmap.errors import BoundError
-from proofmap.overlap import Objective, Overlap, certified_radius, family_overlap
+from proofmap.overlaps import Objective, Overlap, certified_radius, family_overlap
 from tests.bounds.setting import BUDGET, both_sides
 from tests.hunting.draw import Draw
 from tests.hunting.finding import Found, Tally, raw

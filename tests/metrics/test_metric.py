@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import json
+from inspect import signature
+from math import inf
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import InputError
-from proofmap.metrics import METRICS, Deletion, Insertion, Metric, MuFidelity, RobustnessSr, Stability, Tightness
+from proofmap.metrics import (
+    METRICS,
+    Cells,
+    Deletion,
+    Insertion,
+    Metric,
+    MuFidelity,
+    RobustnessSr,
+    Stability,
+    Tightness,
+    Uniform,
+)
 from proofmap.metrics.draws import Stream
 from tests.metrics.models import drawn, network
 
@@ -137,3 +151,58 @@ def test_a_model_whose_output_is_no_number() -> None:
 
     with pytest.raises(InputError, match="output at x has NaN or infinite entries, expected finite logits"):
         Deletion()(Broken(), X, None, X)
+
+
+WRONG: tuple[Any, ...] = ("3", -1, 1.5, inf, True, [], {}, object(), torch.ones(2), np.zeros(3), 10**400, b"x")
+
+
+def refused(kind: type[Metric[Any]], given: dict[str, Any]) -> bool:
+    """Whether an InputError says why not, before the metric is called."""
+    try:
+        json.dumps(kind(**given).settings())
+    except InputError as error:
+        return "\n" not in str(error)
+    return False
+
+
+@pytest.mark.parametrize("kind", METRICS.values(), ids=METRICS)
+def test_settings_of_another_kind_are_refused_in_one_sentence(kind: type[Metric[Any]]) -> None:
+    """Whatever stands in whichever place. Numbers, tensors and lists are right in some places, these nowhere."""
+    needed: dict[Any, dict[str, Any]] = {Stability: {"radius": 0.1}, Tightness: {"ball": BALL}}
+    for name in signature(kind).parameters:
+        for wrong in WRONG:
+            taken = not refused(kind, {**needed.get(kind, {}), name: wrong})
+            assert not (taken and isinstance(wrong, str | bytes | dict)), (name, wrong)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        (Deletion, {"steps": "3"}, "Deletion got steps='3', expected a whole number of at least 1, or 'all'"),
+        (Deletion, {"baseline": "0"}, "Deletion got baseline='0', expected a number"),
+        (
+            Deletion,
+            {"baseline": Uniform(inf, 1)},
+            r"Deletion got baseline=Uniform\(low=inf, high=1\), expected",
+        ),
+        (Deletion, {"groups": "grid:3"}, r"Deletion got groups='grid:3', expected a grouping such as pm.groups.grid"),
+        (Deletion, {"preset": ["paper"]}, r"Deletion got preset=\['paper'\], expected one of 'paper'"),
+        (Cells, {"n": "3"}, "Cells got n='3', expected a whole number of at least 1"),
+        (MuFidelity, {"subset": "half"}, "MuFidelity got subset='half' with draw='size', expected a share"),
+        (RobustnessSr, {"largest": "1"}, "RobustnessSr got largest='1', expected a distance above 0"),
+        (RobustnessSr, {"norm": "2"}, "Ball got norm='2', expected 1, 2 or"),
+        (RobustnessSr, {"memory": "1 GB"}, "got memory='1 GB', expected a positive number of bytes"),
+        (Stability, {"radius": "0.1"}, "Stability got radius='0.1', expected a number above 0"),
+        (Stability, {"radius": 0.1, "relative": "yes"}, "Stability got relative='yes', expected True or False"),
+        (
+            Stability,
+            {"radius": 0.1, "samples": "20"},
+            "Stability got samples='20', expected a whole number of at least",
+        ),
+        (Tightness, {"ball": 0.1}, r"Tightness got ball=0\.1, expected the pm\.Ball"),
+        (Tightness, {"ball": BALL, "attack_steps": "20"}, "Tightness got attack_steps='20', expected a whole number"),
+    ],
+)
+def test_what_was_got_and_what_was_expected(kind: Any, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        kind(**given)

@@ -21,6 +21,7 @@ class Function:
     weight: float | None = None
     low: float = -8.0
     high: float = 8.0
+    jumps: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         extra = [str(value) for _, value in self.attributes] + ([] if self.weight is None else [str(self.weight)])
@@ -36,6 +37,12 @@ class Function:
         weight = None if self.weight is None else torch.tensor(self.weight, dtype=dtype)
         return Node("f", self.op, ("x",), shape, weight, None, dict(self.attributes))
 
+    def fair(self, x: Interval) -> Tensor:
+        """The intervals that keep off a jump or hold it well inside: ends at it count as beyond."""
+        near = [abs(k) * 1e-4 + 1e-4 for k in self.jumps]
+        off = [((x.lower - k).abs() > n) & ((x.upper - k).abs() > n) for k, n in zip(self.jumps, near, strict=True)]
+        return torch.stack([torch.ones_like(x.lower, dtype=torch.bool), *off]).all(0)
+
     def intervals(self, count: int, dtype: torch.dtype, seed: int) -> Interval:
         """Of every size: the whole range, ordinary ones, hair-thin ones, points, and ends on kinks."""
         generator = torch.Generator().manual_seed(seed)
@@ -43,7 +50,8 @@ class Function:
         width = 10.0 ** -(torch.rand(count, generator=generator, dtype=torch.float64) * 7)
         lower = ends.amin(0)
         upper = lower + (ends.amax(0) - lower) * width
-        kinks = torch.tensor([k for k in (-3.0, -1.0, 0.0, 1.0, 3.0, 6.0) if self.low <= k <= self.high] or [self.low])
+        places = {-3.0, -1.0, 0.0, 1.0, 3.0, 6.0, *self.jumps}
+        kinks = torch.tensor([k for k in sorted(places) if self.low <= k <= self.high] or [self.low])
         few = count // 10
         lower[:few] = kinks[torch.arange(few) % len(kinks)].double()
         upper[:few] = torch.maximum(upper[:few], lower[:few])
@@ -55,11 +63,14 @@ class Function:
         return Interval(lower, torch.maximum(lower, upper))
 
 
-def points(x: Interval, count: int) -> Tensor:
-    """(count, *shape) evenly inside each interval, ends included."""
+def points(x: Interval, count: int, jumps: tuple[float, ...] = ()) -> Tensor:
+    """(count, *shape) evenly inside each interval, ends included, with both sides of every jump, rising."""
     share = torch.linspace(0, 1, count, dtype=x.lower.dtype)[:, None]
     inside = x.lower + share * (x.upper - x.lower)
-    return inside.maximum(x.lower).minimum(x.upper)
+    at = torch.tensor(jumps, dtype=x.lower.dtype)
+    sides = torch.cat([at, *(torch.nextafter(at, torch.full_like(at, end)) for end in (-inf, inf))])
+    inside = torch.cat([inside, sides[:, None].expand(-1, inside.shape[1])])
+    return inside.maximum(x.lower).minimum(x.upper).sort(0).values
 
 
 FUNCTIONS = [
@@ -75,13 +86,24 @@ FUNCTIONS = [
     Function("elu", (("alpha", 1.0),)),
     Function("elu", (("alpha", 1.67),)),
     Function("elu", (("alpha", 0.3),)),
-    Function("softplus"),
+    Function("elu", (("alpha", -0.7),)),
+    Function("softplus", (("threshold", inf),)),
+    Function("softplus", (("threshold", 20.0),), low=15.0, high=25.0, jumps=(20.0,)),
+    Function("softplus", (("threshold", 1.0),), jumps=(1.0,)),
+    Function("softplus", (("threshold", -1.0),), jumps=(-1.0,)),
+    Function("shrink", (("limit", 1.0), ("shift", 1.0))),
+    Function("shrink", (("limit", 1.0), ("shift", 0.0)), jumps=(-1.0, 1.0)),
+    Function("shrink", (("limit", 0.0), ("shift", -0.5)), jumps=(0.0,)),
+    Function("threshold", (("limit", 1.0), ("value", -2.5)), jumps=(1.0,)),
+    Function("threshold", (("limit", 0.1), ("value", 20.0)), jumps=(0.1,)),
     Function("sigmoid"),
     Function("tanh"),
+    Function("softsign", low=-50.0, high=50.0),
     Function("erf"),
     Function("gelu", (("approximate", "none"),)),
     Function("gelu", (("approximate", "tanh"),)),
     Function("silu", low=-50.0, high=50.0),
+    Function("mish", low=-50.0, high=50.0),
     Function("hardswish"),
     Function("square"),
     Function("exp"),

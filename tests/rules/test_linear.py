@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from proofmap.graph import Graph, Node
-from proofmap.graph.ops import compute
+from proofmap.graph.ops import UNSIGNED, WEIGHTED, compute
 from proofmap.rules import RULES, Forms, Interval, Linear
 from tests.models import MODELS, Case, graph_of
 
@@ -79,6 +79,21 @@ def test_intervals_are_exact_for_one_linear_operation(case: Case) -> None:
 
 
 @every_case
+def test_the_magnitude_is_that_of_the_matrix(case: Case) -> None:
+    """|L| r with the matrix written out. An operation without a weight has nothing that could be negative."""
+    torch.manual_seed(3)
+    for node, rule, shapes in linear_nodes(case):
+        weights, _ = matrices(node, shapes)
+        reach = [random(2, *shape).abs() for shape in shapes]
+        expected = sum((w.abs() @ r.flatten(1).T).T for w, r in zip(weights, reach, strict=True))
+        found = rule.magnitude(node, *reach).flatten(1)
+        torch.testing.assert_close(found, expected, msg=f"{node.op} {node.name}")
+        if node.op in UNSIGNED:
+            assert node.weight is None, f"{node.op} {node.name}"
+            assert all(bool((w >= 0).all()) for w in weights), f"{node.op} {node.name}"
+
+
+@every_case
 def test_forms_are_split_by_sign(case: Case) -> None:
     """U = W⁺ U + W⁻ L for the weights of a form, and the same for its bias."""
     torch.manual_seed(2)
@@ -103,9 +118,19 @@ def test_forms_are_split_by_sign(case: Case) -> None:
         torch.testing.assert_close(pushed.upper_bias.flatten(1), bias, msg=f"{node.op} {node.name}")
 
 
+@pytest.mark.parametrize("op", sorted(UNSIGNED))
+def test_what_has_no_weight_cannot_be_given_a_sign(op: str) -> None:
+    with pytest.raises(AssertionError, match="weight of either sign"):
+        Node("y", op, ("x",), (1,), torch.tensor(-1.0))
+    for factor in (-3.0, torch.tensor([-3.0])):
+        with pytest.raises(AssertionError, match=r"\['divisor'\]: numbers of either sign belong into a weight"):
+            Node("y", op, ("x",), (1,), attributes={"divisor": factor})
+
+
 def test_every_linear_operation_is_met() -> None:
     met = {node.op for case in MODELS.values() for node, _, _ in linear_nodes(case)}
-    assert met == {op for op, rule in RULES.items() if isinstance(rule, Linear)}
+    assert met == {op for op, rule in RULES.items() if isinstance(rule, Linear)} == WEIGHTED | UNSIGNED
+    assert WEIGHTED.isdisjoint(UNSIGNED)
 
 
 def test_a_wrong_adjoint_is_seen() -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.errors import FileError
+from proofmap.explain import Source
 from proofmap.runs import Job, Local
 from proofmap.runs.job import Plan
 from proofmap.runs.worker import Done, Work
@@ -30,6 +31,7 @@ class Digits:
     bad: dict[int, Tensor | None] = field(default_factory=dict)  # None: a file that cannot be read
     labels: list[int] | None = field(init=False)
     asked: list[int] = field(default_factory=list)
+    columns: list[str] | None = None
 
     def __post_init__(self) -> None:
         self.images, labels = pm.data.digits()
@@ -50,6 +52,9 @@ class Digits:
                 raise FileError(f"cannot read {self.names[index]}: <picture at 0x7f{len(self.asked):06x}> is damaged")
             return bad
         return self.images[index]
+
+    def source(self, index: int) -> Source:
+        return Source(self.names[index])
 
 
 @dataclass(frozen=True)

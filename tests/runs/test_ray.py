@@ -132,6 +132,20 @@ def test_what_kills_every_worker_ends_the_run_and_the_rest_is_kept(
     assert contents(tmp_path) == contents(local)
 
 
+def test_threads_of_workers_wait_asleep(cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = tmp_path / "policy"
+
+    class Telling(Worker):
+        def explain(self, work: Work) -> Done:
+            stage.write_text(os.environ.get("OMP_WAIT_POLICY", "none"))
+            return super().explain(work)
+
+    monkeypatch.setattr("proofmap.runs.cluster.Worker", Telling)
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    run(Digits(count=1), digits_model(), job(), tmp_path / "out", progress=False, engine=Ray(workers=1))
+    assert stage.read_text() == "PASSIVE"
+
+
 def test_errors_come_back_as_what_they_are(cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Wrong(Worker):
         def explain(self, work: Work) -> Done:

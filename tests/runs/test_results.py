@@ -21,6 +21,7 @@ import proofmap as pm
 from proofmap.errors import FileError, InputError
 from proofmap.runs import Results, run
 from proofmap.runs.chunk import Words, pack
+from proofmap.runs.manifest import seal
 from proofmap.runs.totals import Distribution, total
 from tests.runs.setting import COUNT, Digits, contents, digits_model, job
 
@@ -63,10 +64,19 @@ def test_of_an_unfinished_run_there_is_what_is_there(folder: Path, tmp_path: Pat
 
 def test_the_same_results_give_the_same_bytes() -> None:
     """Over several: safetensors orders metadata by chance."""
-    words = Words(["a", "b"], {1: "x", 0: "y"}, "certified")
+    words = Words(["a", "b"], {1: "x", 0: "y"}, "certified", [None, None], {"mask": None})
     index, scores = np.arange(2), np.ones((2, 3), dtype=np.float32)
     there = {pack(words, {"index": index, "scores": scores}) for _ in range(8)}
     assert there == {pack(words, {"scores": scores, "index": index})}
+
+
+def test_samples_without_a_label_are_no_mistakes(tmp_path: Path) -> None:
+    samples = Digits(count=3)
+    assert samples.labels is not None
+    samples.labels[1] = -1
+    totals = run(samples, digits_model(), job(), tmp_path, progress=False)
+    assert (totals.labelled, totals.correct) == (2, 2)
+    assert "predicted as labelled: 2 of 2 (100.0 %)" in totals.text()
 
 
 def test_the_sums_are_those_of_the_arrays(folder: Path, results: Results) -> None:
@@ -88,14 +98,14 @@ def test_the_sums_are_those_of_the_arrays(folder: Path, results: Results) -> Non
         assert entry.overlap == pytest.approx(full[target == entry.number].mean(), rel=1e-5)
     saved = json.loads((folder / "totals.json").read_text())
     assert saved == json.loads(json.dumps(totals.json()))
-    assert saved["certified_share"] == totals.certified / (COUNT - 1)
+    assert saved["certified_share"] == totals.certified / COUNT
     assert (folder / "totals.png").read_bytes().startswith(b"\x89PNG")
     with safe_open(folder / "means.safetensors", framework="numpy") as file:
         np.testing.assert_array_equal(file.get_tensor("classes"), [entry.number for entry in totals.classes])
         np.testing.assert_array_equal(file.get_tensor("scores"), totals.means)
     text = totals.text()
     assert text.startswith(f"{COUNT} samples: {COUNT - 1} explained, 1 failed\npredicted as labelled: ")
-    assert f"certified, no adversarial example in the ball: {totals.certified} of {COUNT - 1} (" in text
+    assert f"proven for ε = 0.015 in L∞, values within [0, 1]: {totals.certified} of {COUNT} samples (" in text
     assert f"failed: digit-{FAILED}.png: cannot read" in text
 
 
@@ -113,7 +123,7 @@ def test_a_bound_of_another_objective_certifies_nothing(tmp_path: Path) -> None:
     totals = run(Digits(2), digits_model(), job(settings={"objective": "mean"}), tmp_path, progress=False)
     assert totals.overlap is not None
     assert totals.certified is None
-    assert "no adversarial example" not in totals.text()
+    assert "proven for" not in totals.text()
 
 
 def test_sums_where_nothing_could_be_explained(tmp_path: Path) -> None:
@@ -131,15 +141,18 @@ def test_tables_say_what_the_arrays_say(results: Results, tmp_path: Path) -> Non
         rows = list(csv.DictReader(file))
     assert [row["name"] for row in rows] == results.samples
     assert rows[FAILED]["reason"] == results.reasons[FAILED]
-    assert rows[FAILED]["full"] == rows[FAILED]["score_15"] == ""
-    assert float(rows[3]["full"]) == results["full"][3]
+    assert rows[FAILED]["overlap_upper_proven"] == rows[FAILED]["score_15"] == ""
+    assert float(rows[3]["overlap_upper_proven"]) == results["full"][3]
     assert [float(rows[3][f"score_{k}"]) for k in range(16)] == results["scores"][3].tolist()
     table = parquet.read_table(tmp_path / "r.parquet")
     assert table["name"].to_pylist() == results.samples
     assert table["reason"].to_pylist()[FAILED] == results.reasons[FAILED]
     assert table["reason"].null_count == COUNT - 1
-    np.testing.assert_array_equal(np.array(table["frozen"].to_pylist(), dtype=np.float32), results["frozen"])
-    np.testing.assert_array_equal(table["full"].to_numpy(), results["full"])
+    frozen = np.array(table["overlap_frozen_upper_proven"].to_pylist(), dtype=np.float32)
+    np.testing.assert_array_equal(frozen, results["frozen"])
+    np.testing.assert_array_equal(table["overlap_upper_proven"].to_numpy(), results["full"])
+    np.testing.assert_array_equal(table["overlap_at_input"].to_numpy(), results["nominal"])
+    assert {rows[3][name] for name in ("norm", "domain")} == {"inf", "[0.0, 1.0]"}
 
 
 def test_arrays_travel_whole(results: Results, tmp_path: Path) -> None:
@@ -192,6 +205,7 @@ def copied(folder: Path, out: Path) -> None:
 def changed(folder: Path, change: Callable[[Any], object]) -> None:
     found = json.loads((folder / "manifest.json").read_text())
     change(found)
+    found["digest"] = seal(found)
     (folder / "manifest.json").write_text(json.dumps(found))
 
 
@@ -230,8 +244,8 @@ def test_a_manifest_does_not_lead_out_of_its_folder(folder: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda found: found.update(format="other"), "is version 1 of 'other', expected 1 of 'proofmap-run'"),
-        (lambda found: found.update(version=2), "is version 2 of"),
+        (lambda found: found.update(format="other"), "is version 2 of 'other', expected 2 of 'proofmap-run'$"),
+        (lambda found: found.update(version=3), "is version 3 of"),
         (lambda found: found.pop("run"), r"is no manifest of a run \(KeyError"),
         (lambda found: found["run"].pop("data"), r"is no manifest of a run \(KeyError"),
         (lambda found: found["run"]["job"].update(chunk=0), "it says what cannot be"),
@@ -261,7 +275,16 @@ def test_what_is_no_manifest_at_all_is_refused(tmp_path: Path) -> None:
 
 
 INDEX = {"index": np.arange(4)}
-WORDS = {"format": "proofmap-chunk", "version": 1, "guarantee": "certified", "names": list("abcd"), "reasons": {}}
+WORDS = {
+    "format": "proofmap-chunk",
+    "version": 2,
+    "guarantee": "certified",
+    "names": list("abcd"),
+    "reasons": {},
+    "files": [None] * 4,
+    "about": {},
+    "taken_off": None,
+}
 
 
 def stated(shape: list[int]) -> bytes:
@@ -277,7 +300,7 @@ def stated(shape: list[int]) -> bytes:
         (b"", "holds no results"),
         (b"\x08" + bytes(7) + b"{}      ", "holds no results: KeyError"),
         (save(INDEX, {"chunk": "{"}), "holds no results: JSONDecodeError"),
-        (save(INDEX, {"chunk": json.dumps({**WORDS, "version": 2})}), "is version 2 of proofmap-chunk, expected 1"),
+        (save(INDEX, {"chunk": json.dumps({**WORDS, "version": 1})}), "is version 1 of proofmap-chunk, expected 2"),
         (save(INDEX, {"chunk": json.dumps({**WORDS, "names": ["a"]})}), "does not hold the 4 samples"),
         (save(INDEX, {"chunk": json.dumps({**WORDS, "reasons": {"4": ""}})}), "does not hold the 4 samples"),
         (save(INDEX, {"chunk": json.dumps({**WORDS, "guarantee": "firm"})}), "does not hold the 4 samples"),

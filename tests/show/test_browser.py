@@ -70,8 +70,35 @@ def test_no_screen_has_to_scroll_sideways(opened: Tab, width: int) -> None:
     opened.resize(width)
     opened.run("document.querySelectorAll('details').forEach(d => d.open = true)")
     assert opened.run("document.documentElement.scrollWidth") <= width
-    boxes = opened.run("[...document.querySelectorAll('.scroll')].map(b => getComputedStyle(b).overflowX)")
-    assert boxes == ["auto"] * 3
+
+
+CELLS = """
+[...document.querySelectorAll('table.cards')].map(table => [...table.querySelectorAll('tbody th, tbody td')]
+  .filter(cell => cell.checkVisibility()).map(cell => cell.getBoundingClientRect())
+  .every(box => box.left >= 0 && box.right <= innerWidth && box.width > 0))
+"""
+LABELS = "[...document.querySelectorAll('td[data-label]')].map(d => getComputedStyle(d, '::before').content)"
+
+
+def test_on_a_phone_tables_become_cards_and_no_column_is_off_the_screen(opened: Tab) -> None:
+    """Every cell is on the screen, with the name of its column; on a desk the head says it."""
+    assert set(opened.run(LABELS)) == {"none"}
+    opened.resize(390)
+    cells = opened.run(CELLS)
+    assert len(cells) >= 4
+    assert all(cells)
+    labels = opened.run(LABELS)
+    assert '"Overlap at most"' in labels
+    assert "none" not in labels
+    hidden = opened.run(
+        "[...document.querySelectorAll('.cards td:not(.plot)')].filter(d => !d.checkVisibility()).length"
+    )
+    assert hidden == 0
+
+
+def test_the_caveats_are_on_the_screen(opened: Tab) -> None:
+    seen = "[...document.querySelectorAll('li')].filter(i => i.textContent.startsWith('That the network is right'))"
+    assert opened.run(f"{seen}.map(i => i.checkVisibility({{contentVisibilityAuto: true}}))") == [True]
 
 
 def test_a_wide_element_would_be_seen(opened: Tab) -> None:
@@ -102,7 +129,8 @@ def test_it_prints_whole_with_a_page_for_each_input(opened: Tab) -> None:
     opened.look("print", "dark")
     assert all(opened.run(tables))
     assert opened.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    breaks = "[...document.querySelectorAll('.input, .finding + .finding')].map(e => getComputedStyle(e).breakBefore)"
+    parts = "'.run, .model, .input + .input, .finding + .finding'"
+    breaks = f"[...document.querySelectorAll({parts})].map(e => getComputedStyle(e).breakBefore)"
     findings = opened.run("document.querySelectorAll('article').length")
     assert opened.run(breaks) == ["page"] * (findings + 1)  # and the run
     opened.look()
@@ -135,4 +163,4 @@ def test_markup_in_a_file_does_not_run(browser: Tab, tmp_path: Path) -> None:
     browser.open(out)
     assert browser.run("document.scripts.length") == 0
     assert browser.run("typeof window.ran") == "undefined"
-    assert browser.run("document.querySelector('h3').textContent").startswith(MARKUP[:20])
+    assert MARKUP[:20] in browser.run("document.querySelector('h4').textContent + document.body.textContent")

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from proofmap.errors import FileError
+from proofmap.explain.wording import share
 from proofmap.runs import Results, run
+from proofmap.runs.manifest import seal
 from proofmap.runs.totals import total
 from proofmap.show import report
 from tests.runs.setting import Digits, digits_model, job
@@ -30,9 +32,17 @@ def test_the_sums_are_those_of_the_run(ran: Path, tmp_path: Path) -> None:
     found = total(Results.open(ran))
     assert found.certified is not None
     (counts,) = (element for element in root.all("ul") if element.attributes.get("class") == "counts")
-    expected = [SAMPLES, found.certified, found.explained - found.certified, found.correct, 1]
-    assert [item.all("b")[0].text for item in counts.all("li")] == [str(number) for number in expected]
-    assert f"For {found.certified} of 11 samples: no input of the sample's ball" in root.text
+    assert found.certified_correct is not None
+    assert found.correct is not None
+    expected = [
+        *(share(n, SAMPLES, "sample") for n in (found.certified,)),
+        share(found.certified_correct, SAMPLES, "labelled sample"),
+        *(share(n, SAMPLES, "sample") for n in (found.explained - found.certified, 1)),
+        share(found.correct, SAMPLES, "labelled sample"),
+    ]
+    assert [item.all("b")[0].text for item in counts.all("li")] == expected
+    assert "proven for ε = 0.015 in L∞, values within [0, 1]" in counts.text
+    assert f"For {share(found.certified, SAMPLES, 'sample')}: no input of the sample's ball" in root.text
     bars = root.all("figure")[0].all("details")[0].all("tbody")[0].all("tr")
     assert sum(int(row.all("td")[1].text) for row in bars) == 11
     assert len(root.all("img")) == len(found.classes)
@@ -70,6 +80,7 @@ def broken(folder: Path, to: Path, change: Any) -> Path:
     shutil.copytree(folder, to)
     said = json.loads((to / "manifest.json").read_text())
     change(said)
+    said["digest"] = seal(said)
     (to / "manifest.json").write_text(json.dumps(said))
     return to
 
@@ -77,7 +88,7 @@ def broken(folder: Path, to: Path, change: Any) -> Path:
 def test_markup_in_a_manifest_stays_text(ran: Path, tmp_path: Path) -> None:
     def change(said: Any) -> None:
         said["run"]["model"]["classes"] = ["<script>x</script>"] * 10
-        said["run"]["job"]["ball"]["norm"] = "<b>"
+        said["model"]["name"] = "<b>"
         said["run"]["<i>"] = ["</td>"]
 
     root = page_of(tmp_path / "page.html", broken(ran, tmp_path / "other", change))

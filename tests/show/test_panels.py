@@ -117,7 +117,7 @@ def test_mean_maps_share_one_scale() -> None:
 
 
 def test_bars_reach_from_zero() -> None:
-    found = list(bars([Place("", 3.0, ()), Place("", -1.0, ()), Place("", math.nan, ())]))
+    found = list(bars([Place("", "", score, ()) for score in (3.0, -1.0, math.nan)]))
     assert [(bar.start, bar.width, bar.zero) for bar in found] == [
         (25.0, 75.0, 25.0),
         (0.0, 25.0, 25.0),

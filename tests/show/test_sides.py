@@ -28,7 +28,7 @@ def linear(gap: float) -> tuple[nn.Module, torch.Tensor]:
     [
         ("decision", {"upper": -1.0}, "proven"),
         ("decision", {"upper": 0.0}, "proven"),
-        ("decision", {"upper": 0.1}, "open"),
+        ("decision", {"upper": 0.1}, "undecided"),
         ("decision", {"upper": 0.1, "attacked": 0.05}, "refuted"),
         ("decision", {"sampled": -0.5}, "unproven"),
         ("decision", {"sampled": 0.5}, "refuted"),
@@ -45,7 +45,7 @@ def test_the_answer_follows_from_the_sides(kind: Kind, known: dict[str, Any], an
 def test_two_halves_are_proven_together_alone() -> None:
     low, high = Range(-2.0, upper=-1.0, half="+"), Range(-2.0, upper=1.0, half="-")
     assert verdict("targeted", (low, replace(high, upper=-0.5))) == "proven"
-    assert verdict("targeted", (low, high)) == "open"
+    assert verdict("targeted", (low, high)) == "undecided"
 
 
 def test_the_lower_side_is_the_largest_that_is_known() -> None:

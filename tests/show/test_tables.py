@@ -7,7 +7,7 @@ import io
 import json
 import tempfile
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,17 @@ def document(table: Table) -> dict[str, Any]:
 
 def test_what_was_written_is_read(known: Table, tmp_path: Path) -> None:
     file = tmp_path / "table.csv"
-    for text, title in ((known.csv(), "table"), (json.dumps(document(known)), "net.onnx, 10 samples")):
+    named = replace(known, title="net.onnx on x.npz, 10 samples")
+    unnamed = "table.csv, a table that does not say of which model and data"
+    without = "\n".join(line.rpartition(",")[0] for line in known.csv().splitlines())  # as it was written before
+    data = {**document(known), "data": "x.npz"}
+    for text, title in (
+        (known.csv(), unnamed),
+        (without, unnamed),
+        (named.csv(), named.title),
+        (json.dumps(document(known)), "net.onnx, 10 samples"),
+        (json.dumps(data), named.title),
+    ):
         file.write_text(text)
         found = read_table(file)
         assert found.title == title
@@ -53,6 +63,7 @@ def test_what_was_written_is_read(known: Table, tmp_path: Path) -> None:
         ("a,b\n1,2", "expected the head"),
         (HEAD, "has no line"),
         (f"{HEAD}\nEVA,deletion", "has 2 fields in line 2, expected 9"),
+        (f"{HEAD},of\n{LINE},a\n{LINE.replace('deletion', 'insertion')},b", "on a, and on b, expected one"),
         (f"{HEAD}\n{LINE}\n{LINE}", "line 3, has 'deletion' of 'EVA' for the second time"),
         (f"{HEAD}\n{LINE}\n{LINE.replace('deletion', 'insertion').replace('0.01', '0.02')}", "number of seconds"),
         (f"{HEAD}\n{LINE.replace('deletion', 'beauty')}", "has the metric 'beauty', expected one of deletion"),

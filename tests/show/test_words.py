@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from proofmap.explain import Explanation
-from proofmap.overlap import Overlap
+from proofmap.overlaps import Overlap
 from proofmap.show.sides import Range, kind_of, ranges, verdict
 from proofmap.show.words import Claim, ball, claim, name_of, number, sources
 from tests.explain.test_explanation import make, make_signed

@@ -63,6 +63,10 @@ READERS: dict[str, Reader] = {
     "x.png": sampled(PICTURE),
     "x.jpeg": sampled(PICTURE),
     "x.webp": sampled(PICTURE),
+    "x.bmp": sampled(PICTURE),
+    "x.gif": sampled(PICTURE),
+    "x.tiff": sampled(PICTURE),
+    "packed.tiff": sampled(PICTURE),
     "x.vnnlib": lambda path: read_box(path, Preparation(shape=(2,))),
     "x.vnnlib.gz": lambda path: read_box(path, Preparation(shape=(2,))),
     "net.onnx": lambda path: read_model(str(path)),
@@ -105,8 +109,10 @@ def valid(name: str, folder: Path) -> bytes:
             path.write_bytes(gzip.compress(content, mtime=0) if name.endswith(".gz") else content)
         case "x.bin":
             path.write_bytes(b"\x03" + bytes(range(256)) * 12)
-        case "x.png" | "x.jpeg" | "x.webp":
+        case "x.png" | "x.jpeg" | "x.webp" | "x.bmp" | "x.gif" | "x.tiff":
             path.write_bytes(picture(name[2:]))
+        case "packed.tiff":
+            Image.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3)).save(path, compression="tiff_lzw")
         case "x.vnnlib" | "x.vnnlib.gz":
             path.write_bytes(gzip.compress(BOX.encode(), mtime=0) if name.endswith(".gz") else BOX.encode())
         case "net.onnx":

@@ -31,12 +31,21 @@ def test_without_a_file_nothing_is_done(tmp_path: Path) -> None:
     assert stated("net") == Preparation()
 
 
+@pytest.mark.parametrize("name", ["efficientnet_lite0", "vgg16"])
+def test_models_of_imagenet_name_its_classes(name: str) -> None:
+    _, classes = beside(f"zoo:{name}")
+    assert classes is not None
+    assert len(set(classes)) == 1000
+    assert [classes[k] for k in (0, 207, 817, 999)] == ["tench", "golden retriever", "sports car", "toilet tissue"]
+
+
 @pytest.mark.parametrize("name", zoo.__all__)
 def test_models_of_the_zoo_say_what_they_take(name: str) -> None:
     preparation, classes = beside(f"zoo:{name}")
     assert preparation.size is not None
     assert preparation.channels is not None
-    assert classes is None or len(classes) == 10
+    assert classes is not None
+    assert len(classes) == (10 if preparation.size < (224, 224) else 1000)
 
 
 @pytest.mark.parametrize(

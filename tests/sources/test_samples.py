@@ -57,7 +57,10 @@ def test_every_format_gives_the_same_digits(tmp_path: Path) -> None:
     samples = open_samples([tmp_path], GREY)
     assert len(samples) == 30
     assert all(torch.equal(samples.read(k), images[k % 3]) for k in range(30))
-    assert samples.labels is None  # the pictures have none
+    assert samples.labels is not None
+    assert {samples.labels[k] for k, name in enumerate(samples.names) if "pictures" in name} == {-1}
+    assert [samples.labels[samples.names.index(f"packed.npz#{k}")] for k in range(3)] == labels
+    assert open_samples([tmp_path / "pictures"], GREY).labels is None
     assert samples.names[:3] == ("bytes.npy#0", "bytes.npy#1", "bytes.npy#2")
     assert [name for name in samples.names if "pictures" in name] == [
         "pictures/a.png",
@@ -155,8 +158,22 @@ def test_a_folder_s_labels(column: str, tmp_path: Path) -> None:
     write_png(tmp_path / "deep" / "b.png", images[1])
     (tmp_path / "labels.csv").write_text(f"file,{column},name\ndeep/b.png,2,two\na.png,7,seven\n")
     assert open_samples([tmp_path], GREY).labels == (7, 2)
-    (tmp_path / "labels.csv").write_text(f"file,{column}\na.png,7\n")
-    with pytest.raises(FileError, match=r"gives 'deep/b\.png' no label"):
+    assert open_samples([tmp_path], GREY).notes == ()
+
+
+def test_a_folder_s_labels_may_be_more_and_fewer_than_its_files(tmp_path: Path) -> None:
+    for name in ("a.png", "b.png"):
+        write_png(tmp_path / name, digits(1)[0][0])
+    (tmp_path / "labels.csv").write_text("file,label\na.png,7\ngone.png,2\n")
+    found = open_samples([tmp_path], GREY)
+    assert found.labels == (7, -1)
+    table = tmp_path / "labels.csv"
+    assert found.notes == (
+        f"{table} gives 1 of 2 files no label, such as 'b.png', and labels a file that is not there, such as "
+        "'gone.png'",
+    )
+    table.write_text("file,label\ngone.png,2\n")
+    with pytest.raises(FileError, match=r"labels none of the 2 files beside it, but 'gone\.png': correct the names"):
         open_samples([tmp_path], GREY)
 
 

@@ -12,7 +12,7 @@ import torch
 
 import proofmap as pm
 from proofmap.errors import FileError, InputError
-from proofmap.sources import Preparation, read_box, read_model
+from proofmap.sources import Preparation, read_box, read_model, read_specification
 from tests.sources.files import BOX
 
 DATA = Path(os.environ.get("PROOFMAP_DATA", ""))
@@ -69,7 +69,7 @@ def test_inputs_stand_in_the_order_of_the_layout(tmp_path: Path) -> None:
         ("(assert (<= 1 2))", "compares two numbers"),
         ("(assert (< X_0 0.4))", re.escape("says (< X_0 0.4), expected declare-const, or assert")),
         ("(assert (not (<= X_0 0.4)))", r"says \(not"),
-        ("(assert (<= (* 2.0 X_0) 0.4))", r"says \(\*"),
+        ("(assert (<= (* 2.0 X_0) 0.4))", re.escape("says (<= (* 2.0 X_0) 0.4), expected declare-const, or assert")),
         ("(assert (<= X_0 nan))", "says nan"),
         ("(assert (<= X_0 1e999))", "a float32 holds|says 1e999"),
         ("(assert (<= X_0 1e99))", "expected one that a float32 holds"),
@@ -95,6 +95,98 @@ def test_what_is_no_box_is_refused(more: str, message: str, tmp_path: Path) -> N
     (tmp_path / "x.vnnlib").write_text(BOX + more)
     with pytest.raises(FileError, match=message):
         read_box(tmp_path / "x.vnnlib", Preparation(shape=(2,)))
+
+
+def rows(text: str, folder: Path) -> list[list[tuple[list[float], float, bool]]]:
+    """The cases of the one box, each as rows (coefficients, constant, strict)."""
+    (folder / "x.vnnlib").write_text(BOX.rpartition("(assert")[0] + text)
+    (region,) = read_specification(folder / "x.vnnlib", Preparation(shape=(2,))).regions
+    return [
+        list(zip(case.weight.tolist(), case.bias.tolist(), case.strict.tolist(), strict=True)) for case in region.unsafe
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(assert (<= Y_0 Y_1))", [[([1, -1], 0, False)]]),
+        ("(assert (>= Y_0 Y_1))", [[([-1, 1], 0, False)]]),
+        ("(assert (< Y_0 0.5))", [[([1, 0], -0.5, True)]]),
+        ("(assert (> 0.5 Y_1))", [[([0, 1], -0.5, True)]]),
+        ("(assert (<= Y_0 1)) (assert (>= Y_1 (- 2)))", [[([1, 0], -1, False), ([0, -1], -2, False)]]),
+        ("(assert (or (<= Y_0 1) (<= Y_1 2)))", [[([1, 0], -1, False)], [([0, 1], -2, False)]]),
+        (
+            "(assert (or (and (<= Y_0 1) (<= Y_1 2)) (and (<= Y_1 3))))",
+            [[([1, 0], -1, False), ([0, 1], -2, False)], [([0, 1], -3, False)]],
+        ),
+        ("(assert (and (<= Y_0 1) (or (<= Y_1 2))))", [[([1, 0], -1, False), ([0, 1], -2, False)]]),
+        (
+            "(assert (or (<= Y_0 1) (<= Y_1 2))) (assert (<= Y_0 5))",  # what is always true stands first
+            [[([1, 0], -5, False), ([1, 0], -1, False)], [([1, 0], -5, False), ([0, 1], -2, False)]],
+        ),
+        (
+            "(assert (or (<= Y_0 1) (<= Y_0 2))) (assert (or (<= Y_1 3) (<= Y_1 4)))",
+            [[([1, 0], -a, False), ([0, 1], -b, False)] for b in (3, 4) for a in (1, 2)],
+        ),
+        (
+            "(assert (and (or (<= Y_0 1) (and (<= Y_0 2) (or (<= Y_1 3) (<= Y_1 4)))) (<= Y_1 5)))",
+            [
+                [([0, 1], -5, False), ([1, 0], -1, False)],
+                *([([0, 1], -5, False), ([1, 0], -2, False), ([0, 1], -b, False)] for b in (3, 4)),
+            ],
+        ),
+        ("(assert (<= (+ Y_0 Y_1 0.5) (* 2.0 Y_1)))", [[([1, -1], 0.5, False)]]),
+        ("(assert (<= (- Y_0 Y_1 1) (- Y_0)))", [[([2, -1], -1, False)]]),
+        ("(assert (<= (* 2 (+ Y_0 (* Y_1 (- 3.0))) 0.5) 0))", [[([1, -3], 0, False)]]),
+        ("(assert (<= (+ Y_0 1e16 0.25 -1e16) 0))", [[([1, 0], 0.25, False)]]),  # which floats would lose
+    ],
+)
+def test_the_outputs_are_read(text: str, expected: list[list[tuple[list[float], float, bool]]], tmp_path: Path) -> None:
+    assert rows(text, tmp_path) == expected
+
+
+def test_boxes_inside_or_are_regions_with_their_own_cases(tmp_path: Path) -> None:
+    (tmp_path / "x.vnnlib").write_text(
+        BOX.rpartition("(assert")[0] + "(assert (or (and (<= X_0 0.3) (<= Y_0 1)) (and (>= X_0 0.4) (<= Y_1 2)) "
+        "(and (<= X_0 0.3) (<= Y_1 3)) (and (>= X_0 0.7) (<= Y_1 4))))"
+    )
+    first, second = read_specification(tmp_path / "x.vnnlib", Preparation(shape=(2,))).regions  # the last is empty
+    assert (first.lower.tolist(), first.upper.tolist()) == ([0.25, -0.1], [0.3, -0.05])
+    assert (second.lower.tolist(), second.upper.tolist()) == ([0.4, -0.1], [0.5, -0.05])
+    assert [case.bias.tolist() for case in first.unsafe] == [[-1.0], [-3.0]]
+    assert [case.bias.tolist() for case in second.unsafe] == [[-2.0]]
+
+
+MANY = f"(assert (or {' '.join(f'(<= Y_0 {k})' for k in range(20))}))"
+NESTED = f"(and {MANY[8:-1] * 3})"  # 20 · 20 · 20 cases
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "asserts nothing of the outputs, expected what must not be true of Y_0"),
+        ("(assert (or (<= Y_0 1) (<= X_0 0.4)))", "asserts in one of its cases nothing of the outputs"),
+        ("(assert (not (<= Y_0 1)))", re.escape("says (not (<= Y_0 1)), expected declare-const, or assert")),
+        ("(assert (=> (<= Y_0 1) (<= Y_1 1)))", "says \\(=>"),
+        ("(assert (= Y_0 1))", "says \\(= Y_0 1\\)"),
+        ("(assert (<= (* Y_0 Y_1) 1))", "says \\(\\* Y_0 Y_1\\)"),
+        ("(assert (<= (/ Y_0 2) 1))", "says \\(/ Y_0 2\\)"),
+        ("(assert (<= (max Y_0 Y_1) 1))", "says \\(max"),
+        ("(assert (<= (+ Y_0 X_0) 1))", "relates Y_0 to X_0"),
+        ("(assert (<= Y_2 1))", "speaks of Y_2, which it does not declare"),
+        ("(assert (<= (+ 1 2) 1))", "compares two numbers"),
+        ("(assert (<= (* 1e30 1e30 Y_0) 1))", "expected one that a float32 holds"),
+        ("(assert (<= (+) Y_0))", "says \\(\\+\\)"),
+        ("(assert (<= Y_0 0." + "1" * 1000 + "))", "says 0.1111"),
+        ("(declare-const Y_4 Real) (assert (<= Y_4 1))", "3 outputs, expected Y_0, Y_1 and so on without a gap"),
+        (MANY * 4, "has more than 10000 cases of or, expected fewer: split the file"),
+        (f"(assert (or {NESTED * 20}))", "has more than 10000 cases of or, expected fewer: split the file"),
+        ("(vnnlib-version <2.0>)", "says \\(vnnlib-version <2.0>\\)"),
+    ],
+)
+def test_assertions_that_are_not_read_are_refused_by_name(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=message):
+        rows(text, tmp_path)
 
 
 def test_an_empty_file_declares_nothing(tmp_path: Path) -> None:

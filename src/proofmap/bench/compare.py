@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,18 +12,21 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from proofmap.ball import Ball, check_input
+from proofmap.arrays import Samples, Target
+from proofmap.ball import Ball
 from proofmap.bench.table import Column, Table, Values, tabulate
+from proofmap.bench.timing import timed, warm_up
 from proofmap.errors import InputError
 from proofmap.explain import Explainer
-from proofmap.explain.adapt import Method, as_attributor
+from proofmap.explain.adapt import Method, as_attributor, name_of
 from proofmap.explain.attributor import Attributor
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph, as_graph
+from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
 from proofmap.metrics import METRICS, Metric, Stability, Tightness
 from proofmap.metrics.metric import classes_of
-from proofmap.overlap import decides
+from proofmap.overlaps import decides
 
 __all__ = ["column", "columns", "compare", "judge"]
 
@@ -39,11 +42,11 @@ _LABELS = {
 
 def compare(
     model: nn.Module | Graph,
-    x: Tensor,
-    methods: Sequence[str] | Mapping[str, Method],
-    metrics: Sequence[str | Metric[Any]] = ("deletion", "insertion"),
+    x: Samples,
+    methods: Method | Sequence[Method] | Mapping[str, Method],
+    metrics: str | Metric[Any] | Sequence[str | Metric[Any]] = ("deletion", "insertion"),
     *,
-    target: int | Tensor | None = None,
+    target: Target = None,
     ball: Ball | None = None,
     groups: Groups = None,
     seed: int = 0,
@@ -51,26 +54,23 @@ def compare(
 ) -> Table:
     """A table of methods and metrics on samples x (N, *shape): means with 95 % intervals, and the values themselves.
 
-    methods: names such as "eva" and "rise", or {label: method} with anything that `explain.as_attributor` takes.
+    methods: names such as "eva" and "rise", and anything else that `explain.as_attributor` takes, such as Captum's
+    objects, which are labelled by their class; {label: method} gives labels of your own.
     metrics: names, or metrics with settings of their own; those of one name are told apart by presets, or settings.
     target: the explained class; by default the predicted one. ball: for methods that look for adversaries; by default
     each sample's proven radius, in the domain that x spans, from its smallest value to its largest. seed: of the
-    intervals.
+    intervals. The seconds are of one explanation, after a first one that is not timed.
     """
-    check_input(x)
-    methods = [methods] if isinstance(methods, str) else methods
-    metrics = [metrics] if isinstance(metrics, str) else metrics
-    named = dict(methods) if isinstance(methods, Mapping) else {name: name for name in methods}
-    if not named or not metrics:
+    x = as_samples(x, model)
+    named, judges = _labelled(methods), _judges(metrics)
+    if not named or not judges:
         raise InputError("got no method or no metric, expected at least one of each, such as ['eva'] and ['deletion']")
-    judges = [_metric(metric) for metric in metrics]
     heads = columns(judges)
+    given = {label: as_attributor(method, model) for label, method in named.items() if not isinstance(method, str)}
     graph = as_graph(model, x).to(x.device, x.dtype)
     around = _spanned(x) if ball is None else ball
     attributors = {
-        label: as_attributor(method, graph, ball=around, groups=groups)
-        if isinstance(method, str)
-        else as_attributor(method, model)
+        label: as_attributor(method, graph, ball=around, groups=groups) if isinstance(method, str) else given[label]
         for label, method in named.items()
     }
     with torch.no_grad():
@@ -80,10 +80,11 @@ def compare(
     bar = tqdm(total=len(attributors) * (1 + len(judges)), desc="compare", delay=1, disable=not progress)
     with bar:
         for label, attributor in attributors.items():
-            start = time.perf_counter()
-            maps = attributor.attribute(x, target=aim)
-            took = (time.perf_counter() - start) / len(x)
-            seconds[label] = None if isinstance(named[label], Tensor) else took  # a map that was there says nothing
+            stored = isinstance(named[label], Tensor | np.ndarray)  # how long that took, nobody knows
+            if not stored:
+                warm_up(attributor, x, aim)
+            maps, took = timed(attributor, x, aim)
+            seconds[label] = None if stored else took / len(x)
             bar.update()
             values[label] = {}
             for head, metric in zip(heads, judges, strict=True):
@@ -91,7 +92,8 @@ def compare(
                 if found is not None:
                     values[label][head.name] = found
                 bar.update()
-    return tabulate("", heads, values, seconds, seed=seed)
+    table = tabulate("", heads, values, seconds, seed=seed)
+    return table if isinstance(model, Graph) else replace(table, model=type(model).__name__)
 
 
 def judge(
@@ -151,11 +153,38 @@ def _spanned(x: Tensor) -> Ball:
     return Ball("auto", domain=(low, high) if low < high else None)
 
 
-def _metric(metric: str | Metric[Any]) -> Metric[Any]:
+def _labelled(methods: Any) -> dict[str, Method]:
+    """Methods by their labels: those that were given, else names, numbered where several have the same."""
+    if isinstance(methods, Mapping):
+        return dict(methods)
+    if isinstance(methods, str | Tensor | np.ndarray) or callable(methods) or hasattr(methods, "attribute"):
+        methods = [methods]
+    if not isinstance(methods, Iterable):
+        raise InputError(
+            f"got methods of type {type(methods).__name__}, expected names such as ['eva', 'rise'] or {{label: method}}"
+        )
+    methods = list(methods)
+    names = [name_of(method) for method in methods]
+    known = [method for method in methods if isinstance(method, str)]
+    if twice := [name for name in known if known.count(name) > 1]:
+        raise InputError(f"got the method {twice[0]!r} twice, expected it once")
+    counts = [f" {names[: at + 1].count(name)}" if names.count(name) > 1 else "" for at, name in enumerate(names)]
+    return {name + count: method for name, count, method in zip(names, counts, methods, strict=True)}
+
+
+def _judges(metrics: Any) -> list[Metric[Any]]:
+    if isinstance(metrics, str | Metric | type) or not isinstance(metrics, Iterable):
+        metrics = [metrics]
+    return [_metric(metric) for metric in metrics]
+
+
+def _metric(metric: Any) -> Metric[Any]:
     if isinstance(metric, Metric):
         return metric
-    if metric not in METRICS:
-        raise InputError(f"got the metric {metric!r}, expected one of {', '.join(METRICS)}")
+    if not isinstance(metric, str) or metric not in METRICS:
+        got = f"the metric {metric!r}" if isinstance(metric, str) else f"a metric of type {type(metric).__name__}"
+        got = f"a class, {metric.__name__}" if isinstance(metric, type) else got
+        raise InputError(f"got {got}, expected one of {', '.join(METRICS)}, or a metric such as pm.metrics.Deletion()")
     kind = METRICS[metric]
     if kind in (Stability, Tightness):
         raise InputError(

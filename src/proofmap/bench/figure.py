@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from proofmap.bench.table import Cell, Table
+from proofmap.explain.picture import PLAIN, Picture
 
 _LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito
 _OURS, _BEST, _PAPER = "#0072b2", "#d55e00", "#777777"  # told apart by the colour-blind too
@@ -18,9 +20,19 @@ _FAR = 4  # times the room that ours take: what would take more of it is not sho
 
 
 def draw(table: Table) -> bytes:
-    """The figure as PNG: orange what is best or not told from the best, hollow what the paper reports, where near."""
+    """What `drawn` gives, as PNG."""
+    return _png(drawn(table))
+
+
+def drawn(table: Table) -> Picture:
+    """The figure: orange what is best or not told from the best, hollow what the paper reports, where it is near."""
+    with rc_context(PLAIN):
+        return _drawn(table)
+
+
+def _drawn(table: Table) -> Picture:
     methods = list(table.rows)
-    figure = Figure(figsize=(1.9 + 2.3 * len(table.columns), 1.1 + 0.3 * len(methods)), layout="constrained")
+    figure = Picture(figsize=(1.9 + 2.3 * len(table.columns), 1.1 + 0.3 * len(methods)), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(table.columns), sharey=True, squeeze=False)[0]
     heights = range(len(methods), 0, -1)
@@ -43,11 +55,12 @@ def draw(table: Table) -> bytes:
         panel.set_axisbelow(True)
         panel.spines[["top", "right", "left"]].set_visible(False)
         panel.tick_params(axis="y", length=0)
-    figure.suptitle(table.title, fontsize=11)
+    figure.suptitle(table.heading(), fontsize=11)
     hollow = any(cell.paper is not None for cells in table.rows.values() for cell in cells.values())
     note = "mean and 95 % interval over samples; orange: best, or not told from the best"
+    note = note if table.count > 1 else "one sample: no interval, and nothing is called the best"
     figure.supxlabel(note + ("; hollow: the paper, where it is near" if hollow else ""), fontsize=8, color="0.35")
-    return _png(figure)
+    return figure
 
 
 def _leave_room(panel: Axes, cells: list[Cell]) -> None:

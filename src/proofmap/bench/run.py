@@ -10,7 +10,6 @@ OUT/against.md              how far EVA is ahead of the methods that the benchma
 from __future__ import annotations
 
 import platform
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from proofmap.bench.pictures import pictures
 from proofmap.bench.shelf import Shelf
 from proofmap.bench.spec import Entry, Spec, slug
 from proofmap.bench.table import Column, Table, Values, tabulate
+from proofmap.bench.timing import timed, warm_up
 from proofmap.errors import InputError
 from proofmap.explain import as_attributor
 from proofmap.explain.attributor import Attributor
@@ -91,6 +91,7 @@ def run(
             bar.update()
     paper = {entry.label: entry.paper for entry in entries}
     table = tabulate(spec.title, _columns(list(jobs.values())), values, seconds, paper)
+    table = replace(table, model=f"{ZOO}{spec.model}", data="what is installed" if quick else spec.data)
     _leave(out, spec, table, {label: job.shelf.made() for label, job in jobs.items()})
     return table
 
@@ -186,15 +187,16 @@ def _machine(device: torch.device) -> str:
 
 def _explained(shelf: Shelf, method: Attributor, x: Tensor, target: Tensor, bar: Any) -> Tensor:
     """The attributions of all samples; the seconds of one are left on the shelf."""
-    parts, seconds = [], 0.0
+    parts, seconds, warm = [], 0.0, False
     for start in range(0, len(x), _CHUNK):
         bar.set_postfix_str(f"{shelf.folder.name}: {start} of {len(x)}")
         name = f"maps-{start}"
         kept, took = shelf.array(name), shelf.seconds(name)
         if kept is None or took is None:
-            begun = time.perf_counter()
-            kept = method.attribute(x[start : start + _CHUNK], target=target[start : start + _CHUNK]).cpu().numpy()
-            took = time.perf_counter() - begun
+            if not warm:
+                warm_up(method, x, target)
+            maps, took = timed(method, x[start : start + _CHUNK], target[start : start + _CHUNK])
+            kept, warm = maps.cpu().numpy(), True
             shelf.put_array(name, kept)
             shelf.put_seconds(took, name)
         parts.append(torch.from_numpy(kept))

@@ -1,7 +1,8 @@
 """Values for each sample put together: means with intervals, and which differences are more than chance.
 
-An interval is a bootstrap over samples. Methods are compared on the samples that both have: the same resamples serve
-both, so that what makes a sample hard for all of them cancels.
+An interval is a bootstrap over samples. Of few a bootstrap is too short: of two it covers the mean half as often as it
+says, of five in 8 of 10 cases. Below 30 samples the interval is Student's. Methods are compared on the samples that
+both have, by their differences, so that what makes a sample hard for all of them cancels.
 """
 
 from __future__ import annotations
@@ -11,17 +12,24 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from math import pi, sqrt, tan
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from proofmap.bench import layout
+
+if TYPE_CHECKING:
+    from proofmap.explain.picture import Picture
 
 Values = NDArray[np.float64]  # (N,), NaN for samples that a method was not run on
 Mark = Literal["best", "second", "tied", ""]
 
 _RESAMPLES = 10_000
 _LEVEL = 0.95
-LEAST = 5  # samples below which a bootstrap says nothing: no interval is shown, nothing is marked
+_MANY = 30  # samples from which on a bootstrap covers about as often as it says
+LEAST = 2  # samples below which there is no interval: none is shown, nothing is marked
 
 
 @dataclass(frozen=True)
@@ -46,59 +54,68 @@ class Cell:
     paper: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
-    """Rows are methods, in the order given; a cell is missing where a method has no values."""
+    """Rows are methods, in the order given; a cell is missing where a method has no values.
+
+    print() shows it in columns, a notebook as a table; `markdown`, `csv` and `plot` give other forms.
+    """
 
     title: str
     columns: tuple[Column, ...]
     rows: dict[str, dict[str, Cell]]
     values: dict[str, dict[str, Values]]  # of each sample
     seconds: Mapping[str, float | None]  # an explanation; None: not known
+    model: str = ""  # what was explained, by name
+    data: str = ""  # where the samples are from
+    seed: int = 0  # of the intervals
 
     def __str__(self) -> str:
-        return self.markdown()
+        return layout.plain(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return layout.html(self)
 
     def markdown(self) -> str:
         """The table with arrows for what is better, our mean and interval, and the paper's number after a slash."""
-        arrows = [f"{c.label} {'↑' if c.higher else '↓'}" for c in self.columns]
-        lines = [f"| | {' | '.join(arrows)} | s an explanation |", "| --- |" + " ---: |" * (len(arrows) + 1)]
-        for method, cells in self.rows.items():
-            shown = [_shown(cells.get(c.name)) for c in self.columns]
-            took = self.seconds[method]
-            shown.append("n/a" if took is None else f"{took:.2g}")
-            lines.append(f"| {method}{self._few(cells)} | {' | '.join(shown)} |")
-        return "\n".join(lines) + "\n"
+        return layout.markdown(self)
 
-    def _few(self, cells: Mapping[str, Cell]) -> str:
-        """A word on methods that explained fewer samples than others."""
-        count = max((cell.count for cell in cells.values()), default=0)
-        most = max((cell.count for row in self.rows.values() for cell in row.values()), default=0)
-        return f" ({count} samples)" if 0 < count < most else ""
+    def legend(self) -> str:
+        """What the numbers and signs of `markdown` mean."""
+        return layout.legend(self, layout.MARKDOWN)
+
+    def plot(self) -> Picture:
+        """A matplotlib figure with a panel for each metric: means with their intervals."""
+        from proofmap.bench.figure import drawn  # and with it matplotlib, which takes a while
+
+        return drawn(self)
+
+    @property
+    def count(self) -> int:
+        """How many samples were explained, by whichever method explained the most."""
+        return max((cell.count for row in self.rows.values() for cell in row.values()), default=0)
+
+    def heading(self) -> str:
+        """What is compared: "Table 1: zoo:mnist_mlp on digits.npz, 8 samples", as far as it is known."""
+        what = " on ".join(filter(None, (self.model, self.data)))
+        samples = f"{self.count} sample{'s' * (self.count != 1)}"
+        return f"{self.title}{': ' * bool(self.title)}{', '.join(filter(None, (what, samples)))}"
 
     def csv(self) -> str:
-        """A line for each method and metric."""
+        """A line for each method and metric; the last column says of which model and data."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["method", "metric", "mean", "low", "high", "samples", "mark", "paper", "seconds"])
+        writer.writerow(["method", "metric", "mean", "low", "high", "samples", "mark", "paper", "seconds", "of"])
         for method, cells in self.rows.items():
             for name, cell in cells.items():
                 numbers = [f"{value:.6g}" for value in (cell.mean, cell.low, cell.high)]
                 paper = "" if cell.paper is None else cell.paper
                 took = self.seconds[method]
                 time = "" if took is None else f"{took:.6g}"
-                writer.writerow([method, name, *numbers, cell.count, cell.mark, paper, time])
+                writer.writerow([method, name, *numbers, cell.count, cell.mark, paper, time, self.heading()])
         return out.getvalue()
-
-
-def _shown(cell: Cell | None) -> str:
-    if cell is None:
-        return "n/a"
-    mean = f"{cell.mean:.3f}"
-    marked = {"best": f"**{mean}**", "second": f"<u>{mean}</u>", "tied": f"{mean} ≈", "": mean}[cell.mark]
-    paper = "" if cell.paper is None else f" / {cell.paper:g}"
-    between = f" [{cell.low:.3f}, {cell.high:.3f}]" if cell.count >= LEAST else ""
-    return f"{marked}{between}{paper}"
 
 
 def tabulate(
@@ -124,13 +141,29 @@ def tabulate(
                     float(np.nanmean(own)), low, high, known, marks[column.name][method], printed
                 )
     kept = {method: dict(metrics) for method, metrics in values.items()}
-    return Table(title, tuple(columns), rows, kept, dict(seconds))
+    return Table(title, tuple(columns), rows, kept, dict(seconds), seed=seed)
 
 
 def interval(values: Values, seed: int = 0) -> tuple[float, float]:
-    """The 95 % bootstrap interval of the mean, by percentiles."""
-    low, high = np.quantile(resampled(values[np.isfinite(values)], seed), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    """The 95 % interval of the mean: of many samples by the percentiles of a bootstrap, of few by Student's law.
+
+    Of one there is none: its value stands at both ends.
+    """
+    known = values[np.isfinite(values)]
+    if LEAST <= len(known) < _MANY:
+        half = _student(len(known) - 1) * float(known.std(ddof=1)) / sqrt(len(known))
+        return float(known.mean()) - half, float(known.mean()) + half
+    low, high = np.quantile(resampled(known, seed), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return float(low), float(high)
+
+
+@lru_cache(maxsize=_MANY)
+def _student(freedom: int) -> float:
+    """The t with P(|T| <= t) = 95 %: T = sqrt(freedom) tan(angle), and the angle has the density cos^(freedom - 1)."""
+    angles = np.linspace(0, pi / 2, 100_001)
+    density = np.cos(angles) ** (freedom - 1)
+    reached = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+    return sqrt(freedom) * tan(float(np.interp(_LEVEL, reached / reached[-1], angles)))
 
 
 def resampled(values: Values, seed: int = 0) -> Values:

@@ -10,7 +10,7 @@ from torch import Tensor
 from proofmap.bounds.linear import rewrite
 from proofmap.bounds.passes import Pass
 from proofmap.bounds.state import Rows, State, Tightened, everything, frontier
-from proofmap.errors import BoundError
+from proofmap.errors import RoomError, in_bytes
 from proofmap.graph.ir import Graph, Node
 from proofmap.rules import RULES, Forms, Linear
 
@@ -49,9 +49,9 @@ class ForwardPass(Pass):
         size = prod(x.shape[1:])
         needed = self.bytes_per_sample(self.state.graph, x.element_size())
         if needed > self.state.budget:
-            raise BoundError(
-                f"forward bounds of this network need about {needed / 1e9:.1f} GB a sample, the budget is "
-                f"{self.state.budget / 1e9:.1f} GB: give more memory, or take Backward or CrownIBP"
+            raise RoomError(
+                f"forward bounds of this network need about {in_bytes(needed)} a sample, the budget is "
+                f"{in_bytes(self.state.budget)}: give more memory, or take Backward or CrownIBP"
             )
         unit = torch.eye(size, dtype=x.dtype, device=x.device).reshape(1, size, *x.shape[1:])
         weight = unit.expand(len(x), *unit.shape[1:])

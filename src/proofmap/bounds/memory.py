@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import torch
 
-from proofmap.errors import BoundError, InputError
+from proofmap.errors import InputError, RoomError
 
 _CPU_PIECE = 2**26  # larger pieces of rows only leave the caches: half as fast at 512 MB on 144 balls of a small resnet
 _BEAT: ContextVar[Callable[[], object] | None] = ContextVar("beat", default=None)
@@ -71,7 +71,7 @@ def in_pieces(total: int, size: int, work: Callable[[int, int], None]) -> None:
             if not _is_out_of_memory(error):
                 raise
             if size == 1:
-                raise BoundError(
+                raise RoomError(
                     "out of memory with the smallest piece of work: free some, or take bounds that need less (CrownIBP)"
                 ) from error
             size = (size + 1) // 2

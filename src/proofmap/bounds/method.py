@@ -102,16 +102,16 @@ def _parts(method: Method) -> tuple[Method, ...]:
 
 
 METHODS: dict[str, type[Method]] = {"ibp": IBP, "forward": Forward, "backward": Backward, "crown-ibp": CrownIBP}
+SYNONYMS = {"crown": "backward"}
 
 
 def named(text: str) -> Method:
     """The method of a name, or of names joined by +: "ibp+forward"."""
-    names = text.split("+")
+    names = [SYNONYMS.get(name, name) for name in text.split("+")]
     unknown = [name for name in names if name not in METHODS]
     if unknown:
-        raise InputError(
-            f"got bounds {text!r}, expected names among {', '.join(METHODS)}, joined by + for an intersection"
-        )
+        known = ", ".join((*METHODS, *SYNONYMS))
+        raise InputError(f"got bounds {text!r}, expected names among {known}, joined by + for an intersection")
     method = METHODS[names[0]]()
     for name in names[1:]:
         method = method & METHODS[name]()

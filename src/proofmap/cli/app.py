@@ -7,24 +7,75 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from proofmap.cli.texts import Check
 from proofmap.errors import ProofmapError
 
 __all__ = ["app", "command"]
 
 _WRONG, _BUG, _INTERRUPTED, _UNREAD = 2, 3, 130, 141  # the last two as of a program that SIGINT or SIGPIPE ends
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+
+class Program(typer.Typer):
+    """The commands as a program of its own, with what belongs to its process and to the shell that asks it."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command; or say how the words that were typed so far may go on."""
+        # Torch's threads wait for each other asleep, here and in every process that is started from here: by default
+        # they spin, and take ten times as long where another program has a core. Before torch is loaded, or not at all.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        if os.environ.get("_PROOFMAP_COMPLETE") != "complete_bash":
+            return super().__call__(*args, **kwargs)
+        before = _join_colons()
+        answers = io.StringIO()
+        try:
+            with redirect_stdout(answers):
+                return super().__call__(*args, **kwargs)
+        finally:
+            sys.stdout.write("".join(line.removeprefix(before) for line in answers.getvalue().splitlines(True)))
+
+
+def _join_colons() -> str:
+    """Put together the words that bash has ended at colons, as in zoo:mnist_mlp; bash completes what is after the last.
+
+    Returns what is before that in the word that is to be completed.
+    """
+    words = os.environ.get("COMP_WORDS", "").split("\n")
+    at = int(os.environ.get("COMP_CWORD", "0"))
+    joined: list[str] = []
+    for k, word in enumerate(words[: at + 1]):
+        if k > 1 and ":" in (word, words[k - 1]):
+            joined[-1] += word
+        else:
+            joined.append(word)
+    os.environ |= {"COMP_WORDS": "\n".join([*joined, *words[at + 1 :]]), "COMP_CWORD": str(len(joined) - 1)}
+    start, colon, _ = joined[-1].rpartition(":")
+    return start + colon
+
+
+app = Program(
+    no_args_is_help=True, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"proofmap {sys.modules['proofmap'].__version__}")
+        raise typer.Exit
 
 
 @app.callback()
 def main(
     context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show which version this is.", callback=_version, is_eager=True)
+    ] = False,
 ) -> None:
     """Explain what a neural network decided, with proofs."""
     context.obj = debug
@@ -35,7 +86,8 @@ def main(
 def command(function: Callable[..., None]) -> None:
     """Make a function a command. Its first parameter is the typer.Context, which knows whether --debug was given.
 
-    A parameter that is a dataclass of options stands for all of them: commands share them without naming each.
+    A parameter that is a dataclass of options stands for all of them: commands share them without naming each. Options
+    that carry a `Check` have passed it when the function is called.
     """
     parameters: list[inspect.Parameter] = []
     bundles: dict[str, tuple[type[Any], list[str]]] = {}
@@ -50,11 +102,16 @@ def command(function: Callable[..., None]) -> None:
             inspect.Parameter(f.name, parameter.kind, default=f.default, annotation=hints[f.name]) for f in fields(kind)
         ]
 
+    checks = [(p.name, one) for p in parameters for one in _metadata(p.annotation) if isinstance(one, Check)]
+
     def run(**given: Any) -> None:
         context: typer.Context = given["context"]
-        for name, (kind, names) in bundles.items():
-            given[name] = kind(**{own: given.pop(own) for own in names})
         try:
+            for name, check in checks:
+                if given[name] is not None:
+                    check.read(given[name])
+            for name, (kind, names) in bundles.items():
+                given[name] = kind(**{own: given.pop(own) for own in names})
             function(**given)
         except (typer.Exit, typer.Abort):
             raise
@@ -80,6 +137,10 @@ def command(function: Callable[..., None]) -> None:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # which typer asks for
     app.command()(run)
+
+
+def _metadata(annotation: Any) -> tuple[Any, ...]:
+    return getattr(annotation, "__metadata__", ())
 
 
 def _refusal(error: OSError) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from proofmap.bench import names, read, run
+from proofmap.cli import names
 from proofmap.cli import options as o
 
 __all__ = ["bench"]
@@ -15,7 +15,12 @@ __all__ = ["bench"]
 
 def bench(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(names())}, or a TOML file of your own.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help=f"One of {', '.join(names.benches())}, or a TOML file of your own.", autocompletion=names.benches
+        ),
+    ],
     data: Annotated[
         Path | None, typer.Option(help="The folder with the official files of the data set: --data ~/mnist")
     ] = None,
@@ -34,6 +39,8 @@ def bench(
 
     For instance: proofmap bench table1-mnist --data ~/mnist
     """
+    from proofmap.bench import read, run
+
     spec, where = read(name), str(o.device_of(device))
     folder = out or Path("out") / spec.name
     run(spec, folder, data, quick=quick, weights=weights, device=where)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from proofmap.ball import Ball
-from proofmap.cli.options import ball_of
+from proofmap.cli import options as o
+from proofmap.data.images import UNKNOWN
 from proofmap.errors import InputError
+from proofmap.explain.origin import File, Source
 from proofmap.graph import Graph
 from proofmap.sources import Model, open_samples, read_box
 
@@ -27,6 +30,7 @@ class Case:
     name: str
     x: Tensor  # (1, *shape)
     ball: Ball
+    source: Callable[[], Source]  # its name and file, hashed when asked for
     label: int | None = None
     columns: tuple[str, ...] | None = None  # of a table
 
@@ -49,21 +53,23 @@ def read_cases(
     domain: str | None,
     device: torch.device,
     default: str | None = None,
+    limit: int | None = None,
 ) -> tuple[Model, list[Case]]:
     """The model, and all samples in the inputs with their balls; default: the radius where none is given.
 
+    limit: the first so many, and no more are read.
     VNN-LIB files bring their own, and speak of the inputs of the bare network: load(bare=True).
     """
     boxed = [path.name.lower().endswith(_BOX) for path in inputs]
     if not any(boxed):
         model = load()
-        return model, _samples(inputs, model, default if eps is None else eps, norm, domain, device)
+        return model, _samples(inputs, model, default if eps is None else eps, norm, domain, device, limit)
     if not all(boxed):
         raise InputError("got VNN-LIB files together with other inputs, expected one kind: run the command twice")
     if eps is not None or domain is not None or norm != "inf":
         raise InputError("got --eps, --norm or --domain with a VNN-LIB file, expected none: its box is the ball")
     model = load(bare=True)
-    return model, [_box(path, model, device) for path in inputs]
+    return model, [_box(path, model, device) for path in inputs[:limit]]
 
 
 def graphs(cases: Sequence[Case], model: Model) -> dict[tuple[int, ...], Graph]:
@@ -80,25 +86,34 @@ def graphs(cases: Sequence[Case], model: Model) -> dict[tuple[int, ...], Graph]:
 
 def _box(path: Path, model: Model, device: torch.device) -> Case:
     box = read_box(path, model.preparation)
-    return Case(path.name, box.centre[None].to(device), Ball(box.radius[None].to(device)))
+    ball = Ball(box.radius[None].to(device))
+    return Case(path.name, box.centre[None].to(device), ball, lambda: Source(path.name, (File.of(path),)))
 
 
 def _samples(
-    inputs: Sequence[Path], model: Model, eps: str | None, norm: str, domain: str | None, device: torch.device
+    inputs: Sequence[Path],
+    model: Model,
+    eps: str | None,
+    norm: str,
+    domain: str | None,
+    device: torch.device,
+    limit: int | None,
 ) -> list[Case]:
     if eps is None:
         raise InputError("got no --eps, expected the radius of the ball, such as 0.02 or 2/255")
     samples = open_samples(inputs, model.preparation)
+    o.tell(samples.notes)
     balls: dict[tuple[int, ...], Ball] = {}
     cases = []
-    for k, name in enumerate(samples.names):
+    for k, name in enumerate(samples.names[:limit]):
         x = samples.read(k)[None].to(device)
         shape = tuple(x.shape[1:])
         if shape not in balls:
-            balls[shape] = ball_of(eps, norm, domain, model.preparation, shape)
+            balls[shape] = o.ball_of(eps, norm, domain, model.preparation, shape)
         _check_domain(name, x, balls[shape])
-        label = None if samples.labels is None else samples.labels[k]
-        cases.append(Case(name, x, balls[shape], label, samples.columns))
+        label = UNKNOWN if samples.labels is None else samples.labels[k]
+        known = None if label == UNKNOWN else label
+        cases.append(Case(name, x, balls[shape], partial(samples.source, k), known, samples.columns))
     return cases
 
 

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 
-from proofmap.ball import Ball
-from proofmap.bench import Table
-from proofmap.bench import compare as tabulated
+from proofmap.cli import names, texts
 from proofmap.cli import options as o
-from proofmap.cli.cases import read_cases
 from proofmap.errors import FileError, InputError
-from proofmap.metrics import (
-    METRICS,
-    Deletion,
-    Insertion,
-    Metric,
-    MuFidelity,
-    RobustnessSr,
-    Stability,
-    Tightness,
-    Uniform,
-)
+
+if TYPE_CHECKING:
+    from proofmap.ball import Ball
+    from proofmap.bench import Table
+    from proofmap.metrics import Metric
 
 __all__ = ["compare"]
-
-_JUDGES = {name: kind for name, kind in METRICS.items() if kind is not Tightness}  # which judges bounds, not maps
 
 
 def compare(
@@ -40,10 +29,14 @@ def compare(
     model: o.ModelArgument,
     inputs: o.Inputs,
     methods: Annotated[
-        str, typer.Option(help=f"Names among {', '.join(o.READY)}: --methods eva,rise")
+        str,
+        typer.Option(help=f"Names among {', '.join(names.READY)}: --methods eva,rise"),
+        texts.all_among(names.READY, "method"),
     ] = "eva,first-order,saliency",
     metrics: Annotated[
-        str, typer.Option(help=f"Names among {', '.join(_JUDGES)}: --metrics deletion,mu-fidelity")
+        str,
+        typer.Option(help=f"Names among {', '.join(names.METRICS)}: --metrics deletion,mu-fidelity"),
+        texts.all_among(names.METRICS, "metric"),
     ] = "deletion,insertion",
     eps: o.Eps = None,
     norm: o.Norm = "inf",
@@ -53,7 +46,7 @@ def compare(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="A folder for table.md and table.csv, beside what is printed: --out tables", show_default=False
+            help="A folder for table.md, .csv and .png, beside what is printed: --out tables", show_default=False
         ),
     ] = None,
     as_json: o.Json = False,
@@ -64,10 +57,12 @@ def compare(
 
     For instance: proofmap compare zoo:mnist_mlp digits.npz --methods eva,rise --metrics deletion,insertion
     """
-    chosen = _names(methods)
-    for name in chosen:
-        if name not in o.READY:
-            raise InputError(f"got the method {name!r}, expected one of {', '.join(o.READY)}")
+    import torch
+
+    from proofmap.bench import compare as tabulated
+    from proofmap.cli.cases import read_cases
+
+    chosen = texts.listed(methods)
     found, cases = read_cases(
         inputs, partial(source.model, model), eps, norm, domain, o.device_of(device), default="auto"
     )
@@ -77,25 +72,27 @@ def compare(
         raise InputError("got samples of several shapes, expected one: give --size to bring pictures to one size")
     ball = cases[0].ball
     x = torch.cat([case.x for case in cases])
-    judges = [_metric(name, ball, found.preparation.range) for name in _names(metrics)]
+    judges = [_metric(name, ball, found.preparation.range) for name in texts.listed(metrics)]
     graph, aim = found.graph(x), o.class_of(target, found.classes)
     if aim is not None and aim >= graph.classes:
         raise InputError(f"got --target {aim}, expected a class from 0 to {graph.classes - 1}")
     table = tabulated(graph, x, chosen, judges, target=aim, ball=ball, groups=o.groups_of(groups))
+    table = replace(table, model=found.name, data=_data(inputs))
     if out is not None:
         _write(out, table)
-    typer.echo(json.dumps(_document(found.name, len(x), table), indent=1) if as_json else table.markdown(), nl=as_json)
+    typer.echo(json.dumps(_document(table), indent=1) if as_json else table, nl=as_json)
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",")]
+def _data(inputs: Sequence[Path]) -> str:
+    more = len(inputs) - 1
+    return inputs[0].name + (f" and {more} more" if more else "")
 
 
 def _metric(name: str, ball: Ball, values: tuple[float, float]) -> Metric[Any]:
     """A metric with what it needs to know about the inputs: where they lie, and how far they move."""
-    if name not in _JUDGES:
-        raise InputError(f"got the metric {name!r}, expected one of {', '.join(_JUDGES)}")
-    kind = _JUDGES[name]
+    from proofmap.metrics import METRICS, Deletion, Insertion, MuFidelity, RobustnessSr, Stability, Uniform
+
+    kind = METRICS[name]
     low, high = values if ball.domain is None else ball.domain
     if kind is RobustnessSr:
         return RobustnessSr(norm=ball.norm, domain=ball.domain or (-inf, inf), largest=float(high) - float(low))
@@ -109,12 +106,22 @@ def _metric(name: str, ball: Ball, values: tuple[float, float]) -> Metric[Any]:
 def _write(out: Path, table: Table) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "table.md").write_text(table.markdown(), encoding="utf-8")
+        text = f"{table.heading()}\n\n{table.markdown()}\n{table.legend()}\n"
+        (out / "table.md").write_text(text, encoding="utf-8")
         (out / "table.csv").write_text(table.csv(), encoding="utf-8")
+        (out / "table.png").write_bytes(table.plot()._repr_png_())
     except OSError as error:
         raise FileError(f"cannot write to {out}: {error.strerror}; choose another folder with --out") from error
 
 
-def _document(model: str, samples: int, table: Table) -> dict[str, Any]:
+def _document(table: Table) -> dict[str, Any]:
     rows = {method: {name: asdict(cell) for name, cell in cells.items()} for method, cells in table.rows.items()}
-    return {"model": model, "samples": samples, "methods": rows, "seconds": table.seconds}
+    return {
+        "model": table.model,
+        "data": table.data,
+        "samples": table.count,
+        "methods": rows,
+        "seconds": table.seconds,
+        "metrics": {column.name: column.settings for column in table.columns},
+        "seed": table.seed,
+    }

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proofmap import data, zoo
-from proofmap.ball import Ball
-from proofmap.bench import compare
 from proofmap.errors import FileError
-from proofmap.explain import EVA, Explanation, TargetedEVA
-from proofmap.explain.explanation import rounded
-from proofmap.show import report
+
+if TYPE_CHECKING:
+    from proofmap.explain import Explanation
 
 __all__ = ["demo"]
 
@@ -35,6 +32,13 @@ def demo(
 
     For instance: proofmap demo --out demo
     """
+    from proofmap import data, zoo
+    from proofmap.ball import Ball
+    from proofmap.bench import compare
+    from proofmap.explain import EVA, TargetedEVA
+    from proofmap.explain.explanation import rounded
+    from proofmap.show import report
+
     started = time.perf_counter()
     _make(out)
     model = zoo.mnist_mlp()
@@ -71,6 +75,8 @@ def _make(out: Path) -> None:
 
 
 def _line(e: Explanation, k: int, label: int) -> str:
+    from proofmap.explain.explanation import rounded
+
     worst, best = float(e.overlap.full[k]), int(e.scores[k].argmax())
     row, column = divmod(best, e.x.shape[-1])
     proof = "certified" if worst <= 0 else "not certified"

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from proofmap.cli import names, texts
 from proofmap.cli import options as o
-from proofmap.cli.cases import Case, graphs, read_cases
 from proofmap.errors import FileError, InputError
-from proofmap.explain import Explainer, Explanation, TargetedEVA
-from proofmap.explain.explanation import rounded
-from proofmap.sources import Model
+
+if TYPE_CHECKING:
+    from proofmap.explain import Explainer
 
 __all__ = ["explain"]
-
-
-EXPLAINERS: dict[str, type[Explainer]] = {
-    **{name: kind for name, kind in o.READY.items() if issubclass(kind, Explainer)},
-    "targeted": TargetedEVA,
-}
 
 
 def explain(
@@ -41,11 +33,13 @@ def explain(
     method: Annotated[
         str,
         typer.Option(
-            help=f"{', '.join(EXPLAINERS)}: eva and targeted prove what they say; --method targeted shows what would "
-            "make an input the --target.",
-            autocompletion=o.among(EXPLAINERS),
+            help=f"{', '.join(names.EXPLAINERS)}: eva and targeted prove what they say; --method targeted shows what "
+            "would make an input the --target.",
+            autocompletion=o.among(names.EXPLAINERS),
         ),
+        texts.one_of(names.EXPLAINERS, "--method"),
     ] = "eva",
+    limit: o.Limit = None,
     out: Annotated[Path, typer.Option(help="The folder for pictures and .proofmap files: --out maps")] = Path("out"),
     as_json: o.Json = False,
     source: o.Source = o.NOTHING,
@@ -55,11 +49,17 @@ def explain(
 
     For instance: proofmap explain zoo:mnist_mlp digit.png --eps 0.02 --groups grid:12 --out maps
     """
-    settings = _settings(method, groups, bounds)
     if method == "targeted" and target is None:
         raise InputError("got --method targeted alone, expected the class to move to as well: give --target")
+
+    from proofmap.cli import maps
+    from proofmap.cli.cases import graphs, read_cases
+    from proofmap.explain.wording import plural, taken_off
+
+    kind = maps.explainers()[method]
+    settings = {"groups": o.groups_of(groups), **o.bounds_of(bounds, method, kind)}
     found, cases = read_cases(
-        inputs, partial(source.model, model), eps, norm, domain, o.device_of(device), default="auto"
+        inputs, partial(source.model, model), eps, norm, domain, o.device_of(device), default="auto", limit=limit
     )
     aim = o.class_of(target, found.classes)
     networks = graphs(cases, found)
@@ -67,110 +67,22 @@ def explain(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
-    explainers: dict[tuple[tuple[int, ...], int], Explainer] = {}
+    made: dict[tuple[tuple[int, ...], int], Explainer] = {}
     records = []
-    for case, stem in zip(cases, _stems([case.name for case in cases]), strict=True):
+    for case, stem in zip(cases, maps.stems([case.name for case in cases]), strict=True):
         key = (case.shape, id(case.ball))
-        if key not in explainers:
-            explainers[key] = EXPLAINERS[method](networks[case.shape], case.ball, **settings)
-        explanation = explainers[key].explain(case.x, aim)
+        if key not in made:
+            made[key] = kind(networks[case.shape], case.ball, **settings)
+        explanation = replace(made[key].explain(case.x, aim), origin=maps.origin(case, found))
         file, picture = out / f"{stem}.proofmap", out / f"{stem}.map.png"
         explanation.save(file)
-        explanation.plot(columns=_columns(case), class_names=found.classes).savefig(picture)
-        records.append(_record(case, explanation, found, file, picture))
+        explanation.plot().savefig(picture)
+        records.append(maps.record(case, explanation, found, file, picture))
         if not as_json:
-            typer.echo(_line(case, explanation, found))
+            typer.echo(maps.line(case, explanation, found))
     if as_json:
         typer.echo(json.dumps({"model": found.name, "method": method, "inputs": records}, indent=1))
     else:
-        typer.echo(f"wrote {len(cases)} {'maps' if len(cases) > 1 else 'map'} to {out}")
-
-
-def _settings(method: str, groups: str | None, bounds: str | None) -> dict[str, Any]:
-    """What the explainer takes beyond a model and a ball."""
-    if method not in EXPLAINERS:
-        raise InputError(f"got --method {method}, expected one of {', '.join(EXPLAINERS)}")
-    return {"groups": o.groups_of(groups), **o.bounds_of(bounds, method, EXPLAINERS[method])}
-
-
-def _columns(case: Case) -> tuple[str, ...] | None:
-    """The names of a row's variables."""
-    return case.columns if case.columns is not None and len(case.columns) == case.x[0].numel() else None
-
-
-def _stems(names: Sequence[str]) -> list[str]:
-    """A file's name for each sample: its own without an ending, numbered where another has it already."""
-    found: dict[str, None] = {}
-    last: Counter[str] = Counter()
-    for name in names:
-        plain = re.sub(r"\.[A-Za-z0-9]+(?=#|$)", "", name)
-        stem = again = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip(".-") or "input"
-        while again in found:
-            last[stem] += 1
-            again = f"{stem}-{last[stem] + 1}"
-        found[again] = None
-    return list(found)
-
-
-def _line(case: Case, e: Explanation, model: Model) -> str:
-    """What is known about an input, in one line."""
-    predicted, aim = int(e.predicted), int(e.target)
-    said = "" if case.label in (None, predicted) else f", labelled {model.title(case.label or 0)}"
-    if e.opposite is not None and aim == int(e.overlap.target):
-        return f"{case.name}: {model.title(predicted)}{said}; it is {model.title(aim)} already: nothing is asked"
-    if e.opposite is not None:
-        adding, removing = (rounded(float(side.full), e.guarantee) for side in (e.overlap, e.opposite))
-        towards = f"towards {model.title(aim)}: AO(B) <= {adding} by adding, {removing} by removing"
-        return f"{case.name}: {model.title(predicted)}{said}; {towards}, both proven"
-    other = "" if aim == predicted else f", explained as {model.title(aim)}"
-    return f"{case.name}: {model.title(predicted)}{said}{other}; {_ball(case, e)}: {_meaning(e)}"
-
-
-def _ball(case: Case, e: Explanation) -> str:
-    if case.boxed:
-        return "the file's box"
-    radius = _radius(e)
-    if isinstance(case.ball.eps, str):
-        return f"ε = {radius:.4g} (the radius proven)" if radius else "ε = 0, as no radius is proven: give --eps"
-    return f"ε = {radius:.4g}"
-
-
-def _radius(e: Explanation) -> Any:
-    eps = e.settings["eps"]
-    return eps[0] if isinstance(eps, list) else eps
-
-
-def _meaning(e: Explanation) -> str:
-    value = float(e.overlap.full)
-    shown = rounded(value, e.guarantee)
-    match e.guarantee:
-        case "certified" if value <= 0:
-            return f"AO(B) <= {shown}, certified: no input of the ball is classified otherwise"
-        case "certified":
-            return f"AO(B) <= {shown}, not certified: an input of the ball may be classified otherwise, or none"
-        case "sampled" if value > 0:
-            return f"AO(B) >= {shown}: a sample of the ball is classified otherwise"
-        case "sampled":
-            return f"AO(B) >= {shown}: no sample of the ball is classified otherwise; nothing is proven"
-        case _:
-            return f"AO(B) about {shown}: an estimate; nothing is proven"
-
-
-def _record(case: Case, e: Explanation, model: Model, file: Path, picture: Path | None) -> dict[str, Any]:
-    sides = {"overlap": e.overlap, **({} if e.opposite is None else {"opposite": e.opposite})}
-    return {
-        "name": case.name,
-        "label": case.label,
-        "predicted": int(e.predicted),
-        "target": int(e.target),
-        "class": model.title(int(e.target)),
-        **{name: o.finite(float(side.full)) for name, side in sides.items()},
-        "guarantee": e.guarantee,
-        "certified": bool(e.proven),
-        "eps": None if case.boxed else _radius(e),
-        "norm": e.settings["norm"],
-        "domain": e.settings["domain"],
-        "seconds": e.seconds,
-        "file": str(file),
-        "picture": None if picture is None else str(picture),
-    }
+        if (off := explanation.settings.get("taken_off")) is not None:
+            typer.echo(f"note: {taken_off(off)}")
+        typer.echo(f"wrote {plural(len(cases), 'map')} to {out}")

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from proofmap.runs import Results
-from proofmap.runs.export import FORMATS
+from proofmap.cli import names, texts
 
 __all__ = ["export"]
 
@@ -18,13 +17,16 @@ def export(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A folder of proofmap run.", show_default=False)],
     out: Annotated[
         Path,
-        typer.Argument(metavar="OUT", help=f"A name that ends in {', '.join(FORMATS)}.", show_default=False),
+        typer.Argument(metavar="OUT", help=f"A name that ends in {', '.join(names.FORMATS)}.", show_default=False),
+        texts.Check(texts.exported),
     ],
 ) -> None:
     """Write the results of a run, or what there is of one, as a table or as arrays. Every file is checked first.
 
     For instance: proofmap export results results.parquet
     """
+    from proofmap.runs import Results
+
     results = Results.open(folder)
     results.check()
     results.export(out)

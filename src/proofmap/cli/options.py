@@ -1,44 +1,32 @@
 """Options that several commands share, and what their texts mean.
 
 A command takes them as parameters, those of a model together as a `Source`, and gives them to `ball_of`, `groups_of`,
-`bounds_of` and `class_of`, which raise InputError in one sentence.
+`bounds_of` and `class_of`, which raise InputError in one sentence. Nothing here loads torch before it is needed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from fractions import Fraction
+from functools import partial
 from inspect import signature
-from math import inf, isfinite
+from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 
-from proofmap import groups as grouping
-from proofmap.ball import Ball
-from proofmap.bounds import METHODS, named
+from proofmap.cli import names, texts
+from proofmap.cli.names import among
 from proofmap.errors import InputError
-from proofmap.explain import BASELINES
-from proofmap.groups import Groups as Grouping
-from proofmap.sources import Model, Preparation, read_model, stated
 
-_NORMS = {"1": 1.0, "2": 2.0, "inf": inf}
+if TYPE_CHECKING:
+    import torch
 
-
-def _ready(kind: type[Any]) -> bool:
-    return not any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in signature(kind).parameters.values())
-
-
-READY = {name: kind for name, kind in BASELINES.items() if _ready(kind)}  # need nothing but a model and a ball
-
-
-def among(names: Iterable[str]) -> Callable[[], list[str]]:
-    """What the shell completes a value to."""
-    return lambda: list(names)
+    from proofmap.ball import Ball
+    from proofmap.groups import Groups as Grouping
+    from proofmap.sources import Model, Preparation
 
 
 ModelArgument = Annotated[
@@ -47,6 +35,7 @@ ModelArgument = Annotated[
         metavar="MODEL",
         help="net.onnx; module.py:function, a function that returns a torch module; or zoo:mnist_mlp.",
         show_default=False,
+        autocompletion=names.models,
     ),
 ]
 ModelOption = Annotated[
@@ -55,14 +44,15 @@ ModelOption = Annotated[
         "--model",
         help="--model net.onnx; module.py:function, a function that returns a torch module; or zoo:mnist_mlp.",
         show_default=False,
+        autocompletion=names.models,
     ),
 ]
 Inputs = Annotated[
     list[Path],
     typer.Argument(
         metavar="INPUT",
-        help="Pictures (png, jpeg, webp), arrays (npy, npz), tables (csv), MNIST's and CIFAR-10's own files, folders "
-        "of these, or VNN-LIB files, whose box is the ball. For instance: digit.png",
+        help="Pictures (png, jpeg, webp, bmp, gif, tiff), arrays (npy, npz), tables (csv), MNIST's and CIFAR-10's own "
+        "files, folders of these, or VNN-LIB files, whose box is the ball. For instance: digit.png",
         show_default=False,
     ),
 ]
@@ -82,6 +72,7 @@ Size = Annotated[
         help="Pictures are scaled and cut to this height and width, by default the model's: --size 224, or 224,160.",
         show_default=False,
     ),
+    texts.Check(texts.sides),
 ]
 Channels = Annotated[
     int | None,
@@ -95,6 +86,7 @@ Mean = Annotated[
         help="Subtracted from each channel before the model: --mean 0.485,0.456,0.406, or one number.",
         show_default=False,
     ),
+    texts.values("--mean"),
 ]
 Std = Annotated[
     str | None,
@@ -102,14 +94,16 @@ Std = Annotated[
         help="Each channel is divided by it, after the mean: --std 0.229,0.224,0.225, or one number.",
         show_default=False,
     ),
+    texts.values("--std"),
 ]
 Layout = Annotated[
     str | None,
     typer.Option(
         help="NCHW, or --layout NHWC for a model that takes the channels last; arrays follow it.",
         show_default=False,
-        autocompletion=among(("NCHW", "NHWC")),
+        autocompletion=among(names.LAYOUTS),
     ),
+    texts.one_of(names.LAYOUTS, "--layout"),
 ]
 Range = Annotated[
     str | None,
@@ -118,15 +112,21 @@ Range = Annotated[
         help="The values of black and white, in which eps and domain are stated: 0,1 by default, or --range 0,255.",
         show_default=False,
     ),
+    texts.Check(partial(texts.pair, what="--range")),
 ]
 Eps = Annotated[
     str | None,
     typer.Option(
-        help="The radius of the ball: --eps 0.02, 2/255, or auto, the radius that is proven for each input.",
+        help="The radius of the ball: --eps 0.02, 2/255, 0.5/255, or auto, the radius that is proven for each input.",
         show_default=False,
     ),
+    texts.Check(texts.radius),
 ]
-Norm = Annotated[str, typer.Option(help="The norm of the ball, 1, 2 or inf: --norm 2", autocompletion=among(_NORMS))]
+Norm = Annotated[
+    str,
+    typer.Option(help="The norm of the ball, 1, 2 or inf: --norm 2", autocompletion=among(names.NORMS)),
+    texts.one_of(names.NORMS, "--norm"),
+]
 Domain = Annotated[
     str | None,
     typer.Option(
@@ -134,6 +134,7 @@ Domain = Annotated[
         "table.",
         show_default=False,
     ),
+    texts.Check(texts.domain),
 ]
 Groups = Annotated[
     str | None,
@@ -142,15 +143,17 @@ Groups = Annotated[
         "default every pixel or column.",
         show_default=False,
     ),
+    texts.Check(texts.groups),
 ]
 Bounds = Annotated[
     str | None,
     typer.Option(
-        help=f"How worst cases are bounded: {', '.join(METHODS)}; --bounds ibp+forward for the better of both. By "
-        "default backward.",
+        help=f"How worst cases are bounded: {', '.join(names.BOUNDS)} (another name of backward); --bounds ibp+forward "
+        "for the better of both. By default backward.",
         show_default=False,
-        autocompletion=among(METHODS),
+        autocompletion=among(names.BOUNDS),
     ),
+    texts.Check(texts.bounds),
 ]
 Target = Annotated[
     str | None,
@@ -158,7 +161,16 @@ Target = Annotated[
         help="The class to explain, by number or name: --target 3. By default the predicted one.", show_default=False
     ),
 ]
-Device = Annotated[str, typer.Option(help="Where to compute: cpu, or --device cuda, or cuda:1.")]
+Limit = Annotated[
+    int | None,
+    typer.Option(help="The first so many samples: --limit 100", show_default=False),
+    texts.Check(texts.limit),
+]
+Device = Annotated[
+    str,
+    typer.Option(help="Where to compute: cpu, or --device cuda, or cuda:1.", autocompletion=among(("cpu", "cuda"))),
+    texts.Check(texts.device),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document for a program to read.")]
 
 
@@ -178,13 +190,15 @@ class Source:
     def model(self, name: str, *, bare: bool = False) -> Model:
         """The model of a name; flags come before what the TOML beside it says. bare: without mean and std."""
         given: dict[str, Any] = {
-            "size": None if self.size is None else _sides(self.size),
+            "size": None if self.size is None else texts.sides(self.size),
             "channels": self.channels,
-            "mean": None if self.mean is None else _numbers(self.mean, "--mean"),
-            "std": None if self.std is None else _numbers(self.std, "--std"),
+            "mean": None if self.mean is None else texts.numbers(self.mean, "--mean"),
+            "std": None if self.std is None else texts.numbers(self.std, "--std"),
             "layout": self.layout,
-            "range": None if self.values is None else _pair(self.values, "--range"),
+            "range": None if self.values is None else texts.pair(self.values, "--range"),
         }
+        from proofmap.sources import read_model, stated
+
         preparation = replace(stated(name), **{field: value for field, value in given.items() if value is not None})
         if bare:
             preparation = replace(preparation, mean=None, std=None)
@@ -194,41 +208,36 @@ class Source:
 NOTHING = Source()  # a model by its name alone
 
 
+def needs(kind: type[Any]) -> bool:
+    """Whether a method needs more than a model and a ball."""
+    return any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in signature(kind).parameters.values())
+
+
 def ball_of(eps: str, norm: str, domain: str | None, preparation: Preparation, shape: tuple[int, ...]) -> Ball:
     """The ball around samples of a shape: pictures (C, H, W) lie in their range, unless another domain is given."""
-    radius: float | Literal["auto"] = "auto" if eps == "auto" else _number(eps, "--eps")
-    if norm not in _NORMS:
-        raise InputError(f"got --norm {norm}, expected one of {', '.join(_NORMS)}")
-    limits: tuple[float, float] | None
-    if domain is None:
-        limits = preparation.range if len(shape) == 3 else None
-    else:
-        limits = None if domain == "none" else _pair(domain, "--domain")
-    return Ball(radius, _NORMS[norm], limits)
+    from proofmap.ball import Ball
+
+    own = preparation.range if len(shape) == 3 else None
+    return Ball(texts.radius(eps), float(norm), own if domain is None else texts.domain(domain))
 
 
 def groups_of(text: str | None) -> Grouping:
     """The grouping of a text such as "grid:12"."""
-    kind, _, count = (text or "pixels").partition(":")
-    counts = [int(part) for part in count.split(",")] if re.fullmatch(r"\d{1,4}(,\d{1,4})?", count) else []
-    match kind, counts:
-        case "pixels", [] if not count:
-            return grouping.pixels()
-        case "columns", [] if not count:
-            return grouping.columns()
-        case "grid", [rows]:
-            return grouping.grid(rows)
-        case "grid", [rows, columns]:
-            return grouping.grid(rows, columns)
-        case "superpixels", [segments]:
-            return grouping.superpixels(segments)
-        case "superpixels", [] if not count:
-            return grouping.superpixels()
-    raise InputError(f"got --groups {text}, expected pixels, grid:12, grid:8,12, superpixels:50 or columns")
+    from proofmap import groups as grouping
+
+    kind, counts = texts.groups(text or "pixels")
+    match kind:
+        case "grid":
+            return grouping.grid(*counts)
+        case "superpixels":
+            return grouping.superpixels(*counts)
+    return grouping.columns() if kind == "columns" else grouping.pixels()
 
 
 def bounds_of(text: str | None, method: str, kind: type[Any]) -> dict[str, Any]:
     """The bounds as a setting of a method; none where none are given."""
+    from proofmap.bounds import named
+
     if text is None:
         return {}
     if "bounds" not in signature(kind).parameters:
@@ -252,41 +261,22 @@ def class_of(text: str | None, classes: tuple[str, ...] | None) -> int | None:
 
 def device_of(text: str) -> torch.device:
     """A place to compute at that is there."""
+    import torch
+
     try:
         device = torch.device(text)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:  # torch has both
         raise InputError(f"got --device {text}, expected cpu, or cuda where there is a GPU ({error!s:.80})") from None
-    if device.type not in ("cpu", "cuda"):
-        raise InputError(f"got --device {text}, expected cpu, cuda or cuda:1")
     return device
+
+
+def tell(notes: Iterable[str]) -> None:
+    """Say what a reader of the output should know of the inputs, beside the output."""
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
 
 
 def finite(value: float) -> float | None:
     """A number as JSON can have it: null where it is infinite or unknown."""
     return value if isfinite(value) else None
-
-
-def _number(text: str, what: str) -> float:
-    try:
-        return float(Fraction(text)) if "/" in text else float(text)
-    except (ValueError, ZeroDivisionError, OverflowError):
-        raise InputError(f"got {what} {text}, expected a number such as 0.02 or 2/255") from None
-
-
-def _numbers(text: str, what: str) -> tuple[float, ...]:
-    return tuple(_number(part, what) for part in text.split(","))
-
-
-def _pair(text: str, what: str) -> tuple[float, float]:
-    found = _numbers(text, what)
-    if len(found) != 2:
-        raise InputError(f"got {what} {text}, expected two numbers such as 0,1")
-    return found[0], found[1]
-
-
-def _sides(text: str) -> tuple[int, int]:
-    if not re.fullmatch(r"\d{1,6}(,\d{1,6})?", text):
-        raise InputError(f"got --size {text}, expected a side such as 224, or a height and a width such as 224,160")
-    sides = [int(side) for side in text.split(",")]
-    return sides[0], sides[-1]

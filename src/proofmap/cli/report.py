@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -10,12 +12,6 @@ import typer
 
 from proofmap.cli import options as o
 from proofmap.errors import InputError
-from proofmap.explain import Explanation
-from proofmap.runs import Results
-from proofmap.runs.manifest import MANIFEST
-from proofmap.show import read_table
-from proofmap.show import report as write
-from proofmap.sources.preparation import read_classes
 
 __all__ = ["report"]
 
@@ -43,7 +39,23 @@ def report(
     model: Annotated[
         str | None,
         typer.Option(
-            help="The model that was explained, --model net.onnx: an attack on it then bounds each overlap from below.",
+            help="The model that was explained, --model net.onnx: an attack on it then bounds each overlap from below. "
+            "Of a run it is checked to be the model, and no more.",
+            show_default=False,
+        ),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            help='Who makes the report: --by "Ada Lovelace, Analytical Engines". Without it there is a line to sign.',
+            show_default=False,
+        ),
+    ] = None,
+    date: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d"],
+            help="Of the report, by default today: --date 2026-03-01. The same arguments give the same bytes.",
             show_default=False,
         ),
     ] = None,
@@ -59,24 +71,34 @@ def report(
         raise InputError(f"got the page {out}, expected a name that ends in .html: the page comes before the inputs")
     if model is None and source != o.Source(classes=source.classes):
         raise InputError("got --weights or other options of a model without --model, expected the model they belong to")
+
+    from proofmap.explain import Explanation
+    from proofmap.runs import Results
+    from proofmap.runs.manifest import MANIFEST
+    from proofmap.show import read_table
+    from proofmap.show import report as write
+    from proofmap.sources.preparation import read_classes
+
     compared = None if table is None else read_table(table)
-    names, network = None if source.classes is None else read_classes(source.classes), None
+    names, found = None if source.classes is None else read_classes(source.classes), None
     if model is not None:
         found = source.model(model)
-        names, network = found.classes, found.network
+        names = found.classes
     runs = [path for path in inputs if (path / MANIFEST).is_file()]
     explanations = [(file.stem, Explanation.load(file)) for path in inputs if path not in runs for file in _files(path)]
     opened = [(path.resolve().name, Results.open(path)) for path in runs]
-    write(out, explanations, classes=names, table=compared, model=network, runs=opened)
+    day = None if date is None else date.date()
+    write(out, explanations, classes=names, table=compared, model=found, runs=opened, by=by, date=day)
     typer.echo(f"wrote {out}")
 
 
 def _files(path: Path) -> Iterator[Path]:
-    """A file itself, or those of a folder, by name."""
+    """A file itself, or those of a folder, by name, numbers in it by their size."""
     if not path.is_dir():
         yield path
         return
-    files = sorted(file for file in path.iterdir() if file.suffix == _SUFFIX)
+    found = (file for file in path.iterdir() if file.suffix == _SUFFIX)
+    files = sorted(found, key=lambda file: [part.zfill(9) for part in re.split(r"(\d+)", file.name)])
     if not files:
         raise InputError(f"{path} has no {_SUFFIX} file in it, expected a folder of proofmap explain or run")
     yield from files

@@ -6,22 +6,19 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 
-from proofmap.ball import Ball
+from proofmap.cli import names, texts
 from proofmap.cli import options as o
 from proofmap.errors import InputError
-from proofmap.explain import BASELINES, Explainer
-from proofmap.runs import Engine, Job, Local, Ray, shape_of
-from proofmap.runs import run as explain_all
-from proofmap.sources import open_samples
+
+if TYPE_CHECKING:
+    from proofmap.ball import Ball
+    from proofmap.runs import Engine
 
 __all__ = ["run"]
-
-_GIB = 2**30
 
 
 def run(
@@ -30,7 +27,7 @@ def run(
         list[Path],
         typer.Argument(
             metavar="DATA...",
-            help="Folders of pictures, arrays (npy, npz), tables (csv), or MNIST's and CIFAR-10's own files.",
+            help="Pictures, arrays (npy, npz), tables (csv), folders of these, or MNIST's and CIFAR-10's own files.",
             show_default=False,
         ),
     ],
@@ -44,7 +41,9 @@ def run(
         ),
     ],
     method: Annotated[
-        str, typer.Option(help=f"One of {', '.join(BASELINES)}: --method eva", autocompletion=o.among(BASELINES))
+        str,
+        typer.Option(help=f"One of {', '.join(names.METHODS)}: --method eva", autocompletion=o.among(names.METHODS)),
+        texts.one_of(names.METHODS, "--method"),
     ] = "eva",
     eps: o.Eps = None,
     norm: o.Norm = "inf",
@@ -60,17 +59,17 @@ def run(
             help="What else the method takes, once for each: --set samples=50 --set precision=float16.",
             show_default=False,
         ),
+        texts.Check(texts.settings),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(help="The first so many samples, after shuffling: --limit 100", show_default=False)
-    ] = None,
-    shuffle: Annotated[bool, typer.Option("--shuffle", help="Take the samples in a random order.")] = False,
+    limit: o.Limit = None,
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Draw the order of the samples, before --limit.")] = False,
     seed: Annotated[int, typer.Option(help="Of the order, and of methods that draw samples: --seed 3")] = 0,
     engine: Annotated[
         str,
         typer.Option(
-            help="local, in this process; or --engine ray, on a Ray cluster.", autocompletion=o.among(("local", "ray"))
+            help="local, in this process; or --engine ray, on a Ray cluster.", autocompletion=o.among(names.ENGINES)
         ),
+        texts.one_of(names.ENGINES, "--engine"),
     ] = "local",
     address: Annotated[
         str | None,
@@ -97,7 +96,9 @@ def run(
         int, typer.Option(help="Of torch, in each worker; the last digits depend on it: --threads 16")
     ] = 1,
     memory: Annotated[
-        float, typer.Option(help="GiB that a worker may use for bounds; the last digits depend on it: --memory 8")
+        float,
+        typer.Option(help="GiB that a worker may use for bounds; the last digits depend on it: --memory 8"),
+        texts.Check(texts.gigabytes),
     ] = 4.0,
     as_json: o.Json = False,
     source: o.Source = o.NOTHING,
@@ -110,10 +111,18 @@ def run(
 
     For instance: proofmap run pictures --model net.onnx --eps 2/255 --groups grid:12 --out results
     """
-    found = source.model(model)
-    where = _engine(engine, address, gpus_per_worker, workers)
+    if engine == "local" and (address is not None or gpus_per_worker or workers is not None):
+        raise InputError("got --address, --gpus-per-worker or --workers without a cluster, expected --engine ray")
+
+    from proofmap.runs import Job, Local, Ray, shape_of
+    from proofmap.runs import run as explain_all
+    from proofmap.sources import open_samples
+
+    where: Engine = Ray(address, gpus_per_worker, workers) if engine == "ray" else Local()
     more = _settings(method, bounds, settings or [])
+    found = source.model(model)
     samples = open_samples(data, found.preparation)
+    o.tell(samples.notes)
     job = Job(
         method=method,
         ball=_ball(method, o.ball_of(eps or "auto", norm, domain, found.preparation, shape_of(samples, found)), eps),
@@ -123,7 +132,7 @@ def run(
         device=device,
         chunk=chunk,
         threads=threads,
-        memory=_bytes(memory),
+        memory=texts.gigabytes(memory),
     )
     cores = os.cpu_count() or 1
     if isinstance(where, Local) and job.device == "cpu" and threads == 1 < cores:
@@ -136,44 +145,28 @@ def run(
 
 def _ball(method: str, ball: Ball, eps: str | None) -> Ball | None:
     """Methods that look for no adversaries have no radius; what they know of the ball is its domain."""
-    if method in BASELINES and issubclass(BASELINES[method], Explainer):
+    from proofmap.ball import Ball
+    from proofmap.explain import BASELINES, Explainer
+
+    if issubclass(BASELINES[method], Explainer):
         return ball
     if eps is not None:
         raise InputError(f"got --eps {eps} for {method}, which looks at no ball, expected it with eva and its like")
     return Ball(0.0, domain=ball.domain)
 
 
-def _bytes(memory: float) -> int:
-    if not 0 < memory < 2**32:
-        raise InputError(f"got --memory {memory:g}, expected a number of GiB, such as 4")
-    return int(memory * _GIB)
-
-
-def _engine(name: str, address: str | None, gpus: float, workers: int | None) -> Engine:
-    if name == "ray":
-        return Ray(address, gpus, workers)
-    if name != "local":
-        raise InputError(f"got --engine {name}, expected local or ray")
-    if address is not None or gpus or workers is not None:
-        raise InputError("got --address, --gpus-per-worker or --workers without a cluster, expected --engine ray")
-    return Local()
-
-
 def _settings(method: str, bounds: str | None, given: Sequence[str]) -> dict[str, Any]:
     """What the method takes beyond a ball and groups."""
-    if method not in BASELINES:
-        raise InputError(f"got --method {method}, expected one of {', '.join(BASELINES)}")
-    found: dict[str, Any] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise InputError(f"got --set {text}, expected a name and a value such as samples=50")
-        found[name] = _value(name, value)
+    from proofmap.explain import BASELINES
+
+    found = {name: _value(name, value) for name, value in texts.settings(given).items()}
     return found | o.bounds_of(bounds, method, BASELINES[method])
 
 
 def _value(name: str, text: str) -> Any:
     if name == "precision":
+        import torch
+
         kind = getattr(torch, text, None)
         if not isinstance(kind, torch.dtype):
             raise InputError(f"got --set precision={text}, expected float16, bfloat16 or float32")

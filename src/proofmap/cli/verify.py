@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from proofmap.bounds import Method, named
 from proofmap.cli import options as o
-from proofmap.cli.cases import Case, graphs, read_cases
 from proofmap.errors import InputError
-from proofmap.explain.explanation import rounded
-from proofmap.graph import Graph
-from proofmap.overlap import certified_radius, overlap
-from proofmap.sources import Model
+
+if TYPE_CHECKING:
+    from proofmap.bounds import Method
+    from proofmap.cli.cases import Case
+    from proofmap.graph import Graph
+    from proofmap.sources import Model
 
 __all__ = ["verify"]
 
@@ -39,9 +39,13 @@ def verify(
 
     For instance: proofmap verify zoo:mnist_mlp digit.png --eps 0.02
     """
-    method = named(bounds or "backward")
     if eps == "auto":
         raise InputError("got --eps auto, expected a number such as 0.02 or 2/255: the proven radius is printed anyway")
+
+    from proofmap.bounds import named
+    from proofmap.cli.cases import graphs, read_cases
+
+    method = named(bounds or "backward")
     found, cases = read_cases(inputs, partial(source.model, model), eps, norm, domain, o.device_of(device))
     aim = o.class_of(target, found.classes)
     networks = graphs(cases, found)
@@ -60,6 +64,8 @@ def verify(
 
 
 def _verified(case: Case, graph: Graph, model: Model, method: Method, aim: int | None) -> dict[str, Any]:
+    from proofmap.overlaps import certified_radius, overlap
+
     over = overlap(graph, case.x, case.ball, bounds=method, target=aim)
     certified, radius = float(over.full) <= 0, None
     if not case.boxed:
@@ -80,6 +86,8 @@ def _verified(case: Case, graph: Graph, model: Model, method: Method, aim: int |
 
 
 def _line(record: dict[str, Any]) -> str:
+    from proofmap.explain.explanation import rounded
+
     worst = "∞" if record["overlap"] is None else rounded(record["overlap"], "certified")
     answer = "certified" if record["certified"] else "not certified"
     radius = "" if record["radius"] is None else f"; certified up to radius {record['radius']:.4g}"

@@ -1,11 +1,11 @@
-"""Pictures from a folder of the user's: PNG, JPEG and WebP, read with Pillow where it is installed."""
+"""Pictures from a folder of the user's: PNG, JPEG, WebP, BMP, GIF and TIFF, read with Pillow where it is installed."""
 
 from __future__ import annotations
 
 import csv
 import re
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,12 +18,15 @@ from proofmap.errors import FileError, InputError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from PIL.ImageFile import ImageFile
 
-__all__ = ["LABELS", "SUFFIXES", "Pictures", "images", "read_labels", "read_picture"]
+__all__ = ["LABELS", "SUFFIXES", "UNKNOWN", "Pictures", "images", "read_labels", "read_picture"]
 
 LABELS = "labels.csv"
-SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp"})
-_FORMATS = ("PNG", "JPEG", "WEBP")
+UNKNOWN = -1  # the class of a sample that says none
+_COMMON = ("PNG", "JPEG", "WEBP")  # often under each other's names
+_OWN = {".bmp": "BMP", ".gif": "GIF", ".tif": "TIFF", ".tiff": "TIFF"}
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", *_OWN})
 _DEEP = ("I", "F")  # how Pillow's modes of more than 8 bits a channel begin
 _GREY = ("1", "L", "LA")  # and its modes of one
 
@@ -34,16 +37,17 @@ class Pictures:
 
     names: tuple[str, ...]
     images: Tensor  # (N, 3, H, W), float32 RGB in [0, 1]
-    labels: Tensor | None  # (N,), int64
+    labels: Tensor | None  # (N,), int64; -1 for a picture without one
 
 
 def images(folder: str | Path, size: int | tuple[int, int] | None = None) -> Pictures:
-    """Read every PNG, JPEG and WebP picture that stands directly in `folder`.
+    """Read every PNG, JPEG, WebP, BMP, GIF and TIFF picture that stands directly in `folder`.
 
     `size`, a side or (height, width), scales each picture until it covers that size and cuts the middle out; without it
     all pictures must have one size. Photographs are turned as their EXIF data says, transparent parts become white, and
     of an animation the first frame is taken. A file `labels.csv` with the columns `file` and `label`, or `class_index`,
-    gives the class numbers of all pictures. A picture of more pixels than Pillow deems safe is refused.
+    gives pictures their class numbers. A picture of more pixels than Pillow deems safe is refused, and so is one of
+    several pages or of more than 8 bits a channel.
     """
     folder = Path(folder)
     height_width = _check_size(size)
@@ -54,8 +58,12 @@ def images(folder: str | Path, size: int | tuple[int, int] | None = None) -> Pic
     if not paths:
         raise FileError(f"no picture in {folder}: expected files that end in {', '.join(sorted(SUFFIXES))}")
     names = tuple(path.name for path in paths)
-    given = read_labels(folder / LABELS, names) if (folder / LABELS).exists() else None
-    labels = None if given is None else torch.tensor([given[name] for name in names], dtype=torch.int64)
+    labels = None
+    if (folder / LABELS).exists():
+        given, note = read_labels(folder / LABELS, names)
+        if note:
+            warnings.warn(note, stacklevel=2)
+        labels = torch.tensor([given.get(name, UNKNOWN) for name in names], dtype=torch.int64)
     pixels = [read_picture(path, height_width) for path in paths]  # (H, W, 3), uint8
     for path, one in zip(paths, pixels, strict=True):
         if one.shape != pixels[0].shape:
@@ -90,12 +98,15 @@ def read_picture(path: Path, size: tuple[int, int] | None = None, channels: int 
     except ImportError as error:
         raise FileError(f"cannot read {path}: pictures need Pillow; install it with pip install pillow") from error
     try:
+        own = _OWN.get(path.suffix.lower())
         with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd entries beside the pixels
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=_FORMATS) as opened:
+            with Image.open(path, formats=_COMMON if own is None else (own, *_COMMON)) as opened:
+                _check_kind(opened, path)
                 opened.load()
                 grey = channels == 1 or (channels is None and opened.mode in _GREY)
-                picture = _opaque(ImageOps.exif_transpose(opened), path).convert("L" if grey else "RGB")
+                picture = _opaque(ImageOps.exif_transpose(opened)).convert("L" if grey else "RGB")
     except FileError:
         raise
     except Exception as error:  # a damaged picture makes Pillow fail in many ways
@@ -106,19 +117,29 @@ def read_picture(path: Path, size: tuple[int, int] | None = None, channels: int 
     return pixels.unsqueeze(2) if grey else pixels
 
 
-def _opaque(picture: Image, path: Path) -> Image:
+def _check_kind(opened: ImageFile, path: Path) -> None:
+    """Refuse what would lose more than it shows: half of the bits, or all pages but one."""
+    raw = [str(tile[3]) for tile in opened.tile]  # how a channel is stored: Pillow's mode may have less
+    if opened.mode.startswith(_DEEP) or any(";16" in one for one in raw):
+        raise FileError(f"{path} has more than 8 bits a channel (mode {opened.mode}): save it with 8")
+    if opened.format == "TIFF" and getattr(opened, "is_animated", False):
+        raise FileError(f"{path} has several pages, expected one: save the one that you mean")
+
+
+def _opaque(picture: Image) -> Image:
     from PIL import Image
 
-    if picture.mode.startswith(_DEEP):
-        raise FileError(f"{path} has more than 8 bits a channel (mode {picture.mode}): save it with 8")
     if picture.has_transparency_data:
         picture = picture.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
     return picture
 
 
-def read_labels(path: Path, names: Sequence[str], others: Collection[str] = ()) -> dict[str, int]:
-    """The label of each name, from a table that has every name once, may have `others`, and nothing else."""
+def read_labels(path: Path, names: Sequence[str]) -> tuple[dict[str, int], str]:
+    """The labels that a table gives to files of these names, and in one sentence, or none, what it leaves open.
+
+    It may have more files, and fewer; one that has none of them is of something else.
+    """
     found: dict[str, int] = {}
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -135,19 +156,23 @@ def read_labels(path: Path, names: Sequence[str], others: Collection[str] = ()) 
         raise FileError(
             f"cannot read {path}: {error}; expected a table in UTF-8 with the columns file and label"
         ) from error
-    foreign = sorted(found.keys() - {*names, *others})
-    if foreign:
-        raise FileError(
-            f"{path} labels {foreign[0]!r:.80}, which is no picture beside it: correct the name or take it out"
-        )
+    foreign = sorted(found.keys() - set(names))
     bare = [name for name in names if name not in found]
-    if bare:
-        raise FileError(f"{path} gives {bare[0]!r} no label ({len(bare)} of {len(names)} pictures): label all or none")
-    return found
+    if names and len(bare) == len(names):
+        other = f", but {foreign[0]!r:.80}" if foreign else ""
+        raise FileError(
+            f"{path} labels none of the {len(names)} files beside it{other}: correct the names, or take the table away"
+        )
+    said = [f"gives {len(bare)} of {len(names)} files no label, such as {bare[0]!r:.80}"] if bare else []
+    others = "a file that is" if len(foreign) == 1 else f"{len(foreign)} files that are"
+    said += [f"labels {others} not there, such as {foreign[0]!r:.80}"] if foreign else []
+    return {name: found[name] for name in names if name in found}, f"{path} {', and '.join(said)}" if said else ""
 
 
 def _add_label(found: dict[str, int], name: str | None, label: str | None, where: str) -> None:
     name, label = (name or "").strip(), (label or "").strip()
+    if not name:
+        raise FileError(f"{where}: a label without a file, expected the name of one")
     if not re.fullmatch("[0-9]{1,9}", label):
         raise FileError(f"{where}: the label of {name!r:.80} is {label!r:.80}, expected a class number, 0 or more")
     if name in found:

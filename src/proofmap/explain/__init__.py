@@ -11,6 +11,7 @@ from proofmap.explain.explainer import Explainer
 from proofmap.explain.explanation import Explanation
 from proofmap.explain.greedy import GreedyAO, GreedyAS
 from proofmap.explain.hybrid import HybridEVA
+from proofmap.explain.origin import File, Origin, Source
 from proofmap.explain.quantus import explain_func
 
 __all__ = [
@@ -20,10 +21,13 @@ __all__ = [
     "EmpiricalEVA",
     "Explainer",
     "Explanation",
+    "File",
     "FirstOrder",
     "GreedyAO",
     "GreedyAS",
     "HybridEVA",
+    "Origin",
+    "Source",
     "TargetedEVA",
     "as_attributor",
     "explain_func",

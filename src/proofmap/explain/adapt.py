@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import ismethod, signature
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,14 +12,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from proofmap.arrays import Samples, Target, tensor_of
 from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.explain.attributor import Attributor, fitted
 from proofmap.explain.baselines import Baseline, make
 from proofmap.explain.explainer import Explainer
 from proofmap.graph import Graph
+from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
-from proofmap.overlap import classes_of
+from proofmap.overlaps import classes_of
 
 __all__ = ["as_attributor"]
 
@@ -49,15 +52,17 @@ def as_attributor(
     if isinstance(method, Explainer | Baseline):
         return method
     if isinstance(method, Tensor | np.ndarray):
-        return _Stored(torch.as_tensor(method))
+        return _Stored(tensor_of(method) if isinstance(method, np.ndarray) else method)
     if isinstance(method, type | nn.Module | Graph):
         got = "a class" if isinstance(method, type) else "a model"
         raise InputError(f"got {got}, {getattr(method, '__name__', type(method).__name__)}, expected {_EXPECTED}")
     attribute = getattr(method, "attribute", None)
     if callable(attribute):
+        _check_object(type(method).__name__, attribute)
         runs = model or getattr(method, "forward_func", None)
         return _Called(lambda x, target: attribute(x.requires_grad_(), target=target), runs, type(method).__name__)
     if callable(method):
+        _check_function(method)
         return _Called(method, model, getattr(method, "__name__", type(method).__name__))
     raise InputError(f"got a method of type {type(method).__name__}, expected {_EXPECTED}")
 
@@ -68,15 +73,63 @@ _EXPECTED = (
 )
 
 
+def name_of(method: Method) -> str:
+    """What a method is called where nobody named it: a name itself, an object's class, a function's name."""
+    if isinstance(method, str):
+        return method
+    if isinstance(method, Tensor | np.ndarray):
+        return "map"
+    owner = getattr(method, "__self__", None)  # of eva.attribute, for one
+    found = type(owner).__name__ if ismethod(method) else getattr(method, "__name__", type(method).__name__)
+    return "function" if found == "<lambda>" else str(found)
+
+
+def _check_function(function: Callable[..., Any]) -> None:
+    """Refuse a function that cannot be called with samples and classes."""
+    if _misfit(function, None, None) is not None:
+        name, takes = getattr(function, "__name__", type(function).__name__), ", ".join(signature(function).parameters)
+        raise InputError(
+            f"the function {name} takes ({takes}), expected (x, target) -> attributions, where x are the samples "
+            "(N, *shape) and target the classes (N,)"
+        )
+
+
+def _check_object(name: str, attribute: Callable[..., Any]) -> None:
+    """Refuse an object whose call needs more than samples and classes."""
+    problem = _misfit(attribute, None, target=None)
+    if problem is None:
+        return
+    first, *others = signature(attribute).parameters.values()
+    takes = ["target=target"] if any(p.name == "target" or p.kind is p.VAR_KEYWORD for p in (first, *others)) else []
+    needs = [p.name for p in others if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    words = ", ".join(["x", *takes, *(f"{need}=..." for need in needs if need != "target")])
+    own = name[0].lower() + name[1:]
+    raise InputError(
+        f"got {name}, and cannot call {name}.attribute(x, target=...): {problem}; give a function, "
+        f"lambda x, target: {own}.attribute({words})"
+    )
+
+
+def _misfit(call: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
+    """Why a call cannot have these arguments; None where it can, or does not say what it takes."""
+    try:
+        signature(call).bind(*args, **kwargs)
+    except TypeError as error:
+        return str(error)
+    except ValueError:
+        return None
+    return None
+
+
 @dataclass(frozen=True, eq=False)
 class _Stored:
     """Attributions that exist already."""
 
     maps: Tensor
 
-    def attribute(self, inputs: Tensor, target: int | Tensor | None = None) -> Tensor:
+    def attribute(self, inputs: Samples, target: Target = None) -> Tensor:
         """They, if they fit x; the target they were made for is not known here."""
-        return fitted(self.maps, inputs.detach(), "the tensor")
+        return fitted(self.maps, as_samples(inputs, None).detach(), "the tensor")
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +140,9 @@ class _Called:
     model: Callable[[Tensor], Tensor] | None
     name: str
 
-    def attribute(self, inputs: Tensor, target: int | Tensor | None = None) -> Tensor:
+    def attribute(self, inputs: Samples, target: Target = None) -> Tensor:
         """What the call gives, checked. It gets a tensor of its own, of which it may take gradients."""
-        x = inputs.detach()
+        x = as_samples(inputs, self.model).detach()
         classes = self._predicted(x) if target is None else classes_of(target, len(x), None, x.device)
         with torch.enable_grad():
             return fitted(self.call(x.clone(), classes), x, self.name)

@@ -10,7 +10,9 @@ from matplotlib.colors import TwoSlopeNorm
 
 from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation
+from proofmap.explain.overlay import NEGATIVE_TOO
 from proofmap.explain.picture import Picture, picture_of, pixels_of
+from proofmap.explain.wording import around
 
 _CELL = 0.95  # inches
 _MOST = 12
@@ -44,7 +46,7 @@ def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Pictu
                 panel.set_box_aspect(every.x.shape[-2] / every.x.shape[-1])
             else:
                 values = pixels_of(every.attributions[first + c])
-                panel.imshow(values, cmap=matplotlib.colormaps["RdBu_r"], norm=norm, interpolation="nearest")
+                panel.imshow(values, cmap=matplotlib.colormaps[NEGATIVE_TOO], norm=norm, interpolation="nearest")
             _frame(panel, bool(proven[first + c]))
     for c in range(classes):
         name = str(c) if class_names is None else class_names[c]
@@ -58,7 +60,8 @@ def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Pictu
         0.01,
         0.05 / (_CELL * rows + 0.75),
         "towards the class of the column: red, add ink; blue, remove it (an importance, not itself proven)\n"
-        "bold frame: proven that no input of either half of the ball is classified as that class",
+        f"bold frame: proven for {around(every.settings, count=0)} that\n"
+        "no input of either half of the ball is classified as that class",
         fontsize=8,
         va="bottom",
     )

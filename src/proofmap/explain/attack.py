@@ -8,6 +8,8 @@ What is found is real, evaluated at a point of the ball; that nothing was found 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from math import inf
 
 import torch
@@ -18,7 +20,9 @@ from proofmap.errors import InputError
 from proofmap.graph import Graph
 from proofmap.precision import full_precision
 
-__all__ = ["attack", "nearest", "nearest_within", "restrict"]
+__all__ = ["attack", "climbs", "margin", "nearest", "nearest_within", "restrict"]
+
+Value = Callable[[Tensor], Tensor]  # what is to be made large: points (N, *shape) -> (N,), differentiable
 
 _DUAL = {1.0: inf, 2.0: 2.0, inf: 1.0}
 _HALVINGS = 6  # of the way back from an adversary to x, by forward passes alone
@@ -45,12 +49,22 @@ def attack(
     first start is x itself, from where one step solves a linear model exactly; other starts are drawn from B.
     """
     _check(graph, family, target, steps, restarts)
-    with full_precision(family.x.device):
-        best, found = _climb(graph, family, target, torch.zeros_like(family.x), steps)
-        for _ in range(restarts - 1):
-            again = _climb(graph, family, target, family.sample(1, generator)[0], steps)
-            best, found = _better(*again, best, found)
+    starts = climbs(partial(margin, graph, target=target), family, steps, restarts, generator)
+    best, found = next(starts)
+    for again in starts:
+        best, found = _better(*again, best, found)
     return best, found
+
+
+def climbs(
+    value: Value, family: Family, steps: int, restarts: int, generator: torch.Generator | None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """From x itself, then from points drawn of B: (the largest value met (N,), its δ), one start after the other."""
+    for k in range(restarts):
+        start = family.sample(1, generator)[0] if k else torch.zeros_like(family.x)
+        with full_precision(family.x.device):
+            met = _climb(value, family, start, steps)
+        yield met
 
 
 def nearest(
@@ -129,35 +143,35 @@ def restrict(family: Family, free: Tensor) -> Family:
     return Family(family.x, family.lower * moves, family.upper * moves, family.norm, family.eps)
 
 
-def _climb(graph: Graph, family: Family, target: Tensor, delta: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+def _climb(value: Value, family: Family, delta: Tensor, steps: int) -> tuple[Tensor, Tensor]:
     """The best of the start and of what `steps` steps lead to."""
     best, found = torch.full_like(family.eps, -inf), delta
     for step in range(steps):
-        value, slope = _slope(graph, family.x + delta, target)
-        best, found = _better(value, delta, best, found)
+        reached, slope = _slope(value, family.x + delta)
+        best, found = _better(reached, delta, best, found)
         delta = _project(family, delta + (1 - step / steps) * _steepest(family, slope))
-    return _better(_overlap(graph, family.x + delta, target), delta, best, found)
+    return _better(value(family.x + delta), delta, best, found)
 
 
 def _better(value: Tensor, delta: Tensor, best: Tensor, found: Tensor) -> tuple[Tensor, Tensor]:
-    """(the larger overlap of two, its δ), for each sample."""
+    """(the larger of two values, its δ), for each sample."""
     return torch.maximum(value, best), torch.where(_wide(value > best, delta), delta, found)
 
 
-def _overlap(graph: Graph, points: Tensor, target: Tensor) -> Tensor:
+def margin(graph: Graph, points: Tensor, target: Tensor) -> Tensor:
     """max over c' != c of f_c' - f_c: (N,)."""
     logits = graph(points)
     own = logits.gather(1, target[:, None])
     return (logits.scatter(1, target[:, None], -inf) - own).amax(1)
 
 
-def _slope(graph: Graph, points: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The overlap at the points and its gradient."""
+def _slope(value: Value, points: Tensor) -> tuple[Tensor, Tensor]:
+    """The value at the points and its gradient."""
     with torch.enable_grad():
         points = points.detach().requires_grad_()
-        value = _overlap(graph, points, target)
-        (slope,) = torch.autograd.grad(value.sum(), points)
-    return value.detach(), slope
+        reached = value(points)
+        (slope,) = torch.autograd.grad(reached.sum(), points)
+    return reached.detach(), slope
 
 
 def _steepest(family: Family, slope: Tensor) -> Tensor:
@@ -178,7 +192,7 @@ def _project(family: Family, delta: Tensor) -> Tensor:
 
 def _first_order(graph: Graph, family: Family, target: Tensor) -> tuple[Tensor, Tensor]:
     """(the overlap at x, a radius a little beyond the one at which it is 0 to first order)."""
-    overlap, slope = _slope(graph, family.x, target)
+    overlap, slope = _slope(partial(margin, graph, target=target), family.x)
     slope = slope * torch.where(slope > 0, family.upper > 0, family.lower < 0)
     size = torch.linalg.vector_norm(slope.flatten(1), _DUAL[family.norm], dim=1)
     reach = -overlap / size.clamp(min=torch.finfo(size.dtype).tiny)
@@ -196,7 +210,7 @@ def _draw_back(graph: Graph, x: Tensor, target: Tensor, delta: Tensor, norm: flo
     low, high = torch.zeros_like(delta.flatten(1)[:, 0]), torch.ones_like(delta.flatten(1)[:, 0])
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        hit = _overlap(graph, x + _wide(middle, delta) * delta, target) > 0
+        hit = margin(graph, x + _wide(middle, delta) * delta, target) > 0
         low, high = torch.where(hit, low, middle), torch.where(hit, middle, high)
     size: Tensor = torch.linalg.vector_norm(delta.flatten(1), norm, dim=1)
     return high * size

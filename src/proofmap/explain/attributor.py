@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from proofmap.arrays import tensor_of
 from proofmap.errors import InputError
 
 __all__ = ["Attributor", "fitted"]
@@ -34,7 +34,7 @@ def fitted(found: Any, x: Tensor, who: str) -> Tensor:
         raise InputError(
             f"{who} gave a {type(found).__name__}, expected a tensor of x's shape {tuple(x.shape)}: return attributions"
         )
-    maps = torch.as_tensor(found).detach()
+    maps = tensor_of(found) if isinstance(found, np.ndarray) else found.detach()
     pixels = (len(x), *x.shape[2:])
     if x.ndim == 4 and maps.shape in (pixels, (len(x), 1, *x.shape[2:])):
         maps = maps.reshape(len(x), 1, *x.shape[2:]).expand(x.shape)

@@ -10,7 +10,7 @@ from proofmap.bounds import Method
 from proofmap.bounds.memory import in_pieces
 from proofmap.explain.empirical import margins
 from proofmap.graph import Graph, Node
-from proofmap.overlap import family_overlap
+from proofmap.overlaps import family_overlap
 from proofmap.precision import full_precision
 
 

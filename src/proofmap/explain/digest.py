@@ -6,12 +6,16 @@ import platform
 import sys
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from proofmap.errors import FileError
 from proofmap.graph import Graph
+
+_PIECE = 2**20  # bytes read at a time
 
 
 def versions() -> dict[str, str]:
@@ -34,6 +38,18 @@ def digest(parts: Iterable[str | Tensor]) -> str:
             head, body = "text", memoryview(part.encode("utf-8", "surrogatepass"))
         seen.update(f"{head} {body.nbytes}\n".encode())
         seen.update(body)
+    return seen.hexdigest()
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file's bytes, as `sha256sum` prints it."""
+    seen = sha256()
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                seen.update(piece)
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
     return seen.hexdigest()
 
 

@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from proofmap.ball import Ball
 from proofmap.bounds.memory import budget
-from proofmap.explain.counts import check_counts
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.members import Sampler, check_precision
 from proofmap.graph import Graph
 from proofmap.groups import Groups
-from proofmap.overlap import Overlap
+from proofmap.overlaps import Overlap
 from proofmap.precision import full_precision
+from proofmap.settings import check_counts
 
 
 class EmpiricalEVA(Explainer):

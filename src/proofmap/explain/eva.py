@@ -7,16 +7,19 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bounds import Method, Sharing
 from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Explanation, Guarantee
 from proofmap.graph import Graph
+from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
-from proofmap.overlap import Objective, Overlap, method_of, one_of, overlap
+from proofmap.overlaps import Objective, Overlap, method_of, overlap
+from proofmap.settings import one_of
 
 
 class EVA(Explainer):
@@ -95,17 +98,18 @@ class TargetedEVA(Explainer):
         self.bounds = method_of(bounds)
         self.sharing: Sharing = one_of("sharing", sharing, Sharing)
 
-    def explain(self, x: Tensor, target: int | Tensor | None = None) -> Explanation:
+    def explain(self, x: Samples, target: Target = None) -> Explanation:
         """Explain what would make each sample of x (N, *shape) a `target`; one class, or one for each sample."""
         if target is None:
             raise InputError("TargetedEVA needs a target, the class to move to: give one, or call explain_all(x)")
         return super().explain(x, target)
 
-    def explain_all(self, x: Tensor) -> Explanation:
+    def explain_all(self, x: Samples) -> Explanation:
         """Every class of every sample: N · classes explanations, sample by sample; `.atlas()` draws them as a table.
 
         Towards its own class a sample's scores are zero.
         """
+        x = as_samples(x, self.model)
         graph, _ = self._graph(x)
         every = torch.arange(graph.classes, device=x.device).repeat(len(x))
         return self.explain(x.repeat_interleave(graph.classes, dim=0), every)

@@ -19,15 +19,17 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from proofmap import groups as grouping
-from proofmap.ball import Ball, check_input, resolve_mask
+from proofmap.arrays import Samples, Target
+from proofmap.ball import Ball, resolve_mask
 from proofmap.bounds import Method
 from proofmap.bounds.memory import budget, heartbeat
 from proofmap.errors import InputError
-from proofmap.explain.counts import check_counts
 from proofmap.explain.digest import hash_graph, hash_state, hash_tensor, versions
 from proofmap.explain.explanation import JSON, Explanation, Guarantee, spread
 from proofmap.graph import Graph, as_graph
-from proofmap.overlap import Overlap, certified_radius, classes_of
+from proofmap.graph.samples import as_samples
+from proofmap.overlaps import Overlap, certified_radius, classes_of
+from proofmap.settings import check_counts
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -112,16 +114,16 @@ class Explainer(ABC):
     def _settings(self) -> Mapping[str, Any]:
         """What this explainer adds to the record of how its scores were made."""
 
-    def explain(self, x: Tensor, target: int | Tensor | None = None) -> Explanation:
+    def explain(self, x: Samples, target: Target = None) -> Explanation:
         """Explain the decision at each sample of x (N, *shape): the predicted class, or the target."""
         return self._explain(x, target, self.groups, show=self.progress)
 
     @overload
     def attribute(
         self,
-        inputs: Tensor,
-        target: int | Tensor | list[int] | None = None,
-        feature_mask: Tensor | tuple[Tensor, ...] | None = None,
+        inputs: Samples,
+        target: Target | list[int] = None,
+        feature_mask: Samples | tuple[Samples, ...] | None = None,
         perturbations_per_eval: int | None = None,
         show_progress: bool = False,
     ) -> Tensor: ...
@@ -129,9 +131,9 @@ class Explainer(ABC):
     @overload
     def attribute(
         self,
-        inputs: tuple[Tensor, ...],
-        target: int | Tensor | list[int] | None = None,
-        feature_mask: Tensor | tuple[Tensor, ...] | None = None,
+        inputs: tuple[Samples, ...],
+        target: Target | list[int] = None,
+        feature_mask: Samples | tuple[Samples, ...] | None = None,
         perturbations_per_eval: int | None = None,
         show_progress: bool = False,
     ) -> tuple[Tensor, ...]: ...
@@ -139,9 +141,9 @@ class Explainer(ABC):
     @_wrapped
     def attribute(
         self,
-        inputs: Tensor | tuple[Tensor, ...],
-        target: int | Tensor | list[int] | None = None,
-        feature_mask: Tensor | tuple[Tensor, ...] | None = None,
+        inputs: Samples | tuple[Samples, ...],
+        target: Target | list[int] = None,
+        feature_mask: Samples | tuple[Samples, ...] | None = None,
         perturbations_per_eval: int | None = None,
         show_progress: bool = False,
     ) -> Tensor | tuple[Tensor, ...]:
@@ -182,10 +184,10 @@ class Explainer(ABC):
         return False
 
     def _explain(
-        self, x: Tensor, target: int | Tensor | None, groups: grouping.Groups, show: bool, batch: int | None = None
+        self, x: Samples, target: Target, groups: grouping.Groups, show: bool, batch: int | None = None
     ) -> Explanation:
         started = time.perf_counter()
-        x = x.detach()
+        x = as_samples(x, self.model).detach()
         mask = self._mask(x, groups)
         graph, name = self._graph(x)
         graph = graph.to(x.device, x.dtype)
@@ -230,7 +232,6 @@ class Explainer(ABC):
     def _mask(self, x: Tensor, groups: grouping.Groups) -> Tensor:
         """(1 or N, *shape) int64, checked."""
         mask = grouping.resolve(groups, x)
-        check_input(x)
         assert mask is not None
         found, _ = resolve_mask(mask, x)
         return found if mask.ndim == x.ndim and len(mask) > 1 else found[:1]
@@ -271,13 +272,13 @@ class _Traced:
     digest: str
 
 
-def _only(tensors: tuple[Tensor, ...], what: str) -> Tensor:
+def _only(tensors: tuple[Samples, ...], what: str) -> Samples:
     if len(tensors) != 1:
         raise InputError(f"got {len(tensors)} {what}, expected one tensor: explain a model of one input")
     return tensors[0]
 
 
-def _one_or_each(target: int | Tensor | list[int] | None) -> int | Tensor | None:
+def _one_or_each(target: Target | list[int]) -> Target:
     """Captum's forms of a target: a tensor with one entry counts for all samples, a list has an entry for each."""
     if isinstance(target, list):
         if not all(isinstance(entry, int) and not isinstance(entry, bool) for entry in target):

@@ -7,26 +7,26 @@ import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 
 from proofmap.errors import FileError, InputError, ProofmapError, first_line
 from proofmap.explain.digest import hash_tensor
+from proofmap.explain.origin import Origin
 from proofmap.explain.storage import check_names, read, write
-from proofmap.overlap import Overlap, decides
+from proofmap.guarantee import Guarantee, rounded, span
+from proofmap.overlaps import Overlap, decides
 
 if TYPE_CHECKING:
     from proofmap.explain.picture import Picture
 
 __all__ = ["JSON", "Explanation", "Guarantee", "rounded", "spread"]
 
-Guarantee = Literal["certified", "sampled", "none"]
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 _BOUNDS = ("full", "frozen", "nominal", "target")  # the tensors of an Overlap
@@ -41,6 +41,8 @@ class Explanation:
     guarantee: what the overlap is. "certified": proven upper bounds of AO; "sampled": the largest value that samples
     reached, a lower bound; "none": an estimate that is neither. The scores are differences of such numbers: an
     importance, never itself proven.
+
+    origin: the files it was made from and the true classes, where whoever made it said so; the command line does.
     """
 
     x: Tensor  # (N, *shape)
@@ -60,6 +62,7 @@ class Explanation:
     model_hash: str
     input_hash: str
     seconds: float  # what the call took, for all its samples
+    origin: Origin | None = None
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit together."""
@@ -67,6 +70,7 @@ class Explanation:
         object.__setattr__(self, "versions", _plain(self.versions, "versions"))
         _check_words(self)
         _check_tensors(self)
+        _check_origin(self)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -81,13 +85,21 @@ class Explanation:
         part = {name: getattr(self, name)[which] for name in (*_OWN, "attributions")}
         if len(self.mask) == 1:
             part["mask"] = self.mask
+        eps = self.settings.get("eps")
+        radii = eps if isinstance(eps, list) and len(eps) == len(self) else None  # one for each sample
         return replace(
             self,
             **part,
             overlap=_sliced(self.overlap, which),
             opposite=None if self.opposite is None else _sliced(self.opposite, which),
             input_hash=hash_tensor(part["x"]),
+            settings=self.settings if radii is None else {**self.settings, "eps": radii[which]},
+            origin=None if self.origin is None else self.origin.part(which),
         )
+
+    def label(self, k: int) -> int | None:
+        """The true class of sample k, where it is known."""
+        return None if self.origin is None else self.origin.label(k)
 
     @property
     def proven(self) -> Tensor:
@@ -106,12 +118,12 @@ class Explanation:
 
     def __repr__(self) -> str:
         count, groups = self.scores.shape
-        ends = (self.overlap.full.min(), self.overlap.full.max())
-        span = " to ".join(dict.fromkeys(rounded(float(end), self.guarantee) for end in ends))
+        many = f"{groups} group{'s' * (groups != 1)}"
+        ends = span(float(self.overlap.full.min()), float(self.overlap.full.max()), self.guarantee)
         relation = {"certified": "<=", "sampled": ">=", "none": "about"}[self.guarantee]
         return (
-            f"Explanation({count} sample{'s' * (count > 1)} of {tuple(self.x.shape[1:])}, {groups} groups, "
-            f"method={self.method!r}, AO {relation} {span}, guarantee={self.guarantee!r})"
+            f"Explanation({count} sample{'s' * (count > 1)} of {tuple(self.x.shape[1:])}, {many}, "
+            f"method={self.method!r}, AO {relation} {ends}, guarantee={self.guarantee!r})"
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -122,14 +134,16 @@ class Explanation:
             if bounds is not None:
                 tensors |= {f"{side}.{name}": getattr(bounds, name) for name in _BOUNDS}
                 certified[side] = bounds.certified
-        write(Path(path), tensors, {name: getattr(self, name) for name in _WORDS} | {"certified": certified})
+        words = {name: getattr(self, name) for name in _WORDS}
+        origin = None if self.origin is None else self.origin.json()
+        write(Path(path), tensors, words | {"certified": certified, "origin": origin})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Explanation:
         """Read what `save` wrote; anything else is refused with its reason."""
         tensors, words = read(Path(path))
-        check_names(path, "entries", words, {*_WORDS, "certified"})
-        certified = words.pop("certified")
+        check_names(path, "entries", words, {*_WORDS, "certified", "origin"})
+        certified, origin = words.pop("certified"), words.pop("origin")
         if certified.keys() not in ({"overlap"}, {"overlap", "opposite"}):
             raise FileError(f"{path} is no explanation: it has the overlaps {sorted(certified)}")
         check_names(path, "tensors", tensors, {*_OWN, *(f"{side}.{name}" for side in certified for name in _BOUNDS)})
@@ -139,8 +153,9 @@ class Explanation:
                 for side, holds in certified.items()
             }
             parts: dict[str, Any] = {**words, **tensors, **sides}
+            parts["origin"] = None if origin is None else Origin.read(origin)
             return cls(**parts, attributions=spread(tensors["scores"], tensors["mask"]))
-        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise FileError(f"{path} holds parts that do not fit together: {first_line(error)}") from error
 
     def plot(self, columns: Sequence[str] | None = None, class_names: Sequence[str] | None = None) -> Picture:
@@ -183,16 +198,6 @@ def spread(scores: Tensor, mask: Tensor) -> Tensor:
     """Give each variable its group's score: (N, G) and a mask (1, *shape) or (N, *shape) -> (N, *shape)."""
     each = mask.expand(len(scores), *mask.shape[1:])
     return scores.gather(1, each.flatten(1)).view(each.shape)
-
-
-def rounded(value: float, guarantee: Guarantee) -> str:
-    """An overlap with two decimals, or three digits if it is small, rounded to the side on which it stays true."""
-    rounding = {"certified": ROUND_CEILING, "sampled": ROUND_FLOOR, "none": ROUND_HALF_EVEN}[guarantee]
-    if not math.isfinite(value):
-        return str(value).replace("inf", "∞")
-    if 0 < abs(value) < 0.1 or abs(value) >= 1e9:
-        return str(Context(prec=3, rounding=rounding).create_decimal_from_float(value))
-    return str(Decimal(value).quantize(Decimal("0.01"), rounding))
 
 
 def _plain(value: Any, where: str) -> Any:
@@ -274,6 +279,16 @@ def _check_tensors(e: Explanation) -> None:
     own = spread(e.scores, e.mask)
     if own.dtype != e.attributions.dtype or not torch.allclose(own, e.attributions, rtol=0, atol=0, equal_nan=True):
         raise InputError("attributions differ from the scores of their groups: make them with spread(scores, mask)")
+
+
+def _check_origin(e: Explanation) -> None:
+    if e.origin is None:
+        return
+    if len(e.origin.samples) != len(e):
+        raise InputError(f"got the origin of {len(e.origin.samples)} samples, expected that of all {len(e)}")
+    columns = e.origin.columns
+    if columns is not None and len(columns) != e.x[0].numel():
+        raise InputError(f"got names for {len(columns)} columns, expected one for each of {e.x[0].numel()} variables")
 
 
 def _sliced(bounds: Overlap, which: slice) -> Overlap:

@@ -22,12 +22,12 @@ from tqdm.auto import tqdm
 from proofmap.ball import Ball, Family
 from proofmap.errors import InputError
 from proofmap.explain.attack import attack, nearest_within, restrict
-from proofmap.explain.counts import check_counts
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
 from proofmap.groups import Groups
-from proofmap.overlap import Overlap
+from proofmap.overlaps import Overlap
+from proofmap.settings import check_counts
 
 _RIDGE = 1e-8  # of the mean variance: decides only what the subsets leave open, and there for the smallest weights
 

@@ -13,7 +13,6 @@ from proofmap.bounds import Method
 from proofmap.bounds.memory import budget, in_pieces
 from proofmap.errors import InputError
 from proofmap.explain.boxes import overlap_of_boxes
-from proofmap.explain.counts import check_counts
 from proofmap.explain.empirical import margins
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
@@ -21,8 +20,9 @@ from proofmap.explain.members import Sampler, check_precision
 from proofmap.graph import Graph
 from proofmap.graph.cut import cut
 from proofmap.groups import Groups
-from proofmap.overlap import Overlap, method_of
+from proofmap.overlaps import Overlap, method_of
 from proofmap.precision import full_precision
+from proofmap.settings import check_counts
 
 _COPIES = 8  # of the value at the split that a box takes: its two ends, and what they are found from
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from io import BytesIO
 from textwrap import wrap
-from typing import Any, TypeAlias
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -21,16 +21,15 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
-from numpy.typing import NDArray
 from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation, rounded
-from proofmap.overlap import Overlap, decides
+from proofmap.explain.overlay import NEGATIVE_TOO, POSITIVE, Array, overlaid
+from proofmap.explain.wording import around, beside
+from proofmap.overlaps import Overlap, decides
 
-__all__ = ["ROWS", "Picture", "draw"]
-
-Array: TypeAlias = NDArray[np.float64]
+__all__ = ["PLAIN", "ROWS", "Picture", "draw"]
 
 ROWS = 16  # samples in one figure
 BARS = 20  # bars of one sample
@@ -42,10 +41,9 @@ _GAP = 0.2
 _BAR = 0.1  # the width of a colour bar
 _LINE = 1.35 / 72  # the height of a line of text, for each point of its size
 _TITLE, _SMALL = 9.5, 7.5  # sizes of text in points
-_POSITIVE, _SIGNED = "magma", "RdBu_r"
 # A style of the user's, a dark one perhaps, must not reach a figure that is white,
 # and a dollar sign in a name starts no formula.
-_PLAIN: Any = {
+PLAIN: Any = {
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), "black"),
     **dict.fromkeys(("xtick.labelcolor", "ytick.labelcolor"), "inherit"),
     **dict.fromkeys(("text.usetex", "text.parse_math", "axes.grid"), False),
@@ -74,20 +72,26 @@ def draw(
 
     Samples (H, W) and (C, H, W) are images; with C other than 1 and 3 the mean over the channels is shown. A map
     without signs has a colour scale of its own, from 0; maps with signs share one, symmetric about 0.
-    columns: names for the variables of an input that is no image. class_names: names for the classes.
+    columns: names for the variables of an input that is no image. class_names: names for the classes. By default those
+    of the origin.
     """
     shape = explanation.x.shape[1:]
     image = len(shape) in (2, 3)
+    origin = explanation.origin
+    if origin is not None:
+        columns = origin.columns if columns is None and not image else columns
+        class_names = origin.classes if class_names is None else class_names
     if columns is not None and (image or len(columns) != shape.numel()):
         expected = "none: these are images" if image else str(shape.numel())
         raise InputError(f"got {len(columns)} names for the columns of samples {tuple(shape)}, expected {expected}")
-    highest = int(torch.maximum(explanation.target, explanation.predicted).max())
+    labels = [label for k in range(len(explanation)) if (label := explanation.label(k)) is not None]
+    highest = max(int(torch.maximum(explanation.target, explanation.predicted).max()), *labels, 0)
     if class_names is not None and len(class_names) <= highest:
         raise InputError(f"got {len(class_names)} names for the classes, expected one for each up to class {highest}")
     shown = explanation if len(explanation) <= ROWS else explanation[:ROWS]
     left_out = len(explanation) - len(shown)
     note = f"the first {ROWS} of {len(explanation)} samples: explanation[{ROWS}:].plot() shows more" if left_out else ""
-    with matplotlib.rc_context(_PLAIN):
+    with matplotlib.rc_context(PLAIN):
         titles = [_fit(_title(shown, k, class_names), _WIDTH - 2 * _MARGIN, _TITLE) for k in range(len(shown))]
         return _images(shown, titles, note) if image else _charts(shown, titles, note, columns)
 
@@ -107,10 +111,10 @@ def _images(e: Explanation, titles: list[str], note: str) -> Picture:
     for picture, values, title, norm, height in zip(pictures, maps, titles, _scales(e), heights, strict=True):
         _write(figure, _MARGIN, top, title, _TITLE)
         panels = [_panel(figure, left + shift, top + _lines(title, _TITLE), wide, tall) for left in lefts]
-        colours = matplotlib.colormaps[_SIGNED if e.signed else _POSITIVE]
+        colours = matplotlib.colormaps[NEGATIVE_TOO if e.signed else POSITIVE]
         panels[0].imshow(picture, cmap="gray", vmin=0, vmax=1)
         heat = panels[1].imshow(values, cmap=colours, norm=norm, interpolation="nearest")
-        _overlay(panels[2], picture, values, colours, norm)
+        panels[2].imshow(overlaid(picture, values, norm.vmax or 1.0, e.signed))
         for panel in panels:
             panel.set_xticks([])
             panel.set_yticks([])
@@ -123,20 +127,6 @@ def _images(e: Explanation, titles: list[str], note: str) -> Picture:
     for left, text in zip(lefts, captions, strict=True):
         _write(figure, left + _PANEL / 2, top - 0.12, text, _SMALL, ha="center")
     return figure
-
-
-def _overlay(panel: Axes, picture: Array, values: Array, colours: matplotlib.colors.Colormap, norm: Normalize) -> None:
-    """The map over the picture without its colours, less transparent where a score is larger.
-
-    The picture is dimmed under a map whose large scores are bright. Under one whose large scores are dark it is paled,
-    and bright ink on a dark ground becomes dark ink on a bright one.
-    """
-    grey = picture if picture.ndim == 2 else picture @ np.array([0.299, 0.587, 0.114])
-    ink = picture.ndim == 2 and picture.mean() < 0.5
-    pale = 1 - 0.5 * grey if ink else 0.5 + 0.5 * grey
-    panel.imshow(0.55 * grey if norm.vmin == 0 else pale, cmap="gray", vmin=0, vmax=1)
-    strength = np.clip(np.abs(np.nan_to_num(values)) / (norm.vmax or 1.0), 0, 1)
-    panel.imshow(values, cmap=colours, norm=norm, alpha=0.9 * strength**0.6, interpolation="nearest")
 
 
 def _charts(e: Explanation, titles: list[str], note: str, columns: Sequence[str] | None) -> Picture:
@@ -158,7 +148,7 @@ def _charts(e: Explanation, titles: list[str], note: str, columns: Sequence[str]
     for values, row, title, norm, height in zip(order, labels, titles, _scales(e), heights, strict=True):
         _write(figure, _MARGIN, top, title, _TITLE)
         panel = _panel(figure, left, top + _lines(title, _TITLE), _WIDTH - left - 0.35, tall)
-        colours = matplotlib.colormaps[_SIGNED]
+        colours = matplotlib.colormaps[NEGATIVE_TOO]
         shades = [colours(0.88 if value > 0 else 0.12) for value in values] if e.signed else "#5c2482"
         panel.barh(range(bars), np.nan_to_num(values), color=shades, height=0.7)
         panel.axvline(0, color="black", linewidth=0.8)
@@ -195,46 +185,53 @@ def _label(names: list[str]) -> str:
 
 def _title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
     target, predicted = int(e.target[k]), int(e.predicted[k])
+    label = beside(e.label(k), predicted, lambda number: _class(number, names))
     if e.opposite is not None:
         aim = _class(target, names)
-        return f"{_class(predicted, names)}, aimed at {aim} · {_targeted(e, e.opposite, k, aim)}"
-    otherwise = "" if target == predicted else f" (predicted: {_class(predicted, names)})"
-    return f"{_class(target, names)}{otherwise} · {_meaning(e, float(e.overlap.full[k]))}"
+        return f"{_class(predicted, names)}{label}, aimed at {aim} · {_targeted(e, e.opposite, k, aim)}"
+    said = label if target == predicted else f" (predicted: {_class(predicted, names)}{label})"
+    return f"{_class(target, names)}{said} · {_meaning(e, k)}"
 
 
-def _meaning(e: Explanation, value: float) -> str:
-    if e.guarantee == "certified":
-        objective = e.settings.get("objective", "margin")
-        if not decides(objective):
-            return f"bound ≤ {rounded(value, e.guarantee)} of the objective {objective!r}: not about the decision"
-        holds = value <= 0
-        return f"AO ≤ {rounded(value, e.guarantee)}: " + (
-            "certified, no input of the ball is classified otherwise" if holds else "not certified"
-        )
-    return f"{_unproven(e, value)}: nothing proven"
+def _meaning(e: Explanation, k: int) -> str:
+    value, ball = float(e.overlap.full[k]), around(e.settings, k, len(e))
+    if e.guarantee != "certified":
+        refuted = e.guarantee == "sampled" and value > 0
+        return f"{_unproven(e, value, ball)}: {'refuted' if refuted else 'nothing proven'}"
+    objective = e.settings.get("objective", "margin")
+    if not decides(objective):
+        bound = f"bound ≤ {rounded(value, e.guarantee)} of the objective {objective!r} for {ball}"
+        return f"{bound}: not about the decision"
+    if value <= 0:
+        answer = f"proven for {ball}, no input of the ball is classified otherwise"
+    elif float(e.overlap.nominal[k]) > 0:
+        answer = f"refuted for {ball}, the input itself is classified otherwise"
+    else:
+        answer = f"undecided for {ball}"
+    return f"AO ≤ {rounded(value, e.guarantee)}: {answer}"
 
 
 def _targeted(e: Explanation, opposite: Overlap, k: int, aim: str) -> str:
     if int(e.target[k]) == int(e.overlap.target[k]):
         return "its own class: nothing is asked"
-    added, removed = float(e.overlap.full[k]), float(opposite.full[k])
+    added, removed, ball = float(e.overlap.full[k]), float(opposite.full[k]), around(e.settings, k, len(e))
     if e.guarantee != "certified":
-        return f"adding: {_unproven(e, added)}, removing: {_unproven(e, removed)}: nothing proven"
+        return f"adding: {_unproven(e, added, ball)}, removing: {_unproven(e, removed, ball)}: nothing proven"
     proven = {
-        (True, True): f"certified, no input of either half of the ball is classified as {aim}",
-        (True, False): "certified for adding alone",
-        (False, True): "certified for removing alone",
-        (False, False): "not certified",
+        (True, True): f"proven for {ball}, no input of either half of the ball is classified as {aim}",
+        (True, False): f"proven for adding alone, {ball}",
+        (False, True): f"proven for removing alone, {ball}",
+        (False, False): f"undecided for {ball}",
     }[added <= 0, removed <= 0]
     return f"adding: AO ≤ {rounded(added, e.guarantee)}, removing: AO ≤ {rounded(removed, e.guarantee)}: {proven}"
 
 
-def _unproven(e: Explanation, value: float) -> str:
+def _unproven(e: Explanation, value: float, ball: str) -> str:
     if math.isnan(value):
         return "AO unknown"
     if e.guarantee == "sampled":
-        return f"AO ≥ {rounded(value, e.guarantee)} seen in samples"
-    return f"AO ≈ {rounded(value, e.guarantee)} estimated"
+        return f"AO ≥ {rounded(value, e.guarantee)} seen in samples of {ball}"
+    return f"AO ≈ {rounded(value, e.guarantee)} estimated for {ball}"
 
 
 def _class(k: int, names: Sequence[str] | None) -> str:

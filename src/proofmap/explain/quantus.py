@@ -11,9 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from proofmap.arrays import tensor_of
 from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer
 from proofmap.graph import Graph
+from proofmap.graph.samples import weight_of
 
 __all__ = ["ExplainFunc", "explain_func"]
 
@@ -42,11 +44,13 @@ def explain_func(explainer: Explainer) -> ExplainFunc:
         **kwargs: Any,
     ) -> NDArray[Any]:
         nonlocal current
+        if not isinstance(model, nn.Module | Graph):
+            raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or a pm.Graph")
         if model is not current.model:
             current = _of(explainer, model)
-        like = _weight(model)
-        x = _tensor(inputs).to(like.device if device is None else device, like.dtype)
-        mask = None if feature_mask is None else _tensor(feature_mask)
+        like = weight_of(model)
+        x = tensor_of(inputs).to(like.device if device is None else device, like.dtype)
+        mask = None if feature_mask is None else tensor_of(feature_mask)
         found = current.attribute(x, _classes(targets), mask, **kwargs)
         return found.detach().cpu().numpy()
 
@@ -61,25 +65,9 @@ def _of(explainer: Explainer, model: nn.Module | Graph) -> Explainer:
     return other
 
 
-def _tensor(array: NDArray[Any]) -> Tensor:
-    """A copy: what Quantus hands over may be read-only or run backwards, which torch does not take."""
-    return torch.from_numpy(np.array(array, order="C"))
-
-
-def _weight(model: nn.Module | Graph) -> Tensor:
-    """A tensor whose precision and device are the model's: its first weight, where it has one."""
-    if isinstance(model, Graph):
-        weights = (node.weight for node in model.nodes if node.weight is not None)
-    elif isinstance(model, nn.Module):
-        weights = (weight for weight in model.parameters() if weight.is_floating_point())
-    else:
-        raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or a pm.Graph")
-    return next(weights, torch.empty(0))
-
-
 def _classes(targets: Any) -> Tensor:
     """Class numbers, one for all or (N,), as the metrics hand them over: some as floats, all of them whole."""
     found = np.asarray(targets)
     if found.dtype.kind not in "iuf" or not bool((found == np.floor(found)).all()):
         raise InputError(f"got targets {targets!r}, expected whole class numbers")
-    return _tensor(found.astype(np.int64)).squeeze()
+    return tensor_of(found.astype(np.int64)).squeeze()

@@ -21,7 +21,8 @@ from proofmap.errors import FileError, first_line
 from proofmap.explain.digest import digest
 
 _FORMAT = "proofmap-explanation"
-_VERSION = 1
+_VERSION = 2
+_FIRST = 1  # without an origin; else the same
 
 
 def _stored(tensor: Tensor) -> Tensor:
@@ -75,9 +76,10 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise FileError(f"{path} is damaged or cut short: {first_line(error)}") from error
     if metadata.get("format") != _FORMAT:
         raise FileError(f"{path} is not an explanation: it is a safetensors file with something else in it")
-    if metadata.get("version") != str(_VERSION):
+    version = metadata.get("version")
+    if version not in (str(_FIRST), str(_VERSION)):
         raise FileError(
-            f"{path} has version {metadata.get('version')!r} of the format, expected '{_VERSION}': "
+            f"{path} has version {version!r} of the format, expected '{_FIRST}' or '{_VERSION}': "
             "read it with the release of Proofmap that wrote it, or a later one"
         )
     text = metadata.get("explanation", "")
@@ -89,7 +91,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise FileError(f"{path} is damaged: its metadata is not JSON ({first_line(error)})") from error
     if not isinstance(words, dict) or not isinstance(words.get("certified", {}), dict):
         raise FileError(f"{path} is no explanation: its JSON is not a table")
-    return tensors, words
+    return tensors, {"origin": None, **words} if version == str(_FIRST) else words
 
 
 def check_names(path: str | os.PathLike[str], what: str, got: Iterable[str], expected: set[str]) -> None:

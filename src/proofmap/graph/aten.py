@@ -12,20 +12,25 @@ from torch import Tensor
 
 from proofmap.graph import scalars
 from proofmap.graph.aten_layers import LAYERS, first
-from proofmap.graph.aten_shapes import SHAPES, constant
+from proofmap.graph.aten_linear import LINEAR
+from proofmap.graph.aten_shapes import SHAPES, as_value, constant
 from proofmap.graph.build import Builder, NoRule, Value, scalar
 
 # Operators that export would otherwise take apart into pieces for which bounds are looser or missing.
 KEPT = """
-linear matmul batch_norm prelu hardswish hardsigmoid silu gelu softplus elu selu celu leaky_relu log_sigmoid
+linear matmul batch_norm prelu hardswish hardsigmoid silu mish gelu softplus elu selu celu leaky_relu log_sigmoid
+softshrink hardshrink threshold rrelu
 pad stack roll max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
 avg_pool1d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
 upsample_nearest1d.vec upsample_nearest2d.vec upsample_nearest3d.vec
 _upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec _upsample_nearest_exact3d.vec
+upsample_linear1d.vec upsample_bilinear2d.vec upsample_trilinear3d.vec upsample_bicubic2d.vec
+_upsample_bilinear2d_aa.vec _upsample_bicubic2d_aa.vec
+masked_fill.Scalar masked_fill.Tensor tril triu lerp.Scalar lerp.Tensor einsum cumsum col2im
 """
 # Operators without a rule, kept so that an error names what the user wrote.
 NAMED = """
-softmax.int log_softmax.int mish softsign softshrink hardshrink threshold glu rrelu einsum bilinear
+softmax.int log_softmax.int glu bilinear
 instance_norm group_norm layer_norm scaled_dot_product_attention
 """
 
@@ -37,13 +42,9 @@ def kept() -> list[Any]:
     return [op for op in found if op is not None]
 
 
-def _value(value: Any) -> Value:
-    return value if isinstance(value, str | Tensor) else scalar(float(value))
-
-
 def _add(sign: float) -> Callable[..., str]:
     def convert(b: Builder, name: str, x: Any, y: Any, *, alpha: float = 1) -> str:
-        x, y = _value(x), _value(y)
+        x, y = as_value(x), as_value(y)
         factor = sign * alpha
         return b.add(name, x, y * factor if isinstance(y, Tensor) else b.scale(f"{name}.scaled", y, factor))
 
@@ -57,7 +58,7 @@ def _rsub(b: Builder, name: str, x: Any, y: Any, alpha: float = 1) -> str:
 def _div(b: Builder, name: str, x: Any, y: Any, *, rounding_mode: str | None = None) -> str:
     if rounding_mode is not None:
         raise NoRule(f"with rounding_mode {rounding_mode!r}")
-    return scalars.div(b, name, _value(x), _value(y))
+    return scalars.div(b, name, as_value(x), as_value(y))
 
 
 def _clamp(b: Builder, name: str, x: str, low: Any = None, high: Any = None) -> str:
@@ -82,9 +83,27 @@ def _celu(b: Builder, name: str, x: str, alpha: float = 1.0) -> str:
 
 
 def _softplus(b: Builder, name: str, x: str, beta: float = 1, threshold: float = 20) -> str:
-    if threshold < 20:
-        raise NoRule(f"with threshold {threshold:g}")
-    return scalars.softplus(b, name, x, float(beta))
+    return scalars.softplus(b, name, x, float(beta), float(threshold))
+
+
+def _hard_shrink(b: Builder, name: str, x: str, limit: float = 0.5) -> str:
+    return x if limit < 0 else scalars.shrink(b, name, x, float(limit), 0.0)
+
+
+def _soft_shrink(b: Builder, name: str, x: str, limit: float = 0.5) -> str:
+    return scalars.shrink(b, name, x, float(limit), float(limit))
+
+
+def _threshold(b: Builder, name: str, x: str, limit: float, value: float) -> str:
+    return scalars.threshold(b, name, x, float(limit), float(value))
+
+
+def _rrelu(
+    b: Builder, name: str, x: str, low: float = 1 / 8, high: float = 1 / 3, training: bool = False, *_: Any
+) -> str:
+    if training:
+        raise NoRule("that stays on in evaluation mode")
+    return scalars.leaky_relu(b, name, x, scalar((low + high) / 2))
 
 
 def _dropout(b: Builder, name: str, x: str, p: float, train: bool | None = True) -> str:
@@ -123,6 +142,7 @@ def _unary(op: str) -> Callable[..., str]:
 
 CONVERT: dict[str, Callable[..., Any]] = {
     **LAYERS,
+    **LINEAR,
     **SHAPES,
     "aten.add.Tensor": _add(1.0),
     "aten.add.Scalar": _add(1.0),
@@ -130,8 +150,8 @@ CONVERT: dict[str, Callable[..., Any]] = {
     "aten.sub.Scalar": _add(-1.0),
     "aten.rsub.Scalar": _rsub,
     "aten.neg.default": lambda b, name, x: b.scale(name, x, -1.0),
-    "aten.mul.Tensor": lambda b, name, x, y: scalars.mul(b, name, _value(x), _value(y)),
-    "aten.mul.Scalar": lambda b, name, x, y: scalars.mul(b, name, x, _value(y)),
+    "aten.mul.Tensor": lambda b, name, x, y: scalars.mul(b, name, as_value(x), as_value(y)),
+    "aten.mul.Scalar": lambda b, name, x, y: scalars.mul(b, name, x, as_value(y)),
     "aten.div.Tensor": _div,
     "aten.div.Scalar": _div,
     "aten.div.Tensor_mode": _div,
@@ -171,6 +191,11 @@ CONVERT: dict[str, Callable[..., Any]] = {
         b, name, "gelu", x, approximate=approximate
     ),
     "aten.silu.default": scalars.swish,
+    "aten.mish.default": _unary("mish"),
+    "aten.softshrink.default": _soft_shrink,
+    "aten.hardshrink.default": _hard_shrink,
+    "aten.threshold.default": _threshold,
+    "aten.rrelu.default": _rrelu,
     "aten.pow.Tensor_Scalar": lambda b, name, x, exponent: scalars.power(b, name, x, float(exponent)),
     "aten.square.default": _unary("square"),
     "aten.exp.default": _unary("exp"),

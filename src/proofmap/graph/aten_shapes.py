@@ -10,7 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proofmap.graph.build import Builder, NoRule, Value
+from proofmap.graph.build import Builder, NoRule, Value, scalar
+
+
+def as_value(value: Any) -> Value:
+    """An operand that may be a plain number."""
+    return value if isinstance(value, str | Tensor) else scalar(float(value))
 
 
 def constant(value: Any, what: str) -> Tensor:

@@ -44,10 +44,15 @@ def scalar(value: float) -> Tensor:
 
 
 class Builder:
-    """Collects nodes for one model. `batch` is the size of the sample dimension in what the front end reads."""
+    """Collects nodes for one model. `batch` is the size of the sample dimension in what the front end reads, and
+    `precision` that of the model's constants: what they are rounded to counts as what they are meant to be.
+    """
 
-    def __init__(self, shape: Sequence[int], batch: int, name: str = "input") -> None:
+    def __init__(
+        self, shape: Sequence[int], batch: int, name: str = "input", precision: torch.dtype = torch.float64
+    ) -> None:
         self.batch = batch
+        self.precision = precision
         self.input = name
         self.nodes: dict[str, Node] = {name: Node(name, "input", (), tuple(shape))}
         self.missing: dict[str, str] = {}  # the operation of each placeholder
@@ -164,13 +169,16 @@ class Builder:
         """x · scale + shift with constants that broadcast against one sample."""
         scale = None if scale is not None and _only(scale, 1.0) else scale
         shift = None if shift is not None and _only(shift, 0.0) else shift
+        x = self.meet(name, x, *(t for t in (scale, shift) if t is not None))
+        return x if scale is None and shift is None else self.add_node(name, "affine", [x], weight=scale, bias=shift)
+
+    def meet(self, name: str, x: str, *constants: Tensor) -> str:
+        """The branch in the shape that it has together with constants, which may be larger than it is."""
         try:
-            shapes = [tuple(t.shape) for t in (scale, shift) if t is not None]
-            target = tuple(torch.broadcast_shapes(self.shape(x), *shapes))
+            target = torch.broadcast_shapes(self.shape(x), *(tuple(constant.shape) for constant in constants))
         except RuntimeError as error:
             raise ModelError(f"node {name!r} joins shapes that do not fit: {error}") from error
-        x = self.expand(f"{name}.expand", x, target)
-        return x if scale is None and shift is None else self.add_node(name, "affine", [x], weight=scale, bias=shift)
+        return self.expand(f"{name}.expand", x, tuple(target))
 
     def scale(self, name: str, x: str, factor: float) -> str:
         return self.affine(name, x, scalar(factor), None)
@@ -327,16 +335,20 @@ class Builder:
                 return y
             frame = F.pad(torch.zeros(shape, dtype=torch.float64), pads, value=value)
             return self.affine(name, y, None, frame)
-        if mode != "circular" and min(pads) >= 0 and len(pairs) <= 3 and len(pairs) in (len(shape) - 1, len(shape)):
+        # over three axes torch takes no batch of nothing, which forms are first sent back with
+        if mode != "circular" and min(pads) >= 0 and len(pairs) <= 2 and len(pairs) in (len(shape) - 1, len(shape)):
             return self.add_node(name, "pad", [x], pads=pads, mode=mode)
         positions = [_frame(n, pair, mode) for n, pair in zip(reversed(shape), pairs, strict=False)]
         return self.resample(name, x, positions[::-1])
 
 
 def _frame(size: int, pads: tuple[int, int], mode: str) -> Tensor:
-    """Which of `size` entries each entry of a padded axis repeats."""
+    """Which of `size` entries each entry of a padded axis repeats; what is cropped is not wrapped around."""
     before, after = pads
-    padded = np.pad(np.arange(size), (max(before, 0), max(after, 0)), mode=_NUMPY_MODE[mode])
+    entries = np.arange(size)
+    if mode == "circular":
+        entries, before, after = entries[max(-before, 0) : size - max(-after, 0)], max(before, 0), max(after, 0)
+    padded = np.pad(entries, (max(before, 0), max(after, 0)), mode=_NUMPY_MODE[mode])
     return torch.from_numpy(padded[max(-before, 0) : len(padded) - max(-after, 0)].copy())
 
 

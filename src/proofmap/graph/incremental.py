@@ -321,7 +321,7 @@ def _share(node: Node, spatial: tuple[int, ...], window: Window) -> Tensor | Non
     A window counts the positions up to the end of the padding, or of the map alone without `count_padding`.
     """
     a = node.attributes
-    if a["divisor"] is not None or (a["count_padding"] and not a["ceil"]):
+    if not a["mean"] or (a["count_padding"] and not a["ceil"]):
         return None
     share = torch.ones((), dtype=torch.float64)
     sides = zip(spatial, node.shape[1:], a["kernel"], a["stride"], a["padding"], strict=True)

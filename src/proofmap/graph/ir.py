@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.graph.ops import compute
+from proofmap.graph.ops import UNSIGNED, compute
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,8 @@ class Node:
     """One operation. Linear operations are y = L(inputs; weight) + bias, with L linear in the inputs.
 
     The bias broadcasts against one sample's value (a convolution's is (C, 1, ...)), and so does the weight of an
-    operation that works entry by entry. |L| is L with |weight|: nothing else in a linear operation is negative.
+    operation that works entry by entry. |L| is L with |weight|: nothing else in a linear operation is negative. One
+    without a weight has no numbers to multiply with, in its attributes neither.
     """
 
     name: str
@@ -34,6 +35,12 @@ class Node:
     weight: Tensor | None = None
     bias: Tensor | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.op in UNSIGNED:
+            factors = [key for key, value in self.attributes.items() if _is_real(value)]
+            assert self.weight is None, f"{self.op} ({self.name!r}) multiplies by a weight of either sign"
+            assert not factors, f"{self.op} ({self.name!r}) has {factors}: numbers of either sign belong into a weight"
 
     @property
     def size(self) -> int:
@@ -50,6 +57,10 @@ class Node:
 
         attributes = {key: move(value) for key, value in self.attributes.items()}
         return replace(self, weight=move(self.weight), bias=move(self.bias), attributes=attributes)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, Tensor) and value.is_floating_point())
 
 
 @dataclass(frozen=True, eq=False, repr=False)

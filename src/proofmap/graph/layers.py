@@ -56,6 +56,7 @@ def conv(
     groups: int,
 ) -> str:
     """Where the padding before and after differs, a pad node comes first."""
+    _check_channels(b, name, "conv", x, weight.shape[1] * groups, weight.shape[0], groups)
     if any(before != after for before, after in padding):
         x = b.pad(f"{name}.pad", x, _flat(padding))
         padding = [(0, 0)] * len(padding)
@@ -86,6 +87,7 @@ def conv_transpose(
     groups: int,
 ) -> str:
     """Where (before, after) differ, the whole result is cropped by negative padding."""
+    _check_channels(b, name, "conv_transpose", x, weight.shape[0], weight.shape[0], groups)
     uneven = any(before != after for before, after in padding)
     if uneven and min(min(pair) for pair in padding) < 0:
         raise NoRule("with an output larger than its windows reach")
@@ -134,7 +136,10 @@ def avg_pool(
     divisor: int | None = None,
     dilation: Sequence[int] | None = None,
 ) -> str:
-    """As torch pools where it can; otherwise zeros around, full windows, and each mean put right for what it counts."""
+    """As torch pools where it can; otherwise zeros around, full windows, and each mean put right for what it counts.
+
+    A divisor of the user's own, which may be negative, becomes a factor of the sums.
+    """
     inner, shape = _channels(b, f"{name}.in", x, len(kernel))
     dilation = dilation or (1,) * len(kernel)
     if _regular(kernel, padding) and max(dilation) == 1:
@@ -148,8 +153,9 @@ def avg_pool(
             padding=before,
             ceil=ceil,
             count_padding=count_padding,
-            divisor=divisor,
+            mean=divisor is None,
         )
+        y = y if divisor is None else b.scale(f"{name}.share", y, 1 / divisor)
         return b.reshape(name, y, (*shape[: -len(kernel)], *b.shape(y)[1:]))
     assert divisor is None
     spatial = shape[-len(kernel) :]
@@ -254,6 +260,14 @@ def min_over(b: Builder, name: str, x: str, axes: Sequence[int], *, keepdim: boo
     """min(x) = -max(-x)."""
     y = max_over(b, f"{name}.max", b.affine(f"{name}.negated", x, scalar(-1.0), None), axes, keepdim=keepdim)
     return b.affine(name, y, scalar(-1.0), None)
+
+
+def _check_channels(b: Builder, name: str, op: str, x: str, wanted: int, filters: int, groups: int) -> None:
+    channels = b.shape(x)[0]
+    if channels != wanted or groups < 1 or filters % groups:
+        raise ModelError(
+            f"{op} (node {name!r}) gets {channels} channels, but its weights are for {wanted} in {groups} groups"
+        )
 
 
 def _column(name: str, bias: Tensor | None, channels: int, rank: int) -> Tensor | None:

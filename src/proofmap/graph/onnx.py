@@ -21,13 +21,14 @@ from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedErr
 from proofmap.graph.build import Builder, MixedError, NoRule, Value
 from proofmap.graph.ir import Graph
 from proofmap.graph.onnx_call import Call
+from proofmap.graph.onnx_check import check
 from proofmap.graph.onnx_file import parse
 from proofmap.graph.onnx_ops import CONVERT
 
 Array = npt.NDArray[Any]
 
 _OLDEST = 7
-_BATCH = 29  # stands for a free number of samples: a prime that is no usual size, not to be taken for another axis
+_BATCHES = (29, 31)  # stand for a free number of samples: primes that are no usual sizes, not taken for another axis
 _COMPUTED = 2**24  # numbers in a constant that a file has computed; beyond it the file is damaged
 _DTYPES: dict[int, torch.dtype] = {TensorProto.FLOAT: torch.float32, TensorProto.DOUBLE: torch.float64}
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -51,12 +52,19 @@ def load(path: str | os.PathLike[str]) -> Graph:
     """The graph of an ONNX file (opset 7 or newer, float32 or float64) with one input and one output.
 
     Weights in files of their own are read if they lie in the folder of `path`. The number of samples is free
-    afterwards, even where the file has fixed it.
+    afterwards, even where the file has fixed it. Checked on the spot, where onnxruntime is installed and knows the
+    file: it gives the same logits.
     """
     path = Path(path)
     model = parse(path)
     try:
-        return _Reader(inliner.inline_local_functions(model) if model.functions else model).graph()
+        model = inliner.inline_local_functions(model) if model.functions else model
+        reader = _Reader(model, _BATCHES[0])
+        graph = reader.graph()
+        if not reader.fixed and any(node.op_type in ("Shape", "Size") for node in reader.nodes):
+            _check_samples(graph, _Reader(model, _BATCHES[1]).graph())
+        check(graph, model, reader.nodes, reader.output, reader.fixed)
+        return graph
     except ProofmapError:
         raise
     except Exception as error:  # a damaged file breaks its reader anywhere
@@ -77,15 +85,16 @@ class _Moved:
 class _Reader:
     """What has been read so far, by the file's names: branches, constants, and what operations without a rule gave."""
 
-    def __init__(self, model: ModelProto) -> None:
+    def __init__(self, model: ModelProto, batch: int) -> None:
         self.model = model
         self.opset = _opset(model)
         stored = {tensor.name: tensor for tensor in model.graph.initializer}
         given, self.dtype = _input(model, stored)
-        self.batch, shape = _sizes(given)
+        self.fixed, shape = _sizes(given)
+        self.batch = self.fixed or batch
         self.output = model.graph.output[0].name
         self.nodes, self.wanted = _needed(model.graph.node, self.output)
-        self.builder = Builder(shape, self.batch, given.name)
+        self.builder = Builder(shape, self.batch, given.name, self.dtype)
         self.branches: dict[str, str] = {given.name: given.name}
         self.constants: dict[str, Array] = {n: _weights(t) for n, t in stored.items() if n in self.wanted}
         self.moved: dict[str, _Moved] = {}
@@ -222,6 +231,23 @@ class _Reader:
         return [np.asarray(result) for result in results]
 
 
+def _check_samples(graph: Graph, other: Graph) -> None:
+    """Read for two numbers of samples, a file gives one graph, unless it takes their number for something else."""
+    for node, twin in zip(graph.nodes, other.nodes, strict=False):
+        pairs = [(node.weight, twin.weight), (node.bias, twin.bias)]
+        pairs += [(value, twin.attributes.get(key)) for key, value in node.attributes.items()]
+        named = (node.name, node.op, node.inputs, node.shape) == (twin.name, twin.op, twin.inputs, twin.shape)
+        if not named or not all(_equal(a, b) for a, b in pairs):
+            raise ModelError(
+                f"{node.op} (node {node.name!r}) depends on the number of samples, expected every sample to be "
+                "computed on its own: use the size of dimension 0 for shapes alone"
+            )
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)
+
+
 def _opset(model: ModelProto) -> int:
     newest = onnx.defs.onnx_opset_version()
     version = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
@@ -259,8 +285,8 @@ def _known(info: ValueInfoProto) -> bool:
     return len(dims) > 0 and all(d.HasField("dim_value") for d in dims[1:])
 
 
-def _sizes(info: ValueInfoProto) -> tuple[int, list[int]]:
-    """(batch, shape of one sample) of the input."""
+def _sizes(info: ValueInfoProto) -> tuple[int | None, list[int]]:
+    """(the number of samples, None where it is free; the shape of one) of the input."""
     dims = info.type.tensor_type.shape.dim
     if len(dims) < 2 or not _known(info) or any(d.dim_value < 1 for d in dims[1:]):
         shape = ", ".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in dims)
@@ -268,7 +294,7 @@ def _sizes(info: ValueInfoProto) -> tuple[int, list[int]]:
             f"the input {info.name!r} has shape ({shape}), expected the samples first and then fixed sizes: export the "
             "model with fixed ones"
         )
-    return max(dims[0].dim_value, 0) or _BATCH, [d.dim_value for d in dims[1:]]
+    return max(dims[0].dim_value, 0) or None, [d.dim_value for d in dims[1:]]
 
 
 def _needed(nodes: Sequence[NodeProto], output: str) -> tuple[list[NodeProto], set[str]]:

@@ -28,10 +28,22 @@ def parse(path: Path) -> ModelProto:
     return model
 
 
+def beside(path: Path) -> list[Path]:
+    """The files beside a model in which it keeps weights, each once."""
+    model = onnx.load_model_from_string(path.read_bytes())
+    names = [entry.value for tensor in _external(model) for entry in tensor.external_data if entry.key == "location"]
+    return [path.parent / name for name in dict.fromkeys(names)]
+
+
+def _external(model: ModelProto) -> list[TensorProto]:
+    """What lies in other files."""
+    found = [t for t in _of_graph(model.graph) if t.data_location == TensorProto.EXTERNAL]
+    return found + [t for f in model.functions for t in _of_nodes(f.node) if t.data_location == TensorProto.EXTERNAL]
+
+
 def _load_external(model: ModelProto, path: Path) -> None:
     """Read what lies in files beside the model, after every one of their names has been checked."""
-    tensors = [t for t in _of_graph(model.graph) if t.data_location == TensorProto.EXTERNAL]
-    tensors += [t for f in model.functions for t in _of_nodes(f.node) if t.data_location == TensorProto.EXTERNAL]
+    tensors = _external(model)
     for tensor in tensors:
         _check_location(tensor, path)
     for tensor in tensors:

@@ -13,7 +13,10 @@ from proofmap.errors import ModelError
 from proofmap.graph import layers, scalars
 from proofmap.graph.build import Builder, NoRule, Value, scalar
 from proofmap.graph.onnx_call import Call, axes_of, branch, constant, number, numbers
+from proofmap.graph.onnx_linear import LINEAR
+from proofmap.graph.onnx_resize import RESIZE
 from proofmap.graph.onnx_shapes import SHAPES
+from proofmap.graph.writes import choose
 
 # --- products ---
 
@@ -230,29 +233,37 @@ def _gelu(b: Builder, call: Call, x: str) -> str:
 
 
 def _pow(b: Builder, call: Call, x: Value, exponent: Value) -> str:
-    powers = constant(exponent, "exponent").double().unique()
-    if powers.numel() != 1:
+    x = branch(x)
+    powers = b.sample_constant(call.name, call.op, constant(exponent, "exponent").double(), b.rank(x))
+    if powers.unique().numel() != 1:
         raise NoRule("with several exponents")
-    return scalars.power(b, call.name, branch(x), powers.item())
+    return scalars.power(b, call.name, b.meet(call.name, x, powers), powers.flatten()[0].item())
 
 
 def _greater(b: Builder, call: Call, x: Value, y: Value) -> str:
     """A comparison has no rule, but `Where` may know what it is for."""
-    limit = constant(y, "limit").double().unique()
-    if limit.numel() != 1:
+    x = branch(x)
+    limit = b.sample_constant(call.name, call.op, constant(y, "limit").double(), b.rank(x))
+    if limit.unique().numel() != 1:
         raise NoRule
-    return b.unsupported(call.name, call.op, [branch(x)], b.shape(branch(x)), above=limit.item())
+    x = b.meet(call.name, x, limit)
+    return b.unsupported(call.name, call.op, [x], b.shape(x), above=limit.flatten()[0].item())
 
 
-def _where(b: Builder, call: Call, condition: Value, x: Value, y: Value) -> str:
-    """The way exporters write softplus: from 20 on, where both are the same, x itself."""
+def _where(b: Builder, call: Call, condition: Value, x: Value, y: Value) -> Value:
+    """By a constant mask; or the way exporters write softplus: above some threshold x itself."""
+    if isinstance(condition, Tensor):
+        return choose(b, call.name, condition, x, y)
     test, smooth = b.nodes[branch(condition)], b.nodes[scalars.line(b, branch(y))[0]]
-    if smooth.op == "softplus" and test.inputs == smooth.inputs and test.attributes.get("above", 0.0) >= 20:
+    tested = b.nodes[test.inputs[0]]
+    inputs = tested.inputs if tested.op == "expand" else test.inputs  # its limit may be larger than what is tested
+    if smooth.op == "softplus" and inputs == smooth.inputs and "above" in test.attributes:
         inner, slope, start = scalars.line(b, smooth.inputs[0])
         _, factor, shift = scalars.line(b, branch(y))
-        same = scalars.line(b, branch(x)) == (inner, 1.0, 0.0) and scalars.close(slope * factor, 1.0)
+        same = scalars.line(b, branch(x)) == (inner, 1.0, 0.0) and scalars.close(b, slope * factor, 1.0)
         if same and start == shift == 0.0:
-            return branch(y)
+            cut = scalars.softplus(b, call.name, inner, slope, test.attributes["above"])
+            return b.expand(call.name, cut, test.shape)
     raise NoRule
 
 
@@ -278,6 +289,8 @@ def _unary(op: str) -> Callable[..., str]:
 
 CONVERT: dict[str, Callable[..., Any]] = {
     **SHAPES,
+    **RESIZE,
+    **LINEAR,
     "Gemm": _gemm,
     "MatMul": lambda b, call, x, y: layers.matmul(b, call.name, x, y),
     "Conv": _conv,
@@ -309,7 +322,11 @@ CONVERT: dict[str, Callable[..., Any]] = {
     "Elu": _elu,
     "Selu": _selu,
     "Celu": _celu,
-    "Softplus": _unary("softplus"),
+    "Softplus": lambda b, call, x: scalars.softplus(b, call.name, x),
+    "Softsign": _unary("softsign"),
+    "Mish": _unary("mish"),
+    "Shrink": lambda b, call, x: scalars.shrink(b, call.name, x, call.get("lambd", 0.5), call.get("bias", 0.0)),
+    "ThresholdedRelu": lambda b, call, x: scalars.threshold(b, call.name, x, call.get("alpha", 1.0), 0.0),
     "Sigmoid": _unary("sigmoid"),
     "Tanh": _unary("tanh"),
     "Erf": _unary("erf"),

@@ -1,15 +1,15 @@
-"""ONNX's operators that only move, repeat or drop entries: shapes, slices, padding, nearest resizing."""
+"""ONNX's operators that only move, repeat or drop entries: shapes, slices, padding."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import floor, prod
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from proofmap.graph.build import Builder, NoRule, Value
+from proofmap.graph.build import Builder, Value
 from proofmap.graph.onnx_call import Call, axes_of, branch, constant, number, numbers
 
 
@@ -94,6 +94,8 @@ def _slice(
     for axis, start, stop, step in zip(along, first, last, strides, strict=True):
         own = (b.batch, *b.shape(x))
         size = own[axis]
+        if step < 0:  # ONNX takes the first entry where Python takes none
+            start = max(start, -size)
         picked = torch.tensor(range(size)[start:stop:step], dtype=torch.int64)
         if axis % len(own) == 0 and torch.equal(picked, torch.arange(size)):
             continue
@@ -168,86 +170,6 @@ def _pad(
     return b.pad(call.name, x, flat, mode, number(call, "value", value, 0.0))
 
 
-# --- resizing ---
-
-
-def _upsample(b: Builder, call: Call, x: str, scales: Value | None = None) -> str:
-    found = call.get("scales") if scales is None else constant(scales, "scales").tolist()
-    return _nearest(b, call, x, [float(s) for s in found], None, "asymmetric", "floor")
-
-
-def _resize(
-    b: Builder, call: Call, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
-) -> str:
-    x = branch(x)
-    if call.opset < 11:  # (x, scales)
-        roi, scales = None, roi
-    if call.get("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise NoRule("that keeps the aspect ratio")
-    factors = None if scales is None else [float(s) for s in constant(scales, "scales").flatten().tolist()]
-    target = numbers(call, "sizes", sizes)
-    axes = [axis % b.rank(x) for axis in call.get("axes", range(b.rank(x)))]
-    own = (b.batch, *b.shape(x))
-    if target:
-        target = [target[axes.index(k)] if k in axes else n for k, n in enumerate(own)]
-    elif factors:
-        factors = [factors[axes.index(k)] if k in axes else 1.0 for k in range(len(own))]
-    before = "asymmetric" if call.opset < 11 else "half_pixel"
-    rounding = call.get("nearest_mode", "floor" if call.opset < 11 else "round_prefer_floor")
-    return _nearest(b, call, x, factors, target, call.get("coordinate_transformation_mode", before), rounding)
-
-
-def _nearest(
-    b: Builder, call: Call, x: str, scales: list[float] | None, sizes: list[int] | None, where: str, rounding: str
-) -> str:
-    """Each axis read at the position nearest to where the file's coordinates place it."""
-    if call.get("mode", "nearest") != "nearest":
-        raise NoRule(f"with mode {call.get('mode')!r}")
-    own = (b.batch, *b.shape(x))
-    for axis, n in enumerate(own):
-        m = sizes[axis] if sizes else floor(n * scales[axis]) if scales else n
-        scale = m / n if sizes or not scales else scales[axis]
-        if m == n and scale == 1.0:
-            continue
-        sample = b.axis(call.name, call.op, axis, len(own))
-        b.fits(call.name, call.op, (m,))
-        positions = _rounded(_sources(n, m, scale, where), rounding)
-        x = b.index(f"{call.name}.axis{axis}", x, sample, positions.long().clamp(0, n - 1))
-    return x
-
-
-def _sources(n: int, m: int, scale: float, where: str) -> Tensor:
-    """The coordinates among n entries that m entries stand for, in the single precision that runtimes use."""
-    i, s = torch.arange(m, dtype=torch.float32), torch.tensor(scale, dtype=torch.float32)
-    match where:
-        case "asymmetric":
-            return i / s
-        case "half_pixel":
-            return (i + 0.5) / s - 0.5
-        case "pytorch_half_pixel":
-            return (i + 0.5) / s - 0.5 if m > 1 else torch.zeros(1)
-        case "half_pixel_symmetric":
-            return n / 2 * (1 - m / (s * n)) + (i + 0.5) / s - 0.5
-        case "tf_half_pixel_for_nn":
-            return (i + 0.5) / s
-        case "align_corners":
-            return i * (n - 1) / (m - 1) if m > 1 else torch.zeros(1)
-    raise NoRule(f"with coordinates {where!r}")
-
-
-def _rounded(positions: Tensor, how: str) -> Tensor:
-    match how:
-        case "floor":
-            return positions.floor()
-        case "ceil":
-            return positions.ceil()
-        case "round_prefer_floor":
-            return (positions - 0.5).ceil()
-        case "round_prefer_ceil":
-            return (positions + 0.5).floor()
-    raise NoRule(f"with rounding {how!r}")
-
-
 SHAPES: dict[str, Callable[..., Any]] = {
     "Shape": _shape,
     "Size": _size,
@@ -266,6 +188,4 @@ SHAPES: dict[str, Callable[..., Any]] = {
     "DepthToSpace": _depth_to_space,
     "SpaceToDepth": _space_to_depth,
     "Pad": _pad,
-    "Upsample": _upsample,
-    "Resize": _resize,
 }

@@ -17,13 +17,19 @@ if TYPE_CHECKING:
 
 Compute = Callable[..., Tensor]
 
-# y = L(inputs) + bias, with L linear; all other operations are not
-LINEAR = frozenset(
+# y = L(inputs; weight) + bias, linear in the inputs and in the weight, which they are multiplied with and nothing else:
+# |L| has |weight| for weight. Whatever may be negative in a linear operation belongs into a weight.
+WEIGHTED = frozenset({"linear", "matmul", "conv", "conv_transpose", "affine"})
+
+# y = L(inputs) without a weight: no entry of the matrix is negative, whatever the attributes, so that |L| = L.
+UNSIGNED = frozenset(
     {
-        *("linear", "matmul", "conv", "conv_transpose", "affine", "add", "concat", "sum", "avg_pool"),
-        *("adaptive_avg_pool", "reshape", "permute", "expand", "index", "slice", "pad"),
+        *("add", "concat", "sum", "avg_pool", "adaptive_avg_pool"),
+        *("reshape", "permute", "expand", "index", "slice", "pad"),
     }
 )
+
+LINEAR = WEIGHTED | UNSIGNED  # all other operations are not
 
 _CONV: dict[int, Any] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _CONV_TRANSPOSE: dict[int, Any] = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
@@ -97,7 +103,7 @@ def _sum(node: Node, x: Tensor) -> Tensor:
 def _avg_pool(node: Node, x: Tensor) -> Tensor:
     a = node.attributes
     rank = x.ndim - 2
-    extra = () if a["divisor"] is None else (a["divisor"],)
+    extra = () if a["mean"] else (1,)  # the sum of each window
     apply = _AVG_POOL[rank]
     value: Tensor = apply(x, a["kernel"], a["stride"], a["padding"], a["ceil"], a["count_padding"], *extra)
     return value
@@ -147,6 +153,22 @@ def _elu(node: Node, x: Tensor) -> Tensor:
     return F.elu(x, node.attributes["alpha"])
 
 
+def _softplus(node: Node, x: Tensor) -> Tensor:
+    """log(1 + exp(x)) up to the threshold, x itself above it."""
+    return torch.where(x > node.attributes["threshold"], x, torch.logaddexp(x, x.new_zeros(())))
+
+
+def _shrink(node: Node, x: Tensor) -> Tensor:
+    """x - shift above the limit, x + shift below -limit, 0 between."""
+    limit, shift = node.attributes["limit"], node.attributes["shift"]
+    return torch.where(x > limit, x - shift, torch.where(x < -limit, x + shift, 0.0))
+
+
+def _threshold(node: Node, x: Tensor) -> Tensor:
+    """x above the limit, else a value."""
+    return torch.where(x > node.attributes["limit"], x, node.attributes["value"])
+
+
 def _gelu(node: Node, x: Tensor) -> Tensor:
     return F.gelu(x, approximate=node.attributes["approximate"])
 
@@ -161,6 +183,30 @@ def _max_pool(node: Node, x: Tensor) -> Tensor:
 def _unary(function: Callable[[Tensor], Tensor]) -> Compute:
     return lambda node, x: function(x)
 
+
+SCALAR: dict[str, Compute] = {  # y = f(x), entry by entry
+    "relu": _unary(F.relu),
+    "leaky_relu": _leaky_relu,
+    "clamp": _clamp,
+    "abs": _unary(torch.abs),
+    "shrink": _shrink,
+    "threshold": _threshold,
+    "elu": _elu,
+    "softplus": _softplus,
+    "sigmoid": _unary(torch.sigmoid),
+    "tanh": _unary(torch.tanh),
+    "softsign": _unary(F.softsign),
+    "erf": _unary(torch.erf),
+    "gelu": _gelu,
+    "silu": _unary(F.silu),
+    "mish": _unary(F.mish),
+    "hardswish": _unary(F.hardswish),
+    "square": _unary(torch.square),
+    "exp": _unary(torch.exp),
+    "log": _unary(torch.log),
+    "sqrt": _unary(torch.sqrt),
+    "reciprocal": _unary(torch.reciprocal),
+}
 
 COMPUTE: dict[str, Compute] = {
     # linear
@@ -180,24 +226,7 @@ COMPUTE: dict[str, Compute] = {
     "index": _index,
     "slice": _slice,
     "pad": _pad,
-    # functions of one scalar
-    "relu": _unary(F.relu),
-    "leaky_relu": _leaky_relu,
-    "clamp": _clamp,
-    "abs": _unary(torch.abs),
-    "elu": _elu,
-    "softplus": _unary(F.softplus),
-    "sigmoid": _unary(torch.sigmoid),
-    "tanh": _unary(torch.tanh),
-    "erf": _unary(torch.erf),
-    "gelu": _gelu,
-    "silu": _unary(F.silu),
-    "hardswish": _unary(F.hardswish),
-    "square": _unary(torch.square),
-    "exp": _unary(torch.exp),
-    "log": _unary(torch.log),
-    "sqrt": _unary(torch.sqrt),
-    "reciprocal": _unary(torch.reciprocal),
+    **SCALAR,
     # the largest of several
     "max_pool": _max_pool,
     "maximum": lambda node, a, b: torch.maximum(a, b),

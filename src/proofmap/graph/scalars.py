@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import inf, isclose, isnan
+from collections.abc import Callable
+from math import inf, isclose, isnan, sqrt
 from typing import Any
 
 import torch
@@ -10,14 +11,7 @@ from torch import Tensor
 
 from proofmap.errors import ModelError
 from proofmap.graph.build import Builder, NoRule, Value, scalar
-
-# How exporters write x · g(x): (g, slope, start, low, high, shift) means x · (g(slope · x + start) + shift), where low
-# and high are a clamp's; then the operation that it is, and the factor in front of it.
-_GATES: tuple[tuple[tuple[Any, ...], str, float], ...] = (
-    (("clamp", 1 / 6, 0.5, 0.0, 1.0, 0.0), "hardswish", 1.0),
-    (("clamp", 1.0, 3.0, 0.0, 6.0, 0.0), "hardswish", 6.0),
-    (("erf", 0.5**0.5, 0.0, None, None, 1.0), "gelu", 2.0),
-)
+from proofmap.graph.ir import Node
 
 
 def unary(b: Builder, name: str, op: str, x: str, *, weight: Tensor | None = None, **attributes: Any) -> str:
@@ -48,10 +42,26 @@ def hard_sigmoid(b: Builder, name: str, x: str, alpha: float = 1 / 6, beta: floa
     return clamp(b, name, b.affine(f"{name}.line", x, scalar(alpha), scalar(beta)), 0.0, 1.0)
 
 
-def softplus(b: Builder, name: str, x: str, beta: float = 1.0) -> str:
-    """log(1 + exp(beta · x)) / beta."""
-    y = unary(b, f"{name}.unit", "softplus", b.scale(f"{name}.in", x, beta))
+def softplus(b: Builder, name: str, x: str, beta: float = 1.0, threshold: float = inf) -> str:
+    """log(1 + exp(beta · x)) / beta; x itself where beta · x is above the threshold."""
+    if beta == 0.0 or isnan(beta) or isnan(threshold):
+        raise NoRule(f"with beta {beta:g} and threshold {threshold:g}")
+    y = unary(b, f"{name}.unit", "softplus", b.scale(f"{name}.in", x, beta), threshold=threshold)
     return b.scale(name, y, 1 / beta)
+
+
+def shrink(b: Builder, name: str, x: str, limit: float, shift: float) -> str:
+    """x - shift above the limit, x + shift below -limit, 0 between: soft shrinking with shift = limit, hard with 0."""
+    if not 0 <= limit < inf or not -inf < shift < inf:
+        raise NoRule(f"with limit {limit:g} and shift {shift:g}")
+    return unary(b, name, "shrink", x, limit=limit, shift=shift)
+
+
+def threshold(b: Builder, name: str, x: str, limit: float, value: float) -> str:
+    """x above the limit, else the value; where they are the same, nothing jumps."""
+    if not -inf < limit < inf or not -inf < value < inf:
+        raise NoRule(f"with limit {limit:g} and value {value:g}")
+    return clamp(b, name, x, low=limit) if limit == value else unary(b, name, "threshold", x, limit=limit, value=value)
 
 
 def log(b: Builder, name: str, x: str) -> str:
@@ -62,7 +72,7 @@ def log(b: Builder, name: str, x: str) -> str:
 
 def log_sigmoid(b: Builder, name: str, x: str) -> str:
     """log(sigmoid(x)) = -softplus(-x)."""
-    return b.scale(name, unary(b, f"{name}.softplus", "softplus", b.scale(f"{name}.in", x, -1.0)), -1.0)
+    return b.scale(name, softplus(b, f"{name}.softplus", b.scale(f"{name}.in", x, -1.0)), -1.0)
 
 
 def elu(b: Builder, name: str, x: str, alpha: float = 1.0, scale: float = 1.0, stretch: float = 1.0) -> str:
@@ -70,7 +80,7 @@ def elu(b: Builder, name: str, x: str, alpha: float = 1.0, scale: float = 1.0, s
 
     With z = stretch · x it is (scale / stretch) · elu(z) with alpha · stretch in the place of alpha.
     """
-    if alpha < 0 or stretch <= 0:
+    if stretch <= 0:
         raise NoRule(f"with alpha {alpha:g}")
     factor = scale / stretch
     inner = b.scale(f"{name}.in", x, stretch)
@@ -128,31 +138,81 @@ def div(b: Builder, name: str, x: Value, y: Value) -> str:
 
 
 def _gate(b: Builder, name: str, left: str, right: str) -> str | None:
-    """x · g(x) as SiLU, GELU or hard swish, where left is the x and right the g(x), both up to factors."""
+    """x · g(x) as one of our functions, where left is the x and right the g(x), both up to factors."""
     x, outer, offset = line(b, left)
     gate, scale, shift = line(b, right)
     node = b.nodes[gate]
-    if offset != 0.0 or scale == 0.0 or node.op not in ("sigmoid", "clamp", "erf"):
+    if offset != 0.0 or scale == 0.0 or node.op not in _GATES:
         return None
+    found = _GATES[node.op](b, node, x, shift / scale)
+    if found is None:
+        return None
+    op, stretch, factor, attributes = found
+    if close(b, stretch, 1.0):
+        stretch, factor = 1.0, factor * stretch
+    inner = b.scale(f"{name}.in", x, stretch)
+    return b.scale(name, unary(b, f"{name}.unit", op, inner, **attributes), factor * outer * scale)
+
+
+# (f, stretch, factor, attributes): x · (g(x) + shift) is factor · f(stretch · x)
+_Gate = tuple[str, float, float, dict[str, Any]]
+
+
+def _by_sigmoid(b: Builder, node: Node, x: str, shift: float) -> _Gate | None:
+    """x · sigmoid(a x) = silu(a x) / a."""
     inner, slope, start = line(b, node.inputs[0])
-    if inner != x:
+    fits = inner == x and start == shift == 0.0 and slope != 0.0
+    return ("silu", slope, 1 / slope, {}) if fits else None
+
+
+def _by_clamp(b: Builder, node: Node, x: str, shift: float) -> _Gate | None:
+    """x · min(max(a x + h/2, 0), h) = h² / (6 a) · hardswish(6 a x / h)."""
+    inner, slope, start = line(b, node.inputs[0])
+    low, high = node.attributes["low"], node.attributes["high"]
+    fits = inner == x and shift == low == 0.0 and 0 < high < inf and slope != 0.0 and close(b, start, high / 2)
+    return ("hardswish", 6 * slope / high, high * high / (6 * slope), {}) if fits else None
+
+
+def _by_erf(b: Builder, node: Node, x: str, shift: float) -> _Gate | None:
+    """x · (erf(a x) + 1) = 2 / (a √2) · gelu(a √2 x)."""
+    inner, slope, start = line(b, node.inputs[0])
+    fits = inner == x and start == 0.0 and shift == 1.0 and slope != 0.0
+    return ("gelu", slope * sqrt(2), sqrt(2) / slope, {"approximate": "none"}) if fits else None
+
+
+def _by_tanh(b: Builder, node: Node, x: str, shift: float) -> _Gate | None:
+    """x · tanh(softplus(a x)) = mish(a x) / a: above 20, where torch leaves softplus off, tanh is 1 to float64."""
+    inner, one, nothing = line(b, node.inputs[0])
+    soft = b.nodes[inner]
+    if soft.op != "softplus" or soft.attributes["threshold"] < 20 or (one, nothing, shift) != (1.0, 0.0, 0.0):
         return None
-    if node.op == "sigmoid" and start == 0.0 and shift == 0.0 and slope != 0.0:
-        y = unary(b, f"{name}.unit", "silu", node.inputs[0])
-        return b.scale(name, y, outer * scale / slope)
-    written = (node.op, slope, start, node.attributes.get("low"), node.attributes.get("high"), shift / scale)
-    for pattern, op, factor in _GATES:
-        if all(close(a, c) for a, c in zip(written, pattern, strict=True)):
-            attributes: dict[str, Any] = {"approximate": "none"} if op == "gelu" else {}
-            return b.scale(name, unary(b, f"{name}.unit", op, x, **attributes), factor * outer * scale)
-    return None
+    inner, slope, start = line(b, soft.inputs[0])
+    return ("mish", slope, 1 / slope, {}) if inner == x and start == 0.0 and slope != 0.0 else None
 
 
-def close(a: str | float | None, c: str | float | None) -> bool:
-    """Equal up to the rounding of constants to single precision."""
-    if isinstance(a, float) and isinstance(c, float):
-        return isclose(a, c, rel_tol=2e-7, abs_tol=1e-9)
-    return a == c
+def _by_reciprocal(b: Builder, node: Node, x: str, shift: float) -> _Gate | None:
+    """x / (c + d |e x|) = softsign(d e / c · x) / (d e), for c and d of one sign."""
+    inner, slope, start = line(b, node.inputs[0])
+    size = b.nodes[inner]
+    if size.op != "abs" or shift != 0.0 or not slope * start > 0:
+        return None
+    inner, stretch, offset = line(b, size.inputs[0])
+    fits = inner == x and offset == 0.0 and stretch != 0.0
+    return ("softsign", slope * stretch / start, 1 / (slope * stretch), {}) if fits else None
+
+
+_GATES: dict[str, Callable[[Builder, Node, str, float], _Gate | None]] = {
+    "sigmoid": _by_sigmoid,
+    "clamp": _by_clamp,
+    "erf": _by_erf,
+    "tanh": _by_tanh,
+    "reciprocal": _by_reciprocal,
+}
+
+
+def close(b: Builder, a: float, c: float) -> bool:
+    """Equal up to one rounding in the model's precision."""
+    return isclose(a, c, rel_tol=torch.finfo(b.precision).eps / 2, abs_tol=0.0)
 
 
 def line(b: Builder, name: str) -> tuple[str, float, float]:

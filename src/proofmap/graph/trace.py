@@ -5,6 +5,7 @@ The module is only read: whatever its forward leaves on it is taken away again, 
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,13 +17,13 @@ from torch.export import ExportedProgram
 from torch.nn.parameter import is_lazy
 
 from proofmap.errors import InputError, ModelError, ProofmapError, UnsupportedError
+from proofmap.graph.agree import TOLERANCE, Cause, Reference, Run, difference, disagreement
 from proofmap.graph.aten import CONVERT, kept
 from proofmap.graph.build import Builder, NoRule
 from proofmap.graph.ir import Graph
 from proofmap.precision import full_precision
 
 _BATCH = 29  # the samples that the exporter sees: a prime that is no usual size, so that none is taken for another axis
-_TOLERANCE = 1e-4  # of the largest logit, between the graph and the model
 
 
 def trace(model: nn.Module, x: Tensor) -> Graph:
@@ -40,7 +41,7 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
         exported = _export(model, probe.repeat(_BATCH, *(1,) * (x.ndim - 1)))
         graph = _read(exported, probe.shape[1:], dtype).to(device, dtype)
         with full_precision(device):
-            _compare(graph, model, probe)
+            _compare(graph, model, probe, x.dtype)
     return graph
 
 
@@ -139,7 +140,7 @@ def _read(exported: ExportedProgram, shape: torch.Size, dtype: torch.dtype) -> G
         **signature.inputs_to_lifted_tensor_constants,
     }
     values: dict[str, Any] = {}
-    builder = Builder(shape, _BATCH)
+    builder = Builder(shape, _BATCH, precision=dtype)
     try:
         for node in exported.graph.nodes:
             if node.op == "placeholder":
@@ -207,30 +208,60 @@ def _name(node: fx.Node) -> str:
     return paths[-1] if paths else node.name
 
 
-def _compare(graph: Graph, model: nn.Module, x: Tensor) -> None:
-    """At x and at a point drawn around it, together and alone, where the model has a value."""
+def _compare(graph: Graph, model: nn.Module, x: Tensor, precision: torch.dtype) -> None:
+    """At x and at a point drawn around it, together and alone, in the model's precision and in that of the user's x."""
     noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x)
     points = torch.cat([x, x.min() + (x.max() - x.min() + 1) * (noise - 0.25)])
-    values = graph(points)
-    for n in (2, 1):
+    run = _checked(graph, model)
+
+    def double(exact: Tensor) -> Tensor:
+        value: Tensor = copy.deepcopy(model).double()(exact)
+        return value
+
+    found = disagreement(graph, Reference(run, double), points)
+    tolerance = TOLERANCE[x.dtype]
+    if found is not None:
+        raise ModelError(
+            f"the traced graph and the model differ by {found.off:.1e} of the largest logit, expected {tolerance:g} at "
+            f"most: {_ADVICE[found.cause]}"
+        )
+    if precision != x.dtype and precision in TOLERANCE:
+        rounded = points.to(precision)
+        off = difference(graph.to(x.device, precision)(rounded).to(x), run(rounded.to(x)))
+        if off > TOLERANCE[torch.float32]:
+            cure = "x.double()" if precision == torch.float32 else "model.double()"
+            raise ModelError(
+                f"the model is {x.dtype} and x {precision}: single precision rounds the logits by {off:.1e} of the "
+                f"largest, expected {TOLERANCE[torch.float32]:g} at most: use {cure}"
+            )
+
+
+_ADVICE = {
+    Cause.RANDOM: f"{Cause.RANDOM.value}, does it draw random numbers or keep state?",
+    Cause.BATCH: f"{Cause.BATCH.value}, does it look at the batch's size?",
+    Cause.ROUNDING: f"{Cause.ROUNDING.value}, so this is rounding: use model.double()",
+    Cause.READING: "Proofmap has read it wrongly, please report it with the model",
+}
+
+
+def _checked(graph: Graph, model: nn.Module) -> Run:
+    """The model, whose output must be one tensor of logits for any number of samples, and defined for the first."""
+
+    def run(points: Tensor) -> Tensor:
+        n = len(points)
         try:
-            expected = model(points[:n])
+            value = model(points)
         except Exception as error:
             raise ModelError(f"the model cannot take a batch of {n}: {error}") from error
-        if not isinstance(expected, Tensor):
-            raise ModelError(f"got a model whose output is a {type(expected).__name__}, expected one tensor of logits")
-        got = values[:n]
-        if expected.shape != got.shape:
+        if not isinstance(value, Tensor):
+            raise ModelError(f"got a model whose output is a {type(value).__name__}, expected one tensor of logits")
+        if tuple(value.shape) != (n, graph.classes):
             raise ModelError(
-                f"the model turns a batch of {n} into {tuple(expected.shape)}, expected {tuple(got.shape)}: "
+                f"the model turns a batch of {n} into {tuple(value.shape)}, expected {(n, graph.classes)}: "
                 "dimension 0 must be that of the samples, whatever their number"
             )
-        defined = torch.isfinite(expected).all(1)
-        if not bool(defined[0]):
+        if not bool(torch.isfinite(value[0]).all()):
             raise ModelError("the model's output at x is NaN or infinite: nothing can be bounded there")
-        off = (got - expected)[defined].abs().max() / expected[defined].abs().max().clamp(min=1e-6)
-        if not float(off) <= _TOLERANCE:
-            raise ModelError(
-                f"the traced graph and the model differ by {float(off):.1e} of the largest logit, expected "
-                f"{_TOLERANCE:g} at most: does the model draw random numbers, keep state or look at the batch's size?"
-            )
+        return value
+
+    return run

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from proofmap.arrays import Samples, Target
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
 from proofmap.groups import Groups, pixels
@@ -24,6 +25,7 @@ from proofmap.metrics.metric import (
     check_call,
     check_choice,
     check_count,
+    check_groups,
     check_run,
     classes_of,
     logits_at,
@@ -92,10 +94,11 @@ class Curve(Metric[Tensor]):
         self.chosen = preset_of(type(self), self.presets, preset, given)
         name = type(self).__name__
         check_baseline(name, self.chosen.baseline)
-        if self.chosen.steps != "all":
-            check_count(name, "steps", self.chosen.steps)
+        if not isinstance(self.chosen.steps, str) or self.chosen.steps != "all":
+            check_count(name, "steps", self.chosen.steps, other=", or 'all'")
         check_choice(name, "score", self.chosen.score, get_args(Score))
         check_choice(name, "area", self.chosen.area, get_args(Area))
+        check_groups(name, self.chosen.groups)
         check_run(name, seed, batch)
         self.preset = preset
         self.seed = seed
@@ -105,18 +108,16 @@ class Curve(Metric[Tensor]):
     def _ends(self, x: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:
         """Where the way starts and where it leads."""
 
-    def __call__(
-        self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, attributions: Tensor
-    ) -> Tensor:
+    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Tensor:
         """The area under each sample's curve: (N,)."""
         curve = self.curve(model, x, target, attributions)
         if self.chosen.area == "sum":
             return torch.trapezoid(curve[:, 1:], dim=1)
         return torch.trapezoid(curve, dim=1) / (curve.shape[1] - 1)
 
-    def curve(self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, attributions: Tensor) -> Tensor:
+    def curve(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Tensor:
         """The scores themselves, from none of the variables to all: (N, steps + 1)."""
-        check_call(model, x)
+        x = check_call(model, x)
         ranked = check_attributions(attributions, x)
         check_broadcast(self.chosen.baseline, x)
         variables, rows = Variables.of(x, self.chosen.groups), rows_of(self.batch, x)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from hashlib import sha256
-from math import isfinite
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -48,15 +48,20 @@ class Stream:
         return torch.rand(shape, dtype=torch.float64, generator=self._generator).to(device)
 
 
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number, which a float can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
 def check_baseline(metric: str, baseline: Any) -> None:
     """Refuse what no variable can be set to."""
     if isinstance(baseline, Darkest | Tensor):
         return
     numbers = (baseline.low, baseline.high) if isinstance(baseline, Uniform) else (baseline,)
-    if not all(isinstance(n, int | float) and not isinstance(n, bool) and isfinite(n) for n in numbers):
+    if not all(map(is_number, numbers)):
         raise InputError(
-            f"{metric} got baseline={baseline!r}, expected a number, a tensor that broadcasts to x, Uniform(low, high) "
-            "or Darkest()"
+            f"{metric} got baseline={baseline!r:.60}, expected a number, a tensor that broadcasts to x, Uniform(low, "
+            "high) or Darkest()"
         )
 
 
@@ -81,7 +86,7 @@ def baseline_at(baseline: Baseline, x: Tensor, piece: slice, stream: Stream) -> 
         case Tensor():
             return baseline.detach().to(x).expand_as(x)[piece]
         case number:
-            return torch.full_like(part, number)
+            return torch.full_like(part, float(number))
 
 
 def _broadcasts(value: Tensor, x: Tensor) -> bool:

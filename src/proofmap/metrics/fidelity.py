@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from proofmap.arrays import Samples, Target
 from proofmap.errors import InputError
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
@@ -24,6 +25,7 @@ from proofmap.metrics.metric import (
     check_call,
     check_choice,
     check_count,
+    check_groups,
     check_run,
     classes_of,
     logits_at,
@@ -52,6 +54,10 @@ class Cells:
     """
 
     n: int
+
+    def __post_init__(self) -> None:
+        """Refuse a grid without cells."""
+        check_count("Cells", "n", self.n)
 
     def __call__(self, shape: Shape) -> Tensor:
         """Number the cells row by row; where an image has fewer pixels than cells, each pixel is one."""
@@ -134,16 +140,16 @@ class MuFidelity(Metric[Tensor]):
         check_choice("MuFidelity", "draw", self.chosen.draw, get_args(Draw))
         check_choice("MuFidelity", "correlation", self.chosen.correlation, get_args(Correlation))
         check_choice("MuFidelity", "score", self.chosen.score, get_args(Score))
+        check_groups("MuFidelity", self.chosen.groups)
         check_run("MuFidelity", seed, batch)
         _check_subset(self.chosen.subset, self.chosen.draw)
         self.preset = preset
         self.seed = seed
         self.batch = batch
 
-    def __call__(
-        self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, attributions: Tensor
-    ) -> Tensor:
+    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Tensor:
         """The correlation at each sample: (N,)."""
+        x = check_call(model, x)
         drop, total = self.pairs(model, x, target, attributions)
         correlate = pearson if self.chosen.correlation == "pearson" else spearman
         return correlate(total, drop).to(x.dtype)
@@ -151,16 +157,16 @@ class MuFidelity(Metric[Tensor]):
     def pairs(
         self,
         model: nn.Module | Graph,
-        x: Tensor,
-        target: int | Tensor | None,
-        attributions: Tensor,
+        x: Samples,
+        target: Target,
+        attributions: Samples,
         chosen: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """What is correlated: (the drop of the score, the summed attribution), each (N, subsets) in float64.
 
         chosen (N, subsets, variables) bool: subsets in place of random ones.
         """
-        check_call(model, x)
+        x = check_call(model, x)
         weights = check_attributions(attributions, x)
         check_broadcast(self.chosen.baseline, x)
         variables, rows = Variables.of(x, self.chosen.groups), rows_of(self.batch, x)

@@ -9,15 +9,18 @@ from dataclasses import fields, replace
 from math import isinf, prod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from proofmap.ball import Ball
+from proofmap.arrays import Samples, Target, tensor_of
 from proofmap.errors import InputError
 from proofmap.explain.digest import hash_tensor
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
-from proofmap.overlap import classes_of as chosen
+from proofmap.graph.samples import as_samples
+from proofmap.groups import SampleGrouping
+from proofmap.overlaps import classes_of as chosen
 from proofmap.precision import full_precision
 
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ class Metric(ABC, Generic[Subject]):
     higher_is_better: ClassVar[bool]
 
     @abstractmethod
-    def __call__(self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, subject: Subject, /) -> Tensor:
+    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, subject: Subject, /) -> Tensor:
         """The value at each sample of x (N, *shape): (N,)."""
 
     @abstractmethod
@@ -56,7 +59,7 @@ def preset_of(
     metric: type[Metric[Any]], presets: Mapping[str, _Settings], preset: str, given: Mapping[str, Any]
 ) -> _Settings:
     """A preset's settings, with those in their place that were given (are not None)."""
-    if preset not in presets:
+    if not isinstance(preset, str) or preset not in presets:
         known = ", ".join(map(repr, presets))
         raise InputError(f"{metric.__name__} got preset={preset!r}, expected one of {known}")
     return replace(presets[preset], **{name: value for name, value in given.items() if value is not None})
@@ -78,10 +81,10 @@ def _plain(value: Any) -> JSON:
     return value if isinstance(value, bool | int | float | str | type(None)) else repr(value)
 
 
-def check_count(metric: str, name: str, got: Any, least: int = 1) -> None:
-    """Refuse what is no whole number from `least` up."""
+def check_count(metric: str, name: str, got: Any, least: int = 1, other: str = "") -> None:
+    """Refuse what is no whole number from `least` up; other: what is taken beside."""
     if not isinstance(got, int) or isinstance(got, bool) or got < least:
-        raise InputError(f"{metric} got {name}={got!r}, expected a whole number of at least {least}")
+        raise InputError(f"{metric} got {name}={got!r}, expected a whole number of at least {least}{other}")
 
 
 def check_run(metric: str, seed: int, batch: int | None) -> None:
@@ -93,13 +96,27 @@ def check_run(metric: str, seed: int, batch: int | None) -> None:
 
 def check_choice(metric: str, name: str, got: Any, choices: tuple[str, ...]) -> None:
     """Refuse a word that is none of the choices."""
-    if got not in choices:
+    if not isinstance(got, str) or got not in choices:
         raise InputError(f"{metric} got {name}={got!r}, expected one of {', '.join(map(repr, choices))}")
 
 
-def check_call(model: nn.Module | Graph, x: Tensor) -> None:
-    """Refuse inputs that are no samples, and a model that cannot take them."""
-    Ball(0.0).at(x)  # checks x
+def check_groups(metric: str, groups: Any) -> None:
+    """Refuse what groups no variables."""
+    if not callable(groups) and not isinstance(groups, SampleGrouping | Tensor | np.ndarray):
+        raise InputError(
+            f"{metric} got groups={groups!r}, expected a grouping such as pm.groups.grid(12), or an integer mask"
+        )
+
+
+def check_flag(metric: str, name: str, got: Any) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(got, bool):
+        raise InputError(f"{metric} got {name}={got!r}, expected True or False")
+
+
+def check_call(model: nn.Module | Graph, x: Samples) -> Tensor:
+    """The samples; what are none is refused, and a model that cannot take them."""
+    x = as_samples(x, model)
     if not isinstance(model, nn.Module | Graph):
         raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or a pm.Graph")
     if isinstance(model, nn.Module):
@@ -109,12 +126,15 @@ def check_call(model: nn.Module | Graph, x: Tensor) -> None:
                     f"the model's {name!r} is {weight.dtype} on {weight.device} and x is {x.dtype} on {x.device}, "
                     "expected both alike: move one with .to(...)"
                 )
+    return x
 
 
-def check_attributions(attributions: Tensor, x: Tensor) -> Tensor:
+def check_attributions(attributions: Samples, x: Tensor) -> Tensor:
     """Attributions in x's shape, whose channels may share one map: (N, *shape) in float64."""
+    if isinstance(attributions, np.ndarray) and attributions.dtype.kind == "f":
+        attributions = tensor_of(attributions)
     if not isinstance(attributions, Tensor) or not attributions.is_floating_point():
-        got = attributions.dtype if isinstance(attributions, Tensor) else type(attributions).__name__
+        got = attributions.dtype if isinstance(attributions, Tensor | np.ndarray) else type(attributions).__name__
         raise InputError(f"the attributions are {got}, expected a tensor of floats: use torch.as_tensor(...).float()")
     shapes = {tuple(x.shape)} if x.ndim != 4 else {tuple(x.shape), (len(x), 1, *x.shape[2:])}
     if tuple(attributions.shape) not in shapes:
@@ -154,7 +174,7 @@ def logits_at(function: Function, x: Tensor, rows: int) -> Tensor:
     return logits
 
 
-def classes_of(target: int | Tensor | None, logits: Tensor) -> Tensor:
+def classes_of(target: Target, logits: Tensor) -> Tensor:
     """One class for each sample, (N,): the target, or where it is None the predicted one."""
     if target is None:
         return logits.argmax(1)

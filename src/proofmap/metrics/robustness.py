@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bounds import Backward, Method
 from proofmap.bounds.memory import budget
@@ -21,12 +22,13 @@ from proofmap.explain.attack import nearest, restrict
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph, as_graph
 from proofmap.groups import Groups, pixels
-from proofmap.metrics.draws import Stream
+from proofmap.metrics.draws import Stream, is_number
 from proofmap.metrics.metric import (
     Metric,
     check_attributions,
     check_call,
     check_count,
+    check_groups,
     check_run,
     classes_of,
     logits_at,
@@ -36,7 +38,7 @@ from proofmap.metrics.metric import (
     rows_of,
 )
 from proofmap.metrics.variables import Variables
-from proofmap.overlap import family_overlap
+from proofmap.overlaps import family_overlap
 from proofmap.precision import full_precision
 
 __all__ = ["Distances", "RobustnessSettings", "RobustnessSr"]
@@ -120,13 +122,16 @@ class RobustnessSr(Metric[Tensor]):
             "attack_steps": attack_steps,
         }
         self.chosen = preset_of(type(self), self.presets, preset, given)
+        if not is_number(self.chosen.largest) or not self.chosen.largest > 0:
+            raise InputError(f"RobustnessSr got largest={self.chosen.largest!r:.60}, expected a distance above 0")
         Ball(self.chosen.largest, self.chosen.norm, self.chosen.domain)
-        if not self.chosen.largest > 0:
-            raise InputError(f"RobustnessSr got largest={self.chosen.largest}, expected a distance above 0")
         for name in ("steps", "rounds", "attack_steps"):
             check_count("RobustnessSr", name, getattr(self.chosen, name))
         check_count("RobustnessSr", "halvings", halvings)
+        check_groups("RobustnessSr", pixels() if groups is None else groups)
         check_run("RobustnessSr", seed, batch)
+        if memory is not None:
+            budget(memory, torch.device("cpu"))  # which checks it
         if bounds is not None and not isinstance(bounds, Method):
             raise InputError(f"RobustnessSr got bounds={bounds!r}, expected a method such as pm.bounds.Backward()")
         self.preset = preset
@@ -137,22 +142,18 @@ class RobustnessSr(Metric[Tensor]):
         self.batch = batch
         self.memory = memory
 
-    def __call__(
-        self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, attributions: Tensor
-    ) -> Tensor:
+    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Tensor:
         """The area under the distances that attacks found: (N,). An upper bound of the area under the true ones."""
         return _area(self._distances(model, x, target, attributions, prove=False).found)
 
     def both(
-        self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, attributions: Tensor
+        self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples
     ) -> tuple[Tensor, Tensor]:
         """(lower, upper), each (N,): the area under the true distances, at most `largest`, is between them."""
         found = self.distances(model, x, target, attributions)
         return _area(found.proven), _area(found.found)
 
-    def distances(
-        self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, attributions: Tensor
-    ) -> Distances:
+    def distances(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Distances:
         """The curves themselves, what is proven and what was found."""
         return self._distances(model, x, target, attributions, prove=True)
 
@@ -162,9 +163,9 @@ class RobustnessSr(Metric[Tensor]):
         return recorded(self.preset, self.chosen, **more)
 
     def _distances(
-        self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, attributions: Tensor, *, prove: bool
+        self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples, *, prove: bool
     ) -> Distances:
-        check_call(model, x)
+        x = check_call(model, x)
         ranked = check_attributions(attributions, x)
         Ball(self.chosen.largest, self.chosen.norm, self.chosen.domain).at(x)
         variables, rows = Variables.of(x, self.groups), rows_of(self.batch, x)

@@ -10,17 +10,19 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
-from proofmap.metrics.draws import seeded
+from proofmap.metrics.draws import is_number, seeded
 from proofmap.metrics.metric import (
     Metric,
     check_attributions,
     check_call,
     check_choice,
     check_count,
+    check_flag,
     check_run,
     classes_of,
     logits_at,
@@ -33,7 +35,7 @@ from proofmap.metrics.metric import (
 
 __all__ = ["Explain", "Stability", "StabilitySettings"]
 
-Explain: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+Explain: TypeAlias = Callable[[Tensor, Tensor], Samples]
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,9 @@ class Stability(Metric[Explain]):
     ) -> None:
         given = {"norm": norm, "half": half, "relative": relative, "over": over}
         self.chosen = preset_of(type(self), self.presets, preset, given)
-        if not isinstance(radius, int | float) or not radius > 0:
-            raise InputError(f"Stability got radius={radius!r}, expected a number above 0")
+        if not is_number(radius) or not radius > 0:
+            raise InputError(f"Stability got radius={radius!r:.60}, expected a number above 0")
+        check_flag("Stability", "relative", self.chosen.relative)
         check_choice("Stability", "over", self.chosen.over, ("max", "mean"))
         check_count("Stability", "samples", samples)
         check_run("Stability", seed, batch)
@@ -101,7 +104,7 @@ class Stability(Metric[Explain]):
         self.seed = seed
         self.batch = batch
 
-    def __call__(self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, explainer: Explain) -> Tensor:
+    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, explainer: Explain) -> Tensor:
         """The largest or the mean distance met at each sample: (N,)."""
         found = self.distances(model, x, target, explainer)
         return found.amax(1) if self.chosen.over == "max" else found.mean(1)
@@ -109,13 +112,13 @@ class Stability(Metric[Explain]):
     def distances(
         self,
         model: nn.Module | Graph,
-        x: Tensor,
-        target: int | Tensor | None,
+        x: Samples,
+        target: Target,
         explainer: Explain,
         moved: Tensor | None = None,
     ) -> Tensor:
         """Each of the distances: (N, samples). moved (N, samples, *shape): points in place of random ones."""
-        check_call(model, x)
+        x = check_call(model, x)
         self.ball.at(x)  # checks the ball
         if not callable(explainer):
             raise InputError(

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.explain.attack import attack
@@ -28,7 +29,7 @@ from proofmap.metrics.metric import (
     rows_of,
     running,
 )
-from proofmap.overlap import Overlap
+from proofmap.overlaps import Overlap
 
 __all__ = ["Tightness", "TightnessSettings"]
 
@@ -86,17 +87,17 @@ class Tightness(Metric[Overlap]):
         self.attack_steps = attack_steps
         self.batch = batch
 
-    def __call__(self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, overlap: Overlap) -> Tensor:
+    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, overlap: Overlap) -> Tensor:
         """How far the bound is above zero, or above the attack: (N,)."""
+        x = check_call(model, x)
         classes = self._check(model, x, target, overlap)
         if self.chosen.above == "zero":
             return overlap.full
         return overlap.full - self._attack(model, x, classes, overlap)
 
-    def both(
-        self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, overlap: Overlap
-    ) -> tuple[Tensor, Tensor]:
+    def both(self, model: nn.Module | Graph, x: Samples, target: Target, overlap: Overlap) -> tuple[Tensor, Tensor]:
         """(lower, upper), each (N,): AO(B) is between what an attack reached and what is proven."""
+        x = check_call(model, x)
         return self._attack(model, x, self._check(model, x, target, overlap), overlap), overlap.full
 
     def settings(self) -> dict[str, JSON]:
@@ -119,9 +120,8 @@ class Tightness(Metric[Overlap]):
             )
         return met
 
-    def _check(self, model: nn.Module | Graph, x: Tensor, target: int | Tensor | None, overlap: Overlap) -> Tensor:
+    def _check(self, model: nn.Module | Graph, x: Tensor, target: Target, overlap: Overlap) -> Tensor:
         """The classes of the overlap, (N,), where it can be what it is said to be."""
-        check_call(model, x)
         self.ball.at(x)
         if not isinstance(overlap, Overlap) or not overlap.certified:
             got = (

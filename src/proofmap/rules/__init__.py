@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proofmap.rules.jumps import Shrink, Softplus, Threshold
 from proofmap.rules.larger import Larger
 from proofmap.rules.linear import Add, Affine, AvgPool, Concat, Convolution, Dense, Moving, Pad, Reshape, Slice
 from proofmap.rules.maximum import Maximum, MaxPool
@@ -9,6 +10,7 @@ from proofmap.rules.piecewise import Absolute, Clamp, LeakyReLU, ReLU
 from proofmap.rules.rule import Form, Forms, Interval, Linear, Nonlinear, Relaxation, Rule
 from proofmap.rules.smooth import (
     GELU_REACH,
+    MISH_REACH,
     SILU_REACH,
     Elu,
     Erf,
@@ -17,7 +19,7 @@ from proofmap.rules.smooth import (
     Log,
     Reciprocal,
     Sigmoid,
-    Softplus,
+    Softsign,
     Sqrt,
     Square,
     Swish,
@@ -47,13 +49,17 @@ RULES: dict[str, Rule] = {
     "leaky_relu": LeakyReLU(),
     "clamp": Clamp(),
     "abs": Absolute(),
+    "shrink": Shrink(),
+    "threshold": Threshold(),
     "elu": Elu(),
     "softplus": Softplus(),
     "sigmoid": Sigmoid(),
     "tanh": Tanh(),
+    "softsign": Softsign(),
     "erf": Erf(),
     "gelu": Swish(GELU_REACH),
     "silu": Swish(SILU_REACH),
+    "mish": Swish(MISH_REACH),
     "hardswish": HardSwish(),
     "square": Square(),
     "exp": Exp(),

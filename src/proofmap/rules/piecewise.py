@@ -23,8 +23,8 @@ class ReLU(Scalar):
         """
         negative = x.lower.clamp(max=0)
         positive = x.upper.clamp(min=0)
-        width = (positive - negative).clamp(min=torch.finfo(x.lower.dtype).tiny)
-        slope = positive / width  # 1 where l >= 0, 0 where u <= 0
+        on = positive > 0  # then u - l > 0, however small they are
+        slope = positive / torch.where(on, positive - negative, 1)  # 1 where l >= 0, 0 where u <= 0
         lower = (x.upper > -x.lower).to(slope.dtype)
         return Lines(lower, None, slope, -slope * negative)
 

@@ -100,7 +100,7 @@ class Linear(Rule):
         return compute(replace(node, bias=None), *values)
 
     def magnitude(self, node: Node, *values: Tensor) -> Tensor:
-        """|L|(x)."""
+        """|L|(x): what is negative in a linear operation stands in its weight (`UNSIGNED` says which have none)."""
         weight = None if node.weight is None else node.weight.abs()
         return compute(replace(node, weight=weight, bias=None), *values)
 

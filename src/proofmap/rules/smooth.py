@@ -21,7 +21,7 @@ from proofmap.rules.rule import Interval
 
 
 class Smooth(Scalar):
-    """y = f(x). Points are their own value; elsewhere `double_lines` in float64."""
+    """y = f(x). Level lines at points, and where a line leaves the range of the numbers; else `double_lines`."""
 
     @abstractmethod
     def double_lines(self, node: Node, x: Interval) -> Lines:
@@ -33,15 +33,15 @@ class Smooth(Scalar):
         node = node.to(x.lower.device, torch.float64)
         best = self.double_lines(node, wide)
         assert best.lower_bias is not None
-        point = x.lower >= x.upper
-        value = compute(node, wide.lower)
-        zero = torch.zeros_like(value)
-        return Lines(
-            torch.where(point, zero, best.lower_slope).to(dtype),
-            torch.where(point, value, best.lower_bias).to(dtype),
-            torch.where(point, zero, best.upper_slope).to(dtype),
-            torch.where(point, value, best.upper_bias).to(dtype),
-        )
+        slopes = [s.to(dtype) for s in (best.lower_slope, best.upper_slope)]
+        biases = [b.to(dtype) for b in (best.lower_bias, best.upper_bias)]
+        steep = ~torch.stack([*slopes, *biases]).isfinite().all(0)
+        flat = self.interval(node, wide)
+        ends = [end.to(dtype) for end in (flat.lower, flat.upper)]
+        level = (x.lower >= x.upper) | steep
+        slopes = [torch.where(level, torch.zeros_like(s), s) for s in slopes]
+        biases = [torch.where(level, end, b) for end, b in zip(ends, biases, strict=True)]
+        return Lines(slopes[0], biases[0], slopes[1], biases[1])
 
 
 class Bowl(Smooth):
@@ -60,18 +60,22 @@ class Bowl(Smooth):
         return []
 
     def double_lines(self, node: Node, x: Interval) -> Lines:
-        slope, start = chord(node, x)
-        middle = (x.lower + x.upper) / 2
-        tangent = self.derivative(node, middle)
-        touch = compute(node, middle) - tangent * middle
-        start = start - slope * x.lower
+        convex = bent(node, x, self.derivative(node, (x.lower + x.upper) / 2))
         concave = self.concave(x)
+        assert convex.lower_bias is not None
         return Lines(
-            torch.where(concave, slope, tangent),
-            torch.where(concave, start, touch),
-            torch.where(concave, tangent, slope),
-            torch.where(concave, touch, start),
+            torch.where(concave, convex.upper_slope, convex.lower_slope),
+            torch.where(concave, convex.upper_bias, convex.lower_bias),
+            torch.where(concave, convex.lower_slope, convex.upper_slope),
+            torch.where(concave, convex.lower_bias, convex.upper_bias),
         )
+
+
+def bent(node: Node, x: Interval, tangent: Tensor) -> Lines:
+    """The lines of a convex function, given its slope in the middle: the tangent there below, the chord above."""
+    slope, start = chord(node, x)
+    middle = (x.lower + x.upper) / 2
+    return Lines(tangent, compute(node, middle) - tangent * middle, slope, start - slope * x.lower)
 
 
 class Square(Bowl):
@@ -93,13 +97,6 @@ class Exp(Bowl):
     def check(self, node: Node, x: Interval) -> None:
         limit = log(torch.finfo(x.upper.dtype).max)
         _require(node, "exp", x, x.upper < limit, f"below {limit:.0f}")
-
-
-class Softplus(Bowl):
-    """y = log(1 + exp(x))."""
-
-    def derivative(self, node: Node, x: Tensor) -> Tensor:
-        return torch.sigmoid(x)
 
 
 class Log(Bowl):
@@ -163,8 +160,8 @@ class Curve(Smooth):
     steps = 40
 
     @abstractmethod
-    def slopes(self, node: Node) -> tuple[float, float]:
-        """The smallest and the largest slope of f."""
+    def slopes(self, node: Node, x: Interval) -> tuple[float | Tensor, float | Tensor]:
+        """Slopes between which those of the best lines lie: the smallest and the largest of f, unless it jumps."""
 
     @abstractmethod
     def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
@@ -174,7 +171,7 @@ class Curve(Smooth):
 
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
         flat = torch.zeros_like(x.lower, dtype=torch.float64)
-        return [_inside(point.to(x.lower.dtype), x) for point in self.critical(node, flat)[0]]
+        return [inside(point.to(x.lower.dtype), x) for point in self.critical(node, flat)[0]]
 
     def double_lines(self, node: Node, x: Interval) -> Lines:
         upper_slope, upper_bias = self._above(node, x, 1.0)
@@ -184,7 +181,7 @@ class Curve(Smooth):
     def _above(self, node: Node, x: Interval, sign: float) -> tuple[Tensor, Tensor]:
         """The best line above sign · f, turned back by sign."""
         middle = (x.lower + x.upper) / 2
-        low, high = (torch.full_like(middle, s) for s in self.slopes(node))
+        low, high = (torch.zeros_like(middle) + slope for slope in self.slopes(node, x))
         if sign < 0:
             low, high = -high, -low
         for _ in range(self.steps):
@@ -199,58 +196,71 @@ class Curve(Smooth):
     def _highest(self, node: Node, x: Interval, slope: Tensor, sign: float) -> tuple[Tensor, Tensor, Tensor]:
         """max over [l, u] of sign·f(t) - slope·t, a t where it is taken, and the slack."""
         points, slack = self.critical(node, sign * slope)
-        every = torch.stack([x.lower, x.upper, *(_inside(point, x) for point in points)])
+        every = torch.stack([x.lower, x.upper, *(inside(point, x) for point in points)])
         gap, index = (sign * compute(node, every) - slope * every).max(0)
         return gap, every.gather(0, index.unsqueeze(0)).squeeze(0), slack
 
 
-def _inside(point: Tensor, x: Interval) -> Tensor:
+def inside(point: Tensor, x: Interval) -> Tensor:
+    """The point of each interval next to this one."""
     return point.maximum(x.lower).minimum(x.upper)
 
 
-def _none(slope: Tensor) -> Tensor:
+def none(slope: Tensor) -> Tensor:
+    """No slack."""
     return torch.zeros((), dtype=slope.dtype, device=slope.device)
 
 
 class Sigmoid(Curve):
     """f' = p (1 - p) = s at p = (1 ± sqrt(1 - 4s)) / 2, x = ± log(p² / s)."""
 
-    def slopes(self, node: Node) -> tuple[float, float]:
+    def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 0.25
 
     def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
         p = (1 + (1 - 4 * slope).clamp(min=0).sqrt()) / 2
         point = (p.square() / slope.clamp(min=1e-300)).log().clamp(min=0)
-        return [point, -point], _none(slope)
+        return [point, -point], none(slope)
 
 
 class Tanh(Curve):
     """f' = 1 - t² = s at t = ± sqrt(1 - s), x = ± log((1 + t)² / s) / 2."""
 
-    def slopes(self, node: Node) -> tuple[float, float]:
+    def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 1.0
 
     def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
         t = (1 - slope).clamp(min=0).sqrt()
         point = 0.5 * ((1 + t).square() / slope.clamp(min=1e-300)).log().clamp(min=0)
-        return [point, -point], _none(slope)
+        return [point, -point], none(slope)
+
+
+class Softsign(Curve):
+    """y = x / (1 + |x|): f' = 1 / (1 + |x|)² = s at |x| = 1 / sqrt(s) - 1."""
+
+    def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
+        point = (slope.clamp(min=1e-300).rsqrt() - 1).clamp(min=0)
+        return [point, -point], none(slope)
 
 
 class Erf(Curve):
     """f' = 2/sqrt(pi) exp(-x²) = s at x = ± sqrt(-log(s sqrt(pi) / 2))."""
 
-    def slopes(self, node: Node) -> tuple[float, float]:
+    def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 2 / sqrt(pi)
 
     def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
         point = (-(slope.clamp(min=1e-300) * (sqrt(pi) / 2)).log()).clamp(min=0).sqrt()
-        return [point, -point], _none(slope)
+        return [point, -point], none(slope)
 
 
 class Elu(Curve):
     """y = x for x >= 0, a (exp(x) - 1) for x < 0: kink at 0 (for a > 1 it bends down there), f' = s at log(s / a)."""
 
-    def slopes(self, node: Node) -> tuple[float, float]:
+    def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         alpha = node.attributes["alpha"]
         return min(0.0, alpha), max(1.0, alpha)
 
@@ -258,19 +268,19 @@ class Elu(Curve):
         alpha = node.attributes["alpha"]
         kink = torch.zeros_like(slope)
         if alpha == 0.0:
-            return [kink], _none(slope)
-        return [kink, (slope / alpha).clamp(min=1e-300).log().clamp(max=0)], _none(slope)
+            return [kink], none(slope)
+        return [kink, (slope / alpha).clamp(min=1e-300).log().clamp(max=0)], none(slope)
 
 
 class HardSwish(Curve):
     """y = x min(max(x + 3, 0), 6) / 6: 0, a parabola on [-3, 3] with f' = (2x + 3) / 6, then x."""
 
-    def slopes(self, node: Node) -> tuple[float, float]:
+    def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return -0.5, 1.5
 
     def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
         kinks = [torch.full_like(slope, k) for k in (-3.0, 3.0)]
-        return [*kinks, (3 * slope - 1.5).clamp(-3, 3)], _none(slope)
+        return [*kinks, (3 * slope - 1.5).clamp(-3, 3)], none(slope)
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         (x,) = inputs
@@ -278,7 +288,7 @@ class HardSwish(Curve):
 
 
 class Swish(Curve):
-    """y = x g(x) with a gate g: SiLU and GELU. f' rises between the two turning points ±r of the slope and falls
+    """y = x g(x) with a gate g: SiLU, GELU and Mish. f' rises between two turning points of the slope and falls
     outside, so f' = s at one point at most on each of three pieces, found in a table.
 
     The table's cell [a, b] around the point brackets it, and at the interpolated x the extremal value is missed by
@@ -291,14 +301,18 @@ class Swish(Curve):
         self.reach = reach  # beyond ±reach, f is 0 or x to float64
         self._tables: dict[str, list[tuple[Tensor, Tensor]]] = {}
 
-    def turn(self, node: Node) -> float:
-        """r > 0 with f''(±r) = 0, where the slope is largest and smallest."""
+    def turns(self, node: Node) -> tuple[float, float]:
+        """The two places, left and right of 0, with f'' = 0, where the slope is smallest and largest."""
+        return -self._turn(node, -1.0), self._turn(node, 1.0)
+
+    def _turn(self, node: Node, side: float) -> float:
         low, high = 0.5, 5.0
         for _ in range(80):
             middle = (low + high) / 2
-            x = torch.tensor(middle, dtype=torch.float64, requires_grad=True)
-            (first,) = torch.autograd.grad(compute(node, x), x, create_graph=True)
-            (second,) = torch.autograd.grad(first, x)
+            x = torch.tensor(side * middle, dtype=torch.float64, requires_grad=True)
+            with torch.enable_grad():
+                (first,) = torch.autograd.grad(compute(node, x), x, create_graph=True)
+                (second,) = torch.autograd.grad(first, x)
             low, high = (middle, high) if second > 0 else (low, middle)
         return low
 
@@ -308,17 +322,15 @@ class Swish(Curve):
             (slope,) = torch.autograd.grad(compute(node, x).sum(), x)
         return slope
 
-    def slopes(self, node: Node) -> tuple[float, float]:
+    def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         (_, first), _, (_, last) = self._pieces(node)
         return float(first.min()), float(last.max())
 
     def _pieces(self, node: Node) -> list[tuple[Tensor, Tensor]]:
-        """(points, slopes at them) on (-reach, -r), (-r, r), (r, reach)."""
+        """(points, slopes at them) left of, between and right of the turns, to the reach."""
         key = str(node.attributes.get("approximate", ""))
         if key not in self._tables:
-            with torch.enable_grad():
-                turn = self.turn(node)
-            ends = (-self.reach, -turn, turn, self.reach)
+            ends = (-self.reach, *self.turns(node), self.reach)
             grids = [torch.linspace(a, b, self.cells + 1, dtype=torch.float64) for a, b in pairwise(ends)]
             self._tables[key] = [(grid, self.derivative(node, grid)) for grid in grids]
         return self._tables[key]
@@ -341,5 +353,5 @@ class Swish(Curve):
         return points, slack
 
 
-SILU_REACH = 45.0
+SILU_REACH = MISH_REACH = 45.0
 GELU_REACH = 10.0

@@ -24,7 +24,7 @@ __all__ = ["ARRAYS", "Array", "Words", "pack", "read_array", "read_words", "wide
 Array = NDArray[Any]
 
 _FORMAT = "proofmap-chunk"
-_VERSION = 1
+_VERSION = 2
 
 # name: (dtype, fill, rank). Every array has a row for each sample, in the order of the run, and the fill value where a
 # sample could not be explained.
@@ -48,6 +48,9 @@ class Words:
     names: Sequence[str]
     reasons: Mapping[int, str]  # row -> why the sample could not be explained
     guarantee: Guarantee
+    files: Sequence[str | None]  # the SHA-256 of the file that holds each sample, where it is in one
+    about: Mapping[str, Any]  # what was computed: model, job, groups and versions, as in the manifest
+    taken_off: str | None = None  # the end of the network that was left out of the bounds
 
 
 def pack(words: Words, arrays: Mapping[str, Array]) -> bytes:
@@ -58,6 +61,9 @@ def pack(words: Words, arrays: Mapping[str, Array]) -> bytes:
         "guarantee": words.guarantee,
         "names": list(words.names),
         "reasons": {str(row): words.reasons[row] for row in sorted(words.reasons)},
+        "files": list(words.files),
+        "about": words.about,
+        "taken_off": words.taken_off,
     }
     whole = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
     return bytes(save(whole, {"chunk": json.dumps(text)}))  # one entry: safetensors writes several in no fixed order
@@ -74,12 +80,14 @@ def read_words(path: Path, samples: int) -> tuple[Words, list[str]]:
                 f"{path} is version {text['version']} of {text['format']}, expected {_VERSION} of {_FORMAT}"
             )
         reasons = {int(row): str(reason) for row, reason in text["reasons"].items()}
-        words = Words([str(name) for name in text["names"]], reasons, text["guarantee"])
+        names, files = [str(name) for name in text["names"]], [None if f is None else str(f) for f in text["files"]]
+        off = None if text["taken_off"] is None else str(text["taken_off"])
+        words = Words(names, reasons, text["guarantee"], files, {**text["about"]}, off)
     except (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FileError(
             f"{path} holds no results: {type(error).__name__} {error}; run again to make it anew"
         ) from error
-    fits = len(words.names) == samples and all(0 <= row < samples for row in reasons)
+    fits = len(words.names) == len(words.files) == samples and all(0 <= row < samples for row in reasons)
     if not fits or words.guarantee not in get_args(Guarantee):
         raise FileError(f"{path} does not hold the {samples} samples of its manifest: run again to make it anew")
     return words, arrays

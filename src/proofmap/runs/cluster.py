@@ -85,7 +85,14 @@ class _Pool:
         self.ray = ray
         self.size = engine.size(ray, plan.job)
         self.plan = ray.put(plan)  # goes to each node once, not with every chunk
-        self.kind = ray.remote(num_cpus=plan.job.threads, num_gpus=engine.gpus_per_worker, max_restarts=0)(Worker)
+        # Torch's threads wait asleep there: by default they spin, and workers share their machines with others.
+        own = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
+        self.kind = ray.remote(
+            num_cpus=plan.job.threads,
+            num_gpus=engine.gpus_per_worker,
+            max_restarts=0,
+            runtime_env={"env_vars": own},
+        )(Worker)
         self.chunks = chunks
         self.starting: dict[Any, Any] = {}  # the promise of ready() -> its worker
         self.load: dict[Any, int] = {}  # a worker that is ready -> the places that are taken at it

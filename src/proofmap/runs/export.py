@@ -1,22 +1,26 @@
 """Results for other tools: CSV and Parquet as tables with a row a sample, npz and zarr as arrays.
 
+In a table a number is named by what it is: a proven upper bound, a lower bound that samples reached, or an estimate.
 Parquet and zarr need the extra `proofmap[export]`. Tables and zarr are written chunk by chunk, however long the run is.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from proofmap.errors import FileError, InputError
+from proofmap.explain.wording import bound_name, quantity_name
 from proofmap.runs.chunk import ARRAYS, Array, widened
 
 if TYPE_CHECKING:
@@ -43,6 +47,23 @@ def export(results: Results, out: Path) -> None:
             shutil.rmtree(beside) if beside.is_dir() else beside.unlink()
 
 
+def _names(results: Results) -> dict[str, str]:
+    """What arrays are called in a table, where that depends on what they are."""
+    objective = results.about["job"]["settings"].get("objective", "margin")
+    return {
+        "full": bound_name(results.guarantee, objective),
+        "nominal": f"{quantity_name(objective)}_at_input",
+        "frozen": bound_name(results.guarantee, objective, "frozen"),
+    }
+
+
+def _same(results: Results) -> dict[str, str]:
+    """What a table repeats in every row, so that none says less than was proven, or more, when it is cut out."""
+    ball = results.about["job"]["ball"]
+    around = {} if ball is None else {"norm": str(ball["norm"]), "domain": json.dumps(ball["domain"])}
+    return {"guarantee": results.guarantee, **around}
+
+
 def _parts(results: Results) -> Iterator[tuple[list[str], list[str], dict[str, Array]]]:
     """Chunk by chunk: names, reasons ("" where there is none) and arrays, all chunks with the same columns."""
     names = [name for name in results.names if name in ARRAYS]
@@ -57,30 +78,43 @@ def _parts(results: Results) -> Iterator[tuple[list[str], list[str], dict[str, A
 
 def _csv(results: Results, out: Path) -> None:
     """A column a number: scores as score_0, score_1 and so on; what is not known is empty."""
+    called, same, files = _names(results), _same(results), iter(results.files)
     with out.open("x", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         first = True
         for names, reasons, arrays in _parts(results):
-            flat = {name: values for name, values in arrays.items() if values.ndim == 1}
+            flat = {called.get(name, name): values for name, values in arrays.items() if values.ndim == 1}
             scores = arrays["scores"]
             if first:
-                table.writerow(["name", *flat, *(f"score_{k}" for k in range(scores.shape[1])), "reason"])
+                columns = [
+                    "name",
+                    "file_sha256",
+                    *same,
+                    *flat,
+                    *(f"score_{k}" for k in range(scores.shape[1])),
+                    "reason",
+                ]
+                table.writerow(columns)
                 first = False
             for row, name in enumerate(names):
                 numbers = [values[row].item() for values in flat.values()] + scores[row].tolist()
-                table.writerow([name, *("" if number != number else number for number in numbers), reasons[row]])
+                known = ("" if number != number else number for number in numbers)
+                table.writerow([name, next(files) or "", *same.values(), *known, reasons[row]])
 
 
 def _parquet(results: Results, out: Path) -> None:
     """Scores and frozen overlaps as lists."""
     arrow, parquet = _pyarrow()
+    called, same, files = _names(results), _same(results), iter(results.files)
     writer = None
     try:
         for names, reasons, arrays in _parts(results):
-            columns = {"name": arrow.array(names, arrow.string())}
+            texts = {"name": names, "file_sha256": list(islice(files, len(names)))}
+            texts |= {column: [value] * len(names) for column, value in same.items()}
+            columns = {column: arrow.array(values, arrow.string()) for column, values in texts.items()}
             for name, values in arrays.items():
                 held = arrow.array(values.ravel())
-                columns[name] = held if values.ndim == 1 else _lists(arrow, held, *values.shape)
+                columns[called.get(name, name)] = held if values.ndim == 1 else _lists(arrow, held, *values.shape)
             columns["reason"] = arrow.array([reason or None for reason in reasons], arrow.string())
             table = arrow.table(columns)
             writer = writer or parquet.ParquetWriter(out, table.schema)
@@ -96,18 +130,22 @@ def _lists(arrow: Any, values: Any, rows: int, width: int) -> Any:
 
 
 def _npz(results: Results, out: Path) -> None:
-    """All arrays, the names among them; the whole run in memory."""
+    """All arrays, the names among them; the whole run in memory. full_is: what a table calls the array full."""
     arrays = {name: results[name] for name in results.names if name != "attributions"}
-    names, reasons = np.array(results.samples), np.array([results.reasons.get(k, "") for k in range(len(results))])
+    reasons = [results.reasons.get(k, "") for k in range(len(results))]
+    files = [file or "" for file in results.files]
+    texts = {"name": results.samples, "reason": reasons, "file_sha256": files, **_same(results)}
+    texts |= {f"{name}_is": called for name, called in _names(results).items() if name in arrays}
     with out.open("xb") as file:
-        np.savez(file, allow_pickle=False, name=names, reason=reasons, guarantee=np.array(results.guarantee), **arrays)
+        np.savez(file, allow_pickle=False, **{name: np.array(text) for name, text in texts.items()}, **arrays)
 
 
 def _zarr(results: Results, out: Path) -> None:
-    """A group with the arrays, a chunk for a chunk; names and reasons as attributes."""
+    """A group with the arrays, a chunk for a chunk; names, reasons and what bounds are as attributes."""
     group = _zarr_module().open_group(str(out), mode="w")
     group.attrs.update({"name": results.samples, "reason": {str(k): v for k, v in results.reasons.items()}})
-    group.attrs.update({"guarantee": results.guarantee, "run": dict(results.about)})
+    group.attrs.update({"file_sha256": results.files, "run": dict(results.about), **_same(results)})
+    called = _names(results)
     make = getattr(group, "create_array", None) or group.create_dataset  # zarr 3, zarr 2
     step, start = len(results.parts[0]), 0
     shared = results.about["mask"] is not None
@@ -120,7 +158,8 @@ def _zarr(results: Results, out: Path) -> None:
         for name, values in arrays.items():
             if not start:
                 whole, piece = (len(results), *values.shape[1:]), (step, *(max(1, side) for side in values.shape[1:]))
-                make(name, shape=whole, chunks=piece, dtype=values.dtype.name)
+                held = make(name, shape=whole, chunks=piece, dtype=values.dtype.name)
+                held.attrs.update({"is": called[name]} if name in called else {})
             group[name][start : start + len(part)] = values
         start += len(part)
 

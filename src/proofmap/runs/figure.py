@@ -9,12 +9,15 @@ import numpy as np
 from matplotlib import style
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import MaxNLocator
 
+from proofmap.explain.wording import share
 from proofmap.runs.totals import Totals
 
-_PROVEN, _OPEN = "#0072b2", "#999999"  # told apart by the colour-blind, and in grey
+_PROVEN, _REST = "#0072b2", "#999999"  # told apart by the colour-blind, and in grey
 _CLASSES = 12  # maps that are drawn
 _COLUMNS = 4
+_COLUMN_NAMES = 24  # that have room
 
 
 def draw(totals: Totals) -> bytes:
@@ -39,7 +42,7 @@ def _overlaps(figure: SubFigure, totals: Totals) -> None:
         return
     edges = np.array(totals.overlap.edges)
     sure = edges[1:] <= 0 if totals.certified is not None else np.zeros(len(edges) - 1, dtype=bool)
-    colours = [_PROVEN if yes else _OPEN for yes in sure]
+    colours = [_PROVEN if yes else _REST for yes in sure]
     panel.bar(edges[:-1], totals.overlap.counts, np.diff(edges), align="edge", color=colours, edgecolor="white")
     panel.axvline(0, color="black", linewidth=1)
     panel.set_xlabel("adversarial overlap AO(B)")
@@ -49,8 +52,9 @@ def _overlaps(figure: SubFigure, totals: Totals) -> None:
             totals.guarantee
         ]
     else:
-        title = f"{totals.certified} of {totals.explained} certified (left of 0)"
-    panel.set_title(title, fontsize=10)
+        title = f"{share(totals.certified, totals.count, 'sample')} proven, left of 0"
+    panel.set_title(f"{title}\n{totals.around}", fontsize=9)
+    panel.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _maps(figure: SubFigure, totals: Totals) -> None:
@@ -71,7 +75,12 @@ def _maps(figure: SubFigure, totals: Totals) -> None:
         panel = figure.subplots()
         image = panel.imshow(maps.reshape(len(maps), -1), aspect="auto", **colours)
         panel.set_yticks(range(len(shown)), [_short(entry.title, 24) for entry in shown], fontsize=8)
-        panel.set_xlabel("variable")
+        if totals.columns is not None and len(totals.columns) <= _COLUMN_NAMES:
+            names = [_short(name, 16) for name in totals.columns]
+            panel.set_xticks(range(len(names)), names, fontsize=8, rotation=45, ha="right")
+        else:
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+            panel.set_xlabel("variable")
         figure.colorbar(image, ax=panel, shrink=0.8, label="mean score")
         return
     pictures = maps.mean(axis=1) if maps.ndim == 4 else maps  # over the channels

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
+from hashlib import sha256
 from inspect import signature
+from io import BytesIO
 from math import isinf, prod
 from typing import Any
 
@@ -17,7 +19,7 @@ from torch import Tensor
 from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.explain import BASELINES, Attributor, Explainer, HybridEVA, as_attributor
-from proofmap.explain.digest import hash_tensor
+from proofmap.explain.digest import hash_graph, hash_tensor, versions
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
 from proofmap.graph.cut import cut
@@ -137,6 +139,26 @@ class Plan:
         found = Ball(0.0).at(torch.zeros(1, *shape), resolve(groups, shape)).mask
         assert found is not None
         return found[0].numpy().astype(np.int32)
+
+    @cached_property
+    def packed_mask(self) -> bytes | None:
+        """The mask as a file."""
+        if self.mask is None:
+            return None
+        content = BytesIO()
+        np.save(content, self.mask, allow_pickle=False)
+        return content.getvalue()
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """Everything that the numbers of any sample depend on, as JSON: the manifest says it, and every chunk does."""
+        shape = tuple(self.graph.input.shape)
+        return {
+            "model": {"sha256": hash_graph(self.graph), "shape": list(shape), "outputs": self.graph.classes},
+            "job": self.job.about(shape),
+            "mask": None if self.packed_mask is None else sha256(self.packed_mask).hexdigest(),
+            "versions": versions(),
+        }
 
     @property
     def guarantee(self) -> Guarantee:

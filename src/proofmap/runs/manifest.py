@@ -13,17 +13,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from proofmap.errors import FileError
+from proofmap.explain.digest import digest, hash_file
+from proofmap.explain.origin import Source
+from proofmap.runs.chunk import read_words
 from proofmap.runs.folder import inside, write
 from proofmap.sources.written import FORMAT, MANIFEST, MASK
 
-__all__ = ["MANIFEST", "MASK", "Entry", "Manifest", "chunk_file", "differences"]
+__all__ = ["MANIFEST", "MASK", "Entry", "Manifest", "chunk_file", "contradiction", "differences", "seal"]
 
-_VERSION = 1
+_VERSION = 2
+_FIRST = 1
+_REPEATED = ("model", "job", "mask", "versions")  # what every chunk says too
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class Manifest:
 
     about: Mapping[str, Any]
     chunks: Mapping[int, Entry] = field(default_factory=dict)
+    model: Source = field(default_factory=lambda: Source(""))  # as it was given; no result depends on where a file lies
 
     @property
     def total(self) -> int:
@@ -50,21 +55,24 @@ class Manifest:
     def save(self, folder: Path) -> None:
         """Write the file; the order in which chunks were finished leaves no trace."""
         listed = {str(number): vars(self.chunks[number]) for number in sorted(self.chunks)}
-        whole = {"format": FORMAT, "version": _VERSION, "run": self.about, "chunks": listed}
+        whole = {"format": FORMAT, "version": _VERSION, "run": self.about, "model": self.model.json(), "chunks": listed}
+        whole["digest"] = seal(whole)
         write(folder / MANIFEST, (json.dumps(whole, indent=1) + "\n").encode())
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:
-        """Read the file; files that it names have to lie in the folder."""
+        """Read the file, which has to be as it was written; files that it names have to lie in the folder."""
         path = folder / MANIFEST
         try:
             whole = json.loads(path.read_text(encoding="utf-8"))
             if (whole["format"], whole["version"]) != (FORMAT, _VERSION):
+                old = (whole["format"], whole["version"]) == (FORMAT, _FIRST)
                 raise FileError(
                     f"{path} is version {whole['version']!r} of {whole['format']!r}, expected {_VERSION} of {FORMAT!r}"
+                    + (", as nothing vouches for what it says: run it again, into a new folder" if old else "")
                 )
             chunks = {int(number): Entry(**entry) for number, entry in whole["chunks"].items()}
-            manifest = cls(whole["run"], chunks)
+            manifest = cls(whole["run"], chunks, Source.read(whole["model"]))
             sound = _readable(manifest.about) and all(_possible(n, e, manifest.total) for n, e in chunks.items())
         except OSError as error:
             raise FileError(f"cannot read {path}: {error.strerror or error}; give the folder of a run") from error
@@ -76,17 +84,30 @@ class Manifest:
             raise FileError(f"{path} is no manifest of a run: it says what cannot be; choose another folder")
         for entry in chunks.values():
             inside(folder, entry.file)
+        if whole.get("digest") != seal(whole):
+            raise FileError(manifest._changed(folder, f"{whole.get('digest')}", seal(whole)))
         return manifest
+
+    def _changed(self, folder: Path, said: str, found: str) -> str:
+        """What was changed by hand: a value that a chunk has otherwise, or else the digest."""
+        for entry in self.chunks.values():
+            words, _ = read_words(inside(folder, entry.file), entry.samples)
+            why = contradiction(self.about, words.about, entry.file)
+            if why is not None:
+                return f"{folder} contradicts itself: {why}; take the folder as the run left it, or run it again"
+        return (
+            f"{folder / MANIFEST} has the digest {said[:12]}…, and what it says has {found[:12]}…: take the file as "
+            "the run left it, or run it again, into a new folder"
+        )
 
     def damaged(self, folder: Path) -> dict[int, str]:
         """The chunks that are not as they were written, and why."""
         wrong = {}
         for number, entry in self.chunks.items():
             try:
-                with inside(folder, entry.file).open("rb") as file:
-                    found = _digest(file)
-            except OSError as error:
-                wrong[number] = f"{entry.file} cannot be read ({error.strerror or error})"
+                found = hash_file(inside(folder, entry.file))
+            except FileError as error:
+                wrong[number] = f"{entry.file} cannot be read ({error})"
                 continue
             if found != entry.sha256:
                 wrong[number] = f"{entry.file} has SHA-256 {found}, expected {entry.sha256}"
@@ -104,6 +125,7 @@ def _readable(about: Mapping[str, Any]) -> bool:
         and isinstance(job["settings"], dict)
         and (job["ball"] is None or "eps" in job["ball"])
         and isinstance(about["mask"], str | None)
+        and (data["columns"] is None or all(isinstance(name, str) for name in data["columns"]))
     )
 
 
@@ -112,11 +134,23 @@ def _possible(number: int, entry: Entry, total: int) -> bool:
     return kinds and 0 <= number < total and entry.samples > 0
 
 
-def _digest(file: BinaryIO) -> str:
-    seen = sha256()
-    while piece := file.read(2**20):
-        seen.update(piece)
-    return seen.hexdigest()
+def seal(whole: Mapping[str, Any]) -> str:
+    """The digest of all that a manifest says."""
+    return digest([json.dumps({key: value for key, value in whole.items() if key != "digest"}, sort_keys=True)])
+
+
+def contradiction(about: Mapping[str, Any], said: Mapping[str, Any], where: str) -> str | None:
+    """What a manifest says otherwise than a chunk, with both values.
+
+    The names of the classes stand in the manifest alone: no number depends on them.
+    """
+    own = _flat({key: about[key] for key in _REPEATED})
+    own.pop("model.classes", None)
+    theirs = _flat(said)
+    for name in dict.fromkeys([*theirs, *own]):
+        if own.get(name) != theirs.get(name):
+            return f"{name} is {_short(own.get(name))} in the manifest and {_short(theirs.get(name))} in {where}"
+    return None
 
 
 def chunk_file(number: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from proofmap.errors import FileError, InputError
+from proofmap.explain.digest import digest
 from proofmap.explain.explanation import Guarantee
 from proofmap.runs.chunk import ARRAYS, Array, Words, read_array, read_words, widened
 from proofmap.runs.export import export
 from proofmap.runs.folder import inside
-from proofmap.runs.manifest import MASK, Manifest
+from proofmap.runs.manifest import MASK, Manifest, contradiction
 
 __all__ = ["Part", "Results", "spread"]
 
@@ -116,6 +117,16 @@ class Results:
         return [name for part in self.parts for name in part.words.names]
 
     @property
+    def files(self) -> list[str | None]:
+        """The SHA-256 of the file that holds each sample, as `sha256sum` prints it; None where it was in none."""
+        return [file for part in self.parts for file in part.words.files]
+
+    @property
+    def taken_off(self) -> str | None:
+        """The end of the network that was left out of the bounds, such as "softmax"."""
+        return next((part.words.taken_off for part in self.parts if part.words.taken_off is not None), None)
+
+    @property
     def reasons(self) -> dict[int, str]:
         """Why samples could not be explained, by their row."""
         rows = [(part, row) for part in self.parts for row in range(len(part))]
@@ -143,10 +154,36 @@ class Results:
         return np.concatenate(found)
 
     def check(self) -> None:
-        """Raise FileError where a file is not as it was written."""
+        """Raise FileError where a file is not as it was written, or where the manifest and the rows disagree."""
         for why in self.manifest.damaged(self.folder).values():
             raise FileError(f"{self.folder} is damaged: {why}; run again to make it anew")
         _mask(self.folder, self.about["mask"])
+        for why in self._contradictions():
+            raise FileError(f"{self.folder} contradicts itself: {why}; run it again, into a new folder")
+
+    def _contradictions(self) -> Iterator[str]:
+        """What the manifest says otherwise than the chunks and their rows, with both values."""
+        job, data, first = self.about["job"], self.about["data"], 0
+        eps = None if job["ball"] is None else job["ball"]["eps"]
+        for part in self.parts:
+            words = part.words
+            why = contradiction(self.about, words.about, part.file.relative_to(self.folder).as_posix())
+            if why is not None:
+                yield why
+            stated = {"eps": ("job.ball.eps", eps), "target": ("job.target", job["target"])}
+            for name, (where, value) in stated.items():
+                if name in part.names and isinstance(value, float | int):
+                    values = part[name]
+                    for row in np.flatnonzero(part.explained & (values != value)).tolist():
+                        found = f"{values[row]:g} in row {first + row}, {words.names[row]}"
+                        yield f"{where} is {value:g} in the manifest and {found}"
+            first += len(part)
+        if self.complete:
+            labels = [str(label) for label in self["label"].tolist()] if "label" in self.names else None
+            for name, rows in (("names", self.samples), ("labels", labels)):
+                seen = None if rows is None else digest(rows)
+                if seen != data[name]:
+                    yield f"data.{name} is {data[name]!r} in the manifest and {seen!r} in the rows"
 
     def export(self, out: str | os.PathLike[str]) -> None:
         """Write a table (.csv, .parquet) or arrays (.npz, .zarr), by what the name ends in."""

@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ from tqdm.auto import tqdm
 
 from proofmap.ball import Ball
 from proofmap.errors import FileError, InputError
-from proofmap.explain.digest import digest, hash_graph, versions
+from proofmap.explain.digest import digest
+from proofmap.explain.origin import Source
 from proofmap.runs.chunk import Array
 from proofmap.runs.engine import Engine, Local
 from proofmap.runs.folder import Log, inside, locked, write
@@ -58,9 +58,9 @@ def run(
     about = _about(samples, model, plan, order, {"limit": limit, "shuffle": shuffle, "seed": seed})
     pieces = [order[start : start + job.chunk] for start in range(0, len(order), job.chunk)]
     with locked(out) as log:
-        manifest = _claim(out, about, log, progress)
-        if plan.mask is not None:
-            write(inside(out, MASK), _packed(plan.mask))
+        manifest = _claim(out, about, model.source, log, progress)
+        if plan.packed_mask is not None:
+            write(inside(out, MASK), plan.packed_mask)
         todo = [number for number in range(len(pieces)) if number not in manifest.chunks]
         log.add("start", engine=repr(engine), worker=place(), model=model.name, chunks=len(todo))
         ready = sum(len(pieces[number]) for number in manifest.chunks)
@@ -104,34 +104,21 @@ def _order(count: int, limit: int | None, shuffle: bool, seed: int) -> list[int]
 
 def _about(samples: Samples, model: Model, plan: Plan, order: Sequence[int], chosen: dict[str, Any]) -> dict[str, Any]:
     """Everything that the results depend on, as JSON."""
-    shape = tuple(plan.graph.input.shape)
     names, labels = samples.names, samples.labels
     return {
-        "model": {
-            "sha256": hash_graph(plan.graph),
-            "shape": list(shape),
-            "outputs": plan.graph.classes,
-            "classes": None if model.classes is None else list(model.classes),
-        },
-        "job": plan.job.about(shape),
-        "mask": None if plan.mask is None else sha256(_packed(plan.mask)).hexdigest(),
+        **plan.about,
+        "model": {**plan.about["model"], "classes": None if model.classes is None else list(model.classes)},
         "data": {
             "samples": len(order),
             **chosen,
+            "columns": None if samples.columns is None else list(samples.columns),
             "names": digest(names[index] for index in order),
             "labels": None if labels is None else digest(str(labels[index]) for index in order),
         },
-        "versions": versions(),
     }
 
 
-def _packed(mask: Array) -> bytes:
-    content = BytesIO()
-    np.save(content, mask, allow_pickle=False)
-    return content.getvalue()
-
-
-def _claim(out: Path, about: dict[str, Any], log: Log, progress: bool) -> Manifest:
+def _claim(out: Path, about: dict[str, Any], model: Source, log: Log, progress: bool) -> Manifest:
     """The manifest of this run, with the chunks that are whole; a folder with results of another run is refused."""
     found = Manifest.load(out) if (out / MANIFEST).exists() else Manifest({})
     different = differences(found.about, about)
@@ -146,7 +133,7 @@ def _claim(out: Path, about: dict[str, Any], log: Log, progress: bool) -> Manife
         if progress:
             tqdm.write(f"chunk {number} is damaged and computed again: {why}", file=sys.stderr)
     whole = {} if different else {n: entry for n, entry in found.chunks.items() if n not in damaged}
-    manifest = Manifest(about, whole)
+    manifest = Manifest(about, whole, model)
     manifest.save(out)
     return manifest
 
@@ -170,10 +157,17 @@ def _read(samples: Samples, plan: Plan, number: int, piece: Sequence[int]) -> Wo
         index=tuple(piece),
         names=tuple(names[index] for index in piece),
         labels=None if labels is None else tuple(labels[index] for index in piece),
+        files=tuple(_file(samples, index) for index in piece),
         x=np.stack(found) if found else np.zeros((0, *shape), dtype=np.float32),
         rows=tuple(rows),
         reasons=reasons,
     )
+
+
+def _file(samples: Samples, index: int) -> str | None:
+    """The SHA-256 of the file of a sample; None where it is in no file that can be read."""
+    found = attempt(partial(samples.source, index))
+    return found.files[0].sha256 if isinstance(found, Source) and found.files else None
 
 
 def _sample(samples: Samples, index: int, shape: tuple[int, ...], ball: Ball | None) -> Array:
@@ -190,6 +184,6 @@ def _keep(out: Path, manifest: Manifest, done: Done, samples: int) -> Manifest:
     file = chunk_file(done.number)
     write(inside(out, file), done.content)
     entry = Entry(file, sha256(done.content).hexdigest(), samples)
-    manifest = Manifest(manifest.about, {**manifest.chunks, done.number: entry})
+    manifest = replace(manifest, chunks={**manifest.chunks, done.number: entry})
     manifest.save(out)
     return manifest

@@ -15,7 +15,8 @@ import numpy as np
 from safetensors.numpy import save
 
 from proofmap.explain.explanation import Guarantee, rounded
-from proofmap.overlap import decides
+from proofmap.explain.wording import around, bound_name, plural, radius, share, taken_off
+from proofmap.overlaps import decides
 from proofmap.runs.chunk import ARRAYS, Array
 from proofmap.runs.folder import write
 from proofmap.runs.results import Results, spread
@@ -30,6 +31,11 @@ _MEANING = {
     "certified": "proven upper bounds",
     "sampled": "the largest that samples reached, lower bounds",
     "none": "estimates, nothing proven",
+}
+_WITNESS = {
+    "certified": "the sample itself is classified otherwise",
+    "sampled": "an input of the ball is classified otherwise",
+    "none": "the sample itself is classified otherwise",
 }
 
 
@@ -61,17 +67,34 @@ class Totals:
     count: int
     failed: Sequence[tuple[str, str]]  # name and reason
     guarantee: Guarantee
-    certified: int | None  # samples with AO <= 0; None where that would prove nothing
-    correct: int | None  # samples whose predicted class is their label, where they have one
+    certified: int | None  # samples with AO <= 0, proven; None where that would prove nothing
+    refuted: int | None  # samples of whose ball an input is known that is classified otherwise
+    labelled: int  # samples whose true class is known, those that failed among them
+    correct: int | None  # samples that are predicted as labelled; None where none is labelled
+    certified_correct: int | None  # samples whose label is proven for the whole ball
+    ball: Mapping[str, Any] | None
+    objective: str
+    taken_off: str | None  # the end of the network that was left out of the bounds
     overlap: Distribution | None
     radius: Distribution | None  # of the balls, where each sample has its own
     classes: Sequence[ClassTotal]
     means: Array  # (K, G) float32: the mean scores of each of the classes
     mask: Array  # (*shape) int32: the group of each variable
+    columns: Sequence[str] | None  # the names of the variables of a flat sample
 
     @property
     def explained(self) -> int:
         return self.count - len(self.failed)
+
+    @property
+    def bounds(self) -> str:
+        """What the overlaps are, such as "overlap_upper_proven"."""
+        return bound_name(self.guarantee, self.objective)
+
+    @property
+    def around(self) -> str:
+        """The balls in a few words."""
+        return "" if self.ball is None else around(self.ball)
 
     @property
     def maps(self) -> Array:
@@ -80,16 +103,22 @@ class Totals:
 
     def json(self) -> dict[str, Any]:
         """Everything but the maps."""
-        share = None if self.certified is None or not self.explained else self.certified / self.explained
+        proven, right = self.certified, self.certified_correct
         return {
             "count": self.count,
             "explained": self.explained,
             "failed": len(self.failed),
             "guarantee": self.guarantee,
-            "certified": self.certified,
-            "certified_share": share,
+            "ball": self.ball,
+            "taken_off": self.taken_off,
+            "certified": proven,
+            "certified_share": None if proven is None else proven / self.count,  # failures are not proven
+            "refuted": self.refuted,
+            "labelled": self.labelled,
             "correct": self.correct,
-            "overlap": None if self.overlap is None else vars(self.overlap),
+            "certified_correct": right,
+            "certified_accuracy": None if right is None else right / self.labelled,
+            self.bounds: None if self.overlap is None else vars(self.overlap),
             "radius": None if self.radius is None else vars(self.radius),
             "classes": [vars(entry) for entry in self.classes],
             "failures": [{"name": name, "reason": reason} for name, reason in self.failed],
@@ -97,13 +126,21 @@ class Totals:
 
     def text(self) -> str:
         """The same for people."""
-        lines = [f"{_samples(self.count)}: {self.explained} explained, {len(self.failed)} failed"]
+        lines = [f"{plural(self.count, 'sample')}: {self.explained} explained, {len(self.failed)} failed"]
         if self.correct is not None:
-            lines.append(f"predicted as labelled: {_share(self.correct, self.explained)}")
+            lines.append(f"predicted as labelled: {share(self.correct, self.labelled, 'labelled sample')}")
         if self.certified is not None:
-            lines.append(f"certified, no adversarial example in the ball: {_share(self.certified, self.explained)}")
+            less = ", failures counted as not proven" if self.failed else ""
+            lines.append(f"proven for {self.around}: {share(self.certified, self.count, 'sample')}{less}")
+        if self.certified_correct is not None:
+            right = share(self.certified_correct, self.labelled, "labelled sample")
+            lines.append(f"certified accuracy, proven and predicted as labelled: {right}")
+        if self.refuted:
+            lines.append(f"refuted, {_WITNESS[self.guarantee]}: {share(self.refuted, self.count, 'sample')}")
+        if self.taken_off is not None:
+            lines.append(f"note: {taken_off(self.taken_off)}")
         if self.radius is not None:
-            lines += [f"proven radius: {_listed(self.radius, '{:.3g}'.format)}", f"  {_bars(self.radius)}"]
+            lines += [f"proven radius: {_listed(self.radius, radius)}", f"  {_bars(self.radius)}"]
         if self.overlap is not None:
             numbers = _listed(self.overlap, partial(rounded, guarantee=self.guarantee))
             lines += [f"AO(B), {_MEANING[self.guarantee]}: {numbers}", f"  {_bars(self.overlap)}"]
@@ -133,18 +170,24 @@ def total(results: Results) -> Totals:
     """The sums over what there is of a run: the same chunks give the same, to the last digit."""
     explained = np.concatenate([part.explained for part in results.parts])
     rows = {name: results[name][explained] for name in results.names if name in ARRAYS and ARRAYS[name][2] == 1}
-    target, overlap = rows["target"], rows.get("full")
-    proves = results.guarantee == "certified" and _decides(results.about)
-    certain = overlap <= 0 if overlap is not None and proves else None
+    target, overlap, objective = rows["target"], rows.get("full"), _objective(results.about)
+    certain = overlap <= 0 if overlap is not None and results.guarantee == "certified" and decides(objective) else None
     names = results.samples
     titles = results.about["model"]["classes"]
+    labels, labelled = rows.get("label"), int((results["label"] >= 0).sum()) if "label" in rows else 0
     means, mask = _means(results)
     return Totals(
         count=len(results),
         failed=[(names[row], reason) for row, reason in results.reasons.items()],
         guarantee=results.guarantee,
         certified=None if certain is None else int(certain.sum()),
-        correct=int((rows["label"] == rows["predicted"]).sum()) if "label" in rows else None,
+        refuted=_refuted(rows, results.guarantee, objective),
+        labelled=labelled,
+        correct=int((labels == rows["predicted"]).sum()) if labelled else None,
+        certified_correct=int((certain & (labels == target)).sum()) if labelled and certain is not None else None,
+        ball=results.about["job"]["ball"],
+        objective=objective,
+        taken_off=results.taken_off,
         overlap=None if overlap is None else _distribution(overlap),
         radius=_distribution(rows["eps"]) if _own_radii(results.about) else None,
         classes=[
@@ -159,7 +202,13 @@ def total(results: Results) -> Totals:
         ],
         means=np.array([*means.values()], dtype=np.float32).reshape(len(means), int(mask.max()) + 1),
         mask=mask,
+        columns=_columns(results.about, mask),
     )
+
+
+def _columns(about: Mapping[str, Any], mask: Array) -> Sequence[str] | None:
+    names = about["data"]["columns"]
+    return names if mask.ndim == 1 and names is not None and len(names) == len(mask) else None
 
 
 def _means(results: Results) -> tuple[dict[int, Array], Array]:
@@ -179,9 +228,17 @@ def _means(results: Results) -> tuple[dict[int, Array], Array]:
     return {number: sums[number] / counts[number] for number in sorted(sums)}, every
 
 
-def _decides(about: Mapping[str, Any]) -> bool:
-    """Whether an overlap of at most 0 proves the decision: with other objectives it speaks of something else."""
-    return decides(about["job"]["settings"].get("objective", "margin"))
+def _objective(about: Mapping[str, Any]) -> str:
+    """What was bounded."""
+    return str(about["job"]["settings"].get("objective", "margin"))
+
+
+def _refuted(rows: Mapping[str, Array], guarantee: Guarantee, objective: str) -> int | None:
+    """Where another class is ahead at the sample itself, or at an input that was tried."""
+    if "nominal" not in rows or not decides(objective):
+        return None
+    met = rows["nominal"] > 0
+    return int((met | (rows["full"] > 0) if guarantee == "sampled" else met).sum())
 
 
 def _own_radii(about: Mapping[str, Any]) -> bool:
@@ -212,14 +269,6 @@ def _listed(values: Distribution, shown: Callable[[float], str]) -> str:
     return ", ".join(f"{_named(quantile)} {shown(value)}" for quantile, value in values.quantiles.items())
 
 
-def _samples(count: int) -> str:
-    return f"{count} sample{'s' * (count != 1)}"
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part} of {whole} ({100 * part / max(whole, 1):.1f} %)"
-
-
 def _named(quantile: str) -> str:
     return {"0": "least", "0.5": "median", "1": "most"}.get(quantile, f"{100 * float(quantile):g} %")
 
@@ -232,9 +281,9 @@ def _bars(spread_: Distribution) -> str:
 
 
 def _line(entry: ClassTotal, guarantee: Guarantee) -> str:
-    parts = [f"class {entry.title}: {_samples(entry.count)}"]
+    parts = [f"class {entry.title}: {plural(entry.count, 'sample')}"]
     if entry.certified is not None:
-        parts.append(f"{entry.certified} certified")
+        parts.append(f"{entry.certified} proven")
     if entry.overlap is not None:
         parts.append(f"mean AO {rounded(entry.overlap, guarantee)}")
     return ", ".join(parts)

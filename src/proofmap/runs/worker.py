@@ -37,6 +37,7 @@ class Work:
     index: tuple[int, ...]  # n, in the data set
     names: tuple[str, ...]  # n
     labels: tuple[int, ...] | None  # n
+    files: tuple[str | None, ...]  # n, the SHA-256 of the file of each
     x: Array  # (len(rows), *shape) float32
     rows: tuple[int, ...]
     reasons: Mapping[int, str]  # row -> why it could not be read
@@ -62,6 +63,7 @@ class Worker:
         self.method = plan.method()
         self.seed = self.method.seed if isinstance(self.method, Explainer) else None
         self.graph = plan.graph.to(self.device, torch.float32)
+        self.taken_off: str | None = None  # which the first explanation says
 
     def ready(self) -> tuple[str, dict[str, str]]:
         """Where it works, once it can, and with which versions."""
@@ -85,7 +87,8 @@ class Worker:
                 reasons[work.rows[piece.start]] = found.reason
             else:
                 pieces += [range(k, k + 1) for k in piece]
-        content = pack(Words(work.names, reasons, self.plan.guarantee), self._arrays(work, parts))
+        words = Words(work.names, reasons, self.plan.guarantee, work.files, self.plan.about, self.taken_off)
+        content = pack(words, self._arrays(work, parts))
         return Done(work.number, content, time.perf_counter() - started, place())
 
     def _found(self, x: Tensor) -> _Found:
@@ -93,6 +96,8 @@ class Worker:
         target = self.plan.job.target
         if isinstance(self.method, Explainer):
             e = self.method.explain(x, target)
+            off = e.settings.get("taken_off")
+            self.taken_off = None if off is None else str(off)
             found = {
                 "target": e.target,
                 "predicted": e.predicted,

@@ -52,7 +52,9 @@ def comparison(table: Table) -> Comparison:
         shown = [_cell(cells.get(column.name), axes[column.name]) for column in table.columns]
         rows.append(Row(method, shown, " or ".join(map(str, counts)), _time(table.seconds[method])))
     printed = any(cell.paper is not None for cells in table.rows.values() for cell in cells.values())
-    return Comparison(table.title, table.columns, rows, printed)
+    named = table.model or table.data
+    title = table.heading() if named else table.title or "The model and the data have no name: made in Python"
+    return Comparison(title, table.columns, rows, printed)
 
 
 def _axis(table: Table, name: str) -> Axis:

@@ -1,26 +1,22 @@
-"""What a report shows, as data: inputs with their findings, and the record of each file. The template adds the form."""
+"""A finding as data: one map of one input, and what its bounds say. The template adds the form."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-
-from torch import Tensor
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from proofmap.explain import Explanation
-from proofmap.explain.digest import hash_tensor
-from proofmap.explain.explanation import JSON, Guarantee
+from proofmap.explain.explanation import Guarantee
+from proofmap.explain.wording import around
 from proofmap.show.axis import Axis
-from proofmap.show.panels import Bar, Maps, Place, bars, maps, places
-from proofmap.show.sides import Kind, Range, Verdict, kind_of, ranges, verdict
+from proofmap.show.panels import Bar, Maps, Place, bars, maps, named, places
+from proofmap.show.sides import Kind, Range, Verdict, kind_of, verdict
 from proofmap.show.words import BADGES, Claim, Names, ball, claim, name_of, number, quantity, sources
 
-__all__ = ["Finding", "Record", "Side", "Subject", "records_of", "subjects_of"]
+__all__ = ["Finding", "Side", "finding_of"]
 
 _PLACES = 10  # scores in a table
-_LONGEST = 400  # characters of a setting: a file may hold a radius for each of a thousand samples
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,10 @@ class Finding:
     badge: str
     claim: Claim
     quantity: str
-    ball: str
+    ball: str  # in a sentence
+    around: str  # in a few words
+    family: str  # the same for all inputs whose radii were found alike
+    explained: int  # the class
     sides: list[Side]
     axis: Axis
     signed: bool
@@ -60,63 +59,12 @@ class Finding:
     maps: Maps | None
     places: list[tuple[Place, Bar]]
     frozen: list[str]  # the heads of the columns of frozen bounds
-    groups: int
+    selection: str  # how many places of how many
+    named: bool  # whether places are names of columns
 
 
-@dataclass(frozen=True)
-class Subject:
-    """An input with all that was found about it."""
-
-    id: str
-    name: str
-    hash: str
-    predicted: str
-    shape: str
-    findings: list[Finding] = field(default_factory=list)
-
-    @property
-    def lines(self) -> int:
-        """Rows of the summary."""
-        return sum(len(finding.sides) for finding in self.findings)
-
-
-@dataclass(frozen=True)
-class Record:
-    """How the explanations of some files were made: all of them alike."""
-
-    id: str
-    method: str
-    rows: list[tuple[str, str]]
-    settings: list[tuple[str, str]]
-    files: list[tuple[str, str, str, str]] = field(default_factory=list)  # name, samples, seconds, hash of the inputs
-
-
-def subjects_of(
-    files: Sequence[tuple[str, Explanation]], names: Names, reached: Sequence[Tensor | None], records: Sequence[str]
-) -> list[Subject]:
-    """The inputs in the order of their first appearance; maps of equal inputs stand together."""
-    found: dict[str, Subject] = {}
-    for (file, whole), extra, record in zip(files, reached, records, strict=True):
-        for k in range(len(whole)):
-            e = whole[k]
-            digest = hash_tensor(e.x)
-            if digest not in found:
-                title = file if len(whole) == 1 else f"{file}, sample {k}"
-                shape = " × ".join(map(str, e.x.shape[1:]))
-                predicted = name_of(int(e.predicted[0]), names)
-                found[digest] = Subject(f"input-{len(found) + 1}", title, digest, predicted, shape)
-            subject = found[digest]
-            name = f"{subject.id}-{len(subject.findings) + 1}"
-            known = ranges(whole, k, extra)
-            around = ball(whole.settings, k, len(whole))
-            subject.findings.append(_finding(name, record, subject.name, e, known, around, names))
-    return list(found.values())
-
-
-def _finding(
-    name: str, record: str, subject: str, e: Explanation, known: tuple[Range, ...], around: str, names: Names
-) -> Finding:
-    """The finding of the one sample of e."""
+def finding_of(name: str, record: str, subject: str, e: Explanation, known: tuple[Range, ...], names: Names) -> Finding:
+    """The finding of the one sample of e, whose overlap is known to lie within these ranges."""
     kind = kind_of(e)
     answer = verdict(kind, known)
     aim, own = name_of(int(e.target[0]), names), name_of(int(e.overlap.target[0]), names)
@@ -132,7 +80,10 @@ def _finding(
         badge=BADGES[answer],
         claim=claim(e, 0, kind, known, answer, names),
         quantity=quantity(e) if kind == "other" else "the adversarial overlap",
-        ball=around,
+        ball=ball(e.settings, 0, 1),
+        around=around(e.settings),
+        family=around(e.settings, count=0),
+        explained=int(e.overlap.target[0]),
         sides=sides,
         axis=Axis.over([end for side in sides for end in side.ends()]),
         signed=e.signed,
@@ -140,8 +91,15 @@ def _finding(
         maps=maps(e, subject),
         places=list(zip(largest, bars(largest), strict=True)),
         frozen=list(_frozen(e, len(largest[0].frozen))),
-        groups=e.scores.shape[1],
+        selection=_selection(len(largest), e.scores.shape[1]),
+        named=named(e),
     )
+
+
+def _selection(shown: int, groups: int) -> str:
+    if shown == groups:
+        return "The one score" if groups == 1 else f"All {groups} scores"
+    return f"The largest of {groups} scores" if shown == 1 else f"The {shown} largest of {groups} scores"
 
 
 def _side(known: Range) -> Side:
@@ -168,32 +126,3 @@ def _frozen(e: Explanation, sides: int) -> Iterator[str]:
     sign = {"certified": "≤", "sampled": "≥", "none": "≈"}[e.guarantee]
     for half in ("raising", "lowering") if sides == 2 else ("",) * sides:
         yield f"AO without it{', ' if half else ''}{half} {sign}"
-
-
-def records_of(files: Sequence[tuple[str, Explanation]]) -> tuple[list[Record], list[str]]:
-    """(the records, the id of each file's); files that were made alike share one."""
-    found: dict[str, Record] = {}
-    ids = []
-    for name, e in files:
-        rows = [
-            ("Explainer", e.method),
-            ("Guarantee", e.guarantee),
-            ("Groups of values", str(e.scores.shape[1])),
-            ("Random seed", "none: nothing is random" if e.seed is None else str(e.seed)),
-            ("Versions", ", ".join(f"{part} {version}" for part, version in e.versions.items())),
-            ("Model, SHA-256", e.model_hash),
-        ]
-        settings = [(key, _text(value)) for key, value in e.settings.items()]
-        record = Record(f"record-{len(found) + 1}", e.method, rows, [(key, _cut(text)) for key, text in settings])
-        record = found.setdefault(json.dumps([rows, settings]), record)
-        record.files.append((name, str(len(e)), f"{e.seconds:.3g}", e.input_hash))
-        ids.append(record.id)
-    return list(found.values()), ids
-
-
-def _text(value: JSON) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters; the file has them all)"

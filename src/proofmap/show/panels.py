@@ -18,12 +18,26 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from proofmap.explain import Explanation
-from proofmap.explain.picture import Array, picture_of, pixels_of
+from proofmap.explain.overlay import NEGATIVE_TOO, POSITIVE, Array, overlaid
+from proofmap.explain.picture import picture_of, pixels_of
 
-__all__ = ["Bar", "Maps", "Panel", "Place", "bars", "gradient", "largest", "maps", "means", "places"]
+__all__ = [
+    "Bar",
+    "Maps",
+    "Panel",
+    "Place",
+    "bars",
+    "column_names",
+    "gradient",
+    "largest",
+    "maps",
+    "means",
+    "named",
+    "places",
+]
 
 _SHORTEST, _LONGEST = 224, 448  # pixels of a picture's longer side: small ones are enlarged, large ones reduced
-_POSITIVE, _SIGNED = "magma", "RdBu_r"
+_FEW = 5  # variables by name
 _UNKNOWN = 0.5  # grey: no number
 _MUCH = 0.15  # of all scores in a ninth of the image is worth naming it; an even spread has 0.11
 _REGIONS = (
@@ -60,6 +74,7 @@ class Place:
     """One of the largest scores: where its group is, and the bound that is left when the group may not move."""
 
     where: str
+    value: str  # of the variables of an input that is no image
     score: float
     frozen: tuple[float, ...]  # one a ball; empty where none was bounded
 
@@ -85,7 +100,7 @@ def maps(e: Explanation, name: str) -> Maps | None:
     return Maps(
         _panel(picture, f"The input {name}: a {kind} picture of {tall} rows and {wide} columns of pixels."),
         _panel(_coloured(values, low, high, e.signed), f"Map of the scores. {seen}"),
-        _panel(_overlay(picture, values, low, high, e.signed), f"The input with its scores laid over it. {seen}"),
+        _panel(overlaid(picture, values, high, e.signed), f"The input with its scores laid over it. {seen}"),
         low,
         high,
     )
@@ -93,7 +108,7 @@ def maps(e: Explanation, name: str) -> Maps | None:
 
 def gradient(signed: bool) -> str:
     """The colours of a scale from its low end to its high end, as a CSS gradient."""
-    colours = colormaps[_SIGNED if signed else _POSITIVE](np.linspace(0, 1, 17))
+    colours = colormaps[NEGATIVE_TOO if signed else POSITIVE](np.linspace(0, 1, 17))
     stops = ", ".join("#" + "".join(f"{round(255 * part):02x}" for part in colour[:3]) for colour in colours)
     return f"linear-gradient(to right, {stops})"
 
@@ -146,17 +161,42 @@ def places(e: Explanation, most: int) -> list[Place]:
     scores = e.scores[0].double().cpu().numpy()
     sides = [over.frozen[0] for over in (e.overlap, e.opposite) if over is not None and over.frozen.shape[1]]
     return [
-        Place(where, float(scores[group]), tuple(float(side[group]) for side in sides))
-        for group, where in largest(scores, e.mask[0].cpu().numpy(), most)
+        Place(where, _values(e, group), float(scores[group]), tuple(float(side[group]) for side in sides))
+        for group, where in largest(scores, e.mask[0].cpu().numpy(), most, column_names(e) if named(e) else None)
     ]
 
 
-def largest(scores: NDArray[Any], mask: NDArray[Any], most: int) -> list[tuple[int, str]]:
-    """The groups of the largest scores (G,) by absolute value, and where their variables are in the mask (*shape)."""
+def named(e: Explanation) -> bool:
+    """Whether the variables are columns with names."""
+    return e.x.ndim == 2 and e.origin is not None and e.origin.columns is not None
+
+
+def column_names(e: Explanation) -> Sequence[str]:
+    """The columns of a table by their names, or by their numbers."""
+    if named(e) and e.origin is not None and e.origin.columns is not None:
+        return e.origin.columns
+    return [f"column {k}" for k in range(e.x[0].numel())]
+
+
+def _values(e: Explanation, group: int) -> str:
+    """What the variables of a group are in the one sample of e, where it is no image."""
+    if e.x.ndim != 2:
+        return ""
+    found = [f"{value:.6g}".replace("-", "−") for value in e.x[0][e.mask[0] == group].tolist()]
+    return ", ".join(found[:_FEW]) + (f" and {len(found) - _FEW} more" if len(found) > _FEW else "")
+
+
+def largest(
+    scores: NDArray[Any], mask: NDArray[Any], most: int, names: Sequence[str] | None = None
+) -> list[tuple[int, str]]:
+    """The groups of the largest scores (G,) by absolute value, and where their variables are in the mask (*shape).
+
+    names: of the variables of an input that is no image.
+    """
     order = np.argsort(-np.abs(np.nan_to_num(scores)), kind="stable")
     present = np.bincount(mask.ravel(), minlength=len(scores)) > 0
     chosen = [int(group) for group in order if present[group]][:most]
-    return [(group, _place(mask == group)) for group in chosen]
+    return [(group, _place(mask == group, names)) for group in chosen]
 
 
 def bars(found: list[Place]) -> Iterator[Bar]:
@@ -169,8 +209,11 @@ def bars(found: list[Place]) -> Iterator[Bar]:
         yield Bar(start, 100 * abs(float(score)) / reach, -100 * low / reach)
 
 
-def _place(member: NDArray[np.bool_]) -> str:
+def _place(member: NDArray[np.bool_], names: Sequence[str] | None = None) -> str:
     """Where the variables of a group are."""
+    if member.ndim == 1 and names is not None:
+        found = [names[int(k)] for k in np.flatnonzero(member)]
+        return ", ".join(found[:_FEW]) + (f" and {len(found) - _FEW} more" if len(found) > _FEW else "")
     if member.ndim not in (2, 3):
         return _numbers("column" if member.ndim == 1 else "variable", np.flatnonzero(member))
     image = member if member.ndim == 2 else member.any(0)
@@ -191,8 +234,8 @@ def _span(what: str, found: NDArray[Any]) -> str:
 
 def _numbers(what: str, found: NDArray[Any]) -> str:
     """At most five of them by number."""
-    shown = ", ".join(str(int(number)) for number in found[:5])
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    shown = ", ".join(str(int(number)) for number in found[:_FEW])
+    more = f" and {len(found) - _FEW} more" if len(found) > _FEW else ""
     return f"{what}{'s' * (len(found) > 1)} {shown}{more}"
 
 
@@ -205,24 +248,9 @@ def _scale(values: Array, signed: bool) -> tuple[float, float]:
 
 def _coloured(values: Array, low: float, high: float, signed: bool) -> Array:
     """(H, W, 3); grey where there is no number."""
-    colours = colormaps[_SIGNED if signed else _POSITIVE]
+    colours = colormaps[NEGATIVE_TOO if signed else POSITIVE]
     found: Array = np.asarray(colours(np.clip((np.nan_to_num(values) - low) / (high - low), 0, 1)))[..., :3]
     found[~np.isfinite(values)] = _UNKNOWN
-    return found
-
-
-def _overlay(picture: Array, values: Array, low: float, high: float, signed: bool) -> Array:
-    """The map over the picture in grey, the stronger the larger a score: (H, W, 3).
-
-    As in `explain.picture`: under a map whose large scores are bright the picture is dimmed, under one whose large
-    scores are dark it is paled, and there bright ink on a dark ground becomes dark ink on a bright one.
-    """
-    grey = picture if picture.ndim == 2 else picture @ np.array([0.299, 0.587, 0.114])
-    ink = picture.ndim == 2 and picture.mean() < 0.5
-    pale = 1 - 0.5 * grey if ink else 0.5 + 0.5 * grey
-    under = (pale if signed else 0.55 * grey)[..., None]
-    strength = 0.9 * np.clip(np.abs(np.nan_to_num(values)) / high, 0, 1)[..., None] ** 0.6
-    found: Array = strength * _coloured(values, low, high, signed) + (1 - strength) * under
     return found
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,21 +19,26 @@ from torch import nn
 from proofmap.bench import Table
 from proofmap.errors import InputError
 from proofmap.explain import Explanation
+from proofmap.explain.wording import plural
 from proofmap.graph import Graph
 from proofmap.runs import Results
 from proofmap.runs.folder import write
 from proofmap.show.axis import Axis
 from proofmap.show.comparison import comparison
-from proofmap.show.sides import Verdict, attacked
-from proofmap.show.words import BADGES, Names, number
+from proofmap.show.dates import day
+from proofmap.show.records import records_of
+from proofmap.show.sides import Verdict, attacked, checked
+from proofmap.show.words import Names, number
+from proofmap.sources import Model
 
 if TYPE_CHECKING:
+    from proofmap.show.networks import Network
     from proofmap.show.page import Finding
 
 __all__ = ["report"]
 
 _MOST = 500  # maps in a page that a browser still opens with ease
-_GLYPHS: Mapping[Verdict, str] = {"proven": "✓", "open": "?", "refuted": "✗", "unproven": "–", "aside": "–"}
+_GLYPHS: Mapping[Verdict, str] = {"proven": "✓", "undecided": "?", "refuted": "✗", "unproven": "–", "aside": "–"}
 
 
 def report(
@@ -42,14 +47,17 @@ def report(
     *,
     classes: Names = None,
     table: Table | None = None,
-    model: nn.Module | Graph | None = None,
+    model: nn.Module | Graph | Model | None = None,
     runs: Sequence[tuple[str, Results]] = (),
+    by: str | None = None,
+    date: date | None = None,
 ) -> None:
     """Write the page for named explanations to `out`; the same arguments give the same bytes.
 
-    classes: names of the classes. table: a comparison of methods to show beside. model: the one that was explained;
-    an attack on it then gives the lower side of each overlap, which is the overlap at the input itself without. runs:
-    named results of data sets, each summed up.
+    classes: names of the classes, by default those that the files say. table: a comparison of methods to show beside.
+    model: the one that was explained; an attack on it then gives the lower side of each overlap, which is the overlap
+    at the input itself without. runs: named results of data sets, each summed up; their samples are not in them, so the
+    model is checked to be theirs, and no more. by: who makes the report. date: of the report, by default today.
     """
     if not explanations and not runs:
         raise InputError("got no explanation and no run, expected at least one to report on")
@@ -57,23 +65,27 @@ def report(
     if count > _MOST:
         raise InputError(f"got {count} explained samples, expected at most {_MOST} in one page: report on fewer files")
     _check_classes(explanations, classes)
+    network, given = _named(model)
+    for name, results in runs:
+        about = results.about["model"]
+        if network is not None:
+            checked(network, torch.zeros(1, *about["shape"]), name, about["sha256"])
     from proofmap.show.dataset import data_set  # and with it matplotlib, which takes a while
-    from proofmap.show.page import records_of, subjects_of
+    from proofmap.show.networks import networks_of
     from proofmap.show.panels import gradient
 
-    reached = [None if model is None else attacked(model, name, e) for name, e in explanations]
-    data_sets = [data_set(at, name, results) for at, (name, results) in enumerate(runs, start=1)]
+    reached = [None if network is None else attacked(network, name, e) for name, e in explanations]
+    data_sets = [data_set(at, name, results, given) for at, (name, results) in enumerate(runs, start=1)]
     records, ids = records_of(explanations)
-    subjects = subjects_of(explanations, classes, reached, ids)
-    findings = [finding for subject in subjects for finding in subject.findings]
-    counts = Counter(finding.verdict for finding in findings)
+    networks = networks_of(explanations, classes, reached, ids, given)
     page = _TEMPLATES.get_template("report.html").render(
         version=sys.modules["proofmap"].__version__,
-        headline=_headline(len(findings), len(subjects), sum(len(results) for _, results in runs)),
-        subjects=subjects,
+        headline=_headline(networks, [results for _, results in runs]),
+        date=day(datetime.now().astimezone().date() if date is None else date),
+        by=by,
+        networks=networks,
         data_sets=data_sets,
-        counts=[(answer, name, counts[answer]) for answer, name in BADGES.items() if counts[answer]],
-        axis=_axis(findings),
+        axis=_axis([finding for network in networks for finding in network.findings]),
         records=records,
         comparison=None if table is None else comparison(table),
         ramps={"positive": gradient(signed=False), "signed": gradient(signed=True)},
@@ -82,15 +94,25 @@ def report(
     write(out, page.encode(errors="replace"))  # a name may hold what is no character
 
 
-def _check_classes(explanations: Sequence[tuple[str, Explanation]], classes: Names) -> None:
-    if classes is None:
-        return
+def _named(model: nn.Module | Graph | Model | None) -> tuple[nn.Module | Graph | None, str | None]:
+    """A model that may have a name, and that name."""
+    if isinstance(model, Model):
+        return model.network, model.name
+    return model, None if model is None else "The model"
+
+
+def _check_classes(explanations: Sequence[tuple[str, Explanation]], given: Names) -> None:
     for name, e in explanations:
-        named = torch.stack([e.target, e.predicted, e.overlap.target])
-        low, high = int(named.min()), int(named.max())
+        own = None if e.origin is None else e.origin.classes
+        classes = own if given is None else given
+        if classes is None:
+            continue
+        labels = [label for k in range(len(e)) if (label := e.label(k)) is not None]
+        used = [*torch.cat([e.target, e.predicted, e.overlap.target]).tolist(), *labels]
+        low, high = min(used), max(used)
         if low < 0 or high >= len(classes):
-            wrong = low if low < 0 else high
-            raise InputError(f"got {len(classes)} names for the classes, expected one for class {wrong} of {name} too")
+            wrong, got = low if low < 0 else high, plural(len(classes), "name")
+            raise InputError(f"got {got} for the classes, expected one for class {wrong} of {name} too")
 
 
 def _axis(findings: Sequence[Finding]) -> Axis:
@@ -100,14 +122,12 @@ def _axis(findings: Sequence[Finding]) -> Axis:
     return Axis.over(max(-reach, min(end, reach)) for side in sides for end in side.ends())
 
 
-def _headline(findings: int, inputs: int, samples: int) -> str:
-    parts = [f"{_plural(findings, 'finding')} about {_plural(inputs, 'input')}"] if findings else []
-    parts += [f"{_plural(samples, 'sample')} of data sets"] if samples else []
-    return ", ".join(parts)
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}{'s' * (count != 1)}"
+def _headline(networks: Sequence[Network], runs: Sequence[Results]) -> str:
+    findings = sum(len(network.findings) for network in networks)
+    inputs = len({subject.digest for network in networks for subject in network.subjects})
+    about = f"{plural(findings, 'finding')} about {plural(inputs, 'input')} of {plural(len(networks), 'model')}"
+    samples = f"{plural(sum(map(len, runs)), 'sample')} of {plural(len(runs), 'data set')}"
+    return "; ".join([*([about] if findings else []), *([samples] if runs else [])])
 
 
 def _templates() -> Environment:

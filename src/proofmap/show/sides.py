@@ -11,20 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.ball import Ball
-from proofmap.errors import InputError
+from proofmap.errors import InputError, ProofmapError
 from proofmap.explain import Explanation
 from proofmap.explain.attack import attack
 from proofmap.explain.digest import hash_graph
 from proofmap.graph import Graph, as_graph
-from proofmap.overlap import Overlap, decides
+from proofmap.overlaps import Overlap, decides
 
-__all__ = ["RESTARTS", "STEPS", "Kind", "Range", "Verdict", "attacked", "kind_of", "ranges", "verdict"]
+__all__ = ["RESTARTS", "STEPS", "Kind", "Range", "Verdict", "attacked", "checked", "kind_of", "ranges", "verdict"]
 
 # What an overlap of an explanation is about: whether the class holds, whether one other class is reached by raising
 # values alone or by lowering them alone, the same of the class that it is already, which asks nothing, or a form of the
 # logits that decides nothing.
 Kind: TypeAlias = Literal["decision", "targeted", "own", "other"]
-Verdict: TypeAlias = Literal["proven", "open", "refuted", "unproven", "aside"]
+Verdict: TypeAlias = Literal["proven", "undecided", "refuted", "unproven", "aside"]
 
 STEPS, RESTARTS = 20, 4
 _TOGETHER = 16  # samples attacked at a time
@@ -79,14 +79,32 @@ def _range(e: Explanation, over: Overlap, k: int, reached: float | None, half: L
 
 
 def verdict(kind: Kind, sides: tuple[Range, ...]) -> Verdict:
-    """proven: no input of the ball changes the decision; refuted: one that was met does; open: bounds leave it so."""
+    """proven: no input of the ball changes the decision; refuted: one that was met does; undecided: neither."""
     if kind in ("other", "own"):
         return "aside"
     if all(side.upper is not None and side.upper <= 0 for side in sides):
         return "proven"
     if any(side.lower > 0 for side in sides):
         return "refuted"
-    return "open" if all(side.upper is not None for side in sides) else "unproven"
+    return "undecided" if all(side.upper is not None for side in sides) else "unproven"
+
+
+def checked(model: nn.Module | Graph, x: Tensor, name: str, expected: str) -> Graph:
+    """The model as a graph for inputs like x, if it is the one that was explained in the file or run of this name."""
+    try:
+        graph = as_graph(model, x)
+    except ProofmapError as error:
+        raise InputError(
+            f"the model does not take samples of shape {tuple(x.shape[1:])}, which {name} explains: give the model "
+            "that was explained"
+        ) from error
+    found = hash_graph(graph)
+    if found != expected:
+        raise InputError(
+            f"the model has the hash {found[:12]}…, and {name} explains one with {expected[:12]}…: give the model "
+            "that was explained, with the same weights and preparation"
+        )
+    return graph
 
 
 def attacked(model: nn.Module | Graph, name: str, e: Explanation) -> Tensor | None:
@@ -95,13 +113,7 @@ def attacked(model: nn.Module | Graph, name: str, e: Explanation) -> Tensor | No
     The model has to be the one that was explained. None where the margin over all classes is not what was bounded, or
     where the file does not hold the ball.
     """
-    graph = as_graph(model, e.x)
-    found = hash_graph(graph)
-    if found != e.model_hash:
-        raise InputError(
-            f"the model has the hash {found[:12]}…, and {name} explains one with {e.model_hash[:12]}…: give the model "
-            "that was explained, with the same weights and preparation"
-        )
+    graph = checked(model, e.x, name, e.model_hash)
     ball = _ball(e.settings)
     if kind_of(e) != "decision" or ball is None:
         return None

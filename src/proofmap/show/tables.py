@@ -16,19 +16,21 @@ from typing import Any, TypeAlias, get_args
 from proofmap.bench.compare import column
 from proofmap.bench.table import Cell, Column, Mark, Table
 from proofmap.errors import FileError
+from proofmap.explain.wording import plural
 from proofmap.metrics import METRICS
 from proofmap.sources.limited import read_text
 
 __all__ = ["read_table"]
 
-_HEAD = ["method", "metric", "mean", "low", "high", "samples", "mark", "paper", "seconds"]
+_HEAD = ["method", "metric", "mean", "low", "high", "samples", "mark", "paper", "seconds", "of"]
+_UNNAMED = "a table that does not say of which model and data"
 _Entry: TypeAlias = tuple[str, dict[str, Any]]  # where it stands, and what it says under the names of the head
 
 
 def read_table(path: Path) -> Table:
     """The table of a file, without the values of single samples, which are not in it."""
     text = read_text(path)
-    title, entries = _json(path, text) if text.lstrip()[:1] == "{" else (path.stem, _csv(path, text))
+    title, entries = _json(path, text) if text.lstrip()[:1] == "{" else _csv(path, text)
     rows: dict[str, dict[str, Cell]] = {}
     seconds: dict[str, float | None] = {}
     columns: dict[str, Column] = {}
@@ -46,17 +48,25 @@ def read_table(path: Path) -> Table:
     return Table(title, tuple(columns.values()), rows, {method: {} for method in rows}, seconds)
 
 
-def _csv(path: Path, text: str) -> Iterator[_Entry]:
+def _csv(path: Path, text: str) -> tuple[str, Iterator[_Entry]]:
     try:
         head, *lines = list(csv.reader(io.StringIO(text), strict=True)) or [[]]
     except csv.Error as error:
         raise FileError(f"{path} is no CSV table: {error}") from error
-    if head != _HEAD:
+    if head not in (_HEAD, _HEAD[:-1]):
         raise FileError(f"{path} starts with {','.join(head)!r:.80}, expected the head {','.join(_HEAD)}")
+    titles = {line[-1] for line in lines if len(line) == len(_HEAD) == len(head)}
+    if len(titles) > 1:
+        raise FileError(f"{path} compares methods on {', and on '.join(sorted(titles))!s:.160}, expected one")
+    title = next(iter(titles), "") or f"{path.name}, {_UNNAMED}"
+    return title, _lines(path, head, lines)
+
+
+def _lines(path: Path, head: list[str], lines: list[list[str]]) -> Iterator[_Entry]:
     for at, fields in enumerate(lines, start=2):
-        if len(fields) != len(_HEAD):
-            raise FileError(f"{path} has {len(fields)} fields in line {at}, expected {len(_HEAD)}")
-        said: dict[str, Any] = dict(zip(_HEAD, fields, strict=True))
+        if len(fields) != len(head):
+            raise FileError(f"{path} has {len(fields)} fields in line {at}, expected {len(head)}")
+        said: dict[str, Any] = dict(zip(head, fields, strict=True))
         yield f"{path}, line {at},", {**said, "paper": said["paper"] or None, "seconds": said["seconds"] or None}
 
 
@@ -64,14 +74,15 @@ def _json(path: Path, text: str) -> tuple[str, Iterator[_Entry]]:
     try:
         found = json.loads(text)
         model, count, methods, seconds = (found[name] for name in ("model", "samples", "methods", "seconds"))
+        title = f"{model}{' on ' * ('data' in found)}{found.get('data', '')}, {plural(int(count), 'sample')}"
         entries = [
             (f"{path}, {method!r:.40},", _entry(cell, method=method, metric=metric, seconds=seconds[method]))
             for method, cells in methods.items()
             for metric, cell in cells.items()
         ]
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+    except (ArithmeticError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
         raise FileError(f"{path} is not what `proofmap compare --json` prints: {error!r:.80}") from error
-    return f"{model}, {count} samples", iter(entries)
+    return title, iter(entries)
 
 
 def _entry(cell: dict[str, Any], **rest: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from proofmap.explain import Explanation
 from proofmap.explain.explanation import Guarantee, rounded
+from proofmap.explain.wording import radius
 from proofmap.show.sides import RESTARTS, STEPS, Kind, Range, Verdict
 
 __all__ = ["BADGES", "Claim", "Names", "ball", "claim", "name_of", "number", "quantity", "sources"]
@@ -17,7 +18,7 @@ Names: TypeAlias = Sequence[str] | None  # of the classes
 
 BADGES: Mapping[Verdict, str] = {
     "proven": "Proven",
-    "open": "Open",
+    "undecided": "Undecided",
     "refuted": "Refuted",
     "unproven": "Not proven",
     "aside": "Not about the decision",
@@ -171,16 +172,16 @@ def ball(settings: Mapping[str, Any], k: int, count: int) -> str:
     eps = settings.get("eps")
     if isinstance(eps, list) and len(eps) == count:
         eps = eps[k]
-    known = isinstance(eps, float | int) and not isinstance(eps, bool)
+    known = float(eps) if isinstance(eps, float | int) and not isinstance(eps, bool) else None
     own = "largest radius that was proven for it" if eps == "auto" else "radius in its record"
-    radius = f"at most {eps:g}" if known else f"at most the {own}"
+    size = f"at most {radius(known)}" if known is not None else f"at most the {own}"
     distance = {
-        "inf": f"each value differs from this one's by {radius}",
-        "2": f"the Euclidean distance from this one is {radius}",
-        "1": f"the absolute differences from this one sum to {radius}",
-    }.get(f"{settings.get('norm')}".removesuffix(".0"), f"the distance from this one is {radius}")
+        "inf": f"each value differs from this one's by {size}",
+        "2": f"the Euclidean distance from this one is {size}",
+        "1": f"the absolute differences from this one sum to {size}",
+    }.get(f"{settings.get('norm')}".removesuffix(".0"), f"the distance from this one is {size}")
     if settings.get("relative"):
-        share = f"{eps:.3g}" if known else "the share in its record"
+        share = radius(known) if known is not None else "the share in its record"
         distance = f"each value goes at most {share} of the way to either end of its range"
     half = {"+": ", no value is lower", "-": ", no value is higher"}.get(str(settings.get("half")), "")
     return f"All inputs where {distance}{half}{_limits(settings.get('domain'))}."

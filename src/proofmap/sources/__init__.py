@@ -8,6 +8,18 @@ from __future__ import annotations
 from proofmap.sources.model import Model, read_model
 from proofmap.sources.preparation import Preparation, stated
 from proofmap.sources.samples import Files, Samples, open_samples
-from proofmap.sources.vnnlib import Box, read_box
+from proofmap.sources.vnnlib import Box, Specification, read_box, read_specification
 
-__all__ = ["Box", "Files", "Model", "Preparation", "Samples", "open_samples", "read_box", "read_model", "stated"]
+__all__ = [
+    "Box",
+    "Files",
+    "Model",
+    "Preparation",
+    "Samples",
+    "Specification",
+    "open_samples",
+    "read_box",
+    "read_model",
+    "read_specification",
+    "stated",
+]

@@ -9,14 +9,14 @@ from typing import Protocol
 
 from torch import Tensor
 
-from proofmap.data.images import LABELS, SUFFIXES
+from proofmap.data.images import LABELS, SUFFIXES, UNKNOWN
 from proofmap.errors import FileError, ProofmapError
 from proofmap.sources.arrays import open_npy, open_npz
 from proofmap.sources.limited import check_file
 from proofmap.sources.official import open_cifar10, open_idx
 from proofmap.sources.picture import Picture
 from proofmap.sources.preparation import Preparation
-from proofmap.sources.table import UNKNOWN, open_table
+from proofmap.sources.table import open_table
 
 __all__ = ["Part", "Unreadable", "known", "open_part", "try_part"]
 

@@ -7,7 +7,7 @@ import io
 import logging
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,9 @@ from torch import Tensor, nn
 
 from proofmap import zoo
 from proofmap.errors import FileError, InputError, ModelError, first_line
+from proofmap.explain.origin import File, Source
 from proofmap.graph import Graph, as_graph, load
+from proofmap.graph.onnx_file import beside as weights_beside
 from proofmap.sources.limited import check_file
 from proofmap.sources.network import put_behind, wrapped
 from proofmap.sources.preparation import ZOO, Preparation, beside, read_classes
@@ -39,6 +41,12 @@ class Model:
     network: nn.Module | Graph
     preparation: Preparation
     classes: tuple[str, ...] | None = None
+    files: tuple[File, ...] = ()  # which hold it
+
+    @property
+    def source(self) -> Source:
+        """Its name and its files, for the record."""
+        return Source(self.name, self.files)
 
     def graph(self, x: Tensor) -> Graph:
         """The network for samples like x (N, *shape); there has to be a name for each of its classes, or none."""
@@ -101,13 +109,34 @@ def read_model(
             raise InputError(f"got weights for {name}, expected none: an ONNX file brings its own")
         check_file(Path(name))
         network, shape = put_behind(load(name), preparation)
-        return Model(name, network, _resolved(preparation, shape), names)
+        held = (Path(name), *weights_beside(Path(name)))
+        return Model(name, network, _resolved(preparation, shape), names, _hashed(held))
     module = _zoo(name.removeprefix(ZOO), weights) if name.startswith(ZOO) else _called(name)
     if weights is not None:
         _fill(module, weights)
     size, channels = preparation.size, preparation.channels
     known = None if size is None or channels is None else (channels, *size)
-    return Model(name, wrapped(module.eval(), preparation), replace(preparation, shape=known), names)
+    files = _hashed(_files(name, weights)) or _packaged(name)
+    return Model(name, wrapped(module.eval(), preparation), replace(preparation, shape=known), names, files)
+
+
+def _files(name: str, weights: Path | None) -> Iterator[Path]:
+    """What a torch module is made of: the file of its code, unless it is ours, and that of its weights."""
+    if not name.startswith(ZOO):
+        yield Path(name.rpartition(":")[0])
+    if weights is not None:
+        yield weights
+
+
+def _hashed(paths: Iterable[Path]) -> tuple[File, ...]:
+    return tuple(File.of(path) for path in paths)
+
+
+def _packaged(name: str) -> tuple[File, ...]:
+    """The weights of a model of the zoo by their place in the package: where that is installed is nobody's business."""
+    inside = Path("zoo") / f"{name.removeprefix(ZOO)}.safetensors"
+    path = Path(zoo.__file__).parents[1] / inside
+    return (File(str("proofmap" / inside), File.of(path).sha256),) if path.is_file() else ()
 
 
 def _resolved(preparation: Preparation, shape: tuple[int, ...]) -> Preparation:

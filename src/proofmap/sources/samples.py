@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
 
 from torch import Tensor
 
-from proofmap.data.images import LABELS, read_labels
+from proofmap.data.images import LABELS, UNKNOWN, read_labels
 from proofmap.errors import FileError, InputError
-from proofmap.sources.formats import Part, Unreadable, known, open_part, try_part
+from proofmap.explain.origin import File, Source
+from proofmap.sources.formats import Part, known, open_part, try_part
 from proofmap.sources.preparation import Preparation
 from proofmap.sources.written import written
 
@@ -33,7 +34,12 @@ class Samples(Protocol):
 
     @property
     def labels(self) -> Sequence[int] | None:
-        """The class of each sample, where all that can be read have one."""
+        """The class of each sample, -1 for one without; None where none has one."""
+        ...
+
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """The names of the variables, where the samples are rows of a table that says them."""
         ...
 
     def __len__(self) -> int: ...
@@ -42,25 +48,46 @@ class Samples(Protocol):
         """One sample, (*shape) float32; FileError or InputError with the reason where it is none."""
         ...
 
+    def source(self, index: int) -> Source:
+        """A sample's name, and the file that holds it, where it is in one."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class Files:
-    """The samples of some files, in the order of their names; `columns` are those of a table."""
+    """The samples of some files, in the order of their names; `columns` are those of a table.
+
+    notes: what a reader of the results should know of the files, a sentence each.
+    """
 
     names: tuple[str, ...]
     labels: tuple[int, ...] | None
     parts: tuple[Part, ...]
+    paths: tuple[Path, ...]  # of the parts
     columns: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
 
     def read(self, index: int) -> Tensor:
         """One sample, (*shape) float32; FileError or InputError with the reason where it is none."""
+        k = self._part(index)
+        return self.parts[k].read(index - self._ends[k] + len(self.parts[k]))
+
+    def source(self, index: int) -> Source:
+        """A sample's name and its file, as it is on the disk when the first of its samples is asked for."""
+        return Source(self.names[index], (self._hashed(self._part(index)),))
+
+    def _part(self, index: int) -> int:
         if not 0 <= index < len(self):
             raise IndexError(f"got sample {index}, expected one of {len(self)}")
-        k = bisect_right(self._ends, index)
-        return self.parts[k].read(index - self._ends[k] + len(self.parts[k]))
+        return bisect_right(self._ends, index)
+
+    @cached_property
+    def _hashed(self) -> Callable[[int], File]:
+        """Each file once, however many samples it holds."""
+        return cache(lambda k: File.of(self.paths[k]))
 
     @cached_property
     def _ends(self) -> list[int]:
@@ -71,33 +98,38 @@ class Files:
 def open_samples(paths: Sequence[Path], preparation: Preparation) -> Files:
     """The samples in files and folders, for a network that takes them so.
 
-    Pictures (png, jpeg, webp), arrays (npy, npz), tables (csv), MNIST's idx and CIFAR-10's bin files, plain or packed
-    by gzip; of a folder, and of those inside it, all files of these kinds in the order of their names. Samples are
-    named by their place in the folder that holds all of `paths`, and numbered where a file has several. A folder's
-    `labels.csv`, with the columns `file` and `label` or `class_index`, gives its pictures classes. A file of `paths`
-    that cannot be opened is refused; one in a folder is a sample that cannot be read.
+    Pictures (png, jpeg, webp, bmp, gif, tiff), arrays (npy, npz), tables (csv), MNIST's idx and CIFAR-10's bin files,
+    plain or packed by gzip; of a folder, and of those inside it, all files of these kinds in the order of their names.
+    Samples are named by their place in the folder that holds all of `paths`, and numbered where a file has several. A
+    folder's `labels.csv`, with the columns `file` and `label` or `class_index`, gives its pictures classes, some or
+    all. A file of `paths` that cannot be opened is refused; one in a folder is a sample that cannot be read.
     """
     if not paths:
         raise InputError("got no input, expected files or folders, such as digit.png")
     root = Path(os.path.commonpath([_folder(path) for path in paths]))
     names: list[str] = []
-    labels: list[Sequence[int] | None] = []
+    labels: list[int] = []
     parts: list[Part] = []
+    held: list[Path] = []
+    notes: list[str] = []
     for path in paths:
         files, opener = (_listed(path), try_part) if path.is_dir() else ([path], open_part)
         opened = {file: opener(file, preparation) for file in files}
-        given = _labels(path, opened)
+        given, note = _labels(path, opened)
+        notes += [note] if note else []
         for file, part in opened.items():
             place = Path(os.path.relpath(os.path.abspath(file), root)).as_posix()
             names += [place] if part.single else [f"{place}#{i}" for i in range(len(part))]
-            labels.append(given.get(file, part.labels))
+            labels += given.get(file, part.labels) or [UNKNOWN] * len(part)
             parts.append(part)
+            held.append(file)
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise InputError(f"got {twice!r} twice among the inputs, expected every file once")
-    every = None if any(own is None for own in labels) else tuple(c for own in labels for c in own or ())
+    every = None if all(label == UNKNOWN for label in labels) else tuple(labels)
     columns = {part.columns for part in parts}
-    return Files(tuple(names), every, tuple(parts), columns.pop() if len(columns) == 1 else None)
+    heads = columns.pop() if len(columns) == 1 else None
+    return Files(tuple(names), every, tuple(parts), tuple(held), heads, tuple(notes))
 
 
 def _folder(path: Path) -> str:
@@ -119,11 +151,10 @@ def _refuse(error: OSError) -> None:
     raise FileError(f"cannot list {error.filename}: {error.strerror}; check that the folder may be read")
 
 
-def _labels(folder: Path, opened: Mapping[Path, Part]) -> dict[Path, Sequence[int]]:
-    """What a folder's labels.csv says of its files: of all, or of none. Those that cannot be opened may be missing."""
+def _labels(folder: Path, opened: Mapping[Path, Part]) -> tuple[dict[Path, Sequence[int]], str]:
+    """What a folder's labels.csv says of its files, and what it leaves open."""
     if not (folder / LABELS).is_file():
-        return {}
+        return {}, ""
     names = {file: file.relative_to(folder).as_posix() for file, part in opened.items() if part.single}
-    broken = {name for file, name in names.items() if isinstance(opened[file], Unreadable)}
-    found = read_labels(folder / LABELS, [name for name in names.values() if name not in broken], broken)
-    return {file: [found[name]] for file, name in names.items() if name in found}
+    found, note = read_labels(folder / LABELS, list(names.values()))
+    return {file: [found[name]] for file, name in names.items() if name in found}, note

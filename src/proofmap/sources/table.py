@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from proofmap.data.images import UNKNOWN
 from proofmap.errors import FileError, InputError, first_line
 from proofmap.sources.fit import fit
 from proofmap.sources.preparation import Preparation
 
-__all__ = ["UNKNOWN", "open_table"]
+__all__ = ["open_table"]
 
-UNKNOWN = -1  # the class of a sample that says none
 _LINE = 2**24  # bytes
 _LABEL = "label"
 

@@ -102,3 +102,30 @@ def test_what_explains_nothing_is_refused(method: Any, message: str) -> None:
 def test_settings_go_with_a_name(x: Tensor) -> None:
     with pytest.raises(InputError, match=r"got settings \['steps'\] for a Tensor, expected them with a name"):
         as_attributor(x, settings={"steps": 3})
+
+
+@pytest.mark.parametrize(
+    "method", [lambda z: z, lambda: None, lambda z, target, more: z, lambda z, *, target: z, lambda **all: all]
+)
+def test_a_wrong_signature_is_named_at_once(method: Any) -> None:
+    with pytest.raises(InputError, match=r"the function <lambda> takes \(.*\), expected \(x, target\) -> attributions"):
+        as_attributor(method)
+
+
+def test_the_advice_for_an_object_that_needs_more_works(cnn: nn.Sequential, x: Tensor) -> None:
+    thing = attr.Occlusion(cnn)
+    with pytest.raises(InputError) as caught:
+        as_attributor(thing, cnn)
+    assert str(caught.value) == (
+        "got Occlusion, and cannot call Occlusion.attribute(x, target=...): missing a required argument: "
+        "'sliding_window_shapes'; give a function, lambda x, target: occlusion.attribute(x, target=target, "
+        "sliding_window_shapes=...)"
+    )
+    given = as_attributor(lambda x, target: thing.attribute(x, target=target, sliding_window_shapes=(2, 3, 3)), cnn)
+    expected = thing.attribute(x, target=1, sliding_window_shapes=(2, 3, 3)).to(x)
+    torch.testing.assert_close(given.attribute(x, 1), expected)
+
+
+def test_what_takes_anything_or_cannot_be_asked_is_taken(x: Tensor) -> None:
+    for method in (lambda *both: both[0], lambda z, target=None: z, np.minimum, lambda z, target, scale=1: z):
+        as_attributor(method)

@@ -13,14 +13,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from proofmap.ball import Ball
+from proofmap.arrays import Samples, Target
 from proofmap.bounds.memory import budget, piece_of
 from proofmap.errors import InputError
 from proofmap.explain.attributor import fitted
 from proofmap.explain.digest import hash_state
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.incremental import base_elements
-from proofmap.overlap import classes_of
+from proofmap.graph.samples import as_samples
+from proofmap.overlaps import classes_of
 from proofmap.precision import full_precision
 
 _COPIES = 3  # of every value, where gradients are kept: the value, its gradient, and what the method makes of both
@@ -66,10 +67,9 @@ class Baseline(ABC):
     def _maps(self, task: Task) -> Tensor:
         """The attributions of some samples: shaped like them, or with one channel, for all channels."""
 
-    def attribute(self, inputs: Tensor, target: int | Tensor | list[int] | None = None) -> Tensor:
+    def attribute(self, inputs: Samples, target: Target | list[int] = None) -> Tensor:
         """The attributions of inputs (N, *shape), of the same shape; of the predicted class, or of the target."""
-        Ball(0.0).at(inputs)  # refuses what is no batch of samples
-        x = inputs.detach()
+        x = as_samples(inputs, self.model).detach()
         graph = self._graph(x).to(x.device, x.dtype)
         elements = _COPIES * sum(n.size for n in graph.nodes) if self.differentiates else base_elements(graph, ())
         room = piece_of(budget(self.memory, x.device), x.device)

@@ -19,14 +19,12 @@ from torch import Tensor, nn
 from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task
 from proofmap.graph import Graph
-from proofmap.graph.ops import compute
+from proofmap.graph.ops import SCALAR, compute
 
 __all__ = ["ClassActivation", "GradCAM", "GradCAMPlusPlus"]
 
 _MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}  # by the number of sides
-_ACTIVATIONS = frozenset(
-    {"relu", "leaky_relu", "clamp", "elu", "softplus", "sigmoid", "tanh", "gelu", "silu", "hardswish"}
-)
+_ACTIVATIONS = SCALAR.keys() - {"abs", "square", "exp", "log", "sqrt", "reciprocal", "erf"}  # as layers have them
 
 
 class ClassActivation(Baseline):

@@ -14,8 +14,9 @@ from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
 from proofmap.groups import Groups
-from proofmap.overlap import Overlap, one_of
+from proofmap.overlaps import Overlap
 from proofmap.precision import full_precision
+from proofmap.settings import one_of
 
 __all__ = ["FirstOrder"]
 

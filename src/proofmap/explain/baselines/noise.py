@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task
 from proofmap.explain.baselines.gradients import gradient
-from proofmap.explain.counts import check_counts
 from proofmap.graph import Graph
+from proofmap.settings import check_counts
 
 __all__ = ["NoisyGradients", "SmoothGrad", "VarGrad"]
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from proofmap.explain.baselines.baseline import Baseline, Task, captum
-from proofmap.explain.counts import check_counts
 from proofmap.graph import Graph
+from proofmap.settings import check_counts
 
 __all__ = ["Occlusion"]
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task
-from proofmap.explain.counts import check_counts
 from proofmap.graph import Graph
+from proofmap.settings import check_counts
 
 __all__ = ["RISE"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.bounds import IBP, Backward
-from proofmap.errors import BoundError, InputError, ModelError, UnsupportedError
+from proofmap.errors import BoundError, InputError, ModelError, RoomError, UnsupportedError
 
 
 @pytest.fixture(scope="module")
@@ -84,14 +85,29 @@ def test_objectives_are_forms_of_the_logits(graph: pm.Graph, x: Tensor) -> None:
     assert bool((pm.overlap(graph, x, BALL, objective="mean").full <= pm.overlap(graph, x, BALL).full + 1e-4).all())
 
 
+def test_forms_have_the_precision_of_the_model() -> None:
+    """1/(K-1) in single precision would be off by 3e-8, times what all logits have in common."""
+    model = nn.Linear(3, 10).double()
+    with torch.no_grad():
+        model.bias.add_(1e6)
+    x = torch.randn(2, 3, dtype=torch.float64)
+    logits = model(x)
+    own = logits.amax(1)
+    over = pm.overlap(model, x, pm.Ball(0.0), objective="mean")
+    torch.testing.assert_close(over.nominal, (logits.sum(1) - own) / 9 - own, rtol=0, atol=1e-8)
+    torch.testing.assert_close(over.full, over.nominal, rtol=0, atol=1e-8)
+
+
 def test_one_rival_and_the_max_over_all(graph: pm.Graph, x: Tensor) -> None:
     every = pm.overlap(graph, x, BALL)
-    each = torch.stack([pm.overlap(graph, x, BALL, rival=c).full for c in range(10)], dim=1)
-    own = torch.nn.functional.one_hot(every.target, 10).bool()
-    torch.testing.assert_close(each.masked_fill(own, -torch.inf).amax(1), every.full, rtol=1e-4, atol=1e-4)
-    assert torch.equal(each[own], torch.zeros(3))
+    others = [(every.target + k) % 10 for k in range(1, 10)]
+    each = torch.stack([pm.overlap(graph, x, BALL, rival=other).full for other in others], dim=1)
+    torch.testing.assert_close(each.amax(1), every.full, rtol=1e-4, atol=1e-4)
     with pytest.raises(InputError, match="got rival 10, expected a class from 0 to 9"):
         pm.overlap(graph, x, BALL, rival=10)
+    own = int(every.target[1])
+    with pytest.raises(InputError, match=f"got rival {own}, which is the target of sample 1, expected another class"):
+        pm.overlap(graph, x, BALL, rival=own)
 
 
 def test_one_sample_at_a_time_is_the_same(graph: pm.Graph, x: Tensor) -> None:
@@ -122,6 +138,37 @@ def test_the_certified_radius_is_certified(graph: pm.Graph, x: Tensor, norm: flo
     assert bool((at.full <= 0).all())
     beyond = pm.overlap(graph, x, pm.Ball(radius * 1.01 + 1e-3, norm, (0.0, 1.0)))
     assert bool((beyond.full > 0).all())
+
+
+class Poles(nn.Module):
+    """Logits of log(x_0) and 1 / x_1: no finite bound from radius x_0 or x_1 on."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([x[:, 0].log() + 9, -1 / x[:, 1]], dim=1)
+
+
+@pytest.mark.parametrize("bounds", [Backward(), IBP(), pm.bounds.Forward(), pm.bounds.CrownIBP()], ids=repr)
+def test_a_radius_without_a_finite_bound_is_not_proven(bounds: pm.bounds.Method) -> None:
+    """Alone, and in a batch with samples that have one: each keeps what it has by itself."""
+    x = torch.tensor([[0.3, 2.0], [9.0, 9.0], [0.5, 0.01], [2.0, 0.3]], dtype=torch.float64)
+    together = pm.certified_radius(Poles(), x, bounds=bounds)
+    alone = torch.cat([pm.certified_radius(Poles(), x[k : k + 1], bounds=bounds) for k in range(4)])
+    torch.testing.assert_close(together, alone)
+    assert bool(((together > 0) & (together < x.amin(1))).all())
+    found = pm.overlap(Poles(), x, pm.Ball(together), bounds=bounds)
+    assert bool((found.full <= 0).all())
+
+
+def test_an_automatic_ball_keeps_off_poles() -> None:
+    x = torch.tensor([[0.3, 2.0], [9.0, 9.0]], dtype=torch.float64)
+    found = pm.EVA(Poles(), pm.Ball("auto")).explain(x)
+    assert found.overlap is not None
+    assert bool((found.overlap.full <= 0).all())
+
+
+def test_memory_that_does_not_suffice_is_no_radius_of_zero(graph: pm.Graph, x: Tensor) -> None:
+    with pytest.raises(RoomError, match=r"need about \d+\.\d MB a sample, the budget is 2\.0 kB: give more memory"):
+        pm.certified_radius(graph, x, bounds=pm.bounds.Forward(), memory=2000)
 
 
 def test_a_relative_ball_is_the_box_that_it_says(graph: pm.Graph, x: Tensor) -> None:
@@ -230,7 +277,7 @@ def test_bad_models_are_found_before_bounds_are_computed(x: Tensor, monkeypatch:
     def never(*args: object) -> Tensor:
         raise AssertionError("bounds were computed")
 
-    monkeypatch.setattr(sys.modules["proofmap.overlap"], "solve", never)
+    monkeypatch.setattr(sys.modules["proofmap.overlaps"], "solve", never)
     with pytest.raises(InputError):
         pm.overlap(pm.zoo.mnist_mlp(), x, BALL, target=77)
     with pytest.raises(InputError):
@@ -263,3 +310,17 @@ def test_tighter_methods_order_on_real_digits(graph: pm.Graph, x: Tensor) -> Non
     backward = pm.overlap(graph, x, BALL, bounds=Backward()).full
     loose = pm.overlap(graph, x, BALL, bounds=IBP()).full
     assert bool((backward < loose).all())
+
+
+def test_an_overlap_prints_short() -> None:
+    """A few numbers, rounded to the side on which they stay true, whatever the number of groups."""
+    full = torch.tensor([-1.0049, 0.2501, -0.004])
+    found = pm.Overlap(full, torch.zeros(3, 144), torch.zeros(3), torch.zeros(3, dtype=torch.int64), certified=True)
+    assert repr(found) == "Overlap(3 samples, 144 groups, certified: AO(B) <= -1.00 to 0.26, at most 0 for 2 of 3)"
+    alone = pm.Overlap(full[:1], torch.zeros(1, 0), full[:1], found.target[:1], certified=True)
+    assert repr(alone) == "Overlap(1 sample, no groups, certified: AO(B) <= -1.00, at most 0)"
+    above = pm.Overlap(full[1:2], torch.zeros(1, 1), full[:1], found.target[:1], certified=True)
+    assert repr(above) == "Overlap(1 sample, 1 group, certified: AO(B) <= 0.26, above 0)"
+    sampled = replace(found, certified=False)
+    assert repr(sampled) == "Overlap(3 samples, 144 groups, not certified: AO(B) about -1.00 to 0.25)"
+    assert len(repr(pm.overlap(nn.Linear(3, 2), torch.zeros(2, 3), BALL, groups=pm.groups.columns()))) < 100

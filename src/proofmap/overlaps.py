@@ -8,44 +8,68 @@ AO <= 0 is a certificate: no input of the ball is classified otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
-from typing import Any, Literal, get_args
+from math import inf, nan
+from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from proofmap import groups as grouping
+from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball, Family
 from proofmap.bounds import Backward, Method, Sharing, solve
 from proofmap.bounds.memory import budget
-from proofmap.errors import InputError
+from proofmap.errors import BoundError, InputError, RoomError
 from proofmap.graph import Graph, as_graph
+from proofmap.graph.samples import as_samples
+from proofmap.guarantee import span
 from proofmap.precision import full_precision
+from proofmap.settings import check_counts, one_of
 
 Objective = Literal["margin", "class", "mean", "apart"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Overlap:
-    """Certified upper bounds of the adversarial overlap, for the ball and for the ball with each group frozen."""
+    """Numbers for the adversarial overlap, of the ball and of the ball with each group frozen.
 
-    full: Tensor  # (N,)   of AO(B)
-    frozen: Tensor  # (N, G) of AO(B_u)
+    certified: they are proven upper bounds. Otherwise they are not: samples give lower bounds, other methods estimates,
+    and the explanation's `guarantee` says which.
+    """
+
+    full: Tensor  # (N,)   for AO(B)
+    frozen: Tensor  # (N, G) for AO(B_u)
     nominal: Tensor  # (N,)  the overlap at x itself, which AO(B) and every AO(B_u) reach at least
     target: Tensor  # (N,)  the class c
-    certified: bool  # sound by construction
+    certified: bool  # whether full and frozen are upper bounds, sound by construction
+
+    def __repr__(self) -> str:
+        """How many bounds, between which ends; "at most 0" says no more than that: an objective may decide nothing."""
+        count, groups = self.frozen.shape
+        ends = (float(self.full.min()), float(self.full.max())) if count else (nan, nan)
+        below = int((self.full <= 0).sum())
+        one = "at most 0" if below else "above 0"
+        proven = f", {one}" if count == 1 else f", at most 0 for {below} of {count}"
+        said = (
+            f"certified: AO(B) <= {span(*ends, 'certified')}{proven}"
+            if self.certified
+            else f"not certified: AO(B) about {span(*ends, 'none')}"
+        )
+        samples, variables = f"{count} sample{'s' * (count != 1)}", f"{groups or 'no'} group{'s' * (groups != 1)}"
+        return f"Overlap({samples}, {variables}, {said})"
 
 
 def overlap(
     model: nn.Module | Graph,
-    x: Tensor,
+    x: Samples,
     ball: Ball,
     *,
     groups: grouping.Groups = None,
     bounds: Method | None = None,
     sharing: Sharing = "shared",
-    target: int | Tensor | None = None,
-    rival: int | Tensor | None = None,
+    target: Target = None,
+    rival: Target = None,
     objective: Objective = "margin",
     memory: int | None = None,
 ) -> Overlap:
@@ -63,6 +87,7 @@ def overlap(
     one_of("objective", objective, Objective)
     one_of("sharing", sharing, Sharing)
     method = method_of(bounds)
+    x = as_samples(x, model)
     family = ball.at(x, grouping.resolve(groups, x))
     available = budget(memory, x.device)
     graph = as_graph(model, x).to(x.device, x.dtype)
@@ -72,8 +97,8 @@ def overlap(
 def family_overlap(
     graph: Graph,
     family: Family,
-    target: int | Tensor | None,
-    rival: int | Tensor | None,
+    target: Target,
+    rival: Target,
     method: Method,
     sharing: Sharing,
     objective: Objective,
@@ -85,20 +110,20 @@ def family_overlap(
         classes = _chosen("target", target, logits)
         if classes is None:
             classes = logits.argmax(1)
-        forms = _forms(logits.shape[1], classes, _chosen("rival", rival, logits), objective).to(logits)
+        forms = _forms(logits, classes, _rivals(rival, logits, classes), objective)
         value = _bound(graph, family, logits, forms, method, sharing, objective, available)
     return Overlap(value[:, 0], value[:, 1:], _nominal(forms, logits, objective), classes, certified=True)
 
 
 def classes_of(
-    given: int | Tensor | list[int], count: int, classes: int | None, device: torch.device, what: str = "target"
+    given: Target | list[int], count: int, classes: int | None, device: torch.device, what: str = "target"
 ) -> Tensor:
     """One class for each of `count` samples, (N,) int64; `classes` is their number, None where nobody knows it.
 
     A tensor with one entry counts for all samples, as it does for Captum.
     """
     try:
-        found = torch.as_tensor(given, device=device)
+        found = torch.as_tensor(given.tolist() if isinstance(given, np.ndarray) else given, device=device)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(f"got {what} {given!r}, expected a class number, or one for each sample") from None
     if found.numel() == 1:
@@ -121,41 +146,58 @@ def decides(objective: object) -> bool:
 
 def certified_radius(
     model: nn.Module | Graph,
-    x: Tensor,
+    x: Samples,
     *,
     norm: float = inf,
     domain: tuple[float | Tensor, float | Tensor] | None = None,
     bounds: Method | None = None,
-    target: int | Tensor | None = None,
+    target: Target = None,
     steps: int = 16,
     memory: int | None = None,
 ) -> Tensor:
     """For each sample a radius (N,) with AO(B) <= 0, proven: the largest that a search in so many steps met.
 
     The search begins at 1, doubles while the decision is proven, up to a ball that holds the whole domain, and then
-    bisects. Zero where x itself is not classified as the target. The bounds need not grow with the radius, so a larger
-    radius may be provable too; the one returned was proven.
+    bisects; a radius without a finite bound, as of a logarithm that reaches 0, is not proven. Zero where x itself is
+    not classified as the target. The bounds need not grow with the radius, so a larger radius may be provable too; the
+    one returned was proven.
     """
-    if steps < 1:
-        raise InputError(f"got steps={steps}, expected at least one")
+    check_counts(steps=steps)
     method = method_of(bounds)
+    x = as_samples(x, model)
     domain_ball = Ball(torch.finfo(x.dtype).max, norm, domain).at(x)
     available = budget(memory, x.device)
     graph = as_graph(model, x).to(x.device, x.dtype)
     with full_precision(x.device):
         logits = _logits(graph, x)
         classes = _chosen("target", target, logits)
-        forms = _forms(logits.shape[1], logits.argmax(1) if classes is None else classes, None, "margin").to(logits)
+        forms = _forms(logits, logits.argmax(1) if classes is None else classes, None, "margin")
         whole = torch.maximum(-domain_ball.lower, domain_ball.upper).flatten(1).norm(norm, dim=1)
         proven, open_at, trial = torch.zeros_like(whole), torch.full_like(whole, inf), whole.clamp(max=1)
         for _ in range(steps + 1):
             family = Ball(trial, norm, domain).at(x)
-            value = _bound(graph, family, logits, forms, method, "one-pass", "margin", available)[:, 0]
-            holds = value <= 0
+            holds = _proven(graph, family, logits, forms, method, available)
             proven = torch.where(holds, trial, proven)
             open_at = torch.where(holds, open_at, trial)
             trial = torch.where(open_at.isinf(), torch.minimum(2 * trial, whole), (proven + open_at) / 2)
     return torch.where(_nominal(forms, logits, "margin") <= 0, proven, torch.zeros_like(proven))
+
+
+def _proven(graph: Graph, family: Family, logits: Tensor, forms: Tensor, method: Method, available: int) -> Tensor:
+    """Whether AO(B) <= 0 is proven for each sample, (N,); where there is no finite bound it is not.
+
+    A batch with such a sample is halved until it stands alone: the others keep their proofs.
+    """
+    try:
+        return _bound(graph, family, logits, forms, method, "one-pass", "margin", available)[:, 0] <= 0
+    except RoomError:
+        raise
+    except BoundError:
+        if family.count == 1:
+            return torch.zeros_like(family.eps, dtype=torch.bool)
+    halves = torch.arange(family.count, device=logits.device).tensor_split(2)
+    parts = [_proven(graph, family.pick(i), logits[i], forms[i], method, available) for i in halves]
+    return torch.cat(parts)
 
 
 def _bound(
@@ -176,9 +218,10 @@ def _bound(
     return _join(solve(graph, family, forms, method, sharing, available, floor), objective)
 
 
-def _forms(classes: int, target: Tensor, rival: Tensor | None, objective: Objective) -> Tensor:
-    """The forms of the logits (N, R, classes) whose values `_join` puts together."""
-    unit = torch.eye(classes, device=target.device)
+def _forms(logits: Tensor, target: Tensor, rival: Tensor | None, objective: Objective) -> Tensor:
+    """The forms of the logits (N, R, classes), in their precision, whose values `_join` puts together."""
+    classes = logits.shape[1]
+    unit = torch.eye(classes, dtype=logits.dtype, device=logits.device)
     own = unit[target].unsqueeze(1)  # (N, 1, C)
     every = torch.arange(classes - 1, device=target.device).expand(len(target), -1)
     others = unit[every + (every >= target[:, None])] if rival is None else unit[rival].unsqueeze(1)
@@ -212,8 +255,20 @@ def _logits(graph: Graph, x: Tensor) -> Tensor:
     return logits
 
 
-def _chosen(what: str, given: int | Tensor | None, logits: Tensor) -> Tensor | None:
+def _chosen(what: str, given: Target, logits: Tensor) -> Tensor | None:
     return None if given is None else classes_of(given, logits.shape[0], logits.shape[1], logits.device, what)
+
+
+def _rivals(rival: Target, logits: Tensor, target: Tensor) -> Tensor | None:
+    """One class for each sample that is not its target."""
+    found = _chosen("rival", rival, logits)
+    if found is not None and bool((found == target).any()):
+        k = int((found == target).nonzero()[0])
+        raise InputError(
+            f"got rival {int(found[k])}, which is the target of sample {k}, expected another class: f_c - f_c is 0, "
+            "and proves nothing"
+        )
+    return found
 
 
 def method_of(bounds: Method | None) -> Method:
@@ -223,10 +278,3 @@ def method_of(bounds: Method | None) -> Method:
     if not isinstance(bounds, Method):
         raise InputError(f"got bounds={bounds!r}, expected a method such as pm.bounds.Backward() or IBP() & Forward()")
     return bounds
-
-
-def one_of(what: str, got: Any, choices: Any) -> Any:
-    """What was got, if it is one of the words of a Literal."""
-    if got not in get_args(choices):
-        raise InputError(f"got {what}={got!r}, expected one of {', '.join(map(repr, get_args(choices)))}")
-    return got

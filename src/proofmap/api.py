@@ -1,0 +1,43 @@
+"""What `import proofmap as pm` offers: loaded, with torch, when the first of these names is asked for."""
+
+from __future__ import annotations
+
+from proofmap import bounds, data, explain, groups, metrics, zoo
+from proofmap.ball import Ball, Family
+from proofmap.bench.compare import compare
+from proofmap.errors import BoundError, FileError, InputError, ModelError, ProofmapError, UnsupportedError
+from proofmap.explain import EVA, EmpiricalEVA, Explanation, FirstOrder, GreedyAO, GreedyAS, HybridEVA, TargetedEVA
+from proofmap.graph import Graph, load, trace
+from proofmap.overlaps import Overlap, certified_radius, overlap
+
+__all__ = [
+    "EVA",
+    "Ball",
+    "BoundError",
+    "EmpiricalEVA",
+    "Explanation",
+    "Family",
+    "FileError",
+    "FirstOrder",
+    "Graph",
+    "GreedyAO",
+    "GreedyAS",
+    "HybridEVA",
+    "InputError",
+    "ModelError",
+    "Overlap",
+    "ProofmapError",
+    "TargetedEVA",
+    "UnsupportedError",
+    "bounds",
+    "certified_radius",
+    "compare",
+    "data",
+    "explain",
+    "groups",
+    "load",
+    "metrics",
+    "overlap",
+    "trace",
+    "zoo",
+]

@@ -1,0 +1,120 @@
+"""What `proofmap explain` says of an explanation: a line for people, a record for programs, an origin in its file."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from proofmap.cli import options as o
+from proofmap.cli.cases import Case
+from proofmap.explain import BASELINES, Explainer, Explanation, Origin, TargetedEVA
+from proofmap.explain.explanation import rounded
+from proofmap.explain.wording import around, beside, bound_name
+from proofmap.sources import Model
+
+__all__ = ["explainers", "line", "origin", "record", "stems"]
+
+
+def explainers() -> dict[str, type[Explainer]]:
+    """The explainers by name."""
+    ready = {name: kind for name, kind in BASELINES.items() if issubclass(kind, Explainer) and not o.needs(kind)}
+    return {**ready, "targeted": TargetedEVA}
+
+
+def stems(names: Sequence[str]) -> list[str]:
+    """A file's name for each sample: its own without an ending, numbered where another has it already."""
+    found: dict[str, None] = {}
+    last: Counter[str] = Counter()
+    for name in names:
+        plain = re.sub(r"\.[A-Za-z0-9]+(?=#|$)", "", name)
+        stem = again = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip(".-") or "input"
+        while again in found:
+            last[stem] += 1
+            again = f"{stem}-{last[stem] + 1}"
+        found[again] = None
+    return list(found)
+
+
+def origin(case: Case, model: Model) -> Origin:
+    """Where an input and its explanation come from, for whoever has the file alone."""
+    made = datetime.now().astimezone().isoformat(timespec="seconds")
+    return Origin(model.source, (case.source(),), (case.label,), model.classes, _columns(case), made)
+
+
+def _columns(case: Case) -> tuple[str, ...] | None:
+    """The names of a row's variables."""
+    return case.columns if case.columns is not None and len(case.columns) == case.x[0].numel() else None
+
+
+def line(case: Case, e: Explanation, model: Model) -> str:
+    """What is known about an input, in one line."""
+    predicted, aim = int(e.predicted), int(e.target)
+    said = f"{case.name}: {model.title(predicted)}{beside(case.label, predicted, model.title)}"
+    if e.opposite is not None and aim == int(e.overlap.target):
+        return f"{said}; it is {model.title(aim)} already: nothing is asked"
+    if e.opposite is not None:
+        adding, removing = (
+            f"{rounded(float(side.full), e.guarantee)} by {how}, {'proven' if float(side.full) <= 0 else 'undecided'}"
+            for side, how in ((e.overlap, "adding"), (e.opposite, "removing"))
+        )
+        return f"{said}; towards {model.title(aim)}, {_ball(case, e)}: AO(B) <= {adding}; <= {removing}"
+    other = "" if aim == predicted else f", explained as {model.title(aim)}, which is not the prediction"
+    return f"{said}{other}; {_ball(case, e)}: {_meaning(e)}"
+
+
+def _ball(case: Case, e: Explanation) -> str:
+    if case.boxed:
+        return "the file's box"
+    if isinstance(case.ball.eps, str):
+        why = "the radius proven" if _radius(e) else "as no radius is proven: give --eps"
+        return f"{around(e.settings)} ({why})"
+    return around(e.settings)
+
+
+def _radius(e: Explanation) -> Any:
+    eps = e.settings["eps"]
+    return eps[0] if isinstance(eps, list) else eps
+
+
+def _meaning(e: Explanation) -> str:
+    value = float(e.overlap.full)
+    shown = rounded(value, e.guarantee)
+    match e.guarantee:
+        case "certified" if value <= 0:
+            return f"AO(B) <= {shown}, proven: no input of the ball is classified otherwise"
+        case "certified" if float(e.overlap.nominal) > 0:
+            return f"AO(B) <= {shown}, refuted: the input itself is classified otherwise"
+        case "certified":
+            return f"AO(B) <= {shown}, undecided: an input of the ball may be classified otherwise, or none"
+        case "sampled" if value > 0:
+            return f"AO(B) >= {shown}, refuted: a sample of the ball is classified otherwise"
+        case "sampled":
+            return f"AO(B) >= {shown}: no sample of the ball is classified otherwise; nothing is proven"
+        case _:
+            return f"AO(B) about {shown}: an estimate; nothing is proven"
+
+
+def record(case: Case, e: Explanation, model: Model, file: Path, picture: Path | None) -> dict[str, Any]:
+    """What is known about an input, for a program."""
+    sides = {"": e.overlap, **({} if e.opposite is None else {"opposite": e.opposite})}
+    objective = e.settings.get("objective", "margin")
+    return {
+        "name": case.name,
+        "label": case.label,
+        "predicted": int(e.predicted),
+        "target": int(e.target),
+        "class": model.title(int(e.target)),
+        **{bound_name(e.guarantee, objective, part): o.finite(float(side.full)) for part, side in sides.items()},
+        "guarantee": e.guarantee,
+        "certified": bool(e.proven),
+        "eps": None if case.boxed else _radius(e),
+        "norm": e.settings["norm"],
+        "domain": e.settings["domain"],
+        "seconds": e.seconds,
+        "file": str(file),
+        "picture": None if picture is None else str(picture),
+    }

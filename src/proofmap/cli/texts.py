@@ -1,0 +1,162 @@
+"""What the texts of options say, as plain values: a wrong one is refused here, before anything is loaded.
+
+An option carries its `Check`, and no command starts before all of its options have passed theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from typing import Any, Literal
+
+from proofmap.cli import names
+from proofmap.errors import InputError
+
+
+@dataclass(frozen=True)
+class Check:
+    """Stands beside an option in its annotation: `read` raises InputError for a text that says nothing."""
+
+    read: Callable[[Any], object]
+
+
+def number(text: str, what: str) -> float:
+    """0.02, 2/255 or 0.5/255."""
+    try:
+        above, slash, below = text.partition("/")
+        return float(above) / float(below) if slash else float(text)
+    except (ValueError, ZeroDivisionError):
+        raise InputError(f"got {what} {text}, expected a number such as 0.02 or 2/255") from None
+
+
+def radius(text: str) -> float | Literal["auto"]:
+    """A number of at least 0, or auto."""
+    if text == "auto":
+        return "auto"
+    found = number(text, "--eps")
+    if not (isfinite(found) and found >= 0):
+        raise InputError(f"got --eps {text}, expected a radius of at least 0, such as 0.02 or 2/255")
+    return found
+
+
+def numbers(text: str, what: str) -> tuple[float, ...]:
+    """Numbers between commas."""
+    return tuple(number(part, what) for part in text.split(","))
+
+
+def pair(text: str, what: str) -> tuple[float, float]:
+    """Two numbers."""
+    found = numbers(text, what)
+    if len(found) != 2:
+        raise InputError(f"got {what} {text}, expected two numbers such as 0,1")
+    return found[0], found[1]
+
+
+def domain(text: str) -> tuple[float, float] | None:
+    """Two numbers, the smaller first, or none."""
+    if text == "none":
+        return None
+    low, high = pair(text, "--domain")
+    if not low < high:
+        raise InputError(f"got --domain {text}, expected the smaller number first, as in 0,1")
+    return low, high
+
+
+def sides(text: str) -> tuple[int, int]:
+    """A height and a width."""
+    if not re.fullmatch(r"\d{1,6}(,\d{1,6})?", text):
+        raise InputError(f"got --size {text}, expected a side such as 224, or a height and a width such as 224,160")
+    found = [int(side) for side in text.split(",")]
+    return found[0], found[-1]
+
+
+def groups(text: str) -> tuple[str, list[int]]:
+    """A kind of groups, and the counts after its colon."""
+    kind, colon, count = text.partition(":")
+    counts = [int(part) for part in count.split(",")] if re.fullmatch(r"[1-9]\d{0,3}(,[1-9]\d{0,3})?", count) else []
+    match kind, counts:
+        case (("pixels" | "columns" | "superpixels"), []) if not colon:
+            return kind, counts
+        case ("grid", [_] | [_, _]) | ("superpixels", [_]):
+            return kind, counts
+    raise InputError(f"got --groups {text}, expected pixels, grid:12, grid:8,12, superpixels:50 or columns")
+
+
+def bounds(text: str) -> None:
+    """Names of bounds between pluses."""
+    if not all(name in names.BOUNDS for name in text.split("+")):
+        raise InputError(
+            f"got bounds {text!r}, expected names among {', '.join(names.BOUNDS)}, joined by + for an intersection"
+        )
+
+
+def device(text: str) -> None:
+    """A kind of place to compute at; whether it is there is for torch to say."""
+    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", text):
+        raise InputError(f"got --device {text}, expected cpu, cuda or cuda:1")
+
+
+def exported(path: Path) -> None:
+    """A name that ends in a format."""
+    if path.suffix.lower() not in names.FORMATS:
+        raise InputError(f"got the name {path}, expected one that ends in {', '.join(names.FORMATS)}")
+
+
+def listed(text: str) -> list[str]:
+    """Names between commas."""
+    return [name.strip() for name in text.split(",")]
+
+
+def all_among(known: Sequence[str], what: str) -> Check:
+    """For names between commas."""
+
+    def read(text: str) -> None:
+        for name in listed(text):
+            if name not in known:
+                raise InputError(f"got the {what} {name!r}, expected one of {', '.join(known)}")
+
+    return Check(read)
+
+
+def one_of(known: Sequence[str], option: str) -> Check:
+    """For a name alone."""
+
+    def read(text: str) -> None:
+        if text not in known:
+            near = " or ".join(known) if len(known) == 2 else f"one of {', '.join(known)}"
+            raise InputError(f"got {option} {text}, expected {near}")
+
+    return Check(read)
+
+
+def settings(given: Sequence[str]) -> dict[str, str]:
+    """Names and values on either side of =."""
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise InputError(f"got --set {text}, expected a name and a value such as samples=50")
+        found[name] = value
+    return found
+
+
+def gigabytes(memory: float) -> int:
+    """Bytes, of GiB."""
+    if not 0 < memory < 2**32:
+        raise InputError(f"got --memory {memory:g}, expected a number of GiB, such as 4")
+    return int(memory * 2**30)
+
+
+def limit(count: int) -> None:
+    """How many samples to take."""
+    if count < 1:
+        raise InputError(f"got a limit of {count} samples, expected at least one")
+
+
+def values(option: str) -> Check:
+    """For numbers between commas."""
+    return Check(partial(numbers, what=option))

@@ -1,0 +1,115 @@
+"""Where an explanation comes from: the files of its model and its samples, as their owner has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proofmap.errors import InputError
+from proofmap.explain.digest import hash_file
+
+__all__ = ["File", "Origin", "Source"]
+
+
+@dataclass(frozen=True)
+class File:
+    """A file by its path, as it was given, and its SHA-256, as `sha256sum` prints it."""
+
+    path: str
+    sha256: str
+
+    def __post_init__(self) -> None:
+        """Refuse what is no SHA-256."""
+        if not isinstance(self.path, str) or not re.fullmatch("[0-9a-f]{64}", f"{self.sha256}"):
+            raise InputError(f"got the file {self.path!r} with SHA-256 {self.sha256!r}, expected 64 digits in hex")
+
+    @classmethod
+    def of(cls, path: Path) -> File:
+        """The file as it is now; FileError where it cannot be read."""
+        return cls(str(path), hash_file(path))
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model or a sample by the name that its user gave it, and the files that hold it, where there are any."""
+
+    name: str
+    files: tuple[File, ...] = ()
+
+    def json(self) -> dict[str, Any]:
+        """As a file keeps it."""
+        return {"name": self.name, "files": [vars(file) for file in self.files]}
+
+    @classmethod
+    def read(cls, said: Any) -> Source:
+        """What `json` gave; TypeError, ValueError, LookupError or AttributeError for anything else."""
+        return cls(_text(said["name"]), tuple(File(**file) for file in said["files"]))
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What N explained samples were, in the words of whoever explained them. None: nobody said it."""
+
+    model: Source
+    samples: tuple[Source, ...]  # N
+    labels: tuple[int | None, ...] | None = None  # N, the true classes
+    classes: tuple[str, ...] | None = None  # their names
+    columns: tuple[str, ...] | None = None  # the names of the variables of a flat sample
+    made: str | None = None  # when, ISO 8601 with its zone
+
+    def __post_init__(self) -> None:
+        """Refuse labels that are not those of the samples."""
+        if self.labels is not None and len(self.labels) != len(self.samples):
+            given = f"{len(self.labels)} label{'s' * (len(self.labels) != 1)}"
+            raise InputError(f"got {given}, expected one for each of {len(self.samples)} samples")
+
+    def label(self, k: int) -> int | None:
+        """The true class of sample k."""
+        return None if self.labels is None else self.labels[k]
+
+    def part(self, which: slice) -> Origin:
+        """That of some of the samples."""
+        labels = None if self.labels is None else self.labels[which]
+        return Origin(self.model, self.samples[which], labels, self.classes, self.columns, self.made)
+
+    def json(self) -> dict[str, Any]:
+        """As a file keeps it."""
+        plain = {name: getattr(self, name) for name in ("labels", "classes", "columns")}
+        lists = {name: None if entries is None else list(entries) for name, entries in plain.items()}
+        return {
+            "model": self.model.json(),
+            "samples": [sample.json() for sample in self.samples],
+            **lists,
+            "made": self.made,
+        }
+
+    @classmethod
+    def read(cls, said: Mapping[str, Any]) -> Origin:
+        """What `json` gave; TypeError, ValueError, LookupError or AttributeError for anything else."""
+        return cls(
+            Source.read(said["model"]),
+            tuple(Source.read(sample) for sample in said["samples"]),
+            _entries(said["labels"], lambda label: None if label is None else _number(label)),
+            _entries(said["classes"], _text),
+            _entries(said["columns"], _text),
+            None if said["made"] is None else _text(said["made"]),
+        )
+
+
+def _entries(said: Any, kind: Callable[[Any], Any]) -> tuple[Any, ...] | None:
+    return None if said is None else tuple(kind(entry) for entry in said)
+
+
+def _text(said: Any) -> str:
+    if not isinstance(said, str):
+        raise TypeError(f"{said!r:.40} is no text")
+    return said
+
+
+def _number(said: Any) -> int:
+    if type(said) is not int or said < 0:
+        raise TypeError(f"{said!r:.40} is no class number")
+    return said

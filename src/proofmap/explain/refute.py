@@ -1,0 +1,53 @@
+"""A decision refuted: a point of the ball that the network, and whoever runs the model, classifies otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from proofmap.ball import Ball
+from proofmap.explain.attack import climbs, margin
+from proofmap.explain.inside import into_ball
+from proofmap.graph import Graph
+
+__all__ = ["RESTARTS", "STEPS", "Refutation", "Run", "refute"]
+
+STEPS, RESTARTS = 40, 8
+
+Run = Callable[[Tensor], Tensor]  # a model as its user runs it: inputs (N, *shape) -> outputs (N, classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Refutation:
+    """A point of the ball that is of another class."""
+
+    point: Tensor  # (*shape), of x's dtype
+    becomes: int  # its class, by the model as it is run
+
+
+def refute(graph: Graph, x: Tensor, ball: Ball, target: int, run: Run) -> Refutation | None:
+    """A point around x (1, *shape) that is not of the class `target`, or None where the attack finds none.
+
+    The point is in the ball and its domain exactly. Another class is ahead there twice: in the network over the real
+    numbers, which is what a proof is about, computed in float64, and by `run`, in the model's own arithmetic.
+    """
+    family, exact = ball.at(x), ball.at(x.double())
+    network = graph.to(x.device, x.dtype)
+    precise = graph.to(x.device, torch.float64)
+    aim = torch.tensor([target], device=x.device)
+    generator = torch.Generator(x.device).manual_seed(0)
+    for value, delta in climbs(partial(margin, network, target=aim), family, STEPS, RESTARTS, generator):
+        if not float(value) > 0:
+            continue
+        point = into_ball(x + delta, exact, x.dtype)
+        if point is None or not float(margin(precise, point, aim)) > 0:
+            continue
+        outputs = run(point.to(x.dtype)).flatten(1)
+        becomes = int(outputs.argmax(1))
+        if float(outputs[0, becomes]) > float(outputs[0, target]):
+            return Refutation(point[0].to(x.dtype), becomes)
+    return None

@@ -1,0 +1,103 @@
+"""What is said of balls, shares and counts in a few words, the same in figures, commands, runs and reports.
+
+Nothing is rounded to where it would claim more: radii and shares are rounded down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import ROUND_FLOOR, Context, Decimal
+from math import isfinite
+from typing import Any
+
+from proofmap.explain.explanation import Guarantee
+from proofmap.overlaps import decides
+
+__all__ = ["around", "beside", "bound_name", "plural", "quantity_name", "radius", "share", "taken_off"]
+
+_DIGITS = 6
+_STATED = 8  # characters of a radius that is printed as it was given
+_BOUNDS = {"certified": "upper_proven", "sampled": "lower_sampled", "none": "estimate"}
+
+
+def plural(count: int, word: str, many: str | None = None) -> str:
+    """The count with its noun: "1 sample", "2 samples"."""
+    return f"{count} {word if count == 1 else many or f'{word}s'}"
+
+
+def share(part: int, whole: int, word: str) -> str:
+    """A part with what it is of: "12 of 18 samples (66.6 %)"."""
+    percent = f" ({1000 * part // whole / 10:.1f} %)" if whole else ""
+    return f"{part} of {plural(whole, word)}{percent}"
+
+
+def radius(eps: float) -> str:
+    """A radius as it was given where that is short, as a part of 255 where it is one, else rounded down."""
+    text = f"{eps:g}" if isfinite(eps) and float(f"{eps:g}") == eps else repr(float(eps))
+    steps = round(255 * eps) if isfinite(eps) else 0
+    if len(text) <= _STATED or not isfinite(eps):
+        return text
+    if steps and eps == steps / 255:
+        return f"{steps}/255"
+    return f"{float(Context(prec=_DIGITS, rounding=ROUND_FLOOR).create_decimal(Decimal(text))):.{_DIGITS}g}"
+
+
+def around(ball: Mapping[str, Any], k: int = 0, count: int = 1) -> str:
+    """The ball of sample k of `count` by its radius, norm and domain: "ε = 0.01 in L∞, values within [0, 1]".
+
+    count=0: the balls of all, whose radii may differ.
+    """
+    eps = ball.get("eps")
+    if eps is None:
+        return "a ball that is not on record"
+    if isinstance(eps, list) and len(eps) == count:
+        eps = eps[k]
+    if isinstance(eps, float | int) and not isinstance(eps, bool):
+        size = f"ε = {radius(eps)}"
+    else:
+        plain = isinstance(eps, list) and all(isinstance(entry, float | int) for entry in eps)
+        own = "each sample's own ε" if plain else "an ε for each value"
+        size = "each sample's own proven ε" if eps == "auto" else own
+    if ball.get("relative"):
+        return f"{size} of the way to either end of a value's range{_half(ball)}{_within(ball.get('domain'))}"
+    norm = {"inf": "L∞", "2": "L2", "1": "L1"}.get(f"{ball.get('norm')}".removesuffix(".0"), "the norm on record")
+    return f"{size} in {norm}{_half(ball)}{_within(ball.get('domain'))}"
+
+
+def _half(ball: Mapping[str, Any]) -> str:
+    return {"+": ", values raised alone", "-": ", values lowered alone"}.get(str(ball.get("half")), "")
+
+
+def _within(domain: Any) -> str:
+    if domain is None:
+        return ", values without limits"
+    plain = isinstance(domain, list | tuple) and len(domain) == 2 and all(isinstance(e, float | int) for e in domain)
+    return f", values within [{domain[0]:g}, {domain[1]:g}]" if plain else ", values within the limits on record"
+
+
+def beside(label: int | None, predicted: int, title: Callable[[int], str]) -> str:
+    """What stands behind a prediction: ", as labelled", ", but labelled cow", or nothing where no label is known."""
+    if label is None:
+        return ""
+    return ", as labelled" if label == predicted else f", but labelled {title(label)}"
+
+
+def bound_name(guarantee: Guarantee, objective: object = "margin", part: str = "") -> str:
+    """What a number is called in tables: "overlap_upper_proven", "overlap_lower_sampled", "overlap_estimate".
+
+    part: "frozen" for bounds without a group.
+    """
+    return "_".join(filter(None, (quantity_name(objective), part, _BOUNDS[guarantee])))
+
+
+def quantity_name(objective: object) -> str:
+    """A form of the logits that decides nothing is no overlap, and not called so."""
+    return "overlap" if decides(objective) else f"objective_{objective}"
+
+
+def taken_off(what: object) -> str:
+    """That the end of a network was left out of the bounds, and why that is sound."""
+    return (
+        f"a final {what} was taken off the network before bounding: it does not change which class is ahead, and "
+        "overlaps are differences of its inputs"
+    )

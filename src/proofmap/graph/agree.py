@@ -1,0 +1,77 @@
+"""Whether a graph and the model that it was read from agree, and what is at fault where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from math import inf
+
+import torch
+from torch import Tensor
+
+from proofmap.graph.ir import Graph
+
+Run = Callable[[Tensor], Tensor]
+
+# Of the largest logit. Two ways to compute one network differ by some 1e-6 in single precision; a wrong reading is far
+# off. In double precision the single precision of constants that exporters write down shows, at 1e-7.
+TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
+
+
+class Cause(Enum):
+    """Why a graph and its model differ."""
+
+    RANDOM = "two runs on the same batch differ"
+    BATCH = "a sample alone gives something else than in a batch"
+    ROUNDING = "in double precision both agree"
+    READING = "nothing but the reading explains it"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a graph was read from: a function of batches, and the same in double precision."""
+
+    run: Run
+    double: Run
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """By how much of the largest logit a graph and its model differ, and why."""
+
+    off: float
+    cause: Cause
+
+
+def disagreement(graph: Graph, reference: Reference, points: Tensor) -> Disagreement | None:
+    """None where they agree at all points together and at the first alone; undefined values are left out."""
+    values = graph(points)
+    together, alone = reference.run(points), reference.run(points[:1])
+    tolerance = TOLERANCE[points.dtype]
+    off = max(difference(values, together), difference(values[:1], alone))
+    if off <= tolerance:
+        return None
+    if difference(reference.run(points), together) > tolerance:
+        return Disagreement(off, Cause.RANDOM)
+    if difference(together[:1], alone) > tolerance:
+        return Disagreement(off, Cause.BATCH)
+    exact = points.double()
+    try:
+        same = difference(graph.to(points.device, torch.float64)(exact), reference.double(exact))
+    except Exception:  # a model that double precision stops: nothing is learnt
+        same = inf
+    if points.dtype != torch.float64 and same <= TOLERANCE[torch.float64]:
+        return Disagreement(off, Cause.ROUNDING)
+    return Disagreement(off, Cause.READING)
+
+
+def difference(got: Tensor, expected: Tensor) -> float:
+    """The largest difference between two batches of logits, of the largest logit expected, where that is defined."""
+    if got.shape != expected.shape:
+        return inf
+    defined = torch.isfinite(expected).all(1)
+    if not bool(defined.any()):
+        return 0.0
+    off = (got - expected)[defined].abs().max() / expected[defined].abs().max().clamp(min=1e-6)
+    return float(off) if bool(torch.isfinite(off)) else inf

@@ -1,0 +1,176 @@
+"""Torch's operators that are linear because their places, masks or factors are constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.graph import scalars, sums
+from proofmap.graph.aten_shapes import as_value, constant
+from proofmap.graph.build import Builder, NoRule, Value, scalar
+from proofmap.graph.writes import choose, write
+
+
+def _where(b: Builder, name: str, mask: Value, x: Any, y: Any) -> Value:
+    return choose(b, name, constant(mask, "mask"), as_value(x), as_value(y))
+
+
+def _masked_fill(b: Builder, name: str, x: Value, mask: Value, value: Any) -> Value:
+    return _where(b, name, mask, value, x)
+
+
+def _triangle(keep: Callable[[Tensor, int], Tensor]) -> Callable[..., Value]:
+    def convert(b: Builder, name: str, x: str, diagonal: int = 0) -> Value:
+        if b.rank(x) < 3:
+            raise b.mixed(name, keep.__name__)
+        mask = keep(torch.ones(b.shape(x)[-2:], dtype=torch.uint8), diagonal)
+        return choose(b, name, mask, x, scalar(0.0))
+
+    return convert
+
+
+def _lerp(b: Builder, name: str, start: Value, end: Value, weight: Any) -> str:
+    """start + w (end - start), where w is a constant, or both ends are."""
+    weight = as_value(weight)
+    if isinstance(start, Tensor) and isinstance(end, Tensor):
+        return b.add(name, scalars.mul(b, f"{name}.scaled", weight, end.double() - start.double()), start)
+    if isinstance(weight, str):
+        raise NoRule("with a computed weight")
+    parts: list[Value] = []
+    for value, share in ((start, 1 - weight.double()), (end, weight.double())):
+        parts.append(value * share if isinstance(value, Tensor) else scalars.mul(b, f"{name}.scaled", value, share))
+    return b.add(name, *parts)
+
+
+def _einsum(b: Builder, name: str, equation: str, operands: Sequence[Value], **_: Any) -> str:
+    return sums.einsum(b, name, equation, operands)
+
+
+def _cumsum(b: Builder, name: str, x: str, axis: int, **_: Any) -> str:
+    return sums.cumulative(b, name, x, b.axis(name, "cumsum", axis, b.rank(x)))
+
+
+def _col2im(
+    b: Builder,
+    name: str,
+    x: str,
+    size: Sequence[int],
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> str:
+    if b.rank(x) != 3:
+        raise b.mixed(name, "fold of an input without a sample dimension")
+    pads = [(p, p) for p in padding]
+    return sums.fold(b, name, x, size=size, kernel=kernel, stride=stride, padding=pads, dilation=dilation)
+
+
+def _interpolate(function: Callable[..., Tensor]) -> Callable[..., str]:
+    """Torch's own answer to how each axis is weighed: what becomes of unit rows, one axis at a time."""
+
+    def convert(b: Builder, name: str, x: str, size: Sequence[int] | None, align: bool, factors: Any) -> str:
+        rank = len(size or factors)
+        first = len(b.shape(x)) - rank
+        for k, n in enumerate(b.shape(x)[first:]):
+            b.fits(name, "a matrix", (n, n))
+            rows = torch.eye(n, dtype=torch.float64).reshape(n, 1, *(n if j == k else 1 for j in range(rank)))
+            rows = rows.expand(
+                n, 1, *(n if j == k else 2 for j in range(rank))
+            )  # torch 2.13 smooths an axis of 1 wrongly
+            wanted = None if size is None else [size[k] if j == k else 2 for j in range(rank)]
+            shares = None if factors is None else [factors[k] if j == k else 1.0 for j in range(rank)]
+            weighed = function(rows.contiguous(), wanted, align, shares)  # (n, 1, ..., m, ...)
+            matrix = weighed.movedim(2 + k, -1).reshape(n, 2 ** (rank - 1), -1)[:, 0].t().contiguous()
+            if not torch.equal(matrix, torch.eye(n, dtype=torch.float64)):
+                x = sums.along(b, f"{name}.axis{first + k}", x, first + k, matrix)
+        return x
+
+    return convert
+
+
+# --- writing over entries ---
+
+
+def _write(function: Callable[..., Tensor]) -> Callable[..., Value]:
+    """An operator of two values and constants that only moves entries: into the first from the second."""
+
+    def convert(b: Builder, name: str, x: Any, source: Any, *args: Any, **kwargs: Any) -> Value:
+        def place(into: Tensor, values: Tensor) -> Tensor:
+            return function(into, values, *args, **kwargs)
+
+        return write(b, name, function.__name__, as_value(x), as_value(source), place)
+
+    return convert
+
+
+def _copied(into: Tensor, values: Tensor, *_: Any) -> Tensor:
+    return values.expand_as(into)
+
+
+def _scatter(b: Builder, name: str, x: Value, axis: int, index: Value, source: Any) -> Value:
+    index = constant(index, "positions")
+    places = torch.zeros((b.batch, *b.shape(x)) if isinstance(x, str) else x.shape, dtype=torch.long)
+    if int(places.scatter_add(axis, index, torch.ones_like(index)).max()) > 1 and not isinstance(source, int | float):
+        raise NoRule("with places that repeat")
+
+    def place(into: Tensor, values: Tensor) -> Tensor:
+        return into.scatter(axis, index, values.expand(index.shape) if not values.ndim else values)
+
+    return write(b, name, "scatter", x, as_value(source), place)
+
+
+def _index_put(
+    b: Builder, name: str, x: Value, indices: Sequence[Value | None], source: Value, accumulate: bool = False
+) -> Value:
+    picks = tuple(slice(None) if i is None else constant(i, "positions") for i in indices)
+    shape = (b.batch, *b.shape(x)) if isinstance(x, str) else x.shape
+
+    def place(into: Tensor, values: Tensor) -> Tensor:
+        written = into.clone()
+        written[picks] = values
+        return written
+
+    places = torch.arange(torch.Size(shape).numel()).reshape(shape)[picks]
+    repeated = places.unique().numel() < places.numel()
+    one = isinstance(source, Tensor) and source.numel() == 1
+    if repeated and (accumulate or not one):
+        raise NoRule("with places that repeat")
+    if not accumulate:
+        return write(b, name, "index_put", x, source, place)
+    return b.add(name, x, write(b, f"{name}.writes", "index_put", torch.zeros(shape), source, place))
+
+
+_aten = torch.ops.aten
+
+LINEAR: dict[str, Callable[..., Any]] = {
+    "aten.where.self": _where,
+    "aten.where.ScalarOther": _where,
+    "aten.where.ScalarSelf": _where,
+    "aten.where.Scalar": _where,
+    "aten.masked_fill.Scalar": _masked_fill,
+    "aten.masked_fill.Tensor": _masked_fill,
+    "aten.tril.default": _triangle(torch.tril),
+    "aten.triu.default": _triangle(torch.triu),
+    "aten.lerp.Scalar": _lerp,
+    "aten.lerp.Tensor": _lerp,
+    "aten.einsum.default": _einsum,
+    "aten.cumsum.default": _cumsum,
+    "aten.col2im.default": _col2im,
+    "aten.slice_scatter.default": _write(torch.slice_scatter),
+    "aten.select_scatter.default": _write(torch.select_scatter),
+    "aten.diagonal_scatter.default": _write(torch.diagonal_scatter),
+    "aten.copy.default": _write(_copied),
+    "aten.scatter.src": _scatter,
+    "aten.scatter.value": _scatter,
+    "aten.index_put.default": _index_put,
+    "aten.upsample_linear1d.vec": _interpolate(_aten.upsample_linear1d.vec),
+    "aten.upsample_bilinear2d.vec": _interpolate(_aten.upsample_bilinear2d.vec),
+    "aten.upsample_trilinear3d.vec": _interpolate(_aten.upsample_trilinear3d.vec),
+    "aten.upsample_bicubic2d.vec": _interpolate(_aten.upsample_bicubic2d.vec),
+    "aten._upsample_bilinear2d_aa.vec": _interpolate(_aten._upsample_bilinear2d_aa.vec),
+    "aten._upsample_bicubic2d_aa.vec": _interpolate(_aten._upsample_bicubic2d_aa.vec),
+}

@@ -1,0 +1,130 @@
+"""A graph against onnxruntime, which runs the file that it was read from: where it is installed, and knows the file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnx import ModelProto, NodeProto, TensorProto
+from torch import Tensor
+
+from proofmap.errors import ModelError
+from proofmap.graph.agree import TOLERANCE, Cause, Reference, disagreement
+from proofmap.graph.ir import Graph
+
+
+def check(graph: Graph, model: ModelProto, nodes: Sequence[NodeProto], output: str, batch: int | None) -> None:
+    """Raise where onnxruntime computes something else from these nodes: two points together, and one of them alone.
+
+    `batch` is the number of samples that the file fixes, if it does. `model` is cut down to the nodes: whatever else is
+    in the file is not run. Double precision decides whether single precision's rounding is at fault, which is no error:
+    the points are drawn here, and a user's own need not be so unlucky.
+    """
+    session = _session(model, nodes, output)
+    if session is None:
+        return
+    run = _Runs(session, model, graph.input.name, batch)
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.rand(2, *graph.input.shape, generator=generator, dtype=torch.float64)
+    points = (drawn * torch.tensor([1.0, 4.0]).view(-1, *(1,) * (drawn.ndim - 1))).to(graph.dtype)
+    points[1] -= 2
+    try:
+        found = disagreement(graph, Reference(run, run.double), points)
+    except _NotRunError:
+        return
+    if found is None or found.cause is Cause.ROUNDING:
+        return
+    raise ModelError(
+        f"onnxruntime's logits and those of the graph that was read differ by {found.off:.1e} of the largest, expected "
+        f"{TOLERANCE[points.dtype]:g} at most: {_FAULT[found.cause]}"
+    )
+
+
+_FAULT = {
+    Cause.RANDOM: f"{Cause.RANDOM.value}, expected a file that is a function",
+    Cause.BATCH: f"{Cause.BATCH.value}, expected every sample to be computed on its own",
+    Cause.READING: "Proofmap has read the file wrongly, please report it with the file",
+}
+
+
+class _NotRunError(Exception):
+    """The file cannot be run."""
+
+
+class _Runs:
+    """onnxruntime's logits, and those of onnx's own evaluator, which has everything in double precision."""
+
+    def __init__(self, session: Any, model: ModelProto, name: str, batch: int | None) -> None:
+        self.session = session
+        self.model = model
+        self.name = name
+        self.batch = batch
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._batches(lambda feeds: self.session.run(None, feeds), x)
+
+    def double(self, x: Tensor) -> Tensor:
+        from onnx.reference import ReferenceEvaluator  # slow to import, and hardly ever needed
+
+        evaluator = ReferenceEvaluator(_doubled(self.model))
+        return self._batches(lambda feeds: evaluator.run(None, feeds), x)
+
+    def _batches(self, run: Any, x: Tensor) -> Tensor:
+        """Batch by batch where the file fixes their size, the last one filled up."""
+        size = self.batch or len(x)
+        full = x[torch.arange(-(-len(x) // size) * size) % len(x)]
+        try:
+            with np.errstate(all="ignore"):
+                parts = [np.asarray(run({self.name: part.numpy()})[0]).reshape(size, -1) for part in full.split(size)]
+        except Exception as error:  # what it has no kernel for, sizes that do not fit, ...
+            raise _NotRunError from error
+        return torch.from_numpy(np.concatenate(parts)[: len(x)])
+
+
+def _session(model: ModelProto, nodes: Sequence[NodeProto], output: str) -> Any:
+    """One that runs these nodes on one thread and says nothing, or None where there can be none."""
+    try:
+        import onnxruntime
+    except ImportError:
+        return None
+    _cut(model, nodes, output)
+    try:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        options.enable_cpu_mem_arena = False
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception:  # an opset that is too new, no kernel in double precision, more than two gigabytes, ...
+        return None
+
+
+def _cut(model: ModelProto, nodes: Sequence[NodeProto], output: str) -> None:
+    """Leave nothing in the model but what the output needs."""
+    graph = model.graph
+    if len(nodes) < len(graph.node):
+        kept = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
+        del graph.node[:]
+        graph.node.extend(kept)
+    if graph.output[0].name != output:
+        kind = graph.output[0].type.tensor_type.elem_type
+        del graph.output[:]
+        graph.output.append(onnx.helper.make_tensor_value_info(output, kind, None))
+
+
+def _doubled(model: ModelProto) -> ModelProto:
+    """The same model with every number in double precision."""
+    copied = ModelProto()
+    copied.CopyFrom(model)
+    attributes = [(node, attribute) for node in copied.graph.node for attribute in node.attribute]
+    for tensor in (*copied.graph.initializer, *(attribute.t for _, attribute in attributes)):
+        if tensor.data_type == TensorProto.FLOAT:
+            exact = onnx.numpy_helper.to_array(tensor).astype(np.float64)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(exact, tensor.name))
+    for node, attribute in attributes:
+        if node.op_type == "Cast" and attribute.name == "to" and attribute.i == TensorProto.FLOAT:
+            attribute.i = TensorProto.DOUBLE
+    return copied

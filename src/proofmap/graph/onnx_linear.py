@@ -1,0 +1,94 @@
+"""ONNX's operators that are linear because their places, masks or factors are constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.graph import sums
+from proofmap.graph.build import Builder, NoRule, Value, scalar
+from proofmap.graph.onnx_call import Call, branch, constant, number, numbers
+from proofmap.graph.writes import choose, write
+
+
+def _einsum(b: Builder, call: Call, *xs: Value) -> str:
+    return sums.einsum(b, call.name, call.get("equation"), xs)
+
+
+def _cumsum(b: Builder, call: Call, x: Value, axis: Value) -> str:
+    x = branch(x)
+    sample = b.axis(call.name, call.op, int(constant(axis, "axis").item()), b.rank(x))
+    exclusive, reverse = bool(call.get("exclusive", 0)), bool(call.get("reverse", 0))
+    return sums.cumulative(b, call.name, x, sample, exclusive=exclusive, reverse=reverse)
+
+
+def _trilu(b: Builder, call: Call, x: Value, diagonal: Value | None = None) -> Value:
+    x = branch(x)
+    if b.rank(x) < 3:
+        raise b.mixed(call.name, call.op)
+    k = int(number(call, "k", diagonal, 0))
+    ones = torch.ones(b.shape(x)[-2:], dtype=torch.bool)
+    return choose(b, call.name, ones.triu(k) if call.get("upper", 1) else ones.tril(k), x, scalar(0.0))
+
+
+def _col2im(b: Builder, call: Call, x: Value, size: Value, kernel: Value) -> str:
+    window, target = numbers(call, "block_shape", kernel) or [], numbers(call, "image_shape", size) or []
+    rank = len(window)
+    pads = list(call.get("pads", [0] * 2 * rank))
+    return sums.fold(
+        b,
+        call.name,
+        branch(x),
+        size=target,
+        kernel=window,
+        stride=call.get("strides", [1] * rank),
+        padding=list(zip(pads[:rank], pads[rank:], strict=True)),
+        dilation=call.get("dilations", [1] * rank),
+    )
+
+
+def _scatter_elements(b: Builder, call: Call, x: Value, index: Value, updates: Value) -> Value:
+    index = constant(index, "positions").long()
+    axis = call.get("axis", 0) % index.ndim
+
+    def place(into: Tensor, values: Tensor) -> Tensor:
+        return into.scatter(axis, torch.where(index < 0, index + into.shape[axis], index), values)
+
+    return _scatter(b, call, x, updates, place)
+
+
+def _scatter_nd(b: Builder, call: Call, x: Value, index: Value, updates: Value) -> Value:
+    index = constant(index, "positions").long()
+    return _scatter(b, call, x, updates, lambda into, values: into.index_put(index.unbind(-1), values))
+
+
+def _scatter(b: Builder, call: Call, x: Value, updates: Value, place: Callable[[Tensor, Tensor], Tensor]) -> Value:
+    """Values written over entries, or added to them; ONNX does not say which of two at one place wins."""
+
+    def once(into: Tensor, values: Tensor) -> Tensor:
+        written = place(into, values)
+        if int((written >= into.numel()).sum()) != values.numel():
+            raise NoRule("with places that repeat")
+        return written
+
+    reduction = call.get("reduction", "none")
+    if reduction == "none":
+        return write(b, call.name, call.op, x, updates, once)
+    if reduction != "add":
+        raise NoRule(f"with reduction {reduction!r}")
+    shape = (b.batch, *b.shape(x)) if isinstance(x, str) else x.shape
+    return b.add(call.name, x, write(b, f"{call.name}.writes", call.op, torch.zeros(shape), updates, once))
+
+
+LINEAR: dict[str, Callable[..., Any]] = {
+    "Einsum": _einsum,
+    "CumSum": _cumsum,
+    "Trilu": _trilu,
+    "Col2Im": _col2im,
+    "Scatter": _scatter_elements,
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
+}

@@ -1,0 +1,48 @@
+"""What a user passes as samples, as the tensor that everything else takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from proofmap.arrays import Samples, tensor_of
+from proofmap.ball import check_input
+from proofmap.errors import InputError
+from proofmap.graph.ir import Graph
+
+__all__ = ["as_samples", "weight_of"]
+
+
+def as_samples(x: Samples, model: Any) -> Tensor:
+    """x (N, *shape), checked: a tensor as it is, a numpy array of floats in the model's precision, on its device.
+
+    numpy makes float64 unless told otherwise, so an array's precision is no wish; a float64 tensor's is one.
+    """
+    if isinstance(x, np.ndarray):
+        if x.dtype.kind != "f":
+            raise InputError(
+                f"x is an array of {x.dtype}, expected floats, in the range that the model was trained on: for "
+                "instance x.astype('float32') / 255"
+            )
+        like = weight_of(model)
+        x = tensor_of(x).to(like.device, torch.float64 if like.dtype == torch.float64 else torch.float32)
+    if not isinstance(x, Tensor):
+        raise InputError(
+            f"x is {type(x).__name__}, expected a float32 or float64 tensor, or a numpy array of floats: use "
+            "torch.as_tensor(x).float()"
+        )
+    check_input(x)
+    return x
+
+
+def weight_of(model: Any) -> Tensor:
+    """A tensor whose precision and device are the model's: its first weight, where it has one."""
+    weights: Any = ()
+    if isinstance(model, Graph):
+        weights = (node.weight for node in model.nodes if node.weight is not None)
+    elif isinstance(model, nn.Module):
+        weights = (weight for weight in model.parameters() if weight.is_floating_point())
+    return next(iter(weights), torch.empty(0))

@@ -1,0 +1,27 @@
+"""What an overlap is, and how it is printed: rounded to the side on which it stays true."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+from typing import Literal
+
+__all__ = ["Guarantee", "rounded", "span"]
+
+# Proven upper bounds of AO; the largest values that samples reached, lower bounds; estimates that are neither.
+Guarantee = Literal["certified", "sampled", "none"]
+
+
+def rounded(value: float, guarantee: Guarantee) -> str:
+    """An overlap with two decimals, or three digits if it is small, rounded to the side on which it stays true."""
+    rounding = {"certified": ROUND_CEILING, "sampled": ROUND_FLOOR, "none": ROUND_HALF_EVEN}[guarantee]
+    if not math.isfinite(value):
+        return str(value).replace("inf", "∞")
+    if 0 < abs(value) < 0.1 or abs(value) >= 1e9:
+        return str(Context(prec=3, rounding=rounding).create_decimal_from_float(value))
+    return str(Decimal(value).quantize(Decimal("0.01"), rounding))
+
+
+def span(low: float, high: float, guarantee: Guarantee) -> str:
+    """The smallest and the largest of some overlaps, once where they print the same: "-1.00 to 0.26"."""
+    return " to ".join(dict.fromkeys(rounded(end, guarantee) for end in (low, high)))

@@ -1,0 +1,189 @@
+"""Properties of a network's outputs over boxes of inputs, decided: they hold, they are violated, or nobody knows.
+
+A property is said by what must not happen, as VNN-LIB does: regions, each a box of inputs with cases of outputs,
+
+    unsafe = {(x, y) : l <= x <= u and, for one of the cases, a_r·y + b_r <= 0 for every row r}
+
+and it holds where no x of a box has its outputs y = f(x) in a case of that box. A case is excluded over a box if *one*
+of its rows is proven positive on the whole box; it is met by a point where *all* of its rows are at most 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from proofmap.ball import Ball, Family
+from proofmap.bounds import Method, solve
+from proofmap.bounds.memory import budget
+from proofmap.errors import BoundError, InputError
+from proofmap.explain.attack import climbs
+from proofmap.explain.inside import into_box
+from proofmap.explain.refute import RESTARTS, STEPS, Run
+from proofmap.graph import Graph
+from proofmap.overlaps import method_of
+from proofmap.precision import full_precision
+
+__all__ = ["Answer", "Region", "Unsafe", "decide"]
+
+_SLACK = 1e-6  # of a row's terms at the middle of the box: a bound closer to 0 may be rounding, and excludes nothing
+_TOGETHER = 32  # cases that are attacked at once
+
+
+@dataclass(frozen=True, eq=False)
+class Unsafe:
+    """A case: outputs y with weight @ y + bias <= 0 in every row, < 0 in strict ones."""
+
+    weight: Tensor  # (R, classes) float64
+    bias: Tensor  # (R,) float64
+    strict: Tensor  # (R,) bool
+
+    def met(self, outputs: Tensor) -> bool:
+        """Whether outputs (classes,) are a case of it."""
+        value = self.weight @ outputs.to(self.weight) + self.bias
+        return bool(torch.where(self.strict, value < 0, value <= 0).all())
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A box of inputs, and the cases that must not happen in it."""
+
+    lower: Tensor  # (*shape) float64
+    upper: Tensor
+    unsafe: tuple[Unsafe, ...]
+
+    def ball(self, device: torch.device) -> Family:
+        """The ball around the middle that holds the box, in float64."""
+        lower, upper = self.lower.to(device)[None], self.upper.to(device)[None]
+        centre = (lower + upper) / 2
+        radius = torch.maximum(upper - centre, centre - lower)
+        wider = torch.nextafter(radius, torch.full_like(radius, inf))
+        return Ball(torch.where(radius > 0, wider, radius)).at(centre)
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What is known of a property."""
+
+    verdict: Literal["holds", "violated", "unknown"]
+    margin: float  # how far the case that comes closest is from being met, proven; above 0 where the property holds
+    left: int  # the number of cases that are not excluded
+    point: Tensor | None = None  # (*shape) float64 in a box, exactly; a float32 wherever there is one in the box
+    outputs: Tensor | None = None  # (classes,) at the point, by whoever runs the model
+    why: str | None = None  # what kept a box from being bounded at all
+
+
+def decide(
+    graph: Graph,
+    regions: Sequence[Region],
+    *,
+    bounds: Method | None = None,
+    run: Run | None = None,
+    device: torch.device | None = None,
+    memory: int | None = None,
+) -> Answer:
+    """Whether no input of the regions has outputs in one of their cases.
+
+    Bounds are computed in float64; one has to clear 0 by more than rounding. Where a case is left, an attack looks for
+    a point that meets it: in the network over the real numbers, computed in float64, and by `run`, the model as its
+    user runs it in its own precision, by default the graph.
+    """
+    method = method_of(bounds)
+    device = torch.device("cpu") if device is None else device
+    _check(graph, regions)
+    precise = graph.to(device, torch.float64)
+    left: list[tuple[Region, Unsafe]] = []
+    margin, why = inf, None
+    for region in regions:
+        try:
+            proven, clear = _margins(precise, region, method, device, budget(memory, device))
+        except BoundError as error:
+            why, proven, clear = str(error), [-inf] * len(region.unsafe), [False] * len(region.unsafe)
+        margin = min(margin, *proven)
+        left += [(region, case) for case, excluded in zip(region.unsafe, clear, strict=True) if not excluded]
+    if not left:
+        return Answer("holds", margin, 0)
+    own = graph.to(device, graph.dtype)
+    for start in range(0, len(left), _TOGETHER):
+        found = _attack(own, precise, left[start : start + _TOGETHER], run or own, device)
+        if found is not None:
+            return Answer("violated", margin, len(left), *found, why=why)
+    return Answer("unknown", margin, len(left), why=why)
+
+
+def _margins(
+    graph: Graph, region: Region, method: Method, device: torch.device, available: int
+) -> tuple[list[float], list[bool]]:
+    """For each case the largest lower bound of a row on the box, and whether one clears 0 by more than rounding."""
+    family = region.ball(device)
+    weight = torch.cat([case.weight for case in region.unsafe]).to(family.x)
+    bias = torch.cat([case.bias for case in region.unsafe]).to(family.x)
+    with full_precision(family.x.device):
+        size = weight.abs() @ graph(family.x).flatten().abs() + bias.abs()
+    lower = bias - solve(graph, family, -weight[None], method, "one-pass", available)[0, 0]  # (rows of all cases,)
+    rows = [len(case.bias) for case in region.unsafe]
+    best = [float(part.max()) for part in lower.split(rows)]
+    clear = [bool((part > 0).any()) for part in (lower - _SLACK * size).split(rows)]
+    return best, clear
+
+
+def _attack(
+    graph: Graph, precise: Graph, left: Sequence[tuple[Region, Unsafe]], run: Run, device: torch.device
+) -> tuple[Tensor, Tensor] | None:
+    """A point that meets one of the cases, and its outputs by `run`."""
+    lower = torch.stack([region.lower for region, _ in left]).to(device)
+    upper = torch.stack([region.upper for region, _ in left]).to(device)
+    middle = into_box((lower + upper) / 2, lower, upper, graph.dtype)
+    radius = torch.maximum(upper - middle, middle - lower).flatten(1).amax(1)
+    ends = (middle, lower - middle, upper - middle)
+    family = Family(*(end.to(graph.dtype) for end in ends), inf, radius.to(graph.dtype))
+    generator = torch.Generator(device).manual_seed(0)
+    for value, delta in climbs(partial(_depth, graph, *_padded(left, family.x)), family, STEPS, RESTARTS, generator):
+        points = into_box(family.x + delta, lower, upper, graph.dtype)
+        near = value > -_SLACK * value.abs().clamp(min=1)  # what rounding may have kept from 0 is tried as well
+        for k in near.nonzero().flatten().tolist():
+            _, case = left[k]
+            if not case.met(precise(points[k : k + 1]).flatten().cpu()):
+                continue
+            outputs = run(points[k : k + 1].to(graph.dtype)).flatten().cpu()
+            if case.met(outputs):
+                return points[k].cpu(), outputs
+    return None
+
+
+def _padded(left: Sequence[tuple[Region, Unsafe]], like: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows of every case, (N, R, classes) and (N, R); what fills them up is met by everything."""
+    rows = max(len(case.bias) for _, case in left)
+    classes = left[0][1].weight.shape[1]
+    weight = like.new_zeros(len(left), rows, classes)
+    bias = like.new_full((len(left), rows), -inf)
+    for k, (_, case) in enumerate(left):
+        weight[k, : len(case.bias)] = case.weight.to(like)
+        bias[k, : len(case.bias)] = case.bias.to(like)
+    return weight, bias
+
+
+def _depth(graph: Graph, weight: Tensor, bias: Tensor, points: Tensor) -> Tensor:
+    """How deep each point is in its case, (N,): the smallest -(a·y + b) of its rows; at least 0 where it is met."""
+    value = (weight @ graph(points).flatten(1)[:, :, None]).squeeze(2) + bias
+    return (-value.amax(1)).nan_to_num(nan=-inf)
+
+
+def _check(graph: Graph, regions: Sequence[Region]) -> None:
+    if not regions:
+        raise InputError("got no region, expected at least one box with cases of outputs")
+    for region in regions:
+        if tuple(region.lower.shape) != graph.input.shape:
+            shape = tuple(region.lower.shape)
+            raise InputError(f"got a box of shape {shape}, expected {graph.input.shape}, that of the network's inputs")
+        for case in region.unsafe:
+            outputs = case.weight.shape[1]
+            if outputs != graph.classes:
+                said = f"{outputs} output{'s' * (outputs != 1)}"
+                raise InputError(f"got a property of {said}, expected {graph.classes}, those of the network")

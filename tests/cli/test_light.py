@@ -1,0 +1,173 @@
+"""Help, completion and wrong words are answered before torch, numpy and what draws pictures are loaded."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proofmap import __version__
+from proofmap.bench import names as bench_names
+from proofmap.bounds import METHODS
+from proofmap.bounds.method import SYNONYMS
+from proofmap.cli import names, options
+from proofmap.cli.maps import explainers
+from proofmap.explain import BASELINES
+from proofmap.metrics import METRICS, Tightness
+from proofmap.runs.export import FORMATS
+from proofmap.zoo import __all__ as zoo_names
+from tests.cli.test_app import completion
+
+HEAVY = {"torch", "numpy", "matplotlib", "onnx", "PIL", "pandas", "captum", "safetensors", "tqdm", "ray", "skimage"}
+
+# One process for all: each line of words, and what the environment says, gives the code, the texts and what was loaded.
+SCRIPT = """
+import io, json, os, sys
+from contextlib import redirect_stderr, redirect_stdout
+from proofmap.cli import app
+
+heavy, found = set(json.loads(sys.argv[2])), []
+for words, environment in json.loads(sys.argv[1]):
+    os.environ.update(environment)
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            app(words, prog_name="proofmap")
+        except SystemExit as end:
+            code = end.code or 0
+    found.append([code, out.getvalue(), err.getvalue(), sorted(heavy & set(sys.modules))])
+    for name in environment:
+        del os.environ[name]
+print(json.dumps(found))
+"""
+
+COMMANDS = ("explain", "verify", "compare", "bench", "run", "export", "report", "demo")
+HELP: list[list[str]] = [[], ["--help"], ["-h"], ["--version"], *([name, "-h"] for name in COMMANDS)]
+MODEL = ["zoo:mnist_mlp", "no-such-file.png"]
+WRONG: list[tuple[list[str], str]] = [
+    (["verify", *MODEL, "--norm", "3"], "got --norm 3, expected one of 1, 2, inf"),
+    (["verify", *MODEL, "--eps", "abc"], "got --eps abc, expected a number such as 0.02 or 2/255"),
+    (["verify", *MODEL, "--eps", "auto"], "got --eps auto, expected a number"),
+    (["verify", *MODEL, "--bounds", "ibp+foo"], "got bounds 'ibp+foo', expected names among ibp, "),
+    (["explain", *MODEL, "--groups", "foo"], "got --groups foo, expected pixels, grid:12, "),
+    (["explain", *MODEL, "--groups", "grid:0"], "got --groups grid:0, expected pixels, grid:12, "),
+    (["explain", *MODEL, "--domain", "1"], "got --domain 1, expected two numbers such as 0,1"),
+    (["explain", *MODEL, "--method", "foo"], "got --method foo, expected one of first-order, "),
+    (["explain", *MODEL, "--method", "targeted"], "got --method targeted alone, expected the class to move to"),
+    (["explain", *MODEL, "--device", "tpu"], "got --device tpu, expected cpu, cuda or cuda:1"),
+    (["explain", *MODEL, "--size", "x"], "got --size x, expected a side such as 224"),
+    (["explain", *MODEL, "--mean", "a,b"], "got --mean a, expected a number"),
+    (["explain", *MODEL, "--layout", "HWC"], "got --layout HWC, expected NCHW or NHWC"),
+    (["compare", *MODEL, "--methods", "eva,foo"], "got the method 'foo', expected one of "),
+    (["compare", *MODEL, "--metrics", "foo"], "got the metric 'foo', expected one of "),
+    (["run", "x", "--model", "y", "--out", "z", "--method", "foo"], "got --method foo, expected one of "),
+    (["run", "x", "--model", "y", "--out", "z", "--engine", "foo"], "got --engine foo, expected local or ray"),
+    (["run", "x", "--model", "y", "--out", "z", "--set", "foo"], "got --set foo, expected a name and a value"),
+    (["run", "x", "--model", "y", "--out", "z", "--memory", "0"], "got --memory 0, expected a number of GiB"),
+    (["export", "run", "out.foo"], "got the name out.foo, expected one that ends in "),
+    (["report", "page.txt", "maps"], "got the page page.txt, expected a name that ends in .html"),
+]
+COMPLETED: list[tuple[str, list[str]]] = [
+    ("ver", ["verify"]),
+    ("bench table1-m", ["table1-mnist"]),
+    ("explain z", [f"zoo:{name}" for name in sorted(zoo_names)]),
+    ("explain zoo:mn", ["mnist_mlp"]),  # bash, which ends words at a colon, puts it after what is typed
+    ("run --model zoo:", sorted(zoo_names)),
+    ("explain net", []),  # a file's name is for the shell to complete
+    ("verify --bounds cr", ["crown-ibp", "crown"]),
+    ("verify --device c", ["cpu", "cuda"]),
+    ("export run out", []),
+]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    cases = [
+        *([words, {}] for words in HELP),
+        *([words, {}] for words, _ in WRONG),
+        *([[], completion(line)] for line, _ in COMPLETED),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(cases), json.dumps(sorted(HEAVY))],
+        cwd=tmp_path_factory.mktemp("light"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[Any] = json.loads(done.stdout)
+    return found
+
+
+def test_nothing_heavy_is_loaded(answers: list[Any]) -> None:
+    asked_for = [*HELP, *(words for words, _ in WRONG), *(line for line, _ in COMPLETED)]
+    loaded = {str(words): heavy for words, (_, _, _, heavy) in zip(asked_for, answers, strict=True) if heavy}
+    assert loaded == {}
+
+
+def test_help_and_version_answer(answers: list[Any]) -> None:
+    for words, (code, out, _, _) in zip(HELP, answers, strict=False):
+        assert code == (0 if words else 2), words
+        assert ("Usage: proofmap" in out) == (words != ["--version"]), words
+    assert answers[HELP.index(["--version"])][1] == f"proofmap {__version__}\n"
+    assert answers[HELP.index(["-h"])][1] == answers[HELP.index(["--help"])][1]
+
+
+@pytest.mark.parametrize("k", range(len(WRONG)), ids=[" ".join(words) for words, _ in WRONG])
+def test_a_wrong_word_is_one_sentence(k: int, answers: list[Any]) -> None:
+    code, out, err, _ = answers[len(HELP) + k]
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {WRONG[k][1]}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("k", range(len(COMPLETED)), ids=[line for line, _ in COMPLETED])
+def test_the_shell_completes(k: int, answers: list[Any]) -> None:
+    assert answers[len(HELP) + len(WRONG) + k][1].split() == COMPLETED[k][1]
+
+
+def test_names_are_those_of_the_tables() -> None:
+    assert (*METHODS, *SYNONYMS) == names.BOUNDS
+    assert tuple(BASELINES) == names.METHODS
+    assert tuple(explainers()) == names.EXPLAINERS
+    assert tuple(name for name, kind in METRICS.items() if kind is not Tightness) == names.METRICS
+    assert tuple(FORMATS) == names.FORMATS
+    assert names.zoo() == sorted(zoo_names)
+    assert names.benches() == sorted(bench_names())
+    ready = [name for name, kind in BASELINES.items() if not options.needs(kind)]
+    assert tuple(ready) == names.READY
+
+
+def test_the_package_loads_what_is_asked_for_alone() -> None:
+    code = """
+import sys
+import proofmap as pm
+assert "torch" not in sys.modules
+assert {"EVA", "overlap", "zoo", "__version__"} <= set(dir(pm)), dir(pm)
+try:
+    pm.nothing
+except AttributeError as error:
+    assert str(error) == "module 'proofmap' has no attribute 'nothing'", error
+else:
+    raise AssertionError
+from proofmap.explain import EVA
+assert pm.EVA is EVA
+assert callable(pm.overlap) and pm.overlap.__name__ == "overlap"
+assert pm.errors.InputError is pm.InputError
+from proofmap import *
+assert EVA is pm.EVA and set(pm.__all__) <= set(globals())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_first_module_of_the_package_names_what_it_loads() -> None:
+    import proofmap as pm
+
+    assert len(set(pm.__all__)) == len(pm.__all__)
+    assert all(getattr(pm, name) is not None for name in pm.__all__)
+    assert Path(pm.__file__).name == "__init__.py"
