@@ -49,9 +49,9 @@ def _positive(f: File, op: str, x: str) -> str:
 
 
 def partner(f: File, x: str) -> str | None:
-    """An earlier value that broadcasts with x, of any rank."""
+    """Another value that broadcasts with x, of any rank."""
     shape = f[x].shape
-    fitting = [name for name in f.names() if _broadcasts(f[name].shape, shape)]
+    fitting = [name for name in f.names() if name != x and _broadcasts(f[name].shape, shape)]
     return f.draw.pick(fitting) if fitting else None
 
 
