@@ -24,6 +24,8 @@ def aimed(f: File, x: str, *points: float) -> str:
     if not points or f.draw.chance(0.6):
         return x
     low, high = float(f[x].min()), float(f[x].max())
+    if high - low < 0.05 * max(abs(low), abs(high)):  # what is left of single precision would be noise
+        return x
     slope = f.draw.pick([1.0, 4.0]) / max(high - low, 1e-3)
     return line(f, x, slope, f.draw.pick(points) - slope * f.draw.between(low, high))
 
