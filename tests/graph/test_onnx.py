@@ -379,6 +379,28 @@ def test_samples_may_leave_their_axis_and_come_back(tmp_path: Path) -> None:
         loaded(make([*nodes[:1], node("GatherND", ["a", "pairs"], ["y"])], ("n", 3, 4), {"pairs": pairs}), tmp_path)
 
 
+@pytest.mark.parametrize("constant", [False, True])
+def test_assignments_as_exporters_write_them(constant: bool, tmp_path: Path) -> None:
+    """x[:, [2, 0]] = 2 · x[:, :2], or a constant: with the samples on another axis in between."""
+    nodes = [
+        node("Add", ["x", "x"], ["d"]),
+        node("Slice", ["d", "zero", "two", "one"], ["e"]),
+        node("Transpose", ["x"], ["a"], perm=[1, 0, 2]),
+        node("Transpose", ["e"], ["b"], perm=[1, 0, 2]),
+        node("ScatterND", ["a", "rows", "c" if constant else "b"], ["s"], reduction="none"),
+        node("Transpose", ["s"], ["t"], perm=[1, 0, 2]),
+        node("Flatten", ["t"], ["y"]),
+    ]
+    constants = {"zero": ints(0), "one": ints(1), "two": ints(2), "rows": ints(2, 0).reshape(2, 1)}
+    batch = 2 if constant else "n"
+    each = floats(2, 1, 4).repeat(2, axis=1)  # the same for both samples
+    assert_same(make(nodes, (batch, 3, 4), constants | ({"c": each} if constant else {}), opset=16), tmp_path)
+    uneven = make(nodes, (2, 3, 4), constants | {"c": floats(2, 2, 4)}, opset=16)
+    if constant:
+        with pytest.raises(ModelError, match=r"Transpose \(node 'a'\) mixes the samples of a batch"):
+            loaded(uneven, tmp_path)
+
+
 @pytest.mark.parametrize(("factor", "limit"), [(1.0, 20.0), (2.0, 20.0), (3.0, 30.0), (2.0, 0.5)])
 def test_softplus_as_exporters_write_it_is_one(factor: float, limit: float, tmp_path: Path) -> None:
     nodes = [
