@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from proofmap.bar import Bar
 from proofmap.bounds import Method
 from proofmap.cli.cases import Case, graphs
 from proofmap.cli.maps import stems
@@ -21,6 +22,7 @@ from proofmap.explain.refute import refute
 from proofmap.explain.wording import around, beside, bound_name, radius, share, taken_off
 from proofmap.graph import Graph
 from proofmap.overlaps import certified_radius, classes_of, overlap
+from proofmap.progress import part
 from proofmap.sources import Model
 from proofmap.sources.written import REFUTED
 
@@ -28,6 +30,7 @@ __all__ = ["Question", "answer_all"]
 
 _VERDICTS = ("proven", "refuted", "undecided")
 _UPPER = bound_name("certified")
+_OVERLAP = 0.05  # of the work: the radius takes some twenty bounds more
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +54,13 @@ def answer_all(cases: Sequence[Case], question: Question, as_json: bool) -> bool
     """Print the answer for every input and what they come to; whether all are proven."""
     networks = graphs(cases, question.model)
     entries = []
-    for case, stem in zip(cases, stems([case.name for case in cases]), strict=True):
-        entry = _answer(case, networks[case.shape], question, stem)
-        entries.append(entry)
-        if not as_json:
-            typer.echo(_line(entry, case, question))
+    with Bar(len(cases), "verify") as bar:
+        for case, stem in zip(cases, stems([case.name for case in cases]), strict=True):
+            with bar.take():
+                entry = _answer(case, networks[case.shape], question, stem)
+            entries.append(entry)
+            if not as_json:
+                bar.write(_line(entry, case, question))
     counts = {word: sum(entry["verdict"] == word for entry in entries) for word in _VERDICTS}
     accuracy = None if question.target is not None else _accuracy(entries)
     off = networks[cases[0].shape].taken_off
@@ -83,9 +88,11 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
     classes_of(aim, 1, graph.classes, case.x.device)
     upper, why, largest = inf, None, None
     try:
-        upper = float(overlap(network, case.x, case.ball, bounds=question.method, target=aim).full)
+        with part(0.0, _OVERLAP if question.radius else 1.0):
+            upper = float(overlap(network, case.x, case.ball, bounds=question.method, target=aim).full)
         if question.radius:
-            largest = _radius(case, network, question.method, aim, upper <= 0)
+            with part(_OVERLAP, 1.0):
+                largest = _radius(case, network, question.method, aim, upper <= 0)
     except BoundError as error:
         why = str(error)
     found = None if upper <= 0 else refute(network, case.x, case.ball, aim, question.points.run)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import typer
 
+from proofmap.bar import Bar
 from proofmap.bounds import Method
 from proofmap.cli.maps import stems
 from proofmap.cli.options import finite
@@ -39,20 +40,22 @@ def decide_files(
     """Print what is known of each file's property, all of which are read first; whether all of them hold."""
     asked = [_read(path, model) for path in paths]
     entries = []
-    for path, (regions, graph), stem in zip(
-        paths, asked, stems([path.name.removesuffix(".gz") for path in paths]), strict=True
-    ):
-        answer = decide(graph, regions, bounds=method, run=points.run, device=device)
-        entry = points.keep(answer.point, f"{stem}{VIOLATED}", _entry(path.name, regions, answer), picture=False)
-        entries.append(entry)
-        if result is not None:
-            result.write_text(_result(answer, model.preparation), encoding="utf-8")
-        if not as_json:
-            typer.echo(f"{path.name}: {answer.verdict}: {_meaning(entry, points.confirmed)}")
+    names = stems([path.name.removesuffix(".gz") for path in paths])
+    with Bar(len(paths), "verify") as bar:
+        for path, (regions, graph), stem in zip(paths, asked, names, strict=True):
+            with bar.take():
+                answer = decide(graph, regions, bounds=method, run=points.run, device=device)
+            found = _entry(path.name, regions, answer)
+            entry = points.keep(answer.point, f"{stem}{VIOLATED}", found, picture=False)
+            entries.append(entry)
+            if result is not None:
+                result.write_text(_result(answer, model.preparation), encoding="utf-8")
+            if not as_json:
+                bar.write(f"{path.name}: {answer.verdict}: {_meaning(entry, points.confirmed)}")
     counts = {word: sum(entry["verdict"] == word for entry in entries) for word in _WORDS}
     if as_json:
-        found = {"model": model.name, **counts, "of": len(entries), "specifications": entries}
-        typer.echo(json.dumps(found, indent=1))
+        whole = {"model": model.name, **counts, "of": len(entries), "specifications": entries}
+        typer.echo(json.dumps(whole, indent=1))
     else:
         of = plural(len(entries), "specification")
         typer.echo(f"holds: {counts['holds']} of {of}; violated: {counts['violated']}; unknown: {counts['unknown']}")
