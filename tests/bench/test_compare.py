@@ -180,6 +180,20 @@ def test_what_cannot_be_compared_is_refused() -> None:
         compare(model, x, ["saliency"], target=10)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"ball": 0.1}, r"got ball=0\.1, expected a pm.Ball such as"),
+        ({"seed": "0"}, "compare got seed='0', expected a whole number of at least 0"),
+        ({"groups": "grid:3"}, "compare got groups='grid:3', expected a grouping such as"),
+        ({"progress": "yes"}, "compare got progress='yes', expected True or False"),
+    ],
+)
+def test_options_of_another_kind_are_refused_before_any_work(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        compare(nn.Identity(), digits(1), ["saliency", "smoothgrad"], **given)
+
+
 def test_a_function_of_another_signature_is_refused_before_any_work() -> None:
     """Also beside methods that are fine, and before the model is looked at."""
     x, seen = digits(1), []

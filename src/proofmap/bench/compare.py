@@ -25,7 +25,7 @@ from proofmap.graph import Graph, as_graph
 from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
 from proofmap.metrics import METRICS, Metric, Stability, Tightness
-from proofmap.metrics.metric import classes_of
+from proofmap.metrics.metric import check_count, check_flag, check_groups, classes_of
 from proofmap.overlaps import decides
 
 __all__ = ["column", "columns", "compare", "judge"]
@@ -62,6 +62,12 @@ def compare(
     intervals. The seconds are of one explanation, after a first one that is not timed.
     """
     x = as_samples(x, model)
+    if ball is not None and not isinstance(ball, Ball):
+        raise InputError(f"got ball={ball!r}, expected a pm.Ball such as pm.Ball(0.02, domain=(0.0, 1.0))")
+    if groups is not None:
+        check_groups("compare", groups)
+    check_count("compare", "seed", seed, 0)
+    check_flag("compare", "progress", progress)
     named, judges = _labelled(methods), _judges(metrics)
     if not named or not judges:
         raise InputError("got no method or no metric, expected at least one of each, such as ['eva'] and ['deletion']")
