@@ -32,12 +32,18 @@ _EVERY = 30.0  # seconds between two lines of progress
 _ENDLESS = 300  # seconds that a seed may take
 
 
+class _EndlessError(BaseException):
+    """A seed takes too long; no `except Exception` on the way may take it for another error."""
+
+
 def main() -> None:
     """Hunt, and say what was found."""
     args = _arguments()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, _too_long)
+    for stop in (signal.SIGINT, signal.SIGTERM):  # also where a shell has it ignored in the background
+        signal.signal(stop, signal.default_int_handler)
     tally = Tally()
     found: list[Finding] = []
     start = shown = time.monotonic()
@@ -75,7 +81,7 @@ def _one(seed: int, tally: Tally, folder: Path, only: str | None) -> list[Findin
         for finding in hunt(seed, tally, folder, only):
             found.append(finding)
             print(f"\n{finding}\n", flush=True)
-    except TimeoutError:
+    except _EndlessError:
         found.append(Finding(seed, "raw error", f"takes more than {_ENDLESS} seconds", ()))
         print(f"\n{found[-1]}\n", flush=True)
     finally:
@@ -84,7 +90,7 @@ def _one(seed: int, tally: Tally, folder: Path, only: str | None) -> list[Findin
 
 
 def _too_long(*_: object) -> None:
-    raise TimeoutError
+    raise _EndlessError
 
 
 def _counts(tally: Tally) -> str:

@@ -25,6 +25,7 @@ from proofmap.graph import Graph, as_graph, bounded
 from proofmap.graph.samples import as_samples
 from proofmap.guarantee import span
 from proofmap.precision import full_precision
+from proofmap.progress import part
 from proofmap.settings import check_counts, one_of
 
 Objective = Literal["margin", "class", "mean", "apart"]
@@ -175,9 +176,11 @@ def certified_radius(
         forms = _forms(logits, logits.argmax(1) if classes is None else classes, None, "margin")
         whole = torch.maximum(-domain_ball.lower, domain_ball.upper).flatten(1).norm(norm, dim=1)
         proven, open_at, trial = torch.zeros_like(whole), torch.full_like(whole, inf), whole.clamp(max=1)
-        for _ in range(steps + 1):
+        trials = steps + 1
+        for k in range(trials):
             family = Ball(trial, norm, domain).at(x)
-            holds = _proven(graph, family, logits, forms, method, available)
+            with part(k / trials, (k + 1) / trials, f"trial {k + 1} of {trials}"):
+                holds = _proven(graph, family, logits, forms, method, available)
             proven = torch.where(holds, trial, proven)
             open_at = torch.where(holds, open_at, trial)
             trial = torch.where(open_at.isinf(), torch.minimum(2 * trial, whole), (proven + open_at) / 2)

@@ -21,6 +21,10 @@ MAKERS: dict[str, Make] = {**SCALARS, **LAYERS, **SHAPES}
 # In the table, and in every network with several results: no operation of its own.
 _IMPLIED = {"<built-in function getitem>"}
 
+# Refused whatever their settings: drawn when it is their turn, not beside others.
+_REFUSED = {f"aten.{op}" for op in ("softmax.int", "_softmax.default", "log_softmax.int", "_log_softmax.default")}
+_REFUSED |= {f"aten.{op}" for op in ("mean.default", "sum.default", "_native_batch_norm_legit.no_stats")}
+
 # How often each kind of operation is drawn beside the one whose turn it is: bounds are loose where networks bend.
 _KINDS = (("relu", 4), ("scalar", 6), ("layer", 5), ("shape", 4), ("join", 3))
 _JOINS = [f"aten.{op}" for op in ("add.Tensor", "sub.Tensor", "maximum.default", "minimum.default", "cat.default")]
@@ -134,14 +138,18 @@ def _of_kind(draw: Draw, kind: str) -> str:
     if kind == "join":
         return draw.pick(_JOINS)
     table = {"scalar": SCALARS, "layer": LAYERS, "shape": SHAPES}[kind]
-    return draw.pick(sorted(set(table) & set(CONVERT)))
+    return draw.pick(sorted((set(table) & set(CONVERT)) - _REFUSED))
 
 
 def _end(sketch: Sketch) -> None:
-    """Flat, a hidden layer or none, and a few logits."""
+    """All that nobody has read yet, flat and side by side; a hidden layer or none; a few logits."""
     draw = sketch.draw
-    last = sketch.last if sketch[sketch.last].ndim > 1 else sketch.add("aten.unsqueeze.default", sketch.last, 1)
-    flat = sketch.add("aten.flatten.using_ints", last, 1, -1)
+    flat = None
+    for leaf in sketch.leaves():
+        wide = leaf if sketch[leaf].ndim > 1 else sketch.add("aten.unsqueeze.default", leaf, 1)
+        row = sketch.add("aten.flatten.using_ints", wide, 1, -1)
+        flat = row if flat is None else sketch.add("aten.cat.default", [flat, row], 1)
+    assert flat is not None
     size = sketch.shape(flat)[0]
     if draw.chance(0.6):
         hidden = sketch.add("aten.linear.default", flat, draw.weight(5, size), draw.tensor(5))

@@ -24,6 +24,8 @@ def aimed(f: File, x: str, *points: float) -> str:
     if not points or f.draw.chance(0.6):
         return x
     low, high = float(f[x].min()), float(f[x].max())
+    if high - low < 0.05 * max(abs(low), abs(high)):  # what is left of single precision would be noise
+        return x
     slope = f.draw.pick([1.0, 4.0]) / max(high - low, 1e-3)
     return line(f, x, slope, f.draw.pick(points) - slope * f.draw.between(low, high))
 
@@ -49,9 +51,9 @@ def _positive(f: File, op: str, x: str) -> str:
 
 
 def partner(f: File, x: str) -> str | None:
-    """An earlier value that broadcasts with x, of any rank."""
+    """Another value that broadcasts with x, of any rank."""
     shape = f[x].shape
-    fitting = [name for name in f.names() if _broadcasts(f[name].shape, shape)]
+    fitting = [name for name in f.names() if name != x and _broadcasts(f[name].shape, shape)]
     return f.draw.pick(fitting) if fitting else None
 
 

@@ -79,8 +79,7 @@ def _tile(f: File, op: str, x: str) -> str:
 
 def _concat(f: File, op: str, x: str) -> str:
     axis = _axis(f, f[x].ndim)
-    shape = list(f[x].shape)
-    constant = f.floats(*shape) if f.draw.chance(0.3) else None
+    constant = f.floats(f.samples(), *f.shape(x)) if f.draw.chance(0.3) else None
     if constant is not None and f.draw.chance(0.7):
         constant = np.broadcast_to(constant[:1], constant.shape).copy()
     other = partner(f, x) or x
@@ -113,14 +112,14 @@ def _gather(f: File, op: str, x: str) -> str:
 
 def _gather_elements(f: File, op: str, x: str) -> str:
     axis = _axis(f, f[x].ndim)
-    shape = (len(f[x]), *(f.draw.whole(1, n) for n in f.shape(x)))
+    shape = (f.samples(), *(f.draw.whole(1, n) for n in f.shape(x)))
     one = np.array(f.draw.wholes(int(np.prod(shape[1:])), -f[x].shape[axis], f[x].shape[axis] - 1), dtype=np.int64)
     return f.add(op, x, np.broadcast_to(one.reshape(shape[1:]), shape).copy(), axis=axis)
 
 
 def _gather_nd(f: File, op: str, x: str) -> str:
     places = [[f.draw.whole(0, n - 1) for n in f.shape(x)[:1]] for _ in range(2)]
-    index = np.array([places] * len(f[x]), dtype=np.int64)
+    index = np.array([places] * f.samples(), dtype=np.int64)
     return f.add(op, x, index, batch_dims=1)
 
 
@@ -182,7 +181,7 @@ def _resize(f: File, op: str, x: str) -> str:
     if f.draw.chance(0.6):
         return f.add(op, x, NONE, scales, **how)
     sizes = [f.draw.whole(1, 2 * n) for n in shape[1:]]
-    return f.add(op, x, NONE, NONE, ints(len(f[x]), shape[0], *sizes), **how)
+    return f.add(op, x, NONE, NONE, ints(f.samples(), shape[0], *sizes), **how)
 
 
 def _cumsum(f: File, op: str, x: str) -> str:
@@ -200,11 +199,34 @@ def _trilu(f: File, op: str, x: str) -> str:
 def _scatter(f: File, op: str, x: str) -> str:
     """Constants, or parts of another value, written over entries."""
     axis = _axis(f, f[x].ndim)
-    shape = (len(f[x]), *(f.draw.whole(1, n) for n in f.shape(x)))
+    shape = (f.samples(), *(f.draw.whole(1, n) for n in f.shape(x)))
     order = np.argsort(f.floats(f[x].shape[axis]))[: shape[axis]].astype(np.int64)  # no place twice
     aligned = order.reshape([-1 if k == axis % f[x].ndim else 1 for k in range(len(shape))])
     index = np.broadcast_to(aligned, shape).copy()
-    return f.add(op, x, index, np.broadcast_to(f.floats(*shape[1:]), shape).copy(), axis=axis)
+    how: dict[str, Any] = {"reduction": f.draw.pick(["none", "add", "mul"])} if f.opset >= 16 else {}
+    source = partner(f, x) if shape == f[x].shape and f.draw.chance(0.5) else None
+    return f.add(op, x, index, source or np.broadcast_to(f.floats(*shape[1:]), shape).copy(), axis=axis, **how)
+
+
+def _scatter_nd(f: File, op: str, x: str) -> str:
+    """Whole parts of every sample overwritten: the places of a sample, written down for each of them."""
+    shape, count = f.shape(x), f.samples()
+    places = f.draw.order(shape[0])[: f.draw.whole(1, shape[0])]
+    index = np.array([[[n, k] for k in places] for n in range(count)], dtype=np.int64)
+    updates = np.broadcast_to(f.floats(len(places), *shape[1:]), (count, len(places), *shape[1:])).copy()
+    return f.add(op, x, index, updates)
+
+
+def _col2im(f: File, op: str, x: str) -> str:
+    """Columns of blocks, added up where they overlap; x is brought into the shape that this takes."""
+    size, kernel = f.draw.wholes(2, 2, 4), f.draw.wholes(2, 1, 2)
+    strides, pads = f.draw.wholes(2, 1, 2), f.draw.wholes(4, 0, 1)
+    count = [(n + a + b - k) // s + 1 for n, k, s, a, b in zip(size, kernel, strides, pads[:2], pads[2:], strict=True)]
+    total, blocks = int(np.prod(kernel)), int(np.prod(count))
+    flat = f.add("Reshape", x, ints(0, -1))
+    wide = f.add("MatMul", flat, f.floats(f.shape(flat)[0], total * blocks))
+    columns = f.add("Reshape", wide, ints(0, total, blocks))
+    return f.add(op, columns, ints(*size), ints(*kernel), strides=strides, pads=pads)
 
 
 def _einsum(f: File, op: str, x: str) -> str:
@@ -237,6 +259,9 @@ SHAPES: dict[str, Make] = {
     "Resize": _resize,
     "CumSum": _cumsum,
     "Trilu": _trilu,
+    "Scatter": _scatter,
     "ScatterElements": _scatter,
+    "ScatterND": _scatter_nd,
+    "Col2Im": _col2im,
     "Einsum": _einsum,
 }

@@ -46,6 +46,12 @@ class File:
     def number(self, value: float) -> Array:
         return np.array(value, dtype=self.dtype)
 
+    def samples(self) -> int:
+        """How many there are, for constants that have one row for each: the file must fix it."""
+        if not isinstance(self.batch, int):
+            raise Undrawn("any number of samples")
+        return self.batch
+
     def names(self) -> list[str]:
         """What a node may read: floats, with the samples in front."""
         return [name for name, value in self.values.items() if value.dtype == self.dtype and value.ndim > 1]

@@ -37,7 +37,7 @@ def floor_of(dtype: torch.dtype) -> float:
 def sizes(graph: Graph, intervals: Mapping[str, Interval]) -> dict[str, Tensor]:
     """The size of every node's value (cases, *shape) in float64, on intervals of all of them."""
     found: dict[str, Tensor] = {}
-    for node in graph.to(torch.device("cpu"), torch.float64).nodes:
+    for node in graph.to(torch.device("cpu"), torch.float64).nodes:  # `graph` itself says how values are rounded
         around = [_double(intervals[name]) for name in node.inputs]
         own = _double(intervals[node.name])
         largest = torch.maximum(own.lower.abs(), own.upper.abs())
@@ -48,7 +48,7 @@ def sizes(graph: Graph, intervals: Mapping[str, Interval]) -> dict[str, Tensor]:
         if node.op in LINEAR:
             found[node.name] = torch.maximum(_through(node, inputs), largest)
         elif len(inputs) == 1 and inputs[0].shape == largest.shape and "pool" not in node.op:
-            found[node.name] = _steepest(node, around[0]) * inputs[0] + largest
+            found[node.name] = _steepest(node, around[0], units(graph.dtype) * inputs[0]) * inputs[0] + largest
         elif len(inputs) == 1:
             found[node.name] = compute(node, inputs[0]).abs() + largest
         else:  # the larger of several: forms of all of them may stand for it
@@ -67,11 +67,11 @@ def _through(node: Node, inputs: list[Tensor]) -> Tensor:
     return value if node.bias is None else value + node.bias.abs()
 
 
-def _steepest(node: Node, x: Interval) -> Tensor:
-    """The largest slope at some points of the interval."""
+def _steepest(node: Node, x: Interval, slack: Tensor) -> Tensor:
+    """The largest slope at some points of the interval, which rounding may have moved."""
     best = torch.full_like(x.lower, 0.0 if node.op in _STRAIGHT else 1.0)
     for k in range(_PLACES):
-        point = (x.lower + (x.upper - x.lower) * (k / (_PLACES - 1))).requires_grad_()
+        point = (x.lower - slack + (x.upper - x.lower + 2 * slack) * (k / (_PLACES - 1))).requires_grad_()
         with torch.enable_grad():
             (slope,) = torch.autograd.grad(compute(node, point).sum(), point)
         best = torch.maximum(best, slope.nan_to_num(0.0).abs())

@@ -48,6 +48,10 @@ class Step(nn.Module):
             return self._buffers[value.name]
         return [self._found(v, values) for v in value] if isinstance(value, list) else value
 
+    def reads(self) -> list[Ref]:
+        parts = [part for a in self.args for part in (a if isinstance(a, list) else [a])]
+        return [part for part in parts if isinstance(part, Ref)]
+
     def results(self, values: list[Tensor]) -> Any:
         """All that the operation returns."""
         return self.function(*(self._found(a, values) for a in self.args), **self.kwargs)
@@ -110,6 +114,11 @@ class Sketch:
     @property
     def last(self) -> Ref:
         return Ref(len(self.values) - 1)
+
+    def leaves(self) -> list[Ref]:
+        """What no step reads: the last value always, the input never."""
+        read = {ref for step in self.steps for ref in step.reads()}
+        return [ref for ref in map(Ref, range(1, len(self.values))) if ref not in read]
 
     def network(self) -> Network:
         return Network(self.steps).eval()
@@ -177,12 +186,13 @@ class Sketch:
         return float(flat[self.draw.whole(0, flat.numel() - 1)]) * self.draw.pick([1.0, 1.0, 0.9])
 
     def partner(self, x: Ref) -> Ref | None:
-        """An earlier value that broadcasts with x, of its rank."""
+        """Another value that broadcasts with x, of its rank."""
         shape = tuple(self[x].shape[1:])
         fitting = [
             Ref(k)
             for k in range(len(self.values))
-            if self.values[k].ndim == len(shape) + 1
+            if k != x.index
+            and self.values[k].ndim == len(shape) + 1
             and all(a == b or 1 in (a, b) for a, b in zip(self.values[k].shape[1:], shape, strict=True))
         ]
         return self.draw.pick(fitting) if fitting else None

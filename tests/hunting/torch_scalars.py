@@ -110,7 +110,7 @@ def _larger(s: Sketch, op: str, x: Ref) -> Ref:
 
 def _mul(s: Sketch, op: str, x: Ref) -> Ref:
     """By a constant, by itself, or by a gate as exporters write it."""
-    kind = s.draw.whole(0, 3)
+    kind = s.draw.whole(0, 4)
     if kind == 0:
         return s.add(op, x, x)
     if kind == 1:
@@ -166,14 +166,17 @@ def _softmax(s: Sketch, op: str, x: Ref) -> Ref:
     return s.add(op, x, s.draw.axis(s[x].ndim), *([False] if op.startswith("aten._") else []))
 
 
-def _glu(s: Sketch, op: str, x: Ref) -> Ref:
-    return s.add(op, x, s.draw.axis(s[x].ndim))
-
-
 def _where(s: Sketch, op: str, x: Ref) -> Ref:
     mask = s.draw.tensor(*s.draw.like(s.shape(x))) > 0
     other = s.operand(x)
     return s.add(op, mask, *((x, other) if s.draw.chance(0.5) else (other, x)))
+
+
+def _where_number(s: Sketch, op: str, x: Ref) -> Ref:
+    mask = s.draw.tensor(*s.draw.like(s.shape(x))) > 0
+    if op == "aten.where.Scalar":
+        return s.add("aten.add.Tensor", x, s.add(op, mask[None], s.draw.number(), s.draw.number()))
+    return s.add(op, mask, *((x, s.draw.number()) if op == "aten.where.ScalarOther" else (s.draw.number(), x)))
 
 
 def _masked_fill(s: Sketch, op: str, x: Ref) -> Ref:
@@ -208,11 +211,12 @@ BEND = (0.0, 1.0, -1.0, 3.0, -3.0)
 
 SCALARS: dict[str, Make] = {
     **{f"aten.{name}.default": plain(0.0) for name in ("relu", "abs", "sigmoid", "tanh", "erf", "square", "selu")},
-    **{f"aten.{name}.default": plain(*BEND) for name in ("hardsigmoid", "hardswish", "silu", "mish", "softsign")},
+    **{f"aten.{name}.default": plain(*BEND) for name in ("hardsigmoid", "hardswish", "silu", "mish")},
     **{f"aten.{name}.default": plain() for name in ("clone", "alias", "contiguous", "detach", "lift_fresh_copy")},
-    **{f"aten.{name}.default": plain(0.0) for name in ("neg", "exp", "sin", "cos", "expm1", "atan", "sign", "floor")},
+    **{f"aten.{name}.default": plain(0.0) for name in ("neg", "exp")},
     "aten.relu6.default": plain(0.0, 6.0, 3.0),
     "aten.log_sigmoid.default": plain(0.0, -20.0),
+    "aten.rrelu.default": _with((0.0,), [0.1, -0.5], [0.3, 1.5], [False]),
     "aten.softshrink.default": _with(BEND, [0.5, 0.0, 1.0]),
     "aten.hardshrink.default": _with(BEND, [0.5, 0.0, 1.0]),
     "aten.threshold.default": _with(BEND, [0.0, 0.5], [0.0, 0.5, -1.0]),
@@ -229,7 +233,6 @@ SCALARS: dict[str, Make] = {
     "aten.gelu.default": _gelu,
     "aten.pow.Tensor_Scalar": _positive([1, 2, 0.5, -0.5, -1, -2, 3, 2.0]),
     "aten.log.default": _positive(),
-    "aten.log1p.default": _positive(),
     "aten.sqrt.default": _sqrt,
     "aten.rsqrt.default": _positive(),
     "aten.reciprocal.default": _reciprocal,
@@ -246,6 +249,7 @@ SCALARS: dict[str, Make] = {
     "aten.maximum.default": _larger,
     "aten.minimum.default": _larger,
     "aten.where.self": _where,
+    **{f"aten.where.{form}": _where_number for form in ("ScalarOther", "ScalarSelf", "Scalar")},
     "aten.masked_fill.Scalar": _masked_fill,
     "aten.masked_fill.Tensor": _masked_fill,
     "aten.lerp.Scalar": _lerp,
@@ -260,5 +264,4 @@ SCALARS: dict[str, Make] = {
     "aten._softmax.default": _softmax,
     "aten.log_softmax.int": _softmax,
     "aten._log_softmax.default": _softmax,
-    "aten.glu.default": _glu,
 }

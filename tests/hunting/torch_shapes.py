@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.hunting.draw import Undrawn
-from tests.hunting.sketch import Ref, Sketch
+from tests.hunting.sketch import Ref, Sketch, operator_of
 from tests.hunting.torch_scalars import Make
 
 
@@ -214,6 +214,39 @@ def _assigned(s: Sketch, op: str, x: Ref) -> Ref:
     return s.add(op, x, part, axis, start, size, 1)
 
 
+def _scattered(s: Sketch, op: str, x: Ref) -> Ref:
+    """A number, or another value's entries, written over places of x; mostly no place twice."""
+    axis = s.draw.axis(s[x].ndim)
+    shape = [s.draw.whole(1, n) for n in s.shape(x)]
+    size, count = s[x].shape[axis], shape[axis % s[x].ndim - 1]
+    order = torch.tensor(s.draw.order(size)[:count]) if s.draw.chance(0.9) else _places(s, size, count, negative=False)
+    index = order.reshape([-1 if k == axis % s[x].ndim else 1 for k in range(s[x].ndim)]).expand(1, *shape).contiguous()
+    source = s.draw.number() if op == "aten.scatter.value" else s.partner(x) or x
+    function = operator_of(op)
+    return s.add(op, x, index, source, function=lambda v, i, y: function(v, axis, i.expand(len(v), *i.shape[1:]), y))
+
+
+def _put(s: Sketch, op: str, x: Ref) -> Ref:
+    shape = s.shape(x)
+    k = s.draw.whole(0, len(shape) - 1)
+    places = torch.tensor(s.draw.order(shape[k])[: s.draw.whole(1, shape[k])])
+    written = s.draw.tensor(*([1] if s.draw.chance(0.4) else [len(places), *shape[k + 1 :]]))
+    return s.add(op, x, [*[None] * (k + 1), places], written, s.draw.chance(0.3))
+
+
+def _copied(s: Sketch, op: str, x: Ref) -> Ref:
+    """x overwritten by another value or a constant, and what it was added again."""
+    return s.add("aten.add.Tensor", x, s.add(op, x, s.partner(x) or s.draw.tensor(*s.shape(x))))
+
+
+def _on_diagonal(s: Sketch, op: str, x: Ref) -> Ref:
+    if s[x].ndim < 3:
+        raise Undrawn("no two axes")
+    offset, axes = s.draw.whole(-1, 1), [k + 1 for k in s.draw.order(s[x].ndim - 1)[:2]]
+    part = s.add("aten.diagonal.default", s.partner(x) or x, offset, *axes)
+    return s.add(op, x, part, offset, *axes)
+
+
 def _triangle(s: Sketch, op: str, x: Ref) -> Ref:
     if len(s.shape(x)) < 2:
         raise Undrawn("no matrix")
@@ -221,14 +254,13 @@ def _triangle(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _columns(s: Sketch, op: str, x: Ref) -> Ref:
-    """Blocks of a map as columns, and, for the way back, added up where they overlap."""
+    """Blocks of a map as columns, and back, added up where they overlap."""
     if len(s.shape(x)) != 3:
         raise Undrawn("no map")
     sizes = list(s.shape(x)[1:])
     kernel, stride = [s.draw.whole(1, min(2, n)) for n in sizes], s.draw.wholes(2, 1, 2)
     settings = (kernel, s.draw.wholes(2, 1, 1), s.draw.wholes(2, 0, 1), stride)
-    columns = s.add("aten.im2col.default", x, *settings)
-    return columns if op == "aten.im2col.default" else s.add(op, columns, sizes, *settings)
+    return s.add(op, s.add("aten.im2col.default", x, *settings), sizes, *settings)
 
 
 SHAPES: dict[str, Make] = {
@@ -255,6 +287,8 @@ SHAPES: dict[str, Make] = {
     "aten.upsample_bilinear2d.vec": _upsample(2),
     "aten.upsample_trilinear3d.vec": _upsample(3),
     "aten.upsample_bicubic2d.vec": _upsample(2),
+    "aten._upsample_bilinear2d_aa.vec": _upsample(2),
+    "aten._upsample_bicubic2d_aa.vec": _upsample(2),
     "aten.view.default": _view,
     "aten.reshape.default": _view,
     "aten._unsafe_view.default": _view,
@@ -270,9 +304,13 @@ SHAPES: dict[str, Make] = {
     "aten.sym_size.int": _size,
     "aten.slice_scatter.default": _assigned,
     "aten.select_scatter.default": _assigned,
+    "aten.diagonal_scatter.default": _on_diagonal,
+    "aten.scatter.src": _scattered,
+    "aten.scatter.value": _scattered,
+    "aten.index_put.default": _put,
+    "aten.copy.default": _copied,
     "aten.tril.default": _triangle,
     "aten.triu.default": _triangle,
-    "aten.im2col.default": _columns,
     "aten.col2im.default": _columns,
     "aten._assert_tensor_metadata.default": _converted,
 }

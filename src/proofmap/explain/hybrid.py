@@ -22,6 +22,7 @@ from proofmap.graph.cut import cut
 from proofmap.groups import Groups
 from proofmap.overlaps import Overlap, method_of
 from proofmap.precision import full_precision
+from proofmap.progress import part
 from proofmap.settings import check_counts
 
 _COPIES = 8  # of the value at the split that a box takes: its two ends, and what they are found from
@@ -77,16 +78,18 @@ class HybridEVA(Explainer):
         boxes = available // 2 // (_COPIES * task.x.element_size() * head[head.output].size)
 
         def images(start: int, stop: int) -> None:
-            part = slice(start, stop)
-            mask = task.mask if len(task.mask) == 1 else task.mask[part]
+            own = slice(start, stop)
+            mask = task.mask if len(task.mask) == 1 else task.mask[own]
 
             def groups(first: int, last: int) -> None:
                 some, count = _some(mask, first, last, family.groups)
-                ends = enclose(sampler, task.x[part], some, delta[:, part], count)
+                with part(0.0, 0.5):
+                    ends = enclose(sampler, task.x[own], some, delta[:, own], count)
                 lower, upper = (end[:, : 1 + last - first] for end in ends)
-                found = overlap_of_boxes(tail, lower, upper, task.target[part], self.bounds, available // 2)
-                value[part, 0] = found[:, 0]
-                value[part, 1 + first : 1 + last] = found[:, 1:]
+                with part(0.5, 1.0):
+                    found = overlap_of_boxes(tail, lower, upper, task.target[own], self.bounds, available // 2)
+                value[own, 0] = found[:, 0]
+                value[own, 1 + first : 1 + last] = found[:, 1:]
 
             in_pieces(family.groups, boxes - 2, groups)
 

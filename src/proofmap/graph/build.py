@@ -365,8 +365,7 @@ class Builder:
                 return y
             frame = F.pad(torch.zeros(shape, dtype=torch.float64), pads, value=value)
             return self.affine(name, y, None, frame)
-        # over three axes torch takes no batch of nothing, which forms are first sent back with
-        if mode != "circular" and min(pads) >= 0 and len(pairs) <= 2 and len(pairs) in (len(shape) - 1, len(shape)):
+        if mode != "circular" and min(pads) >= 0 and len(pairs) <= 3 and len(pairs) in (len(shape) - 1, len(shape)):
             return self.add_node(name, "pad", [x], pads=pads, mode=mode)
         positions = [_frame(n, pair, mode) for n, pair in zip(reversed(shape), pairs, strict=False)]
         return self.resample(name, x, positions[::-1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -24,7 +24,9 @@ from proofmap.graph.onnx_boxed import Read, box_file
 from proofmap.graph.onnx_call import Call
 from proofmap.graph.onnx_check import check
 from proofmap.graph.onnx_file import parse
+from proofmap.graph.onnx_linear import once
 from proofmap.graph.onnx_ops import CONVERT
+from proofmap.graph.writes import Entries, gather, merge
 
 Array = npt.NDArray[Any]
 
@@ -47,6 +49,9 @@ _MOVES = {
     "Transpose",
     "Unsqueeze",
 }
+
+
+_WRITES = {"ScatterND"}  # from the third input into the first
 
 
 def load(path: str | os.PathLike[str]) -> Graph:
@@ -82,12 +87,11 @@ def _read(model: ModelProto) -> Graph:
 
 @dataclass(frozen=True)
 class _Moved:
-    """Entries of a branch in an order in which the samples do not come first: exporters write an index as a transpose,
-    a gather and a transpose back. `error` is for those who do anything else with them.
+    """Entries in an order in which the samples do not come first: exporters write an index as a transpose, a gather and
+    a transpose back, and an assignment alike. `error` is for those who do anything else with them.
     """
 
-    branch: str
-    positions: Array
+    entries: Entries
     error: MixedError
 
 
@@ -203,21 +207,36 @@ class _Reader:
 
     def _move(self, name: str, op: str, node: NodeProto, error: MixedError | None = None) -> None:
         """The same operation on the positions of the entries; a branch again as soon as the samples come first."""
-        first, *rest = node.input
+        moving = (0, 2) if op in _WRITES else (0,)
         error = error or next((self.moved[i].error for i in node.input if i in self.moved), None)
-        if op not in _MOVES or not all(i in self.constants or not i for i in rest):
+        rest = [i for k, i in enumerate(node.input) if k not in moving]
+        over = all(_attribute(a) == "none" for a in node.attribute)  # its reduction
+        plain = op in _MOVES or (op in _WRITES and over and node.input[0] != node.input[2])
+        if not plain or not all(i in self.constants or not i for i in rest):
             raise error or NoRule("with computed positions")
-        old = self.moved.get(first)
-        if old is None:
-            branch = self.branches[first]
-            old = _Moved(branch, self.builder.positions(branch).numpy(), error or self.builder.mixed(name, op))
-        (positions,) = self._evaluate(name, node, {first: old.positions})
-        since = len(self.builder.nodes)
-        back = self.builder.arrange(name, old.branch, torch.from_numpy(positions.copy()))
-        if back is None:
-            self.moved[node.output[0]] = replace(old, positions=positions)
+        entries, *others = (self._entries(node.input[k]) for k in moving)
+
+        def moved(*positions: Tensor) -> Tensor:
+            feeds = {node.input[k]: p.numpy() for k, p in zip(moving, positions, strict=True)}
+            return torch.from_numpy(self._evaluate(name, node, feeds)[0].copy())
+
+        if others:
+            found = merge(self.builder, entries, others[0], once(moved))
         else:
-            self.branches[node.output[0]] = self.builder.settle(name, back, since)
+            found = Entries(entries.values, moved(entries.positions))
+        since = len(self.builder.nodes)
+        back = gather(self.builder, name, found)
+        if back is None:
+            self.moved[node.output[0]] = _Moved(found, error or self.builder.mixed(name, op))
+        else:
+            self._keep(name, op, node, self.builder.settle(name, back, since))
+
+    def _entries(self, name: str) -> Entries:
+        if name in self.moved:
+            return self.moved[name].entries
+        value = self._value(name)
+        assert value is not None
+        return Entries.of(self.builder, value)
 
     def _place(self, name: str, op: str, node: NodeProto, outputs: Sequence[str]) -> None:
         """Placeholders; where a shape is not known, what follows is lost, and only searched for more of them."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target
-from proofmap.bounds.memory import budget, piece_of
+from proofmap.bounds.memory import budget, check_memory, piece_of
 from proofmap.errors import InputError
 from proofmap.explain.attributor import fitted
 from proofmap.explain.digest import hash_state
@@ -60,6 +60,7 @@ class Baseline(ABC):
     def __init__(self, model: nn.Module | Graph, *, memory: int | None = None) -> None:
         if not isinstance(model, nn.Module | Graph):
             raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or pm.load(path)")
+        check_memory(memory)
         self.model = model
         self.memory = memory
         self._traced: tuple[tuple[int, ...], str, Graph] | None = None
