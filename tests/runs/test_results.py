@@ -76,7 +76,7 @@ def test_samples_without_a_label_are_no_mistakes(tmp_path: Path) -> None:
     samples.labels[1] = -1
     totals = run(samples, digits_model(), job(), tmp_path, progress=False)
     assert (totals.labelled, totals.correct) == (2, 2)
-    assert "predicted as labelled: 2 of 2 (100.0 %)" in totals.text()
+    assert "predicted as labelled: 2 of 2 labelled samples (100.0 %)" in totals.text()
 
 
 def test_the_sums_are_those_of_the_arrays(folder: Path, results: Results) -> None:

@@ -39,16 +39,16 @@ def document(table: Table) -> dict[str, Any]:
 
 def test_what_was_written_is_read(known: Table, tmp_path: Path) -> None:
     file = tmp_path / "table.csv"
-    named = replace(known, title="net.onnx on x.npz, 10 samples")
+    named = replace(known, model="net.onnx", data="x.npz")
     unnamed = "table.csv, a table that does not say of which model and data"
     without = "\n".join(line.rpartition(",")[0] for line in known.csv().splitlines())  # as it was written before
     data = {**document(known), "data": "x.npz"}
     for text, title in (
         (known.csv(), unnamed),
         (without, unnamed),
-        (named.csv(), named.title),
+        (named.csv(), named.heading()),
         (json.dumps(document(known)), "net.onnx, 10 samples"),
-        (json.dumps(data), named.title),
+        (json.dumps(data), named.heading()),
     ):
         file.write_text(text)
         found = read_table(file)

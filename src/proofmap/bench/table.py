@@ -107,6 +107,7 @@ class Table:
         """A line for each method and metric; the last column says of which model and data."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
+        whose = self.heading() if self.title or self.model or self.data else ""  # a number of samples is no name
         writer.writerow(["method", "metric", "mean", "low", "high", "samples", "mark", "paper", "seconds", "of"])
         for method, cells in self.rows.items():
             for name, cell in cells.items():
@@ -114,7 +115,7 @@ class Table:
                 paper = "" if cell.paper is None else cell.paper
                 took = self.seconds[method]
                 time = "" if took is None else f"{took:.6g}"
-                writer.writerow([method, name, *numbers, cell.count, cell.mark, paper, time, self.heading()])
+                writer.writerow([method, name, *numbers, cell.count, cell.mark, paper, time, whose])
         return out.getvalue()
 
 
