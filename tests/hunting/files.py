@@ -11,13 +11,13 @@ import onnx
 import torch
 from onnx.reference import ReferenceEvaluator
 
-from proofmap.errors import FileError, ModelError, ProofmapError
+from proofmap.errors import ModelError, ProofmapError
 from proofmap.graph import Graph, load
 from proofmap.graph.onnx_ops import CONVERT
 from proofmap.rules import Interval
 from tests.graph.onnx_files import Array
 from tests.hunting.draw import DEAD, Draw, Undrawn
-from tests.hunting.finding import Found, Tally, raw, reason
+from tests.hunting.finding import Found, Tally, misjudged, raw, reason
 from tests.hunting.onnx_layers import LAYERS
 from tests.hunting.onnx_scalars import SCALARS, Make
 from tests.hunting.onnx_shapes import SHAPES
@@ -106,7 +106,7 @@ def graph_of(file: File, folder: Path, tally: Tally) -> Graph | None:
         if "read the file wrongly" in str(error):
             raise Found("misread", str(error)) from error
         tally.refused[reason(error)] += 1
-        if expected and (isinstance(error, FileError) or "is not as ONNX has it" in str(error)):
+        if expected and misjudged(error):
             raise Found("wrong refusal", f"onnxruntime runs the file, but: {error}".replace(str(path), "it")) from error
         return None
     except Exception as error:

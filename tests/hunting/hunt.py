@@ -15,13 +15,13 @@ from proofmap.rules import Interval
 from tests.hunting import files
 from tests.hunting.bounds import precisions_agree, tried
 from tests.hunting.draw import Draw, Undrawn
-from tests.hunting.finding import Finding, Found, Tally, raw, reason
+from tests.hunting.finding import Finding, Found, Tally, misjudged, raw, reason
 from tests.hunting.networks import Drawn, drawn
 from tests.hunting.points import values_of
 from tests.hunting.rounding import floor_of, sizes, units
 
 # What a reader says of a module that it took wrongly itself: these networks draw no numbers and keep no state.
-_OWN_FAULT = ("read it wrongly", "draw random numbers", "look at the batch", "not known here")
+_OWN_FAULT = ("read it wrongly", "draw random numbers", "look at the batch")
 
 
 FILES = 4  # of one seed
@@ -116,6 +116,8 @@ def _read(network: Drawn) -> Graph:
     except ModelError as error:
         if any(words in str(error) for words in _OWN_FAULT):
             raise Found("misread", str(error)) from error
+        if misjudged(error):
+            raise Found("wrong refusal", f"the module runs, but: {error}") from error
         raise
     except ProofmapError:
         raise

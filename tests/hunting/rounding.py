@@ -22,6 +22,7 @@ from proofmap.rules import Interval
 
 UNITS = 64  # in the last place of the size; the largest rounding in 10,000 sound networks was a tenth of that
 _STRAIGHT = ("relu", "leaky_relu", "clamp", "abs")
+_STEEPEST = 1e30  # 1/x near 0: whatever comes after it is of no size that says anything
 _PLACES = 5  # points of an interval at which a slope is looked at
 
 
@@ -74,5 +75,5 @@ def _steepest(node: Node, x: Interval, slack: Tensor) -> Tensor:
         point = (x.lower - slack + (x.upper - x.lower + 2 * slack) * (k / (_PLACES - 1))).requires_grad_()
         with torch.enable_grad():
             (slope,) = torch.autograd.grad(compute(node, point).sum(), point)
-        best = torch.maximum(best, slope.nan_to_num(0.0).abs())
+        best = torch.maximum(best, slope.abs().nan_to_num(0.0).clamp(max=_STEEPEST))
     return best
