@@ -268,8 +268,15 @@ _function("unfold", (1, 4, 4), lambda x: F.relu(F.unfold(x, 2, stride=2)))
 _image("pad", lambda: nn.ConstantPad2d((1, 0, 2, 0), 0.5), lambda: nn.ZeroPad2d((0, 1, -1, 0)), shape=(2, 3, 3))
 _image("pad reflect", lambda: nn.ReflectionPad2d((1, 2, 0, 1)), shape=(2, 3, 3))
 _image("pad replicate", lambda: nn.ReplicationPad2d(1), lambda: nn.Conv2d(2, 2, 3, stride=2), shape=(2, 3, 3))
-_image("pad three axes", lambda: nn.ReflectionPad3d((1, 0, 1, 1, 0, 1)), nn.Tanh, shape=(1, 2, 2, 2))
-_image("pad three axes alike", lambda: nn.ReplicationPad3d((1, 0, 0, 1, 1, 0)), nn.Tanh, shape=(1, 2, 2, 2))
+_body(
+    "pad three axes",
+    (2, 2, 2),
+    lambda: nn.Conv2d(2, 2, 1),
+    nn.Tanh,
+    lambda: Apply(lambda x: F.pad(x, (1, 0, 1, 1, 0, 1), "reflect")),
+    nn.Tanh,
+)
+_body("pad all axes", (3, 2), nn.Tanh, lambda: Apply(lambda x: F.pad(x, (1, 0, 2, 1), "replicate")), nn.Tanh)
 _image("pad circular", lambda: nn.CircularPad2d((1, 0, 0, 2)), shape=(1, 4, 4))
 _image("upsample", lambda: nn.Upsample(scale_factor=2), lambda: nn.Conv2d(2, 2, 2), shape=(2, 2, 3))
 _image("upsample to size", lambda: nn.Upsample(size=(5, 4)), shape=(2, 3, 3))
@@ -295,19 +302,26 @@ def _written(x: Tensor) -> Tensor:
 
 
 _function(
-    "where and masked_fill", (2, 3), lambda x: torch.where(_MASK, F.relu(x), -x).masked_fill(~_MASK[0], 0.3).tanh()
+    "where and lerp",
+    (2, 3),
+    lambda x: torch.lerp(torch.where(_MASK, F.relu(x), -x), x.flip(1), -0.3).masked_fill(~_MASK[0], 0.3).tanh(),
 )
 _function("slice assignment", (3, 3), lambda x: F.relu(_written(x)))
-_function("lerp", (4,), lambda x: F.relu(torch.lerp(x, x.flip(1).tanh(), -0.3)))
-_function("cumsum and triangles", (3, 4), lambda x: F.relu(x.cumsum(1).tril(1) - x.cumsum(2)))
 _body(
-    "einsum",
+    "cumsum and einsum",
     (2, 3, 2),
-    lambda: Constants(lambda x, u, v: F.relu(torch.einsum("nhij,hjk,ki->nkh", x, u - 1, v)), (2, 2, 3), (3, 3)),
+    lambda: Constants(
+        lambda x, u, v: F.relu(torch.einsum("nhij,hjk,ki->nkh", x.cumsum(2).tril(), u - 1, v)), (2, 2, 3), (3, 3)
+    ),
 )
 _function("fold", (8, 6), lambda x: F.relu(F.fold(F.relu(x), (3, 4), 2, stride=(2, 1), padding=(1, 0))))
-_image("upsample bilinear", lambda: nn.UpsamplingBilinear2d(size=5), lambda: nn.Conv2d(1, 2, 3), shape=(1, 2, 3))
-_image("upsample bicubic", lambda: nn.Upsample(size=(5, 4), mode="bicubic", align_corners=True), shape=(1, 3, 3))
+_image(
+    "upsample smoothly",
+    lambda: nn.Upsample(size=(4, 3), mode="bicubic", align_corners=True),
+    lambda: nn.Upsample(scale_factor=(1, 1.7), mode="bilinear"),
+    lambda: nn.Conv2d(1, 2, 3),
+    shape=(1, 2, 3),
+)
 
 # --- sums and pools ---
 

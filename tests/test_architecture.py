@@ -14,7 +14,7 @@ PACKAGE = ROOT / "src" / "proofmap"
 # From left to right. A part may import parts of its own step and of the steps before it, never of those after it.
 ORDER = (
     {"errors", "arrays", "guarantee"},
-    {"ball", "groups", "concretise", "sampling", "precision", "windows", "kernel", "settings"},
+    {"ball", "groups", "concretise", "sampling", "precision", "windows", "kernel", "settings", "progress", "bar"},
     {"graph"},
     {"rules"},
     {"bounds"},
@@ -85,19 +85,21 @@ def violations(part: str, source: str, package: str) -> list[str]:
 MODULES = [path for path in sorted(PACKAGE.rglob("*.py")) if path.parent != PACKAGE or path.stem not in ROOT_MODULES]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_every_module_has_a_place(path: Path) -> None:
-    part = part_of(module_name(path))
-    assert part in STEP or part in ALONE, f"give {path.name} a place in the order at the top of this test"
+def test_every_module_has_a_place() -> None:
+    """In the order at the top of this test, or beside it."""
+    names = [module_name(path) for path in MODULES]
+    assert len(names) > 100
+    assert [name for name in names if part_of(name) not in {*STEP, *ALONE}] == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_imports_point_to_the_left(path: Path) -> None:
-    name = module_name(path)
-    part = part_of(name)
-    assert part
-    package = name if path.stem == "__init__" else name.rpartition(".")[0]
-    assert violations(part, path.read_text(encoding="utf-8"), package) == []
+def test_imports_point_to_the_left() -> None:
+    found = []
+    for path in MODULES:
+        name = module_name(path)
+        package = name if path.stem == "__init__" else name.rpartition(".")[0]
+        wrong = violations(part_of(name) or "", path.read_text(encoding="utf-8"), package)
+        found += [f"{path.relative_to(PACKAGE)}: {one}" for one in wrong]
+    assert found == []
 
 
 @pytest.mark.parametrize(

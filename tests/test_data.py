@@ -429,10 +429,7 @@ def test_images_takes_labels_of_more_and_of_fewer_pictures(tmp_path: Path, pillo
     for name in ("a.png", "b.png", "c.png"):
         draw(pillow, tmp_path / name)
     (tmp_path / "labels.csv").write_text("file,label\nb.png,4\ngone.png,5\nlost.png,6\n")
-    said = (
-        r"labels.csv gives 2 of 3 files no label, such as 'a.png', and labels 2 files that are not there, such as "
-        r"'gone.png'"
-    )
+    said = "gives 2 of 3 files no label, such as 'a.png', and labels 2 files that are not there, such as 'gone.png'"
     with pytest.warns(UserWarning, match=said):
         labels = images(tmp_path).labels
     assert labels is not None

@@ -48,7 +48,7 @@ class Ball:
 
     def __post_init__(self) -> None:
         """Refuse what is no ball."""
-        if not isinstance(self.norm, int | float) or self.norm not in _NORMS:
+        if isinstance(self.norm, bool) or not isinstance(self.norm, int | float) or self.norm not in _NORMS:
             raise InputError(f"Ball got norm={self.norm!r}, expected 1, 2 or float('inf')")
         object.__setattr__(self, "norm", float(self.norm))
         if self.half is not None and (not isinstance(self.half, str) or self.half not in ("+", "-")):
@@ -303,6 +303,8 @@ def _renumbered(ids: Tensor) -> tuple[Tensor, Tensor]:
 def _numbers(value: float | Tensor | str, name: str) -> Tensor:
     """Read a number or a tensor as float64 without NaN."""
     try:
+        if isinstance(value, bool):
+            raise TypeError
         numbers = torch.as_tensor(value, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         raise InputError(f"Ball got {name}={value!r:.60}, expected a number or a tensor") from None

@@ -29,18 +29,17 @@ class ModelError(ProofmapError):
 
 
 class UnsupportedError(ModelError):
-    """Operations without a rule: all of them at once, as pairs (node, operation)."""
+    """Operations without a rule: all of them at once, as pairs (node, operation), and what to do."""
 
-    def __init__(self, nodes: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, nodes: Sequence[tuple[str, str]], advice: str = "add one under proofmap/rules") -> None:
         self.nodes = tuple(nodes)
+        self.advice = advice
         missing = ", ".join(f"{operation} (node {node!r})" for node, operation in self.nodes)
-        super().__init__(
-            f"no rule for {missing}: add one under proofmap/rules, or explain with HybridEVA(split=...) after it"
-        )
+        super().__init__(f"no rule for {missing}: {advice}")
 
-    def __reduce__(self) -> tuple[type[UnsupportedError], tuple[tuple[tuple[str, str], ...]]]:
+    def __reduce__(self) -> tuple[type[UnsupportedError], tuple[tuple[tuple[str, str], ...], str]]:
         """Rebuild from the pairs, not from the message: errors travel between processes as pickles."""
-        return type(self), (self.nodes,)
+        return type(self), (self.nodes, self.advice)
 
 
 class FileError(ProofmapError):

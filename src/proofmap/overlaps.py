@@ -21,10 +21,11 @@ from proofmap.ball import Ball, Family
 from proofmap.bounds import Backward, Method, Sharing, solve
 from proofmap.bounds.memory import budget
 from proofmap.errors import BoundError, InputError, RoomError
-from proofmap.graph import Graph, as_graph
+from proofmap.graph import Graph, as_graph, bounded
 from proofmap.graph.samples import as_samples
 from proofmap.guarantee import span
 from proofmap.precision import full_precision
+from proofmap.progress import part
 from proofmap.settings import check_counts, one_of
 
 Objective = Literal["margin", "class", "mean", "apart"]
@@ -90,7 +91,7 @@ def overlap(
     x = as_samples(x, model)
     family = ball.at(x, grouping.resolve(groups, x))
     available = budget(memory, x.device)
-    graph = as_graph(model, x).to(x.device, x.dtype)
+    graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
     return family_overlap(graph, family, target, rival, method, sharing, objective, available)
 
 
@@ -105,6 +106,7 @@ def family_overlap(
     available: int,
 ) -> Overlap:
     """The same for a family of balls that stands already, and a budget of bytes."""
+    bounded(graph)
     with full_precision(family.x.device):
         logits = _logits(graph, family.x)
         classes = _chosen("target", target, logits)
@@ -167,16 +169,18 @@ def certified_radius(
     x = as_samples(x, model)
     domain_ball = Ball(torch.finfo(x.dtype).max, norm, domain).at(x)
     available = budget(memory, x.device)
-    graph = as_graph(model, x).to(x.device, x.dtype)
+    graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
     with full_precision(x.device):
         logits = _logits(graph, x)
         classes = _chosen("target", target, logits)
         forms = _forms(logits, logits.argmax(1) if classes is None else classes, None, "margin")
         whole = torch.maximum(-domain_ball.lower, domain_ball.upper).flatten(1).norm(norm, dim=1)
         proven, open_at, trial = torch.zeros_like(whole), torch.full_like(whole, inf), whole.clamp(max=1)
-        for _ in range(steps + 1):
+        trials = steps + 1
+        for k in range(trials):
             family = Ball(trial, norm, domain).at(x)
-            holds = _proven(graph, family, logits, forms, method, available)
+            with part(k / trials, (k + 1) / trials, f"trial {k + 1} of {trials}"):
+                holds = _proven(graph, family, logits, forms, method, available)
             proven = torch.where(holds, trial, proven)
             open_at = torch.where(holds, open_at, trial)
             trial = torch.where(open_at.isinf(), torch.minimum(2 * trial, whole), (proven + open_at) / 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+import sys
 from typing import Any, get_args
 
 from proofmap.errors import InputError
@@ -15,15 +15,16 @@ def check_counts(least: int = 1, **given: int) -> None:
             raise InputError(f"got {name}={count!r}, expected a whole number of at least {least}")
 
 
-def check_seed(seed: int | None) -> None:
-    """Refuse what torch's generators take for no seed; None is for what is not random."""
-    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**64):
-        raise InputError(f"got seed={seed!r}, expected a whole number from -2**63 to 2**64 - 1")
-
-
 def is_number(value: object) -> bool:
-    """Whether it is one finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    """Whether it is one finite number, which a float can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def check_numbers(**given: float) -> None:
+    """Refuse what is no finite number."""
+    for name, value in given.items():
+        if not is_number(value):
+            raise InputError(f"got {name}={value!r}, expected a finite number")
 
 
 def one_of(what: str, got: Any, choices: Any) -> Any:

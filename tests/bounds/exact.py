@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
@@ -14,28 +15,42 @@ Array = NDArray[np.float64]
 def exact_maximum(layers: list[tuple[Array, Array]], row: Array, low: Array, high: Array) -> tuple[float, Array]:
     """max of row · f(x) over low <= x <= high, and where; f being affine layers with ReLU between them.
 
-    On the polytope of an activation pattern the network is affine: its value is maximised by a linear program.
+    On the polytope of an activation pattern the network is affine: its value is maximised by a linear program. Patterns
+    that no x of the box has are left out, and those whose affine value stays below the best on the whole box.
     """
-    hidden = [len(bias) for _, bias in layers[:-1]]
     best, where = -np.inf, low
-    for pattern in product([0.0, 1.0], repeat=sum(hidden)):
-        weight, bias = np.eye(len(low)), np.zeros(len(low))
-        above: list[Array] = []
-        limits: list[Array] = []
-        start = 0
-        for (w, b), size in zip(layers[:-1], hidden, strict=True):
-            weight, bias = w @ weight, w @ bias + b
-            on = np.array(pattern[start : start + size])
-            start += size
-            sign = 1 - 2 * on  # active: -(W x + b) <= 0; inactive: W x + b <= 0
-            above.append(sign[:, None] * weight)
-            limits.append(-sign * bias)
-            weight, bias = on[:, None] * weight, on * bias
-        w, b = layers[-1]
+    w, b = layers[-1]
+    for weight, bias, above, limits in _patterns(layers[:-1], np.eye(len(low)), np.zeros(len(low)), low, high):
         goal, constant = row @ w @ weight, float(row @ (w @ bias + b))
-        answer = linprog(
-            -goal, A_ub=np.concatenate(above), b_ub=np.concatenate(limits), bounds=list(zip(low, high, strict=True))
-        )
+        if float(_ends(goal[None], np.array([constant]), low, high)[1][0]) <= best:
+            continue
+        answer = linprog(-goal, A_ub=above, b_ub=limits, bounds=list(zip(low, high, strict=True)))
         if answer.status == 0 and constant - float(answer.fun) > best:
             best, where = constant - float(answer.fun), answer.x
     return best, where
+
+
+def _patterns(
+    layers: list[tuple[Array, Array]], weight: Array, bias: Array, low: Array, high: Array
+) -> Iterator[tuple[Array, Array, Array, Array]]:
+    """What the layers compute of x on each polytope, weight x + bias, and the polytope, above x <= limits."""
+    if not layers:
+        yield weight, bias, np.empty((0, len(low))), np.empty(0)
+        return
+    w, b = layers[0]
+    weight, bias = w @ weight, w @ bias + b
+    least, most = _ends(weight, bias, low, high)
+    unsettled = (least <= 0) & (most >= 0)
+    for chosen in product([0.0, 1.0], repeat=int(unsettled.sum())):
+        on = (least > 0).astype(np.float64)
+        on[unsettled] = chosen
+        sign = (1 - 2 * on)[unsettled]  # active: -(W x + b) <= 0; inactive: W x + b <= 0
+        own, limit = sign[:, None] * weight[unsettled], -sign * bias[unsettled]
+        for *end, above, limits in _patterns(layers[1:], on[:, None] * weight, on * bias, low, high):
+            yield end[0], end[1], np.concatenate([own, above]), np.concatenate([limit, limits])
+
+
+def _ends(weight: Array, bias: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """The smallest and the largest value of each weight x + bias on the box."""
+    middle, reach = weight @ (low + high) / 2 + bias, np.abs(weight) @ (high - low) / 2
+    return middle - reach, middle + reach

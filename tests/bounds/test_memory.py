@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.bounds import Forward, memory
-from proofmap.bounds.memory import budget, heartbeat, in_pieces
+from proofmap.bounds.memory import budget, in_pieces
 from proofmap.errors import InputError, RoomError
 from tests.peak import with_peak
 
@@ -76,18 +76,6 @@ def test_other_errors_are_not_swallowed() -> None:
 
     with pytest.raises(RuntimeError, match="something else"):
         in_pieces(4, 4, work)
-
-
-def test_every_piece_is_a_sign_of_life() -> None:
-    beats: list[int] = []
-    with heartbeat(lambda: beats.append(1)):
-        in_pieces(10, 3, lambda start, stop: None)
-    in_pieces(10, 3, lambda start, stop: None)
-    assert len(beats) == 4
-    model = pm.zoo.mnist_mlp()
-    with heartbeat(lambda: beats.append(1)):
-        pm.overlap(model, pm.data.digits()[0][:1], pm.Ball(0.02), groups=pm.groups.grid(4))
-    assert len(beats) > 8
 
 
 def test_forward_says_what_it_needs() -> None:

@@ -111,6 +111,7 @@ def test_a_damaged_file_is_one_sentence(work: Path, tmp_path: Path, monkeypatch:
         ("page.html .", "has no .proofmap file in it"),
         ("page.html missing.proofmap", "No such file"),
         ("page.html out --mean 0.5", "without --model"),
+        ("page.html out --date 1.3.2026", "got --date 1.3.2026, expected a day such as 2026-03-01"),
         ("page.html out --model zoo:mnist_mlp --mean 0.5", "give the model that was explained"),
         ("page.html out --table names.txt", "expected the head"),
         ("page.html out --classes few.txt", "got 1 name for the classes"),

@@ -272,7 +272,7 @@ def test_bad_arguments_of_a_distance() -> None:
         nearest(graph, x, target, torch.ones(2, 5))
     with pytest.raises(InputError, match=r"shape \(5,\), expected torch.bool of x's shape \(2, 5\)"):
         nearest(graph, x, target, torch.ones(5).bool())
-    with pytest.raises(InputError, match="rounds=0, expected at least one"):
+    with pytest.raises(InputError, match="rounds=0, expected a whole number of at least 1"):
         nearest(graph, x, target, torch.ones(2, 5).bool(), rounds=0)
     one = pm.trace(nn.Linear(5, 1), x)
     with pytest.raises(InputError, match="1 output, expected at least two classes"):

@@ -512,11 +512,6 @@ GATES: dict[str, Gate] = {
         "hardswish",
         lambda x: x * (0.5 - 0.2 * x).clamp(0, 1),
     ),
-    "hardswish of nearly its slope": (
-        lambda b: scalars.mul(b, "y", "input", scalars.hard_sigmoid(b, "gate", "input", 0.16666669)),
-        "hardswish",
-        lambda x: x * (0.5 + 0.16666669 * x).clamp(0, 1),
-    ),
     "hardswish": (lambda b: scalars.mul(b, "y", "input", relu6(b, 3.0)), "hardswish", lambda x: 6 * F.hardswish(x)),
     "hardswish by hard sigmoid": (
         lambda b: scalars.mul(b, "y", "input", scalars.hard_sigmoid(b, "gate", "input")),
@@ -566,6 +561,15 @@ def test_gates_are_recognised(name: str) -> None:
 def test_what_is_nearly_a_gate_has_no_rule(name: str) -> None:
     with pytest.raises(NoRule, match="of two branches"):
         NO_GATES[name](Builder((4,), 5))
+
+
+def test_nearly_a_sixth_is_no_sixth() -> None:
+    def gated(b: Builder) -> str:
+        return scalars.mul(b, "y", "input", scalars.hard_sigmoid(b, "gate", "input", 0.16666669))
+
+    x = torch.linspace(-4, 4, 40, dtype=torch.float64).reshape(10, 4)
+    expected = x * (0.5 + 0.16666669 * x).clamp(0, 1)
+    torch.testing.assert_close(built((4,), gated)(x), expected, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize(("precision", "fits"), [(torch.float32, True), (torch.float64, False)])

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from matplotlib.figure import Figure
 from PIL import Image
 from pyarrow import parquet
 from torch import nn
@@ -21,6 +22,7 @@ import proofmap as pm
 from proofmap.errors import FileError, InputError
 from proofmap.explain.wording import share
 from proofmap.runs import Results, run
+from proofmap.runs.figure import _overlaps
 from proofmap.runs.totals import total
 from proofmap.show import report
 from proofmap.sources import open_samples, read_model
@@ -176,6 +178,16 @@ def test_every_share_names_what_it_is_of_and_failures_are_not_proven(folder: Pat
     assert saved["certified_share"] == n / COUNT
     assert saved["certified_accuracy"] == (n - 1) / COUNT
     assert (saved["ball"]["eps"], saved["ball"]["norm"], saved["ball"]["domain"]) == (EPS, "inf", [0.0, 1.0])
+
+
+def test_counts_stand_at_whole_numbers(folder: Path) -> None:
+    figure = Figure()
+    part: Any = figure.subfigures()
+    _overlaps(part, total(Results.open(folder)))
+    (panel,) = part.axes
+    assert list(panel.get_yticks()) == [round(tick) for tick in panel.get_yticks()]
+    assert BALL in panel.get_title()
+    assert f"of {COUNT} samples" in panel.get_title()
 
 
 def test_without_labels_there_is_no_accuracy(tmp_path: Path) -> None:

@@ -168,10 +168,8 @@ def test_a_folder_s_labels_may_be_more_and_fewer_than_its_files(tmp_path: Path) 
     found = open_samples([tmp_path], GREY)
     assert found.labels == (7, -1)
     table = tmp_path / "labels.csv"
-    assert found.notes == (
-        f"{table} gives 1 of 2 files no label, such as 'b.png', and labels a file that is not there, such as "
-        "'gone.png'",
-    )
+    said = "gives 1 of 2 files no label, such as 'b.png', and labels a file that is not there, such as 'gone.png'"
+    assert found.notes == (f"{table} {said}",)
     table.write_text("file,label\ngone.png,2\n")
     with pytest.raises(FileError, match=r"labels none of the 2 files beside it, but 'gone\.png': correct the names"):
         open_samples([tmp_path], GREY)

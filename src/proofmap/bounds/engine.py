@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from proofmap import progress
 from proofmap.ball import Family
 from proofmap.bounds import backward, interval
 from proofmap.bounds.backward import BackwardPass, bytes_per_row
 from proofmap.bounds.forward import ForwardPass
+from proofmap.bounds.layers import Layers
 from proofmap.bounds.memory import in_pieces, piece_of
 from proofmap.bounds.method import Method, Plan
 from proofmap.bounds.passes import Pass
@@ -46,9 +49,10 @@ def solve(
     """
     with full_precision(family.x.device):
         plans = method.plans
-        best = _solve_plan(graph, family, specification, plans[0], sharing, budget, floor)
-        for plan in plans[1:]:
-            best = torch.minimum(best, _solve_plan(graph, family, specification, plan, sharing, budget, floor))
+        best = torch.tensor(inf, dtype=specification.dtype, device=specification.device)
+        for k, plan in enumerate(plans):
+            with progress.part(k / len(plans), (k + 1) / len(plans)):
+                best = torch.minimum(best, _solve_plan(graph, family, specification, plan, sharing, budget, floor))
         if not bool(torch.isfinite(best).all()):
             raise BoundError(
                 f"the bounds left the range of {best.dtype}: take a smaller eps, tighter bounds or x.double()"
@@ -116,10 +120,28 @@ def _walk(
     hidden = [passes[kind] for kind in plan.hidden]
     backward_pass = passes.get(BackwardPass)
     sieve = Sieve(state, backward_pass) if isinstance(backward_pass, BackwardPass) else None
+    layers = Layers.of(graph, specification.shape[1] * (family.members if shared else 1), bool(hidden))
     for node in graph.nodes:
-        _settle(state, node, hidden, sieve, relax=bool(plan.final))
-        for one in passes.values():
-            one.visit(node)
+        with layers.at(node.name):
+            _settle(state, node, hidden, sieve, relax=bool(plan.final))
+            for one in passes.values():
+                one.visit(node)
+    with layers.at_the_end():
+        full = 1 / family.members if shared else 1.0
+        with progress.part(0.0, full):
+            best = _final(state, specification, plan, passes, floor)
+        with progress.part(full, 1.0):
+            return _last_pass(state, specification, plan, best, floor) if shared else best
+
+
+def _final(
+    state: State,
+    specification: Tensor,
+    plan: Plan,
+    passes: Mapping[type[Pass], Pass],
+    floor: Tensor | None,
+) -> Tensor:
+    """Bounds (N, members, R) of the rows of the specification, by what is known of all nodes."""
     wanted = torch.ones_like(specification[:, :, 0], dtype=torch.bool)
     bounds = []
     if plan.interval_final or floor is not None:
@@ -131,7 +153,7 @@ def _walk(
     best = bounds[0]
     for bound in bounds[1:]:
         best = torch.minimum(best, bound)
-    return _last_pass(state, specification, plan, best, floor) if shared else best
+    return best
 
 
 def _settle(state: State, node: Node, hidden: list[Pass], sieve: Sieve | None, *, relax: bool) -> None:

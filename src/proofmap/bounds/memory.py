@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from math import inf
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import torch
 
 from proofmap.errors import InputError, RoomError
+from proofmap.progress import part, report
+from proofmap.settings import is_number
 
 _CPU_PIECE = 2**26  # larger pieces of rows only leave the caches: half as fast at 512 MB on 144 balls of a small resnet
-_BEAT: ContextVar[Callable[[], object] | None] = ContextVar("beat", default=None)
 _CGROUP = Path("/sys/fs/cgroup")
+
+
+def check_memory(memory: int | None) -> None:
+    """Refuse what is no number of bytes."""
+    if memory is not None and not (is_number(memory) and memory >= 1):
+        raise InputError(
+            f"got memory={memory!r}, expected a positive number of bytes, or None for half of what is free"
+        )
 
 
 def budget(memory: int | None, device: torch.device) -> int:
     """The bytes a run may use: what the user said, or half of what is free on the device."""
+    check_memory(memory)
     if memory is not None:
-        if not isinstance(memory, int | float) or isinstance(memory, bool) or not 1 <= memory < inf:
-            raise InputError(
-                f"got memory={memory!r}, expected a positive number of bytes, or None for half of what is free"
-            )
         return int(memory)
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
@@ -51,22 +54,17 @@ def _container_free() -> int:
     return 2**62 if limit == "max" else max(int(limit) - used, 2**20)
 
 
-@contextmanager
-def heartbeat(call: Callable[[], object]) -> Iterator[None]:
-    """Inside, `call` is called after every piece of work: a sign of life for whoever shows progress."""
-    token = _BEAT.set(call)
-    try:
-        yield
-    finally:
-        _BEAT.reset(token)
-
-
 def in_pieces(total: int, size: int, work: Callable[[int, int], None]) -> None:
-    """work(start, stop) over range(total) in pieces of `size`; where the memory does not suffice, halve and go on."""
+    """work(start, stop) over range(total) in pieces of `size`; where the memory does not suffice, halve and go on.
+
+    Each piece is a part of the work whose progress is reported.
+    """
     start, size = 0, max(1, min(size, total))
     while start < total:
+        stop = min(total, start + size)
         try:
-            work(start, min(total, start + size))
+            with part(start / total, stop / total):
+                work(start, stop)
         except (MemoryError, RuntimeError) as error:
             if not _is_out_of_memory(error):
                 raise
@@ -76,10 +74,8 @@ def in_pieces(total: int, size: int, work: Callable[[int, int], None]) -> None:
                 ) from error
             size = (size + 1) // 2
             continue
-        start += size
-        beat = _BEAT.get()
-        if beat is not None:
-            beat()
+        start = stop
+        report(start / total)
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +13,10 @@ import typer
 from proofmap.errors import FileError
 
 if TYPE_CHECKING:
-    from proofmap.explain import Explanation
+    from torch import Tensor
+
+    from proofmap.explain import Explanation, Origin
+    from proofmap.sources import Model
 
 __all__ = ["demo"]
 
@@ -32,39 +37,56 @@ def demo(
 
     For instance: proofmap demo --out demo
     """
-    from proofmap import data, zoo
+    import torch
+
+    from proofmap import data
     from proofmap.ball import Ball
     from proofmap.bench import compare
     from proofmap.explain import EVA, TargetedEVA
     from proofmap.explain.explanation import rounded
     from proofmap.show import report
+    from proofmap.sources import read_model
 
     started = time.perf_counter()
     _make(out)
-    model = zoo.mnist_mlp()
+    found = read_model("zoo:mnist_mlp")
+    model = found.network
     images, labels = data.digits()
     ball = Ball(_EPS, domain=(0.0, 1.0))
 
     digits = EVA(model, ball, progress=False).explain(images[:_COUNT])
+    digits = replace(digits, origin=_origin(found, torch.arange(_COUNT), labels))
     typer.echo(f"{_COUNT} digits; every pixel may move by {_EPS}, inside [0, 1], in any way at all")
-    typer.echo(f"{'digit':>5}  {'network says':<12}  {'AO(B)':>6}  {'proof':<13}  most important pixel")
+    typer.echo(f"{'digit':>5}  {'network says':<12}  {'AO(B)':>6}  {'answer':<9}  most important pixel")
     for k in range(_COUNT):
         typer.echo(_line(digits, k, int(labels[k])))
     typer.echo("AO(B): proven, no other class gets further ahead than that in the whole ball; 0 or less: none can.")
     typer.echo("A pixel's score is how far that bound falls when the pixel may not move: it is not itself proven.")
 
-    fours = TargetedEVA(model, ball, progress=False).explain(images[labels == 4][:3], target=9)
+    which = (labels == 4).nonzero().flatten()[:3]
+    fours = TargetedEVA(model, ball, progress=False).explain(images[which], target=9)
+    fours = replace(fours, origin=_origin(found, which, labels))
     nines = ", ".join(rounded(float(value), "certified") for value in fours.overlap.full)
     typer.echo(f"Three 4s, by adding ink alone: proven, 9 gets no further ahead than {nines}")
 
     table = compare(model, images[:_COMPARED], _METHODS, ball=ball, progress=False)
+    table = replace(table, title=f"{found.name} on {_COMPARED} digits of the package")
     for name, explanation in (("digits", digits), ("four-to-nine", fours)):
         explanation.save(out / f"{name}.proofmap")
-        explanation.plot(class_names=_CLASSES).savefig(out / f"{name}.png")
+        explanation.plot().savefig(out / f"{name}.png")
     named = [("digits", digits), ("four-to-nine", fours)]
-    report(out / "report.html", named, classes=_CLASSES, table=table, model=model)
+    report(out / "report.html", named, table=table, model=found)
     typer.echo(f"Open {out / 'report.html'}; pictures and .proofmap files are beside it.")
     typer.echo(f"{time.perf_counter() - started:.1f} s in all, {digits.seconds / _COUNT:.2f} s a digit for its map")
+
+
+def _origin(model: Model, which: Tensor, labels: Tensor) -> Origin:
+    """Where digits of the package come from."""
+    from proofmap.explain import Origin, Source
+
+    samples = tuple(Source(f"digit {k} of the package") for k in which.tolist())
+    made = datetime.now().astimezone().isoformat(timespec="seconds")
+    return Origin(model.source, samples, tuple(labels[which].tolist()), _CLASSES, made=made)
 
 
 def _make(out: Path) -> None:
@@ -79,6 +101,6 @@ def _line(e: Explanation, k: int, label: int) -> str:
 
     worst, best = float(e.overlap.full[k]), int(e.scores[k].argmax())
     row, column = divmod(best, e.x.shape[-1])
-    proof = "certified" if worst <= 0 else "not certified"
+    answer = "proven" if worst <= 0 else "undecided"
     bound, said = rounded(worst, "certified"), _CLASSES[int(e.predicted[k])]
-    return f"{label:5d}  {said:<12}  {bound:>6}  {proof:<13}  row {row}, column {column}"
+    return f"{label:5d}  {said:<12}  {bound:>6}  {answer:<9}  row {row}, column {column}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from proofmap.cli import options as o
+from proofmap.cli import texts
 from proofmap.errors import InputError
 
 __all__ = ["report"]
@@ -52,12 +52,12 @@ def report(
         ),
     ] = None,
     date: Annotated[
-        datetime | None,
+        str | None,
         typer.Option(
-            formats=["%Y-%m-%d"],
             help="Of the report, by default today: --date 2026-03-01. The same arguments give the same bytes.",
             show_default=False,
         ),
+        texts.Check(texts.day),
     ] = None,
     source: o.Source = o.NOTHING,
 ) -> None:
@@ -87,7 +87,7 @@ def report(
     runs = [path for path in inputs if (path / MANIFEST).is_file()]
     explanations = [(file.stem, Explanation.load(file)) for path in inputs if path not in runs for file in _files(path)]
     opened = [(path.resolve().name, Results.open(path)) for path in runs]
-    day = None if date is None else date.date()
+    day = None if date is None else texts.day(date)
     write(out, explanations, classes=names, table=compared, model=found, runs=opened, by=by, date=day)
     typer.echo(f"wrote {out}")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -41,6 +42,14 @@ def radius(text: str) -> float | Literal["auto"]:
     if not (isfinite(found) and found >= 0):
         raise InputError(f"got --eps {text}, expected a radius of at least 0, such as 0.02 or 2/255")
     return found
+
+
+def day(text: str) -> date:
+    """A day as ISO 8601 has it."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"got --date {text}, expected a day such as 2026-03-01") from None
 
 
 def numbers(text: str, what: str) -> tuple[float, ...]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["verify"]
 
 _NO = 1
+_OVERLAP = 0.05  # of the work: the radius takes some twenty bounds more
 
 
 def verify(
@@ -42,6 +43,7 @@ def verify(
     if eps == "auto":
         raise InputError("got --eps auto, expected a number such as 0.02 or 2/255: the proven radius is printed anyway")
 
+    from proofmap.bar import Bar
     from proofmap.bounds import named
     from proofmap.cli.cases import graphs, read_cases
 
@@ -50,10 +52,12 @@ def verify(
     aim = o.class_of(target, found.classes)
     networks = graphs(cases, found)
     records = []
-    for case in cases:
-        records.append(_verified(case, networks[case.shape], found, method, aim))
-        if not as_json:
-            typer.echo(_line(records[-1]))
+    with Bar(len(cases), "verify") as bar:
+        for case in cases:
+            with bar.take():
+                records.append(_verified(case, networks[case.shape], found, method, aim))
+            if not as_json:
+                bar.write(_line(records[-1]))
     certified = sum(record["certified"] for record in records)
     if as_json:
         typer.echo(json.dumps({"model": found.name, "certified": certified, "inputs": records}, indent=1))
@@ -65,12 +69,15 @@ def verify(
 
 def _verified(case: Case, graph: Graph, model: Model, method: Method, aim: int | None) -> dict[str, Any]:
     from proofmap.overlaps import certified_radius, overlap
+    from proofmap.progress import part
 
-    over = overlap(graph, case.x, case.ball, bounds=method, target=aim)
+    with part(0.0, _OVERLAP):
+        over = overlap(graph, case.x, case.ball, bounds=method, target=aim)
     certified, radius = float(over.full) <= 0, None
     if not case.boxed:
         norm, domain = case.ball.norm, case.ball.domain
-        found = certified_radius(graph, case.x, norm=norm, domain=domain, bounds=method, target=over.target)
+        with part(_OVERLAP, 1.0):
+            found = certified_radius(graph, case.x, norm=norm, domain=domain, bounds=method, target=over.target)
         radius = max(float(found), float(case.ball.eps) if certified else 0.0)
     return {
         "name": case.name,

@@ -18,7 +18,9 @@ from torch import Tensor
 from proofmap.ball import Ball, Family
 from proofmap.errors import InputError
 from proofmap.graph import Graph
+from proofmap.graph.foreign import differentiable
 from proofmap.precision import full_precision
+from proofmap.settings import check_counts
 
 __all__ = ["attack", "climbs", "margin", "nearest", "nearest_within", "restrict"]
 
@@ -108,8 +110,7 @@ def nearest_within(
     towards x as far as it stays one. That is often the nearest: after a miss the bracket is cut at 3/4, not in halves.
     """
     _check(graph, family, target, steps, restarts)
-    if rounds < 1:
-        raise InputError(f"got rounds={rounds}, expected at least one to narrow the distance with")
+    check_counts(rounds=rounds)
     with full_precision(family.x.device):
         overlap, trial = _first_order(graph, family, target)
         low, high = torch.zeros_like(trial), torch.where(overlap > 0, 0.0, inf).to(trial)
@@ -222,8 +223,8 @@ def _wide(each: Tensor, like: Tensor) -> Tensor:
 
 
 def _check(graph: Graph, family: Family, target: Tensor, steps: int, restarts: int) -> None:
-    if steps < 1 or restarts < 1:
-        raise InputError(f"got steps={steps} and restarts={restarts}, expected at least one of each")
+    differentiable(graph, "an attack")
+    check_counts(steps=steps, restarts=restarts)
     if target.dtype != torch.int64 or target.shape != family.eps.shape:
         raise InputError(
             f"target is {target.dtype} of shape {tuple(target.shape)}, expected torch.int64 with one class for each of "

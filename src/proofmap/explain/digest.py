@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from proofmap.errors import FileError
 from proofmap.graph import Graph
+from proofmap.graph.foreign import Foreign
 
 _PIECE = 2**20  # bytes read at a time
 
@@ -59,17 +60,22 @@ def hash_tensor(x: Tensor) -> str:
 
 
 def hash_state(model: nn.Module) -> str:
-    """A name for a module's parameters and buffers: it changes when training goes on."""
-    return digest(part for entry in model.state_dict().items() for part in entry)
+    """A name for a module's parameters, buffers and modes: it changes when training goes on."""
+    modes = "".join("t" if module.training else "e" for module in model.modules())
+    return digest([modes, *(part for entry in model.state_dict().items() for part in entry)])
 
 
 def hash_graph(graph: Graph) -> str:
-    """A name for a model: its operations, their names, order, shapes and attributes, and every weight."""
+    """A name for a model: its operations, their names, order, shapes and attributes, and every weight; what was taken
+    off its end; and of a part that is run as it is, what `Foreign.spelled` says.
+    """
     return digest(_described(graph))
 
 
 def _described(graph: Graph) -> Iterator[str | Tensor]:
     yield graph.output
+    if graph.taken_off is not None:
+        yield f"taken off {graph.taken_off}"
     for node in graph.nodes:
         yield repr((node.name, node.op, node.inputs, tuple(node.shape)))
         tensors = {"weight": node.weight, "bias": node.bias}
@@ -80,7 +86,9 @@ def _described(graph: Graph) -> Iterator[str | Tensor]:
 
 def _spelled(value: Any) -> Iterator[str | Tensor]:
     """Tensors go in whole, inside tuples too: what they print leaves entries out."""
-    if isinstance(value, list | tuple):
+    if isinstance(value, Foreign):
+        yield from value.spelled()
+    elif isinstance(value, list | tuple):
         yield f"{len(value)} entries"
         for entry in value:
             yield from _spelled(entry)

@@ -19,6 +19,7 @@ from proofmap.graph import Graph
 from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
 from proofmap.overlaps import Objective, Overlap, method_of, overlap
+from proofmap.progress import part
 from proofmap.settings import one_of
 
 
@@ -115,7 +116,10 @@ class TargetedEVA(Explainer):
         return self.explain(x.repeat_interleave(graph.classes, dim=0), every)
 
     def _measure(self, task: Task) -> Measured:
-        plus, minus = (self._half(task, replace(task.ball, half=half)) for half in ("+", "-"))
+        with part(0.0, 0.5):
+            plus = self._half(task, replace(task.ball, half="+"))
+        with part(0.5, 1.0):
+            minus = self._half(task, replace(task.ball, half="-"))
         scores = (plus.full[:, None] - plus.frozen) - (minus.full[:, None] - minus.frozen)
         return Measured(scores, plus, minus)
 

@@ -16,20 +16,24 @@ from typing import Any, ClassVar, ParamSpec, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball, resolve_mask
+from proofmap.bar import Bar
 from proofmap.bounds import Method
-from proofmap.bounds.memory import budget, heartbeat
+from proofmap.bounds.memory import check_memory
 from proofmap.errors import InputError
 from proofmap.explain.digest import hash_graph, hash_state, hash_tensor, versions
 from proofmap.explain.explanation import JSON, Explanation, Guarantee, spread
-from proofmap.graph import Graph, as_graph
+from proofmap.graph import Graph, as_graph, bounded
+from proofmap.graph.foreign import foreign_of
 from proofmap.graph.samples import as_samples
 from proofmap.overlaps import Overlap, certified_radius, classes_of
+from proofmap.progress import part
 from proofmap.settings import check_counts
+
+_SEARCH = 0.5  # of the work, where a radius is searched first: a guess
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -46,7 +50,6 @@ class Task:
     target: Tensor  # (n,)
     predicted: Tensor  # (n,)
     generator: torch.Generator
-    show: bool  # whether progress is shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +98,9 @@ class Explainer(ABC):
         if not isinstance(ball, Ball):
             raise InputError(f"got ball={ball!r}, expected a pm.Ball such as pm.Ball(0.02, domain=(0.0, 1.0))")
         check_counts(batch=batch)
-        if memory is not None:
-            budget(memory, torch.device("cpu"))  # which checks it
+        check_memory(memory)
+        if seed is not None:
+            check_counts(0, seed=seed)
         self.model = model
         self.ball = ball
         self.groups = grouping.pixels() if groups is None else groups
@@ -105,6 +109,8 @@ class Explainer(ABC):
         self.memory = memory
         self.seed = seed
         self._traced: _Traced | None = None
+        if isinstance(model, Graph):
+            self._check_graph(model)
 
     @abstractmethod
     def _measure(self, task: Task) -> Measured:
@@ -161,8 +167,8 @@ class Explainer(ABC):
             return (self.attribute(one, target, feature_mask, perturbations_per_eval, show_progress),)
         if target is None and self.signed:
             raise InputError(f"{type(self).__name__} needs a target, the class to move to")
-        if perturbations_per_eval is not None and perturbations_per_eval < 1:
-            raise InputError(f"got perturbations_per_eval={perturbations_per_eval}, expected at least one")
+        if perturbations_per_eval is not None:
+            check_counts(perturbations_per_eval=perturbations_per_eval)
         mask = _only(feature_mask, "feature masks") if isinstance(feature_mask, tuple) else feature_mask
         groups = self.groups if mask is None else mask
         with torch.enable_grad():  # Captum calls without: an explainer that needs gradients gives the same as by itself
@@ -190,24 +196,27 @@ class Explainer(ABC):
         x = as_samples(x, self.model).detach()
         mask = self._mask(x, groups)
         graph, name = self._graph(x)
+        self._check_graph(graph)
         graph = graph.to(x.device, x.dtype)
         with torch.no_grad():
             predicted = torch.cat([graph(part) for part in x.split(self.batch)]).argmax(1)
         aim = predicted if target is None else classes_of(target, len(x), graph.classes, x.device)
-        ball = self._ball(graph, x, predicted if self.signed else aim)
+        search = _SEARCH if isinstance(self.ball.eps, str) else 0.0
+        with part(0.0, search):
+            ball = self._ball(graph, x, predicted if self.signed else aim, show)
         generator = torch.Generator(x.device).manual_seed(0 if self.seed is None else self.seed)
         step = batch or self.batch
         parts = []
-        bar = tqdm(total=len(x), desc=type(self).__name__, unit="sample", delay=1, disable=not show)
-        with ThreadPoolExecutor(1) as aside, bar, heartbeat(lambda: bar.update(0)):  # a long sample moves the clock
+        bar = Bar(len(x), type(self).__name__, show=show)
+        with ThreadPoolExecutor(1) as aside, bar, part(search, 1.0):
             digest = aside.submit(hash_tensor, x)  # which a GPU need not wait for
             for start in range(0, len(x), step):
                 piece = slice(start, start + step)
                 own = mask if len(mask) == 1 else mask[piece]
                 around = _ball_of(ball, piece, x)
-                task = Task(graph, x[piece], around, own, aim[piece], predicted[piece], generator, show)
-                parts.append(_widened(self._measure(task), int(mask.max()) + 1))
-                bar.update(len(task.x))
+                task = Task(graph, x[piece], around, own, aim[piece], predicted[piece], generator)
+                with bar.take(len(task.x)):
+                    parts.append(_widened(self._measure(task), int(mask.max()) + 1))
         scores = torch.cat([part.scores for part in parts])
         return Explanation(
             x=x,
@@ -221,13 +230,29 @@ class Explainer(ABC):
             signed=self.signed,
             guarantee=self.guarantee,
             method=type(self).__name__,
-            settings={key: _plain(value) for key, value in {**_ball_settings(ball), **self._settings()}.items()},
+            settings={key: _plain(value) for key, value in {**_ball_settings(ball), **self._record(graph)}.items()},
             seed=self.seed,
             versions=versions(),
             model_hash=name,
             input_hash=digest.result(),
             seconds=time.perf_counter() - started,
         )
+
+    def _check_graph(self, graph: Graph) -> None:
+        """Refuse a network of which parts would have to be bounded that cannot be."""
+        if self.guarantee == "certified":
+            bounded(graph)
+        found = foreign_of(graph)
+        if found is not None and isinstance(self.ball.eps, str):
+            raise InputError(
+                f"got the radius 'auto', which has to be proven, for a model with {found[1].named()}, which has no "
+                "rule: give a number, such as pm.Ball(0.02) or --eps 0.02"
+            )
+
+    def _record(self, graph: Graph) -> Mapping[str, Any]:
+        """The settings, and what of the model was taken off its end."""
+        taken = {} if graph.taken_off is None else {"taken_off": graph.taken_off}
+        return {**self._settings(), **taken}
 
     def _mask(self, x: Tensor, groups: grouping.Groups) -> Tensor:
         """(1 or N, *shape) int64, checked."""
@@ -247,18 +272,19 @@ class Explainer(ABC):
             self._traced = _Traced(shape, state, graph, hash_graph(graph))
         return self._traced.graph, self._traced.digest
 
-    def _ball(self, graph: Graph, x: Tensor, target: Tensor) -> Ball:
+    def _ball(self, graph: Graph, x: Tensor, target: Tensor, show: bool) -> Ball:
         if not isinstance(self.ball.eps, str):
             return self.ball
-        radius = certified_radius(
-            graph,
-            x,
-            norm=self.ball.norm,
-            domain=self.ball.domain,
-            bounds=self.bounds,
-            target=target,
-            memory=self.memory,
-        )
+        with Bar(1, "radius", show=show) as bar, bar.take():
+            radius = certified_radius(
+                graph,
+                x,
+                norm=self.ball.norm,
+                domain=self.ball.domain,
+                bounds=self.bounds,
+                target=target,
+                memory=self.memory,
+            )
         return replace(self.ball, eps=radius)
 
 

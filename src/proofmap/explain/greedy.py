@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from proofmap.ball import Ball, Family
 from proofmap.errors import InputError
@@ -25,9 +24,11 @@ from proofmap.explain.attack import attack, nearest_within, restrict
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
+from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups
 from proofmap.overlaps import Overlap
-from proofmap.settings import check_counts
+from proofmap.progress import report
+from proofmap.settings import check_counts, is_number
 
 _RIDGE = 1e-8  # of the mean variance: decides only what the subsets leave open, and there for the smallest weights
 
@@ -59,7 +60,7 @@ class Greedy(Explainer):
         memory: int | None = None,
     ) -> None:
         super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory, seed=seed)
-        if not isinstance(step, int | float) or not 0 < step <= 1:
+        if not is_number(step) or not 0 < step <= 1:
             raise InputError(f"got step={step!r}, expected a share of the groups above 0 and up to 1")
         check_counts(2, subsets=subsets)
         check_counts(attack_steps=attack_steps, attacks=attacks)
@@ -67,6 +68,10 @@ class Greedy(Explainer):
         self.subsets = subsets
         self.attack_steps = attack_steps
         self.attacks = attacks
+
+    def _check_graph(self, graph: Graph) -> None:
+        super()._check_graph(graph)
+        differentiable(graph, type(self).__name__)
 
     @abstractmethod
     def _family(self, task: Task) -> Family:
@@ -94,7 +99,8 @@ class Greedy(Explainer):
         weight = torch.zeros(samples, count, dtype=torch.float64, device=task.x.device)
         when = torch.full_like(weight, -1.0)  # steps left when a group is chosen; absent groups come last
         steps = range(ceil(count / stride), 0, -1)
-        for left in tqdm(steps, desc="regression", unit="step", delay=1, leave=False, disable=not task.show):
+        for left in steps:
+            report(1 - left / len(steps), f"step {len(steps) - left + 1} of {len(steps)}")
             open_ = present & (when < 0)
             drawn = torch.rand(samples, self.subsets, count, generator=task.generator, device=task.x.device) < 0.5
             moving = (drawn & open_[:, None]) | (present & ~open_)[:, None]  # (n, M, G) S ∪ v
@@ -184,7 +190,7 @@ class GreedyAS(Greedy):
             progress=progress,
             memory=memory,
         )
-        if not isinstance(largest, int | float) or not 0 < largest < torch.inf:
+        if not is_number(largest) or largest <= 0:
             raise InputError(f"got largest={largest!r}, expected a finite distance above 0")
         check_counts(rounds=rounds)
         self.largest = largest

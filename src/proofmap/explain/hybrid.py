@@ -17,11 +17,12 @@ from proofmap.explain.empirical import margins
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.members import Sampler, check_precision
-from proofmap.graph import Graph
+from proofmap.graph import Graph, bounded
 from proofmap.graph.cut import cut
 from proofmap.groups import Groups
 from proofmap.overlaps import Overlap, method_of
 from proofmap.precision import full_precision
+from proofmap.progress import part
 from proofmap.settings import check_counts
 
 _COPIES = 8  # of the value at the split that a box takes: its two ends, and what they are found from
@@ -53,15 +54,19 @@ class HybridEVA(Explainer):
         progress: bool = True,
         memory: int | None = None,
     ) -> None:
-        super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory, seed=seed)
-        check_counts(samples=samples)
-        check_precision(precision)
         if not isinstance(split, str):
             raise InputError(f"got split={split!r}, expected the name of a module or node, such as 'features.29'")
         self.split = split
+        super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory, seed=seed)
+        check_counts(samples=samples)
+        check_precision(precision)
         self.samples = samples
         self.bounds: Method = method_of(bounds)
         self.precision = precision
+
+    def _check_graph(self, graph: Graph) -> None:
+        super()._check_graph(graph)
+        bounded(cut(graph, self.split)[1])
 
     def _measure(self, task: Task) -> Measured:
         head, tail = cut(task.graph, self.split)
@@ -73,16 +78,18 @@ class HybridEVA(Explainer):
         boxes = available // 2 // (_COPIES * task.x.element_size() * head[head.output].size)
 
         def images(start: int, stop: int) -> None:
-            part = slice(start, stop)
-            mask = task.mask if len(task.mask) == 1 else task.mask[part]
+            own = slice(start, stop)
+            mask = task.mask if len(task.mask) == 1 else task.mask[own]
 
             def groups(first: int, last: int) -> None:
                 some, count = _some(mask, first, last, family.groups)
-                ends = enclose(sampler, task.x[part], some, delta[:, part], count)
+                with part(0.0, 0.5):
+                    ends = enclose(sampler, task.x[own], some, delta[:, own], count)
                 lower, upper = (end[:, : 1 + last - first] for end in ends)
-                found = overlap_of_boxes(tail, lower, upper, task.target[part], self.bounds, available // 2)
-                value[part, 0] = found[:, 0]
-                value[part, 1 + first : 1 + last] = found[:, 1:]
+                with part(0.5, 1.0):
+                    found = overlap_of_boxes(tail, lower, upper, task.target[own], self.bounds, available // 2)
+                value[own, 0] = found[:, 0]
+                value[own, 1 + first : 1 + last] = found[:, 1:]
 
             in_pieces(family.groups, boxes - 2, groups)
 

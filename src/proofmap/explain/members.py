@@ -18,11 +18,13 @@ from proofmap.errors import BoundError, InputError
 from proofmap.graph import Graph
 from proofmap.graph.cone import alike, spread
 from proofmap.graph.incremental import Plan, base_elements, base_of
+from proofmap.progress import part
 
 Fold = Callable[[slice, Tensor, Tensor], None]
 
-# At the edge of what these take they are steep or end: b + d may lie on the other side of it by rounding.
-_STEEP = frozenset({"sqrt", "log", "reciprocal"})
+# At the edge of what these take they are steep or end: b + d may lie on the other side of it by rounding. Of a foreign
+# part nothing is known but what it makes of a whole sample.
+_STEEP = frozenset({"sqrt", "log", "reciprocal", "foreign"})
 
 
 def check_precision(precision: torch.dtype | None) -> None:
@@ -97,7 +99,8 @@ class Sampler:
             step = max(1, at_once // samples)
             for start in range(block.start, block.stop, step):
                 images = slice(start, min(block.stop, start + step))
-                in_pieces(samples, min(samples, at_once), partial(work, images, plans, names))
+                with part(images.start / len(x), images.stop / len(x)):
+                    in_pieces(samples, min(samples, at_once), partial(work, images, plans, names))
 
 
 def _visit_whole(graph: Graph, x: Tensor, mask: Tensor, delta: Tensor, groups: int, room: int, show: Fold) -> None:
@@ -109,10 +112,10 @@ def _visit_whole(graph: Graph, x: Tensor, mask: Tensor, delta: Tensor, groups: i
         value = graph(laid_out(torch.where(own, x[i], x[i] + delta[sample, i])))
         show(slice(i, i + 1), member, value[None, None])
 
-    at_once = room // base_elements(graph, ())
-    for i in range(len(x)):
-        for sample in range(len(delta)):
-            in_pieces(1 + groups, at_once, partial(work, i, sample))
+    at_once, count = room // base_elements(graph, ()), len(x) * len(delta)
+    for k in range(count):
+        with part(k / count, (k + 1) / count):
+            in_pieces(1 + groups, at_once, partial(work, *divmod(k, len(delta))))
 
 
 def _blocks(
@@ -144,7 +147,7 @@ def prepared(graph: Graph, device: torch.device, dtype: torch.dtype) -> Graph:
         replace(node, weight=laid_out(node.weight)) if node.op == "conv" and node.weight is not None else node
         for node in graph.to(device, dtype).nodes
     )
-    return Graph(tuple(nodes), graph.output)
+    return replace(graph, nodes=tuple(nodes))
 
 
 def laid_out(value: Tensor) -> Tensor:

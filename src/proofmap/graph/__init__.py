@@ -7,11 +7,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from proofmap.errors import InputError
+from proofmap.graph.foreign import bounded
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.onnx import load
 from proofmap.graph.trace import trace
 
-__all__ = ["Graph", "Node", "as_graph", "load", "trace"]
+__all__ = ["Graph", "Node", "as_graph", "bounded", "load", "trace"]
 
 
 def as_graph(model: Any, x: Tensor) -> Graph:

@@ -46,7 +46,7 @@ class Disagreement:
 
 def disagreement(graph: Graph, reference: Reference, points: Tensor) -> Disagreement | None:
     """None where they agree at all points together and at the first alone; undefined values are left out."""
-    values = graph(points)
+    values = graph.as_model(graph(points))
     together, alone = reference.run(points), reference.run(points[:1])
     tolerance = TOLERANCE[points.dtype]
     off = max(difference(values, together), difference(values[:1], alone))
@@ -58,7 +58,8 @@ def disagreement(graph: Graph, reference: Reference, points: Tensor) -> Disagree
         return Disagreement(off, Cause.BATCH)
     exact = points.double()
     try:
-        same = difference(graph.to(points.device, torch.float64)(exact), reference.double(exact))
+        double = graph.to(points.device, torch.float64)
+        same = difference(double.as_model(double(exact)), reference.double(exact))
     except Exception:  # a model that double precision stops: nothing is learnt
         same = inf
     if points.dtype != torch.float64 and same <= TOLERANCE[torch.float64]:

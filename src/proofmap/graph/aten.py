@@ -31,7 +31,7 @@ masked_fill.Scalar masked_fill.Tensor tril triu lerp.Scalar lerp.Tensor einsum c
 # Operators without a rule, kept so that an error names what the user wrote.
 NAMED = """
 softmax.int log_softmax.int glu bilinear
-instance_norm group_norm layer_norm scaled_dot_product_attention
+instance_norm group_norm layer_norm scaled_dot_product_attention lstm.input gru.input rnn_tanh.input rnn_relu.input
 """
 
 

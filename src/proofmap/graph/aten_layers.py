@@ -11,7 +11,8 @@ from torch import Tensor
 from proofmap.errors import ModelError
 from proofmap.graph import layers
 from proofmap.graph.aten_shapes import axes_of, constant
-from proofmap.graph.build import Builder, NoRule, Value
+from proofmap.graph.build import Builder, Value
+from proofmap.graph.last import softmax
 
 
 def _all(value: int | Sequence[int], rank: int) -> tuple[int, ...]:
@@ -203,9 +204,12 @@ def _reduce(op: str) -> Callable[..., str]:
     return convert
 
 
-def _softmax(b: Builder, name: str, x: str, axis: int, *_: Any) -> str:
-    b.axis(name, "softmax", axis, b.rank(x))
-    raise NoRule("(hand over the network before the softmax)")
+def _softmax(kind: str, op: str) -> Callable[..., str]:
+    def convert(b: Builder, name: str, x: str, axis: int, *_: Any, **__: Any) -> str:
+        side = b.shape(x)[b.axis(name, "softmax", axis, b.rank(x))]
+        return softmax(b, name, op, x, [side], kind)
+
+    return convert
 
 
 def first(convert: Callable[..., Any]) -> Callable[..., list[Any]]:
@@ -250,10 +254,10 @@ LAYERS: dict[str, Callable[..., Any]] = {
     "aten.mean.default": _reduce("mean"),
     "aten.sum.dim_IntList": _reduce("sum"),
     "aten.sum.default": _reduce("sum"),
-    "aten.softmax.int": _softmax,
-    "aten._softmax.default": _softmax,
-    "aten.log_softmax.int": _softmax,
-    "aten._log_softmax.default": _softmax,
+    "aten.softmax.int": _softmax("softmax", "aten.softmax.int"),
+    "aten._softmax.default": _softmax("softmax", "aten._softmax"),
+    "aten.log_softmax.int": _softmax("log-softmax", "aten.log_softmax.int"),
+    "aten._log_softmax.default": _softmax("log-softmax", "aten._log_softmax"),
     "aten.max_pool1d.default": _max_pool(1),
     "aten.max_pool2d.default": _max_pool(2),
     "aten.max_pool3d.default": _max_pool(3),

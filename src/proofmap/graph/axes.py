@@ -13,7 +13,7 @@ __all__ = ["with_axes"]
 
 def with_axes(graph: Graph) -> Graph:
     """The same function, where rules and bounds need not think of values without an axis."""
-    return Graph(tuple(node for old in graph.nodes for node in _with_axis(old, graph)), graph.output)
+    return replace(graph, nodes=tuple(node for old in graph.nodes for node in _with_axis(old, graph)))
 
 
 def _with_axis(node: Node, graph: Graph) -> Iterator[Node]:

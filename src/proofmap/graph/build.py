@@ -21,6 +21,7 @@ from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph.axes import with_axes
 from proofmap.graph.fold import fold
 from proofmap.graph.ir import Graph, Node
+from proofmap.graph.last import without_last
 from proofmap.graph.ops import compute
 
 Value = str | Tensor
@@ -35,7 +36,15 @@ class NoRule(Exception):  # noqa: N818 (not an error of the user's: it never lea
 
 
 class MixedError(ModelError):
-    """The sample dimension was mixed with another."""
+    """The sample dimension was mixed with another, by an operation (node, name)."""
+
+    def __init__(self, node: str, op: str) -> None:
+        self.node = node
+        self.op = op
+        super().__init__(
+            f"{op} (node {node!r}) mixes the samples of a batch, expected every sample to be computed on its own: "
+            "keep dimension 0 for the samples, from the input to the output"
+        )
 
 
 def scalar(value: float) -> Tensor:
@@ -56,26 +65,36 @@ class Builder:
         self.input = name
         self.nodes: dict[str, Node] = {name: Node(name, "input", (), tuple(shape))}
         self.missing: dict[str, str] = {}  # the operation of each placeholder
+        self.mixing: dict[str, ModelError] = {}  # of placeholders for what cannot be followed
         self.fits(name, "input", shape)
 
     def finish(self, output: Value, device: torch.device, dtype: torch.dtype) -> Graph:
         """The graph, folded and checked; one error names every operation without a rule."""
         if isinstance(output, Tensor):
             raise ModelError("the model's output does not depend on its input: nothing can be explained")
-        needed = {output}
-        for node in reversed(self.nodes.values()):
-            if node.name in needed:
-                needed.update(node.inputs)
+        output, taken_off = without_last(self, output)
+        needed = self._before(output)
         missing = [(name, op) for name, op in self.missing.items() if name in needed]
+        mixing = next((error for name, error in self.mixing.items() if name in needed), None)
         if missing:
-            raise UnsupportedError(missing)
+            raise UnsupportedError(missing) from mixing
+        if mixing is not None:
+            raise mixing
         if len(self.shape(output)) != 1:
             got = ", ".join(map(str, ("N", *self.shape(output))))
             raise ModelError(f"got a model whose output has shape ({got}), expected logits of shape (N, classes)")
         nodes = tuple(node for node in self.nodes.values() if node.name in needed or node.op == "input")
         for node in nodes:
             _check_finite(node)
-        return fold(with_axes(Graph(nodes, output))).to(device, dtype)
+        return fold(with_axes(Graph(nodes, output, taken_off))).to(device, dtype)
+
+    def _before(self, *names: str) -> set[str]:
+        """The nodes that these are computed from, and they."""
+        needed = set(names)
+        for node in reversed(self.nodes.values()):
+            if node.name in needed:
+                needed.update(node.inputs)
+        return needed
 
     # --- the mechanism ---
 
@@ -124,9 +143,23 @@ class Builder:
 
         Where the output turns out not to need it, there is no error.
         """
+        name = self._placed(name, inputs, shape, attributes)
+        self.missing[name] = op
+        return name
+
+    def lost(self, name: str, inputs: Sequence[str], shape: Sequence[int], error: ModelError) -> str:
+        """A placeholder for what cannot be followed, as it mixes samples or comes after a placeholder: the search for
+        operations without a rule goes on behind it. Any other error is raised.
+        """
+        if not isinstance(error, MixedError) and not self._before(*inputs) & {*self.missing, *self.mixing}:
+            raise error
+        name = self._placed(name, inputs, shape, {})
+        self.mixing[name] = error
+        return name
+
+    def _placed(self, name: str, inputs: Sequence[str], shape: Sequence[int], attributes: dict[str, Any]) -> str:
         name = self._free(name)
         self.nodes[name] = Node(name, "unsupported", tuple(inputs), tuple(shape), attributes=attributes)
-        self.missing[name] = op
         return name
 
     def fits(self, name: str, op: str, shape: Sequence[int]) -> None:
@@ -134,10 +167,7 @@ class Builder:
             raise ModelError(f"{op} (node {name!r}) has shape {tuple(shape)}, expected 1 to {LIMIT} scalars a sample")
 
     def mixed(self, name: str, op: str) -> MixedError:
-        return MixedError(
-            f"{op} (node {name!r}) mixes the samples of a batch, expected every sample to be computed on its own: "
-            "keep dimension 0 for the samples, from the input to the output"
-        )
+        return MixedError(name, op)
 
     def shape(self, value: str) -> tuple[int, ...]:
         return self.nodes[value].shape
@@ -335,8 +365,7 @@ class Builder:
                 return y
             frame = F.pad(torch.zeros(shape, dtype=torch.float64), pads, value=value)
             return self.affine(name, y, None, frame)
-        # over three axes torch takes no batch of nothing, which forms are first sent back with
-        if mode != "circular" and min(pads) >= 0 and len(pairs) <= 2 and len(pairs) in (len(shape) - 1, len(shape)):
+        if mode != "circular" and min(pads) >= 0 and len(pairs) <= 3 and len(pairs) in (len(shape) - 1, len(shape)):
             return self.add_node(name, "pad", [x], pads=pads, mode=mode)
         positions = [_frame(n, pair, mode) for n, pair in zip(reversed(shape), pairs, strict=False)]
         return self.resample(name, x, positions[::-1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from proofmap.errors import ModelError
+from proofmap.graph.foreign import bounded
 from proofmap.graph.ir import Graph, Node
 
 
@@ -28,7 +29,7 @@ def cut(graph: Graph, split: str) -> tuple[Graph, Graph]:
         )
     head = Graph(tuple(node for node in graph.nodes if node.name in before), at)
     start = Node(at, "input", (), graph[at].shape)
-    return head, Graph((start, *after), graph.output if after else at)
+    return head, Graph((start, *after), graph.output if after else at, graph.taken_off)
 
 
 def _resolve(graph: Graph, split: str) -> str:
@@ -37,6 +38,7 @@ def _resolve(graph: Graph, split: str) -> str:
         return split
     inside = [name for name in names if name.startswith((f"{split}.", f"{split}#"))]
     if not inside:
+        bounded(graph)  # what stands inside a part without a rule has no name
         near = get_close_matches(split, names, n=5, cutoff=0.0)
         raise ModelError(
             f"the network has no node or module {split!r} among its {len(names)}, expected one such as "

@@ -34,7 +34,7 @@ def fold(graph: Graph) -> Graph:
             node = merged
         renamed[name] = node.name
         done[node.name] = node
-    return Graph(tuple(done.values()), renamed[graph.output])
+    return replace(graph, nodes=tuple(done.values()), output=renamed[graph.output])
 
 
 def _merge(before: Node, node: Node) -> Node | None:

@@ -225,7 +225,7 @@ def base_elements(graph: Graph, names: Collection[str]) -> int:
     for node in graph.nodes:
         live += node.size
         kept += node.size + node.shape[0] if node.name in names else 0
-        most = max(most, live + kept)
+        most = max(most, live + node.inside + kept)
         live -= sum(graph[name].size for name in graph.drops[node.name])
     return most
 

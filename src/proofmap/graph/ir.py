@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import InputError
+from proofmap.graph.last import LAST
 from proofmap.graph.ops import UNSIGNED, compute
 
 
@@ -26,6 +27,8 @@ class Node:
     The bias broadcasts against one sample's value (a convolution's is (C, 1, ...)), and so does the weight of an
     operation that works entry by entry. |L| is L with |weight|: nothing else in a linear operation is negative. One
     without a weight has no numbers to multiply with, in its attributes neither.
+
+    A "foreign" node is the one operation without a rule: its attribute `run` computes it (`graph.foreign`).
     """
 
     name: str
@@ -47,6 +50,11 @@ class Node:
         """The number of scalars in one sample's value."""
         return prod(self.shape)
 
+    @property
+    def inside(self) -> int:
+        """The number of scalars that computing one sample's value takes beside it."""
+        return self.attributes["run"].elements if self.op == "foreign" else 0
+
     def to(self, device: torch.device, dtype: torch.dtype) -> Node:
         """The same node with its tensors elsewhere; index tensors keep their integer type."""
 
@@ -55,6 +63,8 @@ class Node:
                 return value
             return value.to(device, dtype) if value.is_floating_point() else value.to(device)
 
+        if self.op == "foreign":
+            return replace(self, attributes={"run": self.attributes["run"].to(device, dtype)})
         attributes = {key: move(value) for key, value in self.attributes.items()}
         return replace(self, weight=move(self.weight), bias=move(self.bias), attributes=attributes)
 
@@ -67,11 +77,13 @@ def _is_real(value: Any) -> bool:
 class Graph:
     """Nodes in an order in which inputs come first; the first is the input, one is the output.
 
-    A graph can be called like the module it was made from.
+    A graph can be called like the module it was made from, and gives logits: `taken_off` names the function from
+    logits to probabilities that the model itself ends in.
     """
 
     nodes: tuple[Node, ...]
     output: str
+    taken_off: str | None = None
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
@@ -121,7 +133,11 @@ class Graph:
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Graph:
         """The same graph with its tensors on another device or in another precision."""
-        return Graph(tuple(node.to(device, dtype) for node in self.nodes), self.output)
+        return replace(self, nodes=tuple(node.to(device, dtype) for node in self.nodes))
+
+    def as_model(self, logits: Tensor) -> Tensor:
+        """What the model itself puts out where the graph gives these logits (N, classes)."""
+        return logits if self.taken_off is None else LAST[self.taken_off](logits)
 
     def __repr__(self) -> str:
         lines = (f"  {n.name}: {n.op}({', '.join(n.inputs)}) -> {n.shape}" for n in self.nodes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -20,10 +20,13 @@ from torch import Tensor
 from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
 from proofmap.graph.build import Builder, MixedError, NoRule, Value
 from proofmap.graph.ir import Graph
+from proofmap.graph.onnx_boxed import Read, box_file
 from proofmap.graph.onnx_call import Call
 from proofmap.graph.onnx_check import check
 from proofmap.graph.onnx_file import parse
+from proofmap.graph.onnx_linear import once
 from proofmap.graph.onnx_ops import CONVERT
+from proofmap.graph.writes import Entries, gather, merge
 
 Array = npt.NDArray[Any]
 
@@ -48,37 +51,47 @@ _MOVES = {
 }
 
 
+_WRITES = {"ScatterND"}  # from the third input into the first
+
+
 def load(path: str | os.PathLike[str]) -> Graph:
     """The graph of an ONNX file (opset 7 or newer, float32 or float64) with one input and one output.
 
     Weights in files of their own are read if they lie in the folder of `path`. The number of samples is free
-    afterwards, even where the file has fixed it. Checked on the spot, where onnxruntime is installed and knows the
-    file: it gives the same logits.
+    afterwards, even where the file has fixed it. What has no rule is one node of the graph, run by onnxruntime:
+    `bounded` says whether there is any. Checked on the spot, where onnxruntime is installed and knows the file: it
+    gives the same logits.
     """
     path = Path(path)
     model = parse(path)
     try:
-        model = inliner.inline_local_functions(model) if model.functions else model
-        reader = _Reader(model, _BATCHES[0])
-        graph = reader.graph()
-        if not reader.fixed and any(node.op_type in ("Shape", "Size") for node in reader.nodes):
-            _check_samples(graph, _Reader(model, _BATCHES[1]).graph())
-        check(graph, model, reader.nodes, reader.output, reader.fixed)
-        return graph
+        return _read(inliner.inline_local_functions(model) if model.functions else model)
     except ProofmapError:
         raise
     except Exception as error:  # a damaged file breaks its reader anywhere
         raise FileError(f"{path} is not a sound ONNX file: {first_line(error)}") from error
 
 
+def _read(model: ModelProto) -> Graph:
+    """The graph of a file; parts without a rule are run (`onnx_boxed`)."""
+    reader = _Reader(model, _BATCHES[0])
+    try:
+        graph = _one_graph(model, reader)
+    except UnsupportedError as error:
+        graph = box_file(reader.so_far(), error.nodes, reader.mixed)
+    except MixedError as error:
+        graph = box_file(reader.so_far(), ((error.node, f"{error.op} that moves the samples off dimension 0"),), error)
+    check(graph, model, reader.nodes, reader.output, reader.fixed)
+    return graph
+
+
 @dataclass(frozen=True)
 class _Moved:
-    """Entries of a branch in an order in which the samples do not come first: exporters write an index as a transpose,
-    a gather and a transpose back. `error` is for those who do anything else with them.
+    """Entries in an order in which the samples do not come first: exporters write an index as a transpose, a gather and
+    a transpose back, and an assignment alike. `error` is for those who do anything else with them.
     """
 
-    branch: str
-    positions: Array
+    entries: Entries
     error: MixedError
 
 
@@ -99,20 +112,22 @@ class _Reader:
         self.constants: dict[str, Array] = {n: _weights(t) for n, t in stored.items() if n in self.wanted}
         self.moved: dict[str, _Moved] = {}
         self.lost: set[str] = set()
+        self.mixed: MixedError | None = None
+        self.last = 0  # the place of the last node without a rule
 
     def graph(self) -> Graph:
-        try:
-            for node in self.nodes:
-                self._read(node)
-            if self.output in self.moved:
-                raise self.moved[self.output].error
-            if self.output not in {*self.branches, *self.constants, *self.lost}:
-                raise FileError(f"nothing in the file computes its output {self.output!r}")
-        except ModelError as error:
-            if self.builder.missing:  # what comes after an operation without a rule is read as well as it can be
-                raise UnsupportedError(tuple(self.builder.missing.items())) from error
-            raise
+        for place, node in enumerate(self.nodes):
+            known = len(self.builder.missing) + len(self.lost)
+            self._read(node)
+            if len(self.builder.missing) + len(self.lost) > known:
+                self.last = place
+        if self.output in self.moved:
+            raise self.moved[self.output].error
+        if self.output not in {*self.branches, *self.constants, *self.lost}:
+            raise FileError(f"nothing in the file computes its output {self.output!r}")
         if self.output in self.lost:
+            if self.mixed is not None and not self.builder.missing:
+                raise self.mixed
             raise UnsupportedError(tuple(self.builder.missing.items()))
         output = self._value(self.output)
         assert output is not None
@@ -142,10 +157,33 @@ class _Reader:
                 self._move(name, op, node)
             else:
                 self._keep(name, op, node, self._convert(name, op, node))
-        except MixedError as error:
-            self._move(name, op, node, error)
         except NoRule as reason:
             self._place(name, " ".join((op, *map(str, reason.args))), node, node.output)
+        except ModelError as error:
+            self._lose(name, op, node, error)
+
+    def _lose(self, name: str, op: str, node: NodeProto, error: ModelError) -> None:
+        """Follow the samples off their axis where that can be; else what comes after is only searched for operations
+        without a rule. Where there is none yet, an error of another kind is raised.
+        """
+        if isinstance(error, MixedError):
+            try:
+                return self._move(name, op, node, error)
+            except MixedError as again:
+                self.mixed = self.mixed or again
+        elif not self.builder.missing and self.mixed is None:
+            raise error
+        self.lost.update(filter(None, node.output))
+        return None
+
+    def so_far(self) -> Read:
+        """What has been read, for who runs the rest."""
+        given = next(i for i in self.model.graph.input if i.name == self.builder.input)
+        shape = self.builder.shape(self.builder.input)
+        constants, sizes = self.constants, self._shapes
+        return Read(
+            self.model, given, shape, self.fixed or 0, self.output, self.nodes, constants, self.last, sizes, _read_whole
+        )
 
     def _convert(self, name: str, op: str, node: NodeProto) -> Any:
         call = Call(name, op, self.opset, {a.name: _attribute(a) for a in node.attribute}, len(node.output))
@@ -169,21 +207,36 @@ class _Reader:
 
     def _move(self, name: str, op: str, node: NodeProto, error: MixedError | None = None) -> None:
         """The same operation on the positions of the entries; a branch again as soon as the samples come first."""
-        first, *rest = node.input
+        moving = (0, 2) if op in _WRITES else (0,)
         error = error or next((self.moved[i].error for i in node.input if i in self.moved), None)
-        if op not in _MOVES or not all(i in self.constants or not i for i in rest):
+        rest = [i for k, i in enumerate(node.input) if k not in moving]
+        over = all(_attribute(a) == "none" for a in node.attribute)  # its reduction
+        plain = op in _MOVES or (op in _WRITES and over and node.input[0] != node.input[2])
+        if not plain or not all(i in self.constants or not i for i in rest):
             raise error or NoRule("with computed positions")
-        old = self.moved.get(first)
-        if old is None:
-            branch = self.branches[first]
-            old = _Moved(branch, self.builder.positions(branch).numpy(), error or self.builder.mixed(name, op))
-        (positions,) = self._evaluate(name, node, {first: old.positions})
-        since = len(self.builder.nodes)
-        back = self.builder.arrange(name, old.branch, torch.from_numpy(positions.copy()))
-        if back is None:
-            self.moved[node.output[0]] = replace(old, positions=positions)
+        entries, *others = (self._entries(node.input[k]) for k in moving)
+
+        def moved(*positions: Tensor) -> Tensor:
+            feeds = {node.input[k]: p.numpy() for k, p in zip(moving, positions, strict=True)}
+            return torch.from_numpy(self._evaluate(name, node, feeds)[0].copy())
+
+        if others:
+            found = merge(self.builder, entries, others[0], once(moved))
         else:
-            self.branches[node.output[0]] = self.builder.settle(name, back, since)
+            found = Entries(entries.values, moved(entries.positions))
+        since = len(self.builder.nodes)
+        back = gather(self.builder, name, found)
+        if back is None:
+            self.moved[node.output[0]] = _Moved(found, error or self.builder.mixed(name, op))
+        else:
+            self._keep(name, op, node, self.builder.settle(name, back, since))
+
+    def _entries(self, name: str) -> Entries:
+        if name in self.moved:
+            return self.moved[name].entries
+        value = self._value(name)
+        assert value is not None
+        return Entries.of(self.builder, value)
 
     def _place(self, name: str, op: str, node: NodeProto, outputs: Sequence[str]) -> None:
         """Placeholders; where a shape is not known, what follows is lost, and only searched for more of them."""
@@ -231,8 +284,17 @@ class _Reader:
         return [np.asarray(result) for result in results]
 
 
-def _check_samples(graph: Graph, other: Graph) -> None:
+def _read_whole(model: ModelProto) -> Graph:
+    """The graph of a file in which every operation has a rule."""
+    return _one_graph(model, _Reader(model, _BATCHES[0]))
+
+
+def _one_graph(model: ModelProto, reader: _Reader) -> Graph:
     """Read for two numbers of samples, a file gives one graph, unless it takes their number for something else."""
+    graph = reader.graph()
+    if reader.fixed or not any(node.op_type in ("Shape", "Size") for node in reader.nodes):
+        return graph
+    other = _Reader(model, _BATCHES[1]).graph()
     for node, twin in zip(graph.nodes, other.nodes, strict=False):
         pairs = [(node.weight, twin.weight), (node.bias, twin.bias)]
         pairs += [(value, twin.attributes.get(key)) for key, value in node.attributes.items()]
@@ -242,6 +304,7 @@ def _check_samples(graph: Graph, other: Graph) -> None:
                 f"{node.op} (node {node.name!r}) depends on the number of samples, expected every sample to be "
                 "computed on its own: use the size of dimension 0 for shapes alone"
             )
+    return graph
 
 
 def _equal(a: Any, b: Any) -> bool:

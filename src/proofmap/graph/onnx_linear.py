@@ -66,21 +66,26 @@ def _scatter_nd(b: Builder, call: Call, x: Value, index: Value, updates: Value) 
 
 
 def _scatter(b: Builder, call: Call, x: Value, updates: Value, place: Callable[[Tensor, Tensor], Tensor]) -> Value:
-    """Values written over entries, or added to them; ONNX does not say which of two at one place wins."""
-
-    def once(into: Tensor, values: Tensor) -> Tensor:
-        written = place(into, values)
-        if int((written >= into.numel()).sum()) != values.numel():
-            raise NoRule("with places that repeat")
-        return written
-
+    """Values written over entries, or added to them."""
     reduction = call.get("reduction", "none")
     if reduction == "none":
-        return write(b, call.name, call.op, x, updates, once)
+        return write(b, call.name, call.op, x, updates, once(place))
     if reduction != "add":
         raise NoRule(f"with reduction {reduction!r}")
     shape = (b.batch, *b.shape(x)) if isinstance(x, str) else x.shape
-    return b.add(call.name, x, write(b, f"{call.name}.writes", call.op, torch.zeros(shape), updates, once))
+    return b.add(call.name, x, write(b, f"{call.name}.writes", call.op, torch.zeros(shape), updates, once(place)))
+
+
+def once(place: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """`place`, of positions, where nothing is written twice: ONNX does not say which of two at one place wins."""
+
+    def checked(into: Tensor, values: Tensor) -> Tensor:
+        written = place(into, values)
+        if torch.isin(written, values).sum() != values.numel():
+            raise NoRule("with places that repeat")
+        return written
+
+    return checked
 
 
 LINEAR: dict[str, Callable[..., Any]] = {

@@ -12,6 +12,7 @@ from torch import Tensor
 from proofmap.errors import ModelError
 from proofmap.graph import layers, scalars
 from proofmap.graph.build import Builder, NoRule, Value, scalar
+from proofmap.graph.last import softmax
 from proofmap.graph.onnx_call import Call, axes_of, branch, constant, number, numbers
 from proofmap.graph.onnx_linear import LINEAR
 from proofmap.graph.onnx_resize import RESIZE
@@ -171,8 +172,11 @@ def _reduce(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
 
 
 def _softmax(b: Builder, call: Call, x: str) -> str:
-    b.axis(call.name, call.op, call.get("axis", -1 if call.opset >= 13 else 1), b.rank(x))
-    raise NoRule("(hand over the network before the softmax)")
+    """Before opset 13, over all that stands behind its axis, together."""
+    old = call.opset < 13
+    axis = b.axis(call.name, call.op, call.get("axis", 1 if old else -1), b.rank(x))
+    over = b.shape(x)[axis:] if old else b.shape(x)[axis : axis + 1]
+    return softmax(b, call.name, call.op, x, over, "log-softmax" if call.op == "LogSoftmax" else "softmax")
 
 
 # --- sums and scalars ---

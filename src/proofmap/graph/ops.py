@@ -137,7 +137,10 @@ def _slice(node: Node, x: Tensor) -> Tensor:
 
 
 def _pad(node: Node, x: Tensor) -> Tensor:
-    return F.pad(x, node.attributes["pads"], mode=node.attributes["mode"])
+    pads, mode = node.attributes["pads"], node.attributes["mode"]
+    if mode != "constant" and len(pads) == 2 * (x.ndim - 1):  # torch would take the samples for channels, of which
+        return F.pad(x.unsqueeze(1), pads, mode=mode).squeeze(1)  # there have to be some
+    return F.pad(x, pads, mode=mode)
 
 
 def _leaky_relu(node: Node, x: Tensor) -> Tensor:
@@ -231,6 +234,8 @@ COMPUTE: dict[str, Compute] = {
     "max_pool": _max_pool,
     "maximum": lambda node, a, b: torch.maximum(a, b),
     "larger": lambda node, d, a, b: torch.maximum(a, b),  # d = b - a
+    # what somebody else computes
+    "foreign": lambda node, x: node.attributes["run"](x),
 }
 
 

@@ -1,13 +1,14 @@
 """A torch module as a graph: torch.export, its decompositions, then our own operations.
 
-The module is only read: whatever its forward leaves on it is taken away again, its tensors are copied.
+The module is only read: whatever its forward leaves on it is taken away again, its tensors are copied. Where it has
+operations without a rule, or cannot be exported, it is run as it is up to the part that can be bounded (`boxed`).
 """
 
 from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,11 +17,14 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.nn.parameter import is_lazy
 
-from proofmap.errors import InputError, ModelError, ProofmapError, UnsupportedError
+from proofmap.errors import InputError, ModelError, UnsupportedError, first_line
 from proofmap.graph.agree import TOLERANCE, Cause, Reference, Run, difference, disagreement
 from proofmap.graph.aten import CONVERT, kept
-from proofmap.graph.build import Builder, NoRule
+from proofmap.graph.boxed import Exported, box
+from proofmap.graph.build import Builder, MixedError, NoRule
 from proofmap.graph.ir import Graph
+from proofmap.graph.modes import check_mode
+from proofmap.graph.quiet import quiet
 from proofmap.precision import full_precision
 
 _BATCH = 29  # the samples that the exporter sees: a prime that is no usual size, so that none is taken for another axis
@@ -29,26 +33,57 @@ _BATCH = 29  # the samples that the exporter sees: a prime that is no usual size
 def trace(model: nn.Module, x: Tensor) -> Graph:
     """The graph of `model` for inputs like x (N, *shape), in evaluation mode; N is free afterwards.
 
-    Checked on the spot: the graph and the model agree at x and at a point drawn around it.
+    What has no rule is one node of it, run by the module itself: `bounded` says whether there is any. Checked on the
+    spot: the graph and the model agree at x and at a point drawn around it.
     """
     if x.ndim < 2 or not x.is_floating_point() or not x.numel():
         raise InputError(f"got x of shape {tuple(x.shape)} and type {x.dtype}, expected (N, ...) of floats")
     model = getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
+    if isinstance(model, torch.jit.ScriptModule):  # it cannot be put back as it was
+        model = copy.deepcopy(model)
     dtype, device = _check(model, x)
     probe = x[:1].detach().to(device, dtype)
+    with _untouched(model):
+        check_mode(model, probe)
     with _untouched(model), torch.no_grad():
         model.eval()
-        exported = _export(model, probe.repeat(_BATCH, *(1,) * (x.ndim - 1)))
-        graph = _read(exported, probe.shape[1:], dtype).to(device, dtype)
+        graph = _follow(model, probe, dtype).to(device, dtype)
         with full_precision(device):
             _compare(graph, model, probe, x.dtype)
     return graph
 
 
+def _follow(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:
+    """The graph of a model in evaluation mode for samples like x (1, *shape); parts without a rule are run."""
+    if isinstance(model, torch.jit.ScriptModule):
+        return box(model, x, (("output", "the whole model, a TorchScript module"),), None, None)
+    try:
+        program = _export(model, x.repeat(_BATCH, *(1,) * (x.ndim - 1)))
+    except _ExportError as error:
+        try:
+            model(x)
+        except Exception:  # then it is not torch.export's fault
+            raise error from error.__cause__
+        return box(model, x, (("output", f"the whole model, which {error.reason}"),), None, None)
+    bad: list[fx.Node] = []
+    try:
+        return _read(program, x.shape[1:], dtype, bad=bad)
+    except (UnsupportedError, MixedError) as error:
+        mixed = error if isinstance(error, MixedError) else error.__cause__
+        said = error.nodes if isinstance(error, UnsupportedError) else ()
+        missing = tuple(dict.fromkeys((node.partition("#")[0], op) for node, op in said))  # parts, not calls
+
+        def rest(start: fx.Node, name: str, shape: Sequence[int]) -> Graph:
+            return _read(program, shape, dtype, start, name).to(x.device, dtype)
+
+        assert mixed is None or isinstance(mixed, MixedError)
+        if mixed is not None and not missing:
+            missing = ((mixed.node, f"{mixed.op} that moves the samples off dimension 0"),)
+        return box(model, x, missing, mixed, Exported(program, _BATCH, bad[-1], _name, rest))
+
+
 def _check(model: nn.Module, x: Tensor) -> tuple[torch.dtype, torch.device]:
     """The precision and the place of the model, whose tensors must be finite floats of one kind."""
-    if isinstance(model, torch.jit.ScriptModule):
-        raise ModelError("got a TorchScript module, expected the torch.nn.Module that it was made from")
     if any(is_lazy(parameter) for parameter in model.parameters()):
         raise ModelError("got a model whose lazy layers have no weights yet: run it once on an input")
     kinds: dict[tuple[torch.dtype, torch.device], str] = {}
@@ -77,7 +112,7 @@ def _check(model: nn.Module, x: Tensor) -> tuple[torch.dtype, torch.device]:
 def _untouched(model: nn.Module) -> Iterator[None]:
     """Every attribute of every submodule is outside what it was before: modes, tensors, whatever forward keeps."""
     before = []
-    for module in model.modules():
+    for module in () if isinstance(model, torch.jit.ScriptModule) else model.modules():
         tables = [getattr(module, name) for name in ("_parameters", "_buffers", "_modules")]
         before.append((module, dict(module.__dict__), [(table, dict(table)) for table in tables]))
     try:
@@ -94,18 +129,13 @@ def _untouched(model: nn.Module) -> Iterator[None]:
 def _export(model: nn.Module, x: Tensor) -> ExportedProgram:
     """The model's operators, taken apart unless all of them are known as they are: that takes ten times as long."""
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), quiet():
             warnings.simplefilter("ignore")  # torch.export warns about itself
             exported: ExportedProgram = torch.export.export(model, (x,), strict=False)
             if not _known(exported.graph):
                 exported = exported.run_decompositions(_decompositions())
     except Exception as error:  # export raises nearly anything
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ModelError(
-            f"torch.export cannot follow the model on a batch of {_BATCH} of shape {tuple(x.shape[1:])} ({first}): "
-            "check that the model takes one tensor of that shape, any number of samples, and that its forward has no "
-            "branches on values"
-        ) from error
+        raise _ExportError(first_line(error), tuple(x.shape[1:])) from error
     signature = exported.graph_signature
     if len(signature.user_inputs) != 1 or len(signature.user_outputs) != 1:
         raise ModelError(
@@ -116,6 +146,17 @@ def _export(model: nn.Module, x: Tensor) -> ExportedProgram:
         changed = ", ".join(map(repr, signature.buffers_to_mutate.values()))
         raise ModelError(f"the model writes to its buffers ({changed}), expected one that keeps no state")
     return exported
+
+
+class _ExportError(ModelError):
+    """torch.export cannot follow the model."""
+
+    def __init__(self, said: str, shape: tuple[int, ...]) -> None:
+        self.reason = f"torch.export cannot follow ({said})"
+        super().__init__(
+            f"torch.export cannot follow the model on a batch of {_BATCH} of shape {shape} ({said}): check that it "
+            "takes one tensor of that shape, any number of samples, and that its forward has no branches on values"
+        )
 
 
 def _known(graph: fx.Graph) -> bool:
@@ -130,8 +171,19 @@ def _decompositions() -> Any:
     return table
 
 
-def _read(exported: ExportedProgram, shape: torch.Size, dtype: torch.dtype) -> Graph:
-    """Every call in the exported graph, converted through the table; constants are computed at once."""
+def _read(
+    exported: ExportedProgram,
+    shape: Sequence[int],
+    dtype: torch.dtype,
+    start: fx.Node | None = None,
+    name: str = "input",
+    bad: list[fx.Node] | None = None,
+) -> Graph:
+    """Every call in the exported graph, converted through the table; constants are computed at once.
+
+    start: the call whose value of that name and shape the graph takes, in place of the input. bad: gets the calls
+    without a rule.
+    """
     signature = exported.graph_signature
     stored = {**exported.state_dict, **exported.constants}
     held = {
@@ -140,20 +192,19 @@ def _read(exported: ExportedProgram, shape: torch.Size, dtype: torch.dtype) -> G
         **signature.inputs_to_lifted_tensor_constants,
     }
     values: dict[str, Any] = {}
-    builder = Builder(shape, _BATCH, precision=dtype)
-    try:
-        for node in exported.graph.nodes:
-            if node.op == "placeholder":
-                is_input = node.name == signature.user_inputs[0]
-                values[node.name] = builder.input if is_input else stored[held[node.name]].detach().cpu().clone()
-            elif node.op == "call_function":
-                values[node.name] = _convert(builder, node, values)
-        output = values[str(signature.user_outputs[0])]
-    except ModelError as error:
-        if builder.missing:  # what comes after an operation without a rule is read as well as it can be
-            raise UnsupportedError(tuple(builder.missing.items())) from error
-        raise
-    return builder.finish(output, torch.device("cpu"), dtype)
+    builder = Builder(shape, _BATCH, name, dtype)
+    for node in exported.graph.nodes:
+        if node.name == signature.user_inputs[0] or node is start:
+            if node is start or start is None:
+                values[node.name] = builder.input
+        elif node.op == "placeholder":
+            values[node.name] = stored[held[node.name]].detach().cpu().clone()
+        elif node.op == "call_function" and all(n.name in values for n in node.all_input_nodes):
+            before = len(builder.missing) + len(builder.mixing)
+            values[node.name] = _convert(builder, node, values)
+            if bad is not None and len(builder.missing) + len(builder.mixing) > before:
+                bad.append(node)
+    return builder.finish(values[str(signature.user_outputs[0])], torch.device("cpu"), dtype)
 
 
 def _convert(builder: Builder, node: fx.Node, values: dict[str, Any]) -> Any:
@@ -168,13 +219,15 @@ def _convert(builder: Builder, node: fx.Node, values: dict[str, Any]) -> Any:
             raise NoRule
         since = len(builder.nodes)
         return builder.settle(name, CONVERT[op](builder, name, *args, **kwargs), since)
-    except ProofmapError:
-        raise
     except NoRule as reason:
         said = " ".join((op.removesuffix(".default"), *map(str, reason.args)))
-        return _placeholders(builder, name, said, branches, node.meta.get("val"))
+        return _placeholders(node.meta.get("val"), lambda shape: builder.unsupported(name, said, branches, shape))
+    except ModelError as error:
+        found = error
     except Exception as error:
-        raise ModelError(f"{op} (node {name!r}) is called in a way that is not known here: {error}") from error
+        found = ModelError(f"{op} (node {name!r}) is called in a way that is not known here: {error}")
+        found.__cause__ = error
+    return _placeholders(node.meta.get("val"), lambda shape: builder.lost(name, branches, shape, found))
 
 
 def _constant(node: fx.Node, name: str, args: Any, kwargs: Any) -> Any:
@@ -194,12 +247,12 @@ def _branches(values: Any) -> Iterator[str]:
             yield from _branches(value)
 
 
-def _placeholders(builder: Builder, name: str, op: str, branches: list[str], meta: Any) -> Any:
+def _placeholders(meta: Any, place: Callable[[list[int]], str]) -> Any:
     """One for each result, in the shape that export found."""
     if isinstance(meta, list | tuple):
-        return [_placeholders(builder, name, op, branches, item) for item in meta]
+        return [_placeholders(item, place) for item in meta]
     shape = tuple(meta.shape) if isinstance(meta, Tensor) else (_BATCH, 1)
-    return builder.unsupported(name, op, branches, [int(n) for n in shape[1:]])
+    return place([int(n) for n in shape[1:]])
 
 
 def _name(node: fx.Node) -> str:
@@ -215,8 +268,7 @@ def _compare(graph: Graph, model: nn.Module, x: Tensor, precision: torch.dtype) 
     run = _checked(graph, model)
 
     def double(exact: Tensor) -> Tensor:
-        value: Tensor = copy.deepcopy(model).double()(exact)
-        return value
+        return _checked(graph, copy.deepcopy(model).double())(exact)
 
     found = disagreement(graph, Reference(run, double), points)
     tolerance = TOLERANCE[x.dtype]
@@ -226,8 +278,8 @@ def _compare(graph: Graph, model: nn.Module, x: Tensor, precision: torch.dtype) 
             f"most: {_ADVICE[found.cause]}"
         )
     if precision != x.dtype and precision in TOLERANCE:
-        rounded = points.to(precision)
-        off = difference(graph.to(x.device, precision)(rounded).to(x), run(rounded.to(x)))
+        single, rounded = graph.to(x.device, precision), points.to(precision)
+        off = difference(single.as_model(single(rounded)).to(x), run(rounded.to(x)))
         if off > TOLERANCE[torch.float32]:
             cure = "x.double()" if precision == torch.float32 else "model.double()"
             raise ModelError(
@@ -246,6 +298,7 @@ _ADVICE = {
 
 def _checked(graph: Graph, model: nn.Module) -> Run:
     """The model, whose output must be one tensor of logits for any number of samples, and defined for the first."""
+    outputs = graph.as_model(torch.zeros(1, graph.classes)).shape[1]
 
     def run(points: Tensor) -> Tensor:
         n = len(points)
@@ -255,9 +308,11 @@ def _checked(graph: Graph, model: nn.Module) -> Run:
             raise ModelError(f"the model cannot take a batch of {n}: {error}") from error
         if not isinstance(value, Tensor):
             raise ModelError(f"got a model whose output is a {type(value).__name__}, expected one tensor of logits")
-        if tuple(value.shape) != (n, graph.classes):
+        if graph.taken_off is not None and len(value) == n:
+            value = value.flatten(1) if value.ndim > 1 else value[:, None]
+        if tuple(value.shape) != (n, outputs):
             raise ModelError(
-                f"the model turns a batch of {n} into {tuple(value.shape)}, expected {(n, graph.classes)}: "
+                f"the model turns a batch of {n} into {tuple(value.shape)}, expected {(n, outputs)}: "
                 "dimension 0 must be that of the samples, whatever their number"
             )
         if not bool(torch.isfinite(value[0]).all()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 
 import torch
@@ -27,33 +28,71 @@ def choose(b: Builder, name: str, mask: Tensor, x: Value, y: Value) -> Value:
     return _sum(b, name, branches, shift)
 
 
+@dataclass(frozen=True)
+class Entries:
+    """Entries of values by their numbers: a branch has one for each entry of a batch, and values follow each other."""
+
+    values: tuple[Value, ...]
+    positions: Tensor
+
+    @staticmethod
+    def of(b: Builder, value: Value) -> Entries:
+        return Entries((value,), b.positions(value) if isinstance(value, str) else _grid(value.shape))
+
+
 def write(
     b: Builder, name: str, op: str, x: Value, source: Value, function: Callable[[Tensor, Tensor], Tensor]
 ) -> Value:
     """Whatever only moves entries of two values into one: `function`, of batched tensors, tried on their positions."""
-    first, second = (
-        b.positions(v) if isinstance(v, str) else torch.arange(v.numel()).reshape(v.shape) for v in (x, source)
-    )
-    positions = function(first, second + first.numel())
-    if positions.ndim < 1 or positions.shape[0] != b.batch:
+    y = gather(b, name, merge(b, Entries.of(b, x), Entries.of(b, source), function))
+    if y is None:
         raise b.mixed(name, op)
+    return y
+
+
+def merge(b: Builder, x: Entries, source: Entries, function: Callable[[Tensor, Tensor], Tensor]) -> Entries:
+    """What `function` makes of the positions of both."""
+    start = sum(_count(b, value) for value in x.values)
+    return Entries((*x.values, *source.values), function(x.positions, source.positions + start))
+
+
+def gather(b: Builder, name: str, entries: Entries) -> Value | None:
+    """One sample's entries as a value; None where the samples do not come first, or one would hold those of another."""
+    positions = entries.positions
+    if positions.ndim < 1 or positions.shape[0] != b.batch:
+        return None
     samples = torch.arange(b.batch).reshape(-1, *(1,) * (positions.ndim - 1))
-    branches = []
+    taken: list[tuple[str, Tensor, Tensor]] = []  # a branch, which of its entries, and where they stand
     shift = torch.zeros(positions.shape[1:], dtype=torch.float64)
-    for value, start, count in ((x, 0, first.numel()), (source, first.numel(), second.numel())):
-        inside = (positions >= start) & (positions < start + count)
+    start = 0
+    for value in entries.values:
+        local = positions - start
+        inside = (local >= 0) & (local < _count(b, value))
+        start += _count(b, value)
         if isinstance(value, Tensor):
-            taken = value.double().flatten()[torch.where(inside, positions - start, 0)]
-            shift = shift + b.sample_constant(name, op, torch.where(inside, taken, 0.0), positions.ndim)
+            found = torch.where(inside, value.double().flatten()[torch.where(inside, local, 0)], 0.0)
+            if not torch.equal(found, found[:1].expand_as(found)):
+                return None
+            shift = shift + found[0]
             continue
         size = prod(b.shape(value))
-        local = torch.where(inside, positions - start - samples * size, -1)
-        keep = local[0] >= 0
-        same = torch.equal(local, local[:1].expand_as(local)) and torch.equal(keep, inside[0])
+        local = torch.where(inside, local - samples * size, -1)
+        keep = inside[0]
+        same = torch.equal(local, local[:1].expand_as(local)) and torch.equal(local[0] >= 0, keep)
         if not same or int(local.max()) >= size:
-            raise b.mixed(name, op)
-        branches.append((_placed(b, f"{name}.placed", value, local[0].clamp(min=0), keep), keep))
-    return _sum(b, name, branches, shift)
+            return None
+        taken.append((value, local[0].clamp(min=0), keep))
+    whole = len(taken) == 1 and bool(taken[0][2].all())
+    place = name if whole else f"{name}.placed"
+    return _sum(b, name, [(_placed(b, place, value, index, keep), keep) for value, index, keep in taken], shift)
+
+
+def _grid(shape: torch.Size) -> Tensor:
+    return torch.arange(prod(shape)).reshape(shape)
+
+
+def _count(b: Builder, value: Value) -> int:
+    return b.batch * prod(b.shape(value)) if isinstance(value, str) else value.numel()
 
 
 def _placed(b: Builder, name: str, x: str, index: Tensor, keep: Tensor) -> str:
@@ -72,10 +111,14 @@ def _sum(b: Builder, name: str, branches: list[tuple[str, Tensor]], shift: Tenso
         shape = torch.broadcast_shapes(shift.shape, *(b.shape(x) for x, _ in branches))
         return shift.expand(b.batch, *shape)
     constant = shift if bool(shift.any()) else None
-    parts = []
+    parts, only = [], len(used) == 1
     for k, (x, keep) in enumerate(used):
         mask = None if bool(keep.all()) else keep.double()
-        only = len(used) == 1
         x = b.meet(name, x, shift, keep)
         parts.append(b.affine(name if only else f"{name}.part{k}", x, mask, constant if only else None))
-    return parts[0] if len(parts) == 1 else b.affine(name, b.add(f"{name}.sum", *parts), None, constant)
+    if only:
+        return parts[0]
+    total = parts[0]
+    for part in parts[1:]:
+        total = b.add(f"{name}.sum", total, part)
+    return b.affine(name, total, None, constant)

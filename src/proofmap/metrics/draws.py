@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import InputError
+from proofmap.settings import is_number
 
 __all__ = ["Baseline", "Darkest", "Stream", "Uniform", "baseline_at", "check_baseline", "seeded"]
 
@@ -46,11 +46,6 @@ class Stream:
     def next(self, *shape: int, device: torch.device) -> Tensor:
         """(samples, ...) in [0, 1), float64."""
         return torch.rand(shape, dtype=torch.float64, generator=self._generator).to(device)
-
-
-def is_number(value: Any) -> bool:
-    """Whether it is a finite number, which a float can hold."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def check_baseline(metric: str, baseline: Any) -> None:

@@ -17,7 +17,7 @@ from proofmap.arrays import Samples, Target, tensor_of
 from proofmap.errors import InputError
 from proofmap.explain.digest import hash_tensor
 from proofmap.explain.explanation import JSON
-from proofmap.graph import Graph
+from proofmap.graph import Graph, as_graph
 from proofmap.graph.samples import as_samples
 from proofmap.groups import SampleGrouping
 from proofmap.overlaps import classes_of as chosen
@@ -147,19 +147,10 @@ def check_attributions(attributions: Samples, x: Tensor) -> Tensor:
 
 @contextmanager
 def running(model: nn.Module | Graph, x: Tensor) -> Iterator[Function]:
-    """The model as a function of points like x: in evaluation mode, in full precision, without gradients."""
-    if isinstance(model, Graph):
-        with full_precision(x.device):
-            yield model.to(x.device, x.dtype)
-        return
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        with full_precision(x.device):
-            yield model
-    finally:
-        for module in training:
-            module.training = True
+    """The model as a function of points like x: its logits, in full precision, without gradients."""
+    graph = as_graph(model, x).to(x.device, x.dtype)
+    with full_precision(x.device):
+        yield graph
 
 
 def logits_at(function: Function, x: Tensor, rows: int) -> Tensor:

@@ -16,13 +16,14 @@ from torch import Tensor, nn
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bounds import Backward, Method
-from proofmap.bounds.memory import budget
+from proofmap.bounds.memory import budget, check_memory
 from proofmap.errors import InputError
 from proofmap.explain.attack import nearest, restrict
 from proofmap.explain.explanation import JSON
-from proofmap.graph import Graph, as_graph
+from proofmap.graph import Graph, as_graph, bounded
+from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups, pixels
-from proofmap.metrics.draws import Stream, is_number
+from proofmap.metrics.draws import Stream
 from proofmap.metrics.metric import (
     Metric,
     check_attributions,
@@ -40,6 +41,7 @@ from proofmap.metrics.metric import (
 from proofmap.metrics.variables import Variables
 from proofmap.overlaps import family_overlap
 from proofmap.precision import full_precision
+from proofmap.settings import is_number
 
 __all__ = ["Distances", "RobustnessSettings", "RobustnessSr"]
 
@@ -130,8 +132,7 @@ class RobustnessSr(Metric[Tensor]):
         check_count("RobustnessSr", "halvings", halvings)
         check_groups("RobustnessSr", pixels() if groups is None else groups)
         check_run("RobustnessSr", seed, batch)
-        if memory is not None:
-            budget(memory, torch.device("cpu"))  # which checks it
+        check_memory(memory)
         if bounds is not None and not isinstance(bounds, Method):
             raise InputError(f"RobustnessSr got bounds={bounds!r}, expected a method such as pm.bounds.Backward()")
         self.preset = preset
@@ -172,6 +173,9 @@ class RobustnessSr(Metric[Tensor]):
         available = budget(self.memory, x.device)
         x = x.detach()
         graph = as_graph(model, x).to(x.device, x.dtype)
+        differentiable(graph, "Robustness-Sr")
+        if prove:
+            bounded(graph)
         with full_precision(x.device):
             classes = classes_of(target, logits_at(graph, x, rows))
         steps = min(self.chosen.steps, variables.most)

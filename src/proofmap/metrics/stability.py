@@ -15,7 +15,7 @@ from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
-from proofmap.metrics.draws import is_number, seeded
+from proofmap.metrics.draws import seeded
 from proofmap.metrics.metric import (
     Metric,
     check_attributions,
@@ -32,6 +32,7 @@ from proofmap.metrics.metric import (
     rows_of,
     running,
 )
+from proofmap.settings import is_number
 
 __all__ = ["Explain", "Stability", "StabilitySettings"]
 

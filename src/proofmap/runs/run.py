@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from tqdm.auto import tqdm
 
 from proofmap.ball import Ball
+from proofmap.bar import Bar
 from proofmap.errors import FileError, InputError
 from proofmap.explain.digest import digest
 from proofmap.explain.origin import Source
@@ -64,13 +64,13 @@ def run(
         todo = [number for number in range(len(pieces)) if number not in manifest.chunks]
         log.add("start", engine=repr(engine), worker=place(), model=model.name, chunks=len(todo))
         ready = sum(len(pieces[number]) for number in manifest.chunks)
-        with tqdm(total=len(order), initial=ready, desc=job.method, unit="sample", disable=not progress) as bar:
+        with Bar(len(order), job.method, show=progress, done=ready) as bar, bar.ahead(job.chunk):
             chunks = (_read(samples, plan, number, pieces[number]) for number in todo)
             with closing(engine.explain(plan, chunks)) as stream:
                 for done in stream if todo else ():
                     manifest = _keep(out, manifest, done, len(pieces[done.number]))
                     log.add("chunk", number=done.number, seconds=round(done.seconds, 3), worker=done.worker)
-                    bar.update(len(pieces[done.number]))
+                    bar.advance(len(pieces[done.number]))
         totals = total(Results.open(out))
         totals.save(out)
         log.add("end")
@@ -131,7 +131,7 @@ def _claim(out: Path, about: dict[str, Any], model: Source, log: Log, progress: 
     for number, why in damaged.items():
         log.add("damaged", number=number, why=why)
         if progress:
-            tqdm.write(f"chunk {number} is damaged and computed again: {why}", file=sys.stderr)
+            print(f"chunk {number} is damaged and computed again: {why}", file=sys.stderr)
     whole = {} if different else {n: entry for n, entry in found.chunks.items() if n not in damaged}
     manifest = Manifest(about, whole, model)
     manifest.save(out)

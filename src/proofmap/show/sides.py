@@ -16,6 +16,7 @@ from proofmap.explain import Explanation
 from proofmap.explain.attack import attack
 from proofmap.explain.digest import hash_graph
 from proofmap.graph import Graph, as_graph
+from proofmap.graph.foreign import foreign_of
 from proofmap.overlaps import Overlap, decides
 
 __all__ = ["RESTARTS", "STEPS", "Kind", "Range", "Verdict", "attacked", "checked", "kind_of", "ranges", "verdict"]
@@ -111,11 +112,12 @@ def attacked(model: nn.Module | Graph, name: str, e: Explanation) -> Tensor | No
     """The largest overlap that an attack reaches in each sample's ball (N,): AO(B) is at least that.
 
     The model has to be the one that was explained. None where the margin over all classes is not what was bounded, or
-    where the file does not hold the ball.
+    where the file does not hold the ball, or where the model has no gradients to attack by.
     """
     graph = checked(model, e.x, name, e.model_hash)
     ball = _ball(e.settings)
-    if kind_of(e) != "decision" or ball is None:
+    part = foreign_of(graph)
+    if kind_of(e) != "decision" or ball is None or (part is not None and not part[1].gradients):
         return None
     graph, family = graph.to(e.x.device, e.x.dtype), ball.at(e.x)
     draws = torch.Generator(e.x.device).manual_seed(0)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import io
-import logging
 import sys
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from proofmap.errors import FileError, InputError, ModelError, first_line
 from proofmap.explain.origin import File, Source
 from proofmap.graph import Graph, as_graph, load
 from proofmap.graph.onnx_file import beside as weights_beside
+from proofmap.graph.quiet import quiet
 from proofmap.sources.limited import check_file
 from proofmap.sources.network import put_behind, wrapped
 from proofmap.sources.preparation import ZOO, Preparation, beside, read_classes
@@ -52,7 +51,7 @@ class Model:
         """The network for samples like x (N, *shape); there has to be a name for each of its classes, or none."""
         if isinstance(self.network, nn.Module):
             _try(self.network, x, self.name)
-        with _quiet():
+        with quiet():
             graph = as_graph(self.network, x)
         if self.classes is not None and len(self.classes) != graph.classes:
             raise InputError(
@@ -76,18 +75,6 @@ def _try(network: nn.Module, x: Tensor, name: str) -> None:
             f"{name} does not take samples of shape {tuple(x.shape[1:])}: {first_line(error)}; see --size, --channels "
             "and --layout"
         ) from error
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what torch prints and logs of errors that it raises anyway."""
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            yield
-    finally:
-        logging.disable(before)
 
 
 def read_model(

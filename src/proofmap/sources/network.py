@@ -83,7 +83,7 @@ def put_behind(graph: Graph, preparation: Preparation) -> tuple[Graph, tuple[int
         return graph, shape
     renamed = {graph.input.name: nodes[-1].name}
     rest = [replace(node, inputs=tuple(renamed.get(i, i) for i in node.inputs)) for node in graph.nodes[1:]]
-    whole = Graph((*nodes, *rest), renamed.get(graph.output, graph.output))
+    whole = replace(graph, nodes=(*nodes, *rest), output=renamed.get(graph.output, graph.output))
     return fold(whole).to(torch.device("cpu"), graph.dtype), shape
 
 

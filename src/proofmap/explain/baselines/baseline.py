@@ -14,11 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target
-from proofmap.bounds.memory import budget, piece_of
+from proofmap.bounds.memory import budget, check_memory, piece_of
 from proofmap.errors import InputError
 from proofmap.explain.attributor import fitted
 from proofmap.explain.digest import hash_state
 from proofmap.graph import Graph, as_graph
+from proofmap.graph.foreign import differentiable
 from proofmap.graph.incremental import base_elements
 from proofmap.graph.samples import as_samples
 from proofmap.overlaps import classes_of
@@ -59,6 +60,7 @@ class Baseline(ABC):
     def __init__(self, model: nn.Module | Graph, *, memory: int | None = None) -> None:
         if not isinstance(model, nn.Module | Graph):
             raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or pm.load(path)")
+        check_memory(memory)
         self.model = model
         self.memory = memory
         self._traced: tuple[tuple[int, ...], str, Graph] | None = None
@@ -71,7 +73,10 @@ class Baseline(ABC):
         """The attributions of inputs (N, *shape), of the same shape; of the predicted class, or of the target."""
         x = as_samples(inputs, self.model).detach()
         graph = self._graph(x).to(x.device, x.dtype)
-        elements = _COPIES * sum(n.size for n in graph.nodes) if self.differentiates else base_elements(graph, ())
+        if self.differentiates:
+            differentiable(graph, type(self).__name__)
+        sizes = sum(n.size + n.inside for n in graph.nodes)
+        elements = _COPIES * sizes if self.differentiates else base_elements(graph, ())
         room = piece_of(budget(self.memory, x.device), x.device)
         points = max(1, room // (elements * x.element_size()))
         aim = None if target is None else classes_of(target, len(x), graph.classes, x.device)

@@ -4,8 +4,8 @@ With A^k the maps of a layer and g = ∂f_c / ∂A:
 
     map = max(0, Σ_k w_k A^k),    enlarged linearly along each side.
 
-The layer is a node of the traced graph, so that a module and its graph are treated alike. Captum's LayerGradCam needs
-the module; the tests compare with it.
+The layer is a node of the traced graph, so that a module and its graph are treated alike; of a part that is run as it
+is (`graph.hooked`), one of its modules. Captum's LayerGradCam needs the module; the tests compare with it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from abc import abstractmethod
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
 from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task
 from proofmap.graph import Graph
+from proofmap.graph.foreign import foreign_of
+from proofmap.graph.hooked import Hooked
 from proofmap.graph.ops import SCALAR, compute
 
 __all__ = ["ClassActivation", "GradCAM", "GradCAMPlusPlus"]
@@ -43,13 +46,13 @@ class ClassActivation(Baseline):
         """w (n, K) from A and g, both (n, K, positions)."""
 
     def _maps(self, task: Task) -> Tensor:
-        at = _last_convolution(task.graph) if self.layer is None else _named(task.graph, self.layer)
-        if len(task.graph[at].shape) != task.x.ndim - 1 or task.x.ndim - 2 not in _MODES:
+        at = _last_convolution(task) if self.layer is None else _named(task, self.layer)
+        maps, slope = _maps_and_slope(task, at)
+        if maps.ndim != task.x.ndim or task.x.ndim - 2 not in _MODES:
             raise InputError(
-                f"{type(self).__name__} got the layer {at!r} with values {task.graph[at].shape} for samples "
+                f"{type(self).__name__} got the layer {at!r} with values {tuple(maps.shape[1:])} for samples "
                 f"{tuple(task.x.shape[1:])}, expected maps over the sides of the samples: choose another layer"
             )
-        maps, slope = _maps_and_slope(task, at)
         weights = self._weights(maps.flatten(2), slope.flatten(2))
         heat = torch.einsum("nk,nk...->n...", weights, maps).relu()[:, None]  # (n, 1, *sides)
         return F.interpolate(heat, size=task.x.shape[2:], mode=_MODES[task.x.ndim - 2], align_corners=False)
@@ -74,10 +77,17 @@ class GradCAMPlusPlus(ClassActivation):
         return (rising / (2 + rising * maps.sum(2, keepdim=True))).sum(2)
 
 
-def _last_convolution(graph: Graph) -> str:
+def _last_convolution(task: Task) -> str:
     """The last convolution, or the activation that alone reads it."""
+    graph = task.graph
     found = [node.name for node in graph.nodes if node.op == "conv"]
     if not found:
+        inside = list(_inside(task).items())
+        convolutions = [k for k, (_, module) in enumerate(inside) if isinstance(module, _ConvNd)]
+        if convolutions:
+            behind = inside[convolutions[-1] + 1 :][:1]
+            named = [name for name, module in behind if type(module).__module__ == nn.ReLU.__module__]
+            return named[0] if named else inside[convolutions[-1]][0]
         raise InputError(
             "Grad-CAM got a network without a convolution, expected maps to weigh: choose another method, such as "
             "saliency or first-order, or name a layer with layer=..."
@@ -86,23 +96,39 @@ def _last_convolution(graph: Graph) -> str:
     return readers[0].name if len(readers) == 1 and readers[0].op in _ACTIVATIONS else found[-1]
 
 
-def _named(graph: Graph, layer: str) -> str:
+def _inside(task: Task) -> dict[str, nn.Module]:
+    """The modules of a part that is run as it is, in the order of their calls."""
+    found = foreign_of(task.graph)
+    return found[1].layers(task.x[:1]) if found is not None and isinstance(found[1], Hooked) else {}
+
+
+def _named(task: Task, layer: str) -> str:
     """The node of that name, or the last that the module of that name made."""
+    graph, parts = task.graph, _inside(task)
     inside = [n.name for n in graph.nodes if n.name == layer or n.name.startswith((f"{layer}.", f"{layer}#"))]
+    if layer in parts:
+        return layer
     if not inside:
-        names = ", ".join(repr(node.name) for node in graph.nodes)
+        names = ", ".join(map(repr, [*parts, *(node.name for node in graph.nodes)]))
         raise InputError(f"got layer={layer!r}, which the network does not have, expected one of {names}")
     return layer if layer in inside else inside[-1]
 
 
 def _maps_and_slope(task: Task, at: str) -> tuple[Tensor, Tensor]:
     """(A, ∂f_c / ∂A) at the node: what leads past it stays as it is."""
-    graph = task.graph
-    values = {graph.input.name: task.x}
+    graph, part, names = task.graph, foreign_of(task.graph), {node.name for node in task.graph.nodes}
     with torch.enable_grad():
+        values = {graph.input.name: task.x if part is None else task.x.detach().requires_grad_()}
+        maps = None
         for node in graph.nodes[1:]:
-            value = compute(node, *(values[name] for name in node.inputs))
+            inputs = [values[name] for name in node.inputs]
+            if part is not None and node is part[0] and isinstance(part[1], Hooked) and at not in names:
+                maps, values[node.name] = part[1].inside(inputs[0], at)
+                continue
+            value = compute(node, *inputs)
             values[node.name] = value.detach().requires_grad_() if node.name == at else value
         score = values[graph.output].flatten(1).gather(1, task.target[:, None])
-        (slope,) = torch.autograd.grad(score.sum(), values[at])
-    return values[at].detach(), slope
+        maps = values.get(at, maps)
+        assert maps is not None
+        (slope,) = torch.autograd.grad(score.sum(), maps)
+    return maps.detach(), slope

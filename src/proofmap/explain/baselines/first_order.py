@@ -13,6 +13,7 @@ from proofmap.explain.empirical import margins
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
+from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups
 from proofmap.overlaps import Overlap
 from proofmap.precision import full_precision
@@ -45,6 +46,10 @@ class FirstOrder(Explainer):
     ) -> None:
         super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory)
         self.objective: Form = one_of("objective", objective, Form)
+
+    def _check_graph(self, graph: Graph) -> None:
+        super()._check_graph(graph)
+        differentiable(graph, type(self).__name__)
 
     def _measure(self, task: Task) -> Measured:
         with full_precision(task.x.device), torch.enable_grad():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task, captum
 from proofmap.graph import Graph
+from proofmap.settings import check_counts, check_numbers
 
 __all__ = ["GradientInput", "IntegratedGradients", "Saliency", "gradient"]
 
@@ -45,8 +45,8 @@ class IntegratedGradients(Baseline):
         self, model: nn.Module | Graph, *, steps: int = 100, baseline: float = 0.0, memory: int | None = None
     ) -> None:
         super().__init__(model, memory=memory)
-        if not isinstance(steps, int) or steps < 2:
-            raise InputError(f"got steps={steps!r}, expected at least two points, the ends of the way")
+        check_counts(2, steps=steps)  # the ends of the way
+        check_numbers(baseline=baseline)
         self.steps = steps
         self.baseline = baseline
 

@@ -16,7 +16,7 @@ from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task
 from proofmap.explain.baselines.gradients import gradient
 from proofmap.graph import Graph
-from proofmap.settings import check_counts
+from proofmap.settings import check_counts, is_number
 
 __all__ = ["NoisyGradients", "SmoothGrad", "VarGrad"]
 
@@ -40,10 +40,11 @@ class NoisyGradients(Baseline):
     ) -> None:
         super().__init__(model, memory=memory)
         check_counts(samples=samples)
+        check_counts(0, seed=seed)
         width = torch.as_tensor(domain[1]) - torch.as_tensor(domain[0])
-        if not sigma > 0 or not bool(((width > 0) & width.isfinite()).all()):
+        if not is_number(sigma) or sigma <= 0 or not bool(((width > 0) & width.isfinite()).all()):
             raise InputError(
-                f"got sigma={sigma} of the domain {domain}, expected a positive share of a finite range: "
+                f"got sigma={sigma!r} of the domain {domain}, expected a positive share of a finite range: "
                 "give domain=(low, high)"
             )
         self.samples = samples

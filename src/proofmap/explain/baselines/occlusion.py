@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from proofmap.explain.baselines.baseline import Baseline, Task, captum
 from proofmap.graph import Graph
-from proofmap.settings import check_counts
+from proofmap.settings import check_counts, check_numbers
 
 __all__ = ["Occlusion"]
 
@@ -27,6 +27,7 @@ class Occlusion(Baseline):
     ) -> None:
         super().__init__(model, memory=memory)
         check_counts(parts=parts)
+        check_numbers(baseline=baseline)
         self.parts = parts
         self.baseline = baseline
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task
 from proofmap.graph import Graph
-from proofmap.settings import check_counts
+from proofmap.settings import check_counts, is_number
 
 __all__ = ["RISE"]
 
@@ -43,8 +43,9 @@ class RISE(Baseline):
     ) -> None:
         super().__init__(model, memory=memory)
         check_counts(masks=masks, cells=cells)
-        if not 0 < p < 1:
-            raise InputError(f"got p={p}, expected a probability between 0 and 1")
+        check_counts(0, seed=seed)
+        if not is_number(p) or not 0 < p < 1:
+            raise InputError(f"got p={p!r}, expected a probability between 0 and 1")
         self.masks = masks
         self.cells = cells
         self.p = p

@@ -1,0 +1,179 @@
+"""A torch module with operations that have no rule: its last part as a graph, and before that the module itself.
+
+    f = g∘h:  g is read from torch.export, every operation with a rule; h runs the module up to there.
+
+The cut is the earliest value after the last operation without a rule that all others go through, and that passes
+between two parts of the module, where a hook can read it. At the latest it is the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, fx, nn
+from torch.export import ExportedProgram
+
+from proofmap.errors import ModelError, ProofmapError
+from proofmap.graph.build import MixedError
+from proofmap.graph.foreign import in_front, independent
+from proofmap.graph.hooked import Hooked, Site, passing
+from proofmap.graph.ir import Graph, Node
+from proofmap.precision import full_precision
+
+__all__ = ["Exported", "box", "points_around"]
+
+_WHOLE = "output"  # the name of a value that no operation is known for
+
+Missing = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Exported:
+    """What torch.export made of the model for a batch, and how the operations after one of them are read."""
+
+    program: ExportedProgram
+    batch: int
+    last: fx.Node  # the last operation without a rule
+    name: Callable[[fx.Node], str]
+    read: Callable[[fx.Node, str, Sequence[int]], Graph]
+
+
+def box(model: nn.Module, x: Tensor, missing: Missing, mixed: MixedError | None, exported: Exported | None) -> Graph:
+    """The graph of a model in evaluation mode that can be run on samples like x (1, *shape)."""
+    with full_precision(x.device):
+        return _box(model, x, missing, mixed, exported)
+
+
+def _box(model: nn.Module, x: Tensor, missing: Missing, mixed: MixedError | None, exported: Exported | None) -> Graph:
+    points = points_around(x, 3)
+    reason = _run(model, points)
+    if reason is not None:
+        raise mixed or ModelError(reason)
+    start = Node("input", "input", (), tuple(x.shape[1:]))
+    if exported is not None:
+        for node in _cuts(exported):
+            found = _split(model, x, node, exported)
+            if found is None:
+                continue
+            name, site, tail = found
+            run = Hooked.of(model, site, missing, x)
+            if independent(run, points, [1]) is None:
+                return in_front(name, start, run, tail)
+    output = model(points)
+    whole = Graph((Node(_WHOLE, "input", (), tuple(output.shape[1:])),), _WHOLE)
+    return in_front(_WHOLE, start, Hooked.of(model, None, missing, x), whole)
+
+
+def points_around(x: Tensor, count: int) -> Tensor:
+    """x (1, *shape), and points drawn far around it, on both sides of zero: (count, *shape)."""
+    noise = torch.rand(count - 1, *x.shape[1:], generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x)
+    return torch.cat([x, (x.abs().max() + 1) * (3 * noise - 1.5)])
+
+
+def _run(model: nn.Module, points: Tensor) -> str | None:
+    """Why the model cannot be taken as it is."""
+    try:
+        output = model(points)
+    except Exception as error:  # a module may raise anything
+        return f"the model cannot take a batch of {len(points)}: {error}"
+    if not isinstance(output, Tensor):
+        return f"got a model whose output is a {type(output).__name__}, expected one tensor of logits"
+    if not output.is_floating_point():
+        return f"got a model whose output is {output.dtype}, expected logits: hand over the network before its argmax"
+    why = independent(model, points, [1])
+    if why is not None:
+        return f"the model {why}"
+    if output.ndim != 2:
+        shape = ", ".join(map(str, ("N", *output.shape[1:])))
+        return f"got a model whose output has shape ({shape}), expected logits of shape (N, classes)"
+    return None
+
+
+def _cuts(exported: Exported) -> Iterator[fx.Node]:
+    """The calls from the last one without a rule on whose values all that comes later depends on alone."""
+    signature = exported.program.graph_signature
+    (entry,) = (n for n in exported.program.graph.nodes if n.name == signature.user_inputs[0])
+    (exit_,) = (n for n in exported.program.graph.nodes if n.name == signature.user_outputs[0])
+    needed = {exit_}
+    for node in reversed(list(exported.program.graph.nodes)):
+        if node in needed:
+            needed.update(node.all_input_nodes)
+    moving = {entry}  # what depends on the input
+    open_: set[fx.Node] = {entry}  # and is read later
+    late = False
+    for node in exported.program.graph.nodes:
+        late = late or node is exported.last
+        if node not in needed or not moving.intersection(node.all_input_nodes):
+            continue
+        moving.add(node)
+        open_.add(node)
+        seen = {n for n in open_ if all(u in moving or u not in needed for u in n.users) and n is not exit_}
+        open_ -= seen - {node}
+        if late and open_ == {node} and isinstance(node.meta.get("val"), Tensor):
+            yield node
+
+
+def _split(model: nn.Module, x: Tensor, node: fx.Node, exported: Exported) -> tuple[str, Site | None, Graph] | None:
+    """(a name for the node's value, where a hook reads it, the graph of what comes after); None where there is none."""
+    is_output = node.name == exported.program.graph_signature.user_outputs[0]
+    places = list(_places(node))
+    shape = tuple(node.meta["val"].shape)
+    if not (places or is_output) or shape[:1] != (exported.batch,):
+        return None
+    own = exported.name(node)
+    try:
+        tail = exported.read(node, own, shape[1:])
+        if is_output:
+            return own, None, tail
+        points = points_around(x, exported.batch)
+        value = _evaluate(exported.program, points, node)
+        for path, side in places:
+            site = passing(model, points, path, side, value)
+            if site is not None:
+                name = path if side == "output" and site.call == 1 else own
+                return name, site, exported.read(node, name, shape[1:])
+    except ProofmapError:
+        return None
+    return None
+
+
+def _places(node: fx.Node) -> Iterator[tuple[str, Literal["input", "output"]]]:
+    """The parts that may give or take the value of the call: outer ones first.
+
+    A part that gives it does nothing more with it itself. That a value is equal at some points would not do: behind a
+    ReLU it may well be.
+    """
+    own: dict[str, Any] = node.meta.get("nn_module_stack", {})
+    stacks = [user.meta.get("nn_module_stack", {}) for user in node.users if user.op == "call_function"]
+    for key, (path, _) in own.items():
+        if path and not any(key in stack for stack in stacks):
+            yield path, "output"
+    for stack in stacks:
+        for key, (path, _) in stack.items():
+            if path and key not in own:
+                yield path, "input"
+
+
+def _evaluate(program: ExportedProgram, points: Tensor, last: fx.Node) -> Tensor:
+    """The value of a call at a batch of points of the size that was exported."""
+    signature = program.graph_signature
+    stored = {**program.state_dict, **program.constants}
+    held = {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
+    values: dict[fx.Node, Any] = {}
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            values[node] = points if node.name == signature.user_inputs[0] else stored[held[node.name]]
+        elif node.op == "call_function":
+            args, kwargs = (fx.node.map_arg(part, values.__getitem__) for part in (node.args, node.kwargs))
+            values[node] = node.target(*args, **kwargs)
+        if node is last:
+            break
+    value: Tensor = values[last]
+    return value

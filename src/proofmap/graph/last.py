@@ -1,0 +1,79 @@
+"""The last operation of a classifier, where it only turns logits into probabilities: the network decides without it.
+
+softmax and log-softmax over the classes, and a sigmoid of two outputs, keep the order of what they are given; a sigmoid
+of one output z is the second of two classes with logits (0, z). What is bounded and explained are the logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from proofmap.errors import ModelError
+
+if TYPE_CHECKING:
+    from proofmap.graph.build import Builder
+
+__all__ = ["LAST", "no_logits", "softmax", "without_last"]
+
+_ONE = "sigmoid of one output"
+
+
+def _second(logits: Tensor) -> Tensor:
+    """σ(z) from (0, z): (N, 1)."""
+    return torch.sigmoid(logits[:, 1:] - logits[:, :1])
+
+
+# What the model puts out, from the logits (N, classes)
+LAST: dict[str, Callable[[Tensor], Tensor]] = {
+    "softmax": lambda logits: logits.softmax(1),
+    "log-softmax": lambda logits: logits.log_softmax(1),
+    "sigmoid": torch.sigmoid,
+    _ONE: _second,
+}
+
+
+def softmax(b: Builder, name: str, op: str, x: str, over: Sequence[int], kind: str) -> str:
+    """softmax or log-softmax over sides of a sample of these sizes: without a rule, unless the model ends in it."""
+    whole = prod(over) == prod(b.shape(x))
+    return b.unsupported(name, op, [x], b.shape(x), **({"last": kind} if whole else {}))
+
+
+def no_logits(op: str, node: str) -> ModelError:
+    """For a model that ends in an argmax."""
+    return ModelError(
+        f"the model ends in {op} (node {node!r}): it names a class and not by how much, expected the logits: hand over "
+        "the network before it"
+    )
+
+
+def without_last(b: Builder, output: str) -> tuple[str, str | None]:
+    """The output without what turns logits into probabilities, and its name in `LAST`; None where there is none.
+
+    Between it and the output, shapes may change, and nothing else.
+    """
+    shapes, node = [], b.nodes[output]
+    while node.op == "reshape":
+        shapes.append(node)
+        node = b.nodes[node.inputs[0]]
+    said = b.missing.get(node.name, "")
+    if "argmax" in said.lower() or said.endswith("of the positions of a maximum"):
+        raise no_logits(said, node.name)
+    last = node.attributes.get("last")
+    if node.op == "sigmoid" and prod(node.shape) <= 2:
+        last = "sigmoid" if prod(node.shape) == 2 else _ONE
+    if last is None:
+        return output, None
+    inner = node.inputs[0]
+    if last == _ONE:
+        logit = b.reshape("classes.logit", inner, (1,))
+        both = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+        return b.add_node("classes", "linear", [logit], weight=both), last
+    if shapes:
+        b.nodes[shapes[-1].name] = replace(shapes[-1], inputs=(inner,))
+    return (output if shapes else inner), last

@@ -1,0 +1,181 @@
+"""Models with parts that nobody can bound, for the tests: each can be run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from onnx import TensorProto, helper
+from torch import Tensor, nn
+
+from proofmap.graph import Graph, trace
+from tests.graph.onnx_files import floats, loaded, make
+
+node = helper.make_node
+
+
+def seeded(make_one: Callable[[], nn.Module]) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return make_one().eval()
+
+
+class Sequence(nn.Module):
+    """Rows of a sample, one after the other."""
+
+    def __init__(self, kind: type[nn.Module], first: bool = True) -> None:
+        super().__init__()
+        self.rnn = kind(4, 5, batch_first=first)
+        self.head = nn.Linear(5, 3)
+        self.first = first
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.rnn(x if self.first else x.transpose(0, 1))[0]
+        logits: Tensor = self.head(found[:, -1] if self.first else found[-1])
+        return logits
+
+
+class Attending(nn.Module):
+    def __init__(self, weights: bool) -> None:
+        super().__init__()
+        self.attend = nn.MultiheadAttention(4, 2, batch_first=True)
+        self.head = nn.Linear(4, 3)
+        self.weights = weights
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.attend(x, x, x, need_weights=self.weights)[0].mean(1))
+        return logits
+
+
+class Transformer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+        self.head = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.encoder(x).mean(1))
+        return logits
+
+
+class Sorting(nn.Module):
+    """An operation without a rule between layers that have one, called as a function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.ReLU())
+        self.hidden = nn.Linear(48, 6)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = torch.sin(self.features(x.unsqueeze(1)).flatten(1).sort(1).values)
+        logits: Tensor = self.head(torch.relu(self.hidden(rows)))
+        return logits
+
+
+class Branching(nn.Module):
+    """Looks at values to decide how to go on, sample by sample: no tracer can follow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(16, 3), nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = [self.one(row) if float(row.detach().sum()) > 8 else self.two(row) for row in x.flatten(1)]
+        return torch.stack(rows)
+
+
+class Counted(nn.Module):
+    """By numpy: no gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = torch.from_numpy(np.sort(x.detach().flatten(1).cpu().numpy(), axis=1)).to(x)
+        logits: Tensor = self.head(rows).detach()
+        return logits
+
+
+class Product(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.cumprod(1)
+
+
+# name -> the model, what stands in the error, where to split, and whether it has gradients
+MODELS: dict[str, tuple[nn.Module, tuple[str, ...], str, bool]] = {
+    "lstm": (seeded(lambda: Sequence(nn.LSTM)), ("aten.lstm.input (node 'rnn')",), "rnn", True),
+    "lstm, samples second": (
+        seeded(lambda: Sequence(nn.LSTM, False)),
+        ("aten.lstm.input (node 'rnn')",),
+        "select",
+        True,
+    ),
+    "gru": (seeded(lambda: Sequence(nn.GRU)), ("aten.gru.input (node 'rnn')",), "rnn", True),
+    "attention": (
+        seeded(lambda: Attending(False)),
+        ("aten.scaled_dot_product_attention (node 'attend')",),
+        "attend",
+        True,
+    ),
+    "attention with weights": (seeded(lambda: Attending(True)), ("aten.softmax.int (node 'attend",), "attend", True),
+    "transformer": (
+        seeded(Transformer),
+        (
+            "aten.scaled_dot_product_attention (node 'encoder.self_attn')",
+            "aten.layer_norm (node 'encoder.norm1')",
+            "aten.layer_norm (node 'encoder.norm2')",
+        ),
+        "encoder",
+        True,
+    ),
+    "functions": (seeded(Sorting), ("aten.sort (node 'sort')", "aten.sin (node 'sin')"), "sin", True),
+    "branches": (seeded(Branching), ("torch.export cannot follow",), "output", True),
+    "numpy": (seeded(Counted), ("torch.export cannot follow",), "output", False),
+    "alone": (
+        seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 3), Product())),
+        ("aten.cumprod (node '2')",),
+        "2",
+        True,
+    ),
+}
+
+
+def inputs(n: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Samples (n, 4, 4) in [0, 1] for every model here, and for the files."""
+    return torch.rand(n, 4, 4, generator=torch.Generator().manual_seed(5)).to(dtype)
+
+
+def foreign_file(batch: int | str = "n", *, kind: int = TensorProto.FLOAT, last: bool = False) -> onnx.ModelProto:
+    """x (batch, 4, 4) -> (batch, 3): two operations without a rule, then a network; or one more at the end."""
+    cast = np.float64 if kind == TensorProto.DOUBLE else np.float32
+    weights = {"w1": floats(6, 16), "b1": floats(6), "w2": floats(3, 6, seed=2), "b2": floats(3, seed=3)}
+    constants = {name: value.astype(cast) for name, value in weights.items()}
+    nodes = [
+        node("Flatten", ["x"], ["f"]),
+        node("Sin", ["f"], ["s"], name="wave"),
+        node("Gelu" if last else "Relu", ["s"], ["r"], name="bend"),
+        node("Tanh", ["r"], ["t"], name="other"),
+        node("Sign", ["t"], ["g"], name="sign"),
+        node("Add", ["g", "t"], ["m"], name="meet"),
+        node("Gemm", ["m", "w1", "b1"], ["h"], name="hidden", transB=1),
+        node("Relu", ["h"], ["a"], name="act"),
+        node("Gemm", ["a", "w2", "b2"], ["z" if last else "y"], name="logits", transB=1),
+    ]
+    if last:
+        nodes.append(node("Sin", ["z"], ["y"], name="end"))
+    return make(nodes, (batch, 4, 4), constants, opset=20 if last else 13, kind=kind)
+
+
+def file_graph(folder: Path, batch: int | str = "n", *, kind: int = TensorProto.FLOAT) -> Graph:
+    return loaded(foreign_file(batch, kind=kind), folder)
+
+
+@cache
+def graph_of(name: str) -> Graph:
+    return trace(MODELS[name][0], inputs(1))

@@ -1,0 +1,64 @@
+"""Numbers among the settings of everything public: what is none is refused where it is given, in one sentence."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import proofmap as pm
+from proofmap import explain, metrics
+from proofmap.errors import InputError
+from proofmap.explain import baselines
+
+MODEL = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+NEEDED: dict[str, Any] = {"model": MODEL, "ball": pm.Ball(0.1), "radius": 0.1, "split": "0", "bounds": None, "n": 2}
+# What a metric checks when it is given as its baseline, and what nobody sets.
+LATER = {metrics.Uniform, explain.Explanation}
+
+
+def makers() -> Iterator[tuple[str, Callable[..., Any]]]:
+    for module in (explain, baselines, metrics):
+        for name in module.__all__:
+            found = getattr(module, name)
+            if inspect.isclass(found) and not inspect.isabstract(found) and found not in LATER:
+                yield name, found
+    x = torch.rand(1, 4)
+    yield "certified_radius", lambda **given: pm.certified_radius(MODEL, x, **given)
+    yield "overlap", lambda **given: pm.overlap(MODEL, x, pm.Ball(0.1), **given)
+    yield "Ball", lambda **given: pm.Ball(**{"eps": 0.1, **given})
+    yield "grid", lambda **given: pm.groups.grid(**{"rows": 2, **given})
+    yield "superpixels", pm.groups.superpixels
+
+
+def settings() -> Iterator[Any]:
+    """Every parameter that is a number, of every maker."""
+    asked: dict[str, Callable[..., Any]] = {
+        "certified_radius": pm.certified_radius,
+        "overlap": pm.overlap,
+        "Ball": pm.Ball,
+        "grid": pm.groups.grid,
+    }
+    for name, make in makers():
+        parameters = inspect.signature(asked.get(name, make)).parameters.values()
+        needed = {p.name: NEEDED[p.name] for p in parameters if p.default is p.empty and p.name in NEEDED}
+        given = {} if name in asked else needed
+        for p in parameters:
+            if str(p.annotation).split(" |")[0] in ("int", "float"):
+                yield pytest.param(make, given, p.name, id=f"{name} {p.name}")
+
+
+@pytest.mark.parametrize(("make", "given", "name"), [*settings()])
+def test_what_is_no_number_is_refused(make: Callable[..., Any], given: dict[str, Any], name: str) -> None:
+    for bad in ("three", float("nan"), True, *([] if name == "eps" else [[3]])):  # radii may be several
+        with pytest.raises(InputError, match=name):
+            make(**{**given, name: bad})
+
+
+def test_a_count_in_quotes_is_no_count() -> None:
+    with pytest.raises(InputError, match="got steps='3', expected a whole number of at least 1"):
+        pm.certified_radius(MODEL, torch.rand(1, 4), steps="3")  # type: ignore[arg-type]
