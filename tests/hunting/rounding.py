@@ -16,6 +16,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from proofmap.graph.foreign import foreign_of
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import LINEAR, compute
 from proofmap.rules import Interval
@@ -23,6 +24,7 @@ from proofmap.rules import Interval
 UNITS = 64  # in the last place of the size; the largest rounding in 10,000 sound networks was a tenth of that
 _STRAIGHT = ("relu", "leaky_relu", "clamp", "abs")
 _STEEPEST = 1e30  # 1/x near 0: whatever comes after it is of no size that says anything
+_UNSEEN = 100
 _PLACES = 5  # points of an interval at which a slope is looked at
 
 
@@ -55,6 +57,13 @@ def sizes(graph: Graph, intervals: Mapping[str, Interval]) -> dict[str, Tensor]:
         else:  # the larger of several: forms of all of them may stand for it
             found[node.name] = sum(inputs, torch.zeros_like(largest)) + largest
     return found
+
+
+def at_points(graph: Graph, values: Mapping[str, Tensor]) -> Tensor:
+    """The size (n, classes) of the logits at points where every node has its value (1, n, *shape)."""
+    if foreign_of(graph) is not None:  # what is summed up inside is not seen
+        return values[graph.output][0].abs().max().expand(values[graph.output].shape[1:]) * _UNSEEN
+    return sizes(graph, {name: Interval(value[0], value[0]) for name, value in values.items()})[graph.output]
 
 
 def _double(x: Interval) -> Interval:
