@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from proofmap.errors import ProofmapError
+from proofmap.errors import FileError, ProofmapError
 
 # From worst to least: a bound that a point exceeds; a model read as another; an exception that nobody raised on
 # purpose; results that should agree; a refusal with a reason that is not true.
@@ -58,6 +58,18 @@ class Tally:
 
     def near(self, share: float) -> None:
         self.rounding = max(self.rounding, share)
+
+
+# What a reader says of a model that is damaged: not true of one that runs.
+_DAMAGED = (
+    *("is not as ONNX has it", "scalars a sample", "does not fit", "reads outside an axis", "names axis"),
+    *("is called in a way that is not known here", "joins shapes"),
+)
+
+
+def misjudged(error: ProofmapError) -> bool:
+    """Whether a refusal calls a model damaged."""
+    return isinstance(error, FileError) or any(words in str(error) for words in _DAMAGED)
 
 
 def reason(error: ProofmapError) -> str:

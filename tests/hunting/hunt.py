@@ -10,18 +10,17 @@ import torch
 
 from proofmap import Ball
 from proofmap.errors import ModelError, ProofmapError
-from proofmap.graph import Graph, trace
-from proofmap.rules import Interval
+from proofmap.graph import Graph, bounded, trace
 from tests.hunting import files
 from tests.hunting.bounds import precisions_agree, tried
 from tests.hunting.draw import Draw, Undrawn
-from tests.hunting.finding import Finding, Found, Tally, raw, reason
+from tests.hunting.finding import Finding, Found, Tally, misjudged, raw, reason
 from tests.hunting.networks import Drawn, drawn
 from tests.hunting.points import values_of
-from tests.hunting.rounding import floor_of, sizes, units
+from tests.hunting.rounding import at_points, floor_of, units
 
 # What a reader says of a module that it took wrongly itself: these networks draw no numbers and keep no state.
-_OWN_FAULT = ("read it wrongly", "draw random numbers", "look at the batch", "not known here")
+_OWN_FAULT = ("read it wrongly", "draw random numbers", "look at the batch")
 
 
 FILES = 4  # of one seed
@@ -116,6 +115,8 @@ def _read(network: Drawn) -> Graph:
     except ModelError as error:
         if any(words in str(error) for words in _OWN_FAULT):
             raise Found("misread", str(error)) from error
+        if misjudged(error):
+            raise Found("wrong refusal", f"the module runs, but: {error}") from error
         raise
     except ProofmapError:
         raise
@@ -126,8 +127,8 @@ def _read(network: Drawn) -> Graph:
         with torch.no_grad():
             expected = model(points)
         values = values_of(graph, points[None])
-        size = sizes(graph, {name: Interval(v[0], v[0]) for name, v in values.items()})[graph.output]
+        size = at_points(graph, values)
         off = (values[graph.output][0] - expected).abs()
         if bool((off > units(torch.float64) * size + floor_of(torch.float64)).any()):
             raise Found("misread", f"the graph is {float(off.max()):.3g} from the module on a batch of {count}")
-    return graph
+    return bounded(graph)

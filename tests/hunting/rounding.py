@@ -16,12 +16,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from proofmap.graph.foreign import foreign_of
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import LINEAR, compute
 from proofmap.rules import Interval
 
 UNITS = 64  # in the last place of the size; the largest rounding in 10,000 sound networks was a tenth of that
 _STRAIGHT = ("relu", "leaky_relu", "clamp", "abs")
+_STEEPEST = 1e30  # 1/x near 0: whatever comes after it is of no size that says anything
+_UNSEEN = 100
 _PLACES = 5  # points of an interval at which a slope is looked at
 
 
@@ -56,6 +59,13 @@ def sizes(graph: Graph, intervals: Mapping[str, Interval]) -> dict[str, Tensor]:
     return found
 
 
+def at_points(graph: Graph, values: Mapping[str, Tensor]) -> Tensor:
+    """The size (n, classes) of the logits at points where every node has its value (1, n, *shape)."""
+    if foreign_of(graph) is not None:  # what is summed up inside is not seen
+        return values[graph.output][0].abs().max().expand(values[graph.output].shape[1:]) * _UNSEEN
+    return sizes(graph, {name: Interval(value[0], value[0]) for name, value in values.items()})[graph.output]
+
+
 def _double(x: Interval) -> Interval:
     return Interval(x.lower.double(), x.upper.double())
 
@@ -74,5 +84,5 @@ def _steepest(node: Node, x: Interval, slack: Tensor) -> Tensor:
         point = (x.lower - slack + (x.upper - x.lower + 2 * slack) * (k / (_PLACES - 1))).requires_grad_()
         with torch.enable_grad():
             (slope,) = torch.autograd.grad(compute(node, point).sum(), point)
-        best = torch.maximum(best, slope.nan_to_num(0.0).abs())
+        best = torch.maximum(best, slope.abs().nan_to_num(0.0).clamp(max=_STEEPEST))
     return best
