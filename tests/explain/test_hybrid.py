@@ -152,6 +152,8 @@ STEEP: dict[str, Callable[[Tensor], Tensor]] = {
     "powers": lambda v: (0.5 * (v - 0.3).relu().log()).exp().flatten(1),
     "logarithms": lambda v: ((v - 0.3).relu().log() + 3).relu().flatten(1),
     "reciprocals": lambda v: (v - 0.3).relu().reciprocal().tanh().flatten(1),
+    "jumps": lambda v: nn.functional.threshold(v, 0.0, -2.0).flatten(1),
+    "jumps down": lambda v: nn.functional.softplus(v, threshold=0).flatten(1),
 }
 
 

@@ -15,16 +15,21 @@ from torch import Tensor
 
 from proofmap.bounds.memory import in_pieces, piece_of
 from proofmap.errors import BoundError, InputError
-from proofmap.graph import Graph
+from proofmap.graph import Graph, Node
 from proofmap.graph.cone import alike, spread
 from proofmap.graph.incremental import Plan, base_elements, base_of
 from proofmap.progress import part
 
 Fold = Callable[[slice, Tensor, Tensor], None]
 
-# At the edge of what these take they are steep or end: b + d may lie on the other side of it by rounding. Of a foreign
-# part nothing is known but what it makes of a whole sample.
-_STEEP = frozenset({"sqrt", "log", "reciprocal", "foreign"})
+# At the edge of what these take they are steep, end or jump: b + d may lie on the other side of it by rounding. Of a
+# foreign part nothing is known but what it makes of a whole sample.
+_STEEP = frozenset({"sqrt", "log", "reciprocal", "shrink", "threshold", "foreign"})
+_SMOOTH = 16  # torch's softplus, cut off above this, jumps by less than rounding in float32
+
+
+def _is_steep(node: Node) -> bool:
+    return node.op in _STEEP or (node.op == "softplus" and node.attributes["threshold"] < _SMOOTH)
 
 
 def check_precision(precision: torch.dtype | None) -> None:
@@ -63,7 +68,7 @@ class Sampler:
             fold(images, members.to(x.device), values)
 
         room = piece_of(self.available, x.device) // x.element_size() // 2  # for the base, and for what changes
-        whole = any(node.op in _STEEP for node in graph.nodes)
+        whole = any(map(_is_steep, graph.nodes))
         (_visit_whole if whole else self._visit_changes)(graph, x, mask, delta, groups, room, show)
         if not bool(finite):
             raise BoundError(
