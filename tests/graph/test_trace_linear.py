@@ -161,6 +161,8 @@ MIXED: dict[str, Function] = {
     "where": lambda x: torch.where(torch.arange(x.shape[0])[:, None] > 3, x, 0.0),
     "assign": assigned(lambda y, z: y[1:].fill_(0.0)),
     "assign another sample": assigned(lambda y, z: y[1:].copy_(z[:-1])),
+    "assign in another order": lambda x: x.index_put((torch.arange(x.shape[0]).flip(0),), 2 * x),
+    "assign zeros to others": lambda x: x.index_put((torch.arange(1, x.shape[0]),), torch.zeros(())),
     "scatter": lambda x: x.scatter(0, torch.zeros(1, 4, dtype=torch.long), 1.0),
     "cumsum": lambda x: x.cumsum(0),
     "einsum": lambda x: torch.einsum("ni,nj->ij", x, torch.ones(x.shape[0], 2)),

@@ -77,11 +77,9 @@ def gather(b: Builder, name: str, entries: Entries) -> Value | None:
             continue
         size = prod(b.shape(value))
         local = torch.where(inside, local - samples * size, -1)
-        keep = inside[0]
-        same = torch.equal(local, local[:1].expand_as(local)) and torch.equal(local[0] >= 0, keep)
-        if not same or int(local.max()) >= size:
+        if not torch.equal(local, local[:1].expand_as(local)) or int(local.max()) >= size:
             return None
-        taken.append((value, local[0].clamp(min=0), keep))
+        taken.append((value, local[0].clamp(min=0), inside[0]))
     whole = len(taken) == 1 and bool(taken[0][2].all())
     place = name if whole else f"{name}.placed"
     return _sum(b, name, [(_placed(b, place, value, index, keep), keep) for value, index, keep in taken], shift)
