@@ -417,8 +417,8 @@ def test_softplus_as_exporters_write_it_is_one(factor: float, limit: float, tmp_
         "softplus",
     }
     unlike = [*nodes[:2], node("Div", ["b", "other"], ["c"]), *nodes[3:]]
+    different = {**constants, "other": np.float32(factor * (1 + 3e-7))}
     with pytest.raises(UnsupportedError) as caught:
-        different = {**constants, "other": np.float32(factor * (1 + 3e-7))}
         bounded(loaded(make(unlike, ("n", 3), different), tmp_path))
     assert caught.value.nodes == (("test", "Greater"), ("choice", "Where"))
 
