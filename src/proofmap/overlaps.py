@@ -92,6 +92,8 @@ def overlap(
     family = ball.at(x, grouping.resolve(groups, x))
     available = budget(memory, x.device)
     graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
+    if rival is not None:
+        _check_rival(graph, x, target, rival)
     return family_overlap(graph, family, target, rival, method, sharing, objective, available)
 
 
@@ -105,14 +107,14 @@ def family_overlap(
     objective: Objective,
     available: int,
 ) -> Overlap:
-    """The same for a family of balls that stands already, and a budget of bytes."""
+    """The same for a family of balls that stands already, and a budget of bytes; towards its own class it is 0."""
     bounded(graph)
     with full_precision(family.x.device):
         logits = _logits(graph, family.x)
         classes = _chosen("target", target, logits)
         if classes is None:
             classes = logits.argmax(1)
-        forms = _forms(logits, classes, _rivals(rival, logits, classes), objective)
+        forms = _forms(logits, classes, _chosen("rival", rival, logits), objective)
         value = _bound(graph, family, logits, forms, method, sharing, objective, available)
     return Overlap(value[:, 0], value[:, 1:], _nominal(forms, logits, objective), classes, certified=True)
 
@@ -263,16 +265,20 @@ def _chosen(what: str, given: Target, logits: Tensor) -> Tensor | None:
     return None if given is None else classes_of(given, logits.shape[0], logits.shape[1], logits.device, what)
 
 
-def _rivals(rival: Target, logits: Tensor, target: Tensor) -> Tensor | None:
-    """One class for each sample that is not its target."""
-    found = _chosen("rival", rival, logits)
-    if found is not None and bool((found == target).any()):
-        k = int((found == target).nonzero()[0])
+def _check_rival(graph: Graph, x: Tensor, target: Target, rival: Target) -> None:
+    """Refuse a rival that is the target itself."""
+    with full_precision(x.device):
+        logits = _logits(graph, x)
+    count, classes = logits.shape
+    own = _chosen("target", target, logits)
+    other = classes_of(rival, count, classes, logits.device, "rival")
+    same = torch.eq(other, logits.argmax(1) if own is None else own).nonzero()
+    if len(same):
+        k = int(same[0])
         raise InputError(
-            f"got rival {int(found[k])}, which is the target of sample {k}, expected another class: f_c - f_c is 0, "
+            f"got rival {int(other[k])}, which is the target of sample {k}, expected another class: f_c - f_c is 0, "
             "and proves nothing"
         )
-    return found
 
 
 def method_of(bounds: Method | None) -> Method:

@@ -18,7 +18,7 @@ from tests.bounds.attack import climbed, sampled
 from tests.bounds.setting import both_sides
 
 SCALARS = ["relu", "leaky", "prelu", "relu6", "hardtanh", "elu", "softplus", "sigmoid", "tanh", "gelu", "silu"]
-SCALARS += ["hardswish", "hardsigmoid", "abs", "square", "erf"]
+SCALARS += ["hardswish", "hardsigmoid", "abs", "square", "erf", "mish", "softsign", "softshrink"]
 
 
 def normal(generator: torch.Generator, *shape: int) -> Tensor:
@@ -41,6 +41,10 @@ def scalar(b: Builder, op: str, x: str, generator: torch.Generator) -> str:
             return scalars.elu(b, "a", x, 1.3)
         case "gelu":
             return scalars.unary(b, "a", "gelu", x, approximate="none")
+        case "softplus":
+            return scalars.softplus(b, "a", x, 1.5, 2.0)
+        case "softshrink":
+            return scalars.shrink(b, "a", x, 0.2, 0.2)
         case "hardsigmoid":
             return scalars.hard_sigmoid(b, "a", x)
         case _:

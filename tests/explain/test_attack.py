@@ -249,8 +249,8 @@ def test_gradients_and_precision_are_left_as_they_were() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"steps": 0}, "steps=0 and restarts=1"),
-        ({"restarts": 0}, "restarts=0, expected at least one"),
+        ({"steps": 0}, "steps=0, expected a whole number of at least 1"),
+        ({"restarts": "3"}, "restarts='3', expected a whole number of at least 1"),
         ({"target": torch.tensor([0])}, r"shape \(1,\), expected torch.int64 with one class for each of 2"),
         ({"target": torch.tensor([0.0, 1.0])}, "target is torch.float32"),
         ({"target": torch.tensor([0, 3])}, r"got target \[0, 3\], expected classes from 0 to 2"),

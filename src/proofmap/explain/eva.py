@@ -12,13 +12,14 @@ from torch import nn
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bounds import Method, Sharing
+from proofmap.bounds.memory import budget
 from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Explanation, Guarantee
 from proofmap.graph import Graph
 from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
-from proofmap.overlaps import Objective, Overlap, method_of, overlap
+from proofmap.overlaps import Objective, Overlap, family_overlap, method_of, overlap
 from proofmap.progress import part
 from proofmap.settings import one_of
 
@@ -124,16 +125,16 @@ class TargetedEVA(Explainer):
         return Measured(scores, plus, minus)
 
     def _half(self, task: Task, ball: Ball) -> Overlap:
-        return overlap(
-            task.graph,
-            task.x,
-            ball,
-            groups=task.mask.expand_as(task.x),
-            bounds=self.bounds,
-            sharing=self.sharing,
-            target=task.predicted,
-            rival=task.target,
-            memory=self.memory,
+        x = task.x
+        return family_overlap(
+            task.graph.to(x.device, x.dtype),
+            ball.at(x, task.mask.expand_as(x)),
+            task.predicted,
+            task.target,
+            method_of(self.bounds),
+            self.sharing,
+            "margin",
+            budget(self.memory, x.device),
         )
 
     def _settings(self) -> Mapping[str, Any]:
