@@ -92,6 +92,8 @@ def overlap(
     family = ball.at(x, grouping.resolve(groups, x))
     available = budget(memory, x.device)
     graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
+    if rival is not None:
+        _check_rival(graph, x, target, rival)
     return family_overlap(graph, family, target, rival, method, sharing, objective, available)
 
 
@@ -112,7 +114,7 @@ def family_overlap(
         classes = _chosen("target", target, logits)
         if classes is None:
             classes = logits.argmax(1)
-        forms = _forms(logits, classes, _rivals(rival, logits, classes), objective)
+        forms = _forms(logits, classes, _chosen("rival", rival, logits), objective)
         value = _bound(graph, family, logits, forms, method, sharing, objective, available)
     return Overlap(value[:, 0], value[:, 1:], _nominal(forms, logits, objective), classes, certified=True)
 
@@ -263,16 +265,19 @@ def _chosen(what: str, given: Target, logits: Tensor) -> Tensor | None:
     return None if given is None else classes_of(given, logits.shape[0], logits.shape[1], logits.device, what)
 
 
-def _rivals(rival: Target, logits: Tensor, target: Tensor) -> Tensor | None:
-    """One class for each sample that is not its target."""
-    found = _chosen("rival", rival, logits)
-    if found is not None and bool((found == target).any()):
-        k = int((found == target).nonzero()[0])
+def _check_rival(graph: Graph, x: Tensor, target: Target, rival: Target) -> None:
+    """Refuse a rival that is the target itself."""
+    with full_precision(x.device):
+        logits = _logits(graph, x)
+    classes, found = _chosen("target", target, logits), _chosen("rival", rival, logits)
+    assert found is not None
+    same = found == (logits.argmax(1) if classes is None else classes)
+    if bool(same.any()):
+        k = int(same.nonzero()[0])
         raise InputError(
             f"got rival {int(found[k])}, which is the target of sample {k}, expected another class: f_c - f_c is 0, "
             "and proves nothing"
         )
-    return found
 
 
 def method_of(bounds: Method | None) -> Method:

@@ -12,13 +12,14 @@ from torch import nn
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bounds import Method, Sharing
+from proofmap.bounds.memory import budget
 from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Explanation, Guarantee
 from proofmap.graph import Graph
 from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
-from proofmap.overlaps import Objective, Overlap, method_of, overlap
+from proofmap.overlaps import Objective, Overlap, family_overlap, method_of, overlap
 from proofmap.progress import part
 from proofmap.settings import one_of
 
@@ -124,17 +125,10 @@ class TargetedEVA(Explainer):
         return Measured(scores, plus, minus)
 
     def _half(self, task: Task, ball: Ball) -> Overlap:
-        return overlap(
-            task.graph,
-            task.x,
-            ball,
-            groups=task.mask.expand_as(task.x),
-            bounds=self.bounds,
-            sharing=self.sharing,
-            target=task.predicted,
-            rival=task.target,
-            memory=self.memory,
-        )
+        """Towards a class that the sample is already, all bounds are 0: nothing is asked there, and nothing proven."""
+        family, available = ball.at(task.x, task.mask.expand_as(task.x)), budget(self.memory, task.x.device)
+        aims = (task.predicted, task.target)
+        return family_overlap(task.graph, family, *aims, method_of(self.bounds), self.sharing, "margin", available)
 
     def _settings(self) -> Mapping[str, Any]:
         return {"groups": self.groups, "bounds": self.bounds, "sharing": self.sharing}
