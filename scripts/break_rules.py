@@ -57,6 +57,9 @@ AGREE = "tests/graph/test_agree.py"
 BROADCAST = "tests/graph/test_onnx_broadcast.py"
 TRACED = "tests/graph/test_trace_linear.py"
 READ = "tests/graph/test_onnx_linear.py"
+FOREIGN = "tests/graph/test_foreign.py"
+LAST = "tests/graph/test_last.py"
+MODES = "tests/graph/test_modes.py"
 
 BREAKS = [
     # the lines of scalar functions
@@ -226,6 +229,16 @@ BREAKS = [
     Break("graph/pairs.py", "len(shape), -1.0", "len(shape), 1.0", PAIRS),
     Break("graph/pairs.py", 'not any(a["padding"]) and', "", PAIRS),
     Break("bounds/state.py", "_moves(node) or isinstance(RULES.get", "isinstance(RULES.get", PAIRS),
+    # models that are run, and what is taken off them
+    Break("graph/foreign.py", "    if found is None:\n        return graph\n", "    return graph\n", FOREIGN),
+    Break("graph/foreign.py", "for size in sizes]", "for size in ()]", FOREIGN),
+    Break("graph/boxed.py", "if path and not any(key in stack for stack in stacks)", "if path", FOREIGN),
+    Break("graph/hooked.py", "if call == site.call:", "if call == 1:", FOREIGN),
+    Break("graph/last.py", "prod(over) == prod(b.shape(x))", "True", LAST),
+    Break("graph/last.py", "prod(node.shape) <= 2", "prod(node.shape) <= 3", LAST),
+    Break("graph/last.py", "[[0.0], [1.0]]", "[[1.0], [0.0]]", LAST),
+    Break("graph/modes.py", "isinstance(module, _DropoutNd) and module.p > 0", "False", MODES),
+    Break("graph/modes.py", "if _differs(model, x) else []", "if False else []", MODES),
     # metrics
     Break("metrics/curves.py", "        return x, baseline\n", "        return baseline, x\n", CURVES),
     Break("metrics/curves.py", "/ (curve.shape[1] - 1)", "/ curve.shape[1]", CURVES),

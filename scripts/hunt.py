@@ -108,7 +108,8 @@ def _sum_up(tally: Tally, found: list[Finding], seconds: float) -> None:
     for words, count in tally.refused.most_common(12):
         print(f"  refused {count:5d}  {words}")
     kinds = Counter(finding.kind for finding in found)
-    print(f"{len(found)} findings: " + (", ".join(f"{kinds[k]} {k}" for k in KINDS if kinds[k]) or "nothing is wrong"))
+    said = ", ".join(f"{kinds[k]} {k}" for k in KINDS if kinds[k]) or "nothing is wrong"
+    print(f"{len(found)} finding{'' if len(found) == 1 else 's'}: {said}")
     sorts: dict[str, list[Finding]] = {}
     for finding in sorted(found, key=lambda one: KINDS.index(one.kind)):
         sorts.setdefault(finding.sort, []).append(finding)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import signal
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +76,41 @@ def test_no_file_is_read_wrongly(tmp_path: Path) -> None:
     found, tally = hunted(FILES, tmp_path, "onnx")
     assert not found, "\n".join(map(str, found))
     assert tally.files > 3 * len(FILES)  # some draws come to nothing
+
+
+# --- the script ---
+
+
+def hunting(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
+    """The exit code of the script."""
+    spec = spec_from_file_location("hunt_script", Path(__file__).parents[1] / "scripts" / "hunt.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = module_from_spec(spec)
+    spec.loader.exec_module(script)
+    monkeypatch.setattr(sys, "argv", ["hunt.py", *arguments])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # the tests keep theirs
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(SystemExit) as stopped:
+        script.main()
+    return stopped.value.code
+
+
+def test_the_script_counts_and_says_how_to_see_a_finding_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = str(files.turns().index("Neg") // 4)
+    arguments = ("--seed", seed, "--networks", "1", "--only", "onnx")
+    assert hunting(monkeypatch, *arguments) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"\d+ networks, \d+ balls, \d+ points, \d+ hidden intervals, .* 4 files in", said)
+    assert "without a generator: none" in said
+    assert "0 findings: nothing is wrong" in said
+    monkeypatch.setitem(onnx_ops.CONVERT, "Neg", onnx_ops.CONVERT["Relu"])
+    assert hunting(monkeypatch, *arguments) == 1
+    said = capsys.readouterr().out
+    assert f"python scripts/hunt.py --seed {seed} --networks 1" in said
+    assert re.search(r"\d findings?: \d misread", said)
 
 
 # --- what is broken on purpose is seen ---

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from proofmap.cli import app
 from proofmap.errors import InputError, UnsupportedError
 from proofmap.explain.baselines import BASELINES, GradCAM
 from proofmap.graph import Graph
+from proofmap.sources.model import read_model, user_modules
 from tests.foreign import MODELS, file_graph, foreign_file, graph_of, inputs, seeded
 
 X = inputs(2)
@@ -201,6 +203,23 @@ def test_the_command_line_takes_them(files: tuple[Path, Path, Path], tmp_path: P
         out = tmp_path / f"run-{methods}"
         code, said = called("run", data, "--model", model, "--out", out, "--method", "empirical", *arguments[:4])
         assert code == 0, said
+
+
+def test_a_module_in_a_file_travels_to_other_machines(files: tuple[Path, Path, Path]) -> None:
+    """Which have neither the file nor what lies beside it."""
+    cloudpickle = pytest.importorskip("ray.cloudpickle")
+    (files[0].parent / "beside.py").write_text("from torch import nn\nclass Head(nn.Linear):\n    pass\n")
+    files[0].write_text("import beside\n" + SOURCE.replace("nn.Linear(5, 3)", "beside.Head(5, 3)"))
+    graph = read_model(f"{files[0]}:net").graph(X[:, None])
+    modules = user_modules()
+    assert {module.__name__ for module in modules} == {"beside", "proofmap_model_file"}
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    content = cloudpickle.dumps(graph)
+    for module in modules:
+        cloudpickle.unregister_pickle_by_value(module)
+        del sys.modules[module.__name__]
+    assert torch.equal(cloudpickle.loads(content)(X[:, None]), graph(X[:, None]))
 
 
 def test_the_report_of_a_file_without_gradients(files: tuple[Path, Path, Path], tmp_path: Path) -> None:

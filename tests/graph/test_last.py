@@ -175,3 +175,16 @@ def test_preparation_keeps_it(tmp_path: Path) -> None:
     assert isinstance(model.network, pm.Graph)
     assert model.network.taken_off == "softmax"
     assert np.isfinite(float(model.graph(X)(X).sum()))
+
+
+def test_it_is_taken_off_behind_parts_that_are_run(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 3), nn.Softmax(1)).eval()
+    graph = pm.trace(model, X)
+    assert [n.name for n in graph.nodes] == ["input", "1", "2"]
+    assert graph.taken_off == "softmax"
+    nodes = [GEMM, node("Sin", ["z"], ["s"], name="wave"), node("Relu", ["s"], ["r"], name="act")]
+    file = make([*nodes, node("Softmax", ["r"], ["y"], axis=1)], ("n", 4), WEIGHTS)
+    read = loaded(file, tmp_path)
+    assert [n.name for n in read.nodes] == ["x", "wave", "act"]
+    assert read.taken_off == "softmax"
+    torch.testing.assert_close(read.as_model(read(X)), torch.from_numpy(run(file, X.numpy())))

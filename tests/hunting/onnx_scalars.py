@@ -112,8 +112,8 @@ def _pow(f: File, op: str, x: str) -> str:
 
 
 def _wider(f: File, x: str) -> tuple[int, ...]:
-    """A shape that makes axes of size 1 larger, seldom also that of the samples."""
-    samples = 1 if f.draw.chance(0.9) else f.draw.whole(1, 3)
+    """A shape that makes axes of size 1 larger, seldom also that of the samples, where there is one."""
+    samples = f.draw.whole(1, 3) if f.batch == 1 and f.draw.chance(0.2) else 1
     return (samples, *(f.draw.whole(1, 3) if n == 1 else n for n in f.shape(x)))
 
 

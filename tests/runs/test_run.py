@@ -228,9 +228,9 @@ def test_where_a_chunk_fails_its_samples_are_tried_one_by_one(tmp_path: Path, mo
 def test_a_model_that_cannot_be_explained_ends_the_run_before_it_starts(tmp_path: Path) -> None:
     class Cumulative(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            return x.flatten(1).cumsum(1)[:, :10]
+            return x.flatten(1).cumprod(1)[:, :10]
 
-    with pytest.raises(ModelError, match="cumsum"):
+    with pytest.raises(ModelError, match="cumprod"):
         run(Digits(), Model("m", Cumulative(), Preparation()), job(), tmp_path / "out", progress=False)
     assert not (tmp_path / "out").exists()
 

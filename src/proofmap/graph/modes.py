@@ -37,12 +37,9 @@ def _changing(training: dict[str, nn.Module]) -> Iterator[str]:
     for name, module in training.items():
         drops = isinstance(module, _DropoutNd) and module.p > 0
         inner = isinstance(module, nn.RNNBase | nn.MultiheadAttention) and float(module.dropout) > 0
-        norm = isinstance(module, _NormBase) and (module.track_running_stats or not isinstance(module, _INSTANCE))
+        norm = isinstance(module, _NormBase) and module.track_running_stats  # else it is the same in both modes
         if drops or inner or norm or isinstance(module, nn.RReLU):
-            yield f"{type(module).__name__} ({name!r})"
-
-
-_INSTANCE = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)  # of each sample, without statistics to keep
+            yield type(module).__name__ + (f" ({name!r})" if name else "")
 
 
 def _differs(model: nn.Module, x: Tensor) -> bool:

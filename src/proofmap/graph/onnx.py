@@ -78,9 +78,10 @@ def _read(model: ModelProto) -> Graph:
     try:
         graph = _one_graph(model, reader)
     except UnsupportedError as error:
-        graph = box_file(reader.so_far(), error.nodes, reader.mixed)
+        graph = box_file(reader.so_far(error.nodes), error.nodes, reader.mixed)
     except MixedError as error:
-        graph = box_file(reader.so_far(), ((error.node, f"{error.op} that moves the samples off dimension 0"),), error)
+        moved = ((error.node, f"{error.op} that moves the samples off dimension 0"),)
+        graph = box_file(reader.so_far(()), moved, error)
     check(graph, model, reader.nodes, reader.output, reader.fixed)
     return graph
 
@@ -113,14 +114,12 @@ class _Reader:
         self.moved: dict[str, _Moved] = {}
         self.lost: set[str] = set()
         self.mixed: MixedError | None = None
-        self.last = 0  # the place of the last node without a rule
+        self.places: dict[str, int] = {}  # of nodes without a rule
 
     def graph(self) -> Graph:
         for place, node in enumerate(self.nodes):
-            known = len(self.builder.missing) + len(self.lost)
             self._read(node)
-            if len(self.builder.missing) + len(self.lost) > known:
-                self.last = place
+            self.places.update((name, place) for name in self.builder.missing if name not in self.places)
         if self.output in self.moved:
             raise self.moved[self.output].error
         if self.output not in {*self.branches, *self.constants, *self.lost}:
@@ -176,14 +175,14 @@ class _Reader:
         self.lost.update(filter(None, node.output))
         return None
 
-    def so_far(self) -> Read:
-        """What has been read, for who runs the rest."""
+    def so_far(self, missing: Sequence[tuple[str, str]]) -> Read:
+        """What has been read, for who runs the file up to the last of the missing operations."""
+        last = max((self.places[name] for name, _ in missing), default=0)
         given = next(i for i in self.model.graph.input if i.name == self.builder.input)
         shape = self.builder.shape(self.builder.input)
         constants, sizes = self.constants, self._shapes
-        return Read(
-            self.model, given, shape, self.fixed or 0, self.output, self.nodes, constants, self.last, sizes, _read_whole
-        )
+        fixed = self.fixed or 0
+        return Read(self.model, given, shape, fixed, self.output, self.nodes, constants, last, sizes, _read_whole)
 
     def _convert(self, name: str, op: str, node: NodeProto) -> Any:
         call = Call(name, op, self.opset, {a.name: _attribute(a) for a in node.attribute}, len(node.output))

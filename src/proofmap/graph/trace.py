@@ -65,21 +65,21 @@ def _follow(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:
         except Exception:  # then it is not torch.export's fault
             raise error from error.__cause__
         return box(model, x, (("output", f"the whole model, which {error.reason}"),), None, None)
-    bad: list[fx.Node] = []
+    bad: dict[str, fx.Node] = {}
+
+    def rest(start: fx.Node, name: str, shape: Sequence[int]) -> Graph:
+        return _read(program, shape, dtype, start, name).to(x.device, dtype)
+
     try:
         return _read(program, x.shape[1:], dtype, bad=bad)
-    except (UnsupportedError, MixedError) as error:
-        mixed = error if isinstance(error, MixedError) else error.__cause__
-        said = error.nodes if isinstance(error, UnsupportedError) else ()
-        missing = tuple(dict.fromkeys((node.partition("#")[0], op) for node, op in said))  # parts, not calls
-
-        def rest(start: fx.Node, name: str, shape: Sequence[int]) -> Graph:
-            return _read(program, shape, dtype, start, name).to(x.device, dtype)
-
-        assert mixed is None or isinstance(mixed, MixedError)
-        if mixed is not None and not missing:
-            missing = ((mixed.node, f"{mixed.op} that moves the samples off dimension 0"),)
-        return box(model, x, missing, mixed, Exported(program, _BATCH, bad[-1], _name, rest))
+    except UnsupportedError as error:
+        missing = tuple(dict.fromkeys((node.partition("#")[0], op) for node, op in error.nodes))  # parts, not calls
+        mixed = error.__cause__ if isinstance(error.__cause__, MixedError) else None
+        last = next(bad[name] for name in reversed(bad) if name in dict(error.nodes))
+    except MixedError as error:
+        missing, mixed = ((error.node, f"{error.op} that moves the samples off dimension 0"),), error
+        last = next(iter(bad.values()))
+    return box(model, x, missing, mixed, Exported(program, _BATCH, last, _name, rest))
 
 
 def _check(model: nn.Module, x: Tensor) -> tuple[torch.dtype, torch.device]:
@@ -177,12 +177,12 @@ def _read(
     dtype: torch.dtype,
     start: fx.Node | None = None,
     name: str = "input",
-    bad: list[fx.Node] | None = None,
+    bad: dict[str, fx.Node] | None = None,
 ) -> Graph:
     """Every call in the exported graph, converted through the table; constants are computed at once.
 
     start: the call whose value of that name and shape the graph takes, in place of the input. bad: gets the calls
-    without a rule.
+    without a rule, by the name of what stands for them.
     """
     signature = exported.graph_signature
     stored = {**exported.state_dict, **exported.constants}
@@ -200,10 +200,9 @@ def _read(
         elif node.op == "placeholder":
             values[node.name] = stored[held[node.name]].detach().cpu().clone()
         elif node.op == "call_function" and all(n.name in values for n in node.all_input_nodes):
-            before = len(builder.missing) + len(builder.mixing)
             values[node.name] = _convert(builder, node, values)
-            if bad is not None and len(builder.missing) + len(builder.mixing) > before:
-                bad.append(node)
+            if bad is not None:
+                bad.update((name, node) for name in (*builder.missing, *builder.mixing) if name not in bad)
     return builder.finish(values[str(signature.user_outputs[0])], torch.device("cpu"), dtype)
 
 

@@ -20,6 +20,7 @@ from proofmap.errors import InputError, ProofmapError
 from proofmap.explain.digest import versions
 from proofmap.runs.job import Job, Plan
 from proofmap.runs.worker import Done, Work, Worker
+from proofmap.sources.model import user_modules
 
 __all__ = ["Ray"]
 
@@ -84,6 +85,8 @@ class _Pool:
     def __init__(self, ray: Any, engine: Ray, plan: Plan, chunks: Iterator[Work]) -> None:
         self.ray = ray
         self.size = engine.size(ray, plan.job)
+        for module in user_modules():  # a model that is run as it is takes its code along
+            ray.cloudpickle.register_pickle_by_value(module)
         self.plan = ray.put(plan)  # goes to each node once, not with every chunk
         # Torch's threads wait asleep there: by default they spin, and workers share their machines with others.
         own = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}

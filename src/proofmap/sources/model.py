@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ from proofmap.sources.network import put_behind, wrapped
 from proofmap.sources.preparation import ZOO, Preparation, beside, read_classes
 from proofmap.zoo.weights import fill
 
-__all__ = ["Model", "read_model"]
+__all__ = ["Model", "read_model", "user_modules"]
 
 _MODULE = "proofmap_model_file"  # under which a user's Python file is known while it runs
 
@@ -164,6 +165,17 @@ def _called(name: str) -> nn.Module:
     if not isinstance(module, nn.Module):
         raise ModelError(f"{name} returned a {type(module).__name__}, expected a torch.nn.Module")
     return module
+
+
+def user_modules() -> list[ModuleType]:
+    """The user's Python file and what it imported from its folder: other machines have neither."""
+    source = sys.modules.get(_MODULE)
+    file = None if source is None else getattr(source, "__file__", None)
+    if source is None or file is None:
+        return []
+    folder = Path(file).resolve().parent
+    named = [(module, getattr(module, "__file__", None)) for module in list(sys.modules.values())]
+    return [module for module, path in named if path is not None and Path(path).resolve().parent == folder]
 
 
 @contextmanager

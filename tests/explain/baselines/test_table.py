@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.errors import InputError
+from proofmap.errors import InputError, ModelError
 from proofmap.explain import BASELINES, Attributor, Explainer, as_attributor
 from proofmap.explain.baselines import RISE, Baseline, GradientInput, Saliency
 from tests.explain.baselines.setting import BALL, SHAPE, TARGET, seeded, weight, weights
@@ -125,10 +125,12 @@ def test_the_model_and_the_random_state_are_left_alone(name: str, cnn: nn.Sequen
     assert not own.requires_grad
 
 
-def test_a_model_in_training_is_explained_as_it_decides(x: Tensor) -> None:
+def test_a_model_in_training_is_not_the_one_that_decides(x: Tensor) -> None:
     model = seeded(nn.Flatten, lambda: nn.Linear(128, 4), nn.Dropout).train()
-    torch.testing.assert_close(GradientInput(model).attribute(x, TARGET), weights(model, TARGET) * x)
+    with pytest.raises(ModelError, match=r"in training mode with Dropout \('2'\).*call model\.eval\(\) first"):
+        GradientInput(model).attribute(x, TARGET)
     assert model.training
+    torch.testing.assert_close(GradientInput(model.eval()).attribute(x, TARGET), weights(model, TARGET) * x)
 
 
 def test_new_weights_are_seen(x: Tensor) -> None:
