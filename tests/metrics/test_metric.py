@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.errors import InputError
+from proofmap.errors import InputError, ModelError
 from proofmap.metrics import (
     METRICS,
     Cells,
@@ -147,10 +147,12 @@ def test_streams_of_random_numbers() -> None:
 def test_a_model_whose_output_is_no_number() -> None:
     class Broken(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            return x.flatten(1) * float("nan")
+            return (x.flatten(1) - 2).log()
 
-    with pytest.raises(InputError, match="output at x has NaN or infinite entries, expected finite logits"):
+    with pytest.raises(ModelError, match="the model's output at x is NaN or infinite"):
         Deletion()(Broken(), X, None, X)
+    with pytest.raises(InputError, match="output at x has NaN or infinite entries, expected finite logits"):
+        Deletion()(pm.trace(Broken(), X + 3), X, None, X)
 
 
 WRONG: tuple[Any, ...] = ("3", -1, 1.5, inf, True, [], {}, object(), torch.ones(2), np.zeros(3), 10**400, b"x")
