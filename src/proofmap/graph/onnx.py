@@ -71,10 +71,11 @@ def _read(model: ModelProto) -> Graph:
     try:
         return reader.graph()
     except UnsupportedError as error:
-        return box_file(reader.so_far(error.nodes), error.nodes, reader.mixed)
+        own = {_name(node) for node in reader.nodes}  # a node with several outputs has several placeholders
+        said = dict.fromkeys((n if n in own else n.rpartition("#")[0], op) for n, op in error.nodes)
+        return box_file(reader.so_far(error.nodes), tuple(said), reader.mixed)
     except MixedError as error:
-        moved = ((error.node, f"{error.op} that moves the samples off dimension 0"),)
-        return box_file(reader.so_far(()), moved, error)
+        return box_file(reader.so_far(()), (), error)
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class _Reader:
         return self.builder.finish(output, torch.device("cpu"), self.dtype)
 
     def _read(self, node: NodeProto) -> None:
-        name = node.name or next(filter(None, node.output), node.op_type)
+        name = _name(node)
         op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
         if not op.isprintable():
             raise FileError(f"node {name!r} has the operation {op!r}, expected a name that can be printed")
@@ -140,6 +141,10 @@ class _Reader:
             if nested or op in _RANDOM or (op not in CONVERT and not fixed and op not in _MOVES):
                 raise NoRule
             if self.lost.intersection(node.input):
+                if op in ("Softmax", "LogSoftmax"):
+                    raise NoRule
+                if op == "MatMul" and not self.constants.keys() & {*node.input}:
+                    raise NoRule("of two branches")
                 self.lost.update(node.output)
             elif fixed:
                 self.constants.update(zip(filter(None, node.output), self._evaluate(name, node, {}), strict=True))
@@ -257,6 +262,10 @@ class _Reader:
                 f"{node.op_type} (node {name!r}) of constants cannot be computed: {first_line(error)}"
             ) from error
         return [np.asarray(result) for result in results]
+
+
+def _name(node: NodeProto) -> str:
+    return node.name or next(filter(None, node.output), node.op_type)
 
 
 def _read_whole(model: ModelProto) -> Graph:
