@@ -281,6 +281,19 @@ def test_attention_in_a_file_is_named(tmp_path: Path) -> None:
     assert caught.value.nodes == (("meet", "MatMul of two branches"), ("weigh", "Softmax"), ("best", "TopK"))
 
 
+@pytest.mark.parametrize("constants", [False, True])
+def test_a_file_that_takes_too_much_memory_is_not_run(constants: bool, tmp_path: Path) -> None:
+    first = helper.make_node("Sin", ["x"], ["s"], name="wave")
+    grown = [helper.make_node("Tile", ["s", "huge"], ["y"], name="grow")]
+    if constants:
+        grown = [
+            helper.make_node("ConstantOfShape", ["huge"], ["c"], name="grow"),
+            helper.make_node("Add", ["s", "c"], ["y"], name="sum"),
+        ]
+    with pytest.raises(ModelError, match=r"scalars a sample|more than \d+ numbers"):
+        loaded(make([first, *grown], (1, 4), {"huge": ints(1, 2**40)}), tmp_path)
+
+
 def test_without_onnxruntime_the_error_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
     with pytest.raises(UnsupportedError, match=r"Sin \(node 'wave'\), Sign \(node 'sign'\).*pip install onnxruntime"):

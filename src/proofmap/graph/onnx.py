@@ -18,7 +18,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoPr
 from torch import Tensor
 
 from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
-from proofmap.graph.build import Builder, MixedError, NoRule, Value
+from proofmap.graph.build import Builder, LargeError, MixedError, NoRule, Value
 from proofmap.graph.ir import Graph
 from proofmap.graph.onnx_boxed import Read, box_file
 from proofmap.graph.onnx_call import Call
@@ -166,7 +166,7 @@ class _Reader:
                 return self._move(name, op, node, error)
             except MixedError as again:
                 self.mixed = self.mixed or again
-        elif not self.builder.missing and self.mixed is None:
+        elif isinstance(error, LargeError) or (not self.builder.missing and self.mixed is None):
             raise error
         self.lost.update(filter(None, node.output))
         return None
@@ -249,7 +249,7 @@ class _Reader:
 
         feeds = {i: also[i] if i in also else self.constants[i] for i in node.input if i}
         if _growth(node.op_type, list(feeds.values())) > _COMPUTED:
-            raise ModelError(f"{node.op_type} (node {name!r}) makes a constant of more than {_COMPUTED} numbers")
+            raise LargeError(f"{node.op_type} (node {name!r}) makes a constant of more than {_COMPUTED} numbers")
         infos = [onnx.helper.make_empty_tensor_value_info(i) for i in feeds]
         outputs = [onnx.helper.make_empty_tensor_value_info(o) for o in node.output if o]
         graph = onnx.helper.make_graph([node], "constant", infos, outputs)

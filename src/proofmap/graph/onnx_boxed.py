@@ -22,7 +22,7 @@ from torch import Tensor
 
 from proofmap.errors import ModelError, UnsupportedError, first_line
 from proofmap.graph.boxed import points_around
-from proofmap.graph.build import MixedError
+from proofmap.graph.build import LIMIT, LargeError, MixedError
 from proofmap.graph.foreign import in_front, independent
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.last import no_logits
@@ -52,6 +52,9 @@ class Read:
 def box_file(read: Read, missing: tuple[tuple[str, str], ...], mixed: MixedError | None) -> Graph:
     """The graph of a file that onnxruntime can run; mixed: what the samples leave dimension 0 by, where they do."""
     named = missing or _moved(mixed)
+    for name, shape in read.sizes.items():
+        if prod(shape) > LIMIT:
+            raise LargeError(f"the file's {name!r} has shape {tuple(shape)}, expected at most {LIMIT} scalars a sample")
     x = torch.rand(1, *read.shape, generator=torch.Generator().manual_seed(0))
     points = points_around(x, 3)
     cuts = dict(list(_cuts(read))[:_MOST])
