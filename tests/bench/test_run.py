@@ -358,7 +358,7 @@ def test_the_command_prints_the_table_and_one_sentence_for_an_error(tmp_path: Pa
 def test_a_device_that_is_not_there_is_refused(device: str) -> None:
     found = called("bench", "table1-mnist", "--quick", "--device", device)
     assert found.exit_code == 2
-    assert found.stderr.startswith(f"error: got --device {device}, expected cpu, or cuda where there is a GPU")
+    assert found.stderr.startswith(f"error: got --device {device}, expected cpu, ")
 
 
 def test_the_first_call_is_not_part_of_the_seconds(

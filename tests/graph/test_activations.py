@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn.modules import activation
 
-from proofmap import trace
 from proofmap.errors import UnsupportedError
+from proofmap.graph import bounded, trace
 from tests.models import MODELS
 
 # Products of two branches, which have no rule: inside a network they are refused by name.
@@ -41,7 +41,7 @@ def test_the_others_are_refused_by_name(name: str) -> None:
     model = nn.Sequential(make(), nn.Flatten(), nn.LazyLinear(3))
     model(torch.rand(2, *shape))
     with pytest.raises(UnsupportedError) as caught:
-        trace(model, torch.rand(1, *shape))
+        bounded(trace(model, torch.rand(1, *shape)))
     ((node, missing),) = caught.value.nodes
     assert node.partition("#")[0] == "0"
     assert operation in missing

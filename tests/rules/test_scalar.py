@@ -44,7 +44,7 @@ def rounding(x: Interval, *values: Tensor) -> Tensor:
 
 
 def test_every_operation_has_a_rule_and_every_rule_an_operation() -> None:
-    assert set(RULES) == set(COMPUTE)
+    assert set(RULES) == set(COMPUTE) - {"foreign"}  # which is run and not bounded
 
 
 def test_every_scalar_rule_is_among_the_functions() -> None:

@@ -23,8 +23,9 @@ from proofmap.graph.hooked import Hooked, Site, passing
 from proofmap.graph.ir import Graph, Node
 from proofmap.precision import full_precision
 
-__all__ = ["Exported", "box", "points_around"]
+__all__ = ["FEW", "MANY", "Exported", "box", "points_around"]
 
+FEW, MANY = 3, 31  # points to try a function at; many where something in it is known to mix samples
 _WHOLE = "output"  # the name of a value that no operation is known for
 
 Missing = tuple[tuple[str, str], ...]
@@ -48,7 +49,7 @@ def box(model: nn.Module, x: Tensor, missing: Missing, mixed: MixedError | None,
 
 
 def _box(model: nn.Module, x: Tensor, missing: Missing, mixed: MixedError | None, exported: Exported | None) -> Graph:
-    points = points_around(x, 3)
+    points = points_around(x, FEW if mixed is None else MANY)
     reason = _run(model, points)
     if reason is not None:
         raise mixed or ModelError(reason)

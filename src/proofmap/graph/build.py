@@ -156,8 +156,10 @@ class Builder:
         operations without a rule goes on behind it. Any other error is raised.
         """
         known = not self._before(*inputs) & {*self.missing, *self.mixing}
-        if isinstance(error, LargeError) or (known and not isinstance(error, MixedError)):
+        if isinstance(error, LargeError):
             raise error
+        if known and not isinstance(error, MixedError):  # a constant may have the size of samples that were mixed
+            raise next(iter(self.mixing.values()), error)
         name = self._placed(name, inputs, shape, {})
         self.mixing[name] = error
         return name

@@ -21,7 +21,7 @@ from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 from torch import Tensor
 
 from proofmap.errors import ModelError, UnsupportedError, first_line
-from proofmap.graph.boxed import points_around
+from proofmap.graph.boxed import FEW, MANY, points_around
 from proofmap.graph.build import LIMIT, LargeError, MixedError
 from proofmap.graph.foreign import in_front, independent
 from proofmap.graph.ir import Graph, Node
@@ -56,7 +56,7 @@ def box_file(read: Read, missing: tuple[tuple[str, str], ...], mixed: MixedError
         if prod(shape) > LIMIT:
             raise LargeError(f"the file's {name!r} has shape {tuple(shape)}, expected at most {LIMIT} scalars a sample")
     x = torch.rand(1, *read.shape, generator=torch.Generator().manual_seed(0))
-    points = points_around(x, 3)
+    points = points_around(x, FEW if mixed is None else MANY)
     cuts = dict(list(_cuts(read))[:_MOST])
     cuts.setdefault(read.output, read.nodes[-1])
     elements = max(8 * prod(read.shape), 2 * sum(map(prod, read.sizes.values())))

@@ -154,7 +154,7 @@ def test_wrong_inputs_are_refused(wrong: Tensor, graph: pm.Graph) -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("integrated-gradients", {"steps": 1}, "got steps=1, expected at least two"),
+        ("integrated-gradients", {"steps": 1}, "got steps=1, expected a whole number of at least 2"),
         ("smoothgrad", {"samples": 0}, "got samples=0, expected a whole number"),
         ("smoothgrad", {"sigma": 0.0}, "got sigma=0.0 of the domain"),
         ("vargrad", {"domain": (0.0, inf)}, r"of the domain \(0.0, inf\), expected a positive share of a finite"),
