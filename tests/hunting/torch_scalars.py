@@ -94,8 +94,8 @@ def _join(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _shift(s: Sketch, op: str, x: Ref) -> Ref:
-    factor: dict[str, Any] = {"alpha": s.draw.number()} if s.draw.chance(0.3) else {}
-    return s.add(op, x, s.draw.number(), **factor)
+    factor = [s.draw.number()] if op == "aten.rsub.Scalar" and s.draw.chance(0.3) else []  # others are given none
+    return s.add(op, x, s.draw.number(), *factor)
 
 
 def _scale(s: Sketch, op: str, x: Ref) -> Ref:
