@@ -19,7 +19,7 @@ from proofmap.errors import InputError, ModelError, UnsupportedError
 from proofmap.explain.digest import hash_graph
 from proofmap.graph import bounded, load
 from tests.foreign import MODELS, Branching, Sorting, file_graph, foreign_file, graph_of, inputs, seeded
-from tests.graph.onnx_files import floats, loaded, make, run
+from tests.graph.onnx_files import floats, ints, loaded, make, run
 from tests.models import Apply
 
 X = inputs(5)
@@ -259,6 +259,39 @@ def test_samples_may_move_inside_a_file(tmp_path: Path) -> None:
     torch.testing.assert_close(graph(X), torch.from_numpy(run(model, X.numpy())))
     with pytest.raises(UnsupportedError, match=r"Transpose that moves the samples off dimension 0 \(node 'there'\)"):
         bounded(graph)
+
+
+def test_attention_in_a_file_is_named(tmp_path: Path) -> None:
+    """Where the samples leave their axis, too, and with several outputs of one node."""
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], name="there", perm=[1, 0, 2]),
+        helper.make_node("Transpose", ["t"], ["b"], name="back", perm=[1, 0, 2]),
+        helper.make_node("Relu", ["t"], ["r"], name="act"),
+        helper.make_node("Transpose", ["r"], ["s"], name="again", perm=[1, 0, 2]),
+        helper.make_node("MatMul", ["s", "b"], ["m"], name="meet"),
+        helper.make_node("Softmax", ["m"], ["p"], name="weigh"),
+        helper.make_node("TopK", ["p", "two"], ["v", "i"], name="best"),
+        helper.make_node("Cast", ["i"], ["c"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["v", "c"], ["q"], name="sum"),
+        helper.make_node("Flatten", ["q"], ["y"], name="flat"),
+    ]
+    graph = loaded(make(nodes, ("n", 4, 4), {"two": ints(2)}), tmp_path)
+    with pytest.raises(UnsupportedError) as caught:
+        bounded(graph)
+    assert caught.value.nodes == (("meet", "MatMul of two branches"), ("weigh", "Softmax"), ("best", "TopK"))
+
+
+@pytest.mark.parametrize("constants", [False, True])
+def test_a_file_that_takes_too_much_memory_is_not_run(constants: bool, tmp_path: Path) -> None:
+    first = helper.make_node("Sin", ["x"], ["s"], name="wave")
+    grown = [helper.make_node("Tile", ["s", "huge"], ["y"], name="grow")]
+    if constants:
+        grown = [
+            helper.make_node("ConstantOfShape", ["huge"], ["c"], name="grow"),
+            helper.make_node("Add", ["s", "c"], ["y"], name="sum"),
+        ]
+    with pytest.raises(ModelError, match=r"scalars a sample|more than \d+ numbers"):
+        loaded(make([first, *grown], (1, 4), {"huge": ints(1, 2**40)}), tmp_path)
 
 
 def test_without_onnxruntime_the_error_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

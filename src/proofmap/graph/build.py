@@ -35,6 +35,10 @@ class NoRule(Exception):  # noqa: N818 (not an error of the user's: it never lea
     """The operation at hand cannot be written in ours; the text says which form of it. The front end reads on."""
 
 
+class LargeError(ModelError):
+    """More numbers than a sound file has: nothing of it is run."""
+
+
 class MixedError(ModelError):
     """The sample dimension was mixed with another, by an operation (node, name)."""
 
@@ -151,7 +155,8 @@ class Builder:
         """A placeholder for what cannot be followed, as it mixes samples or comes after a placeholder: the search for
         operations without a rule goes on behind it. Any other error is raised.
         """
-        if not isinstance(error, MixedError) and not self._before(*inputs) & {*self.missing, *self.mixing}:
+        known = not self._before(*inputs) & {*self.missing, *self.mixing}
+        if isinstance(error, LargeError) or (known and not isinstance(error, MixedError)):
             raise error
         name = self._placed(name, inputs, shape, {})
         self.mixing[name] = error
@@ -164,7 +169,7 @@ class Builder:
 
     def fits(self, name: str, op: str, shape: Sequence[int]) -> None:
         if prod(shape) > LIMIT or prod(shape) < 1:
-            raise ModelError(f"{op} (node {name!r}) has shape {tuple(shape)}, expected 1 to {LIMIT} scalars a sample")
+            raise LargeError(f"{op} (node {name!r}) has shape {tuple(shape)}, expected 1 to {LIMIT} scalars a sample")
 
     def mixed(self, name: str, op: str) -> MixedError:
         return MixedError(name, op)

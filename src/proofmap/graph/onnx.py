@@ -18,7 +18,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoPr
 from torch import Tensor
 
 from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
-from proofmap.graph.build import Builder, MixedError, NoRule, Value
+from proofmap.graph.build import Builder, LargeError, MixedError, NoRule, Value
 from proofmap.graph.ir import Graph
 from proofmap.graph.onnx_boxed import Read, box_file
 from proofmap.graph.onnx_call import Call
@@ -78,10 +78,11 @@ def _read(model: ModelProto) -> Graph:
     try:
         graph = _one_graph(model, reader)
     except UnsupportedError as error:
-        graph = box_file(reader.so_far(error.nodes), error.nodes, reader.mixed)
+        own = {_name(node) for node in reader.nodes}  # a node with several outputs has several placeholders
+        said = dict.fromkeys((n if n in own else n.rpartition("#")[0], op) for n, op in error.nodes)
+        graph = box_file(reader.so_far(error.nodes), tuple(said), reader.mixed)
     except MixedError as error:
-        moved = ((error.node, f"{error.op} that moves the samples off dimension 0"),)
-        graph = box_file(reader.so_far(()), moved, error)
+        graph = box_file(reader.so_far(()), (), error)
     check(graph, model, reader.nodes, reader.output, reader.fixed)
     return graph
 
@@ -137,7 +138,7 @@ class _Reader:
         return self.builder.finish(output, torch.device("cpu"), self.dtype)
 
     def _read(self, node: NodeProto) -> None:
-        name = node.name or next(filter(None, node.output), node.op_type)
+        name = _name(node)
         op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
         if not op.isprintable():
             raise FileError(f"node {name!r} has the operation {op!r}, expected a name that can be printed")
@@ -149,6 +150,10 @@ class _Reader:
             if nested or op in _RANDOM or (op not in CONVERT and not fixed and op not in _MOVES):
                 raise NoRule
             if self.lost.intersection(node.input):
+                if op in ("Softmax", "LogSoftmax"):
+                    raise NoRule
+                if op == "MatMul" and not self.constants.keys() & {*node.input}:
+                    raise NoRule("of two branches")
                 self.lost.update(node.output)
             elif fixed:
                 self.constants.update(zip(filter(None, node.output), self._evaluate(name, node, {}), strict=True))
@@ -170,7 +175,7 @@ class _Reader:
                 return self._move(name, op, node, error)
             except MixedError as again:
                 self.mixed = self.mixed or again
-        elif not self.builder.missing and self.mixed is None:
+        elif isinstance(error, LargeError) or (not self.builder.missing and self.mixed is None):
             raise error
         self.lost.update(filter(None, node.output))
         return None
@@ -268,7 +273,7 @@ class _Reader:
 
         feeds = {i: also[i] if i in also else self.constants[i] for i in node.input if i}
         if _growth(node.op_type, list(feeds.values())) > _COMPUTED:
-            raise ModelError(f"{node.op_type} (node {name!r}) makes a constant of more than {_COMPUTED} numbers")
+            raise LargeError(f"{node.op_type} (node {name!r}) makes a constant of more than {_COMPUTED} numbers")
         infos = [onnx.helper.make_empty_tensor_value_info(i) for i in feeds]
         outputs = [onnx.helper.make_empty_tensor_value_info(o) for o in node.output if o]
         graph = onnx.helper.make_graph([node], "constant", infos, outputs)
@@ -281,6 +286,10 @@ class _Reader:
                 f"{node.op_type} (node {name!r}) of constants cannot be computed: {first_line(error)}"
             ) from error
         return [np.asarray(result) for result in results]
+
+
+def _name(node: NodeProto) -> str:
+    return node.name or next(filter(None, node.output), node.op_type)
 
 
 def _read_whole(model: ModelProto) -> Graph:

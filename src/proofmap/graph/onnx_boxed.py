@@ -20,9 +20,9 @@ import torch
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 from torch import Tensor
 
-from proofmap.errors import ModelError, ProofmapError, UnsupportedError, first_line
+from proofmap.errors import ModelError, UnsupportedError, first_line
 from proofmap.graph.boxed import points_around
-from proofmap.graph.build import MixedError
+from proofmap.graph.build import LIMIT, LargeError, MixedError
 from proofmap.graph.foreign import in_front, independent
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.last import no_logits
@@ -50,14 +50,18 @@ class Read:
 
 
 def box_file(read: Read, missing: tuple[tuple[str, str], ...], mixed: MixedError | None) -> Graph:
-    """The graph of a file that onnxruntime can run."""
+    """The graph of a file that onnxruntime can run; mixed: what the samples leave dimension 0 by, where they do."""
+    named = missing or _moved(mixed)
+    for name, shape in read.sizes.items():
+        if prod(shape) > LIMIT:
+            raise LargeError(f"the file's {name!r} has shape {tuple(shape)}, expected at most {LIMIT} scalars a sample")
     x = torch.rand(1, *read.shape, generator=torch.Generator().manual_seed(0))
     points = points_around(x, 3)
     cuts = dict(list(_cuts(read))[:_MOST])
     cuts.setdefault(read.output, read.nodes[-1])
     elements = max(8 * prod(read.shape), 2 * sum(map(prod, read.sizes.values())))
     try:
-        several = Session(missing, elements, False, _until(read, list(cuts)), read.batch)
+        several = Session(named, elements, False, _until(read, list(cuts)), read.batch)
         values = dict(zip(cuts, several.outputs(points), strict=True))
     except Exception as error:  # a file may be wrong in any way, and onnxruntime missing
         if mixed is not None and not missing:
@@ -72,9 +76,13 @@ def box_file(read: Read, missing: tuple[tuple[str, str], ...], mixed: MixedError
             name, tail = _rest(read, at, node, value)
             if independent(run, points, [1]) is None:
                 return in_front(name, Node(read.given.name, "input", (), read.shape), run, tail)
-        except ProofmapError:
+        except Exception:  # the rest cannot be read, or onnxruntime cannot run another number of samples
             continue
     raise mixed or _refusal(read, several, points, values[read.output])
+
+
+def _moved(mixed: MixedError | None) -> tuple[tuple[str, str], ...]:
+    return () if mixed is None else ((mixed.node, f"{mixed.op} that moves the samples off dimension 0"),)
 
 
 def _unrunnable(error: Exception) -> str:
@@ -87,7 +95,10 @@ def _refusal(read: Read, run: Session, points: Tensor, output: Tensor) -> ModelE
     if not output.is_floating_point():
         last = read.nodes[-1]
         return no_logits(last.op_type, last.name or read.output)
-    why = independent(run.ending_at(_until(read, [read.output]), run.elements), points, [1])
+    try:
+        why = independent(run.ending_at(_until(read, [read.output]), run.elements), points, [1])
+    except Exception as error:  # of onnxruntime's
+        why = f"cannot take every number of samples: {first_line(error)}"
     if why is not None:
         return ModelError(f"the file {why}")
     shape = ", ".join(map(str, ("N", *output.shape[1:])))

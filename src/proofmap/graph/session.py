@@ -51,7 +51,7 @@ class Session(Foreign):
             missing = size - len(piece) if self.batch else 0
             filled = np.concatenate([piece, np.repeat(piece[-1:], missing, axis=0)]) if missing else piece
             found = self._session.run(None, {entry.name: filled})
-            parts.append([torch.from_numpy(np.array(one))[: len(piece)] for one in found])
+            parts.append([_rows(torch.from_numpy(np.array(one)), len(filled), len(piece)) for one in found])
         return [torch.cat(one) for one in zip(*parts, strict=True)]
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Session:
@@ -63,6 +63,12 @@ class Session(Foreign):
     def ending_at(self, content: bytes, elements: int) -> Session:
         """The same for another part of the file."""
         return replace(self, content=content, elements=elements)
+
+
+def _rows(value: Tensor, fed: int, wanted: int) -> Tensor:
+    """Those of the samples that count; all that there are where they are none of the samples."""
+    rows = value if value.ndim else value[None]
+    return rows[:wanted] if len(rows) == fed else rows
 
 
 def started(content: bytes) -> Any:
