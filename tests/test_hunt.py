@@ -47,6 +47,8 @@ def test_every_operation_of_the_tables_is_drawn() -> None:
 def test_the_operation_whose_turn_it_is_stands_in_its_network() -> None:
     for seed, op in enumerate(networks.turns()):
         assert op in networks.drawn(seed).network.operations(), op
+    for seed, op in enumerate(files.turns()):
+        assert op in [node.op_type for node in files.drawn(seed).nodes], op
 
 
 def test_a_seed_draws_the_same_again() -> None:

@@ -36,6 +36,9 @@ def _window(f: File, sizes: tuple[int, ...], *, dilated: bool = True) -> dict[st
         found["auto_pad"] = f.draw.pick(["SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"])
     elif f.draw.chance(0.7):
         found["pads"] = f.draw.wholes(2 * rank, 0, 2)
+    reach = [d * (k - 1) for d, k in zip(found.get("dilations", [1] * rank), found["kernel_shape"], strict=True)]
+    if any(r >= n for r, n in zip(reach, sizes, strict=True)):  # onnxruntime also takes windows larger than the map
+        raise Undrawn("a window that does not fit")
     return found
 
 

@@ -72,7 +72,7 @@ class File:
         self.values.update(zip(names, results, strict=True))
         chosen = self.draw.pick(names)
         value = self.values[chosen]
-        if value.dtype == self.dtype:
+        if value.dtype == self.dtype and value.ndim:  # a single number is for others to read
             self._useful(value)
             self.last = chosen
         return chosen
@@ -90,7 +90,7 @@ class File:
         return name
 
     def _useful(self, value: Array) -> None:
-        if value.ndim < 1 or not 0 < value.size <= LARGEST * len(self.values["x"]):
+        if not 0 < value.size <= LARGEST * len(self.values["x"]):
             raise Undrawn("no value of a useful size")
         if not np.isfinite(value).all() or (not self.draw.odd and np.abs(value).max() > 1e4):
             raise Undrawn("values that are too large")

@@ -21,7 +21,7 @@ from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import LINEAR, compute
 from proofmap.rules import Interval
 
-UNITS = 16  # in the last place of the size; how much of that rounding took, a hunt says in the end
+UNITS = 64  # in the last place of the size; how much of that rounding took, a hunt says in the end
 _STRAIGHT = ("relu", "leaky_relu", "clamp", "abs")
 _STEEPEST = 1e30  # 1/x near 0: whatever comes after it is of no size that says anything
 _UNSEEN = 100

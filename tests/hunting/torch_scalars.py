@@ -94,7 +94,8 @@ def _join(s: Sketch, op: str, x: Ref) -> Ref:
 
 
 def _shift(s: Sketch, op: str, x: Ref) -> Ref:
-    return s.add(op, x, s.draw.number(), *([s.draw.number()] if s.draw.chance(0.3) else []))
+    factor = [s.draw.number()] if op == "aten.rsub.Scalar" and s.draw.chance(0.3) else []  # others are given none
+    return s.add(op, x, s.draw.number(), *factor)
 
 
 def _scale(s: Sketch, op: str, x: Ref) -> Ref:

@@ -131,6 +131,8 @@ def _upsample(rank: int) -> Make:
         if len(shape) != rank + 1:
             raise Undrawn(f"no map of {rank} axes")
         corners = [s.draw.chance(0.5)] if "linear" in op or "cubic" in op else []
+        if "_aa" in op:  # torch 2.13 reads maps of width 1 wrongly there
+            return s.add(op, x, [s.draw.whole(2, 2 * n + 1) for n in shape[1:]], *corners, None)
         if s.draw.chance(0.4):
             return s.add(op, x, [s.draw.whole(1, 2 * n) for n in shape[1:]], *corners, None)
         return s.add(op, x, None, *corners, [s.draw.pick([1.0, 2.0, 1.5, 1.7, 0.6, 0.5]) for _ in shape[1:]])
