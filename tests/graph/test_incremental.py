@@ -23,6 +23,7 @@ from tests.models import MODELS, Apply, Case, Constants, Inverted, Join, Residua
 
 # Operations that no window describes: each output reads positions from anywhere.
 MIXING = {
+    "foreign",
     *("input", "linear", "matmul", "conv_transpose", "sum", "adaptive_avg_pool", "reshape", "permute", "expand"),
     *("index", "slice", "foreign"),
 }
