@@ -72,8 +72,8 @@ BREAKS = [
     Break("rules/piecewise.py", "kink = ((x.lower < low)", "kink = ((x.lower < low - 1)", SCALAR),
     Break("rules/smooth.py", "return x.upper < 0\n", "return x.upper > 0\n", SCALAR),
     Break("rules/smooth.py", "return 0.0, 0.25", "return 0.0, 0.2", SCALAR),
-    Break("rules/smooth.py", "return [point, -point], _none(slope)", "return [point], _none(slope)", SCALAR),
-    Break("rules/smooth.py", "sign * (bias + slack)", "sign * (bias - 1e-4)", SCALAR),
+    Break("rules/smooth.py", "return [point, -point]\n", "return [point]\n", SCALAR),
+    Break("rules/smooth.py", "sign * (bias + self.slack(node, sign * slope, points))", "sign * (bias - 1e-4)", SCALAR),
     Break("rules/smooth.py", "right = where > middle", "right = where < middle", SCALAR),
     Break("rules/smooth.py", "kinks = [torch.full_like(slope, k) for k in (-3.0, 3.0)]", "kinks = []", SCALAR),
     # functions that jump

@@ -16,7 +16,7 @@ from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
 from proofmap.rules.lines import Lines
 from proofmap.rules.rule import Interval
-from proofmap.rules.smooth import Curve, bent, inside, none
+from proofmap.rules.smooth import Curve, bent, inside
 
 _NEAR = 64  # roundings of the numbers at hand
 
@@ -98,8 +98,8 @@ class Jumps(Curve):
         points = self._sides(node, x.lower) + self.extremes(node, torch.zeros_like(x.lower))
         return [inside(point, x) for point in points]
 
-    def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
-        return self._sides(node, slope) + self.extremes(node, slope), none(slope)
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
+        return self._sides(node, slope) + self.extremes(node, slope)
 
     def slopes(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
         """No hull is steeper in the middle than one that rises by the range of f over half of the interval."""

@@ -7,6 +7,7 @@ Lines are found in float64, whatever the precision of the network: f(x) - s·x c
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from itertools import pairwise
 from math import log, pi, sqrt
 
@@ -164,14 +165,18 @@ class Curve(Smooth):
         """Slopes between which those of the best lines lie: the smallest and the largest of f, unless it jumps."""
 
     @abstractmethod
-    def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
-        """(points, slack): every x where f(x) - slope·x can be extremal lies among the points, up to an error of
-        `slack` in the extremal value. Points that are none of these do no harm; kinks belong to them.
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
+        """Every x where f(x) - slope·x can be extremal lies among the points, up to an error of `slack` in the
+        extremal value. Points that are none of these do no harm; kinks belong to them.
         """
+
+    def slack(self, node: Node, slope: Tensor, points: list[Tensor]) -> Tensor:
+        """By how much the extremal value may be missed at these points."""
+        return torch.zeros((), dtype=slope.dtype, device=slope.device)
 
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
         flat = torch.zeros_like(x.lower, dtype=torch.float64)
-        return [inside(point.to(x.lower.dtype), x) for point in self.critical(node, flat)[0]]
+        return [inside(point.to(x.lower.dtype), x) for point in self.critical(node, flat)]
 
     def double_lines(self, node: Node, x: Interval) -> Lines:
         upper_slope, upper_bias = self._above(node, x, 1.0)
@@ -186,29 +191,26 @@ class Curve(Smooth):
             low, high = -high, -low
         for _ in range(self.steps):
             slope = (low + high) / 2
-            _, where, _ = self._highest(node, x, slope, sign)
+            _, where = self._highest(node, x, slope, sign, self.critical(node, sign * slope))
             right = where > middle
             low, high = torch.where(right, slope, low), torch.where(right, high, slope)
         slope = (low + high) / 2
-        bias, _, slack = self._highest(node, x, slope, sign)
-        return sign * slope, sign * (bias + slack)
+        points = self.critical(node, sign * slope)
+        bias, _ = self._highest(node, x, slope, sign, points)
+        return sign * slope, sign * (bias + self.slack(node, sign * slope, points))
 
-    def _highest(self, node: Node, x: Interval, slope: Tensor, sign: float) -> tuple[Tensor, Tensor, Tensor]:
-        """max over [l, u] of sign·f(t) - slope·t, a t where it is taken, and the slack."""
-        points, slack = self.critical(node, sign * slope)
+    def _highest(
+        self, node: Node, x: Interval, slope: Tensor, sign: float, points: list[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """max of sign·f(t) - slope·t over the ends and the points within [l, u], and a t where it is taken."""
         every = torch.stack([x.lower, x.upper, *(inside(point, x) for point in points)])
         gap, index = (sign * compute(node, every) - slope * every).max(0)
-        return gap, every.gather(0, index.unsqueeze(0)).squeeze(0), slack
+        return gap, every.gather(0, index.unsqueeze(0)).squeeze(0)
 
 
 def inside(point: Tensor, x: Interval) -> Tensor:
     """The point of each interval next to this one."""
     return point.maximum(x.lower).minimum(x.upper)
-
-
-def none(slope: Tensor) -> Tensor:
-    """No slack."""
-    return torch.zeros((), dtype=slope.dtype, device=slope.device)
 
 
 class Sigmoid(Curve):
@@ -217,10 +219,10 @@ class Sigmoid(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 0.25
 
-    def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
         p = (1 + (1 - 4 * slope).clamp(min=0).sqrt()) / 2
         point = (p.square() / slope.clamp(min=1e-300)).log().clamp(min=0)
-        return [point, -point], none(slope)
+        return [point, -point]
 
 
 class Tanh(Curve):
@@ -229,10 +231,10 @@ class Tanh(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 1.0
 
-    def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
         t = (1 - slope).clamp(min=0).sqrt()
         point = 0.5 * ((1 + t).square() / slope.clamp(min=1e-300)).log().clamp(min=0)
-        return [point, -point], none(slope)
+        return [point, -point]
 
 
 class Softsign(Curve):
@@ -241,9 +243,9 @@ class Softsign(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 1.0
 
-    def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
         point = (slope.clamp(min=1e-300).rsqrt() - 1).clamp(min=0)
-        return [point, -point], none(slope)
+        return [point, -point]
 
 
 class Erf(Curve):
@@ -252,9 +254,9 @@ class Erf(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 2 / sqrt(pi)
 
-    def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
         point = (-(slope.clamp(min=1e-300) * (sqrt(pi) / 2)).log()).clamp(min=0).sqrt()
-        return [point, -point], none(slope)
+        return [point, -point]
 
 
 class Elu(Curve):
@@ -264,12 +266,12 @@ class Elu(Curve):
         alpha = node.attributes["alpha"]
         return min(0.0, alpha), max(1.0, alpha)
 
-    def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
         alpha = node.attributes["alpha"]
         kink = torch.zeros_like(slope)
         if alpha == 0.0:
-            return [kink], none(slope)
-        return [kink, (slope / alpha).clamp(min=1e-300).log().clamp(max=0)], none(slope)
+            return [kink]
+        return [kink, (slope / alpha).clamp(min=1e-300).log().clamp(max=0)]
 
 
 class HardSwish(Curve):
@@ -278,9 +280,9 @@ class HardSwish(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return -0.5, 1.5
 
-    def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
         kinks = [torch.full_like(slope, k) for k in (-3.0, 3.0)]
-        return [*kinks, (3 * slope - 1.5).clamp(-3, 3)], none(slope)
+        return [*kinks, (3 * slope - 1.5).clamp(-3, 3)]
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         (x,) = inputs
@@ -327,30 +329,34 @@ class Swish(Curve):
         return float(first.min()), float(last.max())
 
     def _pieces(self, node: Node) -> list[tuple[Tensor, Tensor]]:
-        """(points, slopes at them) left of, between and right of the turns, to the reach."""
+        """(points, slopes at them, rising) left of, between and right of the turns, to the reach."""
         key = str(node.attributes.get("approximate", ""))
         if key not in self._tables:
             ends = (-self.reach, *self.turns(node), self.reach)
             grids = [torch.linspace(a, b, self.cells + 1, dtype=torch.float64) for a, b in pairwise(ends)]
-            self._tables[key] = [(grid, self.derivative(node, grid)) for grid in grids]
+            pieces = [(grid, self.derivative(node, grid)) for grid in grids]
+            self._tables[key] = [(x.flip(0), s.flip(0)) if s[0] > s[-1] else (x, s) for x, s in pieces]
         return self._tables[key]
 
-    def critical(self, node: Node, slope: Tensor) -> tuple[list[Tensor], Tensor]:
-        points = []
-        slack = torch.zeros_like(slope)
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
+        return [low + share * (high - low) for _, low, high, share in self._cells(node, slope)]
+
+    def slack(self, node: Node, slope: Tensor, points: list[Tensor]) -> Tensor:
+        most = torch.zeros_like(slope)
+        for (found, low, high, _), point in zip(self._cells(node, slope), points, strict=True):
+            miss = (self.derivative(node, point) - slope).abs() * (high - low).abs()
+            most = torch.maximum(most, torch.where(found, miss, 0.0))
+        return most
+
+    def _cells(self, node: Node, slope: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """For each piece: whether it has the slope, the ends of the cell around it, and how far between them it is."""
         for grid, values in self._pieces(node):
             grid, values = grid.to(slope.device), values.to(slope.device)
-            if values[0] > values[-1]:
-                grid, values = grid.flip(0), values.flip(0)
             after = torch.searchsorted(values, slope.contiguous()).clamp(1, self.cells)
-            low, high = values[after - 1], values[after]
-            share = ((slope - low) / (high - low).clamp(min=1e-300)).clamp(0, 1)
-            point = grid[after - 1] + share * (grid[after] - grid[after - 1])
+            below, above = values[after - 1], values[after]
+            share = ((slope - below) / (above - below).clamp(min=1e-300)).clamp(0, 1)
             found = (slope >= values[0]) & (slope <= values[-1])
-            miss = (self.derivative(node, point) - slope).abs() * (grid[after] - grid[after - 1]).abs()
-            slack = torch.maximum(slack, torch.where(found, miss, torch.zeros_like(miss)))
-            points.append(point)
-        return points, slack
+            yield found, grid[after - 1], grid[after], share
 
 
 SILU_REACH = MISH_REACH = 45.0
