@@ -73,13 +73,15 @@ def _direct(
 def _rejection(
     lower: Tensor, upper: Tensor, radius: Tensor, norm: float, count: int, generator: torch.Generator | None
 ) -> Tensor:
-    """Draw by rejection from a tilted proposal.
+    """Draw by rejection from a tilted proposal, in the unit of ε: its square need not be a number.
 
     Proposal: δ_i independent on [l_i, u_i] with density ~ exp(-τ |δ_i|^p), so jointly ~ exp(-τ ||δ||_p^p) on the box.
     Accepted with probability exp(τ (||δ||_p^p - ε^p)) inside the ball, never outside it. The product is constant on
     box ∩ ball and 0 elsewhere, for every τ >= 0; τ only decides how many are accepted, about 0.5 / sqrt(d) of them.
     """
     samples, variables = lower.shape
+    unit = torch.where(radius > 0, radius, 1)
+    lower, upper, radius = lower / unit[:, None], upper / unit[:, None], radius / unit
     tilt = _tilt(lower, upper, radius, norm)  # (N,)
     points = torch.empty(count, samples, variables, dtype=torch.float64, device=lower.device)
     filled = torch.zeros(samples, dtype=torch.int64, device=lower.device)
@@ -95,7 +97,7 @@ def _rejection(
         trial, sample = (accepted & (place < count)).nonzero(as_tuple=True)
         points[place[trial, sample], open_[sample]] = proposal[trial, sample]
         filled[open_] = (filled[open_] + accepted.sum(dim=0)).clamp(max=count)
-    return points
+    return points * unit[:, None]
 
 
 def _propose(random: Tensor, lower: Tensor, upper: Tensor, tilt: Tensor, norm: float) -> Tensor:

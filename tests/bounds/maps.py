@@ -26,6 +26,11 @@ BODIES: dict[str, Callable[[], list[nn.Module]]] = {
     "groups": lambda: [nn.Conv2d(2, 4, 3, groups=2), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1, groups=4)],
     "norm": lambda: [nn.BatchNorm2d(2), nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.BatchNorm2d(4)],
     "entry by entry": lambda: [Apply(lambda x: x * torch.linspace(0.5, 2, 11) + 0.1), nn.Conv2d(2, 3, 3), nn.ReLU()],
+    "masked": lambda: [
+        Apply(lambda x: x.masked_fill(torch.linspace(-1, 1, 11) ** 2 < 0.2, 0.3)),
+        nn.Conv2d(2, 3, 3),
+        nn.ReLU(),
+    ],
     "avg pool": lambda: [nn.Conv2d(2, 3, 3), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(3, 3, 2)],
     "avg pool at borders": lambda: [
         nn.AvgPool2d(3, 2, 1, ceil_mode=True, count_include_pad=False),

@@ -22,7 +22,7 @@ from tests.models import MODELS, Case
 from tests.models import graph_of as small_graph
 
 # Windows stay windows.
-KEPT = {"conv", "avg_pool", "max_pool", "maximum", "larger", "slice", "affine", "add", "concat", "pad"}
+KEPT = {"conv", "avg_pool", "max_pool", "maximum", "larger", "slice", "affine", "keep", "add", "concat", "pad"}
 
 
 def windows_of(node: Node, cases: int, seed: int, sites: bool) -> Windows:

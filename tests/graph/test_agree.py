@@ -17,6 +17,7 @@ from proofmap.errors import ModelError
 from proofmap.graph import Graph, trace
 from proofmap.graph.agree import difference
 from proofmap.graph.build import Builder
+from proofmap.graph.onnx_check import _Runs
 from proofmap.graph.onnx_ops import CONVERT
 from tests.graph.onnx_files import floats, ints, loaded, make, run
 from tests.models import Apply
@@ -232,3 +233,38 @@ def test_the_number_of_samples_may_be_a_shape(tmp_path: Path) -> None:
     nodes = [*COUNTED["Shape"][:2], node("Concat", ["k", "rest"], ["t"], axis=0), node("Reshape", ["x", "t"], ["y"])]
     graph: Graph = loaded(make(nodes, ("n", 2, 2), {"zero": ints(0), "rest": ints(-1)}), tmp_path)
     assert graph.classes == 4
+
+
+# --- files that onnxruntime and onnx's own evaluator take differently ---
+
+
+def pooled(op: str, **padding: Any) -> onnx.ModelProto:
+    window = node(op, ["x"], ["h"], kernel_shape=[3], dilations=[2], **padding)
+    return make([window, node("Flatten", ["h"], ["y"])], ("n", 4, 6), opset=22)
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_a_file_that_onnx_and_onnxruntime_take_differently_is_refused_as_such(op: str, tmp_path: Path) -> None:
+    """onnxruntime forgets the dilation when it pads; with pads written down, as the sentence advises, all agree."""
+    model = pooled(op, auto_pad="SAME_UPPER")
+    assert run(model, floats(1, 4, 6)).shape == (1, 16)
+    with pytest.raises(
+        ModelError, match=r"evaluator in double precision, give different logits .*: .* pads in the place of"
+    ) as e:
+        loaded(model, tmp_path)
+    assert "wrongly" not in str(e.value)
+    assert loaded(pooled(op, pads=[2, 2]), tmp_path).classes == 24
+
+
+def test_a_large_difference_is_not_put_down_to_rounding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The shapes agree, the graph agrees with onnx's own evaluator, and onnxruntime is 5 % off, in either precision."""
+    once = _Runs.__call__
+    for kind in (np.float32, np.float64):
+        model = make(
+            ADDED, ("n", 4), {"c": floats(4).astype(kind)}, kind=helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+        )
+        loaded(model, tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(_Runs, "__call__", lambda self, x: once(self, x) * 1.05)
+            with pytest.raises(ModelError, match="evaluator in double precision, give different logits"):
+                loaded(model, tmp_path)

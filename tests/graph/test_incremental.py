@@ -84,6 +84,7 @@ MAPS: dict[str, Map] = {
     ),
     "reflection": Map(conv(2, 3, 3, padding=1, padding_mode="reflect")),
     "constants for each position": Map(lambda: Constants(lambda x, a, b: (x * a - b).relu(), (15, 13), (2, 15, 1))),
+    "masked": Map(row(lambda: Apply(lambda x: x.masked_fill(torch.eye(15, 13, dtype=torch.bool), 0.5)), conv(2, 3, 3))),
     "slopes for each channel": Map(row(conv(2, 3, 2), lambda: nn.PReLU(3), conv(3, 2, 2))),
     "signal": Map(row(lambda: nn.Conv1d(2, 3, 3, 2, 1), nn.ReLU, lambda: nn.AvgPool1d(3, 2, 1, True)), (2, 31)),
     "volume": Map(row(lambda: nn.Conv3d(1, 2, 3, padding=1), lambda: nn.MaxPool3d(2)), (1, 8, 9, 10)),

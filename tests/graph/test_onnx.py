@@ -459,6 +459,22 @@ def test_mixed_samples_are_refused(nodes: list[onnx.NodeProto], op: str, batch: 
         loaded(make(nodes, (batch, 4), used), tmp_path)
 
 
+@pytest.mark.parametrize("nodes", [
+    [node("Sin", ["x"], ["h"]), node("Pow", ["h", "rows"], ["y"], name="bad")],
+    [node("Add", ["x", "rows"], ["h"], name="bad"), node("Sin", ["h"], ["y"])],
+], ids=["after", "before"])  # fmt: skip
+def test_mixed_samples_are_refused_beside_what_has_no_rule(nodes: list[onnx.NodeProto], tmp_path: Path) -> None:
+    """A rule for the sine would not help: onnxruntime runs the file for one sample or five."""
+    with pytest.raises(ModelError, match=r"\(node 'bad'\) mixes the samples of a batch"):
+        loaded(make(nodes, ("n", 4), {"rows": floats(5, 4)}), tmp_path)
+
+
+def test_a_file_for_some_numbers_of_samples_is_refused_as_such(tmp_path: Path) -> None:
+    nodes = [node("Mod", ["x", "rows"], ["y"], fmod=1)]
+    with pytest.raises(ModelError, match=r"the file cannot take every number of samples: .*Mod node"):
+        loaded(make(nodes, ("n", 4), {"rows": floats(5, 4)}), tmp_path)
+
+
 def test_batch_statistics_are_refused(tmp_path: Path) -> None:
     nodes = [node("BatchNormalization", ["x", *"ssss"], ["y", "m", "v"], name="norm", training_mode=1)]
     with pytest.raises(ModelError, match=r"BatchNormalization \(node 'norm'\) is in training mode"):

@@ -86,7 +86,8 @@ def test_models_are_small_classifiers(case: Case) -> None:
 
 
 LINEAR = """
-    linear matmul conv conv_transpose affine add concat sum avg_pool adaptive_avg_pool reshape permute expand index pad
+    linear matmul conv conv_transpose affine keep add concat sum avg_pool adaptive_avg_pool reshape permute expand
+    index pad
 """
 
 

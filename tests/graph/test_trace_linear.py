@@ -191,6 +191,29 @@ def test_what_has_no_rule_is_named(function: Function, said: str) -> None:
         bounded(trace(Apply(function), torch.rand(1, 4)))
 
 
+UNREAD: dict[str, Function] = {
+    "where": lambda x: torch.where(MASK, x.log(), 0.25),
+    "where of branches": lambda x: torch.where(MASK, x.log(), (0.25 - x).log()),
+    "masked_fill": lambda x: x.log().masked_fill(~MASK, 0.0),
+    "assignment": lambda x: assigned(lambda y, z: y.__setitem__((slice(None), ~MASK), 0.5))(x.log()),
+    "assignment of a branch": lambda x: assigned(lambda y, z: y.__setitem__((slice(None), ~MASK), z[:, MASK]))(x.log()),
+    "multiplied": lambda x: 3 * x.log().masked_fill(~MASK, 2.0) + 1,
+    "of a layer": lambda x: F.linear(x.log().masked_fill(~MASK[:1], 0.0)[:, 0], C[3, 4].to(x)),
+}
+
+
+@pytest.mark.parametrize("function", UNREAD.values(), ids=UNREAD)
+@pytest.mark.parametrize("outside", [-0.5, 0.0], ids=["undefined", "infinite"])
+def test_what_is_written_over_is_not_read(function: Function, outside: float) -> None:
+    """It may be no number at all."""
+    model = Apply(lambda x: function(x).flatten(1))
+    x = torch.where(MASK, 0.5 + 0.25 * torch.rand(2, 3, 4, dtype=torch.float64), outside)
+    graph = trace(model, x[:1])
+    y = model(x)
+    assert bool(y.isfinite().all())
+    torch.testing.assert_close(graph(x), y)
+
+
 def test_every_operator_of_the_table_is_known_to_torch() -> None:
     for name in LINEAR:
         _, op, overload = name.split(".")

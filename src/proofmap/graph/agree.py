@@ -17,6 +17,7 @@ Run = Callable[[Tensor], Tensor]
 # Of the largest logit. Two ways to compute one network differ by some 1e-6 in single precision; a wrong reading is far
 # off. In double precision the single precision of constants that exporters write down shows, at 1e-7.
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
+_ROUNDED = {torch.float32: 1e-2, torch.float64: 1e-6}  # of the largest logit, too: what rounding may do to a file
 
 
 class Cause(Enum):
@@ -25,15 +26,20 @@ class Cause(Enum):
     RANDOM = "two runs on the same batch differ"
     BATCH = "a sample alone gives something else than in a batch"
     ROUNDING = "in double precision both agree"
+    REFERENCE = "two implementations of the model differ"
     READING = "nothing but the reading explains it"
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What a graph was read from: a function of batches, and the same in double precision."""
+    """What a graph was read from: a function of batches, and the same in double precision.
+
+    other: `double` is another implementation, which need not agree with `run`.
+    """
 
     run: Run
     double: Run
+    other: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,9 +65,12 @@ def disagreement(graph: Graph, reference: Reference, points: Tensor) -> Disagree
     exact = points.double()
     try:
         double = graph.to(points.device, torch.float64)
-        same = difference(double.as_model(double(exact)), reference.double(exact))
+        expected = reference.double(exact)
+        same, apart = difference(double.as_model(double(exact)), expected), difference(together.double(), expected)
     except Exception:  # a model that double precision stops: nothing is learnt
-        same = inf
+        same, apart = inf, 0.0
+    if reference.other and apart > _ROUNDED[points.dtype]:
+        return Disagreement(off, Cause.REFERENCE)
     if points.dtype != torch.float64 and same <= TOLERANCE[torch.float64]:
         return Disagreement(off, Cause.ROUNDING)
     return Disagreement(off, Cause.READING)

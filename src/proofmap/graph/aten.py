@@ -43,7 +43,7 @@ def kept() -> list[Any]:
 
 
 def _add(sign: float) -> Callable[..., str]:
-    def convert(b: Builder, name: str, x: Any, y: Any, *, alpha: float = 1) -> str:
+    def convert(b: Builder, name: str, x: Any, y: Any, alpha: float = 1) -> str:
         x, y = as_value(x), as_value(y)
         factor = sign * alpha
         return b.add(name, x, y * factor if isinstance(y, Tensor) else b.scale(f"{name}.scaled", y, factor))

@@ -20,7 +20,7 @@ from proofmap.graph.ops import SCALAR
 _WHOLE = 0.75  # of a map: a window this large is not worth cutting out
 _PART = 0.3  # of a map: what groups change of it on average while borders matter
 
-POINTWISE = frozenset({"affine", "add", "concat", "maximum", "larger", *SCALAR})
+POINTWISE = frozenset({"affine", "keep", "add", "concat", "maximum", "larger", *SCALAR})
 SLIDING = frozenset({"conv", "avg_pool", "max_pool", "pad"})
 
 Ends = tuple[Tensor, Tensor]  # the first and the last position of a box, each (G, D) int64 on the CPU

@@ -31,6 +31,7 @@ from proofmap.graph.session import Session
 __all__ = ["Read", "box_file"]
 
 _MOST = 64  # values that are tried
+_SOME = "cannot take every number of samples"
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +67,8 @@ def box_file(read: Read, missing: tuple[tuple[str, str], ...], mixed: MixedError
     except Exception as error:  # a file may be wrong in any way, and onnxruntime missing
         if mixed is not None and not missing:
             raise mixed from error
+        if _takes(read, points[:1]):  # then a rule would not help
+            raise mixed or ModelError(f"the file {_SOME}: {first_line(error)}") from error
         raise UnsupportedError(missing, _unrunnable(error)) from error
     for at, node in cuts.items():
         value = values[at]
@@ -85,6 +88,15 @@ def _moved(mixed: MixedError | None) -> tuple[tuple[str, str], ...]:
     return () if mixed is None else ((mixed.node, f"{mixed.op} that moves the samples off dimension 0"),)
 
 
+def _takes(read: Read, x: Tensor) -> bool:
+    """Whether onnxruntime runs the file at x."""
+    try:
+        Session((), 0, False, _until(read, [read.output]), read.batch).outputs(x)
+    except Exception:  # as above
+        return False
+    return True
+
+
 def _unrunnable(error: Exception) -> str:
     if isinstance(error, ImportError):
         return "add one under proofmap/rules, or run such a file by onnxruntime: pip install onnxruntime"
@@ -98,7 +110,7 @@ def _refusal(read: Read, run: Session, points: Tensor, output: Tensor) -> ModelE
     try:
         why = independent(run.ending_at(_until(read, [read.output]), run.elements), points, [1])
     except Exception as error:  # of onnxruntime's
-        why = f"cannot take every number of samples: {first_line(error)}"
+        why = f"{_SOME}: {first_line(error)}"
     if why is not None:
         return ModelError(f"the file {why}")
     shape = ", ".join(map(str, ("N", *output.shape[1:])))

@@ -19,7 +19,7 @@ Compute = Callable[..., Tensor]
 
 # y = L(inputs; weight) + bias, linear in the inputs and in the weight, which they are multiplied with and nothing else:
 # |L| has |weight| for weight. Whatever may be negative in a linear operation belongs into a weight.
-WEIGHTED = frozenset({"linear", "matmul", "conv", "conv_transpose", "affine"})
+WEIGHTED = frozenset({"linear", "matmul", "conv", "conv_transpose", "affine", "keep"})
 
 # y = L(inputs) without a weight: no entry of the matrix is negative, whatever the attributes, so that |L| = L.
 UNSIGNED = frozenset(
@@ -82,6 +82,12 @@ def _conv_transpose(node: Node, x: Tensor) -> Tensor:
 
 def _affine(node: Node, x: Tensor) -> Tensor:
     return _plus(x if node.weight is None else x * node.weight, node.bias)
+
+
+def _keep(node: Node, x: Tensor) -> Tensor:
+    """x · weight + bias with a weight of zeros and ones: what it drops is not read, and may be infinite or NaN."""
+    assert node.weight is not None
+    return _plus(torch.where(node.weight != 0, x, 0.0), node.bias)
 
 
 def _add(node: Node, *xs: Tensor) -> Tensor:
@@ -218,6 +224,7 @@ COMPUTE: dict[str, Compute] = {
     "conv": _conv,
     "conv_transpose": _conv_transpose,
     "affine": _affine,
+    "keep": _keep,
     "add": _add,
     "concat": _concat,
     "sum": _sum,

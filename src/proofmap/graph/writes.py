@@ -13,7 +13,7 @@ from proofmap.graph.build import Builder, Value
 
 
 def choose(b: Builder, name: str, mask: Tensor, x: Value, y: Value) -> Value:
-    """x where the constant mask holds, else y. What is not chosen of a constant may be infinite or NaN."""
+    """x where the constant mask holds, else y. What is not chosen is not read: it may be infinite or NaN."""
     rank = max(b.rank(value) for value in (x, y) if isinstance(value, str))
     mask = b.sample_constant(name, "where", mask.bool(), rank)
     kept = [(x, mask), (y, ~mask)]
@@ -103,7 +103,7 @@ def _placed(b: Builder, name: str, x: str, index: Tensor, keep: Tensor) -> str:
 
 
 def _sum(b: Builder, name: str, branches: list[tuple[str, Tensor]], shift: Tensor) -> Value:
-    """Σ x · keep + shift; a constant where nothing of any branch is kept."""
+    """Σ x · keep + shift, which reads what is kept and no more; a constant where nothing of any branch is kept."""
     used = [(x, keep) for x, keep in branches if bool(keep.any())]
     if not used:
         shape = torch.broadcast_shapes(shift.shape, *(b.shape(x) for x, _ in branches))
@@ -111,9 +111,12 @@ def _sum(b: Builder, name: str, branches: list[tuple[str, Tensor]], shift: Tenso
     constant = shift if bool(shift.any()) else None
     parts, only = [], len(used) == 1
     for k, (x, keep) in enumerate(used):
-        mask = None if bool(keep.all()) else keep.double()
+        part, own = (name, constant) if only else (f"{name}.part{k}", None)
         x = b.meet(name, x, shift, keep)
-        parts.append(b.affine(name if only else f"{name}.part{k}", x, mask, constant if only else None))
+        if bool(keep.all()):
+            parts.append(b.affine(part, x, None, own))
+        else:
+            parts.append(b.add_node(part, "keep", [x], weight=keep.double(), bias=own))
     if only:
         return parts[0]
     total = parts[0]

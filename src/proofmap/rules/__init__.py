@@ -34,6 +34,7 @@ RULES: dict[str, Rule] = {
     "conv": Convolution(),
     "conv_transpose": Linear(),
     "affine": Affine(),
+    "keep": Affine(),
     "add": Add(),
     "concat": Concat(),
     "sum": Linear(),
