@@ -183,3 +183,10 @@ def test_a_run_hears_the_layers_of_its_samples(
     inside = [done for done, place in heard if "layer 2 of " in place]
     assert any(0 < done < 3 for done in inside)
     assert [done for done, _ in heard] == sorted(done for done, _ in heard)
+
+
+def test_bars_are_drawn_in_one_place() -> None:
+    """What draws its own fills a file with refreshes."""
+    package = Path(pm.__file__).parent
+    drawing = {file.relative_to(package).as_posix() for file in package.rglob("*.py") if "tqdm" in file.read_text()}
+    assert drawing == {"bar.py"}

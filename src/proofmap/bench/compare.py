@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
+from proofmap.bar import Bar
 from proofmap.bench.table import Column, Table, Values, tabulate
 from proofmap.bench.timing import timed, warm_up
 from proofmap.errors import InputError
@@ -83,21 +83,20 @@ def compare(
         aim = classes_of(target, graph(x).flatten(1))
     values: dict[str, dict[str, Values]] = {}
     seconds: dict[str, float | None] = {}
-    bar = tqdm(total=len(attributors) * (1 + len(judges)), desc="compare", delay=1, disable=not progress)
-    with bar:
+    with Bar(len(attributors) * (1 + len(judges)), "compare", show=progress, unit="step") as bar:
         for label, attributor in attributors.items():
             stored = isinstance(named[label], Tensor | np.ndarray)  # how long that took, nobody knows
-            if not stored:
-                warm_up(attributor, x, aim)
-            maps, took = timed(attributor, x, aim)
+            with bar.take():
+                if not stored:
+                    warm_up(attributor, x, aim)
+                maps, took = timed(attributor, x, aim)
             seconds[label] = None if stored else took / len(x)
-            bar.update()
             values[label] = {}
             for head, metric in zip(heads, judges, strict=True):
-                found = judge(metric, graph, x, aim, attributor, maps)
+                with bar.take():
+                    found = judge(metric, graph, x, aim, attributor, maps)
                 if found is not None:
                     values[label][head.name] = found
-                bar.update()
     table = tabulate("", heads, values, seconds, seed=seed)
     return table if isinstance(model, Graph) else replace(table, model=type(model).__name__)
 

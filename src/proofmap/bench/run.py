@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from proofmap.ball import Ball
+from proofmap.bar import Bar
 from proofmap.bench.against import against
 from proofmap.bench.claim import claim
 from proofmap.bench.compare import columns, judge
@@ -34,6 +34,7 @@ from proofmap.explain.attributor import Attributor
 from proofmap.explain.digest import hash_graph, hash_tensor, versions
 from proofmap.graph import Graph, trace
 from proofmap.metrics import METRICS, Metric, Tightness
+from proofmap.progress import part
 from proofmap.runs.folder import write
 from proofmap.sources import read_model
 from proofmap.sources.preparation import ZOO
@@ -69,18 +70,12 @@ def run(
     jobs = {entry.label: _job(entry, spec, out, graph, x, digest, machine) for entry in entries}  # before any work
     values: dict[str, dict[str, Values]] = {}
     seconds: dict[str, float | None] = {}
-    bar = tqdm(total=len(jobs), desc=spec.name, unit="method", disable=not progress)
-    with bar:
+    with Bar(len(jobs), spec.name, show=progress, unit="method") as bar:
         for label, job in jobs.items():
             shelf, count = job.shelf, job.count
-            if any(shelf.values(metric) is None for metric in job.metrics):
-                maps = _explained(shelf, job.method, x[:count], target[:count], bar)
-                for metric in job.metrics:
-                    bar.set_postfix_str(f"{label}: {metric.name}")
-                    if shelf.values(metric) is None:
-                        found = judge(metric, graph, x[:count], target[:count], job.method, maps)
-                        if found is not None:
-                            shelf.put_values(metric, found)
+            with bar.take(), part(0.0, 1.0, label):
+                if any(shelf.values(metric) is None for metric in job.metrics):
+                    _measure(job, graph, x[:count], target[:count])
             kept = {metric.name: shelf.values(metric) for metric in job.metrics}
             values[label] = {
                 name: np.pad(found, (0, len(x) - count), constant_values=np.nan)
@@ -88,7 +83,6 @@ def run(
                 if found is not None
             }
             seconds[label] = shelf.seconds()
-            bar.update()
     paper = {entry.label: entry.paper for entry in entries}
     table = tabulate(spec.title, _columns(list(jobs.values())), values, seconds, paper)
     table = replace(table, model=f"{ZOO}{spec.model}", data="what is installed" if quick else spec.data)
@@ -185,17 +179,31 @@ def _machine(device: torch.device) -> str:
     return f"{named}, on {where}"
 
 
-def _explained(shelf: Shelf, method: Attributor, x: Tensor, target: Tensor, bar: Any) -> Tensor:
+def _measure(job: _Job, graph: Graph, x: Tensor, target: Tensor) -> None:
+    """Put on the job's shelf what is not there yet."""
+    shelf, share = job.shelf, 1 / (1 + len(job.metrics))
+    with part(0.0, share):
+        maps = _explained(shelf, job.method, x, target)
+    for k, metric in enumerate(job.metrics, start=1):
+        if shelf.values(metric) is not None:
+            continue
+        with part(k * share, (k + 1) * share, metric.name):
+            found = judge(metric, graph, x, target, job.method, maps)
+        if found is not None:
+            shelf.put_values(metric, found)
+
+
+def _explained(shelf: Shelf, method: Attributor, x: Tensor, target: Tensor) -> Tensor:
     """The attributions of all samples; the seconds of one are left on the shelf."""
     parts, seconds, warm = [], 0.0, False
     for start in range(0, len(x), _CHUNK):
-        bar.set_postfix_str(f"{shelf.folder.name}: {start} of {len(x)}")
-        name = f"maps-{start}"
+        name, stop = f"maps-{start}", min(start + _CHUNK, len(x))
         kept, took = shelf.array(name), shelf.seconds(name)
         if kept is None or took is None:
             if not warm:
                 warm_up(method, x, target)
-            maps, took = timed(method, x[start : start + _CHUNK], target[start : start + _CHUNK])
+            with part(start / len(x), stop / len(x), f"{start} of {len(x)}"):
+                maps, took = timed(method, x[start:stop], target[start:stop])
             kept, warm = maps.cpu().numpy(), True
             shelf.put_array(name, kept)
             shelf.put_seconds(took, name)
