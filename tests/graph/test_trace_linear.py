@@ -191,6 +191,27 @@ def test_what_has_no_rule_is_named(function: Function, said: str) -> None:
         bounded(trace(Apply(function), torch.rand(1, 4)))
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("rows", [3, 8])
+def test_maps_of_one_column_that_torch_smooths_wrongly_are_its_fault(mode: str, rows: int) -> None:
+    x = torch.rand(1, 2, 5, 3, dtype=torch.float64)
+    at_once = resized(mode, False, antialias=True, size=(rows, 1))
+
+    def one_by_one(x: Tensor) -> Tensor:
+        return at_once(resized(mode, False, antialias=True, size=(rows, 3))(x))
+
+    trace(Apply(lambda x: one_by_one(x).flatten(1)), x)  # the advice
+    model = Apply(lambda x: at_once(x).flatten(1))
+    if torch.allclose(at_once(x), one_by_one(x)):  # a torch that does it right
+        trace(model, x)
+        return
+    with pytest.raises(
+        ModelError, match=r"otherwise than one axis after the other, expected the same: resize one axis"
+    ) as e:
+        trace(model, x)
+    assert "wrongly" not in str(e.value)
+
+
 UNREAD: dict[str, Function] = {
     "where": lambda x: torch.where(MASK, x.log(), 0.25),
     "where of branches": lambda x: torch.where(MASK, x.log(), (0.25 - x).log()),

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proofmap.errors import ModelError
 from proofmap.graph import scalars, sums
 from proofmap.graph.aten_shapes import as_value, constant
 from proofmap.graph.build import Builder, NoRule, Value, scalar
@@ -75,6 +76,8 @@ def _interpolate(function: Callable[..., Tensor]) -> Callable[..., str]:
     def convert(b: Builder, name: str, x: str, size: Sequence[int] | None, align: bool, factors: Any) -> str:
         rank = len(size or factors)
         first = len(b.shape(x)) - rank
+        start = torch.rand(1, 2, *b.shape(x)[first:], dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        end = start
         for k, n in enumerate(b.shape(x)[first:]):
             b.fits(name, "a matrix", (n, n))
             rows = torch.eye(n, dtype=torch.float64).reshape(n, 1, *(n if j == k else 1 for j in range(rank)))
@@ -87,6 +90,12 @@ def _interpolate(function: Callable[..., Tensor]) -> Callable[..., str]:
             matrix = weighed.movedim(2 + k, -1).reshape(n, 2 ** (rank - 1), -1)[:, 0].t().contiguous()
             if not torch.equal(matrix, torch.eye(n, dtype=torch.float64)):
                 x = sums.along(b, f"{name}.axis{first + k}", x, first + k, matrix)
+                end = torch.tensordot(end, matrix, ([2 + k], [1])).movedim(-1, 2 + k)
+        if not torch.allclose(function(start, size, align, factors), end):  # torch 2.13, to a width of 1
+            raise ModelError(
+                f"torch {torch.__version__} resizes maps of {tuple(start.shape[2:])} to {tuple(end.shape[2:])} (node "
+                f"{name!r}) otherwise than one axis after the other, expected the same: resize one axis after the other"
+            )
         return x
 
     return convert
