@@ -129,7 +129,7 @@ def test_it_prints_whole_with_a_page_for_each_input(opened: Tab) -> None:
     opened.look("print", "dark")
     assert all(opened.run(tables))
     assert opened.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    parts = "'.run, .model, .input + .input, .finding + .finding'"
+    parts = "'.run, .input, .finding + .finding'"
     breaks = f"[...document.querySelectorAll({parts})].map(e => getComputedStyle(e).breakBefore)"
     findings = opened.run("document.querySelectorAll('article').length")
     assert opened.run(breaks) == ["page"] * (findings + 1)  # and the run

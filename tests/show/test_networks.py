@@ -72,6 +72,14 @@ def two(tmp_path: Path) -> Element:
     )
 
 
+def test_every_input_says_which_network_it_is_about(two: Element) -> None:
+    """Printed, each starts a page of its own."""
+    for name, digest in (("alpha", "a" * 12), ("beta", "b" * 12)):
+        inputs = [s for s in part(two, f"Model {name}.onnx").all("section") if s.all("h3")]
+        assert len(inputs) == 2
+        assert all(f"{name}.onnx, digest {digest}…" in s.text for s in inputs)
+
+
 def test_networks_stand_apart_with_their_names(two: Element) -> None:
     alpha, beta = part(two, "Model alpha.onnx"), part(two, "Model beta.onnx")
     assert "nets/alpha.onnx" in alpha.text
