@@ -1,4 +1,5 @@
-# make test    set up .venv (once) and run the whole test suite
+# make test    set up .venv (once) and run the tests
+# make slow    the same set-up, then the tests that take long: a cluster, killed runs, hundreds of random networks
 # make demo    the same set-up, then proofmap demo
 # make lint    the same set-up, then ruff and mypy
 # make clean   remove .venv and everything generated
@@ -20,10 +21,13 @@ ifneq "$(shell cat $(STAMP) 2>/dev/null)" "$(CURDIR)"
 .PHONY: $(STAMP)
 endif
 
-.PHONY: test demo lint clean
+.PHONY: test slow demo lint clean
 
 test: $(STAMP)
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) $(ARGS)
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
+
+slow: $(STAMP)
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) -m slow $(ARGS)
 
 demo: $(STAMP)
 	$(VENV)/bin/proofmap demo $(ARGS)

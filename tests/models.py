@@ -7,11 +7,17 @@ What is added to the table is tested everywhere without writing it down again.
 
 from __future__ import annotations
 
+import atexit
 import itertools
+import os
+import shutil
+import tempfile
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -485,8 +491,28 @@ def _dense(activation: Callable[[], nn.Module]) -> nn.Module:
 
 @cache
 def _traced(name: str) -> Graph:
-    case = MODELS[name]
-    return trace(case.build(torch.float64), case.inputs(1, torch.float64))
+    """Traced once, by whichever of the processes that share the tests comes first."""
+    case, file = MODELS[name], _shared() / f"{list(MODELS).index(name)}.pt"
+    graph: Graph
+    with suppress(FileNotFoundError):
+        graph = torch.load(file, weights_only=False)
+        return graph
+    graph = trace(case.build(torch.float64), case.inputs(1, torch.float64))
+    own = file.with_suffix(f".{os.getpid()}")
+    with suppress(OSError, RuntimeError):  # another process may be done already, and have cleaned up
+        torch.save(graph, own)
+        own.replace(file)
+    return graph
+
+
+@cache
+def _shared() -> Path:
+    """A folder that all processes of a run of the tests have in common, as long as the last of them runs."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"{os.getpid()}")
+    folder = Path(tempfile.gettempdir(), f"proofmap-graphs-{run}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import get_args
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -115,6 +116,7 @@ def blocks(draw: st.DrawFn, b: Builder, x: str, generator: torch.Generator) -> s
             return scalars.maximum(b, "m", x, other) if kind == "max" else scalars.minimum(b, "m", x, other)
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(
     graph=networks(),

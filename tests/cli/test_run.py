@@ -61,6 +61,7 @@ def chunks(out: Path) -> int:
     return len(list((out / "chunks").glob("*.safetensors"))) if (out / "chunks").exists() else 0
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_it_ends_with_the_same_bytes(
     data: Path, whole: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:

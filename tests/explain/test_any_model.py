@@ -208,11 +208,11 @@ def test_the_command_line_takes_them(files: tuple[Path, Path, Path], tmp_path: P
 def test_a_module_in_a_file_travels_to_other_machines(files: tuple[Path, Path, Path]) -> None:
     """Which have neither the file nor what lies beside it."""
     cloudpickle = pytest.importorskip("ray.cloudpickle")
-    (files[0].parent / "beside.py").write_text("from torch import nn\nclass Head(nn.Linear):\n    pass\n")
-    files[0].write_text("import beside\n" + SOURCE.replace("nn.Linear(5, 3)", "beside.Head(5, 3)"))
+    (files[0].parent / "part_of_net.py").write_text("from torch import nn\nclass Head(nn.Linear):\n    pass\n")
+    files[0].write_text("import part_of_net\n" + SOURCE.replace("nn.Linear(5, 3)", "part_of_net.Head(5, 3)"))
     graph = read_model(f"{files[0]}:net").graph(X[:, None])
     modules = user_modules()
-    assert {module.__name__ for module in modules} == {"beside", "proofmap_model_file"}
+    assert {module.__name__ for module in modules} == {"part_of_net", "proofmap_model_file"}
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
     content = cloudpickle.dumps(graph)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,14 @@ from torch import Tensor
 
 from proofmap.errors import InputError, ModelError, ProofmapError
 from proofmap.runs import Ray, run
+from proofmap.runs.manifest import Manifest
 from proofmap.runs.worker import Done, Work, Worker
 from proofmap.sources import open_samples, read_model
 from tests.runs.setting import EPS, Digits, contents, digits_model, job
 
 ray = pytest.importorskip("ray")
+
+pytestmark = pytest.mark.slow  # a cluster starts and ends
 
 PATIENCE = 60  # seconds after which something is broken, however slow the machine
 
@@ -186,7 +189,6 @@ def test_the_command_joins_a_cluster_and_goes_on(cluster: str, tmp_path: Path) -
     assert contents(tmp_path / "ray") == contents(tmp_path / "local")
 
 
-@pytest.mark.slow
 def test_the_command_alone_starts_a_cluster_of_this_machine(tmp_path: Path) -> None:
     data = tmp_path / "digits.npz"
     np.savez(data, images=Digits().images[:2].numpy())
@@ -206,9 +208,8 @@ def keep_first_chunk(old: Path, new: Path) -> None:
     (new / "chunks").mkdir(parents=True)
     for name in ("chunks/000000.safetensors", "mask.npy"):
         (new / name).write_bytes((old / name).read_bytes())
-    manifest = json.loads((old / "manifest.json").read_text())
-    manifest["chunks"] = {"0": manifest["chunks"]["0"]}
-    (new / "manifest.json").write_text(json.dumps(manifest))
+    whole = Manifest.load(old)
+    replace(whole, chunks={0: whole.chunks[0]}).save(new)
 
 
 def test_a_cluster_has_to_have_room(cluster: str, tmp_path: Path) -> None:
@@ -238,7 +239,6 @@ def test_gpus_are_asked_for_where_they_are_used(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.slow
 def test_a_node_is_lost_and_the_run_goes_on_without_it(local: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.runs.lose_a_node", str(tmp_path)]
     root = Path(__file__).parents[2]

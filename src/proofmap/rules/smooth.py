@@ -179,16 +179,11 @@ class Curve(Smooth):
         return [inside(point.to(x.lower.dtype), x) for point in self.critical(node, flat)]
 
     def double_lines(self, node: Node, x: Interval) -> Lines:
-        upper_slope, upper_bias = self._above(node, x, 1.0)
-        lower_slope, lower_bias = self._above(node, x, -1.0)
-        return Lines(lower_slope, lower_bias, upper_slope, upper_bias)
-
-    def _above(self, node: Node, x: Interval, sign: float) -> tuple[Tensor, Tensor]:
-        """The best line above sign · f, turned back by sign."""
+        """The best lines above f and above -f, found together; the second turned back is the best below f."""
         middle = (x.lower + x.upper) / 2
-        low, high = (torch.zeros_like(middle) + slope for slope in self.slopes(node, x))
-        if sign < 0:
-            low, high = -high, -low
+        sign = torch.tensor([1.0, -1.0], dtype=middle.dtype, device=middle.device).view(2, *(1,) * middle.ndim)
+        least, most = (torch.zeros_like(middle) + slope for slope in self.slopes(node, x))
+        low, high = torch.stack([least, -most]), torch.stack([most, -least])
         for _ in range(self.steps):
             slope = (low + high) / 2
             _, where = self._highest(node, x, slope, sign, self.critical(node, sign * slope))
@@ -197,13 +192,15 @@ class Curve(Smooth):
         slope = (low + high) / 2
         points = self.critical(node, sign * slope)
         bias, _ = self._highest(node, x, slope, sign, points)
-        return sign * slope, sign * (bias + self.slack(node, sign * slope, points))
+        slopes, biases = sign * slope, sign * (bias + self.slack(node, sign * slope, points))
+        return Lines(slopes[1], biases[1], slopes[0], biases[0])
 
     def _highest(
-        self, node: Node, x: Interval, slope: Tensor, sign: float, points: list[Tensor]
+        self, node: Node, x: Interval, slope: Tensor, sign: Tensor, points: list[Tensor]
     ) -> tuple[Tensor, Tensor]:
         """max of sign·f(t) - slope·t over the ends and the points within [l, u], and a t where it is taken."""
-        every = torch.stack([x.lower, x.upper, *(inside(point, x) for point in points)])
+        ends = (end.expand_as(slope) for end in (x.lower, x.upper))
+        every = torch.stack([*ends, *(inside(point, x) for point in points)])
         gap, index = (sign * compute(node, every) - slope * every).max(0)
         return gap, every.gather(0, index.unsqueeze(0)).squeeze(0)
 
