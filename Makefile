@@ -1,5 +1,5 @@
 # make test    set up .venv (once) and run the tests
-# make slow    the same set-up, then the tests that take long: a cluster, killed runs, hundreds of random networks
+# make slow    the same set-up, then the tests that take long: clusters, killed runs, random networks, exports, damaged files
 # make demo    the same set-up, then proofmap demo
 # make lint    the same set-up, then ruff and mypy
 # make clean   remove .venv and everything generated

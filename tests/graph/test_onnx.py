@@ -73,6 +73,7 @@ def extracted(name: str, folder: Path) -> onnx.ModelProto:
     return exported(folder, EXPORTED.index(name) // TOGETHER).extract_model([f"in {name}"], [f"out {name}"])
 
 
+@pytest.mark.slow  # exports take their time
 @pytest.mark.filterwarnings("ignore")  # the exporter warns about itself
 @pytest.mark.parametrize("name", EXPORTED)
 def test_exported_model_gives_what_onnxruntime_gives(name: str, folder: Path) -> None:
@@ -84,6 +85,7 @@ def test_exported_model_gives_what_onnxruntime_gives(name: str, folder: Path) ->
         assert float((graph(x) - expected).abs().max()) <= 1e-5 * float(expected.abs().max())
 
 
+@pytest.mark.slow  # exports take their time
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", MOVED)
 def test_samples_that_leave_their_axis_are_refused(name: str, folder: Path) -> None:
@@ -91,6 +93,7 @@ def test_samples_that_leave_their_axis_are_refused(name: str, folder: Path) -> N
         bounded(loaded(extracted(name, folder), folder))
 
 
+@pytest.mark.slow  # exports take their time
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", COMPARED)
 def test_choices_by_a_comparison_are_refused_by_name(name: str, folder: Path) -> None:

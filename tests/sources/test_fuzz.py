@@ -199,6 +199,7 @@ def test_any_bytes_are_read_or_refused(name: str, content: bytes, folders: Calla
     read_or_refuse(name, content, folders(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 @settings(ONE, max_examples=200)
 @given(changes=mutations())
