@@ -103,7 +103,8 @@ def _structure(root: Element) -> Iterator[str]:
     ids = [element.attributes["id"] for element in root.walk() if "id" in element.attributes]
     yield from (f"the id {name} is given twice" for name in sorted({name for name in ids if ids.count(name) > 1}))
     targets = {name for a in root.all("a") for name in (a.attributes["href"].removeprefix("#"),)}
-    labels = {e.attributes["aria-labelledby"] for e in root.walk() if "aria-labelledby" in e.attributes}
+    labelled = [e.attributes["aria-labelledby"] for e in root.walk() if "aria-labelledby" in e.attributes]
+    labels = {name for names in labelled for name in names.split()}
     yield from (f"nothing has the id {name}" for name in sorted((targets | labels) - set(ids)))
 
 

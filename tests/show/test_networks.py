@@ -72,6 +72,14 @@ def two(tmp_path: Path) -> Element:
     )
 
 
+def test_inputs_of_two_networks_are_told_apart_aloud(two: Element) -> None:
+    """The same picture stands under each: its name alone names two landmarks."""
+    names = [s.attributes["aria-labelledby"] for s in two.all("section") if s.attributes.get("class") == "input"]
+    titles = {e.attributes["id"]: e.text for e in two.walk() if "id" in e.attributes}
+    said = [" ".join(titles[part] for part in name.split()) for name in names]
+    assert len(said) == len(set(said)) == 4
+
+
 def test_every_input_says_which_network_it_is_about(two: Element) -> None:
     """Printed, each starts a page of its own."""
     for name, digest in (("alpha", "a" * 12), ("beta", "b" * 12)):
