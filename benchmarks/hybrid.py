@@ -21,12 +21,12 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.ball import Family
-from proofmap.bounds.memory import budget
 from proofmap.errors import InputError, ProofmapError
+from proofmap.execution.members import Sampler, laid_out, prepared
 from proofmap.explain.boxes import overlap_of_boxes
 from proofmap.explain.hybrid import enclose
-from proofmap.explain.members import Sampler, laid_out, prepared
 from proofmap.graph.cut import cut
+from proofmap.memory import budget
 from proofmap.precision import full_precision
 from proofmap.sources import Preparation, open_samples, read_model
 

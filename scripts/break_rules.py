@@ -42,7 +42,7 @@ WINDOWS = "tests/bounds/test_windows.py"
 LARGER = "tests/rules/test_larger.py"
 PAIRS = "tests/graph/test_pairs.py"
 SIEVE = "tests/bounds/test_sieve.py"
-INCREMENTAL = "tests/graph/test_incremental.py"
+INCREMENTAL = "tests/execution/test_incremental.py"
 HYBRID = "tests/explain/test_hybrid.py"
 CURVES = "tests/metrics/test_curves.py"
 FIDELITY = "tests/metrics/test_fidelity.py"
@@ -108,18 +108,18 @@ BREAKS = [
     Break("rules/linear.py", "return (coefficients @ weight,)", "return (coefficients @ weight.abs(),)", LINEAR),
     Break("rules/linear.py", "(coefficients,) * len(shapes)", "(coefficients / len(shapes),) * len(shapes)", LINEAR),
     # what is read
-    Break("graph/onnx_ops.py", "b.meet(call.name, x, powers)", "x", BROADCAST),
-    Break("graph/onnx.py", "not named or not all(", "not named and not all(", AGREE),
+    Break("graph/onnx/ops.py", "b.meet(call.name, x, powers)", "x", BROADCAST),
+    Break("graph/onnx/read.py", "not named or not all(", "not named and not all(", AGREE),
     Break("graph/agree.py", "if off <= tolerance:", "if off >= 0:", AGREE),
     Break("graph/agree.py", "if reference.other and", "if False and", AGREE),
-    Break("graph/trace.py", "if precision != x.dtype and", "if False and", AGREE),
-    Break("graph/onnx_check.py", "disagreement(graph, Reference(run, run.double, other=True), points)", "None", AGREE),
+    Break("graph/torch/trace.py", "if precision != x.dtype and", "if False and", AGREE),
+    Break("graph/onnx/check.py", "disagreement(graph, Reference(run, run.double, other=True), points)", "None", AGREE),
     Break("graph/ops.py", "torch.where(node.weight != 0, x, 0.0)", "x * node.weight", TRACED),
     Break("graph/writes.py", "kept = [(x, mask), (y, ~mask)]", "kept = [(x, mask), (y, mask)]", TRACED),
     Break("graph/writes.py", "not torch.equal(local, local[:1].expand_as(local)) or int", "int", TRACED),
     Break("graph/sums.py", "pads = (n, -1) if exclusive", "pads = (n - 1, 0) if exclusive", READ),
     Break(
-        "graph/onnx_resize.py",
+        "graph/onnx/resize.py",
         '"ceil" if how.rounding == "simple" and scale < 1 else how.rounding',
         "how.rounding",
         READ,
@@ -177,22 +177,25 @@ BREAKS = [
     Break("bounds/interval.py", "values.clamp(min=0) * upper + values", "values.clamp(min=0) * lower + values", SIEVE),
     Break("bounds/engine.py", "wanted = cheap[:, 0] > floor", "wanted = cheap[:, 0] < floor", "tests/test_overlaps.py"),
     # samples, recomputed where they change
-    Break("graph/cone.py", "last = ((high + padding) // stride)", "last = ((high - 1) // stride)", INCREMENTAL),
-    Break("graph/cone.py", "return Window(low.minimum(room), size)", "return Window(low, size)", INCREMENTAL),
-    Break("graph/incremental.py", "_OUTSIDE = -torch.inf", "_OUTSIDE = 0.0", INCREMENTAL),
-    Break("graph/incremental.py", "replace(node, bias=None)", "replace(node)", INCREMENTAL),
-    Break("graph/incremental.py", "before == after and min(before)", "min(before)", INCREMENTAL),
-    Break("graph/incremental.py", "(before == before[0]).all()", "(before == before).all()", INCREMENTAL),
+    Break("execution/cone.py", "last = ((high + padding) // stride)", "last = ((high - 1) // stride)", INCREMENTAL),
+    Break("execution/cone.py", "return Window(low.minimum(room), size)", "return Window(low, size)", INCREMENTAL),
+    Break("execution/incremental.py", "_OUTSIDE = -torch.inf", "_OUTSIDE = 0.0", INCREMENTAL),
+    Break("execution/incremental.py", "replace(node, bias=None)", "replace(node)", INCREMENTAL),
+    Break("execution/incremental.py", "before == after and min(before)", "min(before)", INCREMENTAL),
+    Break("execution/incremental.py", "(before == before[0]).all()", "(before == before).all()", INCREMENTAL),
     Break(
-        "graph/incremental.py", "start.size, steps, last, precision)", "start.size, steps, last, graph.dtype)", HYBRID
+        "execution/incremental.py",
+        "start.size, steps, last, precision)",
+        "start.size, steps, last, graph.dtype)",
+        HYBRID,
     ),
-    Break("graph/clamped.py", "still = own.clamp_(low, high)", "still = own", INCREMENTAL),
+    Break("execution/clamped.py", "still = own.clamp_(low, high)", "still = own", INCREMENTAL),
     Break("graph/ops.py", "if x.shape[1] == 1:", "if x.shape[1] == 0:", INCREMENTAL),
-    Break("explain/members.py", '{"sqrt", "log", "reciprocal", ', "{", HYBRID),
-    Break("explain/members.py", "self.precision or x.dtype", "self.precision or graph.dtype", HYBRID),
-    Break("explain/members.py", "show(images, 1 + plan.groups", "show(images, plan.groups", HYBRID),
-    Break("graph/clamped.py", "- still.clamp(low, high)", "- still", INCREMENTAL),
-    Break("graph/incremental.py", "(k / counts.double())", "(k / (k + 0 * counts.double()))", INCREMENTAL),
+    Break("execution/members.py", '{"sqrt", "log", "reciprocal", ', "{", HYBRID),
+    Break("execution/members.py", "self.precision or x.dtype", "self.precision or graph.dtype", HYBRID),
+    Break("execution/members.py", "show(images, 1 + plan.groups", "show(images, plan.groups", HYBRID),
+    Break("execution/clamped.py", "- still.clamp(low, high)", "- still", INCREMENTAL),
+    Break("execution/incremental.py", "(k / counts.double())", "(k / (k + 0 * counts.double()))", INCREMENTAL),
     # overlap
     Break(
         "overlaps.py",
@@ -214,7 +217,7 @@ BREAKS = [
     Break("overlaps.py", "if len(same):", "if len(same) < 0:", "tests/test_overlaps.py"),
     Break("overlaps.py", "torch.minimum(2 * trial, whole)", "trial", "tests/test_overlaps.py"),
     Break("explain/explainer.py", "            bounds=self.bounds,\n", "", "tests/explain/test_eva.py"),
-    Break("bounds/memory.py", "min(budget // 2, _CPU_PIECE)", "_CPU_PIECE", "tests/bounds/test_memory.py"),
+    Break("memory.py", "min(budget // 2, _CPU_PIECE)", "_CPU_PIECE", "tests/test_memory.py"),
     Break("explain/hybrid.py", "boxes // family.members", "len(task.x)", HYBRID),
     Break("windows.py", "self.spread(own)", "self.spread(own * 0)", WINDOWS),
     Break("explain/hybrid.py", "mask - first, count)", "mask, count)", HYBRID),
@@ -234,13 +237,13 @@ BREAKS = [
     # models that are run, and what is taken off them
     Break("graph/foreign.py", "    if found is None:\n        return graph\n", "    return graph\n", FOREIGN),
     Break("graph/foreign.py", "for size in sizes]", "for size in ()]", FOREIGN),
-    Break("graph/boxed.py", "if path and not any(key in stack for stack in stacks)", "if path", FOREIGN),
-    Break("graph/hooked.py", "if call == site.call:", "if call == 1:", FOREIGN),
+    Break("graph/torch/boxed.py", "if path and not any(key in stack for stack in stacks)", "if path", FOREIGN),
+    Break("graph/torch/hooked.py", "if call == site.call:", "if call == 1:", FOREIGN),
     Break("graph/last.py", "prod(over) == prod(b.shape(x))", "True", LAST),
     Break("graph/last.py", "prod(node.shape) <= 2", "prod(node.shape) <= 3", LAST),
     Break("graph/last.py", "[[0.0], [1.0]]", "[[1.0], [0.0]]", LAST),
-    Break("graph/modes.py", "isinstance(module, _DropoutNd) and module.p > 0", "False", MODES),
-    Break("graph/modes.py", "if _differs(model, x) else []", "if False else []", MODES),
+    Break("graph/torch/modes.py", "isinstance(module, _DropoutNd) and module.p > 0", "False", MODES),
+    Break("graph/torch/modes.py", "if _differs(model, x) else []", "if False else []", MODES),
     # metrics
     Break("metrics/curves.py", "        return x, baseline\n", "        return baseline, x\n", CURVES),
     Break("metrics/curves.py", "/ (curve.shape[1] - 1)", "/ curve.shape[1]", CURVES),

@@ -15,7 +15,8 @@ PACKAGE = ROOT / "src" / "proofmap"
 ORDER = (
     {"errors", "arrays", "guarantee"},
     {"ball", "groups", "concretise", "sampling", "precision", "windows", "kernel", "settings", "progress", "bar"},
-    {"graph"},
+    {"memory", "graph"},
+    {"execution"},
     {"rules"},
     {"bounds"},
     {"overlaps"},

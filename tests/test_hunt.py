@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import torch
 
-from proofmap.graph import aten, onnx_ops
 from proofmap.graph.ir import Node
+from proofmap.graph.onnx import ops as onnx_ops
+from proofmap.graph.torch import aten
 from proofmap.rules import Interval, Linear
 from proofmap.rules.lines import Lines
 from proofmap.rules.piecewise import ReLU

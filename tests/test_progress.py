@@ -17,7 +17,7 @@ from torch import nn
 import proofmap as pm
 from proofmap import bar as bar_module
 from proofmap.bar import Bar
-from proofmap.bounds.memory import in_pieces
+from proofmap.memory import in_pieces
 from proofmap.progress import listening, part, report
 from proofmap.runs import run
 from tests.runs.setting import Digits, digits_model, job

@@ -19,11 +19,11 @@ from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball, Family
 from proofmap.bounds import Backward, Method, Sharing, solve
-from proofmap.bounds.memory import budget
 from proofmap.errors import BoundError, InputError, RoomError
 from proofmap.graph import Graph, as_graph, bounded
 from proofmap.graph.samples import as_samples
 from proofmap.guarantee import span
+from proofmap.memory import budget
 from proofmap.precision import full_precision
 from proofmap.progress import part
 from proofmap.settings import check_counts, one_of

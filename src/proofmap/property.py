@@ -21,13 +21,13 @@ from torch import Tensor
 
 from proofmap.ball import Ball, Family
 from proofmap.bounds import Method, solve
-from proofmap.bounds.memory import budget
 from proofmap.errors import BoundError, InputError
 from proofmap.explain.attack import climbs
 from proofmap.explain.inside import into_box
 from proofmap.explain.refute import RESTARTS, STEPS, Run
 from proofmap.graph import Graph, bounded
 from proofmap.graph.last import ONE
+from proofmap.memory import budget
 from proofmap.overlaps import method_of
 from proofmap.precision import full_precision
 

@@ -17,8 +17,8 @@ from proofmap.errors import ModelError
 from proofmap.graph import Graph, trace
 from proofmap.graph.agree import difference
 from proofmap.graph.build import Builder
-from proofmap.graph.onnx_check import _Runs
-from proofmap.graph.onnx_ops import CONVERT
+from proofmap.graph.onnx.check import _Runs
+from proofmap.graph.onnx.ops import CONVERT
 from tests.graph.onnx_files import floats, ints, loaded, make, run
 from tests.models import Apply
 

@@ -12,7 +12,7 @@ import pytest
 
 from proofmap.errors import UnsupportedError
 from proofmap.graph import bounded
-from proofmap.graph.onnx_linear import LINEAR
+from proofmap.graph.onnx.linear import LINEAR
 from proofmap.graph.ops import LINEAR as LINEAR_OPS
 from tests.graph.onnx_files import Array, floats, ints, loaded, make
 from tests.graph.onnx_specs import NONE, Spec, assert_read, cases, fixed, node, one

@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from proofmap.graph.onnx_linear import LINEAR
-from proofmap.graph.onnx_ops import CONVERT
+from proofmap.graph.onnx.linear import LINEAR
+from proofmap.graph.onnx.ops import CONVERT
 from tests.graph.onnx_files import NEWEST, floats, ints
 from tests.graph.onnx_specs import NONE, Spec, assert_read, cases, moved, node, one, several
 

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from proofmap.errors import InputError, ModelError, UnsupportedError
 from proofmap.graph import Graph, as_graph, bounded, trace
-from proofmap.graph.aten import CONVERT
 from proofmap.graph.ops import COMPUTE, compute
 from proofmap.graph.pairs import in_pairs
+from proofmap.graph.torch.aten import CONVERT
 from tests.models import MODELS, Apply, Case, Residual, graph_of
 
 CASES = pytest.mark.parametrize("case", MODELS.values(), ids=MODELS)
@@ -50,7 +50,7 @@ def test_graph_gives_what_the_model_gives(case: Case) -> None:
 )
 def test_operators_taken_apart_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read as it was written, and what only came through torch's decompositions."""
-    monkeypatch.setattr(import_module("proofmap.graph.trace"), "_known", lambda graph: False)
+    monkeypatch.setattr(import_module("proofmap.graph.torch.trace"), "_known", lambda graph: False)
     case = MODELS[name]
     model = case.build(torch.float64)
     graph = trace(model, case.inputs(1, torch.float64))

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph import Graph, bounded, trace
-from proofmap.graph.aten_linear import LINEAR
 from proofmap.graph.ops import LINEAR as LINEAR_OPS
+from proofmap.graph.torch.linear import LINEAR
 from tests.models import Apply
 
 Function = Callable[[Tensor], Tensor]

@@ -13,10 +13,10 @@ from torch import Tensor
 from proofmap.ball import Family
 from proofmap.bounds import interval
 from proofmap.bounds.linear import rewrite
-from proofmap.bounds.memory import in_pieces, piece_of
 from proofmap.bounds.passes import Pass
 from proofmap.bounds.state import Rows, Tightened
 from proofmap.graph.ir import Graph, Node
+from proofmap.memory import in_pieces, piece_of
 from proofmap.rules import Form, Relaxation
 from proofmap.windows import Windows, where_from
 

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from proofmap.bounds.backward import BackwardPass
-from proofmap.bounds.memory import in_pieces, piece_of
 from proofmap.bounds.state import Rows, State
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
+from proofmap.memory import in_pieces, piece_of
 from proofmap.rules import RULES, Form, Linear
 from proofmap.rules.lines import Lines, parallel
 from proofmap.windows import Windows

@@ -15,7 +15,6 @@ from proofmap.bounds import backward, interval
 from proofmap.bounds.backward import BackwardPass, bytes_per_row
 from proofmap.bounds.forward import ForwardPass
 from proofmap.bounds.layers import Layers
-from proofmap.bounds.memory import in_pieces, piece_of
 from proofmap.bounds.method import Method, Plan
 from proofmap.bounds.passes import Pass
 from proofmap.bounds.sieve import Sieve, unstable
@@ -23,6 +22,7 @@ from proofmap.bounds.state import State, everything
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.pairs import in_pairs
+from proofmap.memory import in_pieces, piece_of
 from proofmap.precision import full_precision
 from proofmap.rules import RULES, Interval, Nonlinear
 

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from proofmap.ball import Family
 from proofmap.bounds import Method
-from proofmap.bounds.memory import in_pieces
 from proofmap.explain.empirical import margins
 from proofmap.graph import Graph, Node
+from proofmap.memory import in_pieces
 from proofmap.overlaps import family_overlap
 from proofmap.precision import full_precision
 

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.ball import Ball
-from proofmap.bounds.memory import budget
+from proofmap.execution.members import Sampler, check_precision
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
-from proofmap.explain.members import Sampler, check_precision
 from proofmap.graph import Graph
 from proofmap.groups import Groups
+from proofmap.memory import budget
 from proofmap.overlaps import Overlap
 from proofmap.precision import full_precision
 from proofmap.settings import check_counts

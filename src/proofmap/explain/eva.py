@@ -12,13 +12,13 @@ from torch import nn
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bounds import Method, Sharing
-from proofmap.bounds.memory import budget
 from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Explanation, Guarantee
 from proofmap.graph import Graph
 from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
+from proofmap.memory import budget
 from proofmap.overlaps import Objective, Overlap, family_overlap, method_of, overlap
 from proofmap.progress import part
 from proofmap.settings import one_of

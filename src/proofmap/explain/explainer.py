@@ -22,13 +22,13 @@ from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball, resolve_mask
 from proofmap.bar import Bar
 from proofmap.bounds import Method
-from proofmap.bounds.memory import check_memory
 from proofmap.errors import InputError
 from proofmap.explain.digest import hash_graph, hash_state, hash_tensor, versions
 from proofmap.explain.explanation import JSON, Explanation, Guarantee, spread
 from proofmap.graph import Graph, as_graph, bounded
 from proofmap.graph.foreign import foreign_of
 from proofmap.graph.samples import as_samples
+from proofmap.memory import check_memory
 from proofmap.overlaps import Overlap, certified_radius, classes_of
 from proofmap.progress import part
 from proofmap.settings import check_counts

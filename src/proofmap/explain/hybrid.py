@@ -10,16 +10,16 @@ from torch import Tensor, nn
 
 from proofmap.ball import Ball
 from proofmap.bounds import Method
-from proofmap.bounds.memory import budget, in_pieces
 from proofmap.errors import InputError
+from proofmap.execution.members import Sampler, check_precision
 from proofmap.explain.boxes import overlap_of_boxes
 from proofmap.explain.empirical import margins
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
-from proofmap.explain.members import Sampler, check_precision
 from proofmap.graph import Graph, bounded
 from proofmap.graph.cut import cut
 from proofmap.groups import Groups
+from proofmap.memory import budget, in_pieces
 from proofmap.overlaps import Overlap, method_of
 from proofmap.precision import full_precision
 from proofmap.progress import part

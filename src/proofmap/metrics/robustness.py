@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bounds import Backward, Method
-from proofmap.bounds.memory import budget, check_memory
 from proofmap.errors import InputError
 from proofmap.explain.attack import nearest, restrict
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph, as_graph, bounded
 from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups, pixels
+from proofmap.memory import budget, check_memory
 from proofmap.metrics.draws import Stream
 from proofmap.metrics.metric import (
     Metric,

@@ -9,7 +9,7 @@ from math import inf, prod
 import torch
 from torch import Tensor
 
-from proofmap.graph.cone import Reach, reach
+from proofmap.execution.cone import Reach, reach
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
 from proofmap.rules.rule import Forms, Interval, Kind, Nonlinear, Relaxation

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target
-from proofmap.bounds.memory import budget, check_memory, piece_of
 from proofmap.errors import InputError
+from proofmap.execution.incremental import base_elements
 from proofmap.explain.attributor import fitted
 from proofmap.explain.digest import hash_state
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.foreign import differentiable
-from proofmap.graph.incremental import base_elements
 from proofmap.graph.samples import as_samples
+from proofmap.memory import budget, check_memory, piece_of
 from proofmap.overlaps import classes_of
 from proofmap.precision import full_precision
 

@@ -21,8 +21,8 @@ from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task
 from proofmap.graph import Graph
 from proofmap.graph.foreign import foreign_of
-from proofmap.graph.hooked import Hooked
 from proofmap.graph.ops import SCALAR, compute
+from proofmap.graph.torch.hooked import Hooked
 
 __all__ = ["ClassActivation", "GradCAM", "GradCAMPlusPlus"]
 

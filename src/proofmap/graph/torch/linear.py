@@ -10,8 +10,8 @@ from torch import Tensor
 
 from proofmap.errors import ModelError
 from proofmap.graph import scalars, sums
-from proofmap.graph.aten_shapes import as_value, constant
 from proofmap.graph.build import Builder, NoRule, Value, scalar
+from proofmap.graph.torch.shapes import as_value, constant
 from proofmap.graph.writes import choose, write
 
 

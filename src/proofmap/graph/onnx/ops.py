@@ -13,10 +13,10 @@ from proofmap.errors import ModelError
 from proofmap.graph import layers, scalars
 from proofmap.graph.build import Builder, NoRule, Value, scalar
 from proofmap.graph.last import softmax
-from proofmap.graph.onnx_call import Call, axes_of, branch, constant, number, numbers
-from proofmap.graph.onnx_linear import LINEAR
-from proofmap.graph.onnx_resize import RESIZE
-from proofmap.graph.onnx_shapes import SHAPES
+from proofmap.graph.onnx.call import Call, axes_of, branch, constant, number, numbers
+from proofmap.graph.onnx.linear import LINEAR
+from proofmap.graph.onnx.resize import RESIZE
+from proofmap.graph.onnx.shapes import SHAPES
 from proofmap.graph.writes import choose
 
 # --- products ---

@@ -19,12 +19,12 @@ from torch.nn.parameter import is_lazy
 
 from proofmap.errors import InputError, ModelError, UnsupportedError, first_line
 from proofmap.graph.agree import TOLERANCE, Cause, Reference, Run, difference, disagreement
-from proofmap.graph.aten import CONVERT, kept
-from proofmap.graph.boxed import Exported, box
 from proofmap.graph.build import Builder, MixedError, NoRule
 from proofmap.graph.ir import Graph
-from proofmap.graph.modes import check_mode
 from proofmap.graph.quiet import quiet
+from proofmap.graph.torch.aten import CONVERT, kept
+from proofmap.graph.torch.boxed import Exported, box
+from proofmap.graph.torch.modes import check_mode
 from proofmap.precision import full_precision
 
 _BATCH = 29  # the samples that the exporter sees: a prime that is no usual size, so that none is taken for another axis

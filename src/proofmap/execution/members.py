@@ -13,11 +13,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from proofmap.bounds.memory import in_pieces, piece_of
 from proofmap.errors import BoundError, InputError
+from proofmap.execution.cone import alike, spread
+from proofmap.execution.incremental import Plan, base_elements, base_of
 from proofmap.graph import Graph, Node
-from proofmap.graph.cone import alike, spread
-from proofmap.graph.incremental import Plan, base_elements, base_of
+from proofmap.memory import in_pieces, piece_of
 from proofmap.progress import part
 
 Fold = Callable[[slice, Tensor, Tensor], None]

@@ -19,8 +19,8 @@ from torch.export import ExportedProgram
 from proofmap.errors import ModelError, ProofmapError
 from proofmap.graph.build import MixedError
 from proofmap.graph.foreign import in_front, independent
-from proofmap.graph.hooked import Hooked, Site, passing
 from proofmap.graph.ir import Graph, Node
+from proofmap.graph.torch.hooked import Hooked, Site, passing
 from proofmap.precision import full_precision
 
 __all__ = ["FEW", "MANY", "Exported", "box", "points_around"]

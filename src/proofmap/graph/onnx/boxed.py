@@ -21,12 +21,12 @@ from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 from torch import Tensor
 
 from proofmap.errors import ModelError, UnsupportedError, first_line
-from proofmap.graph.boxed import FEW, MANY, points_around
 from proofmap.graph.build import LIMIT, LargeError, MixedError
 from proofmap.graph.foreign import in_front, independent
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.last import no_logits
-from proofmap.graph.session import Session
+from proofmap.graph.onnx.session import Session
+from proofmap.graph.torch.boxed import FEW, MANY, points_around
 
 __all__ = ["Read", "box_file"]
 

@@ -20,12 +20,12 @@ from torch import Tensor
 from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
 from proofmap.graph.build import Builder, LargeError, MixedError, NoRule, Value
 from proofmap.graph.ir import Graph
-from proofmap.graph.onnx_boxed import Read, box_file
-from proofmap.graph.onnx_call import Call
-from proofmap.graph.onnx_check import check
-from proofmap.graph.onnx_file import parse
-from proofmap.graph.onnx_linear import once
-from proofmap.graph.onnx_ops import CONVERT
+from proofmap.graph.onnx.boxed import Read, box_file
+from proofmap.graph.onnx.call import Call
+from proofmap.graph.onnx.check import check
+from proofmap.graph.onnx.file import parse
+from proofmap.graph.onnx.linear import once
+from proofmap.graph.onnx.ops import CONVERT
 from proofmap.graph.writes import Entries, gather, merge
 
 Array = npt.NDArray[Any]

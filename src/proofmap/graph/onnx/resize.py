@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.build import Builder, NoRule, Value
-from proofmap.graph.onnx_call import Call, branch, constant, numbers
+from proofmap.graph.onnx.call import Call, branch, constant, numbers
 from proofmap.graph.sums import along
 
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from proofmap.errors import ModelError
 from proofmap.graph import layers
-from proofmap.graph.aten_shapes import axes_of, constant
 from proofmap.graph.build import Builder, Value
 from proofmap.graph.last import softmax
+from proofmap.graph.torch.shapes import axes_of, constant
 
 
 def _all(value: int | Sequence[int], rank: int) -> tuple[int, ...]:

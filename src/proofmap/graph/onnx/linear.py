@@ -10,7 +10,7 @@ from torch import Tensor
 
 from proofmap.graph import sums
 from proofmap.graph.build import Builder, NoRule, Value, scalar
-from proofmap.graph.onnx_call import Call, branch, constant, number, numbers
+from proofmap.graph.onnx.call import Call, branch, constant, number, numbers
 from proofmap.graph.writes import choose, write
 
 

@@ -14,9 +14,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import proofmap as pm
 from proofmap import kernel
+from proofmap.execution.cone import POINTWISE, SLIDING, alike, boxes, cone, spread
+from proofmap.execution.incremental import Plan, base_elements, base_of
 from proofmap.graph import Graph, trace
-from proofmap.graph.cone import POINTWISE, SLIDING, alike, boxes, cone, spread
-from proofmap.graph.incremental import Plan, base_elements, base_of
 from proofmap.graph.ops import COMPUTE, LINEAR
 from proofmap.rules import RULES, Linear
 from tests.models import MODELS, Apply, Case, Constants, Inverted, Join, Residual, graph_of

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from proofmap.graph import scalars
-from proofmap.graph.aten_layers import LAYERS, first
-from proofmap.graph.aten_linear import LINEAR
-from proofmap.graph.aten_shapes import SHAPES, as_value, constant
 from proofmap.graph.build import Builder, NoRule, Value, scalar
+from proofmap.graph.torch.layers import LAYERS, first
+from proofmap.graph.torch.linear import LINEAR
+from proofmap.graph.torch.shapes import SHAPES, as_value, constant
 
 # Operators that export would otherwise take apart into pieces for which bounds are looser or missing.
 KEPT = """

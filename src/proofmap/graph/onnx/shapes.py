@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.build import Builder, Value
-from proofmap.graph.onnx_call import Call, axes_of, branch, constant, number, numbers
+from proofmap.graph.onnx.call import Call, axes_of, branch, constant, number, numbers
 
 
 def _shape(b: Builder, call: Call, x: str) -> Tensor:

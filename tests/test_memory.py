@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.bounds import Forward, memory
-from proofmap.bounds.memory import budget, in_pieces
+from proofmap import memory
+from proofmap.bounds import Forward
 from proofmap.errors import InputError, RoomError
+from proofmap.memory import budget, in_pieces
 from tests.peak import with_peak
 
 

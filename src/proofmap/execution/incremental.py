@@ -24,8 +24,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proofmap.graph import clamped
-from proofmap.graph.cone import POINTWISE, Ends, Window, cone, reach
+from proofmap.execution import clamped
+from proofmap.execution.cone import POINTWISE, Ends, Window, cone, reach
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import LINEAR, compute
 

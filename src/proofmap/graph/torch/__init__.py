@@ -1,0 +1,1 @@
+"""Torch modules read as graphs."""
