@@ -20,11 +20,11 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.ball import Family
 from proofmap.errors import InputError, ProofmapError
 from proofmap.execution.members import Sampler, laid_out, prepared
 from proofmap.explain.boxes import overlap_of_boxes
 from proofmap.explain.hybrid import enclose
+from proofmap.family import Family
 from proofmap.graph.cut import cut
 from proofmap.memory import budget
 from proofmap.precision import full_precision

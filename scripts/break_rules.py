@@ -138,8 +138,8 @@ BREAKS = [
     Break("bounds/engine.py", "flat[at] = torch.minimum(flat[at], value)", "flat[at] = value", FAMILY),
     Break("bounds/engine.py", "best > floor[:, None, None]", "best < floor[:, None, None]", FAMILY),
     # balls
-    Break("ball.py", "self._of((high - low) / 2, owner)", "self._of((high - low) / 3, owner)", SOUND),
-    Break("ball.py", "middle[:, None] + self.concretise", "self.concretise", SOUND),
+    Break("family.py", "self._of((high - low) / 2, owner)", "self._of((high - low) / 3, owner)", SOUND),
+    Break("family.py", "middle[:, None] + self.concretise", "self.concretise", SOUND),
     Break("rules/lines.py", "bias = dot(above, own_rows(", "bias = dot(values, own_rows(", SOUND),
     Break(
         "rules/linear.py", "coefficients[:, used], weight[used]", "coefficients[:, used], weight[: len(used)]", FAMILY
@@ -167,7 +167,7 @@ BREAKS = [
     Break("rules/linear.py", "share = compute(node, ones)[0] / inside", "share = compute(node, ones)[0]", WINDOWS),
     Break("rules/linear.py", "starts = [sum(shape[0] for", "starts = [0 * sum(shape[0] for", WINDOWS),
     Break("rules/maximum.py", "place = place + inner * span", "place = inner * span", WINDOWS),
-    Break("ball.py", "rising[:, 1:] != rising[:, :-1]", "rising[:, 1:] == rising[:, :-1]", WINDOWS),
+    Break("concretise.py", "rising[:, 1:] != rising[:, :-1]", "rising[:, 1:] == rising[:, :-1]", WINDOWS),
     Break("bounds/state.py", "key = sample * _APART + member - 1", "key = sample * _APART + member", WINDOWS),
     # the sieve
     Break("rules/lines.py", "torch.minimum(tilt * x.lower, tilt", "torch.maximum(tilt * x.lower, tilt", SIEVE),

@@ -14,8 +14,20 @@ PACKAGE = ROOT / "src" / "proofmap"
 # From left to right. A part may import parts of its own step and of the steps before it, never of those after it.
 ORDER = (
     {"errors", "arrays", "guarantee"},
-    {"ball", "groups", "concretise", "sampling", "precision", "windows", "kernel", "settings", "progress", "bar"},
-    {"memory", "graph"},
+    {
+        "ball",
+        "family",
+        "groups",
+        "concretise",
+        "sampling",
+        "precision",
+        "windows",
+        "kernel",
+        "settings",
+        "progress",
+        "bar",
+    },
+    {"memory", "graph", "digest"},
     {"execution"},
     {"rules"},
     {"bounds"},

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from proofmap.ball import Ball, Family
+from proofmap.ball import Ball
 from proofmap.errors import InputError, ModelError, ProofmapError, UnsupportedError
+from proofmap.family import Family
 
 IMAGES = torch.full((2, 3, 4, 5), 0.5)
 

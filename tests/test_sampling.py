@@ -12,7 +12,8 @@ from scipy.stats import ks_2samp, kstest
 from torch import Tensor
 
 from proofmap import sampling
-from proofmap.ball import Ball, Family
+from proofmap.ball import Ball
+from proofmap.family import Family
 
 Half = Literal["+", "-"] | None
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from proofmap import bounds, data, explain, groups, metrics, zoo
-from proofmap.ball import Ball, Family
+from proofmap.ball import Ball
 from proofmap.bench.compare import compare
 from proofmap.errors import BoundError, FileError, InputError, ModelError, ProofmapError, UnsupportedError
 from proofmap.explain import EVA, EmpiricalEVA, Explanation, FirstOrder, GreedyAO, GreedyAS, HybridEVA, TargetedEVA
+from proofmap.family import Family
 from proofmap.graph import Graph, load, trace
 from proofmap.overlaps import Overlap, certified_radius, overlap
 

@@ -23,7 +23,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-__all__ = ["suprema"]
+from proofmap.windows import Windows
+
+__all__ = ["rows_at_once", "suprema", "window_suprema"]
+
+_ELEMENTS = {1.0: 2**22, 2.0: 2**22, inf: 2**25}  # coefficients at a time; p = 1 and 2 sort them in float64
 
 _UNIT = 2.0**-52  # at least the relative error of two operations in float64
 _WEIGHT, _EARNED, _REST = range(3)  # the sums of the dual
@@ -56,6 +60,58 @@ def suprema(
     rows = _Rows(wide.abs(), cap, radius.double()[:, None], partition)
     values = _capped(rows, norm) if capped else _euclidean(rows) if norm == 2 else _largest(rows)
     return _round_up(values, coefficients.shape[1], coefficients.dtype)
+
+
+def rows_at_once(norm: float, variables: int) -> int:
+    """How many rows of so many coefficients to concretise together."""
+    return max(1, _ELEMENTS[norm] // variables)
+
+
+def window_suprema(
+    form: Windows,
+    lower: Tensor,
+    upper: Tensor,
+    radius: Tensor,
+    norm: float,
+    *,
+    capped: bool,
+    cells: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """`suprema` of forms that see a window of x: (K, 1 + T), and the groups (K, T) that each window sees, -1 for none.
+
+    lower, upper (K or 1, d) are those of the d variables of a window. cells (1 or N, 1 or C, *map): every variable's
+    group plus 1, one channel of it where all channels are alike; None: the full ball alone.
+    """
+    flat = form.values.flatten(1)
+    local, seen = None, torch.empty(len(form), 0, dtype=torch.int64, device=flat.device)
+    if cells is not None:
+        places, at = form.places.fewest(len(cells))
+        local, named = _renumbered(replace(form, places=places).read(cells).flatten(1).sub_(1))
+        local, seen = local[at], named[at]
+        local = local.unsqueeze(1).expand(-1, flat.shape[1] // local.shape[1], -1).flatten(1)
+    rows = rows_at_once(norm, flat.shape[1])
+    pieces = [
+        suprema(
+            flat[piece],
+            lower[piece],
+            upper[piece],
+            radius if len(radius) == 1 else radius[piece],
+            norm,
+            capped=capped,
+            group=None if local is None else local[piece],
+            groups=seen.shape[1],
+        )
+        for piece in (slice(start, start + rows) for start in range(0, len(flat), rows))
+    ]
+    return torch.cat(pieces), seen
+
+
+def _renumbered(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row's ids (U, d) by their rank among the row's own, and the names (U, T) of the ranks, -1 for none."""
+    rising, order = ids.sort(dim=1)
+    rank = pad(rising[:, 1:] != rising[:, :-1], (1, 0)).cumsum(1)
+    names = ids.new_full((len(ids), int(rank.max()) + 1), -1).scatter_(1, rank, rising)
+    return torch.empty_like(ids).scatter_(1, order, rank), names
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
-"""Working inside a memory budget: how much there is, and pieces that fit."""
+"""Working inside a memory budget: how much there is, what work takes, and pieces that fit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import psutil
 import torch
@@ -14,6 +15,24 @@ from proofmap.settings import is_number
 
 _CPU_PIECE = 2**26  # larger pieces of rows only leave the caches: half as fast at 512 MB on 144 balls of a small resnet
 _CGROUP = Path("/sys/fs/cgroup")
+
+Work = Literal["walk", "back", "forward", "basis", "box", "value", "gradient"]
+
+# How many copies of the numbers that work is about live at once.
+_COPIES: dict[Work, int] = {
+    "walk": 10,  # of all values, for one ball: their intervals and relaxations
+    "back": 10,  # of the widest layer of coefficients that a row meets on its way back
+    "forward": 8,  # of a value's forms: both sides, in and out, and what computing them takes
+    "basis": 4,  # of the forms of a narrow layer, or of columns of them on their way through wide ones
+    "box": 8,  # of a value whose box is found from samples: its two ends, and what they are found from
+    "value": 4,  # of values and rows of one box: its ends, its middle, and the network there
+    "gradient": 3,  # of every value where gradients are kept: itself, its gradient, what a method makes of both
+}
+
+
+def bytes_of(work: Work, elements: int, itemsize: int) -> int:
+    """What work about so many numbers takes."""
+    return _COPIES[work] * elements * itemsize
 
 
 def check_memory(memory: int | None) -> None:

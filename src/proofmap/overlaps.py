@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
-from proofmap.ball import Ball, Family
+from proofmap.ball import Ball
 from proofmap.bounds import Backward, Method, Sharing, solve
 from proofmap.errors import BoundError, InputError, RoomError
+from proofmap.family import Family
 from proofmap.graph import Graph, as_graph, bounded
 from proofmap.graph.samples import as_samples
 from proofmap.guarantee import span

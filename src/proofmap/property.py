@@ -19,12 +19,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from proofmap.ball import Ball, Family
+from proofmap.ball import Ball
 from proofmap.bounds import Method, solve
 from proofmap.errors import BoundError, InputError
 from proofmap.explain.attack import climbs
 from proofmap.explain.inside import into_box
 from proofmap.explain.refute import RESTARTS, STEPS, Run
+from proofmap.family import Family
 from proofmap.graph import Graph, bounded
 from proofmap.graph.last import ONE
 from proofmap.memory import budget

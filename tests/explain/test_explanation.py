@@ -21,9 +21,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap.digest import digest, hash_graph, hash_tensor, versions
 from proofmap.errors import FileError, InputError
 from proofmap.explain import Explanation, File, Origin, Source, storage
-from proofmap.explain.digest import digest, hash_graph, hash_tensor, versions
 from proofmap.explain.explanation import Guarantee, rounded, spread
 from proofmap.overlaps import Overlap
 

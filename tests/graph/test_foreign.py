@@ -15,8 +15,8 @@ from onnx import TensorProto, helper
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap.digest import hash_graph
 from proofmap.errors import InputError, ModelError, UnsupportedError
-from proofmap.explain.digest import hash_graph
 from proofmap.graph import bounded, load
 from tests.foreign import MODELS, Branching, Sorting, file_graph, foreign_file, graph_of, inputs, seeded
 from tests.graph.onnx_files import floats, ints, loaded, make, run

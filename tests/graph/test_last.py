@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap import sources
+from proofmap.digest import hash_graph
 from proofmap.errors import ModelError, UnsupportedError
-from proofmap.explain.digest import hash_graph
 from proofmap.graph import bounded
 from tests.graph.onnx_files import floats, ints, loaded, make, run
 from tests.models import Apply

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
+from proofmap.digest import hash_tensor
 from proofmap.errors import InputError
 from proofmap.explain import Explanation, File, Origin, Source
-from proofmap.explain.digest import hash_tensor
 from proofmap.show import report
 from tests.explain.test_explanation import bounds, make
 from tests.show.markup import Element, faults, read

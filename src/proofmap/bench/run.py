@@ -28,10 +28,10 @@ from proofmap.bench.shelf import Shelf
 from proofmap.bench.spec import Entry, Spec, slug
 from proofmap.bench.table import Column, Table, Values, tabulate
 from proofmap.bench.timing import timed, warm_up
+from proofmap.digest import hash_graph, hash_tensor, versions
 from proofmap.errors import InputError
 from proofmap.explain import as_attributor
 from proofmap.explain.attributor import Attributor
-from proofmap.explain.digest import hash_graph, hash_tensor, versions
 from proofmap.graph import Graph, trace
 from proofmap.metrics import METRICS, Metric, Tightness
 from proofmap.progress import part

@@ -10,17 +10,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proofmap.ball import Family
 from proofmap.bounds import interval
 from proofmap.bounds.linear import rewrite
 from proofmap.bounds.passes import Pass
 from proofmap.bounds.state import Rows, Tightened
+from proofmap.family import Family
 from proofmap.graph.ir import Graph, Node
-from proofmap.memory import in_pieces, piece_of
+from proofmap.memory import bytes_of, in_pieces, piece_of
 from proofmap.rules import Form, Relaxation
 from proofmap.windows import Windows, where_from
 
-_COPIES = 10  # of the widest layer of coefficients that live at once for a row
 _NUMBERING = 48  # bytes for each variable that a window sees while its groups are numbered: six times an int64
 
 
@@ -48,7 +47,7 @@ def bytes_per_row(graph: Graph, start: str, members: int, itemsize: int) -> int:
         if node.name in reached:
             reached.update(node.inputs)
     widest = max(graph[name].size for name in reached)
-    return _COPIES * itemsize * (widest + members)
+    return bytes_of("back", widest + members, itemsize)
 
 
 def _is_map(node: Node) -> bool:
@@ -144,7 +143,7 @@ class BackwardPass(Pass):
             forms: list[Form] = []
             ends, _ = way(rows[:0], forms.append)  # no row, to see how wide they get
             widest = max(prod(_values(form).shape[1:]) for form in (*forms, *ends.values()))
-            row = _COPIES * like.element_size() * (widest + width)
+            row = bytes_of("back", widest + width, like.element_size())
             if state.members and isinstance(end := ends.get(state.graph.input.name), Windows):
                 row = max(row, (like.element_size() + _NUMBERING) * prod(end.values.shape[1:]))
         in_pieces(len(rows), piece_of(state.budget, like.device) // (signs * row), piece)

@@ -23,7 +23,7 @@ from proofmap.bounds.backward import BackwardPass
 from proofmap.bounds.state import Rows, State
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.memory import in_pieces, piece_of
+from proofmap.memory import bytes_of, in_pieces, piece_of
 from proofmap.rules import RULES, Form, Linear
 from proofmap.rules.lines import Lines, parallel
 from proofmap.windows import Windows
@@ -59,7 +59,8 @@ class Basis:
         if way is None or not self.has_lines():
             return
         start = state.graph[way[0].inputs[0]]
-        if 4 * state.family.count * start.size * state.graph.input.size * state.family.x.element_size() > state.budget:
+        forms = state.family.count * start.size * state.graph.input.size
+        if bytes_of("basis", forms, state.family.x.element_size()) > state.budget:
             return
         if self.sent is None or self.sent.name != start.name:
             self.sent = None  # before the next takes room
@@ -137,7 +138,7 @@ class Basis:
         swing = torch.zeros_like(centre)
         widest = max(node.size for node in way)
         first = self.state.graph[way[0].inputs[0]].shape
-        columns = piece_of(self.state.budget // 4, centre.device) // (4 * widest * centre.element_size())
+        columns = piece_of(self.state.budget // 4, centre.device) // bytes_of("basis", widest, centre.element_size())
         for sample in range(len(centre)):
             forms = sent.forms[sample]
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from proofmap import progress
-from proofmap.ball import Family
 from proofmap.bounds import backward, interval
 from proofmap.bounds.backward import BackwardPass, bytes_per_row
 from proofmap.bounds.forward import ForwardPass
@@ -20,9 +19,10 @@ from proofmap.bounds.passes import Pass
 from proofmap.bounds.sieve import Sieve, unstable
 from proofmap.bounds.state import State, everything
 from proofmap.errors import BoundError
+from proofmap.family import Family
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.pairs import in_pairs
-from proofmap.memory import in_pieces, piece_of
+from proofmap.memory import bytes_of, in_pieces, piece_of
 from proofmap.precision import full_precision
 from proofmap.rules import RULES, Interval, Nonlinear
 
@@ -103,7 +103,7 @@ def _samples_in(budget: int, graph: Graph, plan: Plan, members: int, itemsize: i
 
 def _bytes_of_walk(graph: Graph, itemsize: int) -> int:
     """The intervals and relaxations of all nodes, for one ball."""
-    return 10 * itemsize * sum(node.size for node in graph.nodes)
+    return bytes_of("walk", sum(node.size for node in graph.nodes), itemsize)
 
 
 def _hidden(graph: Graph) -> set[str]:

@@ -12,9 +12,8 @@ from proofmap.bounds.passes import Pass
 from proofmap.bounds.state import Rows, State, Tightened, everything, frontier
 from proofmap.errors import RoomError, in_bytes
 from proofmap.graph.ir import Graph, Node
+from proofmap.memory import bytes_of
 from proofmap.rules import RULES, Forms, Linear
-
-_COPIES = 8  # of a node's forms that live at once: both sides, in and out, and what computing them takes
 
 
 class ForwardPass(Pass):
@@ -27,7 +26,7 @@ class ForwardPass(Pass):
 
     @staticmethod
     def bytes_per_sample(graph: Graph, itemsize: int) -> int:
-        return _COPIES * itemsize * graph.input.size * max(node.size for node in graph.nodes)
+        return bytes_of("forward", graph.input.size * max(node.size for node in graph.nodes), itemsize)
 
     def visit(self, node: Node) -> None:
         if node.op == "input":

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proofmap.ball import Family
+from proofmap.family import Family
 from proofmap.graph.ir import Graph, Node
 from proofmap.rules import RULES, Interval, Linear, Nonlinear, Relaxation
 from proofmap.rules.lines import Scalar

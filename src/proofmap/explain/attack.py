@@ -15,8 +15,9 @@ from math import inf
 import torch
 from torch import Tensor
 
-from proofmap.ball import Ball, Family
+from proofmap.ball import Ball
 from proofmap.errors import InputError
+from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
 from proofmap.precision import full_precision

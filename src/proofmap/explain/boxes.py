@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from proofmap.ball import Family
 from proofmap.bounds import Method
 from proofmap.explain.empirical import margins
+from proofmap.family import Family
 from proofmap.graph import Graph, Node
-from proofmap.memory import in_pieces
+from proofmap.memory import bytes_of, in_pieces
 from proofmap.overlaps import family_overlap
 from proofmap.precision import full_precision
 
@@ -37,9 +37,10 @@ def overlap_of_boxes(
             over = family_overlap(graph, family, aim, None, method, "one-pass", "margin", available // 2)
             value[start:stop] = over.full
 
-        forms = 4 * graph.classes**2  # of one box: the rows f_c' - f_c, and those they are made of
-        values = 4 * sum(node.size for node in graph.nodes)  # the box, and the network at its middle
-        in_pieces(len(value), available // 2 // (value.element_size() * (forms + values)), work)
+        rows = graph.classes**2  # f_c' - f_c, for every c'
+        values = sum(node.size for node in graph.nodes)
+        box = bytes_of("value", rows + values, value.element_size())
+        in_pieces(len(value), available // 2 // box, work)
     return value.view(lower.shape[:2])
 
 

@@ -19,12 +19,13 @@ from torch import Tensor, nn
 
 from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
-from proofmap.ball import Ball, resolve_mask
+from proofmap.ball import Ball
 from proofmap.bar import Bar
 from proofmap.bounds import Method
+from proofmap.digest import hash_graph, hash_state, hash_tensor, versions
 from proofmap.errors import InputError
-from proofmap.explain.digest import hash_graph, hash_state, hash_tensor, versions
 from proofmap.explain.explanation import JSON, Explanation, Guarantee, spread
+from proofmap.family import resolve_mask
 from proofmap.graph import Graph, as_graph, bounded
 from proofmap.graph.foreign import foreign_of
 from proofmap.graph.samples import as_samples

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 import torch
 from torch import Tensor
 
+from proofmap.digest import hash_tensor
 from proofmap.errors import FileError, InputError, ProofmapError, first_line
-from proofmap.explain.digest import hash_tensor
 from proofmap.explain.origin import Origin
 from proofmap.explain.storage import check_names, read, write
 from proofmap.guarantee import Guarantee, rounded, span

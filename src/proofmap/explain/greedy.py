@@ -18,11 +18,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from proofmap.ball import Ball, Family
+from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.explain.attack import attack, nearest_within, restrict
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
+from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups

@@ -19,13 +19,11 @@ from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph, bounded
 from proofmap.graph.cut import cut
 from proofmap.groups import Groups
-from proofmap.memory import budget, in_pieces
+from proofmap.memory import budget, bytes_of, in_pieces
 from proofmap.overlaps import Overlap, method_of
 from proofmap.precision import full_precision
 from proofmap.progress import part
 from proofmap.settings import check_counts
-
-_COPIES = 8  # of the value at the split that a box takes: its two ends, and what they are found from
 
 
 class HybridEVA(Explainer):
@@ -75,7 +73,7 @@ class HybridEVA(Explainer):
         delta = family.sample(self.samples, task.generator)
         sampler = Sampler(head, self.precision, available)
         value = task.x.new_empty(len(task.x), family.members)
-        boxes = available // 2 // (_COPIES * task.x.element_size() * head[head.output].size)
+        boxes = available // 2 // bytes_of("box", head[head.output].size, task.x.element_size())
 
         def images(start: int, stop: int) -> None:
             own = slice(start, stop)

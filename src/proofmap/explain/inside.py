@@ -11,7 +11,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from proofmap.ball import Family
+from proofmap.family import Family
 
 __all__ = ["into_ball", "into_box"]
 

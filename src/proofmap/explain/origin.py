@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from proofmap.digest import hash_file
 from proofmap.errors import InputError
-from proofmap.explain.digest import hash_file
 
 __all__ = ["File", "Origin", "Source"]
 

@@ -10,9 +10,10 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from proofmap.ball import Ball, Family
+from proofmap.ball import Ball
 from proofmap.explain.attack import climbs, margin
 from proofmap.explain.inside import into_ball
+from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.graph.last import scores
 

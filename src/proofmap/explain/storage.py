@@ -17,8 +17,8 @@ from safetensors.torch import load as unpack
 from safetensors.torch import save as pack
 from torch import Tensor
 
+from proofmap.digest import digest
 from proofmap.errors import FileError, first_line
-from proofmap.explain.digest import digest
 
 _FORMAT = "proofmap-explanation"
 _VERSION = 2

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target, tensor_of
+from proofmap.digest import hash_tensor
 from proofmap.errors import InputError
-from proofmap.explain.digest import hash_tensor
 from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.samples import as_samples

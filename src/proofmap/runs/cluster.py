@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from proofmap.digest import versions
 from proofmap.errors import InputError, ProofmapError
-from proofmap.explain.digest import versions
 from proofmap.runs.job import Job, Plan
 from proofmap.runs.worker import Done, Work, Worker
 from proofmap.sources.model import user_modules

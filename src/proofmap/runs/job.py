@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proofmap.ball import Ball
+from proofmap.digest import hash_graph, hash_tensor, versions
 from proofmap.errors import InputError
 from proofmap.explain import BASELINES, Attributor, Explainer, HybridEVA, as_attributor
-from proofmap.explain.digest import hash_graph, hash_tensor, versions
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
 from proofmap.graph.cut import cut

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from proofmap.digest import digest, hash_file
 from proofmap.errors import FileError
-from proofmap.explain.digest import digest, hash_file
 from proofmap.explain.origin import Source
 from proofmap.runs.chunk import read_words
 from proofmap.runs.folder import inside, write

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from proofmap.digest import digest
 from proofmap.errors import FileError, InputError
-from proofmap.explain.digest import digest
 from proofmap.explain.explanation import Guarantee
 from proofmap.runs.chunk import ARRAYS, Array, Words, read_array, read_words, widened
 from proofmap.runs.export import export

@@ -16,8 +16,8 @@ import torch
 
 from proofmap.ball import Ball
 from proofmap.bar import Bar
+from proofmap.digest import digest
 from proofmap.errors import FileError, InputError
-from proofmap.explain.digest import digest
 from proofmap.explain.origin import Source
 from proofmap.runs.chunk import Array
 from proofmap.runs.engine import Engine, Local

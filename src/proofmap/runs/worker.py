@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from proofmap.digest import versions
 from proofmap.errors import BoundError, FileError, InputError
 from proofmap.explain import Explainer
-from proofmap.explain.digest import versions
 from proofmap.precision import full_precision
 from proofmap.runs.chunk import ARRAYS, Array, Words, pack, widened
 from proofmap.runs.job import Plan, seed_of

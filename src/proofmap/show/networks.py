@@ -12,9 +12,9 @@ from pathlib import PurePath
 
 from torch import Tensor
 
+from proofmap.digest import hash_tensor
 from proofmap.errors import InputError
 from proofmap.explain import Explanation
-from proofmap.explain.digest import hash_tensor
 from proofmap.explain.wording import beside, plural, share, taken_off
 from proofmap.show.facts import Fact, file_facts, network_digest, values_digest
 from proofmap.show.page import Finding, finding_of

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.ball import Ball
+from proofmap.digest import hash_graph
 from proofmap.errors import InputError, ProofmapError
 from proofmap.explain import Explanation
 from proofmap.explain.attack import attack
-from proofmap.explain.digest import hash_graph
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.foreign import foreign_of
 from proofmap.overlaps import Overlap, decides

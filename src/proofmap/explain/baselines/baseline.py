@@ -14,18 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target
+from proofmap.digest import hash_state
 from proofmap.errors import InputError
 from proofmap.execution.incremental import base_elements
 from proofmap.explain.attributor import fitted
-from proofmap.explain.digest import hash_state
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.foreign import differentiable
 from proofmap.graph.samples import as_samples
-from proofmap.memory import budget, check_memory, piece_of
+from proofmap.memory import budget, bytes_of, check_memory, piece_of
 from proofmap.overlaps import classes_of
 from proofmap.precision import full_precision
-
-_COPIES = 3  # of every value, where gradients are kept: the value, its gradient, and what the method makes of both
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +74,11 @@ class Baseline(ABC):
         if self.differentiates:
             differentiable(graph, type(self).__name__)
         sizes = sum(n.size + n.inside for n in graph.nodes)
-        elements = _COPIES * sizes if self.differentiates else base_elements(graph, ())
+        itemsize = x.element_size()
+        with_gradients = bytes_of("gradient", sizes, itemsize)
+        point = with_gradients if self.differentiates else itemsize * base_elements(graph, ())
         room = piece_of(budget(self.memory, x.device), x.device)
-        points = max(1, room // (elements * x.element_size()))
+        points = max(1, room // point)
         aim = None if target is None else classes_of(target, len(x), graph.classes, x.device)
         maps = torch.empty_like(x, memory_format=torch.contiguous_format)
         with full_precision(x.device):
