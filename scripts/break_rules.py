@@ -82,7 +82,7 @@ BREAKS = [
     Break("rules/jumps.py", "return (-limit, limit)", "return (limit,)", SCALAR),
     Break("rules/jumps.py", "return () if isinf(threshold) else (threshold,)", "return ()", JUMPS),
     Break("rules/smooth.py", "rsqrt() - 1).clamp(min=0)", "rsqrt()).clamp(min=0)", SCALAR),
-    Break("graph/scalars.py", "torch.finfo(b.precision).eps / 2", "2e-7", "tests/graph/test_build_fold.py"),
+    Break("graph/scalars.py", "torch.finfo(b.precision).eps / 2", "2e-7", "tests/graph/test_scalars.py"),
     # a form through lines
     Break("rules/lines.py", "above.mul_(own_rows(self.upper_slope", "above.mul_(own_rows(self.lower_slope", SOUND),
     Break("rules/lines.py", "negative = slope < 0", "negative = slope < -9", SCALAR),
@@ -104,7 +104,7 @@ BREAKS = [
         LINEAR,
     ),
     Break("rules/rule.py", "lower_b, upper_b = lower_b + node.bias, upper_b + node.bias", "pass", LINEAR),
-    Break("graph/layers.py", "mean=divisor is None,", "mean=True,", LINEAR),
+    Break("graph/pools.py", "mean=divisor is None,", "mean=True,", LINEAR),
     Break("rules/linear.py", "return (coefficients @ weight,)", "return (coefficients @ weight.abs(),)", LINEAR),
     Break("rules/linear.py", "(coefficients,) * len(shapes)", "(coefficients / len(shapes),) * len(shapes)", LINEAR),
     # what is read
@@ -115,8 +115,8 @@ BREAKS = [
     Break("graph/torch/trace.py", "if precision != x.dtype and", "if False and", AGREE),
     Break("graph/onnx/check.py", "disagreement(graph, Reference(run, run.double, other=True), points)", "None", AGREE),
     Break("graph/functions.py", "torch.where(node.weight != 0, x, 0.0)", "x * node.weight", TRACED),
-    Break("graph/writes.py", "kept = [(x, mask), (y, ~mask)]", "kept = [(x, mask), (y, mask)]", TRACED),
-    Break("graph/writes.py", "not torch.equal(local, local[:1].expand_as(local)) or int", "int", TRACED),
+    Break("graph/moves.py", "kept = [(x, mask), (y, ~mask)]", "kept = [(x, mask), (y, mask)]", TRACED),
+    Break("graph/moves.py", "not torch.equal(local, local[:1].expand_as(local)) or int", "int", TRACED),
     Break("graph/sums.py", "pads = (n, -1) if exclusive", "pads = (n - 1, 0) if exclusive", READ),
     Break(
         "graph/onnx/resize.py",

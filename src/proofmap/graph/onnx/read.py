@@ -20,13 +20,13 @@ from torch import Tensor
 from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
 from proofmap.graph.build import Builder, LargeError, MixedError, NoRule, Value
 from proofmap.graph.ir import Graph
+from proofmap.graph.moves import Entries, gather, merge
 from proofmap.graph.onnx.boxed import Read, box_file
 from proofmap.graph.onnx.call import Call
 from proofmap.graph.onnx.check import check
 from proofmap.graph.onnx.file import parse
 from proofmap.graph.onnx.linear import once
 from proofmap.graph.onnx.ops import CONVERT
-from proofmap.graph.writes import Entries, gather, merge
 
 Array = npt.NDArray[Any]
 
@@ -231,7 +231,7 @@ class _Reader:
         since = len(self.builder.nodes)
         back = gather(self.builder, name, found)
         if back is None:
-            self.moved[node.output[0]] = _Moved(found, error or self.builder.mixed(name, op))
+            self.moved[node.output[0]] = _Moved(found, error or MixedError(name, op))
         else:
             self._keep(name, op, node, self.builder.settle(name, back, since))
 
