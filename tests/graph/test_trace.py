@@ -49,7 +49,7 @@ def test_graph_gives_what_the_model_gives(case: Case) -> None:
 )
 def test_operators_taken_apart_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read as it was written, and what only came through torch's decompositions."""
-    monkeypatch.setattr(import_module("proofmap.graph.torch.trace"), "_known", lambda graph: False)
+    monkeypatch.setattr(import_module("proofmap.graph.torch.export"), "_known", lambda graph: False)
     case = MODELS[name]
     model = case.build(torch.float64)
     graph = trace(model, case.inputs(1, torch.float64))

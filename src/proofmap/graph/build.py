@@ -19,8 +19,9 @@ from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph.axes import with_axes
 from proofmap.graph.fold import fold
 from proofmap.graph.ir import Graph, Node
-from proofmap.graph.last import without_last
+from proofmap.graph.last import no_classes, without_last
 from proofmap.graph.ops import compute
+from proofmap.graph.walk import before
 
 Value = str | Tensor
 
@@ -45,6 +46,11 @@ class MixedError(ModelError):
             f"{op} (node {node!r}) mixes the samples of a batch, expected every sample to be computed on its own: "
             "keep dimension 0 for the samples, from the input to the output"
         )
+
+    @property
+    def missing(self) -> tuple[tuple[str, str], ...]:
+        """The operation as one without a rule, for what is run as it is: (node, operation)."""
+        return ((self.node, f"{self.op} that moves the samples off dimension 0"),)
 
 
 def scalar(value: float) -> Tensor:
@@ -73,7 +79,7 @@ class Builder:
         if isinstance(output, Tensor):
             raise ModelError("the model's output does not depend on its input: nothing can be explained")
         output, taken_off = without_last(self, output)
-        needed = self._before(output)
+        needed = before(self.nodes.values(), output)
         missing = [(name, op) for name, op in self.missing.items() if name in needed]
         mixing = next((error for name, error in self.mixing.items() if name in needed), None)
         if missing:
@@ -81,20 +87,11 @@ class Builder:
         if mixing is not None:
             raise mixing
         if len(self.shape(output)) != 1:
-            got = ", ".join(map(str, ("N", *self.shape(output))))
-            raise ModelError(f"got a model whose output has shape ({got}), expected logits of shape (N, classes)")
+            raise no_classes("model", self.shape(output))
         nodes = tuple(node for node in self.nodes.values() if node.name in needed or node.op == "input")
         for node in nodes:
             _check_finite(node)
         return fold(with_axes(Graph(nodes, output, taken_off))).to(device, dtype)
-
-    def _before(self, *names: str) -> set[str]:
-        """The nodes that these are computed from, and they."""
-        needed = set(names)
-        for node in reversed(self.nodes.values()):
-            if node.name in needed:
-                needed.update(node.inputs)
-        return needed
 
     # --- the mechanism ---
 
@@ -151,7 +148,7 @@ class Builder:
         """A placeholder for what cannot be followed, as it mixes samples or comes after a placeholder: the search for
         operations without a rule goes on behind it. Any other error is raised.
         """
-        known = not self._before(*inputs) & {*self.missing, *self.mixing}
+        known = not before(self.nodes.values(), *inputs) & {*self.missing, *self.mixing}
         if isinstance(error, LargeError):
             raise error
         if known and not isinstance(error, MixedError):  # a constant may have the size of samples that were mixed

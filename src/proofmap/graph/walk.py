@@ -5,7 +5,7 @@ A walk knows nodes, and what can be added; nothing of bounds: `step` says what o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Reversible
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -39,6 +39,15 @@ def most_held(graph: Graph, sizes: Mapping[str, int], beside: Mapping[str, int])
         most = max(most, held + beside[node.name])
         held -= sum(sizes[name] for name in graph.drops[node.name])
     return most
+
+
+def before(nodes: Reversible[Node], *names: str) -> set[str]:
+    """The names of the nodes that these are computed from, and they."""
+    needed = set(names)
+    for node in reversed(nodes):
+        if node.name in needed:
+            needed.update(node.inputs)
+    return needed
 
 
 class Summable(Protocol):
