@@ -11,7 +11,7 @@ import torch
 import proofmap as pm
 from proofmap import kernel
 from proofmap.bounds import METHODS, named
-from proofmap.execution.members import Sampler
+from proofmap.execution import Sampler
 from proofmap.explain.hybrid import enclose
 from proofmap.graph.cut import cut
 from proofmap.rules import linear

@@ -24,6 +24,7 @@ from proofmap.bounds.knowledge import Knowledge
 from proofmap.bounds.rows import Rows
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import compute
+from proofmap.graph.walk import push
 from proofmap.memory import bytes_of, in_pieces, piece_of
 from proofmap.rules import RULES, Form, Interval, Linear
 from proofmap.rules.lines import Lines, parallel
@@ -109,16 +110,14 @@ class Basis:
 
     def _middle(self, node: Node, x: Tensor) -> Tensor:
         """The node's value at x, with the middle of its two lines in the place of every nonlinear operation."""
-        values = {self.knowledge.graph.input.name: x}
-        for one in self.knowledge.graph.nodes[1:]:
+
+        def step(one: Node, *inputs: Tensor) -> Tensor:
             if isinstance(RULES[one.op], Linear):
-                values[one.name] = compute(one, *(values[name] for name in one.inputs))
-            else:
-                slope, middle, _ = self._line(one)
-                values[one.name] = slope * values[one.inputs[0]] + middle
-            if one.name == node.name:
-                break
-        return values[node.name]
+                return compute(one, *inputs)
+            slope, middle, _ = self._line(one)
+            return slope * inputs[0] + middle
+
+        return push(self.knowledge.graph, x, step, until=node.name)
 
     def _line(self, node: Node) -> tuple[Tensor, Tensor, Tensor]:
         """(λ, µ, w) of the lines λ x + µ ± w around the node."""

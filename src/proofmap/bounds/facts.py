@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proofmap.graph.ir import Graph, Node
+from proofmap.graph.walk import before
 from proofmap.rules import RULES, Linear, Nonlinear
 from proofmap.rules.lines import Scalar
 
@@ -60,8 +61,4 @@ def frontier(graph: Graph) -> set[str]:
 
 def widest(graph: Graph, start: str) -> int:
     """The size of the largest value that a form of `start` can meet on its way back."""
-    reached = {start}
-    for node in reversed(graph.nodes):
-        if node.name in reached:
-            reached.update(node.inputs)
-    return max(graph[name].size for name in reached)
+    return max(graph[name].size for name in before(graph.nodes, start))

@@ -26,9 +26,9 @@ def change(base: Tensor, rows: Tensor | None, move: Tensor, low: float, high: fl
         still = base[:, None, :count].clamp(low, high)
         moved: Tensor = base[:, None, :count] + move.unflatten(1, (-1, count))
     else:
-        own = base.index_select(1, rows)
-        moved = own + move
-        still = own.clamp_(low, high)
+        taken = base.index_select(1, rows)
+        moved = taken + move
+        still = taken.clamp_(low, high)
     return moved.clamp_(low, high).sub_(still).view(move.shape).to(move.dtype)
 
 

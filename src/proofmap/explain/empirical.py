@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.ball import Ball
-from proofmap.execution.members import Sampler, check_precision
+from proofmap.execution import Sampler, check_precision
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph

@@ -9,9 +9,9 @@ from math import inf, prod
 import torch
 from torch import Tensor
 
-from proofmap.execution.cone import Reach, reach
 from proofmap.graph.ir import Node
-from proofmap.graph.ops import compute
+from proofmap.graph.ops import compute, reach
+from proofmap.graph.reach import Reach
 from proofmap.rules.rule import Forms, Interval, Kind, Nonlinear, Relaxation
 from proofmap.windows import Windows
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from proofmap.arrays import Samples, Target
 from proofmap.digest import hash_state
 from proofmap.errors import InputError
-from proofmap.execution.incremental import base_elements
+from proofmap.execution import base_elements
 from proofmap.explain.attributor import fitted
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.foreign import differentiable
