@@ -27,7 +27,7 @@ ORDER = (
         "progress",
         "bar",
     },
-    {"memory", "graph", "digest"},
+    {"memory", "graph", "digest", "records", "fingerprint", "traced"},
     {"execution"},
     {"rules"},
     {"bounds"},
