@@ -27,7 +27,7 @@ ORDER = (
         "progress",
         "bar",
     },
-    {"memory", "graph", "digest"},
+    {"memory", "graph", "digest", "records"},
     {"execution"},
     {"rules"},
     {"bounds"},

@@ -20,13 +20,13 @@ from proofmap.errors import InputError
 from proofmap.explain import Explainer
 from proofmap.explain.adapt import Method, as_attributor, name_of
 from proofmap.explain.attributor import Attributor
-from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
 from proofmap.metrics import METRICS, Metric, Stability, Tightness
 from proofmap.metrics.metric import check_count, check_flag, check_groups, classes_of
 from proofmap.overlaps import decides
+from proofmap.records import JSON
 
 __all__ = ["column", "columns", "compare", "judge"]
 

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proofmap.errors import FileError
-from proofmap.explain.explanation import JSON
 from proofmap.metrics import Metric
+from proofmap.records import JSON
 from proofmap.runs.folder import write
 
 __all__ = ["Shelf"]

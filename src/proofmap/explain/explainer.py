@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import wraps
-from math import isinf
 from typing import Any, ClassVar, ParamSpec, TypeVar, overload
 
 import torch
@@ -24,7 +23,7 @@ from proofmap.bar import Bar
 from proofmap.bounds import Method
 from proofmap.digest import hash_graph, hash_state, hash_tensor, versions
 from proofmap.errors import InputError
-from proofmap.explain.explanation import JSON, Explanation, Guarantee, spread
+from proofmap.explain.explanation import Explanation, Guarantee, spread
 from proofmap.family import resolve_mask
 from proofmap.graph import Graph, as_graph, bounded
 from proofmap.graph.foreign import foreign_of
@@ -32,9 +31,11 @@ from proofmap.graph.samples import as_samples
 from proofmap.memory import check_memory
 from proofmap.overlaps import Overlap, certified_radius, classes_of
 from proofmap.progress import part
+from proofmap.records import plain
 from proofmap.settings import check_counts
 
 _SEARCH = 0.5  # of the work, where a radius is searched first: a guess
+_LISTED = 1000  # entries of a tensor that a record holds; of a larger one, its hash
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -231,7 +232,9 @@ class Explainer(ABC):
             signed=self.signed,
             guarantee=self.guarantee,
             method=type(self).__name__,
-            settings={key: _plain(value) for key, value in {**_ball_settings(ball), **self._record(graph)}.items()},
+            settings={
+                key: plain(value, _LISTED) for key, value in {**_ball_settings(ball), **self._record(graph)}.items()
+            },
             seed=self.seed,
             versions=versions(),
             model_hash=name,
@@ -353,16 +356,3 @@ def _together(parts: list[Overlap]) -> Overlap:
 
 def _ball_settings(ball: Ball) -> dict[str, Any]:
     return {"eps": ball.eps, "norm": ball.norm, "domain": ball.domain, "half": ball.half, "relative": ball.relative}
-
-
-def _plain(value: Any) -> JSON:
-    """A setting as JSON: methods and groupings by what they print, large tensors by their hash."""
-    if isinstance(value, Tensor):
-        return value.tolist() if value.numel() <= 1000 else f"tensor {tuple(value.shape)} sha256 {hash_tensor(value)}"
-    if isinstance(value, float):
-        return "inf" if isinf(value) else value
-    if isinstance(value, tuple | list):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, Method) or callable(value):
-        return repr(value)
-    return value if isinstance(value, bool | int | str | type(None)) else repr(value)

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target
-from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
 from proofmap.groups import Groups, pixels
 from proofmap.metrics.draws import Baseline, Darkest, Stream, Uniform, baseline_at, check_baseline, check_broadcast
@@ -37,6 +36,7 @@ from proofmap.metrics.metric import (
     score_at,
 )
 from proofmap.metrics.variables import Entries, Variables
+from proofmap.records import JSON
 
 __all__ = ["CurveSettings", "Deletion", "Insertion"]
 

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target
 from proofmap.errors import InputError
-from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
 from proofmap.groups import Groups, Shape, pixels
 from proofmap.metrics.draws import Baseline, Darkest, Stream, Uniform, baseline_at, check_baseline, check_broadcast
@@ -37,6 +36,7 @@ from proofmap.metrics.metric import (
     score_at,
 )
 from proofmap.metrics.variables import Entries, Variables
+from proofmap.records import JSON
 
 __all__ = ["Cells", "FidelitySettings", "MuFidelity", "pearson", "spearman"]
 
@@ -183,7 +183,9 @@ class MuFidelity(Metric[Tensor]):
                 members = chosen[piece].to(x.device) if chosen is not None else self._draw(own, len(part), random)
                 after = []
                 for some in members.split(max(1, rows // len(part)), dim=1):
-                    points = torch.where(own.spread(some), baseline, part.flatten(1)[:, None]).view(-1, *x.shape[1:])
+                    points = torch.where(own.at_entries(some), baseline, part.flatten(1)[:, None]).view(
+                        -1, *x.shape[1:]
+                    )
                     aims = classes[piece].repeat_interleave(some.shape[1])
                     after.append(score_at(function, points, aims, self.chosen.score, rows).view(len(part), -1))
                 drops.append(before[piece, None] - torch.cat(after, dim=1))

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from math import isinf, prod
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -14,14 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target, tensor_of
-from proofmap.digest import hash_tensor
 from proofmap.errors import InputError
-from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.samples import as_samples
 from proofmap.groups import SampleGrouping
 from proofmap.overlaps import classes_of as chosen
 from proofmap.precision import full_precision
+from proofmap.records import JSON, plain
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -68,17 +67,7 @@ def preset_of(
 def recorded(preset: str, settings: DataclassInstance, **more: Any) -> dict[str, JSON]:
     """Settings as JSON: objects by what they print, tensors by their hash."""
     chosen = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    return {name: _plain(value) for name, value in {"preset": preset, **chosen, **more}.items()}
-
-
-def _plain(value: Any) -> JSON:
-    if isinstance(value, Tensor):
-        return f"tensor {tuple(value.shape)} sha256 {hash_tensor(value)}"
-    if isinstance(value, float) and isinf(value):
-        return "inf"
-    if isinstance(value, tuple):
-        return [_plain(entry) for entry in value]
-    return value if isinstance(value, bool | int | float | str | type(None)) else repr(value)
+    return {name: plain(value) for name, value in {"preset": preset, **chosen, **more}.items()}
 
 
 def check_count(metric: str, name: str, got: Any, least: int = 1, other: str = "") -> None:

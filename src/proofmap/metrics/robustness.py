@@ -18,7 +18,6 @@ from proofmap.ball import Ball
 from proofmap.bounds import Backward, Method
 from proofmap.errors import InputError
 from proofmap.explain.attack import nearest, restrict
-from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph, as_graph, bounded
 from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups, pixels
@@ -41,6 +40,7 @@ from proofmap.metrics.metric import (
 from proofmap.metrics.variables import Variables
 from proofmap.overlaps import family_overlap
 from proofmap.precision import full_precision
+from proofmap.records import JSON
 from proofmap.settings import is_number
 
 __all__ = ["Distances", "RobustnessSettings", "RobustnessSr"]

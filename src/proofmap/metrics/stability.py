@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.errors import InputError
-from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
 from proofmap.metrics.draws import seeded
 from proofmap.metrics.metric import (
@@ -32,6 +31,7 @@ from proofmap.metrics.metric import (
     rows_of,
     running,
 )
+from proofmap.records import JSON
 from proofmap.settings import is_number
 
 __all__ = ["Explain", "Stability", "StabilitySettings"]

@@ -14,7 +14,6 @@ from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.explain.attack import attack
 from proofmap.explain.empirical import margins
-from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph, as_graph
 from proofmap.metrics.metric import (
     Metric,
@@ -30,6 +29,7 @@ from proofmap.metrics.metric import (
     running,
 )
 from proofmap.overlaps import Overlap
+from proofmap.records import JSON
 
 __all__ = ["Tightness", "TightnessSettings"]
 

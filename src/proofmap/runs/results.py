@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from io import BytesIO
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from proofmap.arrays import tensor_of
 from proofmap.digest import digest
 from proofmap.errors import FileError, InputError
-from proofmap.explain.explanation import Guarantee
+from proofmap.explain.explanation import Guarantee, spread
 from proofmap.runs.chunk import ARRAYS, Array, Words, read_array, read_words, widened
 from proofmap.runs.export import export
 from proofmap.runs.folder import inside
 from proofmap.runs.manifest import MASK, Manifest, contradiction
 
-__all__ = ["Part", "Results", "spread"]
+__all__ = ["Part", "Results", "maps"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,20 +61,20 @@ class Part:
     def __getitem__(self, name: str) -> Array:
         """The array of that name; a mask that all share is (1, *shape)."""
         if name == "attributions":
-            return spread(self["scores"], self["mask"])
+            return maps(self["scores"], self["mask"])
         if name == "mask" and self.shared is not None:
             return self.shared[None]
         return read_array(self.file, name, self.samples)
 
 
-def spread(scores: Array, mask: Array) -> Array:
-    """Give each variable its group's score: (n, G) and a mask (1 or n, *shape) -> (n, *shape)."""
-    if not scores.shape[1]:  # nothing of these was explained
+def maps(scores: Array, mask: Array) -> Array:
+    """Each variable's score: (n, G) and a mask (1 or n, *shape) -> (n, *shape); NaN where nothing was explained."""
+    if not scores.shape[1]:
         return np.full((len(scores), *mask.shape[1:]), np.nan, dtype=scores.dtype)
-    each = np.broadcast_to(mask, (len(scores), *mask.shape[1:])).reshape(len(scores), prod(mask.shape[1:]))
-    if each.size and not 0 <= int(each.min()) <= int(each.max()) < scores.shape[1]:
-        raise FileError(f"the groups go from {each.min()} to {each.max()}, expected 0 to {scores.shape[1] - 1}")
-    return np.take_along_axis(scores, each, axis=1).reshape(len(scores), *mask.shape[1:])
+    if mask.size and not 0 <= int(mask.min()) <= int(mask.max()) < scores.shape[1]:
+        raise FileError(f"the groups go from {mask.min()} to {mask.max()}, expected 0 to {scores.shape[1] - 1}")
+    found: Array = spread(tensor_of(scores), tensor_of(mask).long()).numpy()
+    return found
 
 
 @dataclass(frozen=True, eq=False)

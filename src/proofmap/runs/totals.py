@@ -19,7 +19,7 @@ from proofmap.explain.wording import around, bound_name, plural, radius, share, 
 from proofmap.overlaps import decides
 from proofmap.runs.chunk import ARRAYS, Array
 from proofmap.runs.folder import write
-from proofmap.runs.results import Results, spread
+from proofmap.runs.results import Results, maps
 from proofmap.sources.written import DRAWING
 
 __all__ = ["ClassTotal", "Distribution", "Totals", "total"]
@@ -99,7 +99,7 @@ class Totals:
     @property
     def maps(self) -> Array:
         """(K, *shape) the mean map of each of the classes."""
-        return spread(self.means, self.mask[None])
+        return maps(self.means, self.mask[None])
 
     def json(self) -> dict[str, Any]:
         """Everything but the maps."""

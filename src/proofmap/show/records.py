@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from proofmap.explain import Explanation
-from proofmap.explain.explanation import JSON
+from proofmap.records import JSON
 from proofmap.show.dates import day_of
 
 __all__ = ["Record", "records_of"]
