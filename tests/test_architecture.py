@@ -27,7 +27,7 @@ ORDER = (
         "progress",
         "bar",
     },
-    {"memory", "graph", "digest", "records"},
+    {"memory", "graph", "digest", "records", "resume"},
     {"execution"},
     {"rules"},
     {"bounds"},
