@@ -6,18 +6,20 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from math import isinf
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from torch import Tensor
 
+from proofmap.ball import Ball
 from proofmap.digest import hash_tensor
 from proofmap.errors import FileError
 
-__all__ = ["JSON", "plain", "whole", "write"]
+__all__ = ["JSON", "plain", "recorded", "whole", "write"]
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
@@ -39,6 +41,15 @@ def plain(value: Any, listed: int = 0) -> JSON:
         case bool() | int() | float() | str() | None:
             return value
     return repr(value)
+
+
+def recorded(of: object, names: Iterable[str], listed: int = 0) -> dict[str, JSON]:
+    """The named fields of an object as JSON; a ball by its own."""
+    values: dict[str, Any] = {}
+    for name in names:
+        value = getattr(of, name)
+        values |= {f.name: getattr(value, f.name) for f in fields(value)} if isinstance(value, Ball) else {name: value}
+    return {name: plain(value, listed) for name, value in values.items()}
 
 
 def write(path: Path, content: bytes, *, ours: bool = False) -> None:

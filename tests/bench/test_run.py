@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -152,7 +151,7 @@ def test_values_of_other_settings_are_refused(spec: Spec, tmp_path: Path, monkey
     """Of a metric that was changed since, or of nobody knows what; a deleted file is measured again."""
     out = tmp_path / "out"
     whole = run(spec, out, quick=True, progress=False)
-    presets = {"paper": replace(Deletion.presets["paper"], steps=10)}
+    presets = {"paper": {**Deletion.presets["paper"], "steps": 10}}
     with monkeypatch.context() as patch:
         patch.setattr(Deletion, "presets", presets)
         with pytest.raises(FileError, match=r"deletion.npy was measured with steps = 100, expected 10: delete it"):

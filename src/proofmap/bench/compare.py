@@ -24,7 +24,8 @@ from proofmap.graph import Graph, as_graph
 from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
 from proofmap.metrics import METRICS, Metric, Stability, Tightness
-from proofmap.metrics.metric import check_count, check_flag, check_groups, classes_of
+from proofmap.metrics.check import check_count, check_flag, check_groups
+from proofmap.metrics.points import classes_of
 from proofmap.overlaps import decides
 from proofmap.records import JSON
 
