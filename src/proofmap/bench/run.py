@@ -34,7 +34,7 @@ from proofmap.errors import InputError
 from proofmap.explain import as_attributor
 from proofmap.explain.attributor import Attributor
 from proofmap.graph import Graph, trace
-from proofmap.metrics import METRICS, Metric, Tightness
+from proofmap.metrics import METRICS, Metric
 from proofmap.progress import part
 from proofmap.resume import keep, locked
 from proofmap.sources import read_model
@@ -218,8 +218,9 @@ def _explained(shelf: Shelf, method: Attributor, x: Tensor, target: Tensor) -> T
 
 
 def _metric(name: str, ball: Ball | None) -> Metric[Any]:
-    if METRICS[name] is Tightness:
-        if ball is None:
-            raise InputError("tightness judges bounds on a ball, expected eps for every method of the benchmark")
-        return Tightness(ball)
-    return METRICS[name]()
+    kind = METRICS[name]
+    if not kind.needs_radius:
+        return kind()
+    if ball is None:
+        raise InputError(f"{name} judges bounds on a ball, expected eps for every method of the benchmark")
+    return kind.for_ball(ball, _DOMAIN)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,9 +16,7 @@ from proofmap.cli.subject import Subject
 from proofmap.errors import FileError, InputError
 
 if TYPE_CHECKING:
-    from proofmap.ball import Ball
     from proofmap.bench import Table
-    from proofmap.metrics import Metric
 
 __all__ = ["compare"]
 
@@ -56,6 +53,7 @@ def compare(
 
     from proofmap.bench import compare as tabulated
     from proofmap.cli.cases import read_cases
+    from proofmap.metrics import METRICS
 
     model, cases = read_cases(subject, ball, default="auto")
     if any(case.boxed for case in cases):
@@ -64,7 +62,7 @@ def compare(
         raise InputError("got samples of several shapes, expected one: give --size to bring pictures to one size")
     region = cases[0].ball
     x = torch.cat([case.x for case in cases])
-    judges = [_metric(name, region, model.preparation.range) for name in texts.listed(metrics)]
+    judges = [METRICS[name].for_ball(region, model.preparation.range) for name in texts.listed(metrics)]
     graph, aim = model.graph(x), o.class_of(target, model.classes)
     if aim is not None and aim >= graph.classes:
         raise InputError(f"got --target {aim}, expected a class from 0 to {graph.classes - 1}")
@@ -79,21 +77,6 @@ def compare(
 def _data(inputs: Sequence[Path]) -> str:
     more = len(inputs) - 1
     return inputs[0].name + (f" and {more} more" if more else "")
-
-
-def _metric(name: str, ball: Ball, values: tuple[float, float]) -> Metric[Any]:
-    """A metric with what it needs to know about the inputs: where they lie, and how far they move."""
-    from proofmap.metrics import METRICS, Deletion, Insertion, MuFidelity, RobustnessSr, Stability, Uniform
-
-    kind = METRICS[name]
-    low, high = values if ball.domain is None else ball.domain
-    if kind is RobustnessSr:
-        return RobustnessSr(norm=ball.norm, domain=ball.domain or (-inf, inf), largest=float(high) - float(low))
-    if issubclass(kind, (Deletion, Insertion, MuFidelity)):
-        return kind(baseline=Uniform(float(low), float(high)))
-    if not isinstance(ball.eps, float):
-        raise InputError(f"got the metric {name!r} with --eps auto, expected a number: it is measured within a radius")
-    return Stability(ball.eps, domain=ball.domain)
 
 
 def _write(out: Path, table: Table) -> None:

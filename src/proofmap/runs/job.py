@@ -24,7 +24,7 @@ from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
 from proofmap.graph.cut import cut
 from proofmap.groups import Groups, SampleGrouping, pixels, resolve
-from proofmap.records import plain
+from proofmap.records import plain, recorded
 
 __all__ = ["Job", "Plan", "seed_of"]
 
@@ -79,11 +79,9 @@ class Job:
 
     def about(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """Everything that the numbers depend on, for samples of a shape, as JSON."""
-        parts = ("eps", "norm", "domain", "half", "relative")
-        ball = None if self.ball is None else {name: plain(getattr(self.ball, name)) for name in parts}
         return {
             "method": self.method,
-            "ball": ball,
+            "ball": None if self.ball is None else recorded(self, ["ball"]),
             "groups": _groups(self.groups, shape),
             "settings": {name: plain(value) for name, value in sorted(self.settings.items())},
             "target": self.target,
