@@ -21,13 +21,14 @@ from proofmap.ball import Ball
 from proofmap.bounds import Backward, Method, Sharing, solve
 from proofmap.errors import BoundError, InputError, RoomError
 from proofmap.family import Family
-from proofmap.graph import Graph, as_graph, bounded
+from proofmap.graph import Graph, bounded
 from proofmap.graph.samples import as_samples
 from proofmap.guarantee import span
 from proofmap.memory import budget
 from proofmap.precision import full_precision
 from proofmap.progress import part
 from proofmap.settings import check_counts, one_of
+from proofmap.traced import traced
 
 Objective = Literal["margin", "class", "mean", "apart"]
 
@@ -92,7 +93,7 @@ def overlap(
     x = as_samples(x, model)
     family = ball.at(x, grouping.resolve(groups, x))
     available = budget(memory, x.device)
-    graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
+    graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
     if rival is not None:
         _check_rival(graph, x, target, rival)
     return family_overlap(graph, family, target, rival, method, sharing, objective, available)
@@ -172,7 +173,7 @@ def certified_radius(
     x = as_samples(x, model)
     domain_ball = Ball(torch.finfo(x.dtype).max, norm, domain).at(x)
     available = budget(memory, x.device)
-    graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
+    graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
     with full_precision(x.device):
         logits = _logits(graph, x)
         classes = _chosen("target", target, logits)

@@ -22,6 +22,7 @@ from proofmap.memory import budget
 from proofmap.overlaps import Objective, Overlap, family_overlap, method_of, overlap
 from proofmap.progress import part
 from proofmap.settings import one_of
+from proofmap.traced import traced
 
 
 class EVA(Explainer):
@@ -112,7 +113,7 @@ class TargetedEVA(Explainer):
         Towards its own class a sample's scores are zero.
         """
         x = as_samples(x, self.model)
-        graph, _ = self._graph(x)
+        graph = traced(self.model, x).graph
         every = torch.arange(graph.classes, device=x.device).repeat(len(x))
         return self.explain(x.repeat_interleave(graph.classes, dim=0), every)
 

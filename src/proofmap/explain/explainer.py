@@ -21,11 +21,11 @@ from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bar import Bar
 from proofmap.bounds import Method
-from proofmap.digest import hash_graph, hash_state, hash_tensor, versions
+from proofmap.digest import hash_tensor, versions
 from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation, Guarantee, spread
 from proofmap.family import resolve_mask
-from proofmap.graph import Graph, as_graph, bounded
+from proofmap.graph import Graph, bounded
 from proofmap.graph.foreign import foreign_of
 from proofmap.graph.samples import as_samples
 from proofmap.memory import check_memory
@@ -33,6 +33,7 @@ from proofmap.overlaps import Overlap, certified_radius, classes_of
 from proofmap.progress import part
 from proofmap.records import plain
 from proofmap.settings import check_counts
+from proofmap.traced import traced
 
 _SEARCH = 0.5  # of the work, where a radius is searched first: a guess
 _LISTED = 1000  # entries of a tensor that a record holds; of a larger one, its hash
@@ -110,7 +111,6 @@ class Explainer(ABC):
         self.progress = progress
         self.memory = memory
         self.seed = seed
-        self._traced: _Traced | None = None
         if isinstance(model, Graph):
             self._check_graph(model)
 
@@ -197,9 +197,9 @@ class Explainer(ABC):
         started = time.perf_counter()
         x = as_samples(x, self.model).detach()
         mask = self._mask(x, groups)
-        graph, name = self._graph(x)
-        self._check_graph(graph)
-        graph = graph.to(x.device, x.dtype)
+        model = traced(self.model, x)
+        self._check_graph(model.graph)
+        graph = model.graph.to(x.device, x.dtype)
         with torch.no_grad():
             predicted = torch.cat([graph(part) for part in x.split(self.batch)]).argmax(1)
         aim = predicted if target is None else classes_of(target, len(x), graph.classes, x.device)
@@ -237,7 +237,7 @@ class Explainer(ABC):
             },
             seed=self.seed,
             versions=versions(),
-            model_hash=name,
+            model_hash=model.digest,
             input_hash=digest.result(),
             seconds=time.perf_counter() - started,
         )
@@ -265,17 +265,6 @@ class Explainer(ABC):
         found, _ = resolve_mask(mask, x)
         return found if mask.ndim == x.ndim and len(mask) > 1 else found[:1]
 
-    def _graph(self, x: Tensor) -> tuple[Graph, str]:
-        """The model's graph and its hash. A module is traced again when its weights or the inputs' shape changed."""
-        if isinstance(self.model, Graph):  # it never changes
-            self._traced = self._traced or _Traced((), "", self.model, hash_graph(self.model))
-            return self._traced.graph, self._traced.digest
-        shape, state = tuple(x.shape[1:]), hash_state(self.model)
-        if self._traced is None or (self._traced.shape, self._traced.state) != (shape, state):
-            graph = as_graph(self.model, x)
-            self._traced = _Traced(shape, state, graph, hash_graph(graph))
-        return self._traced.graph, self._traced.digest
-
     def _ball(self, graph: Graph, x: Tensor, target: Tensor, show: bool) -> Ball:
         if not isinstance(self.ball.eps, str):
             return self.ball
@@ -290,16 +279,6 @@ class Explainer(ABC):
                 memory=self.memory,
             )
         return replace(self.ball, eps=radius)
-
-
-@dataclass(frozen=True, eq=False)
-class _Traced:
-    """A module's graph, and what it was traced from."""
-
-    shape: tuple[int, ...]
-    state: str
-    graph: Graph
-    digest: str
 
 
 def _only(tensors: tuple[Samples, ...], what: str) -> Samples:

@@ -61,7 +61,6 @@ def _of(explainer: Explainer, model: nn.Module | Graph) -> Explainer:
     """The same explainer for another model."""
     other = copy(explainer)
     other.model = model
-    other._traced = None
     return other
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.errors import InputError
-from proofmap.graph import Graph, as_graph
+from proofmap.graph import Graph
 from proofmap.metrics.check import (
     check_attributions,
     check_call,
@@ -28,6 +28,7 @@ from proofmap.metrics.check import (
 from proofmap.metrics.points import classes_of, logits_at, rows_of
 from proofmap.precision import full_precision
 from proofmap.records import JSON, recorded
+from proofmap.traced import traced
 
 __all__ = ["ByPreset", "Case", "Metric", "Presets", "Subject", "ends_of", "radius_of", "table"]
 
@@ -132,7 +133,7 @@ class Metric(ABC, Generic[_Judged_contra]):
         self._check(x)
         judged: Any = _CHECKS[self.subject](type(self).__name__, subject, x)
         x, rows = x.detach(), rows_of(self.batch, x)
-        graph = as_graph(model, x).to(x.device, x.dtype)
+        graph = traced(model, x).graph.to(x.device, x.dtype)
         with full_precision(x.device):
             logits = logits_at(graph, x, rows)
         aim = judged.target if target is None and self.subject == "overlap" else target

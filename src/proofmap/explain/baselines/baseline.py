@@ -14,16 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target
-from proofmap.digest import hash_state
 from proofmap.errors import InputError
 from proofmap.execution.incremental import base_elements
 from proofmap.explain.attributor import fitted
-from proofmap.graph import Graph, as_graph
+from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
 from proofmap.graph.samples import as_samples
 from proofmap.memory import budget, bytes_of, check_memory, piece_of
 from proofmap.overlaps import classes_of
 from proofmap.precision import full_precision
+from proofmap.traced import traced
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,6 @@ class Baseline(ABC):
         check_memory(memory)
         self.model = model
         self.memory = memory
-        self._traced: tuple[tuple[int, ...], str, Graph] | None = None
 
     @abstractmethod
     def _maps(self, task: Task) -> Tensor:
@@ -70,7 +69,7 @@ class Baseline(ABC):
     def attribute(self, inputs: Samples, target: Target | list[int] = None) -> Tensor:
         """The attributions of inputs (N, *shape), of the same shape; of the predicted class, or of the target."""
         x = as_samples(inputs, self.model).detach()
-        graph = self._graph(x).to(x.device, x.dtype)
+        graph = traced(self.model, x).graph.to(x.device, x.dtype)
         if self.differentiates:
             differentiable(graph, type(self).__name__)
         sizes = sum(n.size + n.inside for n in graph.nodes)
@@ -88,16 +87,6 @@ class Baseline(ABC):
                 classes = graph(own).flatten(1).argmax(1) if aim is None else aim[piece]
                 maps[piece] = self._maps(Task(graph, own, classes, points))
         return fitted(maps, x, type(self).__name__)
-
-    def _graph(self, x: Tensor) -> Graph:
-        """The model's graph. A module is traced again when its weights or the inputs' shape changed."""
-        if isinstance(self.model, Graph):
-            return self.model
-        shape = tuple(x.shape[1:])
-        state = hash_state(self.model)
-        if self._traced is None or self._traced[:2] != (shape, state):
-            self._traced = (shape, state, as_graph(self.model, x))
-        return self._traced[2]
 
 
 def captum() -> Any:
