@@ -183,7 +183,7 @@ BREAKS = [
     ),
     # windows
     Break("windows.py", "offset = tuple(o * t + b", "offset = tuple(o + b", WINDOWS),
-    Break("windows.py", "self.values * self.places.spread(inside.to(self.values.dtype))", "self.values", WINDOWS),
+    Break("windows.py", "self.values * self.places.to_rows(inside.to(self.values.dtype))", "self.values", WINDOWS),
     Break("windows.py", "offset = tuple(map(min, self.offset", "offset = tuple(map(max, self.offset", WINDOWS),
     Break(
         "windows.py", "return values if self.site is None else", "return values if self.site is not None else", WINDOWS
@@ -244,7 +244,7 @@ BREAKS = [
     Break("explain/explainer.py", "            bounds=self.bounds,\n", "", "tests/explain/test_eva.py"),
     Break("memory.py", "min(budget // 2, _CPU_PIECE)", "_CPU_PIECE", "tests/test_memory.py"),
     Break("explain/hybrid.py", "boxes // family.members", "len(task.x)", HYBRID),
-    Break("windows.py", "self.spread(own)", "self.spread(own * 0)", WINDOWS),
+    Break("windows.py", "self.to_rows(place)", "self.to_rows(place * 0)", WINDOWS),
     Break("explain/hybrid.py", "mask - first, count)", "mask, count)", HYBRID),
     Break("explain/baselines/first_order.py", "(logits.shape[1] - 1) - own", "logits.shape[1] - own", BASELINES),
     # maxima of two
