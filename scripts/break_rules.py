@@ -57,12 +57,12 @@ TABLE = "tests/bench/test_table.py"
 PROPERTY = "tests/test_property.py"
 REFUTE = "tests/explain/test_refute.py"
 AGREE = "tests/graph/test_agree.py"
-BROADCAST = "tests/graph/test_onnx_broadcast.py"
-TRACED = "tests/graph/test_trace_linear.py"
-READ = "tests/graph/test_onnx_linear.py"
+BROADCAST = "tests/graph/onnx/test_broadcast.py"
+TRACED = "tests/graph/torch/test_linear.py"
+READ = "tests/graph/onnx/test_linear.py"
 FOREIGN = "tests/graph/test_foreign.py"
 LAST = "tests/graph/test_last.py"
-MODES = "tests/graph/test_modes.py"
+MODES = "tests/graph/torch/test_modes.py"
 
 BREAKS = [
     # the lines of scalar functions
