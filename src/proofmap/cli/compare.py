@@ -12,6 +12,7 @@ import typer
 
 from proofmap.cli import names, texts
 from proofmap.cli import options as o
+from proofmap.cli.bundles import unset
 from proofmap.cli.subject import Subject
 from proofmap.errors import FileError, InputError
 
@@ -38,9 +39,7 @@ def compare(
     target: o.Target = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="A folder for table.md, .csv and .png, beside what is printed: --out tables", show_default=False
-        ),
+        unset("A folder for table.md, .csv and .png, beside what is printed: --out tables"),
     ] = None,
     as_json: o.Json = False,
     subject: Subject,

@@ -12,7 +12,7 @@ import typer
 from proofmap.cli import names, texts
 from proofmap.cli import options as o
 from proofmap.cli.subject import Subject
-from proofmap.errors import FileError, InputError
+from proofmap.errors import InputError
 
 if TYPE_CHECKING:
     from proofmap.explain import Explainer
@@ -54,10 +54,7 @@ def explain(
     model, cases = read_cases(subject, ball, default="auto", limit=limit)
     target = o.class_of(scoring.target, model.classes)
     networks = graphs(cases, model)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
+    o.make_folder(out)
     made: dict[tuple[tuple[int, ...], int], Explainer] = {}
     records = []
     for case, stem in zip(cases, maps.stems([case.name for case in cases]), strict=True):

@@ -12,6 +12,7 @@ import typer
 
 from proofmap.cli import names, texts
 from proofmap.cli import options as o
+from proofmap.cli.bundles import unset
 from proofmap.cli.subject import Source
 from proofmap.errors import InputError
 
@@ -36,11 +37,10 @@ class Explaining:
     scoring: o.Scoring
     settings: Annotated[
         list[str] | None,
-        typer.Option(
+        unset(
+            "What else the method takes, once for each: --set samples=50 --set precision=float16.",
             "--set",
             metavar="NAME=VALUE",
-            help="What else the method takes, once for each: --set samples=50 --set precision=float16.",
-            show_default=False,
         ),
         texts.Check(texts.settings),
     ] = None
@@ -97,10 +97,9 @@ class Computing:
     ] = "local"
     address: Annotated[
         str | None,
-        typer.Option(
-            help="Of the Ray cluster: --address 10.0.0.1:6379. By default the one this machine is part of, else this "
-            "machine.",
-            show_default=False,
+        unset(
+            "Of the Ray cluster: --address 10.0.0.1:6379. By default the one this machine is part of, else this "
+            "machine."
         ),
     ] = None
     gpus_per_worker: Annotated[
@@ -109,9 +108,7 @@ class Computing:
     ] = 0.0
     workers: Annotated[
         int | None,
-        typer.Option(
-            help="With --engine ray: --workers 8. By default as many as there is room for.", show_default=False
-        ),
+        unset("With --engine ray: --workers 8. By default as many as there is room for."),
     ] = None
     chunk: Annotated[
         int, typer.Option(help="Samples that are explained together and written as one file: --chunk 20")
@@ -138,19 +135,16 @@ def run(
     *,
     model: Annotated[
         str,
-        typer.Option(
+        unset(
+            "--model net.onnx; module.py:function, a function that returns a torch module; or zoo:mnist_mlp.",
             "--model",
-            help="--model net.onnx; module.py:function, a function that returns a torch module; or zoo:mnist_mlp.",
-            show_default=False,
             autocompletion=names.models,
         ),
     ],
     out: Annotated[
         Path,
-        typer.Option(
-            help="The folder for the results: --out results. Started again with the same arguments, it does what is "
-            "missing.",
-            show_default=False,
+        unset(
+            "The folder for the results: --out results. Started again with the same arguments, it does what is missing."
         ),
     ],
     explaining: Explaining,

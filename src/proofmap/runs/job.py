@@ -26,10 +26,10 @@ from proofmap.graph.cut import cut
 from proofmap.groups import Groups, SampleGrouping, pixels, resolve
 from proofmap.records import plain, recorded
 
-__all__ = ["Job", "Plan", "seed_of"]
+__all__ = ["Job", "Setup", "seed_of"]
 
 _LARGEST = 1000  # samples in a chunk: they are explained together, and lost together when a run is killed
-_OWN = {"batch": "chunk", "groups": "groups", "memory": "memory"}  # what a method takes from the job
+_OF_JOB = {"batch": "chunk", "groups": "groups", "memory": "memory"}  # what a method takes from the job
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +64,8 @@ class Job:
         if self.ball is not None and isinstance(self.ball.eps, Tensor):
             raise InputError("got a tensor of radii, expected one number for all samples, or 'auto' for each its own")
         for name in self.settings:
-            if name in _OWN:
-                raise InputError(f"got {name} among the settings, expected it as the job's own: --{_OWN[name]}")
+            if name in _OF_JOB:
+                raise InputError(f"got {name} among the settings, expected it as the job's own: --{_OF_JOB[name]}")
         for name, most in (("chunk", _LARGEST), ("threads", 1024), ("memory", 2**62)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
@@ -93,7 +93,7 @@ class Job:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Setup:
     """A job on a model: all that a worker has to know before its first sample."""
 
     graph: Graph
@@ -135,9 +135,9 @@ class Plan:
         if isinstance(self.job.groups, SampleGrouping):
             return None
         groups = pixels() if self.job.groups is None else self.job.groups
-        found = Ball(0.0).at(torch.zeros(1, *shape), resolve(groups, shape)).mask
-        assert found is not None
-        return found[0].numpy().astype(np.int32)
+        mask = Ball(0.0).at(torch.zeros(1, *shape), resolve(groups, shape)).mask
+        assert mask is not None
+        return mask[0].numpy().astype(np.int32)
 
     @cached_property
     def packed_mask(self) -> bytes | None:
