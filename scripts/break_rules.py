@@ -221,7 +221,9 @@ BREAKS = [
     Break("explain/hybrid.py", "boxes // family.members", "len(task.x)", HYBRID),
     Break("windows.py", "self.spread(own)", "self.spread(own * 0)", WINDOWS),
     Break("explain/hybrid.py", "mask - first, count)", "mask, count)", HYBRID),
-    Break("explain/baselines/first_order.py", "(logits.shape[1] - 1) - own", "logits.shape[1] - own", BASELINES),
+    Break(
+        "explain/baselines/first_order.py", "(logits.shape[1] - 1) - decided", "logits.shape[1] - decided", BASELINES
+    ),
     # maxima of two
     Break("rules/larger.py", "open_, -rise * d.lower", "open_, -0.9 * rise * d.lower", LARGER),
     Break("rules/larger.py", "second - slope * start", "second - 1.1 * slope * start", LARGER),
@@ -260,7 +262,7 @@ BREAKS = [
     Break("explain/baselines/noise.py", "square - mean.square()", "square", BASELINES),
     Break("explain/baselines/cam.py", "return slope.mean(2)", "return slope.amax(2)", BASELINES),
     Break("explain/baselines/cam.py", "(2 + rising *", "(1 + rising *", BASELINES),
-    Break("explain/baselines/rise.py", "found = total / seen", "found = total / seen.mean()", BASELINES),
+    Break("explain/baselines/rise.py", "mean = total / seen", "mean = total / seen.mean()", BASELINES),
     Break("explain/baselines/first_order.py", "reach[:, :1] - reach[:, 1:]", "reach[:, 1:]", BASELINES),
     # properties of outputs, and points that refute
     Break("property.py", "bool((part > 0).any())", "bool((part > -0.1).any())", PROPERTY),
