@@ -27,7 +27,7 @@ ORDER = (
         "progress",
         "bar",
     },
-    {"memory", "graph", "digest", "records", "fingerprint", "traced"},
+    {"memory", "graph", "digest", "records", "resume", "fingerprint", "traced"},
     {"execution"},
     {"rules"},
     {"bounds"},

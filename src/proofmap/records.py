@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from math import isinf
 from pathlib import Path
@@ -18,7 +19,7 @@ from proofmap.ball import Ball
 from proofmap.digest import hash_tensor
 from proofmap.errors import FileError
 
-__all__ = ["JSON", "plain", "recorded", "write"]
+__all__ = ["JSON", "plain", "recorded", "whole", "write"]
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
@@ -55,14 +56,23 @@ def write(path: Path, content: bytes, *, ours: bool = False) -> None:
 
     ours: the folder is ours alone. It is made where it is missing, and what a killed process left is written over.
     """
-    beside = path.with_name(f".{path.name}.part" if ours else f".proofmap-{secrets.token_hex(8)}")
+    with whole(path, ours=ours) as beside, beside.open("wb" if ours else "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def whole(path: Path, *, ours: bool = False) -> Iterator[Path]:
+    """A name beside `path`, with its ending: the file or folder written there takes the place of `path` at the end.
+
+    ours: see `write`.
+    """
+    beside = path.with_name(f".{path.name}.part" if ours else f".proofmap-{secrets.token_hex(8)}{path.suffix.lower()}")
     try:
         if ours:
             path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb" if ours else "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        yield beside
         os.replace(beside, path)
         if sys.platform != "win32":
             folder = os.open(path.parent, os.O_RDONLY)
@@ -71,6 +81,7 @@ def write(path: Path, content: bytes, *, ours: bool = False) -> None:
             finally:
                 os.close(folder)
     except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
         raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            shutil.rmtree(beside) if beside.is_dir() else beside.unlink()

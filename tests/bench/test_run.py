@@ -22,6 +22,7 @@ from proofmap.explain import BASELINES, EVA
 from proofmap.explain.baselines import Saliency
 from proofmap.explain.greedy import Greedy
 from proofmap.metrics import Deletion, Insertion
+from proofmap.resume import locked
 from tests.bench.clock import Clock
 from tests.cli.commands import called
 
@@ -172,6 +173,16 @@ def test_damaged_files_are_named(name: str, content: str, small: tuple[Spec, Pat
     (tmp_path / "out" / "saliency" / "insertion.npy").unlink()  # to have the maps read
     (tmp_path / "out" / "saliency" / name).write_text(content)
     with pytest.raises(FileError, match=r"(saliency.*(is damaged: delete|was measured with)|holds results of another)"):
+        run(spec, tmp_path / "out", quick=True, progress=False)
+
+
+def test_one_process_works_in_a_folder(small: tuple[Spec, Path], tmp_path: Path) -> None:
+    spec, out = small
+    shutil.copytree(out, tmp_path / "out")
+    with (
+        locked(tmp_path / "out"),
+        pytest.raises(FileError, match=r"another run is at work in .*: wait for it, or choose another folder"),
+    ):
         run(spec, tmp_path / "out", quick=True, progress=False)
 
 

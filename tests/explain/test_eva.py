@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.bounds import IBP, Backward, solve
+from proofmap.bounds import IBP, Backward, Cases, solve
 from proofmap.errors import InputError, ModelError
 from proofmap.explain import EVA, EmpiricalEVA, Explainer, HybridEVA, TargetedEVA
 from proofmap.explain.explainer import Measured, Task
@@ -197,7 +197,7 @@ def test_a_split_at_the_input_is_plain_eva_on_the_sampled_box(graph: pm.Graph, x
     unit = torch.eye(10)
     target = graph(x).argmax(1)
     rows = torch.stack([torch.stack([unit[c] - unit[t] for c in range(10) if c != int(t)]) for t in target])
-    value = solve(graph, boxes, rows, Backward(), "separate", BUDGET).amax(2)
+    value = solve(graph, Cases(boxes), rows, Backward(), "separate", BUDGET).amax(2)
     torch.testing.assert_close(found.overlap.full, value[:, 0], rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(found.overlap.frozen, value[:, 1:], rtol=1e-3, atol=1e-3)
     assert found.guarantee == "none"

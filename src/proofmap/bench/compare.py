@@ -23,22 +23,13 @@ from proofmap.explain.attributor import Attributor
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
-from proofmap.metrics import METRICS, Metric, Stability, Tightness
+from proofmap.metrics import METRICS, Metric
 from proofmap.metrics.check import check_count, check_flag, check_groups
 from proofmap.metrics.points import classes_of
 from proofmap.overlaps import decides
 from proofmap.records import JSON
 
 __all__ = ["column", "columns", "compare", "judge"]
-
-_LABELS = {
-    "deletion": "Deletion",
-    "insertion": "Insertion",
-    "mu-fidelity": "µFidelity",
-    "robustness-sr": "Robustness-Sr",
-    "stability": "Stability",
-    "tightness": "Tightness",
-}
 
 
 def compare(
@@ -107,14 +98,15 @@ def judge(
 ) -> Values | None:
     """The metric's value of each sample; None where the method has nothing that the metric judges."""
     subject: Any = maps
-    if isinstance(metric, Stability):
-        subject = partial(_attribute, attributor)
-    elif isinstance(metric, Tightness):
-        if not isinstance(attributor, Explainer) or not _proves(attributor):
-            return None
-        subject = attributor.explain(x, target).overlap
-    found: Values = metric(model, x, target, subject).double().cpu().numpy().astype(np.float64)
-    return found
+    match metric.subject:
+        case "explainer":
+            subject = partial(_attribute, attributor)
+        case "overlap":
+            if not isinstance(attributor, Explainer) or not _proves(attributor):
+                return None
+            subject = attributor.explain(x, target).overlap
+    values: Values = metric(model, x, target, subject).double().cpu().numpy().astype(np.float64)
+    return values
 
 
 def _attribute(attributor: Attributor, x: Tensor, target: Tensor) -> Tensor:
@@ -129,7 +121,7 @@ def _proves(explainer: Explainer) -> bool:
 
 def column(metric: Metric[Any] | type[Metric[Any]]) -> Column:
     """What the table says of a metric."""
-    return Column(metric.name, _LABELS.get(metric.name, metric.name), metric.higher_is_better)
+    return Column(metric.name, metric.label, metric.higher_is_better)
 
 
 def columns(metrics: Sequence[Metric[Any]]) -> list[Column]:
@@ -192,7 +184,7 @@ def _metric(metric: Any) -> Metric[Any]:
         got = f"a class, {metric.__name__}" if isinstance(metric, type) else got
         raise InputError(f"got {got}, expected one of {', '.join(METRICS)}, or a metric such as pm.metrics.Deletion()")
     kind = METRICS[metric]
-    if kind in (Stability, Tightness):
+    if kind.needs_radius:
         raise InputError(
             f"got the metric {metric!r} by name, expected pm.metrics.{kind.__name__}(...): it has no default"
         )

@@ -28,7 +28,7 @@ from proofmap.bounds import named
 from proofmap.errors import FileError, InputError
 from proofmap.explain import BASELINES
 from proofmap.groups import Groups
-from proofmap.metrics import METRICS, Stability
+from proofmap.metrics import METRICS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -37,7 +37,8 @@ else:
 
 __all__ = ["Entry", "Spec", "names", "read", "slug"]
 
-_METRICS = [name for name, kind in METRICS.items() if kind is not Stability]  # which has no default radius
+# The overlap is that of a method's own ball; for anything else within a radius, methods would have different ones.
+_METRICS = [name for name, kind in METRICS.items() if kind.subject == "overlap" or not kind.needs_radius]
 
 
 @dataclass(frozen=True)

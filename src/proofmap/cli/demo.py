@@ -28,7 +28,6 @@ _CLASSES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eigh
 
 
 def demo(
-    context: typer.Context,
     out: Annotated[Path, typer.Option(help="The folder for the report, pictures and files: --out demo")] = Path(
         "out/demo"
     ),

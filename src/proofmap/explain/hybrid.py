@@ -10,7 +10,7 @@ from torch import Tensor
 
 from proofmap.bounds import Method
 from proofmap.errors import InputError
-from proofmap.execution.members import Sampler, check_precision
+from proofmap.execution import Sampler, check_precision
 from proofmap.explain.boxes import overlap_of_boxes
 from proofmap.explain.empirical import margins
 from proofmap.explain.explainer import Explainer, Measured, Task

@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 from inspect import signature
 from io import BytesIO
-from math import isinf, prod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proofmap.ball import Ball
-from proofmap.digest import hash_graph, hash_tensor, versions
+from proofmap.digest import hash_graph, versions
 from proofmap.errors import InputError
 from proofmap.explain import BASELINES, Attributor, Explainer, HybridEVA, as_attributor
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
 from proofmap.graph.cut import cut
 from proofmap.groups import Groups, SampleGrouping, pixels, resolve
+from proofmap.records import plain, recorded
 
-__all__ = ["Job", "Plan", "plain", "seed_of"]
+__all__ = ["Job", "Plan", "seed_of"]
 
 _LARGEST = 1000  # samples in a chunk: they are explained together, and lost together when a run is killed
 _OWN = {"batch": "chunk", "groups": "groups", "memory": "memory"}  # what a method takes from the job
@@ -78,11 +79,9 @@ class Job:
 
     def about(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """Everything that the numbers depend on, for samples of a shape, as JSON."""
-        parts = ("eps", "norm", "domain", "half", "relative")
-        ball = None if self.ball is None else {name: plain(getattr(self.ball, name)) for name in parts}
         return {
             "method": self.method,
-            "ball": ball,
+            "ball": None if self.ball is None else recorded({"ball": self.ball}),
             "groups": _groups(self.groups, shape),
             "settings": {name: plain(value) for name, value in sorted(self.settings.items())},
             "target": self.target,
@@ -176,17 +175,6 @@ class Plan:
 def seed_of(seed: int, chunk: int) -> int:
     """A seed of its own for each chunk, whoever computes it and when."""
     return int(np.random.SeedSequence((seed, chunk)).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-def plain(value: Any) -> Any:
-    """A setting as JSON: what is no number, text or list by what it prints, tensors by their hash."""
-    if isinstance(value, Tensor):
-        return f"tensor {tuple(value.shape)} sha256 {hash_tensor(value)}"
-    if isinstance(value, tuple | list):
-        return [plain(entry) for entry in value]
-    if isinstance(value, float):
-        return str(value) if isinf(value) else value
-    return value if isinstance(value, bool | int | str | type(None)) else repr(value)
 
 
 def _groups(groups: Groups, shape: tuple[int, ...]) -> str:

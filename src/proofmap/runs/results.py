@@ -17,9 +17,9 @@ from proofmap.arrays import tensor_of
 from proofmap.digest import digest
 from proofmap.errors import FileError, InputError
 from proofmap.explain.explanation import Guarantee, spread
+from proofmap.resume import inside
 from proofmap.runs.chunk import ARRAYS, Array, Words, read_array, read_words, widened
 from proofmap.runs.export import export
-from proofmap.runs.folder import inside
 from proofmap.runs.manifest import MASK, Manifest, contradiction
 
 __all__ = ["Part", "Results", "maps"]

@@ -19,9 +19,9 @@ from proofmap.bar import Bar
 from proofmap.digest import digest
 from proofmap.errors import FileError, InputError
 from proofmap.explain.origin import Source
+from proofmap.resume import Log, keep, locked
 from proofmap.runs.chunk import Array
 from proofmap.runs.engine import Engine, Local
-from proofmap.runs.folder import Log, inside, locked, write
 from proofmap.runs.job import Job, Plan
 from proofmap.runs.manifest import MANIFEST, MASK, Entry, Manifest, chunk_file, differences
 from proofmap.runs.results import Results
@@ -60,7 +60,7 @@ def run(
     with locked(out) as log:
         manifest = _claim(out, about, model.source, log, progress)
         if plan.packed_mask is not None:
-            write(inside(out, MASK), plan.packed_mask)
+            keep(out, MASK, plan.packed_mask)
         todo = [number for number in range(len(pieces)) if number not in manifest.chunks]
         log.add("start", engine=repr(engine), worker=place(), model=model.name, chunks=len(todo))
         ready = sum(len(pieces[number]) for number in manifest.chunks)
@@ -182,7 +182,7 @@ def _sample(samples: Samples, index: int, shape: tuple[int, ...], ball: Ball | N
 def _keep(out: Path, manifest: Manifest, done: Done, samples: int) -> Manifest:
     """First the chunk, then the manifest that names it: killed in between, the chunk is computed once more."""
     file = chunk_file(done.number)
-    write(inside(out, file), done.content)
+    keep(out, file, done.content)
     entry = Entry(file, sha256(done.content).hexdigest(), samples)
     manifest = replace(manifest, chunks={**manifest.chunks, done.number: entry})
     manifest.save(out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from safetensors.numpy import save
 from proofmap.explain.explanation import Guarantee, rounded
 from proofmap.explain.wording import around, bound_name, plural, radius, share, taken_off
 from proofmap.overlaps import decides
+from proofmap.resume import keep
 from proofmap.runs.chunk import ARRAYS, Array
-from proofmap.runs.folder import write
 from proofmap.runs.results import Results, maps
 from proofmap.sources.written import DRAWING
 
@@ -152,12 +151,12 @@ class Totals:
 
     def save(self, folder: Path) -> None:
         """totals.json, means.safetensors, and totals.png."""
-        write(folder / "totals.json", (json.dumps(self.json(), indent=1) + "\n").encode())
+        keep(folder, "totals.json", self.json())
         numbers = np.array([entry.number for entry in self.classes], dtype=np.int64)
         counts = np.array([entry.count for entry in self.classes], dtype=np.int64)
         arrays = {"classes": numbers, "counts": counts, "scores": self.means, "mask": self.mask}
-        write(folder / "means.safetensors", bytes(save({k: np.ascontiguousarray(v) for k, v in arrays.items()})))
-        write(folder / DRAWING, _drawn(self))
+        keep(folder, "means.safetensors", bytes(save({k: np.ascontiguousarray(v) for k, v in arrays.items()})))
+        keep(folder, DRAWING, _drawn(self))
 
 
 def _drawn(totals: Totals) -> bytes:

@@ -10,8 +10,8 @@ from typing import Any
 from proofmap.errors import FileError
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.wording import plural, share, taken_off
+from proofmap.resume import inside
 from proofmap.runs import Results
-from proofmap.runs.folder import inside
 from proofmap.runs.totals import Distribution, Totals, total
 from proofmap.show.axis import Axis
 from proofmap.show.dates import day_of

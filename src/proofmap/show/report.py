@@ -21,8 +21,8 @@ from proofmap.errors import InputError
 from proofmap.explain import Explanation
 from proofmap.explain.wording import plural
 from proofmap.graph import Graph
+from proofmap.records import write
 from proofmap.runs import Results
-from proofmap.runs.folder import write
 from proofmap.show.axis import Axis
 from proofmap.show.comparison import comparison
 from proofmap.show.dates import day
@@ -91,7 +91,7 @@ def report(
         ramps={"positive": gradient(signed=False), "signed": gradient(signed=True)},
         glyphs=_GLYPHS,
     )
-    write(out, page.encode(errors="replace"))  # a name may hold what is no character
+    write(out, page.encode(errors="replace"), ours=True)  # a name may hold what is no character
 
 
 def _named(model: nn.Module | Graph | Model | None) -> tuple[nn.Module | Graph | None, str | None]:

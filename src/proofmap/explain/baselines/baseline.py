@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target
-from proofmap.execution.incremental import base_elements
+from proofmap.execution import base_elements
 from proofmap.explain.attributor import fitted
 from proofmap.explain.explainer import check_model
 from proofmap.graph import Graph

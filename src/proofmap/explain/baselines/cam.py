@@ -20,14 +20,15 @@ from torch.nn.modules.conv import _ConvNd
 
 from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task
+from proofmap.graph import Node
 from proofmap.graph.foreign import foreign_of
-from proofmap.graph.ops import SCALAR, compute
-from proofmap.graph.torch.hooked import Hooked
+from proofmap.graph.ops import OPERATIONS, compute
+from proofmap.graph.torch import Hooked
+from proofmap.graph.walk import push
 
 __all__ = ["ClassActivation", "GradCAM", "GradCAMPlusPlus"]
 
 _MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}  # by the number of sides
-_ACTIVATIONS = SCALAR.keys() - {"abs", "square", "exp", "log", "sqrt", "reciprocal", "erf"}  # as layers have them
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -94,7 +95,7 @@ def _last_convolution(task: Task) -> str:
             "saliency or first-order, or name a layer with layer=..."
         )
     readers = [node for node in graph.nodes if found[-1] in node.inputs]
-    return readers[0].name if len(readers) == 1 and readers[0].op in _ACTIVATIONS else found[-1]
+    return readers[0].name if len(readers) == 1 and OPERATIONS[readers[0].op].activation else found[-1]
 
 
 def _inside(task: Task) -> dict[str, nn.Module]:
@@ -118,18 +119,20 @@ def _named(task: Task, layer: str) -> str:
 def _maps_and_slope(task: Task, at: str) -> tuple[Tensor, Tensor]:
     """(A, ∂f_c / ∂A) at the node: what leads past it stays as it is."""
     graph, part, names = task.graph, foreign_of(task.graph), {node.name for node in task.graph.nodes}
+    start = task.x if part is None else task.x.detach().requires_grad_()
+    maps = start
+
+    def step(node: Node, *inputs: Tensor) -> Tensor:
+        nonlocal maps
+        if part is not None and node is part[0] and isinstance(part[1], Hooked) and at not in names:
+            maps, value = part[1].inside(inputs[0], at)
+            return value
+        value = compute(node, *inputs)
+        if node.name == at:
+            maps = value = value.detach().requires_grad_()
+        return value
+
     with torch.enable_grad():
-        values = {graph.input.name: task.x if part is None else task.x.detach().requires_grad_()}
-        maps = None
-        for node in graph.nodes[1:]:
-            inputs = [values[name] for name in node.inputs]
-            if part is not None and node is part[0] and isinstance(part[1], Hooked) and at not in names:
-                maps, values[node.name] = part[1].inside(inputs[0], at)
-                continue
-            value = compute(node, *inputs)
-            values[node.name] = value.detach().requires_grad_() if node.name == at else value
-        score = values[graph.output].flatten(1).gather(1, task.target[:, None])
-        maps = values.get(at, maps)
-        assert maps is not None
+        score = push(graph, start, step).flatten(1).gather(1, task.target[:, None])
         (slope,) = torch.autograd.grad(score.sum(), maps)
     return maps.detach(), slope
