@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
-from proofmap.bounds import Backward, Method, Sharing, solve
+from proofmap.bounds import Backward, Cases, Method, Sharing, solve
 from proofmap.errors import BoundError, InputError, RoomError
 from proofmap.family import Family
 from proofmap.graph import Graph, bounded
@@ -220,10 +220,10 @@ def _bound(
 ) -> Tensor:
     """(N, members)."""
     if objective == "apart":
-        return _join(solve(graph, family, forms, method, sharing, available), objective)
+        return _join(solve(graph, Cases(family), forms, method, sharing, available), objective)
     # A form whose bound stays below what another reaches at x itself cannot decide the maximum.
     floor = _nominal(forms, logits, objective)
-    return _join(solve(graph, family, forms, method, sharing, available, floor), objective)
+    return _join(solve(graph, Cases(family), forms, method, sharing, available, floor), objective)
 
 
 def _forms(logits: Tensor, target: Tensor, rival: Tensor | None, objective: Objective) -> Tensor:

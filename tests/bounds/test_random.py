@@ -13,8 +13,9 @@ from torch import Tensor
 
 from proofmap import Ball, Graph
 from proofmap.bounds import METHODS, Sharing, named
-from proofmap.graph import layers, scalars
+from proofmap.graph import layers, pools, scalars
 from proofmap.graph.build import Builder
+from proofmap.graph.slide import Slide
 from tests.bounds.attack import climbed, sampled
 from tests.bounds.setting import both_sides
 
@@ -80,9 +81,7 @@ def blocks(draw: st.DrawFn, b: Builder, x: str, generator: torch.Generator) -> s
             out = draw(st.integers(1, 3))
             stride, pad = draw(st.integers(1, 2)), draw(st.tuples(st.integers(0, 1), st.integers(0, 2)))
             weight, bias = normal(generator, out, shape[0], 3, 2), normal(generator, out)
-            x = layers.conv(
-                b, "c", x, weight, bias, stride=(stride, 1), padding=[pad, (0, 1)], dilation=(1, 1), groups=1
-            )
+            x = layers.conv(b, "c", x, weight, bias, Slide.of((3, 2), (stride, 1), [pad, (0, 1)]))
             return scalar(b, draw(st.sampled_from(SCALARS)), x, generator)
         case "linear":
             out = draw(st.integers(2, 6))
@@ -92,15 +91,11 @@ def blocks(draw: st.DrawFn, b: Builder, x: str, generator: torch.Generator) -> s
             around = draw(st.integers(0, 1))
             stride = draw(st.integers(1, 2))
             ceil = draw(st.booleans())
-            ones = (1, 1)
-            return layers.max_pool(
-                b, "p", x, kernel=(2, 3), stride=(stride, 2), padding=[(around, around)] * 2, dilation=ones, ceil=ceil
-            )
+            return pools.max_pool(b, "p", x, Slide.of((2, 3), (stride, 2), [(around, around)] * 2), ceil=ceil)
         case "avg_pool":
             count = draw(st.booleans())
-            return layers.avg_pool(
-                b, "p", x, kernel=(2, 2), stride=(1, 2), padding=[(1, 1), (0, 0)], ceil=False, count_padding=count
-            )
+            slide = Slide.of((2, 2), (1, 2), [(1, 1), (0, 0)])
+            return pools.avg_pool(b, "p", x, slide, ceil=False, count_padding=count)
         case "affine":
             return b.affine("n", x, normal(generator, *shape), normal(generator, *shape))
         case "scalar":

@@ -14,19 +14,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import proofmap as pm
 from proofmap import kernel
-from proofmap.execution.cone import POINTWISE, SLIDING, alike, boxes, cone, spread
-from proofmap.execution.incremental import Plan, base_elements, base_of
+from proofmap.execution.cone import alike, boxes, changed_boxes, cone
+from proofmap.execution.incremental import Schedule, base_elements, base_of
 from proofmap.graph import Graph, trace
-from proofmap.graph.ops import COMPUTE, LINEAR
-from proofmap.rules import RULES, Linear
 from tests.models import MODELS, Apply, Case, Constants, Inverted, Join, Residual, graph_of
-
-# Operations that no window describes: each output reads positions from anywhere.
-MIXING = {
-    "foreign",
-    *("input", "linear", "matmul", "conv_transpose", "sum", "adaptive_avg_pool", "reshape", "permute", "expand"),
-    *("index", "slice", "foreign"),
-}
 
 
 @dataclass(frozen=True)
@@ -140,26 +131,26 @@ MASKS: dict[str, Callable[[tuple[int, ...]], Tensor]] = {
 
 
 def numbered(mask: Tensor) -> tuple[Tensor, int]:
-    found, mask = torch.unique(mask, return_inverse=True)
-    return mask, len(found)
+    ids, mask = torch.unique(mask, return_inverse=True)
+    return mask, len(ids)
 
 
 def compare(graph: Graph, mask: Tensor, x: Tensor, close: float = 1e-9) -> float:
-    """Every class of groups with a plan of its own, and one plan for all. Returns the largest change they make."""
+    """Every class of groups with a schedule of its own, and one for all. Returns the largest change they make."""
     largest = 0.0
     mask, groups = numbered(mask)
     points = x + 0.3 * torch.rand(2, *x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(4))
-    touched = spread(graph, mask, groups)
-    for some in [torch.arange(groups), *alike(graph, touched)]:
-        plan = Plan.of(graph, mask, touched, some, x.dtype)
-        base, output = base_of(graph, points.flatten(0, 1), plan.needs)
+    changed = changed_boxes(graph, mask, groups)
+    for ids in [torch.arange(groups), *alike(graph, changed)]:
+        schedule = Schedule.of(graph, mask, changed, ids, x.dtype)
+        base, output = base_of(graph, points.flatten(0, 1), schedule.needs)
         torch.testing.assert_close(output, graph(points.flatten(0, 1)), rtol=0, atol=close / 1000)
-        change = plan(base, points, x)
-        found = output.reshape(*points.shape[:2], 1, *output.shape[1:]) + change
+        change = schedule(base, points, x)
+        values = output.reshape(*points.shape[:2], 1, *output.shape[1:]) + change
         largest = max(largest, float(change.abs().max()))
-        own = mask == some.view(-1, *[1] * mask.ndim)  # (G, *shape)
-        put_back = torch.where(own, x[:, None], points[:, :, None])  # (2, n, G, *shape)
-        torch.testing.assert_close(found, graph(put_back.flatten(0, 2)).view_as(found), rtol=0, atol=close)
+        restored = mask == ids.view(-1, *[1] * mask.ndim)  # (G, *shape)
+        put_back = torch.where(restored, x[:, None], points[:, :, None])  # (2, n, G, *shape)
+        torch.testing.assert_close(values, graph(put_back.flatten(0, 2)).view_as(values), rtol=0, atol=close)
     return largest
 
 
@@ -196,16 +187,12 @@ def test_ends_in_one_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert compare(graph, cells(graph.input.shape), x) > 1e-4
 
 
-def test_linear_operations_are_those_with_a_linear_rule() -> None:
-    assert {op for op, rule in RULES.items() if isinstance(rule, Linear)} == LINEAR
-
-
 def test_vectors_are_computed_whole() -> None:
     case = MODELS["deep relu"]
     graph = graph_of(case, torch.float64)
     mask = torch.arange(12) // 2
     compare(graph, mask, case.inputs(2, torch.float64))
-    assert set(cone(graph, spread(graph, mask, 6), torch.arange(6))) == {graph.input.name}
+    assert set(cone(graph, changed_boxes(graph, mask, 6), torch.arange(6))) == {graph.input.name}
 
 
 def test_groups_without_variables_change_nothing() -> None:
@@ -213,16 +200,10 @@ def test_groups_without_variables_change_nothing() -> None:
     mask, _ = numbered(cells(graph.input.shape))
     x = torch.rand(1, *graph.input.shape, dtype=torch.float64)
     points = x[None] + 0.1
-    touched = spread(graph, mask, 100)
-    plan = Plan.of(graph, mask, touched, torch.tensor([98, 99]), x.dtype)
-    base, _ = base_of(graph, points[0], plan.needs)
-    assert plan(base, points, x).count_nonzero() == 0
-
-
-def test_every_operation_is_known_as_local_or_mixing() -> None:
-    assert set(COMPUTE) | {"input"} == POINTWISE | SLIDING | MIXING
-    assert POINTWISE.isdisjoint(MIXING)
-    assert SLIDING.isdisjoint(MIXING)
+    changed = changed_boxes(graph, mask, 100)
+    schedule = Schedule.of(graph, mask, changed, torch.tensor([98, 99]), x.dtype)
+    base, _ = base_of(graph, points[0], schedule.needs)
+    assert schedule(base, points, x).count_nonzero() == 0
 
 
 @pytest.mark.parametrize("grouping", ["cells", "patches"])
@@ -232,13 +213,13 @@ def test_boxes_hold_what_changes_and_no_more(name: str, grouping: str) -> None:
     graph = made(name)
     mask, groups = numbered(MASKS[grouping](graph.input.shape))
     x = torch.rand(1, *graph.input.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    touched = spread(graph, mask, groups)
+    changed = changed_boxes(graph, mask, groups)
     first = next(node for node in graph.nodes if node.op == "conv")
     part = Graph(graph.nodes[: graph.nodes.index(first) + 1], first.name)
     for u in range(groups):
         moved = (part(torch.where(mask == u, x + 1, x)) - part(x))[0].abs().amax(0) > 1e-12
         where = moved.nonzero()
-        ends = [end[u] for end in touched[first.name]]
+        ends = [end[u] for end in changed[first.name]]
         assert torch.equal(where.amin(0), ends[0])
         assert torch.equal(where.amax(0), ends[1])
 
@@ -255,13 +236,13 @@ def test_windows_lie_inside_and_hold_their_boxes() -> None:
         graph = made(network)
         for make in MASKS.values():
             mask, groups = numbered(make(graph.input.shape))
-            touched = spread(graph, mask, groups)
-            classes = alike(graph, touched)
+            changed = changed_boxes(graph, mask, groups)
+            classes = alike(graph, changed)
             assert torch.equal(torch.cat(classes).sort().values, torch.arange(groups))
-            for some in classes:
-                windows = cone(graph, touched, some)
+            for ids in classes:
+                windows = cone(graph, changed, ids)
                 for name, window in windows.items():
-                    low, high = (end[some] for end in touched[name])
+                    low, high = (end[ids] for end in changed[name])
                     size, side = torch.tensor(window.size), torch.tensor(graph[name].shape[1:])
                     assert bool((window.corner >= 0).all())
                     assert bool((window.corner + size <= side).all())
@@ -275,20 +256,20 @@ def test_fewer_operations_than_plain() -> None:
     mask, groups = numbered(cells(graph.input.shape))
     x = torch.rand(1, *graph.input.shape, dtype=torch.float64)
     points = x[None] + 0.1
-    touched = spread(graph, mask, groups)
-    plan = Plan.of(graph, mask, touched, torch.arange(groups), x.dtype)
+    changed = changed_boxes(graph, mask, groups)
+    schedule = Schedule.of(graph, mask, changed, torch.arange(groups), x.dtype)
     with FlopCounterMode(display=False) as whole:
-        base, _ = base_of(graph, points[0], plan.needs)
+        base, _ = base_of(graph, points[0], schedule.needs)
     with FlopCounterMode(display=False) as part:
-        plan(base, points, x)
+        schedule(base, points, x)
     assert 0 < 3 * part.get_total_flops() < groups * whole.get_total_flops()
 
 
 def test_what_is_kept_is_counted() -> None:
-    """No tensor of a run is larger than what a plan says that it occupies."""
+    """No tensor of a run is larger than what a schedule says that it occupies."""
     graph = made("vgg")
     mask, groups = numbered(cells(graph.input.shape))
-    plan = Plan.of(graph, mask, spread(graph, mask, groups), torch.arange(groups), torch.float64)
-    base, _ = base_of(graph, torch.zeros(1, *graph.input.shape, dtype=torch.float64), plan.needs)
-    assert sum(rows.numel() for rows in base.values()) <= base_elements(graph, plan.needs)
-    assert graph.input.shape[0] * 9 < plan.elements < sum(node.size for node in graph.nodes)
+    schedule = Schedule.of(graph, mask, changed_boxes(graph, mask, groups), torch.arange(groups), torch.float64)
+    base, _ = base_of(graph, torch.zeros(1, *graph.input.shape, dtype=torch.float64), schedule.needs)
+    assert sum(rows.numel() for rows in base.values()) <= base_elements(graph, schedule.needs)
+    assert graph.input.shape[0] * 9 < schedule.elements < sum(node.size for node in graph.nodes)

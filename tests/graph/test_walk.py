@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakSet
 
 import pytest
 import torch
 
 from proofmap.graph import Graph, Node
 from proofmap.graph.ops import compute
-from proofmap.graph.walk import pull
+from proofmap.graph.walk import most_held, pull, push
 from tests.models import MODELS, graph_of
 
 
@@ -37,6 +38,45 @@ def diamond() -> Graph:
         ),
         "e",
     )
+
+
+def test_values_are_made_in_order_and_dropped_after_their_last_use() -> None:
+    graph, order = diamond(), []
+    alive: WeakSet[Paths] = WeakSet()
+    held: list[set[frozenset[str]]] = []
+
+    def step(node: Node, *values: Paths) -> Paths:
+        order.append(node.name)
+        held.append({value.met for value in alive})
+        value = Paths(sum(one.count for one in values), frozenset({node.name}))
+        alive.add(value)
+        return value
+
+    assert push(graph, Paths(1), step) == Paths(3, frozenset({"e"}))
+    assert order == ["a", "b", "c", "f", "d", "e"]
+    met = [{*map("".join, before)} for before in held]
+    assert met == [set(), {"a"}, {"a", "b"}, {"a", "b", "c"}, {"a", "b", "c"}, {"a", "d"}]
+
+
+def test_values_may_be_carried_to_a_node_inside() -> None:
+    order: list[str] = []
+
+    def step(node: Node, *values: int) -> int:
+        order.append(node.name)
+        return 1 + sum(values)
+
+    assert push(diamond(), 0, step, until="c") == 2
+    assert order == ["a", "b", "c"]
+    assert push(diamond(), 7, step, until="x") == 7
+
+
+def test_the_most_that_is_held_is_counted() -> None:
+    """a, b, c and d are alive with d; what computing b takes is only there with it."""
+    graph = diamond()
+    ones, nothing = dict.fromkeys("xabcdef", 1), dict.fromkeys("xabcdef", 0)
+    assert most_held(graph, ones, nothing) == 4
+    assert most_held(graph, ones, nothing | {"b": 7}) == 2 + 7
+    assert most_held(graph, ones | {"f": 5}, nothing) == 3 + 5
 
 
 def test_forms_that_meet_are_added_once() -> None:
@@ -74,8 +114,12 @@ def test_pulling_derivatives_gives_the_derivative(name: str) -> None:
     graph = graph_of(case, torch.float64)
     x = case.inputs(1, torch.float64).requires_grad_()
     values = {graph.input.name: x}
-    for node in graph.nodes[1:]:
-        values[node.name] = compute(node, *(values[i] for i in node.inputs))
+
+    def keep(node: Node, *inputs: torch.Tensor) -> torch.Tensor:
+        values[node.name] = compute(node, *inputs)
+        return values[node.name]
+
+    push(graph, x, keep)
 
     def step(node: Node, form: torch.Tensor) -> tuple[torch.Tensor, ...]:
         points = [values[i].detach().requires_grad_() for i in node.inputs]

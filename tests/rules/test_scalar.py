@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import BoundError
-from proofmap.graph.ops import COMPUTE, compute
+from proofmap.graph.ops import OPERATIONS, compute
 from proofmap.rules import RULES, Forms, Interval
 from proofmap.rules.lines import Lines, Scalar
 from tests.rules.nodes import FUNCTIONS, Function, points
@@ -44,7 +44,7 @@ def rounding(x: Interval, *values: Tensor) -> Tensor:
 
 
 def test_every_operation_has_a_rule_and_every_rule_an_operation() -> None:
-    assert set(RULES) == set(COMPUTE) - {"foreign"}  # which is run and not bounded
+    assert set(RULES) == set(OPERATIONS) - {"foreign"}  # which is run and not bounded
 
 
 def test_every_scalar_rule_is_among_the_functions() -> None:

@@ -26,7 +26,7 @@ def rewrite(
     form: Form,
     owner: Tensor,
     relaxations: Mapping[str, Relaxation],
-    watch: Callable[[Form], object] = ...,
+    watch: Callable[[Node, Form], object] = ...,
 ) -> tuple[dict[str, Form], Tensor]: ...
 
 
@@ -36,20 +36,20 @@ def rewrite(
     form: Form,
     owner: Tensor,
     relaxations: Mapping[str, Relaxation],
-    watch: Callable[[Form], object] = lambda form: None,
+    watch: Callable[[Node, Form], object] = lambda node, form: None,
 ) -> tuple[Any, Tensor]:
     """(forms, bias): <A, value of start> <= Σ <forms[n], value of n> + bias, row by row.
 
     K rows over the value of start; row k belongs to case owner[k] of the relaxations. The forms end at the input
     and at nonlinear nodes without a relaxation; through linear operations alone the two sides are equal. Windows
-    stay windows until they have grown to the map, or to where an operation mixes far places. `watch` is shown every
-    form on the way.
+    stay windows until they have grown to the map, or to where an operation mixes far places. `watch` is shown
+    every form on the way, with the node that it is a form of.
     """
     bias = (form.values if isinstance(form, Windows) else form).new_zeros(len(form))
 
     def step(node: Node, form: Any) -> tuple[Any, ...] | None:
         nonlocal bias
-        watch(form)
+        watch(node, form)
         rule = RULES[node.op]
         offset: Tensor | None
         if isinstance(rule, Linear):

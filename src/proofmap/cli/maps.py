@@ -11,9 +11,10 @@ from typing import Any
 
 from proofmap.cli import options as o
 from proofmap.cli.cases import Case
-from proofmap.explain import BASELINES, Explainer, Explanation, Origin, TargetedEVA
+from proofmap.explain import Explainer, Explanation, Origin
 from proofmap.explain.explanation import rounded
 from proofmap.explain.wording import around, beside, bound_name
+from proofmap.methods import EXPLAINERS, METHODS
 from proofmap.sources import Model
 
 __all__ = ["explainers", "line", "origin", "record", "stems"]
@@ -21,8 +22,7 @@ __all__ = ["explainers", "line", "origin", "record", "stems"]
 
 def explainers() -> dict[str, type[Explainer]]:
     """The explainers by name."""
-    ready = {name: kind for name, kind in BASELINES.items() if issubclass(kind, Explainer) and not o.needs(kind)}
-    return {**ready, "targeted": TargetedEVA}
+    return {name: METHODS[name].kind for name in EXPLAINERS}
 
 
 def stems(names: Sequence[str]) -> list[str]:

@@ -8,26 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib.resources import files
 
+from proofmap.methods import COMPARED as METHODS
+from proofmap.methods import EXPLAINERS, READY
+
+__all__ = ["BOUNDS", "ENGINES", "EXPLAINERS", "FORMATS", "LAYOUTS", "METHODS", "METRICS", "NORMS", "READY", "ZOO"]
+
 BOUNDS = ("ibp", "forward", "backward", "crown-ibp", "crown")
-METHODS = (
-    "saliency",
-    "gradient-input",
-    "integrated-gradients",
-    "smoothgrad",
-    "vargrad",
-    "occlusion",
-    "grad-cam",
-    "grad-cam++",
-    "rise",
-    "first-order",
-    "greedy-as",
-    "greedy-ao",
-    "empirical",
-    "hybrid",
-    "eva",
-)
-READY = tuple(name for name in METHODS if name != "hybrid")  # need nothing but a model and a ball
-EXPLAINERS = ("first-order", "greedy-as", "greedy-ao", "empirical", "eva", "targeted")
 METRICS = ("deletion", "insertion", "mu-fidelity", "robustness-sr", "stability")  # those that judge maps
 FORMATS = (".csv", ".parquet", ".npz", ".zarr")
 NORMS = ("1", "2", "inf")

@@ -16,7 +16,7 @@ def change(base: Tensor, rows: Tensor | None, move: Tensor, low: float, high: fl
     being None, all but the last of them under each of k / (R - 1) maps in turn.
     """
     count = base.shape[1] - 1
-    run = kernel.compiled(_change, _trial) if kernel.worth(move) else None
+    run = kernel.compiled(_change, _trial) if kernel.pays(move) else None
     if run is not None:
         if rows is None:
             rows = torch.arange(count, device=base.device).repeat(move.shape[1] // count)
@@ -26,9 +26,9 @@ def change(base: Tensor, rows: Tensor | None, move: Tensor, low: float, high: fl
         still = base[:, None, :count].clamp(low, high)
         moved: Tensor = base[:, None, :count] + move.unflatten(1, (-1, count))
     else:
-        own = base.index_select(1, rows)
-        moved = own + move
-        still = own.clamp_(low, high)
+        taken = base.index_select(1, rows)
+        moved = taken + move
+        still = taken.clamp_(low, high)
     return moved.clamp_(low, high).sub_(still).view(move.shape).to(move.dtype)
 
 

@@ -1,22 +1,20 @@
 """A graph at many points and, for each of them, at the points with one group of variables put back.
 
-Such a point differs from its own only near the group, and so do the values of the layers, in the windows of
-`graph.cone`. What flows here are the differences. A linear operation takes them as they are: outside their windows
-they are zero. Any other makes f(b + d) - f(b) of them, with b the value at the point itself, the base. A plan says for
-one mask and some of its groups what each node needs of both; all groups of all points then go through an operation as
-one batch. From where a window is nearly the whole map on, differences are computed whole.
+With a group put back, the values of the layers change near the group alone: in the windows of `cone`. What flows here
+are the differences. A linear operation takes them as they are: outside their windows they are zero. Any other makes
+f(b + d) - f(b) of them, with b the value at the point itself, the base. A schedule says for one mask and some of its
+groups what each node needs of both; all groups of all points then go through an operation as one batch. From where a
+window is nearly the whole map on, differences are computed whole.
 
 Differences may be kept in lower precision than the base: what they lose is relative to them, not to the values.
-
-The base of a map (C, *spatial) is kept by rows: one for each position, of C values, and one more that stands for what
-lies outside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from math import inf, prod
 from typing import Any
 
@@ -24,70 +22,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proofmap.execution import clamped
-from proofmap.execution.cone import POINTWISE, Ends, Window, cone, reach
+from proofmap.execution.cone import cone
+from proofmap.execution.laid import Framed, Lay, Under, as_maps, cut, lay, positions, whole
 from proofmap.graph.ir import Graph, Node
-from proofmap.graph.ops import LINEAR, compute
+from proofmap.graph.ops import LINEAR, OPERATIONS, compute, reach
+from proofmap.graph.reach import Ends, Window
+from proofmap.graph.walk import most_held, push
 
-_CLAMPS = frozenset({"relu", "clamp"})
 _OUTSIDE = -torch.inf  # what max pools see around a map; all else around it is linear
-
-
-@dataclass(frozen=True, eq=False)
-class Framed:
-    """Windows in larger ones, with zeros around them, all at the same place."""
-
-    pads: tuple[int, ...]  # as torch.nn.functional.pad takes them
-    size: tuple[int, ...]
-
-    def __call__(self, windows: Tensor) -> Tensor:
-        """(P · G, C, *window) -> (P · G, C, *size)."""
-        return F.pad(windows, self.pads)
-
-    @property
-    def even(self) -> tuple[int, ...] | None:
-        """The same on both sides of each axis, as a convolution can put around what it reads, or None."""
-        before, after = self.pads[::2], self.pads[1::2]
-        return before[::-1] if before == after and min(before) >= 0 else None
-
-
-@dataclass(frozen=True, eq=False)
-class Placed:
-    """Windows in larger ones, with zeros around them, each at its own place."""
-
-    changed: Tensor  # (K,) into the rows of the windows
-    place: Tensor  # (K,) into the rows of the larger ones
-    groups: int
-    size: tuple[int, ...]
-
-    def __call__(self, windows: Tensor) -> Tensor:
-        """(P · G, C, *window) -> (P · G, C, *size)."""
-        rows = _rows(windows, len(windows) // self.groups)
-        larger = rows.new_zeros(len(rows), self.groups * prod(self.size), rows.shape[2])
-        return _maps(larger.index_copy_(1, self.place, rows.index_select(1, self.changed)), self.size)
-
-
-Lay = Framed | Placed
-
-
-@dataclass(frozen=True, eq=False)
-class Under:
-    """The base under windows of a node's map."""
-
-    name: str
-    rows: Tensor | None  # (G · size,) into the base; None for the whole map, which is every group's
-    size: tuple[int, ...]
-
-    def __call__(self, base: Mapping[str, Tensor]) -> Tensor:
-        """Rows (P, positions + 1, C) -> (P, G or 1, C, *size)."""
-        own = base[self.name]
-        rows = own[:, :-1] if self.rows is None else own.index_select(1, self.rows)
-        return rows.reshape(len(own), -1, *self.size, own.shape[2]).movedim(-1, 2)
-
-    def clamped(self, base: Mapping[str, Tensor], move: Tensor, low: float, high: float) -> Tensor:
-        """What a difference (P · G, C, *size) becomes where values are kept between two ends."""
-        own = base[self.name]
-        return _maps(clamped.change(own, self.rows, _rows(move, len(own)), low, high), self.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +43,8 @@ class Step:
     local: bool = False  # whether weight and bias are cut to the windows, (G, C, *size)
     share: Tensor | None = None  # (G, 1, *size) what a mean is multiplied by for what its window counts
 
-    def __call__(self, base: Mapping[str, Tensor], values: Mapping[str, Tensor], points: int) -> Tensor:
-        pairs = zip(self.node.inputs, self.lays, strict=True)
-        moves = [values[name] if lay is None else lay(values[name]) for name, lay in pairs]
+    def __call__(self, base: Mapping[str, Tensor], inputs: Sequence[Tensor], points: int) -> Tensor:
+        moves = [move if lay is None else lay(move) for move, lay in zip(inputs, self.lays, strict=True)]
         node = self.node
         if self.local:
             node = replace(node, weight=_tile(node.weight, points), bias=_tile(node.bias, points))
@@ -115,8 +56,8 @@ class Step:
 
     def _difference(self, node: Node, base: Mapping[str, Tensor], moves: list[Tensor]) -> Tensor:
         """f(b + d) - f(b) of differences (P · G, C, *size)."""
-        if node.op in _CLAMPS:
-            ends = (node.attributes["low"], node.attributes["high"]) if node.op == "clamp" else (0.0, inf)
+        ends = _ends(node)
+        if ends is not None:
             return self.under[0].clamped(base, moves[0], *ends)
         still = [under(base) for under in self.under]
         points = len(still[0])
@@ -127,7 +68,7 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Schedule:
     """What is to be computed for some groups of one mask; made once, for any number of points."""
 
     graph: Graph
@@ -135,63 +76,57 @@ class Plan:
     rows: Tensor  # (G · size,) of the input's windows
     restored: Tensor  # (G · size, C) which of their entries are put back
     size: tuple[int, ...]
-    steps: tuple[Step, ...]
+    steps: Mapping[str, Step]  # by the name of the node
     last: Lay | None  # the whole output
     precision: torch.dtype  # of the differences
 
     @classmethod
     def of(
-        cls, graph: Graph, mask: Tensor, touched: Mapping[str, Ends], groups: Tensor, precision: torch.dtype
-    ) -> Plan:
-        """The plan for groups (G,) of a mask (*input shape), given its `spread`."""
-        windows = cone(graph, touched, groups)
+        cls, graph: Graph, mask: Tensor, changed: Mapping[str, Ends], groups: Tensor, precision: torch.dtype
+    ) -> Schedule:
+        """For groups (G,) of a mask (*input shape), given its `changed_boxes`."""
+        windows = cone(graph, changed, groups)
         start = windows[graph.input.name]
-        rows = _positions(start, graph.input.shape[1:]).to(mask.device)
+        rows = positions(start, graph.input.shape[1:]).to(mask.device)
         owner = groups.to(mask.device).repeat_interleave(prod(start.size))
         restored = mask.reshape(mask.shape[0], -1).mT[rows] == owner[:, None]
-        steps = tuple(_step(graph, node, windows, mask.device, precision) for node in graph.nodes[1:])
-        last = _whole(graph[graph.output], windows.get(graph.output), mask.device)
+        steps = {node.name: _step(graph, node, windows, mask.device, precision) for node in graph.nodes[1:]}
+        last = whole(graph[graph.output], windows.get(graph.output), mask.device)
         return cls(graph, groups, rows, restored, start.size, steps, last, precision)
 
     @cached_property
     def needs(self) -> frozenset[str]:
         """The nodes whose base is read."""
-        return frozenset(under.name for step in self.steps for under in step.under)
+        return frozenset(under.name for step in self.steps.values() for under in step.under)
 
     @cached_property
     def elements(self) -> int:
         """The most scalars that one point with one group put back occupies at a time."""
-        sizes = {self.graph.input.name: self.graph.input.shape[0] * prod(self.size)}
-        live, most = sizes[self.graph.input.name], 0
-        for step in self.steps:
+        graph = self.graph
+        sizes, beside = {graph.input.name: graph.input.shape[0] * prod(self.size)}, {graph.input.name: 0}
+        for name, step in self.steps.items():
             node = step.node
-            sizes[node.name] = node.size if step.size is None else node.shape[0] * prod(step.size)
-            inputs = [
-                sizes[name] if lay is None else self.graph[name].shape[0] * prod(lay.size)
-                for name, lay in zip(node.inputs, step.lays, strict=True)
-            ]
-            laid = sum(size for size, lay in zip(inputs, step.lays, strict=True) if lay is not None)
-            extra = 0
+            sizes[name] = node.size if step.size is None else node.shape[0] * prod(step.size)
+            pairs = list(zip(node.inputs, step.lays, strict=True))
+            laid = [0 if lay is None else graph[before].shape[0] * prod(lay.size) for before, lay in pairs]
+            inputs = sum(size or sizes[before] for size, before in zip(laid, node.inputs, strict=True))
+            beside[name] = sum(laid)
             if step.under:  # b, in place; else b, b + d, and what f makes of both
-                extra = sum(inputs) if node.op in _CLAMPS else 2 * (sum(inputs) + sizes[node.name])
-            live += sizes[node.name]
-            most = max(most, live + laid + extra)
-            live -= sum(sizes[name] for name in self.graph.drops[node.name])
-        return max(most, live + self.graph.classes)
+                beside[name] += inputs if _ends(node) else 2 * (inputs + sizes[name])
+        return max(most_held(graph, sizes, beside), sizes[graph.output] + graph.classes)
 
     def __call__(self, base: Mapping[str, Tensor], points: Tensor, x: Tensor) -> Tensor:
         """What the output at points (S, n, *shape) changes by with each group in turn as in x (n, *shape):
         (S, n, G, *output shape).
 
-        base: what `base_of` keeps of the points, of all that the plan `needs`.
+        base: what `base_of` keeps of the points, of all that the schedule `needs`.
         """
         count = points.shape[0] * points.shape[1]
-        values = {self.graph.input.name: self._start(points, x)}
-        for step in self.steps:
-            values[step.node.name] = step(base, values, count)
-            for name in self.graph.drops[step.node.name]:
-                del values[name]
-        value = values[self.graph.output]
+
+        def step(node: Node, *moves: Tensor) -> Tensor:
+            return self.steps[node.name](base, moves, count)
+
+        value = push(self.graph, self._start(points, x), step)
         if self.last is not None:
             value = self.last(value)
         return value.reshape(*points.shape[:2], len(self.groups), *self.graph[self.graph.output].shape)
@@ -201,33 +136,27 @@ class Plan:
         back = x - points
         back = back.flatten(3).mT if back.ndim > 3 else back[:, :, None]  # (S, n, positions, C)
         moved = back.index_select(2, self.rows).to(self.precision) * self.restored  # (S, n, G · size, C)
-        return _maps(moved.flatten(0, 1), self.size)
+        return as_maps(moved.flatten(0, 1), self.size)
 
 
 def base_of(graph: Graph, points: Tensor, names: Collection[str]) -> tuple[dict[str, Tensor], Tensor]:
     """The rows (P, positions + 1, C) of the named nodes at points (P, *shape), and the output."""
-    values = {graph.input.name: points}
     kept: dict[str, Tensor] = {}
-    for node in graph.nodes:
-        if node.inputs:
-            values[node.name] = compute(node, *(values[name] for name in node.inputs))
-        value = values[node.name]
+
+    def keep(node: Node, value: Tensor) -> Tensor:
         if node.name in names:
             kept[node.name] = F.pad(value.reshape(*value.shape[:2], -1).mT, (0, 0, 0, 1), value=_OUTSIDE)
-        for name in graph.drops[node.name]:
-            del values[name]
-    return kept, values[graph.output]
+        return value
+
+    output = push(graph, keep(graph.input, points), lambda node, *inputs: keep(node, compute(node, *inputs)))
+    return kept, output
 
 
 def base_elements(graph: Graph, names: Collection[str]) -> int:
     """The most scalars that `base_of` occupies at a time for one point."""
-    live = most = kept = 0
-    for node in graph.nodes:
-        live += node.size
-        kept += node.size + node.shape[0] if node.name in names else 0
-        most = max(most, live + node.inside + kept)
-        live -= sum(graph[name].size for name in graph.drops[node.name])
-    return most
+    kept = accumulate(node.size + node.shape[0] if node.name in names else 0 for node in graph.nodes)
+    beside = {node.name: node.inside + held for node, held in zip(graph.nodes, kept, strict=True)}
+    return most_held(graph, {node.name: node.size for node in graph.nodes}, beside)
 
 
 def _step(
@@ -235,24 +164,31 @@ def _step(
 ) -> Step:
     window, linear = windows.get(node.name), node.op in LINEAR
     before = [graph[name] for name in node.inputs]
-    own = replace(node, bias=None).to(device, precision) if linear else node
+    moving = replace(node, bias=None).to(device, precision) if linear else node
     if window is None:
-        lays = [_whole(one, windows.get(one.name), device) for one in before]
+        lays = [whole(one, windows.get(one.name), device) for one in before]
         under = () if linear else tuple(Under(one.name, None, one.shape[1:]) for one in before)
-        return Step(own, tuple(lays), None, under)
-    way = reach(node, [one.shape for one in before])
-    assert way is not None
-    wanted = way.read(window)
-    lays = [_lay(windows[one.name], wanted, device) for one in before]
-    below = (Under(one.name, _positions(wanted, one.shape[1:]).to(device), wanted.size) for one in before)
+        return Step(moving, tuple(lays), None, under)
+    reached = reach(node, [one.shape for one in before])
+    assert reached is not None
+    wanted = reached.read(window)
+    lays = [lay(windows[one.name], wanted, device) for one in before]
+    below = (Under(one.name, positions(wanted, one.shape[1:]).to(device), wanted.size) for one in before)
     under = () if linear else tuple(below)
     share = _share(node, before[0].shape[1:], window) if node.op == "avg_pool" else None
-    own, local, frame = _bare(own), False, lays[0]
-    if node.op in POINTWISE:
-        local, own = _localised(own, window)
+    moving, local, frame = _bare(moving), False, lays[0]
+    if OPERATIONS[node.op].entrywise:
+        local, moving = _localised(moving, window)
     if node.op == "conv" and isinstance(frame, Framed) and frame.even is not None:
-        own, lays = replace(own, attributes={**own.attributes, "padding": frame.even}), [None]
-    return Step(own, tuple(lays), window.size, under, local, None if share is None else share.to(device))
+        moving, lays = replace(moving, attributes={**moving.attributes, "padding": frame.even}), [None]
+    return Step(moving, tuple(lays), window.size, under, local, None if share is None else share.to(device))
+
+
+def _ends(node: Node) -> tuple[float, float] | None:
+    """Between which values the node keeps its input, where it does nothing else."""
+    if node.op == "relu":
+        return 0.0, inf
+    return (node.attributes["low"], node.attributes["high"]) if node.op == "clamp" else None
 
 
 def _bare(node: Node) -> Node:
@@ -261,58 +197,14 @@ def _bare(node: Node) -> Node:
     return replace(node, attributes={**node.attributes, **{k: v for k, v in settings.items() if k in node.attributes}})
 
 
-def _whole(node: Node, window: Window | None, device: torch.device) -> Lay | None:
-    """The whole map for each group; None where the value is that already."""
-    if window is None:
-        return None
-    return _lay(window, Window(torch.zeros_like(window.corner), node.shape[1:]), device)
-
-
-def _lay(window: Window, wanted: Window, device: torch.device) -> Lay | None:
-    """How the wanted windows are made of those that change; None where they are the same."""
-    if wanted.same(window):
-        return None
-    before = window.corner - wanted.corner  # (G, D)
-    sides = list(zip(before[0].tolist(), window.size, wanted.size, strict=True))
-    if bool((before == before[0]).all()) and all(-part < first < whole for first, part, whole in sides):  # they meet
-        pads = [(first, whole - part - first) for first, part, whole in sides]
-        return Framed(tuple(amount for side in reversed(pads) for amount in side), wanted.size)
-    inside = _positions(Window(-before, wanted.size), window.size)
-    size = prod(window.size)
-    place = (inside < size).nonzero().squeeze(1)
-    owner = torch.arange(len(window.corner)).repeat_interleave(prod(wanted.size))
-    changed = (inside + owner * size)[place]  # in ascending order
-    return Placed(changed.to(device), place.to(device), len(owner) // prod(wanted.size), wanted.size)
-
-
-def _positions(window: Window, spatial: tuple[int, ...]) -> Tensor:
-    """The rows (G · size,) of a window's positions in a map; what is not in it has the row after the last."""
-    count, rank = len(window.corner), len(spatial)
-    row = torch.zeros(count, *(1,) * rank, dtype=torch.int64)
-    within = torch.ones(count, *(1,) * rank, dtype=torch.bool)
-    for axis, (n, size) in enumerate(zip(spatial, window.size, strict=True)):
-        line = window.corner[:, axis, None] + torch.arange(size)  # (G, size)
-        line = line.view(count, *(size if k == axis else 1 for k in range(rank)))
-        row, within = row * n + line, within & (line >= 0) & (line < n)
-    return torch.where(within, row, prod(spatial)).flatten()
-
-
 def _localised(node: Node, window: Window) -> tuple[bool, Node]:
     """The node with weight and bias at the windows, where they differ from position to position."""
     tensors = (node.weight, node.bias)
     rank = len(window.size)
     if all(t is None or all(n == 1 for n in t.shape[-rank:]) for t in tensors):
         return False, node
-    weight, bias = (None if t is None else _cut(t, node.shape[1:], window) for t in tensors)
+    weight, bias = (None if t is None else cut(t, node.shape[1:], window) for t in tensors)
     return True, replace(node, weight=weight, bias=bias)
-
-
-def _cut(tensor: Tensor, spatial: tuple[int, ...], window: Window) -> Tensor:
-    """What broadcasts to (C, *spatial), at the windows: (G, C or 1, *size)."""
-    full = tensor.reshape(*(1,) * (len(spatial) + 1 - tensor.ndim), *tensor.shape)
-    rows = full.expand(full.shape[0], *spatial).flatten(1).mT  # (positions, C or 1)
-    index = _positions(window, spatial).to(tensor.device)
-    return rows[index].view(-1, *window.size, rows.shape[1]).movedim(-1, 1)
 
 
 def _share(node: Node, spatial: tuple[int, ...], window: Window) -> Tensor | None:
@@ -330,17 +222,7 @@ def _share(node: Node, spatial: tuple[int, ...], window: Window) -> Tensor | Non
         low, high = (-p, n + p) if a["count_padding"] else (0, n)
         counts = (first + k).clamp(max=high) - first.clamp(min=low)  # (out,)
         share = share[..., None] * (k / counts.double())
-    return _cut(share, node.shape[1:], window)
-
-
-def _rows(maps: Tensor, points: int) -> Tensor:
-    """(P · G, C, *size) -> (P, G · size, C)."""
-    return maps.reshape(*maps.shape[:2], -1).mT.reshape(points, -1, maps.shape[1])
-
-
-def _maps(rows: Tensor, size: tuple[int, ...]) -> Tensor:
-    """(P, G · size, C) -> (P · G, C, *size), channels last in memory."""
-    return rows.view(-1, *size, rows.shape[-1]).movedim(-1, 1)
+    return cut(share, node.shape[1:], window)
 
 
 def _tile(tensor: Tensor | None, points: int) -> Tensor | None:

@@ -1,6 +1,6 @@
 """A network at samples of a ball and of every member of its family: the same noise for all, in pieces that fit.
 
-With its group put back, a sample of B is one of B_u, and differs from it only near the group: `graph.incremental`
+With its group put back, a sample of B is one of B_u, and differs from it only near the group: `incremental`
 computes the difference. Where that is not safe, every sample of every member runs by itself.
 """
 
@@ -14,22 +14,14 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import BoundError, InputError
-from proofmap.execution.cone import alike, spread
-from proofmap.execution.incremental import Plan, base_elements, base_of
-from proofmap.graph import Graph, Node
+from proofmap.execution.cone import alike, changed_boxes
+from proofmap.execution.incremental import Schedule, base_elements, base_of
+from proofmap.graph import Graph
+from proofmap.graph.ops import OPERATIONS
 from proofmap.memory import in_pieces, piece_of
 from proofmap.progress import part
 
 Fold = Callable[[slice, Tensor, Tensor], None]
-
-# At the edge of what these take they are steep, end or jump: b + d may lie on the other side of it by rounding. Of a
-# foreign part nothing is known but what it makes of a whole sample.
-_STEEP = frozenset({"sqrt", "log", "reciprocal", "shrink", "threshold", "foreign"})
-_SMOOTH = 16  # torch's softplus, cut off above this, jumps by less than rounding in float32
-
-
-def _is_steep(node: Node) -> bool:
-    return node.op in _STEEP or (node.op == "softplus" and node.attributes["threshold"] < _SMOOTH)
 
 
 def check_precision(precision: torch.dtype | None) -> None:
@@ -68,7 +60,7 @@ class Sampler:
             fold(images, members.to(x.device), values)
 
         room = piece_of(self.available, x.device) // x.element_size() // 2  # for the base, and for what changes
-        whole = any(map(_is_steep, graph.nodes))
+        whole = any(OPERATIONS[node.op].steep(node) for node in graph.nodes[1:])  # b + d may lie beyond an edge
         (_visit_whole if whole else self._visit_changes)(graph, x, mask, delta, groups, room, show)
         if not bool(finite):
             raise BoundError(
@@ -82,30 +74,30 @@ class Sampler:
         """By the differences from the samples of B."""
         precision = self.precision or x.dtype
 
-        def work(images: slice, plans: list[Plan], names: frozenset[str], first: int, last: int) -> None:
+        def work(images: slice, schedules: list[Schedule], names: frozenset[str], first: int, last: int) -> None:
             points = x[images] + delta[first:last, images]
             base, output = base_of(graph, laid_out(points.flatten(0, 1)), names)
             full = output.unflatten(0, points.shape[:2])[:, :, None]
             show(images, torch.zeros(1, dtype=torch.int64), full)
-            for plan in plans:
+            for schedule in schedules:
                 try:
-                    change = plan(base, points, x[images])
+                    change = schedule(base, points, x[images])
                 except NotImplementedError as error:
                     raise InputError(
                         f"torch has no {precision} for this network here: leave `precision` out"
                     ) from error
-                show(images, 1 + plan.groups, full + change)
+                show(images, 1 + schedule.groups, full + change)
 
         samples = len(delta)
-        for block, plans in _blocks(graph, mask, len(x), groups, precision, room):
-            names = frozenset[str]().union(*(plan.needs for plan in plans))
-            largest = max(base_elements(graph, names), *(len(plan.groups) * plan.elements for plan in plans))
+        for block, schedules in _blocks(graph, mask, len(x), groups, precision, room):
+            names = frozenset[str]().union(*(one.needs for one in schedules))
+            largest = max(base_elements(graph, names), *(len(one.groups) * one.elements for one in schedules))
             at_once = max(1, room // largest)
             step = max(1, at_once // samples)
             for start in range(block.start, block.stop, step):
                 images = slice(start, min(block.stop, start + step))
                 with part(images.start / len(x), images.stop / len(x)):
-                    in_pieces(samples, min(samples, at_once), partial(work, images, plans, names))
+                    in_pieces(samples, min(samples, at_once), partial(work, images, schedules, names))
 
 
 def _visit_whole(graph: Graph, x: Tensor, mask: Tensor, delta: Tensor, groups: int, room: int, show: Fold) -> None:
@@ -113,8 +105,8 @@ def _visit_whole(graph: Graph, x: Tensor, mask: Tensor, delta: Tensor, groups: i
 
     def work(i: int, sample: int, first: int, last: int) -> None:
         member = torch.arange(first, last, device=x.device)
-        own = mask[i % len(mask)] == member.view(-1, *[1] * (x.ndim - 1)) - 1
-        value = graph(laid_out(torch.where(own, x[i], x[i] + delta[sample, i])))
+        restored = mask[i % len(mask)] == member.view(-1, *[1] * (x.ndim - 1)) - 1
+        value = graph(laid_out(torch.where(restored, x[i], x[i] + delta[sample, i])))
         show(slice(i, i + 1), member, value[None, None])
 
     at_once, count = room // base_elements(graph, ()), len(x) * len(delta)
@@ -125,25 +117,25 @@ def _visit_whole(graph: Graph, x: Tensor, mask: Tensor, delta: Tensor, groups: i
 
 def _blocks(
     graph: Graph, mask: Tensor, images: int, groups: int, precision: torch.dtype, room: int
-) -> Iterator[tuple[slice, list[Plan]]]:
-    """The images that share a mask, and plans for all groups of it."""
+) -> Iterator[tuple[slice, list[Schedule]]]:
+    """The images that share a mask, and schedules for all groups of it."""
     if len(mask) == 1:
-        yield slice(0, images), list(_plans(graph, mask[0], groups, precision, room))
+        yield slice(0, images), list(_schedules(graph, mask[0], groups, precision, room))
         return
     for i in range(images):
-        yield slice(i, i + 1), list(_plans(graph, mask[i], groups, precision, room))
+        yield slice(i, i + 1), list(_schedules(graph, mask[i], groups, precision, room))
 
 
-def _plans(graph: Graph, mask: Tensor, groups: int, precision: torch.dtype, room: int) -> Iterator[Plan]:
-    """Plans for all groups of a mask that fit into `room` scalars at one point."""
-    touched = spread(graph, mask, groups)
-    for some in alike(graph, touched):
-        plan = Plan.of(graph, mask, touched, some, precision)
-        fitting = max(1, room // plan.elements)
-        if fitting >= len(some):
-            yield plan
+def _schedules(graph: Graph, mask: Tensor, groups: int, precision: torch.dtype, room: int) -> Iterator[Schedule]:
+    """Schedules for all groups of a mask that fit into `room` scalars at one point."""
+    changed = changed_boxes(graph, mask, groups)
+    for ids in alike(graph, changed):
+        schedule = Schedule.of(graph, mask, changed, ids, precision)
+        fitting = max(1, room // schedule.elements)
+        if fitting >= len(ids):
+            yield schedule
         else:
-            yield from (Plan.of(graph, mask, touched, few, precision) for few in some.split(fitting))
+            yield from (Schedule.of(graph, mask, changed, few, precision) for few in ids.split(fitting))
 
 
 def prepared(graph: Graph, device: torch.device, dtype: torch.dtype) -> Graph:

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from proofmap.errors import InputError
 from proofmap.graph.foreign import bounded
 from proofmap.graph.ir import Graph, Node
-from proofmap.graph.onnx.read import load
-from proofmap.graph.torch.trace import trace
+from proofmap.graph.onnx import load
+from proofmap.graph.torch import trace
 
 __all__ = ["Graph", "Node", "as_graph", "bounded", "load", "trace"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
@@ -10,6 +10,7 @@ from math import inf
 import torch
 from torch import Tensor
 
+from proofmap.errors import ModelError
 from proofmap.graph.ir import Graph
 
 Run = Callable[[Tensor], Tensor]
@@ -48,6 +49,20 @@ class Disagreement:
 
     off: float
     cause: Cause
+
+
+def require_agreement(
+    graph: Graph, reference: Reference, points: Tensor, whose: str, advice: Mapping[Cause, str]
+) -> None:
+    """Refuse a graph that differs from its model; a cause that there is no advice for is no fault.
+
+    whose: logits, with {} for how far they are apart.
+    """
+    apart = disagreement(graph, reference, points)
+    if apart is not None and apart.cause in advice:
+        raise ModelError(
+            f"{whose.format(f'{apart.off:.1e}')}, expected {TOLERANCE[points.dtype]:g} at most: {advice[apart.cause]}"
+        )
 
 
 def disagreement(graph: Graph, reference: Reference, points: Tensor) -> Disagreement | None:

@@ -1,34 +1,31 @@
 """Building a graph: every front end says what it read in these words, and gets the same small set of operations.
 
-A value is a node's name or a constant tensor. The words for shapes and sums are here; those for whole layers are in
-`layers`, those for functions of one scalar in `scalars`. A word may take several nodes; what it returns is then
-renamed (`settle`), so that a name stands for the value of what the user called so.
+A value is a node's name or a constant tensor. The words for shapes and sums are here; others stand in files of their
+own, as functions of the builder: `picks`, `moves`, `layers`, `pools`, `sums`, `scalars`. A word may take several nodes;
+what it returns is then renamed (`settle`), so that a name stands for the value of what the user called so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph.axes import with_axes
 from proofmap.graph.fold import fold
 from proofmap.graph.ir import Graph, Node
-from proofmap.graph.last import without_last
+from proofmap.graph.last import no_classes, without_last
 from proofmap.graph.ops import compute
+from proofmap.graph.walk import before
 
 Value = str | Tensor
 
 LIMIT = 2**27  # scalars in one sample's value; beyond it a file is damaged rather than large
-
-_NUMPY_MODE: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 class NoRule(Exception):  # noqa: N818 (not an error of the user's: it never leaves this package)
@@ -49,6 +46,11 @@ class MixedError(ModelError):
             f"{op} (node {node!r}) mixes the samples of a batch, expected every sample to be computed on its own: "
             "keep dimension 0 for the samples, from the input to the output"
         )
+
+    @property
+    def missing(self) -> tuple[tuple[str, str], ...]:
+        """The operation as one without a rule, for what is run as it is: (node, operation)."""
+        return ((self.node, f"{self.op} that moves the samples off dimension 0"),)
 
 
 def scalar(value: float) -> Tensor:
@@ -77,7 +79,7 @@ class Builder:
         if isinstance(output, Tensor):
             raise ModelError("the model's output does not depend on its input: nothing can be explained")
         output, taken_off = without_last(self, output)
-        needed = self._before(output)
+        needed = before(self.nodes.values(), output)
         missing = [(name, op) for name, op in self.missing.items() if name in needed]
         mixing = next((error for name, error in self.mixing.items() if name in needed), None)
         if missing:
@@ -85,20 +87,11 @@ class Builder:
         if mixing is not None:
             raise mixing
         if len(self.shape(output)) != 1:
-            got = ", ".join(map(str, ("N", *self.shape(output))))
-            raise ModelError(f"got a model whose output has shape ({got}), expected logits of shape (N, classes)")
+            raise no_classes("model", self.shape(output))
         nodes = tuple(node for node in self.nodes.values() if node.name in needed or node.op == "input")
         for node in nodes:
             _check_finite(node)
         return fold(with_axes(Graph(nodes, output, taken_off))).to(device, dtype)
-
-    def _before(self, *names: str) -> set[str]:
-        """The nodes that these are computed from, and they."""
-        needed = set(names)
-        for node in reversed(self.nodes.values()):
-            if node.name in needed:
-                needed.update(node.inputs)
-        return needed
 
     # --- the mechanism ---
 
@@ -155,7 +148,7 @@ class Builder:
         """A placeholder for what cannot be followed, as it mixes samples or comes after a placeholder: the search for
         operations without a rule goes on behind it. Any other error is raised.
         """
-        known = not self._before(*inputs) & {*self.missing, *self.mixing}
+        known = not before(self.nodes.values(), *inputs) & {*self.missing, *self.mixing}
         if isinstance(error, LargeError):
             raise error
         if known and not isinstance(error, MixedError):  # a constant may have the size of samples that were mixed
@@ -173,9 +166,6 @@ class Builder:
         if prod(shape) > LIMIT or prod(shape) < 1:
             raise LargeError(f"{op} (node {name!r}) has shape {tuple(shape)}, expected 1 to {LIMIT} scalars a sample")
 
-    def mixed(self, name: str, op: str) -> MixedError:
-        return MixedError(name, op)
-
     def shape(self, value: str) -> tuple[int, ...]:
         return self.nodes[value].shape
 
@@ -188,7 +178,7 @@ class Builder:
         if not -rank <= axis < rank:
             raise ModelError(f"{op} (node {name!r}) names axis {axis} of a value with {rank} axes")
         if axis % rank == 0:
-            raise self.mixed(name, op)
+            raise MixedError(name, op)
         return axis % rank - 1
 
     def sample_constant(self, name: str, op: str, value: Tensor, rank: int) -> Tensor:
@@ -197,7 +187,7 @@ class Builder:
             return value
         same = value.ndim == rank and value.shape[0] in (1, self.batch)
         if not same or not torch.equal(value, value[:1].expand_as(value)):
-            raise self.mixed(name, op)
+            raise MixedError(name, op)
         return value[0]
 
     # --- sums and constants ---
@@ -234,7 +224,7 @@ class Builder:
     def broadcast(self, name: str, a: str, b: str) -> tuple[str, str]:
         """Both branches in the shape they have together."""
         if self.rank(a) != self.rank(b):
-            raise self.mixed(name, "broadcasting of branches of different rank")
+            raise MixedError(name, "broadcasting of branches of different rank")
         try:
             target = tuple(torch.broadcast_shapes(self.shape(a), self.shape(b)))
         except RuntimeError as error:
@@ -278,7 +268,7 @@ class Builder:
         if prod(shape) != size:
             raise ModelError(f"{op} (node {name!r}) does not fit its input: {size} scalars into {tuple(shape)}")
         if not shape or shape[0] != self.batch:
-            raise self.mixed(name, op)
+            raise MixedError(name, op)
         return self.reshape(name, x, shape[1:])
 
     def permute(self, name: str, op: str, x: str, axes: Sequence[int]) -> str:
@@ -286,7 +276,7 @@ class Builder:
         rank = self.rank(x)
         axes = [axis % rank for axis in axes]
         if axes and axes[0] != 0:
-            raise self.mixed(name, op)
+            raise MixedError(name, op)
         if axes == list(range(rank)):
             return x
         return self.add_node(name, "permute", [x], axes=tuple(axis - 1 for axis in axes[1:]))
@@ -297,95 +287,8 @@ class Builder:
     def batched_expand(self, name: str, op: str, x: str, shape: Sequence[int]) -> str:
         """To a shape that was written with the sample dimension in it."""
         if len(shape) != self.rank(x) or shape[0] != self.batch:
-            raise self.mixed(name, op)
+            raise MixedError(name, op)
         return self.expand(name, x, shape[1:])
-
-    # --- picking entries ---
-
-    def index(self, name: str, x: str, axis: int, index: Tensor) -> str:
-        """The entries at constant positions along an axis of one sample (negative ones count from the end)."""
-        size = self.shape(x)[axis]
-        if index.numel() and not -size <= int(index.min()) <= int(index.max()) < size:
-            raise ModelError(f"node {name!r} reads outside an axis of size {size}")
-        index = torch.where(index < 0, index + size, index)
-        if torch.equal(index, torch.arange(size)):
-            return x
-        return self.add_node(name, "index", [x], axis=axis, index=index)
-
-    def resample(self, name: str, x: str, positions: Sequence[Tensor]) -> str:
-        """The last axes read at the given positions, one tensor for each of them."""
-        first = len(self.shape(x)) - len(positions)
-        for k, position in enumerate(positions[:-1]):
-            x = self.index(f"{name}.axis{first + k}", x, first + k, position)
-        return self.index(name, x, first + len(positions) - 1, positions[-1])
-
-    def slice(self, name: str, x: str, axis: int, start: int, stop: int, step: int = 1) -> str:
-        """As Python slices an axis of one sample."""
-        whole = range(self.shape(x)[axis])
-        taken = whole[start:stop:step]
-        if taken == whole:
-            return x
-        return self.add_node(name, "slice", [x], axis=axis, range=(taken.start, taken.stop, taken.step))
-
-    def select(self, name: str, x: str, axis: int, position: int) -> str:
-        y = self.index(f"{name}.index", x, axis, torch.tensor([position]))
-        shape = self.shape(y)
-        return self.reshape(name, y, (*shape[:axis], *shape[axis + 1 :]))
-
-    def move(self, name: str, op: str, x: str, function: Callable[[Tensor], Tensor]) -> str:
-        """Whatever only moves, repeats or drops entries: `function`, of batched tensors, tried on their positions."""
-        moved = self.arrange(name, x, function(self.positions(x)))
-        if moved is None:
-            raise self.mixed(name, op)
-        return moved
-
-    def positions(self, x: str) -> Tensor:
-        """A number for each entry of a batch of values: sample n has those from n · size on."""
-        return torch.arange(self.batch * prod(self.shape(x))).reshape(self.batch, *self.shape(x))
-
-    def arrange(self, name: str, x: str, positions: Tensor) -> str | None:
-        """The entries of x at these positions of the batch; None where a sample would hold those of another."""
-        size = prod(self.shape(x))
-        if positions.ndim < 1 or positions.shape[0] != self.batch:
-            return None
-        index = positions - (torch.arange(self.batch) * size).reshape(-1, *(1,) * (positions.ndim - 1))
-        first = index[0]
-        if not torch.equal(index, first.expand_as(index)) or not bool(((first >= 0) & (first < size)).all()):
-            return None
-        flat = self.reshape(f"{name}.flat", x, (size,))
-        return self.reshape(name, self.index(f"{name}.index", flat, 0, first.flatten()), first.shape)
-
-    def pad(self, name: str, x: str, pads: Sequence[int], mode: str = "constant", value: float = 0.0) -> str:
-        """Pads as torch writes them: last axis first, (before, after); negative ones crop."""
-        shape = self.shape(x)
-        if any(pads[2 * len(shape) :]):
-            raise self.mixed(name, "pad")
-        pads = tuple(pads[: 2 * len(shape)])
-        pairs = list(zip(pads[::2], pads[1::2], strict=True))
-        if not any(pads):
-            return x
-        for k, pair in enumerate(pairs):
-            self.fits(name, "pad", (sum(pair) + shape[-1 - k],))
-        if mode == "constant":
-            y = self.add_node(f"{name}.zeros", "pad", [x], pads=pads, mode=mode)
-            if value == 0.0:
-                return y
-            frame = F.pad(torch.zeros(shape, dtype=torch.float64), pads, value=value)
-            return self.affine(name, y, None, frame)
-        if mode != "circular" and min(pads) >= 0 and len(pairs) <= 3 and len(pairs) in (len(shape) - 1, len(shape)):
-            return self.add_node(name, "pad", [x], pads=pads, mode=mode)
-        positions = [_frame(n, pair, mode) for n, pair in zip(reversed(shape), pairs, strict=False)]
-        return self.resample(name, x, positions[::-1])
-
-
-def _frame(size: int, pads: tuple[int, int], mode: str) -> Tensor:
-    """Which of `size` entries each entry of a padded axis repeats; what is cropped is not wrapped around."""
-    before, after = pads
-    entries = np.arange(size)
-    if mode == "circular":
-        entries, before, after = entries[max(-before, 0) : size - max(-after, 0)], max(before, 0), max(after, 0)
-    padded = np.pad(entries, (max(before, 0), max(after, 0)), mode=_NUMPY_MODE[mode])
-    return torch.from_numpy(padded[max(-before, 0) : len(padded) - max(-after, 0)].copy())
 
 
 def _floating(value: Tensor | None) -> Tensor | None:

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from proofmap.errors import ModelError
 from proofmap.graph.foreign import bounded
 from proofmap.graph.ir import Graph, Node
+from proofmap.graph.walk import before
 
 
 def cut(graph: Graph, split: str) -> tuple[Graph, Graph]:
@@ -15,21 +16,18 @@ def cut(graph: Graph, split: str) -> tuple[Graph, Graph]:
     A module's name stands for the last node that it made. No path may lead past the node.
     """
     at = _resolve(graph, split)
-    before = {at}
-    for node in reversed(graph.nodes):
-        if node.name in before:
-            before.update(node.inputs)
-    after = [node for node in graph.nodes if node.name not in before]
-    past = [(name, node.name) for node in after for name in node.inputs if name in before and name != at]
+    head = before(graph.nodes, at)
+    after = [node for node in graph.nodes if node.name not in head]
+    past = [(name, node.name) for node in after for name in node.inputs if name in head and name != at]
     if past:
         source, sink = past[0]
         raise ModelError(
             f"the network cannot be split at {split!r}: {source!r} reaches {sink!r} past it, expected a node that "
             "every path goes through, such as the end of a block"
         )
-    head = Graph(tuple(node for node in graph.nodes if node.name in before), at)
     start = Node(at, "input", (), graph[at].shape)
-    return head, Graph((start, *after), graph.output if after else at, graph.taken_off)
+    first = Graph(tuple(node for node in graph.nodes if node.name in head), at)
+    return first, Graph((start, *after), graph.output if after else at, graph.taken_off)
 
 
 def _resolve(graph: Graph, split: str) -> str:

@@ -6,7 +6,7 @@ Whoever bounds asks `bounded` first, whoever differentiates asks `differentiable
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,11 +16,11 @@ from torch import Tensor
 from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph.ir import Graph, Node
 
-__all__ = ["Foreign", "bounded", "differentiable", "foreign_of", "in_front", "independent"]
-
+FEW, MANY = 3, 31  # points to try a function at; many where something in it is known to mix samples
 _TOLERANCE = 1e-4  # of the largest value, between a sample alone and beside others
 
-Own = TypeVar("Own", bound="Foreign")
+Key = TypeVar("Key", bound=Hashable)
+Self = TypeVar("Self", bound="Foreign")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Foreign(ABC):
         """The value for each sample, in the type of x and at its place."""
 
     @abstractmethod
-    def to(self: Own, device: torch.device, dtype: torch.dtype) -> Own:
+    def to(self: Self, device: torch.device, dtype: torch.dtype) -> Self:
         """The same for inputs of that type there."""
 
     @abstractmethod
@@ -63,10 +63,10 @@ def foreign_of(graph: Graph) -> tuple[Node, Foreign] | None:
 
 def bounded(graph: Graph) -> Graph:
     """The graph, if every operation in it has a rule; else an error that names those without, and what works."""
-    found = foreign_of(graph)
-    if found is None:
+    part = foreign_of(graph)
+    if part is None:
         return graph
-    node, run = found
+    node, run = part
     others = "GreedyAS, GreedyAO, saliency, rise, occlusion and the other baselines" if run.gradients else _SAMPLING
     raise UnsupportedError(
         run.missing,
@@ -80,11 +80,11 @@ _SAMPLING = "rise, occlusion"
 
 def differentiable(graph: Graph, who: str) -> Graph:
     """The graph, if gradients go through it."""
-    found = foreign_of(graph)
-    if found is None or found[1].gradients:
+    part = foreign_of(graph)
+    if part is None or part[1].gradients:
         return graph
     raise ModelError(
-        f"{who} needs gradients, and there are none through {found[1].named()}: choose a method that does without, "
+        f"{who} needs gradients, and there are none through {part[1].named()}: choose a method that does without, "
         f"such as EmpiricalEVA, {_SAMPLING}"
     )
 
@@ -94,6 +94,24 @@ def in_front(name: str, start: Node, run: Foreign, tail: Graph) -> Graph:
     assert tail.input.name == name != start.name
     node = Node(name, "foreign", (start.name,), tail.input.shape, attributes={"run": run})
     return Graph((start, node, *tail.nodes[1:]), tail.output, tail.taken_off)
+
+
+def straits(steps: Sequence[tuple[Sequence[Key], Sequence[Key]]], start: Key, end: Key) -> Iterator[tuple[int, Key]]:
+    """Where a network can be cut: (k, value) of steps (outputs, inputs) such that an output of step k is all that the
+    later ones, and the end, read of what came so far.
+    """
+    last = {name: k for k, (_, inputs) in enumerate(steps) for name in inputs} | {end: len(steps)}
+    open_ = {start}
+    for k, (outputs, _) in enumerate(steps):
+        open_ = {name for name in (*open_, *outputs) if last.get(name, -1) > k}
+        if len(open_) == 1 and open_.intersection(outputs):
+            yield k, next(iter(open_))
+
+
+def points_around(x: Tensor, count: int) -> Tensor:
+    """x (1, *shape), and points drawn far around it, on both sides of zero: (count, *shape)."""
+    noise = torch.rand(count - 1, *x.shape[1:], generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x)
+    return torch.cat([x, (x.abs().max() + 1) * (3 * noise - 1.5)])
 
 
 def independent(function: Callable[[Tensor], Tensor], points: Tensor, sizes: Sequence[int]) -> str | None:

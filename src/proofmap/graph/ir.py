@@ -18,6 +18,7 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.graph.last import LAST
 from proofmap.graph.ops import UNSIGNED, compute
+from proofmap.graph.walk import push
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,7 @@ class Graph:
         return "\n".join(["Graph(", *lines, f"  -> {self.output}", ")"])
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The output at x (N, *input shape). Differentiable; values are dropped after their last use."""
+        """The output at x (N, *input shape). Differentiable."""
         if tuple(x.shape[1:]) != self.input.shape or x.ndim < 1:
             raise InputError(
                 f"got an input of shape {tuple(x.shape)}, expected (N, {', '.join(map(str, self.input.shape))}): "
@@ -152,9 +153,4 @@ class Graph:
             )
         if x.dtype != self.dtype and (self._weighted or not x.is_floating_point()):
             raise InputError(f"got an input of type {x.dtype}, expected {self.dtype}: convert it with x.to(...)")
-        values: dict[str, Tensor] = {self.input.name: x}
-        for node in self.nodes[1:]:
-            values[node.name] = compute(node, *(values[name] for name in node.inputs))
-            for name in self.drops[node.name]:
-                del values[name]
-        return values[self.output]
+        return push(self, x, compute)

@@ -19,7 +19,7 @@ from proofmap.errors import ModelError
 if TYPE_CHECKING:
     from proofmap.graph.build import Builder
 
-__all__ = ["LAST", "ONE", "no_logits", "scores", "softmax", "without_last"]
+__all__ = ["LAST", "ONE", "no_classes", "no_logits", "scores", "softmax", "without_last"]
 
 ONE = "sigmoid of one output"
 
@@ -57,6 +57,12 @@ def no_logits(op: str, node: str) -> ModelError:
     )
 
 
+def no_classes(what: str, shape: Sequence[int]) -> ModelError:
+    """For a model or file whose output has another shape for one sample than (classes,)."""
+    got = ", ".join(map(str, ("N", *shape)))
+    return ModelError(f"got a {what} whose output has shape ({got}), expected logits of shape (N, classes)")
+
+
 def without_last(b: Builder, output: str) -> tuple[str, str | None]:
     """The output without what turns logits into probabilities, and its name in `LAST`; None where there is none.
 
@@ -66,9 +72,9 @@ def without_last(b: Builder, output: str) -> tuple[str, str | None]:
     while node.op == "reshape":
         shapes.append(node)
         node = b.nodes[node.inputs[0]]
-    said = b.missing.get(node.name, "")
-    if "argmax" in said.lower() or said.endswith("of the positions of a maximum"):
-        raise no_logits(said, node.name)
+    missing = b.missing.get(node.name, "")
+    if "argmax" in missing.lower() or missing.endswith("of the positions of a maximum"):
+        raise no_logits(missing, node.name)
     last = node.attributes.get("last")
     if node.op == "sigmoid" and prod(node.shape) <= 2:
         last = "sigmoid" if prod(node.shape) == 2 else ONE

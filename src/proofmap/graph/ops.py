@@ -1,251 +1,134 @@
-"""What each operation computes: one table, used to run a graph and to find the shapes of its nodes.
-
-Tensors carry the sample dimension in front, so an axis `a` of a sample is the tensor's axis `a + 1`.
-"""
+"""The operations: one record each, from which follows all that is asked of one but its bounds (`rules`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from proofmap.graph import functions
+from proofmap.graph.reach import Reach, Shapes, filtered, framed, nowhere, pooled, same_place, same_position
+
 if TYPE_CHECKING:
     from proofmap.graph.ir import Node
 
-Compute = Callable[..., Tensor]
-
-# y = L(inputs; weight) + bias, linear in the inputs and in the weight, which they are multiplied with and nothing else:
-# |L| has |weight| for weight. Whatever may be negative in a linear operation belongs into a weight.
-WEIGHTED = frozenset({"linear", "matmul", "conv", "conv_transpose", "affine", "keep"})
-
-# y = L(inputs) without a weight: no entry of the matrix is negative, whatever the attributes, so that |L| = L.
-UNSIGNED = frozenset(
-    {
-        *("add", "concat", "sum", "avg_pool", "adaptive_avg_pool"),
-        *("reshape", "permute", "expand", "index", "slice", "pad"),
-    }
-)
-
-LINEAR = WEIGHTED | UNSIGNED  # all other operations are not
-
-_CONV: dict[int, Any] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-_CONV_TRANSPOSE: dict[int, Any] = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
-_AVG_POOL: dict[int, Any] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
-_ADAPTIVE: dict[int, Any] = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
-_MAX_POOL: dict[int, Any] = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+_SMOOTH = 16  # torch's softplus, cut off above this, jumps by less than rounding in float32
 
 
-def _plus(value: Tensor, bias: Tensor | None) -> Tensor:
-    return value if bias is None else value + bias
+def _never(node: Node) -> bool:
+    return False
 
 
-def _channels(bias: Tensor | None) -> Tensor | None:
-    """(C, 1, ...) as convolutions take it: (C,)."""
-    return None if bias is None else bias.flatten()
+def _always(node: Node) -> bool:
+    return True
 
 
-def _linear(node: Node, x: Tensor) -> Tensor:
-    assert node.weight is not None
-    return F.linear(x, node.weight, node.bias)
+@dataclass(frozen=True)
+class Operation:
+    """What an operation is.
+
+    compute: its value, from the node and the values of its inputs.
+    linear: None where it is not. "weighted" is y = L(inputs; weight) + bias, linear in the inputs and in the weight,
+        which they are multiplied with and nothing else: |L| has |weight| for weight. "unsigned" is y = L(inputs)
+        without a weight: no entry of the matrix is negative, whatever the attributes, so that |L| = L.
+    reach: what an output position of a map reads, given the shapes of the inputs.
+    steep: whether the node ends, jumps or is steep at an edge of what it takes: rounding may cross the edge.
+    activation: whether networks have it behind a layer, as one.
+    """
+
+    compute: Callable[..., Tensor]
+    linear: Literal["weighted", "unsigned"] | None = None
+    reach: Callable[[Node, Shapes], Reach | None] = nowhere
+    steep: Callable[[Node], bool] = _never
+    activation: bool = False
+
+    @property
+    def entrywise(self) -> bool:
+        """Whether an entry depends on the inputs' entries at its place alone; weight and bias broadcast to it."""
+        return self.reach is same_place
 
 
-def _matmul(node: Node, x: Tensor) -> Tensor:
-    assert node.weight is not None
-    value = node.weight @ x if node.attributes["side"] == "left" else x @ node.weight
-    return _plus(value, node.bias)
+def _scalar(compute: Callable[..., Tensor], *, activation: bool = False) -> Operation:
+    """y = f(x), entry by entry."""
+    return Operation(compute, reach=same_place, activation=activation)
 
 
-def _conv(node: Node, x: Tensor) -> Tensor:
-    a = node.attributes
-    apply = _CONV[x.ndim - 2]
-    weight = node.weight
-    assert weight is not None
-    if x.shape[1] == 1:  # strides that mean nothing there lead oneDNN astray: torch 2.13 reads beyond some maps
-        x = x.contiguous().view(-1).view(x.shape)
-    if x.is_cuda and 1 < a["groups"] == x.shape[1]:  # one filter a channel: slow by a factor of ten, channels last
-        x, weight = x.contiguous(), weight.contiguous()
-    value: Tensor = apply(x, weight, _channels(node.bias), a["stride"], a["padding"], a["dilation"], a["groups"])
-    return value
+def _plain(function: Callable[[Tensor], Tensor], *, activation: bool = False) -> Operation:
+    """The same, without settings."""
+    return _scalar(lambda node, x: function(x), activation=activation)
 
 
-def _conv_transpose(node: Node, x: Tensor) -> Tensor:
-    a = node.attributes
-    apply = _CONV_TRANSPOSE[x.ndim - 2]
-    value: Tensor = apply(
-        x, node.weight, _channels(node.bias), a["stride"], a["padding"], a["output_padding"], a["groups"], a["dilation"]
-    )
-    return value
+def _edged(operation: Operation) -> Operation:
+    return replace(operation, steep=_always)
 
 
-def _affine(node: Node, x: Tensor) -> Tensor:
-    return _plus(x if node.weight is None else x * node.weight, node.bias)
-
-
-def _keep(node: Node, x: Tensor) -> Tensor:
-    """x · weight + bias with a weight of zeros and ones: what it drops is not read, and may be infinite or NaN."""
-    assert node.weight is not None
-    return _plus(torch.where(node.weight != 0, x, 0.0), node.bias)
-
-
-def _add(node: Node, *xs: Tensor) -> Tensor:
-    total = xs[0]
-    for x in xs[1:]:
-        total = total + x
-    return total
-
-
-def _concat(node: Node, *xs: Tensor) -> Tensor:
-    return torch.cat(xs, dim=node.attributes["axis"] + 1)
-
-
-def _sum(node: Node, x: Tensor) -> Tensor:
-    axes = [axis + 1 for axis in node.attributes["axes"]]
-    return x.sum(axes, keepdim=node.attributes["keepdim"])
-
-
-def _avg_pool(node: Node, x: Tensor) -> Tensor:
-    a = node.attributes
-    rank = x.ndim - 2
-    extra = () if a["mean"] else (1,)  # the sum of each window
-    apply = _AVG_POOL[rank]
-    value: Tensor = apply(x, a["kernel"], a["stride"], a["padding"], a["ceil"], a["count_padding"], *extra)
-    return value
-
-
-def _adaptive_avg_pool(node: Node, x: Tensor) -> Tensor:
-    value: Tensor = _ADAPTIVE[x.ndim - 2](x, node.attributes["size"])
-    return value
-
-
-def _reshape(node: Node, x: Tensor) -> Tensor:
-    return x.reshape(x.shape[0], *node.attributes["shape"])
-
-
-def _permute(node: Node, x: Tensor) -> Tensor:
-    return x.permute(0, *(axis + 1 for axis in node.attributes["axes"]))
-
-
-def _expand(node: Node, x: Tensor) -> Tensor:
-    shape = node.attributes["shape"]
-    return x.reshape(x.shape[0], *(1,) * (len(shape) + 1 - x.ndim), *x.shape[1:]).expand(x.shape[0], *shape)
-
-
-def _index(node: Node, x: Tensor) -> Tensor:
-    return x.index_select(node.attributes["axis"] + 1, node.attributes["index"].to(x.device))
-
-
-def _slice(node: Node, x: Tensor) -> Tensor:
-    start, stop, step = node.attributes["range"]
-    return x[(slice(None),) * (node.attributes["axis"] + 1) + (slice(start, stop, step),)]
-
-
-def _pad(node: Node, x: Tensor) -> Tensor:
-    pads, mode = node.attributes["pads"], node.attributes["mode"]
-    if mode != "constant" and len(pads) == 2 * (x.ndim - 1):  # torch would take the samples for channels, of which
-        return F.pad(x.unsqueeze(1), pads, mode=mode).squeeze(1)  # there have to be some
-    return F.pad(x, pads, mode=mode)
-
-
-def _leaky_relu(node: Node, x: Tensor) -> Tensor:
-    assert node.weight is not None
-    return torch.where(x >= 0, x, x * node.weight)
-
-
-def _clamp(node: Node, x: Tensor) -> Tensor:
-    return x.clamp(node.attributes["low"], node.attributes["high"])
-
-
-def _elu(node: Node, x: Tensor) -> Tensor:
-    return F.elu(x, node.attributes["alpha"])
-
-
-def _softplus(node: Node, x: Tensor) -> Tensor:
-    """log(1 + exp(x)) up to the threshold, x itself above it."""
-    return torch.where(x > node.attributes["threshold"], x, torch.logaddexp(x, x.new_zeros(())))
-
-
-def _shrink(node: Node, x: Tensor) -> Tensor:
-    """x - shift above the limit, x + shift below -limit, 0 between."""
-    limit, shift = node.attributes["limit"], node.attributes["shift"]
-    return torch.where(x > limit, x - shift, torch.where(x < -limit, x + shift, 0.0))
-
-
-def _threshold(node: Node, x: Tensor) -> Tensor:
-    """x above the limit, else a value."""
-    return torch.where(x > node.attributes["limit"], x, node.attributes["value"])
-
-
-def _gelu(node: Node, x: Tensor) -> Tensor:
-    return F.gelu(x, approximate=node.attributes["approximate"])
-
-
-def _max_pool(node: Node, x: Tensor) -> Tensor:
-    a = node.attributes
-    apply = _MAX_POOL[x.ndim - 2]
-    value: Tensor = apply(x, a["kernel"], a["stride"], a["padding"], a["dilation"], a["ceil"])
-    return value
-
-
-def _unary(function: Callable[[Tensor], Tensor]) -> Compute:
-    return lambda node, x: function(x)
-
-
-SCALAR: dict[str, Compute] = {  # y = f(x), entry by entry
-    "relu": _unary(F.relu),
-    "leaky_relu": _leaky_relu,
-    "clamp": _clamp,
-    "abs": _unary(torch.abs),
-    "shrink": _shrink,
-    "threshold": _threshold,
-    "elu": _elu,
-    "softplus": _softplus,
-    "sigmoid": _unary(torch.sigmoid),
-    "tanh": _unary(torch.tanh),
-    "softsign": _unary(F.softsign),
-    "erf": _unary(torch.erf),
-    "gelu": _gelu,
-    "silu": _unary(F.silu),
-    "mish": _unary(F.mish),
-    "hardswish": _unary(F.hardswish),
-    "square": _unary(torch.square),
-    "exp": _unary(torch.exp),
-    "log": _unary(torch.log),
-    "sqrt": _unary(torch.sqrt),
-    "reciprocal": _unary(torch.reciprocal),
-}
-
-COMPUTE: dict[str, Compute] = {
-    # linear
-    "linear": _linear,
-    "matmul": _matmul,
-    "conv": _conv,
-    "conv_transpose": _conv_transpose,
-    "affine": _affine,
-    "keep": _keep,
-    "add": _add,
-    "concat": _concat,
-    "sum": _sum,
-    "avg_pool": _avg_pool,
-    "adaptive_avg_pool": _adaptive_avg_pool,
-    "reshape": _reshape,
-    "permute": _permute,
-    "expand": _expand,
-    "index": _index,
-    "slice": _slice,
-    "pad": _pad,
-    **SCALAR,
+OPERATIONS: dict[str, Operation] = {
+    "linear": Operation(functions.linear, "weighted"),
+    "matmul": Operation(functions.matmul, "weighted"),
+    "conv": Operation(functions.conv, "weighted", filtered),
+    "conv_transpose": Operation(functions.conv_transpose, "weighted"),
+    "affine": Operation(functions.affine, "weighted", same_place),
+    "keep": Operation(functions.keep, "weighted", same_place),
+    "add": Operation(functions.add, "unsigned", same_place),
+    "concat": Operation(functions.concat, "unsigned", same_position),
+    "sum": Operation(functions.summed, "unsigned"),
+    "avg_pool": Operation(functions.avg_pool, "unsigned", pooled),
+    "adaptive_avg_pool": Operation(functions.adaptive_avg_pool, "unsigned"),
+    "reshape": Operation(functions.reshape, "unsigned"),
+    "permute": Operation(functions.permute, "unsigned"),
+    "expand": Operation(functions.expand, "unsigned"),
+    "index": Operation(functions.index, "unsigned"),
+    "slice": Operation(functions.sliced, "unsigned"),
+    "pad": Operation(functions.pad, "unsigned", framed),
+    # functions of one scalar
+    "relu": _plain(F.relu, activation=True),
+    "leaky_relu": _scalar(functions.leaky_relu, activation=True),
+    "clamp": _scalar(functions.clamp, activation=True),
+    "abs": _plain(torch.abs),
+    "shrink": _edged(_scalar(functions.shrink, activation=True)),
+    "threshold": _edged(_scalar(functions.threshold, activation=True)),
+    "elu": _scalar(functions.elu, activation=True),
+    "softplus": replace(
+        _scalar(functions.softplus, activation=True), steep=lambda node: node.attributes["threshold"] < _SMOOTH
+    ),
+    "sigmoid": _plain(torch.sigmoid, activation=True),
+    "tanh": _plain(torch.tanh, activation=True),
+    "softsign": _plain(F.softsign, activation=True),
+    "erf": _plain(torch.erf),
+    "gelu": _scalar(functions.gelu, activation=True),
+    "silu": _plain(F.silu, activation=True),
+    "mish": _plain(F.mish, activation=True),
+    "hardswish": _plain(F.hardswish, activation=True),
+    "square": _plain(torch.square),
+    "exp": _plain(torch.exp),
+    "log": _edged(_plain(torch.log)),
+    "sqrt": _edged(_plain(torch.sqrt)),
+    "reciprocal": _edged(_plain(torch.reciprocal)),
     # the largest of several
-    "max_pool": _max_pool,
-    "maximum": lambda node, a, b: torch.maximum(a, b),
-    "larger": lambda node, d, a, b: torch.maximum(a, b),  # d = b - a
-    # what somebody else computes
-    "foreign": lambda node, x: node.attributes["run"](x),
+    "max_pool": Operation(functions.max_pool, reach=pooled),
+    "maximum": Operation(functions.largest, reach=same_place),
+    "larger": Operation(functions.larger, reach=same_place),
+    # of which nothing is known but what it makes of a whole sample
+    "foreign": Operation(functions.foreign, steep=_always),
 }
+
+WEIGHTED = frozenset(name for name, operation in OPERATIONS.items() if operation.linear == "weighted")
+UNSIGNED = frozenset(name for name, operation in OPERATIONS.items() if operation.linear == "unsigned")
+LINEAR = WEIGHTED | UNSIGNED
 
 
 def compute(node: Node, *values: Tensor) -> Tensor:
     """The node's value at the values of its inputs."""
-    return COMPUTE[node.op](node, *values)
+    return OPERATIONS[node.op].compute(node, *values)
+
+
+def reach(node: Node, shapes: Shapes) -> Reach | None:
+    """What an output position of the node reads of its inputs' maps; None where it is no window, or no map."""
+    rank = len(node.shape)
+    if rank < 2 or any(len(shape) != rank for shape in shapes):
+        return None
+    return OPERATIONS[node.op].reach(node, shapes)

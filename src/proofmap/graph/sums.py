@@ -11,7 +11,9 @@ from torch import Tensor
 
 from proofmap.errors import ModelError
 from proofmap.graph import layers
-from proofmap.graph.build import Builder, NoRule, Value
+from proofmap.graph.build import Builder, MixedError, NoRule, Value
+from proofmap.graph.moves import move
+from proofmap.graph.slide import Slide
 
 
 def along(b: Builder, name: str, x: str, axis: int, matrix: Tensor) -> str:
@@ -37,8 +39,8 @@ def cumulative(b: Builder, name: str, x: str, axis: int, *, exclusive: bool = Fa
     rows = b.reshape(f"{name}.rows", last, (1, prod(shape[:-1]), n))
     pads = (n, -1) if exclusive else (n - 1, 0)
     ones = torch.ones(1, 1, 1, n, dtype=torch.float64)
-    padding = [(0, 0), pads[::-1] if reverse else pads]
-    y = layers.conv(b, f"{name}.sums", rows, ones, None, stride=(1, 1), padding=padding, dilation=(1, 1), groups=1)
+    slide = Slide.of((1, n), padding=[(0, 0), pads[::-1] if reverse else pads])
+    y = layers.conv(b, f"{name}.sums", rows, ones, None, slide)
     return _swapped(b, name, b.reshape(f"{name}.shape", y, shape), axis)
 
 
@@ -49,46 +51,27 @@ def _swapped(b: Builder, name: str, x: str, axis: int) -> str:
     return b.permute(name, "permute", x, axes)
 
 
-def fold(
-    b: Builder,
-    name: str,
-    x: str,
-    *,
-    size: Sequence[int],
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: layers.Pads,
-    dilation: Sequence[int],
-) -> str:
+def fold(b: Builder, name: str, x: str, size: Sequence[int], slide: Slide) -> str:
     """Windows (channels · kernel, windows) added up where they lie in a map of this size.
 
     A transposed convolution in which each entry of a window is a channel with one tap.
     """
-    taps = prod(kernel)
-    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
-    inner = [n + sum(pad) - r for n, pad, r in zip(size, padding, reach, strict=True)]
-    counts = [n // s + 1 for n, s in zip(inner, stride, strict=True)]
+    taps = prod(slide.kernel)
+    reach = [d * (k - 1) + 1 for d, k in zip(slide.dilation, slide.kernel, strict=True)]
+    inner = [n + sum(pad) - r for n, pad, r in zip(size, slide.padding, reach, strict=True)]
+    counts = [n // s + 1 for n, s in zip(inner, slide.stride, strict=True)]
     shape = b.shape(x)
     if len(shape) != 2 or shape[0] % taps or prod(counts) != shape[1] or min(inner) < 0:
         raise ModelError(
             f"fold (node {name!r}) gets {shape}, expected (a multiple of {taps}, {prod(counts)}): windows of "
-            f"{tuple(kernel)} in a map of {tuple(size)}"
+            f"{slide.kernel} in a map of {tuple(size)}"
         )
     channels = shape[0] // taps
     maps = b.reshape(f"{name}.maps", x, (shape[0], *counts))
-    ones = torch.eye(taps, dtype=torch.float64).reshape(taps, 1, *kernel).repeat(channels, *(1,) * (len(kernel) + 1))
-    return layers.conv_transpose(
-        b,
-        name,
-        maps,
-        ones,
-        None,
-        stride=stride,
-        padding=padding,
-        output_padding=[n % s for n, s in zip(inner, stride, strict=True)],
-        dilation=dilation,
-        groups=channels,
-    )
+    ones = torch.eye(taps, dtype=torch.float64).reshape(taps, 1, *slide.kernel)
+    ones = ones.repeat(channels, *(1,) * (len(size) + 1))
+    rest = [n % s for n, s in zip(inner, slide.stride, strict=True)]
+    return layers.conv_transpose(b, name, maps, ones, None, slide, channels, rest)
 
 
 # --- Einstein's notation ---
@@ -105,10 +88,10 @@ def einsum(b: Builder, name: str, equation: str, operands: Sequence[Value]) -> s
     assert isinstance(x, str)
     sample, own = terms[branches[0]][0], terms[branches[0]]
     if own.count(sample) > 1 or not result.startswith(sample):
-        raise b.mixed(name, "einsum")
+        raise MixedError(name, "einsum")
     if len(set(own)) < len(own):  # a letter twice: the diagonal
         kept = "".join(dict.fromkeys(own))
-        x = b.move(f"{name}.diagonal", "einsum", x, lambda positions: torch.einsum(f"{own}->{kept}", positions))
+        x = move(b, f"{name}.diagonal", "einsum", x, lambda positions: torch.einsum(f"{own}->{kept}", positions))
         own = kept
     own = own[1:]
     constants = [(term, value) for term, value in zip(terms, operands, strict=True) if isinstance(value, Tensor)]

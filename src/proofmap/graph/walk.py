@@ -1,14 +1,53 @@
-"""The way back through a graph: what a form over one node means over the nodes it is computed from.
+"""The two walks through a graph: values from the input on, and forms from a node back to what it is computed from.
 
-The walk knows nodes and addition, nothing of bounds: `step` says what one node does.
+A walk knows nodes, and what can be added; nothing of bounds: `step` says what one node does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Mapping, Reversible
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from proofmap.graph.ir import Graph, Node
+if TYPE_CHECKING:
+    from proofmap.graph.ir import Graph, Node
+
+Value = TypeVar("Value")
+
+
+def push(graph: Graph, start: Value, step: Callable[..., Value], until: str | None = None) -> Value:
+    """Carry `start`, the value of the input, to the output, or to the node `until`.
+
+    `step(node, *values)` gives a node's value from those of its inputs. Nodes are met in order, each once; a value is
+    dropped after its last use.
+    """
+    end = graph.output if until is None else until
+    values: dict[str, Value] = {}
+    for node in graph.nodes:
+        values[node.name] = step(node, *[values[name] for name in node.inputs]) if node.inputs else start
+        if node.name == end:
+            break
+        for name in graph.drops[node.name]:
+            del values[name]
+    return values[end]
+
+
+def most_held(graph: Graph, sizes: Mapping[str, int], beside: Mapping[str, int]) -> int:
+    """The most that a `push` holds at a time: values of these sizes, and what computing each takes beside them."""
+    held = most = 0
+    for node in graph.nodes:
+        held += sizes[node.name]
+        most = max(most, held + beside[node.name])
+        held -= sum(sizes[name] for name in graph.drops[node.name])
+    return most
+
+
+def before(nodes: Reversible[Node], *names: str) -> set[str]:
+    """The names of the nodes that these are computed from, and they."""
+    needed = set(names)
+    for node in reversed(nodes):
+        if node.name in needed:
+            needed.update(node.inputs)
+    return needed
 
 
 class Summable(Protocol):

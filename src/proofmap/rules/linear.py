@@ -11,11 +11,11 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.rules.rule import Linear
+from proofmap.rules.rule import Linear, differentiated
 from proofmap.windows import Windows
 
 _TAPS = 8  # times the filter: up to this size of a window the zeros of a matrix cost less than small convolutions do
-_WORTH = 16  # rows for which looking for empty columns costs less than it saves
+_MANY = 16  # rows for which looking for empty columns costs less than it saves
 
 
 class Dense(Linear):
@@ -27,7 +27,8 @@ class Dense(Linear):
     def adjoint(self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor) -> tuple[Tensor, ...]:
         weight = node.weight
         assert weight is not None
-        if coefficients.device.type == "cpu" and coefficients.ndim == 2 and len(coefficients) > _WORTH:
+        wide = coefficients.device.type == "cpu" and coefficients.ndim == 2 and len(coefficients) > _MANY
+        if wide and not differentiated(coefficients):  # a zero may have a gradient
             used = coefficients.ne(0).any(0).nonzero().flatten()
             if len(used) < 0.8 * len(weight):
                 coefficients, weight = coefficients[:, used], weight[used]

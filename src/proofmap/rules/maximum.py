@@ -9,9 +9,9 @@ from math import inf, prod
 import torch
 from torch import Tensor
 
-from proofmap.execution.cone import Reach, reach
 from proofmap.graph.ir import Node
-from proofmap.graph.ops import compute
+from proofmap.graph.ops import compute, reach
+from proofmap.graph.reach import Reach
 from proofmap.rules.rule import Forms, Interval, Kind, Nonlinear, Relaxation
 from proofmap.windows import Windows
 
@@ -118,13 +118,13 @@ class Largest(Nonlinear):
     def interval(self, node: Node, *inputs: Interval) -> Interval:
         return Interval(compute(node, *(i.lower for i in inputs)), compute(node, *(i.upper for i in inputs)))
 
-    def relax(self, node: Node, *inputs: Interval) -> Relaxation:
+    def relax(self, node: Node, *inputs: Interval, slopes: Tensor | None = None) -> Relaxation:
         """Below: the candidate with the largest middle of its interval. Above: with i the candidate of the largest
         upper bound and u' the largest upper bound of the others,
 
             y <= u' + (u_i - u') (x_i - l_i) / (u_i - l_i)   if l_i < u',   y = x_i   otherwise:
 
-        the line is u' or more everywhere, and at x_i = u_i it is u_i. Never above the constant max u.
+        the line is u' or more everywhere, and at x_i = u_i it is u_i. Never above the constant max u. Nothing is free.
         """
         shapes = tuple(tuple(i.lower.shape[1:]) for i in inputs)
         index = self.candidates(node, shapes, inputs[0].lower.device)  # (outputs, k)

@@ -17,38 +17,34 @@ from torch import Tensor
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.rules.lines import Lines, Scalar, chord
-from proofmap.rules.rule import Interval
+from proofmap.rules.lines import Lines, Scalar, choose, chord
+from proofmap.rules.rule import Free, Interval
 
 
 class Smooth(Scalar):
     """y = f(x). Level lines at points, and where a line leaves the range of the numbers; else `double_lines`."""
 
     @abstractmethod
-    def double_lines(self, node: Node, x: Interval) -> Lines:
+    def double_lines(self, node: Node, x: Interval, slopes: Tensor | None) -> Lines:
         """Lines on float64 intervals; what comes out where the interval is a point is not used."""
 
-    def lines(self, node: Node, x: Interval) -> Lines:
+    def lines(self, node: Node, x: Interval, slopes: Tensor | None = None) -> Lines:
         dtype = x.lower.dtype
         wide = Interval(x.lower.double(), x.upper.double())
         node = node.to(x.lower.device, torch.float64)
-        best = self.double_lines(node, wide)
+        best = self.double_lines(node, wide, None if slopes is None else slopes.double())
         assert best.lower_bias is not None
-        slopes = [s.to(dtype) for s in (best.lower_slope, best.upper_slope)]
-        biases = [b.to(dtype) for b in (best.lower_bias, best.upper_bias)]
-        steep = ~torch.stack([*slopes, *biases]).isfinite().all(0)
-        flat = self.interval(node, wide)
-        ends = [end.to(dtype) for end in (flat.lower, flat.upper)]
-        level = (x.lower >= x.upper) | steep
-        slopes = [torch.where(level, torch.zeros_like(s), s) for s in slopes]
-        biases = [torch.where(level, end, b) for end, b in zip(ends, biases, strict=True)]
-        return Lines(slopes[0], biases[0], slopes[1], biases[1])
+        lines = [line.to(dtype) for line in (best.lower_slope, best.lower_bias, best.upper_slope, best.upper_bias)]
+        flat, zero = self.interval(node, wide), torch.zeros_like(x.lower)
+        level = (x.lower >= x.upper) | ~torch.stack(lines).isfinite().all(0)
+        ends = (zero, flat.lower.to(dtype), zero, flat.upper.to(dtype))
+        return Lines(*(torch.where(level, end, line) for end, line in zip(ends, lines, strict=True)))
 
 
 class Bowl(Smooth):
     """f bends one way on every interval it is defined on: convex, or concave where `concave` says so.
 
-    Convex: f(m) + f'(m)(x - m) <= f(x) <= the chord, m the middle. Concave: the other way round.
+    Convex: f(m) + f'(m)(x - m) <= f(x) <= the chord, m the middle. Concave: the other way round. What is free is m.
     """
 
     @abstractmethod
@@ -60,23 +56,25 @@ class Bowl(Smooth):
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
         return []
 
-    def double_lines(self, node: Node, x: Interval) -> Lines:
-        convex = bent(node, x, self.derivative(node, (x.lower + x.upper) / 2))
-        concave = self.concave(x)
+    def double_lines(self, node: Node, x: Interval, slopes: Tensor | None) -> Lines:
+        at = (x.lower + x.upper) / 2
+        if slopes is not None:  # a vertical tangent has no gradient either
+            given = inside(slopes[:, 0], x)
+            at = torch.where(self.derivative(node, given.detach()).isfinite(), given, at)
+        convex = bent(node, x, at, self.derivative(node, at))
         assert convex.lower_bias is not None
-        return Lines(
-            torch.where(concave, convex.upper_slope, convex.lower_slope),
-            torch.where(concave, convex.upper_bias, convex.lower_bias),
-            torch.where(concave, convex.lower_slope, convex.upper_slope),
-            torch.where(concave, convex.lower_bias, convex.upper_bias),
-        )
+        turned = Lines(convex.upper_slope, convex.upper_bias, convex.lower_slope, convex.lower_bias)
+        return choose(self.concave(x), turned, convex)
+
+    def free(self, node: Node, *inputs: Interval) -> Free:
+        (x,) = inputs
+        return Free(*(point.unsqueeze(1) for point in ((x.lower + x.upper) / 2, x.lower, x.upper)))
 
 
-def bent(node: Node, x: Interval, tangent: Tensor) -> Lines:
-    """The lines of a convex function, given its slope in the middle: the tangent there below, the chord above."""
+def bent(node: Node, x: Interval, at: Tensor, tangent: Tensor) -> Lines:
+    """The lines of a convex function, given its slope at a point: the tangent there below, the chord above."""
     slope, start = chord(node, x)
-    middle = (x.lower + x.upper) / 2
-    return Lines(tangent, compute(node, middle) - tangent * middle, slope, start - slope * x.lower)
+    return Lines(tangent, compute(node, at) - tangent * at, slope, start - slope * x.lower)
 
 
 class Square(Bowl):
@@ -155,7 +153,7 @@ class Curve(Smooth):
 
     A line of slope s is above f on [l, u] from the bias max_x f(x) - s x on. At m it stands at
     h(s) = max_x f(x) - s (x - m), a convex function of s whose derivative is m - x*(s), x* the maximiser: bisection
-    over s, to the right where x* > m. Any s gives a valid line; bisection only makes it good.
+    over s, to the right where x* > m. Any s gives a valid line; bisection only makes it good. Both slopes are free.
     """
 
     steps = 40
@@ -178,10 +176,19 @@ class Curve(Smooth):
         flat = torch.zeros_like(x.lower, dtype=torch.float64)
         return [inside(point.to(x.lower.dtype), x) for point in self.critical(node, flat)]
 
-    def double_lines(self, node: Node, x: Interval) -> Lines:
+    def double_lines(self, node: Node, x: Interval, slopes: Tensor | None) -> Lines:
         """The best lines above f and above -f, found together; the second turned back is the best below f."""
+        sign = torch.tensor([1.0, -1.0], dtype=x.lower.dtype, device=x.lower.device).view(2, *(1,) * x.lower.ndim)
+        slope = self._best(node, x, sign) if slopes is None else sign * slopes.transpose(0, 1).flip(0)
+        points = [point.detach() for point in self.critical(node, sign * slope)]
+        bias, _ = self._highest(node, x, slope, sign, points)
+        both, biases = sign * slope, sign * (bias + self.slack(node, sign * slope, points))
+        return Lines(both[1], biases[1], both[0], biases[0])
+
+    @torch.no_grad()
+    def _best(self, node: Node, x: Interval, sign: Tensor) -> Tensor:
+        """The slopes (2, cases, *shape) of the best lines above f and above -f."""
         middle = (x.lower + x.upper) / 2
-        sign = torch.tensor([1.0, -1.0], dtype=middle.dtype, device=middle.device).view(2, *(1,) * middle.ndim)
         least, most = (torch.zeros_like(middle) + slope for slope in self.slopes(node, x))
         low, high = torch.stack([least, -most]), torch.stack([most, -least])
         for _ in range(self.steps):
@@ -189,11 +196,16 @@ class Curve(Smooth):
             _, where = self._highest(node, x, slope, sign, self.critical(node, sign * slope))
             right = where > middle
             low, high = torch.where(right, slope, low), torch.where(right, high, slope)
-        slope = (low + high) / 2
-        points = self.critical(node, sign * slope)
-        bias, _ = self._highest(node, x, slope, sign, points)
-        slopes, biases = sign * slope, sign * (bias + self.slack(node, sign * slope, points))
-        return Lines(slopes[1], biases[1], slopes[0], biases[0])
+        return (low + high) / 2
+
+    def free(self, node: Node, *inputs: Interval) -> Free:
+        (x,) = inputs
+        lines = self.lines(node, x)
+        start = torch.stack([lines.lower_slope, lines.upper_slope], dim=1)
+        least, most = (
+            (torch.zeros_like(x.lower) + slope).unsqueeze(1).expand_as(start) for slope in self.slopes(node, x)
+        )
+        return Free(start, torch.minimum(least, start), torch.maximum(most, start))
 
     def _highest(
         self, node: Node, x: Interval, slope: Tensor, sign: Tensor, points: list[Tensor]

@@ -81,7 +81,7 @@ class Job:
         """Everything that the numbers depend on, for samples of a shape, as JSON."""
         return {
             "method": self.method,
-            "ball": None if self.ball is None else recorded(self, ["ball"]),
+            "ball": None if self.ball is None else recorded({"ball": self.ball}),
             "groups": _groups(self.groups, shape),
             "settings": {name: plain(value) for name, value in sorted(self.settings.items())},
             "target": self.target,

@@ -7,9 +7,9 @@ import re
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -73,7 +73,8 @@ class Worker:
         """All samples together; where that fails, one by one, and those that fail again are recorded."""
         started = time.perf_counter()
         if isinstance(self.method, Explainer) and self.seed is not None:
-            self.method.seed = seed_of(self.seed, work.number)
+            changes: dict[str, Any] = {"seed": seed_of(self.seed, work.number)}
+            self.method = replace(self.method, **changes)
         x = torch.tensor(work.x, device=self.device)
         reasons = dict(work.reasons)
         parts: list[tuple[Sequence[int], _Arrays]] = []

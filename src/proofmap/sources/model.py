@@ -18,7 +18,7 @@ from proofmap import zoo
 from proofmap.errors import FileError, InputError, ModelError, first_line
 from proofmap.explain.origin import File, Source
 from proofmap.graph import Graph, as_graph, load
-from proofmap.graph.onnx.file import beside as weights_beside
+from proofmap.graph.onnx import beside as weights_beside
 from proofmap.graph.quiet import quiet
 from proofmap.sources.limited import check_file
 from proofmap.sources.network import put_behind, wrapped

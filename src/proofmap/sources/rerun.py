@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.graph import Graph
-from proofmap.graph.onnx.file import parse
-from proofmap.graph.onnx.session import started
+from proofmap.graph.onnx import parse, started
 from proofmap.sources.model import Model
 from proofmap.sources.network import wrapped
 

@@ -11,6 +11,7 @@ is (`graph.hooked`), one of its modules. Captum's LayerGradCam needs the module;
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -19,17 +20,18 @@ from torch.nn.modules.conv import _ConvNd
 
 from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task
-from proofmap.graph import Graph
+from proofmap.graph import Node
 from proofmap.graph.foreign import foreign_of
-from proofmap.graph.ops import SCALAR, compute
-from proofmap.graph.torch.hooked import Hooked
+from proofmap.graph.ops import OPERATIONS, compute
+from proofmap.graph.torch import Hooked
+from proofmap.graph.walk import push
 
 __all__ = ["ClassActivation", "GradCAM", "GradCAMPlusPlus"]
 
 _MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}  # by the number of sides
-_ACTIVATIONS = SCALAR.keys() - {"abs", "square", "exp", "log", "sqrt", "reciprocal", "erf"}  # as layers have them
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ClassActivation(Baseline):
     """max(0, Σ_k w_k A^k) with weights w_k that a subclass states.
 
@@ -37,9 +39,7 @@ class ClassActivation(Baseline):
     the rectified maps, as in the paper, whose networks have them in one layer.
     """
 
-    def __init__(self, model: nn.Module | Graph, *, layer: str | None = None, memory: int | None = None) -> None:
-        super().__init__(model, memory=memory)
-        self.layer = layer
+    layer: str | None = None
 
     @abstractmethod
     def _weights(self, maps: Tensor, slope: Tensor) -> Tensor:
@@ -58,6 +58,7 @@ class ClassActivation(Baseline):
         return F.interpolate(heat, size=task.x.shape[2:], mode=_MODES[task.x.ndim - 2], align_corners=False)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class GradCAM(ClassActivation):
     """w_k = mean over positions of g^k (Selvaraju et al. 2017)."""
 
@@ -65,6 +66,7 @@ class GradCAM(ClassActivation):
         return slope.mean(2)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class GradCAMPlusPlus(ClassActivation):
     """w_k = Σ_ij α_ij max(0, g_ij), α_ij = g_ij² / (2 g_ij² + g_ij³ Σ_ab A_ab) (Chattopadhyay et al. 2018).
 
@@ -93,7 +95,7 @@ def _last_convolution(task: Task) -> str:
             "saliency or first-order, or name a layer with layer=..."
         )
     readers = [node for node in graph.nodes if found[-1] in node.inputs]
-    return readers[0].name if len(readers) == 1 and readers[0].op in _ACTIVATIONS else found[-1]
+    return readers[0].name if len(readers) == 1 and OPERATIONS[readers[0].op].activation else found[-1]
 
 
 def _inside(task: Task) -> dict[str, nn.Module]:
@@ -117,18 +119,20 @@ def _named(task: Task, layer: str) -> str:
 def _maps_and_slope(task: Task, at: str) -> tuple[Tensor, Tensor]:
     """(A, ∂f_c / ∂A) at the node: what leads past it stays as it is."""
     graph, part, names = task.graph, foreign_of(task.graph), {node.name for node in task.graph.nodes}
+    start = task.x if part is None else task.x.detach().requires_grad_()
+    maps = start
+
+    def step(node: Node, *inputs: Tensor) -> Tensor:
+        nonlocal maps
+        if part is not None and node is part[0] and isinstance(part[1], Hooked) and at not in names:
+            maps, value = part[1].inside(inputs[0], at)
+            return value
+        value = compute(node, *inputs)
+        if node.name == at:
+            maps = value = value.detach().requires_grad_()
+        return value
+
     with torch.enable_grad():
-        values = {graph.input.name: task.x if part is None else task.x.detach().requires_grad_()}
-        maps = None
-        for node in graph.nodes[1:]:
-            inputs = [values[name] for name in node.inputs]
-            if part is not None and node is part[0] and isinstance(part[1], Hooked) and at not in names:
-                maps, values[node.name] = part[1].inside(inputs[0], at)
-                continue
-            value = compute(node, *inputs)
-            values[node.name] = value.detach().requires_grad_() if node.name == at else value
-        score = values[graph.output].flatten(1).gather(1, task.target[:, None])
-        maps = values.get(at, maps)
-        assert maps is not None
+        score = push(graph, start, step).flatten(1).gather(1, task.target[:, None])
         (slope,) = torch.autograd.grad(score.sum(), maps)
     return maps.detach(), slope

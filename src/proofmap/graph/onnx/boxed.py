@@ -22,16 +22,15 @@ from torch import Tensor
 
 from proofmap.errors import ModelError, UnsupportedError, first_line
 from proofmap.graph.build import LIMIT, LargeError, MixedError
-from proofmap.graph.foreign import in_front, independent
+from proofmap.graph.foreign import FEW, MANY, in_front, independent, points_around, straits
 from proofmap.graph.ir import Graph, Node
-from proofmap.graph.last import no_logits
+from proofmap.graph.last import no_classes, no_logits
 from proofmap.graph.onnx.session import Session
-from proofmap.graph.torch.boxed import FEW, MANY, points_around
 
 __all__ = ["Read", "box_file"]
 
 _MOST = 64  # values that are tried
-_SOME = "cannot take every number of samples"
+_LIMITED = "cannot take every number of samples"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,12 +46,15 @@ class Read:
     constants: Mapping[str, npt.NDArray[Any]]
     last: int  # the place of the last node without a rule
     sizes: Mapping[str, Sequence[int]]  # shapes that are known
-    again: Callable[[ModelProto], Graph]  # reads a file
 
 
-def box_file(read: Read, missing: tuple[tuple[str, str], ...], mixed: MixedError | None) -> Graph:
-    """The graph of a file that onnxruntime can run; mixed: what the samples leave dimension 0 by, where they do."""
-    named = missing or _moved(mixed)
+def box_file(
+    read: Read, again: Callable[[ModelProto], Graph], missing: tuple[tuple[str, str], ...], mixed: MixedError | None
+) -> Graph:
+    """The graph of a file that onnxruntime can run.
+
+    again: reads the rest of the file. mixed: what the samples leave dimension 0 by, where they do.
+    """
     for name, shape in read.sizes.items():
         if prod(shape) > LIMIT:
             raise LargeError(f"the file's {name!r} has shape {tuple(shape)}, expected at most {LIMIT} scalars a sample")
@@ -62,13 +64,13 @@ def box_file(read: Read, missing: tuple[tuple[str, str], ...], mixed: MixedError
     cuts.setdefault(read.output, read.nodes[-1])
     elements = max(8 * prod(read.shape), 2 * sum(map(prod, read.sizes.values())))
     try:
-        several = Session(named, elements, False, _until(read, list(cuts)), read.batch)
+        several = Session(missing, elements, False, _until(read, list(cuts)), read.batch)
         values = dict(zip(cuts, several.outputs(points), strict=True))
     except Exception as error:  # a file may be wrong in any way, and onnxruntime missing
-        if mixed is not None and not missing:
+        if mixed is not None and missing == mixed.missing:
             raise mixed from error
         if _takes(read, points[:1]):  # then a rule would not help
-            raise mixed or ModelError(f"the file {_SOME}: {first_line(error)}") from error
+            raise mixed or ModelError(f"the file {_LIMITED}: {first_line(error)}") from error
         raise UnsupportedError(missing, _unrunnable(error)) from error
     for at, node in cuts.items():
         value = values[at]
@@ -76,16 +78,12 @@ def box_file(read: Read, missing: tuple[tuple[str, str], ...], mixed: MixedError
             continue
         run = several.ending_at(_until(read, [at]), elements)
         try:
-            name, tail = _rest(read, at, node, value)
+            name, tail = _rest(read, again, at, node, value)
             if independent(run, points, [1]) is None:
                 return in_front(name, Node(read.given.name, "input", (), read.shape), run, tail)
         except Exception:  # the rest cannot be read, or onnxruntime cannot run another number of samples
             continue
     raise mixed or _refusal(read, several, points, values[read.output])
-
-
-def _moved(mixed: MixedError | None) -> tuple[tuple[str, str], ...]:
-    return () if mixed is None else ((mixed.node, f"{mixed.op} that moves the samples off dimension 0"),)
 
 
 def _takes(read: Read, x: Tensor) -> bool:
@@ -110,27 +108,18 @@ def _refusal(read: Read, run: Session, points: Tensor, output: Tensor) -> ModelE
     try:
         why = independent(run.ending_at(_until(read, [read.output]), run.elements), points, [1])
     except Exception as error:  # of onnxruntime's
-        why = f"{_SOME}: {first_line(error)}"
+        why = f"{_LIMITED}: {first_line(error)}"
     if why is not None:
         return ModelError(f"the file {why}")
-    shape = ", ".join(map(str, ("N", *output.shape[1:])))
-    return ModelError(f"got a file whose output has shape ({shape}), expected logits of shape (N, classes)")
+    return no_classes("file", output.shape[1:])
 
 
 def _cuts(read: Read) -> Iterator[tuple[str, NodeProto]]:
     """The values, with the nodes that made them, from the last node without a rule on, that all others go through."""
-    wanted = {name: k for k, node in enumerate(read.nodes) for name in node.input}  # -> its last reader
-    wanted[read.output] = len(read.nodes)
-    open_ = {read.given.name}
-    for k, node in enumerate(read.nodes):
-        if any(name in read.constants for name in node.output):
-            continue
-        open_.update(name for name in node.output if name in wanted)
-        open_ = {name for name in open_ if wanted[name] > k}
-        if k >= read.last and len(open_) == 1:
-            (only,) = open_
-            if only in node.output:
-                yield only, node
+    steps = [(() if read.constants.keys() & {*node.output} else node.output, node.input) for node in read.nodes]
+    for place, value in straits(steps, read.given.name, read.output):
+        if place >= read.last:
+            yield value, read.nodes[place]
 
 
 def _until(read: Read, outputs: Sequence[str]) -> bytes:
@@ -163,7 +152,9 @@ def _inner(node: NodeProto) -> Iterator[str]:
             yield from _inner(inner)
 
 
-def _rest(read: Read, at: str, maker: NodeProto, value: Tensor) -> tuple[str, Graph]:
+def _rest(
+    read: Read, again: Callable[[ModelProto], Graph], at: str, maker: NodeProto, value: Tensor
+) -> tuple[str, Graph]:
     """A name for the value, and the graph of what comes after it."""
     used = {name for node in read.nodes for name in (*node.input, *node.output)}
     name = maker.name if maker.name and maker.name not in {*used, read.given.name} else at
@@ -171,11 +162,11 @@ def _rest(read: Read, at: str, maker: NodeProto, value: Tensor) -> tuple[str, Gr
     nodes = []
     for node in read.nodes[place + 1 :]:
         if not any(out in read.constants for out in node.output):
-            own = NodeProto()
-            own.CopyFrom(node)
-            own.ClearField("input")
-            own.input.extend(name if one == at else one for one in node.input)
-            nodes.append(own)
+            copied = NodeProto()
+            copied.CopyFrom(node)
+            copied.ClearField("input")
+            copied.input.extend(name if one == at else one for one in node.input)
+            nodes.append(copied)
     stored = {one for node in nodes for one in node.input} & read.constants.keys()
     kind = onnx.helper.np_dtype_to_tensor_dtype(value.numpy().dtype)
     dims = [read.batch or "n", *value.shape[1:]]
@@ -187,4 +178,4 @@ def _rest(read: Read, at: str, maker: NodeProto, value: Tensor) -> tuple[str, Gr
         [onnx.numpy_helper.from_array(np.asarray(read.constants[one]), one) for one in sorted(stored)],
     )
     rest = onnx.helper.make_model(graph, opset_imports=read.model.opset_import)
-    return name, read.again(rest)
+    return name, again(rest)

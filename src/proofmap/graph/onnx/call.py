@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from proofmap.graph.build import Builder, NoRule, Value
+from proofmap.graph.slide import Slide
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,13 @@ class Call:
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.attributes.get(name, default)
+
+    def slide(self, kernel: Sequence[int]) -> Slide:
+        """How a window of this size moves, as the attributes have it."""
+        rank = len(kernel)
+        pads = list(self.get("pads", [0] * 2 * rank))
+        padding = list(zip(pads[:rank], pads[rank:], strict=True))
+        return Slide.of(kernel, self.get("strides"), padding, self.get("dilations"))
 
 
 def branch(value: Value | None) -> str:

@@ -11,9 +11,9 @@ import torch
 from onnx import ModelProto, NodeProto, TensorProto
 from torch import Tensor
 
-from proofmap.errors import ModelError
-from proofmap.graph.agree import TOLERANCE, Cause, Reference, disagreement
+from proofmap.graph.agree import Cause, Reference, require_agreement
 from proofmap.graph.ir import Graph
+from proofmap.graph.onnx.session import started
 
 
 def check(graph: Graph, model: ModelProto, nodes: Sequence[NodeProto], output: str, batch: int | None) -> None:
@@ -33,15 +33,10 @@ def check(graph: Graph, model: ModelProto, nodes: Sequence[NodeProto], output: s
     points = (drawn * torch.tensor([1.0, 4.0]).view(-1, *(1,) * (drawn.ndim - 1))).to(graph.dtype)
     points[1] -= 2
     try:
-        found = disagreement(graph, Reference(run, run.double, other=True), points)
+        whose = "onnxruntime's logits and those of the graph that was read differ by {} of the largest"
+        require_agreement(graph, Reference(run, run.double, other=True), points, whose, _FAULT)
     except _NotRunError:
         return
-    if found is None or found.cause is Cause.ROUNDING:
-        return
-    raise ModelError(
-        f"onnxruntime's logits and those of the graph that was read differ by {found.off:.1e} of the largest, expected "
-        f"{TOLERANCE[points.dtype]:g} at most: {_FAULT[found.cause]}"
-    )
 
 
 _FAULT = {
@@ -90,19 +85,12 @@ class _Runs:
 
 def _session(model: ModelProto, nodes: Sequence[NodeProto], output: str) -> Any:
     """One that runs these nodes on one thread and says nothing, or None where there can be none."""
-    try:
-        import onnxruntime
-    except ImportError:
-        return None
     _cut(model, nodes, output)
     try:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 4
-        options.enable_cpu_mem_arena = False
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except Exception:  # an opset that is too new, no kernel in double precision, more than two gigabytes, ...
+        return started(model.SerializeToString(), plain=True)
+    except (
+        Exception
+    ):  # onnxruntime missing, an opset that is too new, no kernel in double precision, more than two gigabytes, ...
         return None
 
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from proofmap.graph import sums
-from proofmap.graph.build import Builder, NoRule, Value, scalar
+from proofmap.graph.build import Builder, MixedError, NoRule, Value, scalar
+from proofmap.graph.moves import choose, write
 from proofmap.graph.onnx.call import Call, branch, constant, number, numbers
-from proofmap.graph.writes import choose, write
 
 
 def _einsum(b: Builder, call: Call, *xs: Value) -> str:
@@ -28,7 +28,7 @@ def _cumsum(b: Builder, call: Call, x: Value, axis: Value) -> str:
 def _trilu(b: Builder, call: Call, x: Value, diagonal: Value | None = None) -> Value:
     x = branch(x)
     if b.rank(x) < 3:
-        raise b.mixed(call.name, call.op)
+        raise MixedError(call.name, call.op)
     k = int(number(call, "k", diagonal, 0))
     ones = torch.ones(b.shape(x)[-2:], dtype=torch.bool)
     return choose(b, call.name, ones.triu(k) if call.get("upper", 1) else ones.tril(k), x, scalar(0.0))
@@ -36,18 +36,7 @@ def _trilu(b: Builder, call: Call, x: Value, diagonal: Value | None = None) -> V
 
 def _col2im(b: Builder, call: Call, x: Value, size: Value, kernel: Value) -> str:
     window, target = numbers(call, "block_shape", kernel) or [], numbers(call, "image_shape", size) or []
-    rank = len(window)
-    pads = list(call.get("pads", [0] * 2 * rank))
-    return sums.fold(
-        b,
-        call.name,
-        branch(x),
-        size=target,
-        kernel=window,
-        stride=call.get("strides", [1] * rank),
-        padding=list(zip(pads[:rank], pads[rank:], strict=True)),
-        dilation=call.get("dilations", [1] * rank),
-    )
+    return sums.fold(b, call.name, branch(x), target, call.slide(window))
 
 
 def _scatter_elements(b: Builder, call: Call, x: Value, index: Value, updates: Value) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -10,14 +11,15 @@ import onnx
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph import layers, scalars
-from proofmap.graph.build import Builder, NoRule, Value, scalar
+from proofmap.graph import layers, pools, scalars
+from proofmap.graph.build import Builder, MixedError, NoRule, Value, scalar
 from proofmap.graph.last import softmax
+from proofmap.graph.moves import choose
 from proofmap.graph.onnx.call import Call, axes_of, branch, constant, number, numbers
 from proofmap.graph.onnx.linear import LINEAR
 from proofmap.graph.onnx.resize import RESIZE
 from proofmap.graph.onnx.shapes import SHAPES
-from proofmap.graph.writes import choose
+from proofmap.graph.slide import Slide
 
 # --- products ---
 
@@ -26,7 +28,7 @@ def _gemm(b: Builder, call: Call, x: Value, y: Value, z: Value | None = None) ->
     """alpha · x' y' + beta · z, where ' transposes on demand."""
     weight = constant(y, "weights") if isinstance(x, str) else None
     if weight is None or call.get("transA", 0):
-        raise b.mixed(call.name, call.op)
+        raise MixedError(call.name, call.op)
     weight = weight if call.get("transB", 0) else weight.t()
     alpha, beta = call.get("alpha", 1.0), call.get("beta", 1.0)
     scaled = weight.contiguous() if alpha == 1.0 else weight.double() * alpha
@@ -38,25 +40,27 @@ def _gemm(b: Builder, call: Call, x: Value, y: Value, z: Value | None = None) ->
     )
 
 
-def _spatial(call: Call, n: Sequence[int], kernel: Sequence[int]) -> tuple[list[int], list[int], list[tuple[int, int]]]:
-    """(stride, dilation, padding) of a window that moves over axes of sizes n."""
-    rank = len(kernel)
-    stride, dilation = list(call.get("strides", [1] * rank)), list(call.get("dilations", [1] * rank))
-    pads = list(call.get("pads", [0] * 2 * rank))
-    padding = list(zip(pads[:rank], pads[rank:], strict=True))
-    mode = call.get("auto_pad", "NOTSET")
-    if min(*stride, *dilation, *kernel) < 1 or len(n) != rank or len(stride) != rank or len(dilation) != rank:
+def _sliding(call: Call, n: Sequence[int], kernel: Sequence[int]) -> Slide:
+    """A window that moves over axes of sizes n, with the padding that the attributes have."""
+    slide = call.slide(kernel)
+    sides = (slide.kernel, slide.stride, slide.dilation)
+    if min(map(min, sides)) < 1 or any(len(side) != len(n) for side in sides):
         raise ModelError(
             f"{call.op} (node {call.name!r}) has a window {kernel} that does not fit an input of {tuple(n)}"
         )
+    return slide
+
+
+def _padded(call: Call, n: Sequence[int], kernel: Sequence[int]) -> Slide:
+    """The same, with the padding that `auto_pad` wants."""
+    slide, mode = _sliding(call, n, kernel), call.get("auto_pad", "NOTSET")
     if mode == "VALID":
-        padding = [(0, 0)] * rank
-    elif mode in ("SAME_UPPER", "SAME_LOWER"):
-        padding = []
-        for size, k, s, d in zip(n, kernel, stride, dilation, strict=True):
-            total = max((-(-size // s) - 1) * s + d * (k - 1) + 1 - size, 0)
-            padding.append(_halves(total, mode))
-    return stride, dilation, padding
+        return replace(slide, padding=((0, 0),) * len(n))
+    if mode not in ("SAME_UPPER", "SAME_LOWER"):
+        return slide
+    sides = zip(n, slide.kernel, slide.stride, slide.dilation, strict=True)
+    totals = [max((-(-size // s) - 1) * s + d * (k - 1) + 1 - size, 0) for size, k, s, d in sides]
+    return replace(slide, padding=tuple(_halves(total, mode) for total in totals))
 
 
 def _halves(total: int, mode: str) -> tuple[int, int]:
@@ -68,45 +72,29 @@ def _halves(total: int, mode: str) -> tuple[int, int]:
 def _conv(b: Builder, call: Call, x: Value, weight: Value, bias: Value | None = None) -> str:
     x, weight = branch(x), constant(weight, "weights")
     bias = None if bias is None else constant(bias, "bias")
-    stride, dilation, padding = _spatial(call, b.shape(x)[1:], weight.shape[2:])
-    return layers.conv(
-        b, call.name, x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=call.get("group", 1)
-    )
+    slide = _padded(call, b.shape(x)[1:], weight.shape[2:])
+    return layers.conv(b, call.name, x, weight, bias, slide, call.get("group", 1))
 
 
 def _conv_transpose(b: Builder, call: Call, x: Value, weight: Value, bias: Value | None = None) -> str:
     x, weight = branch(x), constant(weight, "weights")
     bias = None if bias is None else constant(bias, "bias")
-    kernel = weight.shape[2:]
-    plain = Call(call.name, call.op, call.opset, {k: v for k, v in call.attributes.items() if k != "auto_pad"})
-    stride, dilation, padding = _spatial(plain, b.shape(x)[1:], kernel)
-    extra = list(call.get("output_padding", [0] * len(kernel)))
+    sizes = b.shape(x)[1:]
+    slide = _sliding(call, sizes, weight.shape[2:])
+    extra = list(call.get("output_padding", [0] * len(sizes)))
     mode = call.get("auto_pad", "NOTSET")
-    size = call.get("output_shape")
-    if size is not None or mode in ("SAME_UPPER", "SAME_LOWER"):
-        size = [n * s for n, s in zip(b.shape(x)[1:], stride, strict=True)] if size is None else size[-len(kernel) :]
-        whole = [
-            s * (n - 1) + e + d * (k - 1) + 1
-            for n, s, e, d, k in zip(b.shape(x)[1:], stride, extra, dilation, kernel, strict=True)
-        ]
-        padding = [_halves(w - m, mode) for w, m in zip(whole, size, strict=True)]
-        if min(min(pair) for pair in padding) < 0:
+    wanted = call.get("output_shape")
+    if wanted is not None or mode in ("SAME_UPPER", "SAME_LOWER"):
+        same = [n * s for n, s in zip(sizes, slide.stride, strict=True)]
+        wanted = same if wanted is None else wanted[-len(sizes) :]
+        sides = zip(sizes, slide.stride, extra, slide.dilation, slide.kernel, strict=True)
+        whole = [s * (n - 1) + e + d * (k - 1) + 1 for n, s, e, d, k in sides]
+        slide = replace(slide, padding=tuple(_halves(w - m, mode) for w, m in zip(whole, wanted, strict=True)))
+        if min(slide.flat) < 0:
             raise NoRule("with an output larger than its windows reach")
     elif mode == "VALID":
-        padding = [(0, 0)] * len(kernel)
-    groups = call.get("group", 1)
-    return layers.conv_transpose(
-        b,
-        call.name,
-        x,
-        weight,
-        bias,
-        stride=stride,
-        padding=padding,
-        output_padding=extra,
-        dilation=dilation,
-        groups=groups,
-    )
+        slide = replace(slide, padding=((0, 0),) * len(sizes))
+    return layers.conv_transpose(b, call.name, x, weight, bias, slide, call.get("group", 1), extra)
 
 
 def _batch_norm(b: Builder, call: Call, x: Value, weight: Value, bias: Value, mean: Value, var: Value) -> str:
@@ -125,36 +113,22 @@ def _batch_norm(b: Builder, call: Call, x: Value, weight: Value, bias: Value, me
 
 
 def _max_pool(b: Builder, call: Call, x: str) -> str:
-    kernel = call.get("kernel_shape")
-    stride, dilation, padding = _spatial(call, b.shape(x)[1:], kernel)
-    rounding = bool(call.get("ceil_mode", 0))
-    return layers.max_pool(
-        b, call.name, x, kernel=kernel, stride=stride, padding=padding, dilation=dilation, ceil=rounding
-    )
+    slide = _padded(call, b.shape(x)[1:], call.get("kernel_shape"))
+    return pools.max_pool(b, call.name, x, slide, ceil=bool(call.get("ceil_mode", 0)))
 
 
 def _avg_pool(b: Builder, call: Call, x: str) -> str:
-    kernel = call.get("kernel_shape")
-    stride, dilation, padding = _spatial(call, b.shape(x)[1:], kernel)
-    return layers.avg_pool(
-        b,
-        call.name,
-        x,
-        kernel=kernel,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        ceil=bool(call.get("ceil_mode", 0)),
-        count_padding=bool(call.get("count_include_pad", 0)),
-    )
+    slide = _padded(call, b.shape(x)[1:], call.get("kernel_shape"))
+    ceil, counting = bool(call.get("ceil_mode", 0)), bool(call.get("count_include_pad", 0))
+    return pools.avg_pool(b, call.name, x, slide, ceil=ceil, count_padding=counting)
 
 
 def _global_avg_pool(b: Builder, call: Call, x: str) -> str:
-    return layers.adaptive_avg_pool(b, call.name, x, (1,) * (len(b.shape(x)) - 1))
+    return pools.adaptive_avg_pool(b, call.name, x, (1,) * (len(b.shape(x)) - 1))
 
 
 def _global_max_pool(b: Builder, call: Call, x: str) -> str:
-    return layers.max_over(b, call.name, x, range(1, len(b.shape(x))), keepdim=True)
+    return pools.max_over(b, call.name, x, range(1, len(b.shape(x))), keepdim=True)
 
 
 def _reduce(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
@@ -162,12 +136,12 @@ def _reduce(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
     if not found and call.get("noop_with_empty_axes", 0):
         return x
     if not found:
-        raise b.mixed(call.name, call.op)
+        raise MixedError(call.name, call.op)
     sample, keepdim = axes_of(b, call, x, found), bool(call.get("keepdims", 1))
     if call.op == "ReduceMax":
-        return layers.max_over(b, call.name, x, sample, keepdim=keepdim)
+        return pools.max_over(b, call.name, x, sample, keepdim=keepdim)
     if call.op == "ReduceMin":
-        return layers.min_over(b, call.name, x, sample, keepdim=keepdim)
+        return pools.min_over(b, call.name, x, sample, keepdim=keepdim)
     return b.reduce(call.name, x, sample, keepdim=keepdim, mean=call.op == "ReduceMean")
 
 

@@ -1,90 +1,46 @@
-"""An ONNX file as a graph: its nodes through the table of `onnx_ops`, its constants through onnx's own evaluator."""
+"""What an ONNX file says, node by node: operators through the table of `ops`, constants through onnx's evaluator."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 import torch
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, inliner
+from onnx import AttributeProto, ModelProto, NodeProto
 from torch import Tensor
 
 from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
 from proofmap.graph.build import Builder, LargeError, MixedError, NoRule, Value
 from proofmap.graph.ir import Graph
-from proofmap.graph.onnx.boxed import Read, box_file
+from proofmap.graph.moves import Entries, gather, merge
+from proofmap.graph.onnx.boxed import Read
 from proofmap.graph.onnx.call import Call
-from proofmap.graph.onnx.check import check
-from proofmap.graph.onnx.file import parse
+from proofmap.graph.onnx.constants import evaluate
 from proofmap.graph.onnx.linear import once
+from proofmap.graph.onnx.message import (
+    Array,
+    attribute_of,
+    input_of,
+    is_known,
+    name_of,
+    needed_for,
+    opset_of,
+    sizes_of,
+    weights_of,
+)
 from proofmap.graph.onnx.ops import CONVERT
-from proofmap.graph.writes import Entries, gather, merge
 
-Array = npt.NDArray[Any]
-
-_OLDEST = 7
-_BATCHES = (29, 31)  # stand for a free number of samples: primes that are no usual sizes, not taken for another axis
-_COMPUTED = 2**24  # numbers in a constant that a file has computed; beyond it the file is damaged
-_DTYPES: dict[int, torch.dtype] = {TensorProto.FLOAT: torch.float32, TensorProto.DOUBLE: torch.float64}
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-
-
 _MOVES = {
-    "Flatten",
-    "Gather",
-    "GatherElements",
-    "GatherND",
-    "Identity",
-    "Reshape",
-    "Slice",
-    "Squeeze",
-    "Transpose",
+    *("Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice", "Squeeze", "Transpose"),
     "Unsqueeze",
 }
-
-
 _WRITES = {"ScatterND"}  # from the third input into the first
-
-
-def load(path: str | os.PathLike[str]) -> Graph:
-    """The graph of an ONNX file (opset 7 or newer, float32 or float64) with one input and one output.
-
-    Weights in files of their own are read if they lie in the folder of `path`. The number of samples is free
-    afterwards, even where the file has fixed it. What has no rule is one node of the graph, run by onnxruntime:
-    `bounded` says whether there is any. Checked on the spot, where onnxruntime is installed and knows the file: it
-    gives the same logits.
-    """
-    path = Path(path)
-    model = parse(path)
-    try:
-        return _read(inliner.inline_local_functions(model) if model.functions else model)
-    except ProofmapError:
-        raise
-    except Exception as error:  # a damaged file breaks its reader anywhere
-        raise FileError(f"{path} is not a sound ONNX file: {first_line(error)}") from error
-
-
-def _read(model: ModelProto) -> Graph:
-    """The graph of a file; parts without a rule are run (`onnx_boxed`)."""
-    reader = _Reader(model, _BATCHES[0])
-    try:
-        graph = _one_graph(model, reader)
-    except UnsupportedError as error:
-        own = {_name(node) for node in reader.nodes}  # a node with several outputs has several placeholders
-        said = dict.fromkeys((n if n in own else n.rpartition("#")[0], op) for n, op in error.nodes)
-        graph = box_file(reader.so_far(error.nodes), tuple(said), reader.mixed)
-    except MixedError as error:
-        graph = box_file(reader.so_far(()), (), error)
-    check(graph, model, reader.nodes, reader.output, reader.fixed)
-    return graph
 
 
 @dataclass(frozen=True)
@@ -97,21 +53,21 @@ class _Moved:
     error: MixedError
 
 
-class _Reader:
+class Reader:
     """What has been read so far, by the file's names: branches, constants, and what operations without a rule gave."""
 
     def __init__(self, model: ModelProto, batch: int) -> None:
         self.model = model
-        self.opset = _opset(model)
+        self.opset = opset_of(model)
         stored = {tensor.name: tensor for tensor in model.graph.initializer}
-        given, self.dtype = _input(model, stored)
-        self.fixed, shape = _sizes(given)
+        given, self.dtype = input_of(model, stored)
+        self.fixed, shape = sizes_of(given)
         self.batch = self.fixed or batch
         self.output = model.graph.output[0].name
-        self.nodes, self.wanted = _needed(model.graph.node, self.output)
+        self.nodes, self.wanted = needed_for(model.graph.node, self.output)
         self.builder = Builder(shape, self.batch, given.name, self.dtype)
         self.branches: dict[str, str] = {given.name: given.name}
-        self.constants: dict[str, Array] = {n: _weights(t) for n, t in stored.items() if n in self.wanted}
+        self.constants: dict[str, Array] = {n: weights_of(t) for n, t in stored.items() if n in self.wanted}
         self.moved: dict[str, _Moved] = {}
         self.lost: set[str] = set()
         self.mixed: MixedError | None = None
@@ -138,7 +94,7 @@ class _Reader:
         return self.builder.finish(output, torch.device("cpu"), self.dtype)
 
     def _read(self, node: NodeProto) -> None:
-        name = _name(node)
+        name = name_of(node)
         op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
         if not op.isprintable():
             raise FileError(f"node {name!r} has the operation {op!r}, expected a name that can be printed")
@@ -187,10 +143,10 @@ class _Reader:
         shape = self.builder.shape(self.builder.input)
         constants, sizes = self.constants, self._shapes
         fixed = self.fixed or 0
-        return Read(self.model, given, shape, fixed, self.output, self.nodes, constants, last, sizes, _read_whole)
+        return Read(self.model, given, shape, fixed, self.output, self.nodes, constants, last, sizes)
 
     def _convert(self, name: str, op: str, node: NodeProto) -> Any:
-        call = Call(name, op, self.opset, {a.name: _attribute(a) for a in node.attribute}, len(node.output))
+        call = Call(name, op, self.opset, {a.name: attribute_of(a) for a in node.attribute}, len(node.output))
         since = len(self.builder.nodes)
         try:
             return self.builder.settle(name, CONVERT[op](self.builder, call, *map(self._value, node.input)), since)
@@ -214,7 +170,7 @@ class _Reader:
         moving = (0, 2) if op in _WRITES else (0,)
         error = error or next((self.moved[i].error for i in node.input if i in self.moved), None)
         rest = [i for k, i in enumerate(node.input) if k not in moving]
-        over = all(_attribute(a) == "none" for a in node.attribute)  # its reduction
+        over = all(attribute_of(a) == "none" for a in node.attribute)  # its reduction
         plain = op in _MOVES or (op in _WRITES and over and node.input[0] != node.input[2])
         if not plain or not all(i in self.constants or not i for i in rest):
             raise error or NoRule("with computed positions")
@@ -225,13 +181,13 @@ class _Reader:
             return torch.from_numpy(self._evaluate(name, node, feeds)[0].copy())
 
         if others:
-            found = merge(self.builder, entries, others[0], once(moved))
+            entries = merge(self.builder, entries, others[0], once(moved))
         else:
-            found = Entries(entries.values, moved(entries.positions))
+            entries = Entries(entries.values, moved(entries.positions))
         since = len(self.builder.nodes)
-        back = gather(self.builder, name, found)
+        back = gather(self.builder, name, entries)
         if back is None:
-            self.moved[node.output[0]] = _Moved(found, error or self.builder.mixed(name, op))
+            self.moved[node.output[0]] = _Moved(entries, error or MixedError(name, op))
         else:
             self._keep(name, op, node, self.builder.settle(name, back, since))
 
@@ -258,7 +214,7 @@ class _Reader:
         """The shapes of one sample that onnx can infer."""
         try:
             graph = onnx.shape_inference.infer_shapes(self.model, data_prop=True).graph
-            return {info.name: _sizes(info)[1] for info in (*graph.value_info, *graph.output) if _known(info)}
+            return {info.name: sizes_of(info)[1] for info in (*graph.value_info, *graph.output) if is_known(info)}
         except Exception:  # of use for a longer list in an error, no more
             return {}
 
@@ -268,145 +224,6 @@ class _Reader:
         return self.branches[name] if name in self.branches else torch.from_numpy(np.array(self.constants[name]))
 
     def _evaluate(self, name: str, node: NodeProto, also: dict[str, Array]) -> list[Array]:
-        """The value of an operation on constants, as onnx's reference implementation has it."""
-        from onnx.reference import ReferenceEvaluator  # slow to import, and not needed by many
-
+        """The value of an operation on constants, and on what is given beside them."""
         feeds = {i: also[i] if i in also else self.constants[i] for i in node.input if i}
-        if _growth(node.op_type, list(feeds.values())) > _COMPUTED:
-            raise LargeError(f"{node.op_type} (node {name!r}) makes a constant of more than {_COMPUTED} numbers")
-        infos = [onnx.helper.make_empty_tensor_value_info(i) for i in feeds]
-        outputs = [onnx.helper.make_empty_tensor_value_info(o) for o in node.output if o]
-        graph = onnx.helper.make_graph([node], "constant", infos, outputs)
-        opsets = [onnx.helper.make_opsetid("", self.opset)]
-        try:
-            with np.errstate(all="ignore"):
-                results = ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=opsets)).run(None, feeds)
-        except Exception as error:
-            raise ModelError(
-                f"{node.op_type} (node {name!r}) of constants cannot be computed: {first_line(error)}"
-            ) from error
-        return [np.asarray(result) for result in results]
-
-
-def _name(node: NodeProto) -> str:
-    return node.name or next(filter(None, node.output), node.op_type)
-
-
-def _read_whole(model: ModelProto) -> Graph:
-    """The graph of a file in which every operation has a rule."""
-    return _one_graph(model, _Reader(model, _BATCHES[0]))
-
-
-def _one_graph(model: ModelProto, reader: _Reader) -> Graph:
-    """Read for two numbers of samples, a file gives one graph, unless it takes their number for something else."""
-    graph = reader.graph()
-    if reader.fixed or not any(node.op_type in ("Shape", "Size") for node in reader.nodes):
-        return graph
-    other = _Reader(model, _BATCHES[1]).graph()
-    for node, twin in zip(graph.nodes, other.nodes, strict=False):
-        pairs = [(node.weight, twin.weight), (node.bias, twin.bias)]
-        pairs += [(value, twin.attributes.get(key)) for key, value in node.attributes.items()]
-        named = (node.name, node.op, node.inputs, node.shape) == (twin.name, twin.op, twin.inputs, twin.shape)
-        if not named or not all(_equal(a, b) for a, b in pairs):
-            raise ModelError(
-                f"{node.op} (node {node.name!r}) depends on the number of samples, expected every sample to be "
-                "computed on its own: use the size of dimension 0 for shapes alone"
-            )
-    return graph
-
-
-def _equal(a: Any, b: Any) -> bool:
-    return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)
-
-
-def _opset(model: ModelProto) -> int:
-    newest = onnx.defs.onnx_opset_version()
-    version = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
-    if not _OLDEST <= version <= newest:
-        raise ModelError(
-            f"got a file of opset {version}, expected {_OLDEST} to {newest}: convert it with onnx.version_converter, "
-            "or install a newer onnx"
-        )
-    return version
-
-
-def _input(model: ModelProto, stored: dict[str, TensorProto]) -> tuple[ValueInfoProto, torch.dtype]:
-    """The one input that is no initializer (files of IR version 3 list those as well), and its type."""
-    inputs = [i for i in model.graph.input if i.name not in stored]
-    if len(inputs) != 1 or len(model.graph.output) != 1:
-        names = ", ".join(i.name for i in inputs)
-        raise ModelError(
-            f"got a file with {len(inputs)} inputs ({names}) and {len(model.graph.output)} outputs, "
-            "expected one of each"
-        )
-    if model.graph.sparse_initializer:
-        raise ModelError("got a file with sparse weights, expected dense ones")
-    kind = inputs[0].type.tensor_type.elem_type
-    if kind not in _DTYPES:
-        raise ModelError(f"got a file whose input has type {_type_name(kind)}, expected FLOAT or DOUBLE")
-    return inputs[0], _DTYPES[kind]
-
-
-def _type_name(kind: int) -> str:
-    return TensorProto.DataType.Name(kind) if kind in TensorProto.DataType.values() else str(kind)
-
-
-def _known(info: ValueInfoProto) -> bool:
-    dims = info.type.tensor_type.shape.dim
-    return len(dims) > 0 and all(d.HasField("dim_value") for d in dims[1:])
-
-
-def _sizes(info: ValueInfoProto) -> tuple[int | None, list[int]]:
-    """(the number of samples, None where it is free; the shape of one) of the input."""
-    dims = info.type.tensor_type.shape.dim
-    if len(dims) < 2 or not _known(info) or any(d.dim_value < 1 for d in dims[1:]):
-        shape = ", ".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in dims)
-        raise ModelError(
-            f"the input {info.name!r} has shape ({shape}), expected the samples first and then fixed sizes: export the "
-            "model with fixed ones"
-        )
-    return max(dims[0].dim_value, 0) or None, [d.dim_value for d in dims[1:]]
-
-
-def _needed(nodes: Sequence[NodeProto], output: str) -> tuple[list[NodeProto], set[str]]:
-    """The nodes that the output depends on, and the names that they read."""
-    wanted = {output}
-    kept = []
-    for node in reversed(nodes):
-        if wanted.intersection(node.output):
-            wanted.update(node.input)
-            kept.append(node)
-    return kept[::-1], wanted
-
-
-def _weights(tensor: TensorProto) -> Array:
-    array = onnx.numpy_helper.to_array(tensor)
-    if array.dtype.kind == "f" and (np.isnan(array).any() or (array.size > 1 and np.isinf(array).any())):
-        raise ModelError(
-            f"the file's {tensor.name!r} has NaN or infinite entries, expected finite weights: "
-            "check how the model was trained or exported"
-        )
-    return array
-
-
-def _attribute(attribute: AttributeProto) -> Any:
-    value = onnx.helper.get_attribute_value(attribute)
-    return value.decode() if isinstance(value, bytes) else value
-
-
-def _growth(op: str, inputs: list[Array]) -> int:
-    """How many numbers an operation makes whose output does not follow from the sizes of its inputs."""
-    if op in ("ConstantOfShape", "Expand") and inputs:
-        return prod(max(1, int(n)) for n in inputs[-1].flatten())
-    if op == "Tile" and len(inputs) == 2:
-        return inputs[0].size * prod(max(1, int(n)) for n in inputs[1].flatten())
-    if op == "Range" and len(inputs) == 3:
-        start, stop, step = (float(i.flatten()[0]) for i in inputs)
-        return int(abs((stop - start) / step)) if step else 0
-    if op in ("Pad", "OneHot", "Resize", "Upsample", "EyeLike"):
-        return (
-            _COMPUTED + 1
-            if any(i.dtype.kind in "iu" and i.size and int(np.abs(i).max()) > 2**16 for i in inputs)
-            else 0
-        )
-    return 0
+        return evaluate(name, node, feeds, self.opset)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from proofmap.graph import picks
 from proofmap.graph.build import Builder, NoRule, Value
 from proofmap.graph.onnx.call import Call, branch, constant, numbers
 from proofmap.graph.sums import along
@@ -76,7 +77,7 @@ def _resized(b: Builder, call: Call, x: str, scales: list[float] | None, sizes: 
         sources = _sources(n, m, scale, how.coordinates)
         if how.mode == "nearest":
             positions = _rounded(sources, "ceil" if how.rounding == "simple" and scale < 1 else how.rounding)
-            x = b.index(here, x, sample, positions.long().clamp(0, n - 1))
+            x = picks.index(b, here, x, sample, positions.long().clamp(0, n - 1))
         elif how.mode == "linear":
             x = along(b, here, x, sample, _linear(n, sources))
         elif how.mode == "cubic":

@@ -50,8 +50,8 @@ class Session(Foreign):
             piece = values[start : start + size]
             missing = size - len(piece) if self.batch else 0
             filled = np.concatenate([piece, np.repeat(piece[-1:], missing, axis=0)]) if missing else piece
-            found = self._session.run(None, {entry.name: filled})
-            parts.append([_rows(torch.from_numpy(np.array(one)), len(filled), len(piece)) for one in found])
+            outputs = self._session.run(None, {entry.name: filled})
+            parts.append([_rows(torch.from_numpy(np.array(one)), len(filled), len(piece)) for one in outputs])
         return [torch.cat(one) for one in zip(*parts, strict=True)]
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Session:
@@ -71,12 +71,18 @@ def _rows(value: Tensor, fed: int, wanted: int) -> Tensor:
     return rows[:wanted] if len(rows) == fed else rows
 
 
-def started(content: bytes) -> Any:
-    """A session of onnxruntime, which says nothing and does not spin while it waits."""
+def started(content: bytes, *, plain: bool = False) -> Any:
+    """A session of onnxruntime, which says nothing and does not spin while it waits.
+
+    plain: for a run or two, every operation as the file has it, on one thread.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    options.intra_op_num_threads = torch.get_num_threads()
+    options.intra_op_num_threads = 1 if plain else torch.get_num_threads()
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if plain:
+        options.enable_cpu_mem_arena = False
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])

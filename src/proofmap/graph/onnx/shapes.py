@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.graph.build import Builder, Value
+from proofmap.graph import picks
+from proofmap.graph.build import Builder, MixedError, Value
+from proofmap.graph.moves import move
 from proofmap.graph.onnx.call import Call, axes_of, branch, constant, number, numbers
 
 
@@ -40,7 +42,7 @@ def _squeeze(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
     shape = b.shape(x)
     found = numbers(call, "axes", axes)
     if found is None and b.batch == 1:
-        raise b.mixed(call.name, call.op)
+        raise MixedError(call.name, call.op)
     gone = [k for k, n in enumerate(shape) if n == 1] if found is None else axes_of(b, call, x, found)
     return b.reshape(call.name, x, [n for k, n in enumerate(shape) if k not in gone])
 
@@ -69,7 +71,7 @@ def _tile(b: Builder, call: Call, x: Value, repeats: Value) -> str:
         if count != 1:
             sample = b.axis(call.name, call.op, axis, b.rank(x))
             b.fits(call.name, call.op, (count, b.shape(x)[sample]))
-            x = b.index(f"{call.name}.axis{axis}", x, sample, torch.arange(b.shape(x)[sample]).repeat(count))
+            x = picks.index(b, f"{call.name}.axis{axis}", x, sample, torch.arange(b.shape(x)[sample]).repeat(count))
     return x
 
 
@@ -101,7 +103,7 @@ def _slice(
             continue
         sample = b.axis(call.name, call.op, axis, len(own))
         here = f"{call.name}.axis{axis}"
-        x = b.slice(here, x, sample, start, stop, step) if step > 0 else b.index(here, x, sample, picked)
+        x = picks.slice(b, here, x, sample, start, stop, step) if step > 0 else picks.index(b, here, x, sample, picked)
     return x
 
 
@@ -109,7 +111,7 @@ def _gather(b: Builder, call: Call, x: Value, index: Value) -> str:
     x, index = branch(x), constant(index, "positions").long()
     axis = b.axis(call.name, call.op, call.get("axis", 0), b.rank(x))
     shape = b.shape(x)
-    y = b.index(f"{call.name}.index", x, axis, index.flatten())
+    y = picks.index(b, f"{call.name}.index", x, axis, index.flatten())
     return b.reshape(call.name, y, (*shape[:axis], *index.shape, *shape[axis + 1 :]))
 
 
@@ -117,7 +119,7 @@ def _gather_elements(b: Builder, call: Call, x: Value, index: Value) -> str:
     x, index = branch(x), constant(index, "positions").long()
     axis = call.get("axis", 0) % b.rank(x)
     index = torch.where(index < 0, index + (b.batch, *b.shape(x))[axis], index)
-    return b.move(call.name, call.op, x, lambda positions: positions.gather(axis, index))
+    return move(b, call.name, call.op, x, lambda positions: positions.gather(axis, index))
 
 
 def _split(b: Builder, call: Call, x: str, sizes: Value | None = None) -> list[str]:
@@ -130,7 +132,7 @@ def _split(b: Builder, call: Call, x: str, sizes: Value | None = None) -> list[s
         found = [min(part, total - part * k) for k in range(count)]
     starts = [sum(found[:k]) for k in range(len(found))]
     pairs = zip(starts, found, strict=True)
-    return [b.slice(f"{call.name}.{k}", x, axis, start, start + size) for k, (start, size) in enumerate(pairs)]
+    return [picks.slice(b, f"{call.name}.{k}", x, axis, start, start + size) for k, (start, size) in enumerate(pairs)]
 
 
 def _depth_to_space(b: Builder, call: Call, x: str) -> str:
@@ -167,7 +169,7 @@ def _pad(
     ]
     used = next((k for k, pair in enumerate(pairs) if any(pair)), rank)
     flat = [p for pair in reversed(pairs[used:]) for p in pair]
-    return b.pad(call.name, x, flat, mode, number(call, "value", value, 0.0))
+    return picks.pad(b, call.name, x, flat, mode, number(call, "value", value, 0.0))
 
 
 SHAPES: dict[str, Callable[..., Any]] = {

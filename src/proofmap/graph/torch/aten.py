@@ -16,31 +16,6 @@ from proofmap.graph.torch.layers import LAYERS, first
 from proofmap.graph.torch.linear import LINEAR
 from proofmap.graph.torch.shapes import SHAPES, as_value, constant
 
-# Operators that export would otherwise take apart into pieces for which bounds are looser or missing.
-KEPT = """
-linear matmul batch_norm prelu hardswish hardsigmoid silu mish gelu softplus elu selu celu leaky_relu log_sigmoid
-softshrink hardshrink threshold rrelu
-pad stack roll max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
-avg_pool1d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
-upsample_nearest1d.vec upsample_nearest2d.vec upsample_nearest3d.vec
-_upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec _upsample_nearest_exact3d.vec
-upsample_linear1d.vec upsample_bilinear2d.vec upsample_trilinear3d.vec upsample_bicubic2d.vec
-_upsample_bilinear2d_aa.vec _upsample_bicubic2d_aa.vec
-masked_fill.Scalar masked_fill.Tensor tril triu lerp.Scalar lerp.Tensor einsum cumsum col2im
-"""
-# Operators without a rule, kept so that an error names what the user wrote.
-NAMED = """
-softmax.int log_softmax.int glu bilinear
-instance_norm group_norm layer_norm scaled_dot_product_attention lstm.input gru.input rnn_tanh.input rnn_relu.input
-"""
-
-
-def kept() -> list[Any]:
-    """The operators above that this version of torch has."""
-    names = (name.split(".") for name in (KEPT + NAMED).split())
-    found = (getattr(getattr(torch.ops.aten, name, None), (*overload, "default")[0], None) for name, *overload in names)
-    return [op for op in found if op is not None]
-
 
 def _add(sign: float) -> Callable[..., str]:
     def convert(b: Builder, name: str, x: Any, y: Any, alpha: float = 1) -> str:

@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from proofmap.errors import ModelError, ProofmapError
 from proofmap.graph.build import MixedError
-from proofmap.graph.foreign import in_front, independent
+from proofmap.graph.foreign import FEW, MANY, in_front, independent, points_around, straits
 from proofmap.graph.ir import Graph, Node
+from proofmap.graph.last import no_classes
+from proofmap.graph.torch.export import BATCH, evaluate, name_of
 from proofmap.graph.torch.hooked import Hooked, Site, passing
 from proofmap.precision import full_precision
 
-__all__ = ["FEW", "MANY", "Exported", "box", "points_around"]
+__all__ = ["Exported", "box"]
 
-FEW, MANY = 3, 31  # points to try a function at; many where something in it is known to mix samples
 _WHOLE = "output"  # the name of a value that no operation is known for
 
 Missing = tuple[tuple[str, str], ...]
@@ -36,9 +36,7 @@ class Exported:
     """What torch.export made of the model for a batch, and how the operations after one of them are read."""
 
     program: ExportedProgram
-    batch: int
     last: fx.Node  # the last operation without a rule
-    name: Callable[[fx.Node], str]
     read: Callable[[fx.Node, str, Sequence[int]], Graph]
 
 
@@ -56,22 +54,16 @@ def _box(model: nn.Module, x: Tensor, missing: Missing, mixed: MixedError | None
     start = Node("input", "input", (), tuple(x.shape[1:]))
     if exported is not None:
         for node in _cuts(exported):
-            found = _split(model, x, node, exported)
-            if found is None:
+            parts = _split(model, x, node, exported)
+            if parts is None:
                 continue
-            name, site, tail = found
+            name, site, tail = parts
             run = Hooked.of(model, site, missing, x)
             if independent(run, points, [1]) is None:
                 return in_front(name, start, run, tail)
     output = model(points)
     whole = Graph((Node(_WHOLE, "input", (), tuple(output.shape[1:])),), _WHOLE)
     return in_front(_WHOLE, start, Hooked.of(model, None, missing, x), whole)
-
-
-def points_around(x: Tensor, count: int) -> Tensor:
-    """x (1, *shape), and points drawn far around it, on both sides of zero: (count, *shape)."""
-    noise = torch.rand(count - 1, *x.shape[1:], generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x)
-    return torch.cat([x, (x.abs().max() + 1) * (3 * noise - 1.5)])
 
 
 def _run(model: nn.Module, points: Tensor) -> str | None:
@@ -88,32 +80,27 @@ def _run(model: nn.Module, points: Tensor) -> str | None:
     if why is not None:
         return f"the model {why}"
     if output.ndim != 2:
-        shape = ", ".join(map(str, ("N", *output.shape[1:])))
-        return f"got a model whose output has shape ({shape}), expected logits of shape (N, classes)"
+        return str(no_classes("model", output.shape[1:]))
     return None
 
 
 def _cuts(exported: Exported) -> Iterator[fx.Node]:
     """The calls from the last one without a rule on whose values all that comes later depends on alone."""
-    signature = exported.program.graph_signature
-    (entry,) = (n for n in exported.program.graph.nodes if n.name == signature.user_inputs[0])
-    (exit_,) = (n for n in exported.program.graph.nodes if n.name == signature.user_outputs[0])
+    signature, nodes = exported.program.graph_signature, list(exported.program.graph.nodes)
+    (entry,) = (n for n in nodes if n.name == signature.user_inputs[0])
+    (exit_,) = (n for n in nodes if n.name == signature.user_outputs[0])
     needed = {exit_}
-    for node in reversed(list(exported.program.graph.nodes)):
+    for node in reversed(nodes):
         if node in needed:
             needed.update(node.all_input_nodes)
     moving = {entry}  # what depends on the input
-    open_: set[fx.Node] = {entry}  # and is read later
-    late = False
-    for node in exported.program.graph.nodes:
-        late = late or node is exported.last
-        if node not in needed or not moving.intersection(node.all_input_nodes):
-            continue
-        moving.add(node)
-        open_.add(node)
-        seen = {n for n in open_ if all(u in moving or u not in needed for u in n.users) and n is not exit_}
-        open_ -= seen - {node}
-        if late and open_ == {node} and isinstance(node.meta.get("val"), Tensor):
+    steps: list[tuple[list[fx.Node], list[fx.Node]]] = []
+    for node in nodes:
+        moves = node in needed and bool(moving.intersection(node.all_input_nodes))
+        moving.update([node] if moves else [])
+        steps.append(([node], node.all_input_nodes) if moves else ([], []))
+    for place, node in straits(steps, entry, exit_):
+        if place >= nodes.index(exported.last) and isinstance(node.meta.get("val"), Tensor):
             yield node
 
 
@@ -122,19 +109,19 @@ def _split(model: nn.Module, x: Tensor, node: fx.Node, exported: Exported) -> tu
     is_output = node.name == exported.program.graph_signature.user_outputs[0]
     places = list(_places(node))
     shape = tuple(node.meta["val"].shape)
-    if not (places or is_output) or shape[:1] != (exported.batch,):
+    if not (places or is_output) or shape[:1] != (BATCH,):
         return None
-    own = exported.name(node)
+    called = name_of(node)
     try:
-        tail = exported.read(node, own, shape[1:])
+        tail = exported.read(node, called, shape[1:])
         if is_output:
-            return own, None, tail
-        points = points_around(x, exported.batch)
-        value = _evaluate(exported.program, points, node)
+            return called, None, tail
+        points = points_around(x, BATCH)
+        value = evaluate(exported.program, points, node)
         for path, side in places:
             site = passing(model, points, path, side, value)
             if site is not None:
-                name = path if side == "output" and site.call == 1 else own
+                name = path if side == "output" and site.call == 1 else called
                 return name, site, exported.read(node, name, shape[1:])
     except ProofmapError:
         return None
@@ -147,34 +134,12 @@ def _places(node: fx.Node) -> Iterator[tuple[str, Literal["input", "output"]]]:
     A part that gives it does nothing more with it itself. That a value is equal at some points would not do: behind a
     ReLU it may well be.
     """
-    own: dict[str, Any] = node.meta.get("nn_module_stack", {})
+    inside: dict[str, Any] = node.meta.get("nn_module_stack", {})
     stacks = [user.meta.get("nn_module_stack", {}) for user in node.users if user.op == "call_function"]
-    for key, (path, _) in own.items():
+    for key, (path, _) in inside.items():
         if path and not any(key in stack for stack in stacks):
             yield path, "output"
     for stack in stacks:
         for key, (path, _) in stack.items():
-            if path and key not in own:
+            if path and key not in inside:
                 yield path, "input"
-
-
-def _evaluate(program: ExportedProgram, points: Tensor, last: fx.Node) -> Tensor:
-    """The value of a call at a batch of points of the size that was exported."""
-    signature = program.graph_signature
-    stored = {**program.state_dict, **program.constants}
-    held = {
-        **signature.inputs_to_parameters,
-        **signature.inputs_to_buffers,
-        **signature.inputs_to_lifted_tensor_constants,
-    }
-    values: dict[fx.Node, Any] = {}
-    for node in program.graph.nodes:
-        if node.op == "placeholder":
-            values[node] = points if node.name == signature.user_inputs[0] else stored[held[node.name]]
-        elif node.op == "call_function":
-            args, kwargs = (fx.node.map_arg(part, values.__getitem__) for part in (node.args, node.kwargs))
-            values[node] = node.target(*args, **kwargs)
-        if node is last:
-            break
-    value: Tensor = values[last]
-    return value

@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph import layers
-from proofmap.graph.build import Builder, Value
+from proofmap.graph import layers, picks, pools
+from proofmap.graph.build import Builder, MixedError, Value
 from proofmap.graph.last import softmax
+from proofmap.graph.slide import Slide
 from proofmap.graph.torch.shapes import axes_of, constant
 
 
@@ -22,8 +23,9 @@ def _all(value: int | Sequence[int], rank: int) -> tuple[int, ...]:
     return tuple(value) * rank if len(value) == 1 else tuple(value)
 
 
-def _even(value: int | Sequence[int], rank: int) -> list[tuple[int, int]]:
-    return [(p, p) for p in _all(value, rank)]
+def _slide(kernel: Sequence[int], stride: Any, padding: Any, dilation: Any = 1) -> Slide:
+    rank = len(kernel)
+    return Slide.of(kernel, _all(stride, rank), [(p, p) for p in _all(padding, rank)], _all(dilation, rank))
 
 
 # --- products ---
@@ -60,16 +62,13 @@ def _convolution(
     weight = constant(weight, "weights")
     bias = None if bias is None else constant(bias, "bias")
     assert isinstance(x, str)
-    rank = weight.ndim - 2
     if b.rank(x) != weight.ndim:
-        raise b.mixed(name, "convolution of an input without a sample dimension")
-    pads, stride, dilation = _even(padding, rank), _all(stride, rank), _all(dilation, rank)
-    if not transposed:
-        return layers.conv(b, name, x, weight, bias, stride=stride, padding=pads, dilation=dilation, groups=groups)
-    extra = _all(output_padding, rank)
-    return layers.conv_transpose(
-        b, name, x, weight, bias, stride=stride, padding=pads, output_padding=extra, dilation=dilation, groups=groups
-    )
+        raise MixedError(name, "convolution of an input without a sample dimension")
+    slide = _slide(weight.shape[2:], stride, padding, dilation)
+    if transposed:
+        extra = _all(output_padding, len(slide.kernel))
+        return layers.conv_transpose(b, name, x, weight, bias, slide, groups, extra)
+    return layers.conv(b, name, x, weight, bias, slide, groups)
 
 
 def _conv(
@@ -87,7 +86,7 @@ def _conv(
     if isinstance(padding, str) and isinstance(x, str) and isinstance(weight, Tensor):
         sizes = weight.shape[2:] if padding == "same" else (1,) * (weight.ndim - 2)
         totals = [d * (k - 1) for d, k in zip(_all(dilation, len(sizes)), sizes, strict=True)]
-        x = b.pad(f"{name}.pad", x, [p for total in reversed(totals) for p in (total // 2, total - total // 2)])
+        x = picks.pad(b, f"{name}.pad", x, [p for total in reversed(totals) for p in (total // 2, total - total // 2)])
         padding = 0
     return _convolution(b, name, x, weight, bias, stride, padding, dilation, False, 0, groups)
 
@@ -143,16 +142,7 @@ def _max_pool(rank: int) -> Callable[..., str]:
         ceil: bool = False,
     ) -> str:
         kernel = _all(kernel, rank)
-        return layers.max_pool(
-            b,
-            name,
-            x,
-            kernel=kernel,
-            stride=_all(stride, rank) if stride else kernel,
-            padding=_even(padding, rank),
-            dilation=_all(dilation, rank),
-            ceil=ceil,
-        )
+        return pools.max_pool(b, name, x, _slide(kernel, stride or kernel, padding, dilation), ceil=ceil)
 
     return convert
 
@@ -170,31 +160,22 @@ def _avg_pool(rank: int) -> Callable[..., str]:
         divisor: int | None = None,
     ) -> str:
         kernel = _all(kernel, rank)
-        return layers.avg_pool(
-            b,
-            name,
-            x,
-            kernel=kernel,
-            stride=_all(stride, rank) if stride else kernel,
-            padding=_even(padding, rank),
-            ceil=ceil,
-            count_padding=count_padding,
-            divisor=divisor,
-        )
+        slide = _slide(kernel, stride or kernel, padding)
+        return pools.avg_pool(b, name, x, slide, ceil=ceil, count_padding=count_padding, divisor=divisor)
 
     return convert
 
 
 def _adaptive_max_pool(b: Builder, name: str, x: str, size: Sequence[int]) -> list[str]:
-    return [layers.adaptive_max_pool(b, name, x, size)]
+    return [pools.adaptive_max_pool(b, name, x, size)]
 
 
 def _largest(b: Builder, name: str, x: str, axes: Any = None, keepdim: bool = False) -> str:
-    return layers.max_over(b, name, x, axes_of(b, name, "max", x, axes), keepdim=keepdim)
+    return pools.max_over(b, name, x, axes_of(b, name, "max", x, axes), keepdim=keepdim)
 
 
 def _smallest(b: Builder, name: str, x: str, axes: Any = None, keepdim: bool = False) -> str:
-    return layers.min_over(b, name, x, axes_of(b, name, "min", x, axes), keepdim=keepdim)
+    return pools.min_over(b, name, x, axes_of(b, name, "min", x, axes), keepdim=keepdim)
 
 
 def _reduce(op: str) -> Callable[..., str]:
@@ -245,11 +226,11 @@ LAYERS: dict[str, Callable[..., Any]] = {
     "aten.avg_pool1d.default": _avg_pool(1),
     "aten.avg_pool2d.default": _avg_pool(2),
     "aten.avg_pool3d.default": _avg_pool(3),
-    "aten.adaptive_avg_pool1d.default": layers.adaptive_avg_pool,
-    "aten.adaptive_avg_pool2d.default": layers.adaptive_avg_pool,
-    "aten._adaptive_avg_pool2d.default": layers.adaptive_avg_pool,
-    "aten.adaptive_avg_pool3d.default": layers.adaptive_avg_pool,
-    "aten._adaptive_avg_pool3d.default": layers.adaptive_avg_pool,
+    "aten.adaptive_avg_pool1d.default": pools.adaptive_avg_pool,
+    "aten.adaptive_avg_pool2d.default": pools.adaptive_avg_pool,
+    "aten._adaptive_avg_pool2d.default": pools.adaptive_avg_pool,
+    "aten.adaptive_avg_pool3d.default": pools.adaptive_avg_pool,
+    "aten._adaptive_avg_pool3d.default": pools.adaptive_avg_pool,
     "aten.mean.dim": _reduce("mean"),
     "aten.mean.default": _reduce("mean"),
     "aten.sum.dim_IntList": _reduce("sum"),

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from proofmap.errors import ModelError
 from proofmap.graph import scalars, sums
-from proofmap.graph.build import Builder, NoRule, Value, scalar
+from proofmap.graph.build import Builder, MixedError, NoRule, Value, scalar
+from proofmap.graph.moves import choose, write
+from proofmap.graph.slide import Slide
 from proofmap.graph.torch.shapes import as_value, constant
-from proofmap.graph.writes import choose, write
 
 
 def _where(b: Builder, name: str, mask: Value, x: Any, y: Any) -> Value:
@@ -26,7 +27,7 @@ def _masked_fill(b: Builder, name: str, x: Value, mask: Value, value: Any) -> Va
 def _triangle(keep: Callable[[Tensor, int], Tensor]) -> Callable[..., Value]:
     def convert(b: Builder, name: str, x: str, diagonal: int = 0) -> Value:
         if b.rank(x) < 3:
-            raise b.mixed(name, keep.__name__)
+            raise MixedError(name, keep.__name__)
         mask = keep(torch.ones(b.shape(x)[-2:], dtype=torch.uint8), diagonal)
         return choose(b, name, mask, x, scalar(0.0))
 
@@ -65,9 +66,8 @@ def _col2im(
     stride: Sequence[int],
 ) -> str:
     if b.rank(x) != 3:
-        raise b.mixed(name, "fold of an input without a sample dimension")
-    pads = [(p, p) for p in padding]
-    return sums.fold(b, name, x, size=size, kernel=kernel, stride=stride, padding=pads, dilation=dilation)
+        raise MixedError(name, "fold of an input without a sample dimension")
+    return sums.fold(b, name, x, size, Slide.of(kernel, stride, [(p, p) for p in padding], dilation))
 
 
 def _interpolate(function: Callable[..., Tensor]) -> Callable[..., str]:

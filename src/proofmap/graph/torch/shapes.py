@@ -10,7 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proofmap.graph.build import Builder, NoRule, Value, scalar
+from proofmap.graph import picks
+from proofmap.graph.build import Builder, MixedError, NoRule, Value, scalar
+from proofmap.graph.moves import move
 
 
 def as_value(value: Any) -> Value:
@@ -28,7 +30,7 @@ def constant(value: Any, what: str) -> Tensor:
 def axes_of(b: Builder, name: str, op: str, x: str, axes: int | Sequence[int] | None) -> list[int]:
     """Axes of one sample; none given means all, the samples with them."""
     if axes is None or axes == []:
-        raise b.mixed(name, op)
+        raise MixedError(name, op)
     return [b.axis(name, op, axis, b.rank(x)) for axis in ([axes] if isinstance(axes, int) else axes)]
 
 
@@ -51,17 +53,19 @@ def _slice(
     if whole and axis % b.rank(x) == 0:
         return x
     axis = b.axis(name, "slice", axis, b.rank(x))
-    return b.slice(name, x, axis, start or 0, b.shape(x)[axis] if stop is None else stop, step)
+    return picks.slice(b, name, x, axis, start or 0, b.shape(x)[axis] if stop is None else stop, step)
 
 
 def _select(b: Builder, name: str, x: str, axis: int, position: int) -> str:
-    return b.select(name, x, b.axis(name, "select", axis, b.rank(x)), position)
+    axis = b.axis(name, "select", axis, b.rank(x))
+    row = picks.index(b, f"{name}.index", x, axis, torch.tensor([position]))
+    return b.reshape(name, row, (*b.shape(x)[:axis], *b.shape(x)[axis + 1 :]))
 
 
 def _index_select(b: Builder, name: str, x: Value, axis: int, index: Value) -> str:
     assert isinstance(x, str)
     index = constant(index, "positions")
-    return b.index(name, x, b.axis(name, "index_select", axis, b.rank(x)), index)
+    return picks.index(b, name, x, b.axis(name, "index_select", axis, b.rank(x)), index)
 
 
 def _move(function: Callable[..., Tensor]) -> Callable[..., str]:
@@ -70,7 +74,7 @@ def _move(function: Callable[..., Tensor]) -> Callable[..., str]:
     def convert(b: Builder, name: str, x: Value, *args: Any, **kwargs: Any) -> str:
         if isinstance(x, Tensor) or any(isinstance(a, str) for a in args):
             raise NoRule("with computed positions")
-        return b.move(name, function.__name__, x, lambda positions: function(positions, *args, **kwargs))
+        return move(b, name, function.__name__, x, lambda positions: function(positions, *args, **kwargs))
 
     return convert
 
@@ -81,14 +85,14 @@ def _index(b: Builder, name: str, x: Value, indices: Sequence[Value | None]) -> 
     used = [(axis, i) for axis, i in enumerate(indices) if isinstance(i, Tensor)]
     if len(used) == 1 and used[0][0] > 0 and used[0][1].ndim == 1:
         axis, index = used[0]
-        return b.index(name, x, axis - 1, index.nonzero().flatten() if index.dtype == torch.bool else index)
-    picks = tuple(i if isinstance(i, Tensor) else slice(None) for i in indices)
-    return b.move(name, "index", x, lambda positions: positions[picks])
+        return picks.index(b, name, x, axis - 1, index.nonzero().flatten() if index.dtype == torch.bool else index)
+    at = tuple(i if isinstance(i, Tensor) else slice(None) for i in indices)
+    return move(b, name, "index", x, lambda positions: positions[at])
 
 
 def _flip(b: Builder, name: str, x: str, axes: Sequence[int]) -> str:
     for axis in axes_of(b, name, "flip", x, axes):
-        x = b.index(f"{name}.axis{axis}", x, axis, torch.arange(b.shape(x)[axis]).flip(0))
+        x = picks.index(b, f"{name}.axis{axis}", x, axis, torch.arange(b.shape(x)[axis]).flip(0))
     return x
 
 
@@ -99,7 +103,7 @@ def _split(b: Builder, name: str, x: str, sizes: int | Sequence[int], axis: int 
         sizes = [min(sizes, total - start) for start in range(0, total, sizes)]
     starts = [sum(sizes[:k]) for k in range(len(sizes))]
     pairs = zip(starts, sizes, strict=True)
-    return [b.slice(f"{name}.{k}", x, axis, start, start + size) for k, (start, size) in enumerate(pairs)]
+    return [picks.slice(b, f"{name}.{k}", x, axis, start, start + size) for k, (start, size) in enumerate(pairs)]
 
 
 def _view(b: Builder, name: str, x: str, shape: Sequence[int]) -> str:
@@ -146,11 +150,11 @@ def _expand(b: Builder, name: str, x: str, shape: Sequence[int], **_: Any) -> st
 
 
 def _pad(b: Builder, name: str, x: str, pads: Sequence[int], mode: str = "constant", value: float | None = None) -> str:
-    return b.pad(name, x, pads, mode, float(value or 0.0))
+    return picks.pad(b, name, x, pads, mode, float(value or 0.0))
 
 
 def _constant_pad(b: Builder, name: str, x: str, pads: Sequence[int], value: float = 0.0) -> str:
-    return b.pad(name, x, pads, "constant", float(value))
+    return picks.pad(b, name, x, pads, "constant", float(value))
 
 
 def _upsample(mode: str) -> Callable[..., str]:
@@ -165,7 +169,7 @@ def _upsample(mode: str) -> Callable[..., str]:
             row = torch.arange(n, dtype=torch.float64).reshape(1, 1, n)
             one = {"size": size[k]} if size else {"scale_factor": factors[k] if factors else 1.0}
             positions.append(F.interpolate(row, mode=mode, **one).long().flatten())
-        return b.resample(name, x, positions)
+        return picks.resample(b, name, x, positions)
 
     return convert
 

@@ -1,15 +1,16 @@
-"""Entries written over others, in the builder's words: where the places are known, the result is linear."""
+"""Entries moved within a value or over those of another, in the builder's words: with known places, that is linear."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
 import torch
 from torch import Tensor
 
-from proofmap.graph.build import Builder, Value
+from proofmap.graph import picks
+from proofmap.graph.build import Builder, MixedError, Value
 
 
 def choose(b: Builder, name: str, mask: Tensor, x: Value, y: Value) -> Value:
@@ -37,16 +38,27 @@ class Entries:
 
     @staticmethod
     def of(b: Builder, value: Value) -> Entries:
-        return Entries((value,), b.positions(value) if isinstance(value, str) else _grid(value.shape))
+        return Entries((value,), _numbered((b.batch, *b.shape(value)) if isinstance(value, str) else value.shape))
+
+
+def move(b: Builder, name: str, op: str, x: str, function: Callable[[Tensor], Tensor]) -> str:
+    """Whatever only moves, repeats or drops entries: `function`, of batched tensors, tried on their positions."""
+    y = _gathered(b, name, op, Entries((x,), function(Entries.of(b, x).positions)))
+    assert isinstance(y, str)
+    return y
 
 
 def write(
     b: Builder, name: str, op: str, x: Value, source: Value, function: Callable[[Tensor, Tensor], Tensor]
 ) -> Value:
-    """Whatever only moves entries of two values into one: `function`, of batched tensors, tried on their positions."""
-    y = gather(b, name, merge(b, Entries.of(b, x), Entries.of(b, source), function))
+    """The same of two values: entries of the second may stand in the place of the first's."""
+    return _gathered(b, name, op, merge(b, Entries.of(b, x), Entries.of(b, source), function))
+
+
+def _gathered(b: Builder, name: str, op: str, entries: Entries) -> Value:
+    y = gather(b, name, entries)
     if y is None:
-        raise b.mixed(name, op)
+        raise MixedError(name, op)
     return y
 
 
@@ -70,10 +82,10 @@ def gather(b: Builder, name: str, entries: Entries) -> Value | None:
         inside = (local >= 0) & (local < _count(b, value))
         start += _count(b, value)
         if isinstance(value, Tensor):
-            found = torch.where(inside, value.double().flatten()[torch.where(inside, local, 0)], 0.0)
-            if not torch.equal(found, found[:1].expand_as(found)):
+            placed = torch.where(inside, value.double().flatten()[torch.where(inside, local, 0)], 0.0)
+            if not torch.equal(placed, placed[:1].expand_as(placed)):
                 return None
-            shift = shift + found[0]
+            shift = shift + placed[0]
             continue
         size = prod(b.shape(value))
         local = torch.where(inside, local - samples * size, -1)
@@ -85,8 +97,8 @@ def gather(b: Builder, name: str, entries: Entries) -> Value | None:
     return _sum(b, name, [(_placed(b, place, value, index, keep), keep) for value, index, keep in taken], shift)
 
 
-def _grid(shape: torch.Size) -> Tensor:
-    return torch.arange(prod(shape)).reshape(shape)
+def _numbered(shape: Sequence[int]) -> Tensor:
+    return torch.arange(prod(shape)).reshape(tuple(shape))
 
 
 def _count(b: Builder, value: Value) -> int:
@@ -95,11 +107,11 @@ def _count(b: Builder, value: Value) -> int:
 
 def _placed(b: Builder, name: str, x: str, index: Tensor, keep: Tensor) -> str:
     """The entries of x at these places, some other entry where they are not kept."""
-    own = torch.arange(prod(b.shape(x)))
-    if tuple(index.shape) == b.shape(x) and torch.equal(index.flatten()[keep.flatten()], own[keep.flatten()]):
+    still = torch.arange(prod(b.shape(x)))
+    if tuple(index.shape) == b.shape(x) and torch.equal(index.flatten()[keep.flatten()], still[keep.flatten()]):
         return x
-    flat = b.reshape(f"{name}.flat", x, (len(own),))
-    return b.reshape(name, b.index(f"{name}.index", flat, 0, index.flatten()), index.shape)
+    flat = b.reshape(f"{name}.flat", x, (len(still),))
+    return b.reshape(name, picks.index(b, f"{name}.index", flat, 0, index.flatten()), index.shape)
 
 
 def _sum(b: Builder, name: str, branches: list[tuple[str, Tensor]], shift: Tensor) -> Value:
@@ -111,12 +123,12 @@ def _sum(b: Builder, name: str, branches: list[tuple[str, Tensor]], shift: Tenso
     constant = shift if bool(shift.any()) else None
     parts, only = [], len(used) == 1
     for k, (x, keep) in enumerate(used):
-        part, own = (name, constant) if only else (f"{name}.part{k}", None)
+        part, bias = (name, constant) if only else (f"{name}.part{k}", None)
         x = b.meet(name, x, shift, keep)
         if bool(keep.all()):
-            parts.append(b.affine(part, x, None, own))
+            parts.append(b.affine(part, x, None, bias))
         else:
-            parts.append(b.add_node(part, "keep", [x], weight=keep.double(), bias=own))
+            parts.append(b.add_node(part, "keep", [x], weight=keep.double(), bias=bias))
     if only:
         return parts[0]
     total = parts[0]

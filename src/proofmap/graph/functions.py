@@ -1,0 +1,209 @@
+"""What each operation computes, from a node and the values of its inputs.
+
+Tensors carry the sample dimension in front, so an axis `a` of a sample is the tensor's axis `a + 1`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from proofmap.graph.ir import Node
+
+_CONV: dict[int, Any] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+_CONV_TRANSPOSE: dict[int, Any] = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
+_AVG_POOL: dict[int, Any] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
+_ADAPTIVE: dict[int, Any] = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
+_MAX_POOL: dict[int, Any] = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+
+
+def _plus(value: Tensor, bias: Tensor | None) -> Tensor:
+    return value if bias is None else value + bias
+
+
+def _channels(bias: Tensor | None) -> Tensor | None:
+    """(C, 1, ...) as convolutions take it: (C,)."""
+    return None if bias is None else bias.flatten()
+
+
+def linear(node: Node, x: Tensor) -> Tensor:
+    """x W' + b over the last axis, W (out, in)."""
+    assert node.weight is not None
+    return F.linear(x, node.weight, node.bias)
+
+
+def matmul(node: Node, x: Tensor) -> Tensor:
+    """W x + b or x W + b over the last two axes."""
+    assert node.weight is not None
+    value = node.weight @ x if node.attributes["side"] == "left" else x @ node.weight
+    return _plus(value, node.bias)
+
+
+def conv(node: Node, x: Tensor) -> Tensor:
+    """A convolution, as torch has it."""
+    a = node.attributes
+    apply = _CONV[x.ndim - 2]
+    weight = node.weight
+    assert weight is not None
+    if x.shape[1] == 1:  # strides that mean nothing there lead oneDNN astray: torch 2.13 reads beyond some maps
+        x = x.contiguous().view(-1).view(x.shape)
+    if x.is_cuda and 1 < a["groups"] == x.shape[1]:  # one filter a channel: slow by a factor of ten, channels last
+        x, weight = x.contiguous(), weight.contiguous()
+    value: Tensor = apply(x, weight, _channels(node.bias), a["stride"], a["padding"], a["dilation"], a["groups"])
+    return value
+
+
+def conv_transpose(node: Node, x: Tensor) -> Tensor:
+    """A transposed convolution, as torch has it."""
+    a = node.attributes
+    apply = _CONV_TRANSPOSE[x.ndim - 2]
+    value: Tensor = apply(
+        x, node.weight, _channels(node.bias), a["stride"], a["padding"], a["output_padding"], a["groups"], a["dilation"]
+    )
+    return value
+
+
+def affine(node: Node, x: Tensor) -> Tensor:
+    """x · weight + bias, each broadcast to x."""
+    return _plus(x if node.weight is None else x * node.weight, node.bias)
+
+
+def keep(node: Node, x: Tensor) -> Tensor:
+    """x · weight + bias with a weight of zeros and ones: what it drops is not read, and may be infinite or NaN."""
+    assert node.weight is not None
+    return _plus(torch.where(node.weight != 0, x, 0.0), node.bias)
+
+
+def add(node: Node, *xs: Tensor) -> Tensor:
+    """The sum of the inputs."""
+    total = xs[0]
+    for x in xs[1:]:
+        total = total + x
+    return total
+
+
+def concat(node: Node, *xs: Tensor) -> Tensor:
+    """The inputs behind each other along an axis."""
+    return torch.cat(xs, dim=node.attributes["axis"] + 1)
+
+
+def summed(node: Node, x: Tensor) -> Tensor:
+    """The sum over axes."""
+    axes = [axis + 1 for axis in node.attributes["axes"]]
+    return x.sum(axes, keepdim=node.attributes["keepdim"])
+
+
+def avg_pool(node: Node, x: Tensor) -> Tensor:
+    """The mean of each window, or its sum."""
+    a = node.attributes
+    rank = x.ndim - 2
+    extra = () if a["mean"] else (1,)  # the sum of each window
+    apply = _AVG_POOL[rank]
+    value: Tensor = apply(x, a["kernel"], a["stride"], a["padding"], a["ceil"], a["count_padding"], *extra)
+    return value
+
+
+def adaptive_avg_pool(node: Node, x: Tensor) -> Tensor:
+    """Means of as many windows as are wanted."""
+    value: Tensor = _ADAPTIVE[x.ndim - 2](x, node.attributes["size"])
+    return value
+
+
+def reshape(node: Node, x: Tensor) -> Tensor:
+    """The same entries in another shape."""
+    return x.reshape(x.shape[0], *node.attributes["shape"])
+
+
+def permute(node: Node, x: Tensor) -> Tensor:
+    """The axes in another order."""
+    return x.permute(0, *(axis + 1 for axis in node.attributes["axes"]))
+
+
+def expand(node: Node, x: Tensor) -> Tensor:
+    """Axes of one repeated."""
+    shape = node.attributes["shape"]
+    return x.reshape(x.shape[0], *(1,) * (len(shape) + 1 - x.ndim), *x.shape[1:]).expand(x.shape[0], *shape)
+
+
+def index(node: Node, x: Tensor) -> Tensor:
+    """The entries at constant positions along an axis."""
+    return x.index_select(node.attributes["axis"] + 1, node.attributes["index"].to(x.device))
+
+
+def sliced(node: Node, x: Tensor) -> Tensor:
+    """A range of entries along an axis."""
+    start, stop, step = node.attributes["range"]
+    return x[(slice(None),) * (node.attributes["axis"] + 1) + (slice(start, stop, step),)]
+
+
+def pad(node: Node, x: Tensor) -> Tensor:
+    """Entries around the last axes: zeros, or those of x repeated."""
+    pads, mode = node.attributes["pads"], node.attributes["mode"]
+    if mode != "constant" and len(pads) == 2 * (x.ndim - 1):  # torch would take the samples for channels, of which
+        return F.pad(x.unsqueeze(1), pads, mode=mode).squeeze(1)  # there have to be some
+    return F.pad(x, pads, mode=mode)
+
+
+def leaky_relu(node: Node, x: Tensor) -> Tensor:
+    """x from zero on, x · weight below."""
+    assert node.weight is not None
+    return torch.where(x >= 0, x, x * node.weight)
+
+
+def clamp(node: Node, x: Tensor) -> Tensor:
+    """min(max(x, low), high)."""
+    return x.clamp(node.attributes["low"], node.attributes["high"])
+
+
+def elu(node: Node, x: Tensor) -> Tensor:
+    """x above zero, alpha (exp(x) - 1) below."""
+    return F.elu(x, node.attributes["alpha"])
+
+
+def softplus(node: Node, x: Tensor) -> Tensor:
+    """log(1 + exp(x)) up to the threshold, x itself above it."""
+    return torch.where(x > node.attributes["threshold"], x, torch.logaddexp(x, x.new_zeros(())))
+
+
+def shrink(node: Node, x: Tensor) -> Tensor:
+    """x - shift above the limit, x + shift below -limit, 0 between."""
+    limit, shift = node.attributes["limit"], node.attributes["shift"]
+    return torch.where(x > limit, x - shift, torch.where(x < -limit, x + shift, 0.0))
+
+
+def threshold(node: Node, x: Tensor) -> Tensor:
+    """x above the limit, else a value."""
+    return torch.where(x > node.attributes["limit"], x, node.attributes["value"])
+
+
+def gelu(node: Node, x: Tensor) -> Tensor:
+    """x Φ(x), or its approximation by tanh."""
+    return F.gelu(x, approximate=node.attributes["approximate"])
+
+
+def max_pool(node: Node, x: Tensor) -> Tensor:
+    """The largest entry of each window."""
+    a = node.attributes
+    apply = _MAX_POOL[x.ndim - 2]
+    value: Tensor = apply(x, a["kernel"], a["stride"], a["padding"], a["dilation"], a["ceil"])
+    return value
+
+
+def largest(node: Node, a: Tensor, b: Tensor) -> Tensor:
+    """max(a, b), entry by entry."""
+    return torch.maximum(a, b)
+
+
+def larger(node: Node, difference: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """max(a, b), with b - a beside them for who bounds it."""
+    return torch.maximum(a, b)
+
+
+def foreign(node: Node, x: Tensor) -> Tensor:
+    """What somebody else computes."""
+    value: Tensor = node.attributes["run"](x)
+    return value

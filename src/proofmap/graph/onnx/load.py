@@ -1,0 +1,82 @@
+"""An ONNX file as a graph: parsed, read, and compared with onnxruntime."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from onnx import ModelProto, inliner
+from torch import Tensor
+
+from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
+from proofmap.graph.build import MixedError
+from proofmap.graph.ir import Graph
+from proofmap.graph.onnx.boxed import box_file
+from proofmap.graph.onnx.check import check
+from proofmap.graph.onnx.file import parse
+from proofmap.graph.onnx.message import name_of
+from proofmap.graph.onnx.read import Reader
+
+_BATCHES = (29, 31)  # stand for a free number of samples: primes that are no usual sizes, not taken for another axis
+
+
+def load(path: str | os.PathLike[str]) -> Graph:
+    """The graph of an ONNX file (opset 7 or newer, float32 or float64) with one input and one output.
+
+    Weights in files of their own are read if they lie in the folder of `path`. The number of samples is free
+    afterwards, even where the file has fixed it. What has no rule is one node of the graph, run by onnxruntime:
+    `bounded` says whether there is any. Checked on the spot, where onnxruntime is installed and knows the file: it
+    gives the same logits.
+    """
+    path = Path(path)
+    model = parse(path)
+    try:
+        return _read(inliner.inline_local_functions(model) if model.functions else model)
+    except ProofmapError:
+        raise
+    except Exception as error:  # a damaged file breaks its reader anywhere
+        raise FileError(f"{path} is not a sound ONNX file: {first_line(error)}") from error
+
+
+def _read(model: ModelProto) -> Graph:
+    """The graph of a file; parts without a rule are run (`boxed`)."""
+    reader = Reader(model, _BATCHES[0])
+    try:
+        graph = _one_graph(model, reader)
+    except UnsupportedError as error:
+        names = {name_of(node) for node in reader.nodes}  # a node with several outputs has several placeholders
+        missing = dict.fromkeys((n if n in names else n.rpartition("#")[0], op) for n, op in error.nodes)
+        graph = box_file(reader.so_far(error.nodes), read_whole, tuple(missing), reader.mixed)
+    except MixedError as error:
+        graph = box_file(reader.so_far(()), read_whole, error.missing, error)
+    check(graph, model, reader.nodes, reader.output, reader.fixed)
+    return graph
+
+
+def read_whole(model: ModelProto) -> Graph:
+    """The graph of a file in which every operation has a rule."""
+    return _one_graph(model, Reader(model, _BATCHES[0]))
+
+
+def _one_graph(model: ModelProto, reader: Reader) -> Graph:
+    """Read for two numbers of samples, a file gives one graph, unless it takes their number for something else."""
+    graph = reader.graph()
+    if reader.fixed or not any(node.op_type in ("Shape", "Size") for node in reader.nodes):
+        return graph
+    other = Reader(model, _BATCHES[1]).graph()
+    for node, twin in zip(graph.nodes, other.nodes, strict=False):
+        pairs = [(node.weight, twin.weight), (node.bias, twin.bias)]
+        pairs += [(value, twin.attributes.get(key)) for key, value in node.attributes.items()]
+        named = (node.name, node.op, node.inputs, node.shape) == (twin.name, twin.op, twin.inputs, twin.shape)
+        if not named or not all(_equal(a, b) for a, b in pairs):
+            raise ModelError(
+                f"{node.op} (node {node.name!r}) depends on the number of samples, expected every sample to be "
+                "computed on its own: use the size of dimension 0 for shapes alone"
+            )
+    return graph
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)

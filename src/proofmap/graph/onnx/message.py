@@ -1,0 +1,103 @@
+"""What the messages of an ONNX file say, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import torch
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+
+from proofmap.errors import ModelError
+
+Array = npt.NDArray[Any]
+
+_OLDEST = 7
+_DTYPES: dict[int, torch.dtype] = {TensorProto.FLOAT: torch.float32, TensorProto.DOUBLE: torch.float64}
+
+
+def name_of(node: NodeProto) -> str:
+    """What a node is called: as it says, or as its first output."""
+    return node.name or next(filter(None, node.output), node.op_type)
+
+
+def opset_of(model: ModelProto) -> int:
+    """The version of ONNX's operators, if it is one that is known."""
+    newest = onnx.defs.onnx_opset_version()
+    version = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    if not _OLDEST <= version <= newest:
+        raise ModelError(
+            f"got a file of opset {version}, expected {_OLDEST} to {newest}: convert it with onnx.version_converter, "
+            "or install a newer onnx"
+        )
+    return version
+
+
+def input_of(model: ModelProto, stored: dict[str, TensorProto]) -> tuple[ValueInfoProto, torch.dtype]:
+    """The one input that is no initializer (files of IR version 3 list those as well), and its type."""
+    inputs = [i for i in model.graph.input if i.name not in stored]
+    if len(inputs) != 1 or len(model.graph.output) != 1:
+        names = ", ".join(i.name for i in inputs)
+        raise ModelError(
+            f"got a file with {len(inputs)} inputs ({names}) and {len(model.graph.output)} outputs, "
+            "expected one of each"
+        )
+    if model.graph.sparse_initializer:
+        raise ModelError("got a file with sparse weights, expected dense ones")
+    kind = inputs[0].type.tensor_type.elem_type
+    if kind not in _DTYPES:
+        raise ModelError(f"got a file whose input has type {_type_name(kind)}, expected FLOAT or DOUBLE")
+    return inputs[0], _DTYPES[kind]
+
+
+def _type_name(kind: int) -> str:
+    return TensorProto.DataType.Name(kind) if kind in TensorProto.DataType.values() else str(kind)
+
+
+def is_known(info: ValueInfoProto) -> bool:
+    """Whether every side of a sample has a size."""
+    dims = info.type.tensor_type.shape.dim
+    return len(dims) > 0 and all(d.HasField("dim_value") for d in dims[1:])
+
+
+def sizes_of(info: ValueInfoProto) -> tuple[int | None, list[int]]:
+    """(the number of samples, None where it is free; the shape of one) of the input."""
+    dims = info.type.tensor_type.shape.dim
+    if len(dims) < 2 or not is_known(info) or any(d.dim_value < 1 for d in dims[1:]):
+        shape = ", ".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in dims)
+        raise ModelError(
+            f"the input {info.name!r} has shape ({shape}), expected the samples first and then fixed sizes: export the "
+            "model with fixed ones"
+        )
+    return max(dims[0].dim_value, 0) or None, [d.dim_value for d in dims[1:]]
+
+
+def needed_for(nodes: Sequence[NodeProto], output: str) -> tuple[list[NodeProto], set[str]]:
+    """The nodes that the output depends on, and the names that they read."""
+    wanted = {output}
+    kept = []
+    for node in reversed(nodes):
+        if wanted.intersection(node.output):
+            wanted.update(node.input)
+            kept.append(node)
+    return kept[::-1], wanted
+
+
+def weights_of(tensor: TensorProto) -> Array:
+    """The numbers of an initializer, if they are numbers."""
+    array = onnx.numpy_helper.to_array(tensor)
+    if array.dtype.kind == "f" and (np.isnan(array).any() or (array.size > 1 and np.isinf(array).any())):
+        raise ModelError(
+            f"the file's {tensor.name!r} has NaN or infinite entries, expected finite weights: "
+            "check how the model was trained or exported"
+        )
+    return array
+
+
+def attribute_of(attribute: AttributeProto) -> Any:
+    """Its value, text as text."""
+    value = onnx.helper.get_attribute_value(attribute)
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,76 @@
+"""How a window moves over the spatial axes of a map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proofmap.errors import ModelError
+
+Pads = Sequence[tuple[int, int]]  # (before, after) for each spatial axis
+
+
+@dataclass(frozen=True)
+class Slide:
+    """One number for each spatial axis, of padding two: (before, after)."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    dilation: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls,
+        kernel: Sequence[int],
+        stride: Sequence[int] | None = None,
+        padding: Pads | None = None,
+        dilation: Sequence[int] | None = None,
+    ) -> Slide:
+        """By default step by step, with nothing around the map."""
+        ones = (1,) * len(kernel)
+        return cls(
+            tuple(kernel),
+            ones if stride is None else tuple(stride),
+            ((0, 0),) * len(kernel) if padding is None else tuple(padding),
+            ones if dilation is None else tuple(dilation),
+        )
+
+    @property
+    def before(self) -> tuple[int, ...]:
+        return tuple(first for first, _ in self.padding)
+
+    @property
+    def even(self) -> bool:
+        """Whether as much is padded behind as before."""
+        return all(first == last for first, last in self.padding)
+
+    @property
+    def regular(self) -> bool:
+        """Whether torch's pooling has this padding: even, and at most half a window."""
+        return self.even and all(0 <= 2 * p <= k for k, p in zip(self.kernel, self.before, strict=True))
+
+    @property
+    def flat(self) -> list[int]:
+        """The padding as torch's pad wants it: the last axis first."""
+        return [p for pair in reversed(self.padding) for p in pair]
+
+    def windows(self, name: str, shape: Sequence[int], ceil: bool) -> list[Tensor]:
+        """For each axis the positions (out, kernel) that each window reads; below 0 and from n on lies the padding.
+
+        out = (n + pads - d (k - 1) - 1) / s + 1, rounded down, or up where the last window still starts inside.
+        """
+        windows = []
+        axes = zip(shape, self.kernel, self.stride, self.padding, self.dilation, strict=True)
+        for n, k, s, (before, after), d in axes:
+            spare = n + before + after - d * (k - 1) - 1
+            count = (-(-spare // s) if ceil else spare // s) + 1
+            if ceil and (count - 1) * s >= n + before:
+                count -= 1
+            if count < 1:
+                raise ModelError(f"pooling (node {name!r}) has a window of {k} on an axis of {n}, expected it to fit")
+            windows.append(torch.arange(count)[:, None] * s + torch.arange(k) * d - before)
+        return windows

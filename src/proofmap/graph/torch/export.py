@@ -1,0 +1,119 @@
+"""A torch module as torch.export has it: its operators, for a batch of a size that nothing else has."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.export import ExportedProgram
+
+from proofmap.errors import ModelError, first_line
+from proofmap.graph.quiet import quiet
+from proofmap.graph.torch.aten import CONVERT
+
+BATCH = 29  # the samples that the exporter sees: a prime that is no usual size, so that none is taken for another axis
+
+# Operators that export would otherwise take apart into pieces for which bounds are looser or missing.
+KEPT = """
+linear matmul batch_norm prelu hardswish hardsigmoid silu mish gelu softplus elu selu celu leaky_relu log_sigmoid
+softshrink hardshrink threshold rrelu
+pad stack roll max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
+avg_pool1d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
+upsample_nearest1d.vec upsample_nearest2d.vec upsample_nearest3d.vec
+_upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec _upsample_nearest_exact3d.vec
+upsample_linear1d.vec upsample_bilinear2d.vec upsample_trilinear3d.vec upsample_bicubic2d.vec
+_upsample_bilinear2d_aa.vec _upsample_bicubic2d_aa.vec
+masked_fill.Scalar masked_fill.Tensor tril triu lerp.Scalar lerp.Tensor einsum cumsum col2im
+"""
+# Operators without a rule, kept so that an error names what the user wrote.
+NAMED = """
+softmax.int log_softmax.int glu bilinear
+instance_norm group_norm layer_norm scaled_dot_product_attention lstm.input gru.input rnn_tanh.input rnn_relu.input
+"""
+
+
+def kept() -> list[Any]:
+    """The operators above that this version of torch has."""
+    names = (name.split(".") for name in (KEPT + NAMED).split())
+    found = (getattr(getattr(torch.ops.aten, name, None), (*overload, "default")[0], None) for name, *overload in names)
+    return [op for op in found if op is not None]
+
+
+def export(model: nn.Module, x: Tensor) -> ExportedProgram:
+    """The model's operators, taken apart unless all of them are known as they are: that takes ten times as long."""
+    try:
+        with warnings.catch_warnings(), quiet():
+            warnings.simplefilter("ignore")  # torch.export warns about itself
+            exported: ExportedProgram = torch.export.export(model, (x,), strict=False)
+            if not _known(exported.graph):
+                exported = exported.run_decompositions(_decompositions())
+    except Exception as error:  # export raises nearly anything
+        raise ExportError(first_line(error), tuple(x.shape[1:])) from error
+    signature = exported.graph_signature
+    if len(signature.user_inputs) != 1 or len(signature.user_outputs) != 1:
+        raise ModelError(
+            f"got a model with {len(signature.user_inputs)} inputs and {len(signature.user_outputs)} outputs, expected "
+            "one tensor in and the logits out: wrap it in a module that picks them"
+        )
+    if signature.buffers_to_mutate:
+        changed = ", ".join(map(repr, signature.buffers_to_mutate.values()))
+        raise ModelError(f"the model writes to its buffers ({changed}), expected one that keeps no state")
+    return exported
+
+
+class ExportError(ModelError):
+    """torch.export cannot follow the model."""
+
+    def __init__(self, said: str, shape: tuple[int, ...]) -> None:
+        self.reason = f"torch.export cannot follow ({said})"
+        super().__init__(
+            f"torch.export cannot follow the model on a batch of {BATCH} of shape {shape} ({said}): check that it "
+            "takes one tensor of that shape, any number of samples, and that its forward has no branches on values"
+        )
+
+
+def _known(graph: fx.Graph) -> bool:
+    """Whether the table has every call; it has none that writes to its arguments."""
+    return all(str(node.target) in CONVERT for node in graph.nodes if node.op not in ("placeholder", "output"))
+
+
+def _decompositions() -> Any:
+    table = torch.export.default_decompositions()
+    for op in kept():
+        table.pop(op, None)
+    return table
+
+
+def stored(program: ExportedProgram) -> dict[str, Tensor]:
+    """Parameters, buffers and constants, by the names of their placeholders."""
+    signature, tensors = program.graph_signature, {**program.state_dict, **program.constants}
+    held = {
+        **signature.inputs_to_parameters,
+        **signature.inputs_to_buffers,
+        **signature.inputs_to_lifted_tensor_constants,
+    }
+    return {name: tensors[key] for name, key in held.items()}
+
+
+def name_of(node: fx.Node) -> str:
+    """The path of the module that made the node, or the name export gave it."""
+    paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values() if path]
+    return paths[-1] if paths else node.name
+
+
+def evaluate(program: ExportedProgram, points: Tensor, last: fx.Node) -> Tensor:
+    """The value of a call at a batch of points of the size that was exported."""
+    tensors = {**stored(program), program.graph_signature.user_inputs[0]: points}
+    values: dict[fx.Node, Any] = {}
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            values[node] = tensors[node.name]
+        elif node.op == "call_function":
+            args, kwargs = (fx.node.map_arg(part, values.__getitem__) for part in (node.args, node.kwargs))
+            values[node] = node.target(*args, **kwargs)
+        if node is last:
+            break
+    value: Tensor = values[last]
+    return value

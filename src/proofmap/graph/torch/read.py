@@ -1,0 +1,93 @@
+"""An exported module as a graph: each call through the table of `aten`, constants computed at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.export import ExportedProgram
+
+from proofmap.errors import ModelError
+from proofmap.graph.build import Builder, NoRule
+from proofmap.graph.ir import Graph
+from proofmap.graph.torch.aten import CONVERT
+from proofmap.graph.torch.export import BATCH, name_of, stored
+
+
+def read(
+    exported: ExportedProgram,
+    shape: Sequence[int],
+    dtype: torch.dtype,
+    start: fx.Node | None = None,
+    name: str = "input",
+    bad: dict[str, fx.Node] | None = None,
+) -> Graph:
+    """Every call in the exported graph, converted through the table; constants are computed at once.
+
+    start: the call whose value of that name and shape the graph takes, in place of the input. bad: gets the calls
+    without a rule, by the name of what stands for them.
+    """
+    signature, tensors = exported.graph_signature, stored(exported)
+    values: dict[str, Any] = {}
+    builder = Builder(shape, BATCH, name, dtype)
+    for node in exported.graph.nodes:
+        if node.name == signature.user_inputs[0] or node is start:
+            if node is start or start is None:
+                values[node.name] = builder.input
+        elif node.op == "placeholder":
+            values[node.name] = tensors[node.name].detach().cpu().clone()
+        elif node.op == "call_function" and all(n.name in values for n in node.all_input_nodes):
+            values[node.name] = _convert(builder, node, values)
+            if bad is not None:
+                bad.update((name, node) for name in (*builder.missing, *builder.mixing) if name not in bad)
+    return builder.finish(values[str(signature.user_outputs[0])], torch.device("cpu"), dtype)
+
+
+def _convert(builder: Builder, node: fx.Node, values: dict[str, Any]) -> Any:
+    args = fx.node.map_arg(node.args, lambda n: values[n.name])
+    kwargs = fx.node.map_arg(node.kwargs, lambda n: values[n.name])
+    branches = list(_branches([values[n.name] for n in node.all_input_nodes]))
+    op, name = str(node.target), name_of(node)
+    if not branches:
+        return _constant(node, name, args, kwargs)
+    try:
+        if op not in CONVERT:
+            raise NoRule
+        since = len(builder.nodes)
+        return builder.settle(name, CONVERT[op](builder, name, *args, **kwargs), since)
+    except NoRule as reason:
+        missing = " ".join((op.removesuffix(".default"), *map(str, reason.args)))
+        return _placeholders(node.meta.get("val"), lambda shape: builder.unsupported(name, missing, branches, shape))
+    except ModelError as error:
+        fault = error
+    except Exception as error:
+        fault = ModelError(f"{op} (node {name!r}) is called in a way that is not known here: {error}")
+        fault.__cause__ = error
+    return _placeholders(node.meta.get("val"), lambda shape: builder.lost(name, branches, shape, fault))
+
+
+def _constant(node: fx.Node, name: str, args: Any, kwargs: Any) -> Any:
+    assert callable(node.target)
+    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        raise ModelError(f"{node.target} (node {name!r}) draws random numbers, expected a model that is a function")
+    if "device" in kwargs:
+        kwargs = {**kwargs, "device": torch.device("cpu")}
+    return node.target(*args, **kwargs)
+
+
+def _branches(values: Any) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _branches(value)
+
+
+def _placeholders(meta: Any, place: Callable[[list[int]], str]) -> Any:
+    """One for each result, in the shape that export found."""
+    if isinstance(meta, list | tuple):
+        return [_placeholders(item, place) for item in meta]
+    shape = tuple(meta.shape) if isinstance(meta, Tensor) else (BATCH, 1)
+    return place([int(n) for n in shape[1:]])

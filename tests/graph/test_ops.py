@@ -1,0 +1,121 @@
+"""The table of operations: each record says what the operation does, seen by running it."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import prod
+
+import torch
+from torch import nn
+from torch.nn.modules import activation
+
+from proofmap.graph import Graph, Node
+from proofmap.graph.ops import LINEAR, OPERATIONS, compute, reach
+from proofmap.graph.pairs import in_pairs
+from proofmap.graph.reach import nowhere
+from proofmap.rules import RULES, Linear
+from tests.models import MODELS, graph_of
+
+APART = {"foreign"}  # is run, and not bounded
+
+
+@cache
+def graphs() -> dict[str, Graph]:
+    return {name: graph_of(case, torch.float64) for name, case in MODELS.items()}
+
+
+@cache
+def nodes() -> list[tuple[Node, list[tuple[int, ...]]]]:
+    """Every node of the models that does something else, with the shapes of its inputs; maxima in pairs too."""
+    like = torch.empty(0, dtype=torch.float64)
+    every = (graph for one in graphs().values() for graph in (one, in_pairs(one, like)))
+    met = {}
+    for graph in every:
+        for node in graph.nodes[1:]:
+            shapes = [graph[name].shape for name in node.inputs]
+            key = (node.op, node.shape, *shapes, repr(node.attributes), repr(node.weight))
+            met[key] = (node, shapes)
+    return list(met.values())
+
+
+def test_every_operation_has_a_rule_and_every_rule_an_operation() -> None:
+    assert {*OPERATIONS} - APART == {*RULES}
+
+
+def test_every_operation_is_among_the_models() -> None:
+    assert {node.op for node, _ in nodes()} == {*OPERATIONS} - APART
+
+
+def test_linear_operations_are_those_with_a_linear_rule() -> None:
+    assert {op for op, rule in RULES.items() if isinstance(rule, Linear)} == LINEAR
+
+
+def changes(node: Node, shapes: list[tuple[int, ...]], k: int, places: torch.Tensor) -> torch.Tensor:
+    """Which entries (P, *node.shape) change with those of the k-th input at places (P, *shape)."""
+    generator = torch.Generator().manual_seed(0)
+    still = [torch.rand(1, *shape, generator=generator, dtype=torch.float64) + 0.5 for shape in shapes]
+    moved = [
+        value + 3 * places if j == k else value.expand(len(places), *value.shape[1:]) for j, value in enumerate(still)
+    ]
+    return (compute(node, *moved) - compute(node, *still)).abs() > 1e-9
+
+
+def test_entries_depend_on_those_at_their_place_alone() -> None:
+    met = set()
+    for node, shapes in nodes():
+        if not OPERATIONS[node.op].entrywise:
+            continue
+        met.add(node.op)
+        for k, shape in enumerate(shapes):
+            alone = torch.eye(prod(shape), dtype=torch.float64).reshape(-1, *shape)
+            assert not bool((changes(node, shapes, k, alone) & (alone == 0)).any()), node
+    assert met == {op for op, operation in OPERATIONS.items() if operation.entrywise}
+
+
+def test_nothing_is_read_beyond_what_is_reached() -> None:
+    met = set()
+    for node, shapes in nodes():
+        reached = reach(node, shapes)
+        if reached is None:
+            continue
+        met.add(node.op)
+        for k, shape in enumerate(shapes):
+            count = prod(shape[1:])
+            alone = torch.eye(count, dtype=torch.float64).reshape(count, 1, *shape[1:])
+            changed = changes(node, shapes, k, alone).any(1)  # (positions, *spatial)
+            position = torch.cartesian_prod(*map(torch.arange, shape[1:])).reshape(count, -1)
+            first, last = reached.changed(position, position, node.shape[1:])
+            for p, a, b in zip(changed, first.tolist(), last.tolist(), strict=True):
+                box = torch.zeros_like(p)
+                box[tuple(slice(low, high + 1) for low, high in zip(a, b, strict=True))] = True
+                assert not bool((p & ~box).any()), node
+    local = {op for op, operation in OPERATIONS.items() if operation.reach is not nowhere}
+    assert met >= {op for op in local if not OPERATIONS[op].entrywise}
+
+
+def test_what_ends_or_jumps_is_said_to() -> None:
+    """Between neighbours of a fine grid no smooth function of the models rises by so much."""
+    line = torch.linspace(-2, 2, 4001, dtype=torch.float64)
+    rough, steep = set(), set()
+    for node, shapes in nodes():
+        operation = OPERATIONS[node.op]
+        if not operation.entrywise or operation.linear or len(shapes) > 1:
+            continue
+        value = compute(node, line.view(-1, *[1] * len(node.shape)).expand(-1, *node.shape))
+        if not bool(torch.isfinite(value).all()) or float(value.diff(dim=0).abs().max()) > 0.05:
+            rough.add(node.op)
+            assert operation.steep(node), node
+        if operation.steep(node):
+            steep.add(node.op)
+    assert rough == steep
+
+
+def test_activations_are_what_the_layers_of_torch_become() -> None:
+    """Of the models with one such layer: whatever else is nonlinear in them."""
+    kinds = tuple(getattr(nn, name) for name in activation.__all__)
+    made = set()
+    for name, graph in graphs().items():
+        layers = {type(module) for module in MODELS[name].build().modules()}
+        alone = layers <= {nn.Sequential, nn.Linear, nn.Flatten, *kinds} and layers & {*kinds}
+        made |= {node.op for node in graph.nodes[1:] if alone and node.op not in LINEAR}
+    assert made == {op for op, operation in OPERATIONS.items() if operation.activation}
