@@ -26,8 +26,8 @@ import torch
 from proofmap import groups as grouping
 from proofmap.bounds import named
 from proofmap.errors import FileError, InputError
-from proofmap.explain import BASELINES
 from proofmap.groups import Groups
+from proofmap.methods import COMPARED
 from proofmap.metrics import METRICS
 
 if sys.version_info >= (3, 11):
@@ -74,10 +74,8 @@ class Entry:
             dear=lambda value: isinstance(value, bool),
         )
         _check(whose, self, bounds=lambda value: value is None or _text(value))
-        if self.name not in BASELINES:
-            raise InputError(
-                f"the method {self.label!r} is named {self.name!r}, expected one of {', '.join(BASELINES)}"
-            )
+        if self.name not in COMPARED:
+            raise InputError(f"the method {self.label!r} is named {self.name!r}, expected one of {', '.join(COMPARED)}")
         self.arguments()
         self.grouping()
 

@@ -15,6 +15,7 @@ from proofmap.cli import options as o
 from proofmap.cli.bundles import unset
 from proofmap.cli.subject import Subject
 from proofmap.errors import FileError, InputError
+from proofmap.methods import READY
 
 if TYPE_CHECKING:
     from proofmap.bench import Table
@@ -26,8 +27,8 @@ def compare(
     *,
     methods: Annotated[
         str,
-        typer.Option(help=f"Names among {', '.join(names.READY)}: --methods eva,rise"),
-        texts.all_among(names.READY, "method"),
+        typer.Option(help=f"Names among {', '.join(READY)}: --methods eva,rise"),
+        texts.all_among(READY, "method"),
     ] = "eva,first-order,saliency",
     metrics: Annotated[
         str,

@@ -11,18 +11,12 @@ from typing import Any
 
 from proofmap.cli import options as o
 from proofmap.cli.cases import Case
-from proofmap.explain import Explainer, Explanation, Origin
+from proofmap.explain import Explanation, Origin
 from proofmap.explain.explanation import rounded
 from proofmap.explain.wording import around, beside, bound_name
-from proofmap.methods import EXPLAINERS, METHODS
 from proofmap.sources import Model
 
-__all__ = ["explainers", "line", "origin", "record", "stems"]
-
-
-def explainers() -> dict[str, type[Explainer]]:
-    """The explainers by name."""
-    return {name: METHODS[name].kind for name in EXPLAINERS}
+__all__ = ["line", "origin", "record", "stems"]
 
 
 def stems(names: Sequence[str]) -> list[str]:

@@ -8,11 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib.resources import files
 
-from proofmap.methods import COMPARED as METHODS
-from proofmap.methods import EXPLAINERS, READY
-
-__all__ = ["BOUNDS", "ENGINES", "EXPLAINERS", "FORMATS", "LAYOUTS", "METHODS", "METRICS", "NORMS", "READY", "ZOO"]
-
 BOUNDS = ("ibp", "forward", "backward", "crown-ibp", "crown")
 METRICS = ("deletion", "insertion", "mu-fidelity", "robustness-sr", "stability")  # those that judge maps
 FORMATS = (".csv", ".parquet", ".npz", ".zarr")

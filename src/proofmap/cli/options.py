@@ -116,11 +116,6 @@ class Scoring:
     target: Target = None
 
 
-def needs(kind: type[Any]) -> bool:
-    """Whether a method needs more than a model and a ball."""
-    return any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in signature(kind).parameters.values())
-
-
 def groups_of(text: str | None) -> Grouping:
     """The grouping of a text such as "grid:12"."""
     from proofmap import groups as grouping

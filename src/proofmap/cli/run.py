@@ -15,6 +15,7 @@ from proofmap.cli import options as o
 from proofmap.cli.bundles import unset
 from proofmap.cli.subject import Source
 from proofmap.errors import InputError
+from proofmap.methods import COMPARED, METHODS
 
 if TYPE_CHECKING:
     from proofmap.ball import Ball
@@ -30,8 +31,8 @@ class Explaining:
 
     method: Annotated[
         str,
-        typer.Option(help=f"One of {', '.join(names.METHODS)}: --method eva", autocompletion=o.among(names.METHODS)),
-        texts.one_of(names.METHODS, "--method"),
+        typer.Option(help=f"One of {', '.join(COMPARED)}: --method eva", autocompletion=o.among(COMPARED)),
+        texts.one_of(COMPARED, "--method"),
     ] = "eva"
     ball: o.BallOptions
     scoring: o.Scoring
@@ -47,18 +48,15 @@ class Explaining:
 
     def arguments(self) -> dict[str, Any]:
         """What the method takes beyond a ball and groups."""
-        from proofmap.explain import BASELINES
-
         values = {name: _value(name, text) for name, text in texts.settings(self.settings or []).items()}
-        return values | o.bounds_of(self.scoring.bounds, self.method, BASELINES[self.method])
+        return values | o.bounds_of(self.scoring.bounds, self.method, METHODS[self.method].kind)
 
     def around(self, shape: tuple[int, ...], preparation: Preparation) -> Ball:
         """The ball; methods that look for no adversaries have no radius, and know its domain alone."""
         from proofmap.ball import Ball
-        from proofmap.explain import BASELINES, Explainer
 
         ball, eps = self.ball.or_radius("auto").around(shape, preparation), self.ball.eps
-        if issubclass(BASELINES[self.method], Explainer):
+        if METHODS[self.method].ball:
             return ball
         if eps is not None:
             raise InputError(

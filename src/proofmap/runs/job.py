@@ -19,11 +19,12 @@ from torch import Tensor
 from proofmap.ball import Ball
 from proofmap.digest import hash_graph, versions
 from proofmap.errors import InputError
-from proofmap.explain import BASELINES, Attributor, Explainer, HybridEVA, as_attributor
+from proofmap.explain import Attributor, Explainer, HybridEVA, as_attributor
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
 from proofmap.graph.cut import cut
 from proofmap.groups import Groups, SampleGrouping, pixels, resolve
+from proofmap.methods import COMPARED, METHODS
 from proofmap.records import plain, recorded
 
 __all__ = ["Job", "Setup", "seed_of"]
@@ -36,7 +37,7 @@ _OF_JOB = {"batch": "chunk", "groups": "groups", "memory": "memory"}  # what a m
 class Job:
     """One method with its settings.
 
-    method: a name of `explain.BASELINES`. ball: for methods that look for adversaries. groups: what is scored together.
+    method: a name of `methods.COMPARED`. ball: for methods that look for adversaries. groups: what is scored together.
     settings: what the method takes beyond, such as {"bounds": IBP()}. target: the explained class; by default each
     sample's predicted one. device: "cpu" or "cuda".
 
@@ -57,9 +58,9 @@ class Job:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run."""
-        if self.method not in BASELINES:
-            raise InputError(f"got the method {self.method!r}, expected one of {', '.join(BASELINES)}")
-        if self.ball is None and issubclass(BASELINES[self.method], Explainer):
+        if self.method not in COMPARED:
+            raise InputError(f"got the method {self.method!r}, expected one of {', '.join(COMPARED)}")
+        if self.ball is None and METHODS[self.method].ball:
             raise InputError(f"{self.method} got no ball, expected a radius to look for adversaries in, such as 0.02")
         if self.ball is not None and isinstance(self.ball.eps, Tensor):
             raise InputError("got a tensor of radii, expected one number for all samples, or 'auto' for each its own")
@@ -103,7 +104,7 @@ class Setup:
     def method(self) -> Attributor:
         """The method, ready to explain; settings that make no sense are refused."""
         job = self.job
-        taken = signature(BASELINES[job.method]).parameters
+        taken = signature(METHODS[job.method].kind).parameters
         ours = {"batch": job.chunk, "progress": False, "memory": job.memory, "seed": self.seed}
         settings = {**{name: value for name, value in ours.items() if name in taken}, **job.settings}
         return as_attributor(job.method, self.graph, ball=job.ball, groups=job.groups, settings=settings)
@@ -130,7 +131,7 @@ class Setup:
         For a method that scores every variable, each is a group.
         """
         shape = tuple(self.graph.input.shape)
-        if not issubclass(BASELINES[self.job.method], Explainer):
+        if not METHODS[self.job.method].ball:
             return np.arange(prod(shape), dtype=np.int32).reshape(shape)
         if isinstance(self.job.groups, SampleGrouping):
             return None
@@ -162,13 +163,14 @@ class Setup:
     @property
     def guarantee(self) -> Guarantee:
         """What the overlaps are."""
-        kind = BASELINES[self.job.method]
-        return kind.guarantee if issubclass(kind, Explainer) else "none"
+        method = METHODS[self.job.method]
+        guarantee: Guarantee = method.kind.guarantee if method.ball else "none"
+        return guarantee
 
     @property
     def arrays(self) -> tuple[str, ...]:
         """What is found for a sample, by the names of `chunk.ARRAYS`."""
-        overlaps = ("eps", "full", "nominal", "frozen") if issubclass(BASELINES[self.job.method], Explainer) else ()
+        overlaps = ("eps", "full", "nominal", "frozen") if METHODS[self.job.method].ball else ()
         return ("target", "predicted", "scores", *overlaps)
 
 
