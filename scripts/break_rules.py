@@ -246,7 +246,9 @@ BREAKS = [
     Break("explain/hybrid.py", "boxes // family.members", "len(task.x)", HYBRID),
     Break("windows.py", "self.to_rows(place)", "self.to_rows(place * 0)", WINDOWS),
     Break("explain/hybrid.py", "mask - first, count)", "mask, count)", HYBRID),
-    Break("explain/baselines/first_order.py", "(logits.shape[1] - 1) - own", "logits.shape[1] - own", BASELINES),
+    Break(
+        "explain/baselines/first_order.py", "(logits.shape[1] - 1) - decided", "logits.shape[1] - decided", BASELINES
+    ),
     # maxima of two
     Break("rules/larger.py", "open_, -rise * d.lower", "open_, -0.9 * rise * d.lower", LARGER),
     Break("rules/larger.py", "second - slope * start", "second - 1.1 * slope * start", LARGER),
@@ -285,7 +287,7 @@ BREAKS = [
     Break("explain/baselines/noise.py", "square - mean.square()", "square", BASELINES),
     Break("explain/baselines/cam.py", "return slope.mean(2)", "return slope.amax(2)", BASELINES),
     Break("explain/baselines/cam.py", "(2 + rising *", "(1 + rising *", BASELINES),
-    Break("explain/baselines/rise.py", "found = total / seen", "found = total / seen.mean()", BASELINES),
+    Break("explain/baselines/rise.py", "mean = total / seen", "mean = total / seen.mean()", BASELINES),
     Break("explain/baselines/first_order.py", "reach[:, :1] - reach[:, 1:]", "reach[:, 1:]", BASELINES),
     # properties of outputs, and points that refute
     Break("property.py", "bool((part > 0).any())", "bool((part > -0.1).any())", PROPERTY),
@@ -301,8 +303,8 @@ BREAKS = [
     Break("explain/refute.py", "if float(outputs[0, becomes]) > float(outputs[0, target]):", "if True:", REFUTE),
     # tables
     Break("bench/claim.py", "(1 if column.higher else -1)", "1", BENCH),
-    Break("bench/table.py", "own[method], seed)[0] <= 0", "own[method], seed)[0] <= -9", TABLE),
-    Break("bench/table.py", "for method in ranked[1:] if interval", "for method in own if interval", TABLE),
+    Break("bench/table.py", "merits[method], seed)[0] <= 0", "merits[method], seed)[0] <= -9", TABLE),
+    Break("bench/table.py", "for method in ranked[1:] if interval", "for method in merits if interval", TABLE),
 ]
 
 

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "src" / "proofmap"
 
 # From left to right. A part may import parts of its own step and of the steps before it, never of those after it.
 ORDER = (
-    {"errors", "arrays", "guarantee"},
+    {"errors", "arrays", "guarantee", "methods"},
     {
         "ball",
         "family",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, partial
@@ -25,8 +25,10 @@ from proofmap.digest import digest
 
 __all__ = ["Fingerprint"]
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), slice, range)
-_PLAIN_OF_TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+_PLAIN = {
+    *(bool, int, float, complex, str, bytes, type(None), type(...), range),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+}
 _TENSORS = (Tensor, nn.Parameter)
 _CONTAINERS = (list, tuple, dict, OrderedDict, torch.Size)
 _HOOKS = [name for name in vars(torch_module) if name.startswith("_global_forward")]  # of all modules
@@ -50,106 +52,106 @@ class Fingerprint:
         reader = _Reader()
         hooks = [vars(torch_module)[name] for name in _HOOKS]
         try:
-            name = digest([like, *reader.read([getattr(model, "_orig_mod", model), hooks])])
+            reader.read(like, getattr(model, "_orig_mod", model), *hooks)
+            return cls(digest(reader.parts), tuple(reader.held))
         except Exception:  # an object may do anything when it is read
             return None
-        return cls(name, tuple(reader.held))
 
 
 class _Reader:
-    """Spells objects out as texts and tensors, each once."""
+    """Spells objects out as texts and tensors, each object once."""
 
     def __init__(self) -> None:
+        self.parts: list[str | Tensor] = []
         self.held: list[object] = []
         self._places: dict[int, int] = {}  # of what was spelled already, by its identity
 
-    def read(self, value: Any) -> Iterator[str | Tensor]:
-        kind = type(value)
-        if kind in _PLAIN or kind in _PLAIN_OF_TORCH:
-            yield f"{kind.__name__} {value!r}"
-        elif isinstance(value, Enum):
-            yield f"{kind.__qualname__}.{value.name}"
-        elif kind is ModuleType or kind is BuiltinFunctionType:
-            yield from self._identity(value)
-        elif kind is set or kind is frozenset:
-            if not all(type(entry) in _PLAIN for entry in value):
-                raise _DoubtError
-            yield f"set {sorted(map(repr, value))}"
-        elif id(value) in self._places:
-            yield f"again {self._places[id(value)]}"
-        else:
-            self._places[id(value)] = len(self._places)
-            yield kind.__qualname__
-            yield from self._whole(value, kind)
+    def read(self, *values: Any) -> None:
+        for value in values:
+            kind = type(value)
+            if kind in _PLAIN:
+                self.parts.append(f"{kind.__name__} {value!r}")
+            elif isinstance(value, Enum):
+                self.parts.append(f"{kind.__qualname__}.{value.name}")
+            elif kind is ModuleType or kind is BuiltinFunctionType:
+                self._identity(value)
+            elif id(value) in self._places:
+                self.parts.append(f"again {self._places[id(value)]}")
+            else:
+                self._places[id(value)] = len(self._places)
+                self.parts.append(kind.__qualname__)
+                self._whole(value, kind)
 
-    def _whole(self, value: Any, kind: type) -> Iterator[str | Tensor]:
-        if kind in _TENSORS:
-            yield value.detach()
-        elif kind in _CONTAINERS:
-            yield str(len(value))
-            yield from self._all(*(value.keys() if isinstance(value, dict) else ()))
-            yield from self._all(*(value.values() if isinstance(value, dict) else value))
+    def _whole(self, value: Any, kind: type) -> None:
+        if kind in _CONTAINERS:
+            self.parts.append(str(len(value)))
+            if isinstance(value, dict):
+                self.read(*value.keys(), *value.values())
+            else:
+                self.read(*value)
+        elif kind in _TENSORS:
+            self.parts.append(value.detach())
+        elif kind in (set, frozenset) and all(type(entry) in _PLAIN for entry in value):
+            self.parts.append(str(sorted(map(repr, value))))
         elif kind is FunctionType:
-            yield from self._function(value)
+            self._function(value)
         elif kind is MethodType:
-            yield from self._all(value.__func__, value.__self__)
+            self.read(value.__func__, value.__self__)
         elif kind is partial:
-            yield from self._all(value.func, value.args, value.keywords)
-        elif kind in (property, staticmethod, classmethod):
-            parts = (value.fget, value.fset) if isinstance(value, property) else (value.__func__,)
-            yield from self._all(*parts)
+            self.read(value.func, value.args, value.keywords)
+        elif kind is slice:
+            self.read(value.start, value.stop, value.step)
+        elif kind is property:
+            self.read(value.fget, value.fset)
+        elif kind is staticmethod or kind is classmethod:
+            self.read(value.__func__)
         elif kind is CodeType:
-            yield from self._all(value.co_code, value.co_consts, value.co_names)
+            self.read(value.co_code, value.co_consts, value.co_names)
         elif isinstance(value, type):
-            yield from self._class(value)
-        elif isinstance(value, nn.Module) and not isinstance(value, torch.jit.ScriptModule):
-            yield from self._all(kind, vars(value))
-        elif not any(_installed(base.__module__) for base in kind.__mro__[:-1]) and hasattr(value, "__dict__"):
-            if any("__slots__" in vars(base) for base in kind.__mro__[:-1]):
-                raise _DoubtError
-            yield from self._all(kind, vars(value))
+            self._class(value)
+        elif (isinstance(value, nn.Module) and not isinstance(value, torch.jit.ScriptModule)) or _is_open(kind):
+            self.read(kind, vars(value))
         else:
             raise _DoubtError
 
-    def _all(self, *values: Any) -> Iterator[str | Tensor]:
-        for value in values:
-            yield from self.read(value)
-
-    def _identity(self, value: object) -> Iterator[str]:
+    def _identity(self, value: object) -> None:
         self.held.append(value)
-        yield f"{type(value).__name__} {id(value)}"
+        self.parts.append(f"{type(value).__name__} {id(value)}")
 
-    def _function(self, function: FunctionType) -> Iterator[str | Tensor]:
+    def _function(self, function: FunctionType) -> None:
         """Its code, and whatever the code refers to."""
         if _installed(function.__module__):
-            yield from self._identity(function)
+            self._identity(function)
             return
-        yield from self._all(function.__code__, function.__defaults__, function.__kwdefaults__)
-        for cell in function.__closure__ or ():
-            yield from self.read(cell.cell_contents)
+        self.read(function.__code__, function.__defaults__, function.__kwdefaults__)
+        self.read(*(cell.cell_contents for cell in function.__closure__ or ()))
         names = set(_names(function.__code__))
         for name in sorted(names & function.__globals__.keys()):
             value = function.__globals__[name]
-            yield name
-            yield from self.read(value)
+            self.read(name, value)
             if isinstance(value, ModuleType) and not _installed(value.__name__):
                 for attribute in sorted(names & vars(value).keys()):
-                    yield attribute
-                    yield from self.read(vars(value)[attribute])
+                    self.read(attribute, vars(value)[attribute])
 
-    def _class(self, kind: type) -> Iterator[str | Tensor]:
+    def _class(self, kind: type) -> None:
         """What objects of it do, beside what all modules and objects do."""
         for base in kind.__mro__:
             if base in _ENDS:
                 continue
-            yield from self._identity(base)
+            self._identity(base)
+            installed = _installed(base.__module__)
             for name, value in list(vars(base).items()):
-                if _installed(base.__module__):
-                    yield name
-                    yield from self.read(value) if type(value) in _PLAIN else self._identity(value)
-                elif isinstance(value, FunctionType) or not name.startswith(("__", "_abc_")):
-                    yield name
-                    yield from self.read(value) if name != "__init__" else ()
+                if installed and type(value) not in _PLAIN:
+                    self.parts.append(name)
+                    self._identity(value)
+                elif installed or isinstance(value, FunctionType) or not name.startswith(("__", "_abc_")):
+                    self.read(name, *(() if name == "__init__" else (value,)))
+
+
+def _is_open(kind: type) -> bool:
+    """Whether all that an object of the class holds is in its attributes."""
+    bases = kind.__mro__[:-1]
+    return not any(_installed(base.__module__) or "__slots__" in vars(base) for base in bases) and bool(bases)
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -165,5 +167,5 @@ def _installed(module: str | None) -> bool:
     """Whether a module is no code of the user's."""
     top = (module or "").partition(".")[0]
     file = getattr(sys.modules.get(top), "__file__", None) or ""
-    folders: Iterable[str] = ("site-packages", "dist-packages")
-    return top in {*sys.stdlib_module_names, "proofmap"} or any(folder in Path(file).parts for folder in folders)
+    installed = {"site-packages", "dist-packages"} & set(Path(file).parts)
+    return top in sys.stdlib_module_names or top == "proofmap" or bool(installed)

@@ -6,7 +6,7 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields
 from math import isinf
@@ -43,11 +43,10 @@ def plain(value: Any, listed: int = 0) -> JSON:
     return repr(value)
 
 
-def recorded(of: object, names: Iterable[str], listed: int = 0) -> dict[str, JSON]:
-    """The named fields of an object as JSON; a ball by its own."""
+def recorded(settings: Mapping[str, Any], listed: int = 0) -> dict[str, JSON]:
+    """Settings as JSON, a ball by its parts."""
     values: dict[str, Any] = {}
-    for name in names:
-        value = getattr(of, name)
+    for name, value in settings.items():
         values |= {f.name: getattr(value, f.name) for f in fields(value)} if isinstance(value, Ball) else {name: value}
     return {name: plain(value, listed) for name, value in values.items()}
 

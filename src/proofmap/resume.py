@@ -20,7 +20,7 @@ from proofmap.records import write
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Log", "changes", "inside", "keep", "locked"]
+__all__ = ["Log", "changes", "flat", "inside", "keep", "locked"]
 
 _LOG = "log.jsonl"
 
@@ -42,16 +42,18 @@ def keep(folder: Path, name: str, piece: bytes | Mapping[str, Any]) -> None:
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Where two records differ: {"job.ball.eps": (0.01, 0.02)}; what one of them has not is None there."""
-    before, after = _flat(old), _flat(new)
+    before, after = flat(old), flat(new)
     pairs = {name: (before.get(name), after.get(name)) for name in [*after, *before]}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(tree: Mapping[str, Any], between: str = ".") -> dict[str, Any]:
+    """Every entry of a record under its name, after those of the records it is in."""
+    entries: dict[str, Any] = {}
     for key, value in tree.items():
-        flat |= _flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
-    return flat
+        inner = flat(value, between) if isinstance(value, Mapping) else None
+        entries |= {key: value} if inner is None else {f"{key}{between}{name}": one for name, one in inner.items()}
+    return entries
 
 
 class Log:

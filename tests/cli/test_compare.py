@@ -13,7 +13,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.bench.compare import compare
-from proofmap.cli.names import READY
+from proofmap.methods import READY
 from proofmap.metrics.metric import Case, Presets
 from tests.cli.commands import answer, called, installed
 from tests.sources.files import BOX, digits, write_convolution, write_linear, write_png

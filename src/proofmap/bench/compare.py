@@ -86,9 +86,9 @@ def compare(
             values[label] = {}
             for head, metric in zip(heads, judges, strict=True):
                 with bar.take():
-                    found = judge(metric, graph, x, aim, attributor, maps)
-                if found is not None:
-                    values[label][head.name] = found
+                    judged = judge(metric, graph, x, aim, attributor, maps)
+                if judged is not None:
+                    values[label][head.name] = judged
     table = tabulate("", heads, values, seconds, seed=seed)
     return table if isinstance(model, Graph) else replace(table, model=type(model).__name__)
 
@@ -126,23 +126,23 @@ def column(metric: Metric[Any] | type[Metric[Any]]) -> Column:
 
 def columns(metrics: Sequence[Metric[Any]]) -> list[Column]:
     """A column for each metric. Those of one name are told apart by their presets, or by all settings that differ."""
-    found = []
+    heads = []
     for metric in metrics:
-        own, same = metric.settings(), [other.settings() for other in metrics if other.name == metric.name]
-        if same.count(own) > 1:
+        settings, same = metric.settings(), [other.settings() for other in metrics if other.name == metric.name]
+        if same.count(settings) > 1:
             raise InputError(f"got the metric {metric.name!r} twice with the same settings, expected it once")
-        head, more = column(metric), f" ({_apart(own, same)})" if len(same) > 1 else ""
-        found.append(Column(head.name + more, head.label + more, head.higher, own))
-    return found
+        head, more = column(metric), f" ({_apart(settings, same)})" if len(same) > 1 else ""
+        heads.append(Column(head.name + more, head.label + more, head.higher, settings))
+    return heads
 
 
-def _apart(own: Mapping[str, JSON], same: Sequence[Mapping[str, JSON]]) -> str:
+def _apart(ours: Mapping[str, JSON], same: Sequence[Mapping[str, JSON]]) -> str:
     """What one of several settings has that the others have not."""
     if len({str(settings.get("preset")) for settings in same}) == len(same):
-        return str(own.get("preset"))
+        return str(ours.get("preset"))
     names = dict.fromkeys(name for settings in same for name in settings)
-    differ = [name for name in names if any(settings.get(name) != own.get(name) for settings in same)]
-    return ", ".join(f"{name} {own.get(name)}" for name in differ)
+    differ = [name for name in names if any(settings.get(name) != ours.get(name) for settings in same)]
+    return ", ".join(f"{name} {ours.get(name)}" for name in differ)
 
 
 def _spanned(x: Tensor) -> Ball:

@@ -119,12 +119,12 @@ def _job(entry: Entry, spec: Spec, out: Path, graph: Graph, x: Tensor, digest: s
 
 def _columns(jobs: list[_Job]) -> list[Column]:
     """A column for each metric, with the settings that are the same for all methods."""
-    found = []
+    heads = []
     for head, *others in zip(*(columns(job.metrics) for job in jobs), strict=True):
         kept = head.settings.items()
         same = {name: value for name, value in kept if all(other.settings[name] == value for other in others)}
-        found.append(replace(head, settings=same))
-    return found
+        heads.append(replace(head, settings=same))
+    return heads
 
 
 def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> None:
@@ -139,7 +139,7 @@ def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> N
     notes = [f"Left out of a quick run: {'; '.join(absent)}."] if absent else []
     notes += [f"{c.label}: {', '.join(f'{k} {v}' for k, v in c.settings.items())}." for c in table.columns]
     notes += [f"Proven, AO(B) <= 0: {'; '.join(_proven(table))}."] if "tightness" in spec.metrics else []
-    notes += [f"Made with {place}" + ("." if alike else f": {'; '.join(own)}.") for place, own in places.items()]
+    notes += [f"Made with {place}" + ("." if alike else f": {'; '.join(labels)}.") for place, labels in places.items()]
     keep(out, "table.md", (table.markdown() + "\n" + "\n\n".join(notes) + "\n").encode())
     keep(out, "table.csv", table.csv().encode())
     full = [entry for entry in ran if _complete(table, entry.label)]
@@ -160,14 +160,14 @@ def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> N
 
 def _proven(table: Table) -> list[str]:
     """The share of samples that each method proves; `Tightness` is the proven AO(B) itself."""
-    bounds = {label: own["tightness"] for label, own in table.values.items() if "tightness" in own}
-    return [f"{label} {np.mean(own[np.isfinite(own)] <= 0):.1%}" for label, own in bounds.items()]
+    bounds = {label: overlaps["tightness"] for label, overlaps in table.values.items() if "tightness" in overlaps}
+    return [f"{label} {np.mean(overlaps[np.isfinite(overlaps)] <= 0):.1%}" for label, overlaps in bounds.items()]
 
 
 def _complete(table: Table, label: str) -> bool:
     """Whether a method has every metric at every sample."""
-    own = table.values[label]
-    return all(column.name in own and np.isfinite(own[column.name]).all() for column in table.columns)
+    measured = table.values[label]
+    return all(column.name in measured and np.isfinite(measured[column.name]).all() for column in table.columns)
 
 
 def _network(spec: Spec, weights: Path | None) -> nn.Module:
@@ -192,9 +192,9 @@ def _measure(job: _Job, graph: Graph, x: Tensor, target: Tensor) -> None:
         if shelf.values(metric) is not None:
             continue
         with part(k * share, (k + 1) * share, metric.name):
-            found = judge(metric, graph, x, target, job.method, maps)
-        if found is not None:
-            shelf.put_values(metric, found)
+            values = judge(metric, graph, x, target, job.method, maps)
+        if values is not None:
+            shelf.put_values(metric, values)
 
 
 def _explained(shelf: Shelf, method: Attributor, x: Tensor, target: Tensor) -> Tensor:

@@ -10,9 +10,15 @@ from dataclasses import is_dataclass
 from inspect import Parameter, signature
 from typing import Any
 
+import typer
 from typer.models import ArgumentInfo
 
-__all__ = ["call", "metadata", "options"]
+__all__ = ["call", "metadata", "options", "unset"]
+
+
+def unset(text: str, *names: str, **more: Any) -> Any:
+    """An option of which the help shows no default: its text says what holds where it is not given."""
+    return typer.Option(*names, help=text, show_default=False, **more)
 
 
 def options(function: Callable[..., Any]) -> list[Parameter]:

@@ -12,8 +12,10 @@ import typer
 
 from proofmap.cli import names, texts
 from proofmap.cli import options as o
+from proofmap.cli.bundles import unset
 from proofmap.cli.subject import Subject
 from proofmap.errors import FileError, InputError
+from proofmap.methods import READY
 
 if TYPE_CHECKING:
     from proofmap.bench import Table
@@ -25,8 +27,8 @@ def compare(
     *,
     methods: Annotated[
         str,
-        typer.Option(help=f"Names among {', '.join(names.READY)}: --methods eva,rise"),
-        texts.all_among(names.READY, "method"),
+        typer.Option(help=f"Names among {', '.join(READY)}: --methods eva,rise"),
+        texts.all_among(READY, "method"),
     ] = "eva,first-order,saliency",
     metrics: Annotated[
         str,
@@ -38,9 +40,7 @@ def compare(
     target: o.Target = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="A folder for table.md, .csv and .png, beside what is printed: --out tables", show_default=False
-        ),
+        unset("A folder for table.md, .csv and .png, beside what is printed: --out tables"),
     ] = None,
     as_json: o.Json = False,
     subject: Subject,

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proofmap.cli import names, texts
 from proofmap.cli import options as o
+from proofmap.cli import texts
 from proofmap.cli.subject import Subject
-from proofmap.errors import FileError, InputError
+from proofmap.errors import InputError
+from proofmap.methods import EXPLAINERS, METHODS
 
 if TYPE_CHECKING:
     from proofmap.explain import Explainer
@@ -27,11 +28,11 @@ def explain(
     method: Annotated[
         str,
         typer.Option(
-            help=f"{', '.join(names.EXPLAINERS)}: eva and targeted prove what they say; --method targeted shows what "
+            help=f"{', '.join(EXPLAINERS)}: eva and targeted prove what they say; --method targeted shows what "
             "would make an input the --target.",
-            autocompletion=o.among(names.EXPLAINERS),
+            autocompletion=o.among(EXPLAINERS),
         ),
-        texts.one_of(names.EXPLAINERS, "--method"),
+        texts.one_of(EXPLAINERS, "--method"),
     ] = "eva",
     limit: o.Limit = None,
     out: Annotated[Path, typer.Option(help="The folder for pictures and .proofmap files: --out maps")] = Path("out"),
@@ -42,22 +43,19 @@ def explain(
 
     For instance: proofmap explain zoo:mnist_mlp digit.png --eps 0.02 --groups grid:12 --out maps
     """
-    if method == "targeted" and scoring.target is None:
-        raise InputError("got --method targeted alone, expected the class to move to as well: give --target")
+    if METHODS[method].target and scoring.target is None:
+        raise InputError(f"got --method {method} alone, expected the class to move to as well: give --target")
 
     from proofmap.cli import maps
     from proofmap.cli.cases import graphs, read_cases
     from proofmap.explain.wording import plural, taken_off
 
-    kind = maps.explainers()[method]
+    kind: type[Explainer] = METHODS[method].kind
     settings = {"groups": o.groups_of(scoring.groups), **o.bounds_of(scoring.bounds, method, kind)}
     model, cases = read_cases(subject, ball, default="auto", limit=limit)
     target = o.class_of(scoring.target, model.classes)
     networks = graphs(cases, model)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
+    o.make_folder(out)
     made: dict[tuple[tuple[int, ...], int], Explainer] = {}
     records = []
     for case, stem in zip(cases, maps.stems([case.name for case in cases]), strict=True):

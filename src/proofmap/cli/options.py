@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from proofmap.cli import names, texts
+from proofmap.cli.bundles import unset
 from proofmap.cli.names import among
-from proofmap.errors import InputError
+from proofmap.errors import FileError, InputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
 
     from proofmap.ball import Ball
@@ -28,32 +31,28 @@ if TYPE_CHECKING:
 
 Groups = Annotated[
     str | None,
-    typer.Option(
-        help="What is scored together: --groups grid:12, grid:8,12, superpixels:50, pixels, or columns for a table. By "
-        "default every pixel or column.",
-        show_default=False,
+    unset(
+        "What is scored together: --groups grid:12, grid:8,12, superpixels:50, pixels, or columns for a table. By "
+        "default every pixel or column."
     ),
     texts.Check(texts.groups),
 ]
 Bounds = Annotated[
     str | None,
-    typer.Option(
-        help=f"How worst cases are bounded: {', '.join(names.BOUNDS)} (another name of backward); --bounds ibp+forward "
+    unset(
+        f"How worst cases are bounded: {', '.join(names.BOUNDS)} (another name of backward); --bounds ibp+forward "
         "for the better of both. By default backward.",
-        show_default=False,
         autocompletion=among(names.BOUNDS),
     ),
     texts.Check(texts.bounds),
 ]
 Target = Annotated[
     str | None,
-    typer.Option(
-        help="The class to explain, by number or name: --target 3. By default the predicted one.", show_default=False
-    ),
+    unset("The class to explain, by number or name: --target 3. By default the predicted one."),
 ]
 Limit = Annotated[
     int | None,
-    typer.Option(help="The first so many samples: --limit 100", show_default=False),
+    unset("The first so many samples: --limit 100"),
     texts.Check(texts.limit),
 ]
 Device = Annotated[
@@ -70,11 +69,7 @@ class BallOptions:
 
     eps: Annotated[
         str | None,
-        typer.Option(
-            help="The radius of the ball: --eps 0.02, 2/255, 0.5/255, or auto, the radius that is proven for each "
-            "input.",
-            show_default=False,
-        ),
+        unset("The radius of the ball: --eps 0.02, 2/255, 0.5/255, or auto, the radius that is proven for each input."),
         texts.Check(texts.radius),
     ] = None
     norm: Annotated[
@@ -84,10 +79,9 @@ class BallOptions:
     ] = "inf"
     domain: Annotated[
         str | None,
-        typer.Option(
-            help="The values that inputs can have: --domain 0,1, or none. By default the range of pictures; none for a "
-            "table.",
-            show_default=False,
+        unset(
+            "The values that inputs can have: --domain 0,1, or none. By default the range of pictures; none for a "
+            "table."
         ),
         texts.Check(texts.domain),
     ] = None
@@ -120,11 +114,6 @@ class Scoring:
     groups: Groups = None
     bounds: Bounds = None
     target: Target = None
-
-
-def needs(kind: type[Any]) -> bool:
-    """Whether a method needs more than a model and a ball."""
-    return any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in signature(kind).parameters.values())
 
 
 def groups_of(text: str | None) -> Grouping:
@@ -175,6 +164,14 @@ def device_of(text: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:  # torch has both
         raise InputError(f"got --device {text}, expected cpu, or cuda where there is a GPU ({error!s:.80})") from None
     return device
+
+
+def make_folder(out: Path) -> None:
+    """The folder for what a command writes."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
 
 
 def tell(notes: Iterable[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from proofmap.cli import texts
+from proofmap.cli.bundles import unset
 from proofmap.cli.subject import Source
 from proofmap.errors import InputError
 
@@ -31,32 +32,22 @@ def report(
     ],
     table: Annotated[
         Path | None,
-        typer.Option(
-            help="A comparison of methods that bench or compare wrote, or compare --json printed: --table table.csv",
-            show_default=False,
-        ),
+        unset("A comparison of methods that bench or compare wrote, or compare --json printed: --table table.csv"),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            help="The model that was explained, --model net.onnx: an attack on it then bounds each overlap from below. "
-            "Of a run it is checked to be the model, and no more.",
-            show_default=False,
+        unset(
+            "The model that was explained, --model net.onnx: an attack on it then bounds each overlap from below. "
+            "Of a run it is checked to be the model, and no more."
         ),
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option(
-            help='Who makes the report: --by "Ada Lovelace, Analytical Engines". Without it there is a line to sign.',
-            show_default=False,
-        ),
+        unset('Who makes the report: --by "Ada Lovelace, Analytical Engines". Without it there is a line to sign.'),
     ] = None,
     date: Annotated[
         str | None,
-        typer.Option(
-            help="Of the report, by default today: --date 2026-03-01. The same arguments give the same bytes.",
-            show_default=False,
-        ),
+        unset("Of the report, by default today: --date 2026-03-01. The same arguments give the same bytes."),
         texts.Check(texts.day),
     ] = None,
     source: Source,

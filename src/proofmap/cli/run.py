@@ -12,8 +12,10 @@ import typer
 
 from proofmap.cli import names, texts
 from proofmap.cli import options as o
+from proofmap.cli.bundles import unset
 from proofmap.cli.subject import Source
 from proofmap.errors import InputError
+from proofmap.methods import COMPARED, METHODS
 
 if TYPE_CHECKING:
     from proofmap.ball import Ball
@@ -29,36 +31,32 @@ class Explaining:
 
     method: Annotated[
         str,
-        typer.Option(help=f"One of {', '.join(names.METHODS)}: --method eva", autocompletion=o.among(names.METHODS)),
-        texts.one_of(names.METHODS, "--method"),
+        typer.Option(help=f"One of {', '.join(COMPARED)}: --method eva", autocompletion=o.among(COMPARED)),
+        texts.one_of(COMPARED, "--method"),
     ] = "eva"
     ball: o.BallOptions
     scoring: o.Scoring
     settings: Annotated[
         list[str] | None,
-        typer.Option(
+        unset(
+            "What else the method takes, once for each: --set samples=50 --set precision=float16.",
             "--set",
             metavar="NAME=VALUE",
-            help="What else the method takes, once for each: --set samples=50 --set precision=float16.",
-            show_default=False,
         ),
         texts.Check(texts.settings),
     ] = None
 
     def arguments(self) -> dict[str, Any]:
         """What the method takes beyond a ball and groups."""
-        from proofmap.explain import BASELINES
-
         values = {name: _value(name, text) for name, text in texts.settings(self.settings or []).items()}
-        return values | o.bounds_of(self.scoring.bounds, self.method, BASELINES[self.method])
+        return values | o.bounds_of(self.scoring.bounds, self.method, METHODS[self.method].kind)
 
     def around(self, shape: tuple[int, ...], preparation: Preparation) -> Ball:
         """The ball; methods that look for no adversaries have no radius, and know its domain alone."""
         from proofmap.ball import Ball
-        from proofmap.explain import BASELINES, Explainer
 
         ball, eps = self.ball.or_radius("auto").around(shape, preparation), self.ball.eps
-        if issubclass(BASELINES[self.method], Explainer):
+        if METHODS[self.method].ball:
             return ball
         if eps is not None:
             raise InputError(
@@ -97,10 +95,9 @@ class Computing:
     ] = "local"
     address: Annotated[
         str | None,
-        typer.Option(
-            help="Of the Ray cluster: --address 10.0.0.1:6379. By default the one this machine is part of, else this "
-            "machine.",
-            show_default=False,
+        unset(
+            "Of the Ray cluster: --address 10.0.0.1:6379. By default the one this machine is part of, else this "
+            "machine."
         ),
     ] = None
     gpus_per_worker: Annotated[
@@ -109,9 +106,7 @@ class Computing:
     ] = 0.0
     workers: Annotated[
         int | None,
-        typer.Option(
-            help="With --engine ray: --workers 8. By default as many as there is room for.", show_default=False
-        ),
+        unset("With --engine ray: --workers 8. By default as many as there is room for."),
     ] = None
     chunk: Annotated[
         int, typer.Option(help="Samples that are explained together and written as one file: --chunk 20")
@@ -138,19 +133,16 @@ def run(
     *,
     model: Annotated[
         str,
-        typer.Option(
+        unset(
+            "--model net.onnx; module.py:function, a function that returns a torch module; or zoo:mnist_mlp.",
             "--model",
-            help="--model net.onnx; module.py:function, a function that returns a torch module; or zoo:mnist_mlp.",
-            show_default=False,
             autocompletion=names.models,
         ),
     ],
     out: Annotated[
         Path,
-        typer.Option(
-            help="The folder for the results: --out results. Started again with the same arguments, it does what is "
-            "missing.",
-            show_default=False,
+        unset(
+            "The folder for the results: --out results. Started again with the same arguments, it does what is missing."
         ),
     ],
     explaining: Explaining,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from proofmap.cli import names, texts
+from proofmap.cli.bundles import unset
 from proofmap.cli.names import among
 from proofmap.cli.options import Device
 
@@ -25,64 +26,44 @@ class Source:
 
     weights: Annotated[
         Path | None,
-        typer.Option(
-            help="The state dict of a torch module: --weights net.safetensors, or net.pt.", show_default=False
-        ),
+        unset("The state dict of a torch module: --weights net.safetensors, or net.pt."),
     ] = None
     classes: Annotated[
         Path | None,
-        typer.Option(
-            help="A text file with the names of the classes, one a line, 0 first: --classes names.txt",
-            show_default=False,
-        ),
+        unset("A text file with the names of the classes, one a line, 0 first: --classes names.txt"),
     ] = None
     size: Annotated[
         str | None,
-        typer.Option(
-            help="Pictures are scaled and cut to this height and width, by default the model's: --size 224, or "
-            "224,160.",
-            show_default=False,
-        ),
+        unset("Pictures are scaled and cut to this height and width, by default the model's: --size 224, or 224,160."),
         texts.Check(texts.sides),
     ] = None
     channels: Annotated[
         int | None,
-        typer.Option(
-            help="--channels 1: pictures are read as grey; 3: in colour. By default as the model says.",
-            show_default=False,
-        ),
+        unset("--channels 1: pictures are read as grey; 3: in colour. By default as the model says."),
     ] = None
     mean: Annotated[
         str | None,
-        typer.Option(
-            help="Subtracted from each channel before the model: --mean 0.485,0.456,0.406, or one number.",
-            show_default=False,
-        ),
+        unset("Subtracted from each channel before the model: --mean 0.485,0.456,0.406, or one number."),
         texts.values("--mean"),
     ] = None
     std: Annotated[
         str | None,
-        typer.Option(
-            help="Each channel is divided by it, after the mean: --std 0.229,0.224,0.225, or one number.",
-            show_default=False,
-        ),
+        unset("Each channel is divided by it, after the mean: --std 0.229,0.224,0.225, or one number."),
         texts.values("--std"),
     ] = None
     layout: Annotated[
         str | None,
-        typer.Option(
-            help="NCHW, or --layout NHWC for a model that takes the channels last; arrays follow it.",
-            show_default=False,
+        unset(
+            "NCHW, or --layout NHWC for a model that takes the channels last; arrays follow it.",
             autocompletion=among(names.LAYOUTS),
         ),
         texts.one_of(names.LAYOUTS, "--layout"),
     ] = None
     values: Annotated[
         str | None,
-        typer.Option(
+        unset(
+            "The values of black and white, in which eps and domain are stated: 0,1 by default, or --range 0,255.",
             "--range",
-            help="The values of black and white, in which eps and domain are stated: 0,1 by default, or --range 0,255.",
-            show_default=False,
         ),
         texts.Check(partial(texts.pair, what="--range")),
     ] = None

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from proofmap.cli import options as o
+from proofmap.cli.bundles import unset
 from proofmap.cli.specified import check_result, specified
 from proofmap.cli.subject import Subject
 from proofmap.errors import InputError
@@ -30,7 +31,7 @@ def verify(
     ] = Path("out"),
     result: Annotated[
         Path | None,
-        typer.Option(help="For one VNN-LIB file, its answer in VNN-COMP's format: --result r.txt", show_default=False),
+        unset("For one VNN-LIB file, its answer in VNN-COMP's format: --result r.txt"),
     ] = None,
     as_json: o.Json = False,
     subject: Subject,

@@ -126,7 +126,7 @@ class Metric(ABC, Generic[_Judged_contra]):
     def settings(self) -> dict[str, JSON]:
         """All that the values depend on beside what the metric is called with."""
         names = ["preset", *self.presets[self.preset], *(field.name for field in fields(self))]
-        return recorded(self, (name for name in dict.fromkeys(names) if name not in _COSTS))
+        return recorded({name: getattr(self, name) for name in names if name not in _COSTS})
 
     def _case(self, model: nn.Module | Graph, x: Samples, target: Target, subject: Any) -> Case:
         x = check_call(model, x)

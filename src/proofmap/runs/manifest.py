@@ -88,7 +88,7 @@ class Manifest:
             raise FileError(manifest._changed(folder, f"{whole.get('digest')}", seal(whole)))
         return manifest
 
-    def _changed(self, folder: Path, said: str, found: str) -> str:
+    def _changed(self, folder: Path, stated: str, actual: str) -> str:
         """What was changed by hand: a value that a chunk has otherwise, or else the digest."""
         for entry in self.chunks.values():
             words, _ = read_words(inside(folder, entry.file), entry.samples)
@@ -96,7 +96,7 @@ class Manifest:
             if why is not None:
                 return f"{folder} contradicts itself: {why}; take the folder as the run left it, or run it again"
         return (
-            f"{folder / MANIFEST} has the digest {said[:12]}…, and what it says has {found[:12]}…: take the file as "
+            f"{folder / MANIFEST} has the digest {stated[:12]}…, and what it says has {actual[:12]}…: take the file as "
             "the run left it, or run it again, into a new folder"
         )
 
@@ -105,12 +105,12 @@ class Manifest:
         wrong = {}
         for number, entry in self.chunks.items():
             try:
-                found = hash_file(inside(folder, entry.file))
+                actual = hash_file(inside(folder, entry.file))
             except FileError as error:
                 wrong[number] = f"{entry.file} cannot be read ({error})"
                 continue
-            if found != entry.sha256:
-                wrong[number] = f"{entry.file} has SHA-256 {found}, expected {entry.sha256}"
+            if actual != entry.sha256:
+                wrong[number] = f"{entry.file} has SHA-256 {actual}, expected {entry.sha256}"
         return wrong
 
 

@@ -73,8 +73,8 @@ def maps(scores: Array, mask: Array) -> Array:
         return np.full((len(scores), *mask.shape[1:]), np.nan, dtype=scores.dtype)
     if mask.size and not 0 <= int(mask.min()) <= int(mask.max()) < scores.shape[1]:
         raise FileError(f"the groups go from {mask.min()} to {mask.max()}, expected 0 to {scores.shape[1] - 1}")
-    found: Array = spread(tensor_of(scores), tensor_of(mask).long()).numpy()
-    return found
+    attributions: Array = spread(tensor_of(scores), tensor_of(mask).long()).numpy()
+    return attributions
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,15 +143,15 @@ class Results:
             raise InputError(f"got the array {name!r}, expected one of {', '.join(self.names)}")
         if name == "mask" and self._shared is not None:
             return self._shared[None]
-        found = [part[name] for part in self.parts]
+        arrays = [part[name] for part in self.parts]
         if name in ("scores", "frozen"):
-            groups = max(values.shape[1] for values in found)
+            groups = max(values.shape[1] for values in arrays)
             full = [part["full"] if name == "frozen" else None for part in self.parts]
-            found = [
-                widened(name, values, groups, own, part.explained)
-                for values, own, part in zip(found, full, self.parts, strict=True)
+            arrays = [
+                widened(name, values, groups, overlaps, part.explained)
+                for values, overlaps, part in zip(arrays, full, self.parts, strict=True)
             ]
-        return np.concatenate(found)
+        return np.concatenate(arrays)
 
     def check(self) -> None:
         """Raise FileError where a file is not as it was written, or where the manifest and the rows disagree."""
@@ -175,8 +175,8 @@ class Results:
                 if name in part.names and isinstance(value, float | int):
                     values = part[name]
                     for row in np.flatnonzero(part.explained & (values != value)).tolist():
-                        found = f"{values[row]:g} in row {first + row}, {words.names[row]}"
-                        yield f"{where} is {value:g} in the manifest and {found}"
+                        otherwise = f"{values[row]:g} in row {first + row}, {words.names[row]}"
+                        yield f"{where} is {value:g} in the manifest and {otherwise}"
             first += len(part)
         if self.complete:
             labels = [str(label) for label in self["label"].tolist()] if "label" in self.names else None

@@ -188,7 +188,7 @@ def total(results: Results) -> Totals:
         objective=objective,
         taken_off=results.taken_off,
         overlap=None if overlap is None else _distribution(overlap),
-        radius=_distribution(rows["eps"]) if _own_radii(results.about) else None,
+        radius=_distribution(rows["eps"]) if _has_radii(results.about) else None,
         classes=[
             ClassTotal(
                 number=number,
@@ -219,9 +219,9 @@ def _means(results: Results) -> tuple[dict[int, Array], Array]:
         scores = (part["scores"] if shared else part["attributions"].reshape(len(part), -1))[part.explained]
         target = part["target"][part.explained]
         for number in map(int, np.unique(target)):
-            own = scores[target == number]
-            counts[number] += len(own)
-            sums[number] = sums.get(number, 0.0) + own.sum(axis=0, dtype=np.float64)
+            of_class = scores[target == number]
+            counts[number] += len(of_class)
+            sums[number] = sums.get(number, 0.0) + of_class.sum(axis=0, dtype=np.float64)
     mask = results.parts[0]["mask"][0]
     every = mask if shared else np.arange(mask.size, dtype=np.int32).reshape(mask.shape)
     return {number: sums[number] / counts[number] for number in sorted(sums)}, every
@@ -240,7 +240,7 @@ def _refuted(rows: Mapping[str, Array], guarantee: Guarantee, objective: str) ->
     return int((met | (rows["full"] > 0) if guarantee == "sampled" else met).sum())
 
 
-def _own_radii(about: Mapping[str, Any]) -> bool:
+def _has_radii(about: Mapping[str, Any]) -> bool:
     ball = about["job"]["ball"]
     return ball is not None and ball["eps"] == "auto"
 
@@ -260,8 +260,8 @@ def _distribution(values: Array) -> Distribution | None:
 
 
 def _mean(values: Array) -> float | None:
-    found = float(values.mean())
-    return found if isfinite(found) else None
+    mean = float(values.mean())
+    return mean if isfinite(mean) else None
 
 
 def _listed(values: Distribution, shown: Callable[[float], str]) -> str:
@@ -272,11 +272,11 @@ def _named(quantile: str) -> str:
     return {"0": "least", "0.5": "median", "1": "most"}.get(quantile, f"{100 * float(quantile):g} %")
 
 
-def _bars(spread_: Distribution) -> str:
+def _bars(distribution: Distribution) -> str:
     """The histogram in one line."""
-    most = max(spread_.counts)
-    bars = "".join(" ▁▂▃▄▅▆▇█"[-(-8 * count // most)] for count in spread_.counts)
-    return f"{spread_.edges[0]:.3g} |{bars}| {spread_.edges[-1]:.3g}"
+    most = max(distribution.counts)
+    bars = "".join(" ▁▂▃▄▅▆▇█"[-(-8 * count // most)] for count in distribution.counts)
+    return f"{distribution.edges[0]:.3g} |{bars}| {distribution.edges[-1]:.3g}"
 
 
 def _line(entry: ClassTotal, guarantee: Guarantee) -> str:
