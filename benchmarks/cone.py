@@ -17,8 +17,9 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.bounds import engine
+from proofmap.bounds.facts import is_nonlinear
+from proofmap.bounds.knowledge import Knowledge
 from proofmap.bounds.linear import rewrite
-from proofmap.bounds.state import State
 from proofmap.rules.lines import Lines
 
 if TYPE_CHECKING:
@@ -27,18 +28,18 @@ else:
     import convolutions  # a script finds what lies beside it
 
 
-def walked(graph: pm.Graph, x: Tensor, ball: pm.Ball) -> State:
+def walked(graph: pm.Graph, x: Tensor, ball: pm.Ball) -> Knowledge:
     """What is known of B and of its members before the last pass."""
-    found: list[State] = []
+    walks: list[Knowledge] = []
 
-    def keep(state: State, specification: Tensor, plan: Any, best: Tensor, floor: Tensor | None) -> Tensor:
-        found.append(state)
+    def keep(work: Any, knowledge: Knowledge, best: Tensor) -> Tensor:
+        walks.append(knowledge)
         return best
 
     with mock.patch.object(engine, "_last_pass", keep):
         pm.overlap(graph, x, ball, groups=pm.groups.grid(12))
-    (state,) = found
-    return state
+    (knowledge,) = walks
+    return knowledge
 
 
 def margins(graph: pm.Graph, x: Tensor) -> Tensor:
@@ -52,31 +53,34 @@ def main() -> None:
     """Print a line for each layer."""
     args = convolutions.parser_of(__doc__).parse_args()
     graph, x, ball = convolutions.problem(args)
-    state = walked(graph, x, ball)
-    members = state.family.members
-    cases = torch.arange(len(x) * members)
-    cases = cases[cases % members > 0]
-    relaxations, _ = state.member_relaxations(cases, state.family.split(cases))
-    form = margins(graph, x)
-    seen: list[list[Any]] = [[], []]
-    walked_graph = state.graph
+    known = walked(graph, x, ball)
+    members = known.balls.members
+    index = torch.arange(len(x) * members)
+    index = index[index % members > 0]
+    sample = index // members
     with torch.no_grad():
-        rewrite(walked_graph, graph.output, form, torch.arange(len(x)), state.relaxations, seen[0].append)
-        owner = torch.arange(len(cases))
-        rewrite(walked_graph, graph.output, form[cases // members], owner, relaxations, seen[1].append)
-    met = {graph.output}
-    for node in reversed(walked_graph.nodes):
-        if node.name in met:
-            met.update(node.inputs[1:] if node.op == "larger" else node.inputs)
-    way = [node for node in reversed(walked_graph.nodes) if node.op != "input" and node.name in met]
+        single = known.of_members(index)
+        for node in filter(is_nonlinear, known.graph.nodes):
+            single.relax(node)
+        form = margins(graph, x)
+        full, each = forms(known, form, torch.arange(len(x))), forms(single, form[sample], torch.arange(len(index)))
     print(f"{'layer':24} {'entries':>8} {'lines that differ':>18} {'coefficients that differ':>25}")
-    for node, own, each in zip(way, *seen, strict=True):
-        differ = (each != own[cases // members]).double().mean()
-        base, mine = state.relaxations.get(node.name), relaxations.get(node.name)
+    for name, coefficients in each.items():
+        differ = (coefficients != full[name][sample]).double().mean()
+        base, closer = known.relaxations.get(name), single.relaxations.get(name)
         lines = "-"
-        if isinstance(base, Lines) and isinstance(mine, Lines):
-            lines = f"{(mine.upper_slope != base.upper_slope[cases // members]).double().mean():.4f}"
-        print(f"{node.name:24} {node.size:8} {lines:>18} {differ:25.4f}")
+        if isinstance(base, Lines) and isinstance(closer, Lines):
+            lines = f"{(closer.upper_slope != base.upper_slope[sample]).double().mean():.4f}"
+        print(f"{name:24} {known.graph[name].size:8} {lines:>18} {differ:25.4f}")
+
+
+def forms(known: Knowledge, start: Tensor, owner: Tensor) -> dict[str, Any]:
+    """The form at every node on its way back from the output, by the node's name."""
+    met: dict[str, Any] = {}
+    rewrite(
+        known.graph, known.graph.output, start, owner, known.relaxations, lambda node, f: met.update({node.name: f})
+    )
+    return met
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.runs import Engine, Job, Local, Ray, run
-from proofmap.runs.job import Plan
+from proofmap.runs.job import Setup
 from proofmap.runs.worker import Done, Work
 from proofmap.sources import open_samples, read_model
 
@@ -52,8 +52,8 @@ class Timed:
     def check(self, job: Job) -> None:
         self.engine.check(job)
 
-    def explain(self, plan: Plan, chunks: Iterator[Work]) -> Generator[Done, None, None]:
-        yield from self.engine.explain(plan, self._noted(chunks))
+    def explain(self, setup: Setup, chunks: Iterator[Work]) -> Generator[Done, None, None]:
+        yield from self.engine.explain(setup, self._noted(chunks))
 
     def _noted(self, chunks: Iterator[Work]) -> Iterator[Work]:
         self.first.append(time.perf_counter())
@@ -86,7 +86,7 @@ def measure(x: Tensor, eps: float, repeats: int, folder: Path) -> None:
     np.savez(data, images=x.numpy())
     model = read_model(_MODEL)
     samples = open_samples([data], model.preparation)
-    eva = Plan(model.graph(x[:1]), job).method()
+    eva = Setup(model.graph(x[:1]), job).method()
     eva.attribute(x[: job.chunk])  # warm up
     taken: dict[str, list[tuple[float, float]]] = {}  # the clock's and the processor's seconds
 

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "src" / "proofmap"
 
 # From left to right. A part may import parts of its own step and of the steps before it, never of those after it.
 ORDER = (
-    {"errors", "arrays", "guarantee"},
+    {"errors", "arrays", "guarantee", "methods"},
     {
         "ball",
         "family",
@@ -27,7 +27,7 @@ ORDER = (
         "progress",
         "bar",
     },
-    {"memory", "graph", "digest"},
+    {"memory", "graph", "digest", "records", "resume", "fingerprint", "traced"},
     {"execution"},
     {"rules"},
     {"bounds"},

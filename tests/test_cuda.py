@@ -55,7 +55,7 @@ def test_windows_through_compiled_kernels_and_matrices(name: str, monkeypatch: p
     graph = maps.graph_of(name)
     ball, mask = pm.Ball(0.05, inf, (-1.0, 1.0)), mask_for(maps.SHAPE, 16)
     expected = both_sides(graph, ball.at(maps.points(2), mask), named("backward"), "shared")
-    monkeypatch.setattr(kernel, "_WORTH", 1)
+    monkeypatch.setattr(kernel, "_FEWEST", 1)
     monkeypatch.setattr(linear, "_TAPS", 10**6)
     for dtype, close in ((torch.float64, 1e-9), (torch.float32, 1e-4)):
         family = ball.at(maps.points(2).to(CUDA, dtype), mask)
@@ -71,7 +71,7 @@ def test_sampled_explanations_are_those_of_the_cpu(fewest: int, monkeypatch: pyt
     """With and without a kernel of our own. The noise is drawn on the CPU for both: generators of different devices
     differ.
     """
-    monkeypatch.setattr(kernel, "_WORTH", fewest)
+    monkeypatch.setattr(kernel, "_FEWEST", fewest)
     graph = maps.graph_of("mobile")
     x, mask = maps.points(2), mask_for(maps.SHAPE, 9)[None]
     head, _ = cut(graph, graph[graph.output].inputs[0])

@@ -14,14 +14,15 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.onnx import ops as onnx_ops
 from proofmap.graph.torch import aten
 from proofmap.rules import Interval, Linear
+from proofmap.rules.curves import Tanh
 from proofmap.rules.lines import Lines
 from proofmap.rules.piecewise import ReLU
-from proofmap.rules.smooth import Tanh
 from tests.hunting import files, networks
 from tests.hunting.finding import Finding, Tally
 from tests.hunting.hunt import hunt
@@ -132,8 +133,8 @@ def seen(op: str, folder: Path, words: str) -> bool:
 def test_a_line_that_is_moved_by_a_thousandth_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ReLU.lines
 
-    def moved(self: ReLU, node: Node, x: Interval) -> Lines:
-        lines = whole(self, node, x)
+    def moved(self: ReLU, node: Node, x: Interval, slopes: Tensor | None = None) -> Lines:
+        lines = whole(self, node, x, slopes)
         return replace(lines, upper_bias=lines.upper_bias - 1e-3)
 
     monkeypatch.setattr(ReLU, "lines", moved)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -48,7 +49,7 @@ def settings() -> Iterator[Any]:
         needed = {p.name: NEEDED[p.name] for p in parameters if p.default is p.empty and p.name in NEEDED}
         given = {} if name in asked else needed
         for p in parameters:
-            if str(p.annotation).split(" |")[0] in ("int", "float"):
+            if re.match(r"(ByPreset\[)?(int|float)\b", str(p.annotation)):
                 yield pytest.param(make, given, p.name, id=f"{name} {p.name}")
 
 

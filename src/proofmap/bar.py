@@ -143,9 +143,9 @@ class _Lines(_Display):
         self._last, self._shown = now, share
         speed = (done - self._first) / elapsed
         left = f", about {tqdm.format_interval((self._total - done) / speed)} left" if speed else ""
-        said = f", {text}" if text else ""
+        where = f", {text}" if text else ""
         took = tqdm.format_interval(elapsed)
-        print(f"{self._title}: {floor(100 * share)} %{said}, {took} so far{left}", file=sys.stderr, flush=True)
+        print(f"{self._title}: {floor(100 * share)} %{where}, {took} so far{left}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         pass

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.errors import FileError
 from proofmap.graph import Graph
@@ -57,12 +57,6 @@ def hash_file(path: Path) -> str:
 def hash_tensor(x: Tensor) -> str:
     """A name for an input: it changes with any entry, the shape or the type, and with nothing else."""
     return digest([x])
-
-
-def hash_state(model: nn.Module) -> str:
-    """A name for a module's parameters, buffers and modes: it changes when training goes on."""
-    modes = "".join("t" if module.training else "e" for module in model.modules())
-    return digest([modes, *(part for entry in model.state_dict().items() for part in entry)])
 
 
 def hash_graph(graph: Graph) -> str:

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["compiled", "worth"]
+__all__ = ["compiled", "pays"]
 
-_WORTH = 2**22  # entries for which compiling, once a session, pays
+_FEWEST = 2**22  # entries for which compiling, once a session, pays
 
 
-def worth(values: Tensor) -> bool:
+def pays(values: Tensor) -> bool:
     """Whether there is enough to do: on a GPU, and for many values."""
-    return values.is_cuda and values.numel() >= _WORTH
+    return values.is_cuda and values.numel() >= _FEWEST
 
 
 @cache

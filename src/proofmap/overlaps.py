@@ -18,16 +18,17 @@ from torch import Tensor, nn
 from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
-from proofmap.bounds import Backward, Method, Sharing, solve
+from proofmap.bounds import Backward, Cases, Method, Sharing, solve
 from proofmap.errors import BoundError, InputError, RoomError
 from proofmap.family import Family
-from proofmap.graph import Graph, as_graph, bounded
+from proofmap.graph import Graph, bounded
 from proofmap.graph.samples import as_samples
 from proofmap.guarantee import span
 from proofmap.memory import budget
 from proofmap.precision import full_precision
 from proofmap.progress import part
 from proofmap.settings import check_counts, one_of
+from proofmap.traced import traced
 
 Objective = Literal["margin", "class", "mean", "apart"]
 
@@ -92,7 +93,7 @@ def overlap(
     x = as_samples(x, model)
     family = ball.at(x, grouping.resolve(groups, x))
     available = budget(memory, x.device)
-    graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
+    graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
     if rival is not None:
         _check_rival(graph, x, target, rival)
     return family_overlap(graph, family, target, rival, method, sharing, objective, available)
@@ -172,7 +173,7 @@ def certified_radius(
     x = as_samples(x, model)
     domain_ball = Ball(torch.finfo(x.dtype).max, norm, domain).at(x)
     available = budget(memory, x.device)
-    graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
+    graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
     with full_precision(x.device):
         logits = _logits(graph, x)
         classes = _chosen("target", target, logits)
@@ -219,10 +220,10 @@ def _bound(
 ) -> Tensor:
     """(N, members)."""
     if objective == "apart":
-        return _join(solve(graph, family, forms, method, sharing, available), objective)
+        return _join(solve(graph, Cases(family), forms, method, sharing, available), objective)
     # A form whose bound stays below what another reaches at x itself cannot decide the maximum.
     floor = _nominal(forms, logits, objective)
-    return _join(solve(graph, family, forms, method, sharing, available, floor), objective)
+    return _join(solve(graph, Cases(family), forms, method, sharing, available, floor), objective)
 
 
 def _forms(logits: Tensor, target: Tensor, rival: Tensor | None, objective: Objective) -> Tensor:

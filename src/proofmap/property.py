@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from proofmap.ball import Ball
-from proofmap.bounds import Method, solve
+from proofmap.bounds import Cases, Method, solve
 from proofmap.errors import BoundError, InputError
 from proofmap.explain.attack import climbs
 from proofmap.explain.inside import into_box
@@ -160,7 +160,8 @@ def _margins(
     bias = torch.cat([case.bias for case in region.unsafe]).to(family.x)
     with full_precision(family.x.device):
         size = weight.abs() @ graph(family.x).flatten().abs() + bias.abs()
-    lower = bias - solve(graph, family, -weight[None], method, "one-pass", available)[0, 0]  # (rows of all cases,)
+    above = solve(graph, Cases(family), -weight[None], method, "one-pass", available)
+    lower = bias - above[0, 0]  # (rows of all cases,)
     rows = [len(case.bias) for case in region.unsafe]
     best = [float(part.max()) for part in lower.split(rows)]
     clear = [bool((part > 0).any()) for part in (lower - _SLACK * size).split(rows)]

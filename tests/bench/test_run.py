@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,7 @@ from proofmap.explain import BASELINES, EVA
 from proofmap.explain.baselines import Saliency
 from proofmap.explain.greedy import Greedy
 from proofmap.metrics import Deletion, Insertion
+from proofmap.resume import locked
 from tests.bench.clock import Clock
 from tests.cli.commands import called
 
@@ -151,7 +151,7 @@ def test_values_of_other_settings_are_refused(spec: Spec, tmp_path: Path, monkey
     """Of a metric that was changed since, or of nobody knows what; a deleted file is measured again."""
     out = tmp_path / "out"
     whole = run(spec, out, quick=True, progress=False)
-    presets = {"paper": replace(Deletion.presets["paper"], steps=10)}
+    presets = {"paper": {**Deletion.presets["paper"], "steps": 10}}
     with monkeypatch.context() as patch:
         patch.setattr(Deletion, "presets", presets)
         with pytest.raises(FileError, match=r"deletion.npy was measured with steps = 100, expected 10: delete it"):
@@ -173,6 +173,16 @@ def test_damaged_files_are_named(name: str, content: str, small: tuple[Spec, Pat
     (tmp_path / "out" / "saliency" / "insertion.npy").unlink()  # to have the maps read
     (tmp_path / "out" / "saliency" / name).write_text(content)
     with pytest.raises(FileError, match=r"(saliency.*(is damaged: delete|was measured with)|holds results of another)"):
+        run(spec, tmp_path / "out", quick=True, progress=False)
+
+
+def test_one_process_works_in_a_folder(small: tuple[Spec, Path], tmp_path: Path) -> None:
+    spec, out = small
+    shutil.copytree(out, tmp_path / "out")
+    with (
+        locked(tmp_path / "out"),
+        pytest.raises(FileError, match=r"another run is at work in .*: wait for it, or choose another folder"),
+    ):
         run(spec, tmp_path / "out", quick=True, progress=False)
 
 

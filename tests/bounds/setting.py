@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from proofmap import Family, Graph
-from proofmap.bounds import Method, Sharing, solve
+from proofmap.bounds import Cases, Method, Sharing, solve
+from proofmap.bounds.method import Plan
+from proofmap.bounds.passes import Pass
+from proofmap.graph.ops import compute
 
 BUDGET = 2**30
 
@@ -17,8 +22,32 @@ def mask_for(shape: tuple[int, ...], groups: int, seed: int = 0) -> Tensor:
     return (order % groups).reshape(shape)
 
 
+@dataclass(frozen=True)
+class Planned(Method):
+    """A method that is one plan."""
+
+    plan: Plan
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        return (self.plan,)
+
+
+def by(one: Pass) -> Method:
+    """Hidden layers and output by one pass."""
+    return Planned(Plan(hidden=(one,), final=(one,)))
+
+
 def both_sides(graph: Graph, family: Family, method: Method, sharing: Sharing) -> tuple[Tensor, Tensor]:
     """(lower, upper) of every logit on every member: (N, members, classes)."""
     unit = torch.eye(graph.classes, dtype=family.x.dtype, device=family.x.device).expand(family.count, -1, -1)
-    upper = solve(graph, family, torch.cat([unit, -unit], dim=1), method, sharing, BUDGET)
+    upper = solve(graph, Cases(family), torch.cat([unit, -unit], dim=1), method, sharing, BUDGET)
     return -upper[:, :, graph.classes :], upper[:, :, : graph.classes]
+
+
+def values_at(graph: Graph, x: Tensor) -> dict[str, Tensor]:
+    """The value of every node at points x."""
+    values = {graph.input.name: x}
+    for node in graph.nodes[1:]:
+        values[node.name] = compute(node, *(values[name] for name in node.inputs))
+    return values

@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.bounds import IBP, METHODS, Backward, CrownIBP, Forward, Sharing, named, solve
+from proofmap.bounds import IBP, METHODS, Backward, Cases, CrownIBP, Forward, Sharing, named, solve
 from tests.bounds.setting import BUDGET, both_sides, mask_for
 from tests.models import MODELS, Case, graph_of
 
@@ -34,7 +34,7 @@ def test_orders_of_sharing(case: Case) -> None:
     graph, family = prepared(case)
     rows = rows_for(graph, family)
     for name in ALL:
-        value = {s: solve(graph, family, rows, named(name), s, BUDGET) for s in get_args(Sharing)}
+        value = {s: solve(graph, Cases(family), rows, named(name), s, BUDGET) for s in get_args(Sharing)}
         tolerance = 1e-9 * (1 + float(value["one-pass"].abs().max()))
         assert bool((value["shared"] <= value["one-pass"] + tolerance).all()), name
         for sharing in ("shared", "one-pass"):
@@ -122,8 +122,8 @@ def test_a_small_budget_gives_the_same_numbers(case: Case, name: str) -> None:
     rows = rows_for(graph, family)
     forward = "forward" in name  # one sample's forms must fit
     for sharing in get_args(Sharing):
-        expected = solve(graph, family, rows, named(name), sharing, BUDGET)
-        small = solve(graph, family, rows, named(name), sharing, 2**23 if forward else 2**13)
+        expected = solve(graph, Cases(family), rows, named(name), sharing, BUDGET)
+        small = solve(graph, Cases(family), rows, named(name), sharing, 2**23 if forward else 2**13)
         torch.testing.assert_close(small, expected)
 
 
@@ -137,6 +137,6 @@ def test_rows_below_the_floor_may_stay_loose_but_the_maximum_is_the_same() -> No
     floor = logits.topk(2, dim=1).values.diff(dim=1).squeeze(1)
     keep = torch.ones(family.count, graph.classes, dtype=torch.bool).scatter(1, target[:, None], False)
     rows = rows[keep].reshape(family.count, graph.classes - 1, graph.classes)
-    tight = solve(graph, family, rows, Backward(), "shared", BUDGET).amax(2)
-    pruned = solve(graph, family, rows, Backward(), "shared", BUDGET, floor).amax(2)
+    tight = solve(graph, Cases(family), rows, Backward(), "shared", BUDGET).amax(2)
+    pruned = solve(graph, Cases(family), rows, Backward(), "shared", BUDGET, floor).amax(2)
     torch.testing.assert_close(tight, pruned)

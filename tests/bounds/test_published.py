@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap import Ball, trace
-from proofmap.bounds import IBP, Backward, CrownIBP, solve
+from proofmap.bounds import IBP, Backward, Cases, CrownIBP, solve
 from tests.bounds import textbook
 from tests.bounds.setting import BUDGET, mask_for
 
@@ -125,7 +125,7 @@ def compared(build: Build, eps: float, *, filtered: bool) -> tuple[np.ndarray, n
     family = Ball(eps, domain=(0.0, 1.0)).at(x, mask_for(shape, 3))
     unit = torch.eye(graph.classes, dtype=torch.float64)
     rows = torch.cat([unit[1:] - unit[:1], -unit])
-    found = solve(graph, family, rows.expand(3, -1, -1), Backward(), "separate", BUDGET)
+    found = solve(graph, Cases(family), rows.expand(3, -1, -1), Backward(), "separate", BUDGET)
     singles = family.split()
     low, high = (end.flatten(1).numpy() for end in singles.box())
     count = singles.count
@@ -160,7 +160,7 @@ def test_interval_arithmetic_is_published_ibp(build: Build) -> None:
     graph = trace(model, x)
     family = Ball(0.1, domain=(0.0, 1.0)).at(x)
     unit = torch.eye(graph.classes, dtype=torch.float64)
-    found = solve(graph, family, torch.cat([unit, -unit]).expand(3, -1, -1), IBP(), "separate", BUDGET)[:, 0]
+    found = solve(graph, Cases(family), torch.cat([unit, -unit]).expand(3, -1, -1), IBP(), "separate", BUDGET)[:, 0]
     for k in range(3):
         low, high = (end[k].flatten().numpy() for end in family.box())
         lower, upper = textbook.ibp(steps, low, high)[-1]
@@ -173,7 +173,7 @@ def test_crown_ibp_is_crown_with_hidden_bounds_by_ibp() -> None:
     graph = trace(model, x)
     family = Ball(0.1, domain=(0.0, 1.0)).at(x)
     unit = torch.eye(graph.classes, dtype=torch.float64)
-    found = solve(graph, family, unit.expand(2, -1, -1), CrownIBP(), "separate", BUDGET)[:, 0]
+    found = solve(graph, Cases(family), unit.expand(2, -1, -1), CrownIBP(), "separate", BUDGET)[:, 0]
     for k in range(2):
         low, high = (end[k].flatten().numpy() for end in family.box())
         values = textbook.ibp(steps, low, high)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from math import inf
 
 import pytest
@@ -9,17 +10,21 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.bounds import Backward, basis, sieve
-from proofmap.bounds.backward import BackwardPass
+from proofmap.bounds import Backward, basis
+from proofmap.bounds.backward import BackwardBounder, BackwardPass
 from proofmap.bounds.basis import Basis
-from proofmap.bounds.state import Rows, State, Tightened
+from proofmap.bounds.cases import Cases
+from proofmap.bounds.facts import is_nonlinear
+from proofmap.bounds.knowledge import Knowledge
+from proofmap.bounds.rows import Rows, Tightened
 from proofmap.graph import Graph, trace
-from proofmap.rules import RULES, Interval, Nonlinear
+from proofmap.rules import Interval
 from tests.bounds import maps
-from tests.bounds.setting import BUDGET, both_sides, mask_for
+from tests.bounds.setting import BUDGET, both_sides, by, mask_for, values_at
 from tests.models import Inverted
 
 SHAPE = (2, 6, 5)
+PLAIN = by(BackwardPass(sieve=False))
 
 
 def deep(blocks: int = 2) -> Graph:
@@ -41,51 +46,63 @@ def centre(count: int = 2) -> Tensor:
     return torch.rand(count, *SHAPE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
-def values(graph: Graph, x: Tensor) -> dict[str, Tensor]:
-    found = {graph.input.name: x}
-    for node in graph.nodes[1:]:
-        found[node.name] = pm.graph.ops.compute(node, *(found[name] for name in node.inputs))
-    return found
+@dataclass(frozen=True, eq=False)
+class Sieved:
+    """Intervals of the inputs of all nonlinear nodes, by a sieve alone."""
+
+    intervals: dict[str, Interval]
+    basis: Basis
+
+    def hold(self, graph: Graph, points: Tensor, repeats: int = 1) -> bool:
+        """Whether the values at points (repeats · cases, *shape) are inside."""
+        values = values_at(graph, points)
+        for name, interval in self.intervals.items():
+            value = values[name].unflatten(0, (repeats, -1))
+            slack = 1e-9 * (1 + value.abs().amax())
+            if not bool(((value >= interval.lower - slack) & (value <= interval.upper + slack)).all()):
+                return False
+        return True
 
 
-def walk(graph: Graph, state: State, rows_of: str) -> tuple[dict[str, Interval], Basis]:
-    """Intervals of every nonlinear input by one sieve alone: "mesh" of three layers, or "basis"."""
-    backward, one = BackwardPass(state), Basis(state)
-    found: dict[str, Interval] = {}
+def by_mesh(graph: Graph, family: pm.Family) -> Sieved:
+    """By forms that go back over three nonlinear layers."""
+    return _sieved(graph, family, mesh=True)
+
+
+def by_basis(graph: Graph, family: pm.Family) -> Sieved:
+    """By the forms of narrow layers."""
+    return _sieved(graph, family, mesh=False)
+
+
+def _sieved(graph: Graph, family: pm.Family, mesh: bool) -> Sieved:
+    knowledge = Knowledge(graph, Cases(family), BUDGET, for_members=False, arithmetic=False)
+    backward, narrow = BackwardPass(sieve=False).begin(knowledge), Basis(knowledge)
+    intervals: dict[str, Interval] = {}
     for node in graph.nodes:
-        if node.op == "input":
-            state.intervals[node.name] = Interval(*state.family.box())
-            continue
-        rule = RULES[node.op]
-        if isinstance(rule, Nonlinear):
+        if is_nonlinear(node):
             name = node.inputs[0]
-            every = Rows.where(torch.ones_like(state.intervals[name].lower, dtype=torch.bool))
-            if rows_of == "basis":
-                one.narrow(name, every, backward)
+            every = Rows.every(family.count, graph[name].size, family.x.device)
+            if mesh:
+                near = dict(list(knowledge.relaxations.items())[-3:])
+                knowledge.narrow(name, *backward.near(name, every, near))
             else:
-                near = dict(list(state.relaxations.items())[-3:])
-                state.narrow(name, *backward.near(name, every, near))
-            found[name] = state.intervals[name]
-            state.relaxations[node.name] = rule.relax(node, found[name])
-        state.intervals[node.name] = rule.interval(node, *(state.intervals[name] for name in node.inputs))
-    return found, one
+                narrow.narrow(name, every, backward)
+            intervals[name] = knowledge.interval(name)
+            knowledge.relax(node)
+        knowledge.interval(node.name)
+    return Sieved(intervals, narrow)
 
 
-@pytest.mark.parametrize("kind", ["mesh", "basis"])
+@pytest.mark.parametrize("sieve", [by_mesh, by_basis])
 @pytest.mark.parametrize("eps", [1e-4, 0.02, 0.2])
-def test_every_value_of_the_ball_is_inside(kind: str, eps: float) -> None:
+def test_every_value_of_the_ball_is_inside(sieve: type[Sieved], eps: float) -> None:
     graph = deep()
     family = pm.Ball(eps, inf, (0.0, 1.0)).at(centre())
-    found, _ = walk(graph, State(graph, family, BUDGET, members=False, keep=False), kind)
+    sieved = sieve(graph, family)  # type: ignore[arg-type]
     delta = family.sample(300, torch.Generator().manual_seed(0))
     corners = torch.where(delta > 0, family.upper, family.lower)
     for moved in (delta, corners):
-        reached = values(graph, (family.x + moved).flatten(0, 1))
-        for name, interval in found.items():
-            value = reached[name].unflatten(0, (300, 2))
-            slack = 1e-9 * (1 + value.abs().amax())
-            assert bool((value >= interval.lower - slack).all())
-            assert bool((value <= interval.upper + slack).all())
+        assert sieved.hold(graph, (family.x + moved).flatten(0, 1), repeats=300)
 
 
 def test_a_basis_reaches_what_an_open_activation_reaches() -> None:
@@ -102,70 +119,68 @@ def test_a_basis_reaches_what_an_open_activation_reaches() -> None:
     x = torch.zeros(1, 1, 2, 2, dtype=torch.float64)
     graph = trace(model.eval(), x)
     family = pm.Ball(1.0).at(x)
-    found, one = walk(graph, State(graph, family, BUDGET, members=False, keep=False), "basis")
-    assert one.sent is not None
-    corners = torch.cartesian_prod(
-        *[torch.stack([family.lower.flatten()[k], family.upper.flatten()[k]]) for k in range(4)]
-    )
-    reached = values(graph, corners.view(-1, 1, 2, 2))
-    for name, interval in found.items():
-        assert bool((reached[name] >= interval.lower - 1e-9).all())
-        assert bool((reached[name] <= interval.upper + 1e-9).all())
+    sieved = by_basis(graph, family)
+    assert sieved.basis.sent is not None
+    ends = [torch.stack([family.lower.flatten()[k], family.upper.flatten()[k]]) for k in range(4)]
+    corners = torch.cartesian_prod(*ends).view(-1, 1, 2, 2)
+    assert sieved.hold(graph, corners, repeats=len(corners))
 
 
 def test_on_a_piece_where_the_network_is_linear_a_basis_is_exact() -> None:
     graph = deep()
     x = centre(1)
     eps = 1e-7
-    state = State(graph, pm.Ball(eps).at(x), BUDGET, members=False, keep=False)
-    found, _ = walk(graph, state, "basis")
-    names = list(found)
-    jacobians = {name: torch.func.jacrev(lambda z, name=name: values(graph, z)[name])(x) for name in names}
-    wide = [name for name in names if graph[name].shape[0] == 12][1:]
+    intervals = by_basis(graph, pm.Ball(eps).at(x)).intervals
+    wide = [name for name in intervals if graph[name].shape[0] == 12][1:]
     assert len(wide) >= 4
     for name in wide:
-        exact = eps * jacobians[name].flatten(1 + len(graph[name].shape)).abs().sum(-1)[0]
-        radius = (found[name].upper - found[name].lower)[0] / 2
+        jacobian = torch.func.jacrev(lambda z, name=name: values_at(graph, z)[name])(x)
+        exact = eps * jacobian.flatten(1 + len(graph[name].shape)).abs().sum(-1)[0]
+        radius = (intervals[name].upper - intervals[name].lower)[0] / 2
         torch.testing.assert_close(radius, exact.reshape(radius.shape), rtol=1e-4, atol=1e-13)
 
 
+def test_a_basis_wants_a_box_and_parallel_lines() -> None:
+    graph = deep()
+    assert by_basis(graph, pm.Ball(0.02, 2.0).at(centre())).basis.sent is None
+    pooled = maps.graph_of("max pool")
+    sieved = by_mesh(pooled, pm.Ball(0.02).at(maps.points(2)))
+    assert not sieved.basis.has_lines()
+    assert basis.path_to(pooled, pooled.nodes[1].name, 10**6) is None
+
+
 @pytest.mark.parametrize("eps", [0.003, 0.03])
-def test_the_bounds_are_no_looser_than_without(eps: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bounds_are_no_looser_than_without(eps: float) -> None:
     """What a sieve closes is relaxed without loss; the rest is bounded as before."""
     graph = deep()
     family = pm.Ball(eps, inf, (0.0, 1.0)).at(centre(), mask_for(SHAPE, 5))
     lower, upper = both_sides(graph, family, Backward(), "shared")
-    monkeypatch.setattr(sieve, "_DEEP", 10**6)
-    plain_lower, plain_upper = both_sides(graph, family, Backward(), "shared")
+    plain_lower, plain_upper = both_sides(graph, family, PLAIN, "shared")
     assert bool((upper <= plain_upper + 1e-9).all())
     assert bool((lower >= plain_lower - 1e-9).all())
 
 
-def test_a_sieve_leaves_fewer_entries_to_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+@dataclass(frozen=True)
+class Counted(BackwardPass):
+    """A backward pass that writes down how many rows go the long way."""
+
+    sent: list[int] = field(default_factory=list, hash=False)
+
+    def begin(self, knowledge: Knowledge) -> BackwardBounder:
+        sent = self.sent
+
+        class Counting(BackwardBounder):
+            def tighten(self, name: str, rows: Rows) -> Tightened:
+                sent.append(len(rows))
+                return super().tighten(name, rows)
+
+        return Counting(knowledge, self)
+
+
+def test_a_sieve_leaves_fewer_entries_to_the_long_way() -> None:
     graph = deep(blocks=8)
     family = pm.Ball(1e-3, inf, (0.0, 1.0)).at(centre())
-    sent: list[int] = []
-    tighten = BackwardPass.tighten
-
-    def counted(self: BackwardPass, name: str, rows: Rows) -> Tightened:
-        sent.append(len(rows))
-        return tighten(self, name, rows)
-
-    monkeypatch.setattr(BackwardPass, "tighten", counted)
-    both_sides(graph, family, Backward(), "one-pass")
-    sieved = sum(sent)
-    sent.clear()
-    monkeypatch.setattr(sieve, "_DEEP", 10**6)
-    both_sides(graph, family, Backward(), "one-pass")
-    assert sieved < 0.5 * sum(sent)
-
-
-def test_other_norms_and_other_relaxations_go_without_a_basis() -> None:
-    graph = deep()
-    _, one = walk(graph, State(graph, pm.Ball(0.02, 2.0).at(centre()), BUDGET, members=False, keep=False), "basis")
-    assert one.sent is None
-    pooled = maps.graph_of("max pool")
-    family = pm.Ball(0.02).at(maps.points(2))
-    _, one = walk(pooled, State(pooled, family, BUDGET, members=False, keep=False), "mesh")
-    assert not one.has_lines()
-    assert basis.way_to(one.state, pooled.nodes[1].name, 10**6) is None
+    sieved, plain = Counted(), Counted(sieve=False)
+    for counted in (sieved, plain):
+        both_sides(graph, family, by(counted), "one-pass")
+    assert sum(sieved.sent) < 0.5 * sum(plain.sent)

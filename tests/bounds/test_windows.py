@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.bounds import Backward, backward
+from proofmap.bounds import Backward
+from proofmap.bounds.backward import BackwardPass
 from proofmap.bounds.linear import rewrite
 from proofmap.graph import Graph
 from proofmap.graph.ir import Node
@@ -17,7 +18,7 @@ from proofmap.graph.pairs import in_pairs
 from proofmap.rules import RULES, Form, Interval, Linear, Nonlinear
 from proofmap.windows import Places, Windows, where_from
 from tests.bounds.maps import BODIES, SHAPE, graph_of, points
-from tests.bounds.setting import both_sides, mask_for
+from tests.bounds.setting import both_sides, by, mask_for
 from tests.models import MODELS, Case
 from tests.models import graph_of as small_graph
 
@@ -59,7 +60,7 @@ def nodes() -> list[tuple[str, str]]:
 
 
 def owners(form: Windows) -> Tensor:
-    return form.places.spread(form.places.owner)
+    return form.places.to_rows(form.places.owner)
 
 
 @pytest.mark.parametrize("sites", [False, True])
@@ -149,9 +150,9 @@ def test_places_are_read_no_more_often_than_there_are() -> None:
         for places in (Places(owner, position, (3, 2), site), Places(owner, position, (3, 2))):
             few, at = places.fewest(cases)
             assert len(few.owner) == most
-            torch.testing.assert_close(few.position[at], places.spread(position))
+            torch.testing.assert_close(few.position[at], places.to_rows(position))
             if cases > 1:
-                torch.testing.assert_close(few.owner[at], places.spread(owner))
+                torch.testing.assert_close(few.owner[at], places.to_rows(owner))
 
 
 def test_an_entry_is_found_at_its_place() -> None:
@@ -162,29 +163,26 @@ def test_an_entry_is_found_at_its_place() -> None:
     torch.testing.assert_close(unit.dense().flatten(1), torch.eye(60, dtype=torch.float64))
 
 
-def no_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backward, "_is_map", lambda node: False)
+DENSE = by(BackwardPass(windows=False))
 
 
 @pytest.mark.parametrize("norm", [2.0, inf])
 @pytest.mark.parametrize("name", BODIES)
-def test_bounds_by_windows_are_bounds_by_dense_forms(name: str, norm: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_by_windows_are_bounds_by_dense_forms(name: str, norm: float) -> None:
     graph = graph_of(name)
     family = pm.Ball(0.05 if norm == inf else 0.3, norm, (-1.0, 1.0)).at(points(2), mask_for(SHAPE, 16))
     found = both_sides(graph, family, Backward(), "shared")
-    no_windows(monkeypatch)
-    for ours, dense in zip(found, both_sides(graph, family, Backward(), "shared"), strict=True):
+    for ours, dense in zip(found, both_sides(graph, family, DENSE, "shared"), strict=True):
         torch.testing.assert_close(ours, dense, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("case", [c for c in MODELS.values() if len(c.shape) > 1], ids=lambda case: case.name)
-def test_the_small_maps_agree_too(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_small_maps_agree_too(case: Case) -> None:
     """In single precision, to 1e-4."""
     graph = small_graph(case)
     family = pm.Ball(0.03, inf, (case.low, case.high)).at(case.inputs(2), mask_for(case.shape, 3))
     found = both_sides(graph, family, Backward(), "shared")
-    no_windows(monkeypatch)
-    for ours, dense in zip(found, both_sides(graph, family, Backward(), "shared"), strict=True):
+    for ours, dense in zip(found, both_sides(graph, family, DENSE, "shared"), strict=True):
         torch.testing.assert_close(ours, dense, rtol=1e-4, atol=1e-4 * (1 + float(dense.abs().max())))
 
 

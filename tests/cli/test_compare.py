@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 import proofmap as pm
 from proofmap.bench.compare import compare
-from proofmap.cli.names import READY
+from proofmap.methods import READY
+from proofmap.metrics.metric import Case, Presets
 from tests.cli.commands import answer, called, installed
 from tests.sources.files import BOX, digits, write_convolution, write_linear, write_png
 
@@ -71,6 +76,34 @@ def test_metrics_know_where_the_inputs_lie_and_how_far_they_move(tmp_path: Path)
         assert wide["first-order"][metric]["mean"] == pytest.approx(unit["first-order"][metric]["mean"], abs=1e-3)
     robust = [found["first-order"]["robustness-sr"]["mean"] for found in (wide, unit)]
     assert robust[0] / 255 == pytest.approx(robust[1], rel=0.05)
+
+
+@dataclass(frozen=True)
+class Largest(pm.metrics.Metric[Any]):
+    """How large the scores become beside the values of the inputs: a metric that only its table knows."""
+
+    name: ClassVar[str] = "deletion"  # in the place of one that the command line offers
+    label: ClassVar[str] = "Largest"
+    higher_is_better: ClassVar[bool] = False
+    presets: ClassVar[Presets] = {"paper": {}}
+
+    high: float = 0.0
+    preset: str = "paper"
+    batch: int | None = None
+
+    @classmethod
+    def for_ball(cls, ball: pm.Ball, values: tuple[float, float]) -> Largest:
+        return cls(values[1] if ball.domain is None else float(ball.domain[1]))
+
+    def _values(self, case: Case) -> Tensor:
+        return torch.full((len(case.x),), self.high)
+
+
+def test_a_metric_of_the_table_makes_itself(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proofmap.metrics.METRICS", {**pm.metrics.METRICS, "deletion": Largest})
+    found = answer("compare", MODEL, files / "x.npy", *FEW[:2], "--metrics", "deletion", "--domain", "0,3")
+    assert found["metrics"]["deletion"] == {"preset": "paper", "high": 3.0}
+    assert found["methods"]["eva"]["deletion"]["mean"] == 3.0
 
 
 @pytest.mark.parametrize(

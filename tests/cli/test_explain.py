@@ -14,8 +14,8 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import proofmap as pm
-from proofmap.cli.maps import explainers
 from proofmap.errors import FileError
+from proofmap.methods import EXPLAINERS
 from tests.cli.commands import answer, called, installed
 from tests.sources.files import BOX, bytes_of, digits, small_state, write_linear, write_module, write_png
 
@@ -104,7 +104,7 @@ def test_crown_is_another_name_of_backward(tmp_path: Path) -> None:
     assert found == "Intersection(parts=(Backward(), IBP()))"
 
 
-@pytest.mark.parametrize("method", explainers())
+@pytest.mark.parametrize("method", EXPLAINERS)
 def test_every_method_says_what_its_number_is(method: str, tmp_path: Path) -> None:
     write_linear(tmp_path / "net.onnx", (1, 6, 6))
     np.save(tmp_path / "x.npy", np.full((1, 6, 6), 0.5, dtype=np.float32))

@@ -14,10 +14,8 @@ from proofmap import __version__
 from proofmap.bench import names as bench_names
 from proofmap.bounds import METHODS
 from proofmap.bounds.method import SYNONYMS
-from proofmap.cli import names, options
-from proofmap.cli.maps import explainers
-from proofmap.explain import BASELINES
-from proofmap.metrics import METRICS, Tightness
+from proofmap.cli import names
+from proofmap.metrics import METRICS
 from proofmap.runs.export import FORMATS
 from proofmap.zoo import __all__ as zoo_names
 from tests.cli.test_app import completion
@@ -132,14 +130,10 @@ def test_the_shell_completes(k: int, answers: list[Any]) -> None:
 
 def test_names_are_those_of_the_tables() -> None:
     assert (*METHODS, *SYNONYMS) == names.BOUNDS
-    assert tuple(BASELINES) == names.METHODS
-    assert tuple(explainers()) == names.EXPLAINERS
-    assert tuple(name for name, kind in METRICS.items() if kind is not Tightness) == names.METRICS
+    assert tuple(name for name, kind in METRICS.items() if kind.subject != "overlap") == names.METRICS
     assert tuple(FORMATS) == names.FORMATS
     assert names.zoo() == sorted(zoo_names)
     assert names.benches() == sorted(bench_names())
-    ready = [name for name, kind in BASELINES.items() if not options.needs(kind)]
-    assert tuple(ready) == names.READY
 
 
 def test_the_package_loads_what_is_asked_for_alone() -> None:

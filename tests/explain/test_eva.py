@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.bounds import IBP, Backward, solve
+from proofmap.bounds import IBP, Backward, Cases, solve
 from proofmap.errors import InputError, ModelError
 from proofmap.explain import EVA, EmpiricalEVA, Explainer, HybridEVA, TargetedEVA
 from proofmap.explain.explainer import Measured, Task
@@ -58,8 +58,7 @@ def test_scores_are_the_drop_of_the_overlap(graph: pm.Graph, x: Tensor) -> None:
 def test_an_explanation_of_many_is_that_of_each(graph: pm.Graph, x: Tensor) -> None:
     for explainer in explainers(graph)[:2]:
         together = explainer.explain(x)
-        explainer.batch = 1
-        torch.testing.assert_close(explainer.explain(x).scores, together.scores, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(replace(explainer, batch=1).explain(x).scores, together.scores, rtol=1e-3, atol=1e-4)
 
 
 SEEDS = [1, 2, 5, 8, 9, 10]  # where the overlap is not constant on the ball: the theorem asks for one worst case
@@ -198,7 +197,7 @@ def test_a_split_at_the_input_is_plain_eva_on_the_sampled_box(graph: pm.Graph, x
     unit = torch.eye(10)
     target = graph(x).argmax(1)
     rows = torch.stack([torch.stack([unit[c] - unit[t] for c in range(10) if c != int(t)]) for t in target])
-    value = solve(graph, boxes, rows, Backward(), "separate", BUDGET).amax(2)
+    value = solve(graph, Cases(boxes), rows, Backward(), "separate", BUDGET).amax(2)
     torch.testing.assert_close(found.overlap.full, value[:, 0], rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(found.overlap.frozen, value[:, 1:], rtol=1e-3, atol=1e-3)
     assert found.guarantee == "none"

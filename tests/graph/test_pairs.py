@@ -100,9 +100,9 @@ def test_what_is_moved_has_the_members_own_intervals(monkeypatch: pytest.MonkeyP
     seen: list[Interval] = []
     relax = Larger.relax
 
-    def keep(self: Larger, node: Node, *inputs: Interval) -> Relaxation:
+    def keep(self: Larger, node: Node, *inputs: Interval, slopes: Tensor | None = None) -> Relaxation:
         seen.append(inputs[1])
-        return relax(self, node, *inputs)
+        return relax(self, node, *inputs, slopes=slopes)
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from proofmap import Ball, Family, Graph
-from proofmap.bounds import METHODS, Method, Sharing, named, solve
+from proofmap.bounds import METHODS, Cases, Method, Sharing, named, solve
 from proofmap.errors import BoundError
 from proofmap.overlaps import Objective, Overlap, certified_radius, family_overlap
 from tests.bounds.setting import BUDGET, both_sides
@@ -134,8 +134,8 @@ class _Trial:
                 both_sides(self.graph, self.family, named(name), "one-pass")
             self.sizes[name] = torch.zeros(self.family.count, dtype=torch.float64)
             for walk in walks:
-                size = sizes(walk.state.graph, walk.state.intervals)[self.graph.output].flatten(1).amax(1)
-                ball, single = self.ground.within(walk.state.family)
+                size = sizes(walk.knowledge.graph, walk.knowledge.intervals)[self.graph.output].flatten(1).amax(1)
+                ball, single = self.ground.within(walk.knowledge.balls)
                 self.sizes[name].index_reduce_(0, single // self.family.members, size[ball], "amax")
         return self.sizes[name][:, None, None].expand(-1, self.family.members, 1)
 
@@ -148,7 +148,7 @@ class _Trial:
         method: Method = named(self.draw.pick([*METHODS, *_JOINED]))
         with watched() as walks:
             lower, upper = both_sides(self.graph, still, method, "shared")
-        size = sizes(walks[0].state.graph, walks[0].state.intervals)[self.graph.output].flatten(1).amax()
+        size = sizes(walks[0].knowledge.graph, walks[0].knowledge.intervals)[self.graph.output].flatten(1).amax()
         slack = units(lower.dtype) * size + floor_of(lower.dtype)
         for bound in (lower, upper):
             off = (bound.double() - expected[:, None]).abs().amax()
@@ -172,7 +172,7 @@ class _Trial:
         """A budget that allows one row at a time changes nothing."""
         name, sharing = self.draw.pick(list(METHODS)), self.draw.pick(get_args(Sharing))
         unit = torch.eye(self.graph.classes, dtype=self.family.x.dtype).expand(self.family.count, -1, -1)
-        wide, narrow = (solve(self.graph, self.family, unit, named(name), sharing, b) for b in (BUDGET, 1))
+        wide, narrow = (solve(self.graph, Cases(self.family), unit, named(name), sharing, b) for b in (BUDGET, 1))
         slack = units(wide.dtype) * self._size(name) + floor_of(wide.dtype)
         if bool(((wide - narrow).abs().double() > slack).any()):
             off = float((wide - narrow).abs().max())
@@ -224,7 +224,7 @@ def precisions_agree(graph: Graph, wide: Family, narrow: Family) -> None:
     _, expected = both_sides(fine.to(wide.x.device, torch.float64), wide, named("ibp"), "shared")
     with watched() as walks:
         _, got = both_sides(fine, narrow, named("ibp"), "shared")
-    largest = max(float(sizes(w.state.graph, w.state.intervals)[graph.output].max()) for w in walks)
+    largest = max(float(sizes(w.knowledge.graph, w.knowledge.intervals)[graph.output].max()) for w in walks)
     off = float((got.double() - expected).abs().max())
     if off > units(torch.float32) * largest + floor_of(torch.float32):
         raise Found("disagreement", f"interval arithmetic in float32 is {off:.3g} from that in float64")

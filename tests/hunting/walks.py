@@ -15,7 +15,7 @@ from torch import Tensor
 
 from proofmap import Family
 from proofmap.bounds import engine
-from proofmap.bounds.state import State
+from proofmap.bounds.knowledge import Knowledge
 from proofmap.graph.ir import Graph
 from proofmap.rules import RULES, Interval, Linear, Relaxation
 from tests.hunting.finding import Found, Tally
@@ -39,7 +39,7 @@ class Belief:
 class Walk:
     """One walk over a graph: what it believed of full balls, and, later, of members."""
 
-    state: State
+    knowledge: Knowledge
     members: list[Belief] = field(default_factory=list)
 
 
@@ -48,18 +48,18 @@ def watched() -> Iterator[list[Walk]]:
     """Every walk that is made inside, as it happens."""
     walks: list[Walk] = []
 
-    class Watched(State):
+    class Watched(Knowledge):
         def __post_init__(self) -> None:
             super().__post_init__()
             walks.append(Walk(self))
 
-        def member_relaxations(self, cases: Tensor, balls: Family) -> tuple[dict[str, Relaxation], dict[str, Interval]]:
-            lines, intervals = super().member_relaxations(cases, balls)
-            mine = next(walk for walk in walks if walk.state is self)
-            mine.members.append(Belief(balls, intervals, lines, cases // self.family.members))
-            return lines, intervals
+        def of_members(self, index: Tensor) -> Knowledge:
+            single = super().of_members(index)
+            mine = next(walk for walk in walks if walk.knowledge is self)
+            mine.members.append(Belief(single.balls, single.intervals, single.relaxations, index // self.balls.members))
+            return single
 
-    with patch.object(engine, "State", Watched):
+    with patch.object(engine, "Knowledge", Watched):
         yield walks
 
 
@@ -84,16 +84,17 @@ class Ground:
 
 def check(walk: Walk, ground: Ground, tally: Tally, generator: torch.Generator) -> Tensor:
     """Every interval and every line of a walk holds at the points; return the output's size (singles, classes)."""
-    graph, family = walk.state.graph, walk.state.family
+    known, family = walk.knowledge, walk.knowledge.balls
+    graph = known.graph
     values = values_of(graph, ground.points)
-    size = sizes(graph, walk.state.intervals)
-    beliefs = [Belief(family, walk.state.intervals, walk.state.relaxations), *walk.members]
+    size = sizes(graph, known.intervals)
+    beliefs = [Belief(family, known.intervals, known.relaxations), *walk.members]
     reached = torch.zeros(ground.singles.count, graph.classes, dtype=torch.float64)
     for belief in beliefs:
         ball, single = ground.within(belief.family)
         of_walk = ball if belief.parent is None else belief.parent[ball]
         for name, interval in belief.intervals.items():
-            _inside(name, graph, interval.take(ball), values[name][:, single], size[name][of_walk], tally)
+            _inside(name, graph, interval.pick(ball), values[name][:, single], size[name][of_walk], tally)
         for name, lines in belief.relaxations.items():
             _below(graph, name, lines, belief.family.count, (ball, single, of_walk), values, size, tally, generator)
         output = size[graph.output].flatten(1)[of_walk]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import FrozenInstanceError, dataclass
 from inspect import signature
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from proofmap.metrics import (
     Uniform,
 )
 from proofmap.metrics.draws import Stream
+from proofmap.metrics.metric import ByPreset, Case, Presets, table
 from tests.metrics.models import drawn, network
 
 MODEL, X = network(12, 8, 3), drawn(3, 1, 3, 4)
@@ -48,6 +50,97 @@ def test_the_table_holds_every_metric() -> None:
     assert list(METRICS) == ["deletion", "insertion", "mu-fidelity", "robustness-sr", "stability", "tightness"]
     assert {name for name, kind in METRICS.items() if kind.higher_is_better} == {"insertion", "mu-fidelity"}
     assert pm.metrics.METRICS is METRICS
+
+
+@pytest.mark.parametrize("kind", METRICS.values(), ids=METRICS)
+def test_a_metric_states_itself(kind: type[Metric[Any]]) -> None:
+    """What tables and commands derive; every preset gives every setting that is left to presets."""
+    assert kind.label.isidentifier() or kind.label == "Robustness-Sr"
+    left = {name for name, held in fields_of(kind).items() if str(held.type).startswith("ByPreset")}
+    assert left
+    assert all(preset.keys() == left for preset in kind.presets.values())
+    assert kind.needs_radius == (kind in (Stability, Tightness))
+    with pytest.raises(FrozenInstanceError):
+        made(kind).preset = "other"
+
+
+def fields_of(kind: type[Metric[Any]]) -> dict[str, Any]:
+    return kind.__dataclass_fields__
+
+
+def test_what_metrics_judge() -> None:
+    assert {name: kind.subject for name, kind in METRICS.items() if kind.subject != "attributions"} == {
+        "stability": "explainer",
+        "tightness": "overlap",
+    }
+
+
+RANGE = (-1.0, 2.0)
+
+
+@pytest.mark.parametrize("domain", [None, (0.0, 0.5)])
+def test_metrics_of_a_ball(domain: tuple[float, float] | None) -> None:
+    ball = pm.Ball(0.05, 2.0, domain=domain)
+    low, high = RANGE if domain is None else domain
+    expected: dict[str, Metric[Any]] = {
+        "deletion": Deletion(baseline=Uniform(low, high)),
+        "insertion": Insertion(baseline=Uniform(low, high)),
+        "mu-fidelity": MuFidelity(baseline=Uniform(low, high)),
+        "robustness-sr": RobustnessSr(norm=2.0, domain=domain or (-inf, inf), largest=high - low),
+        "stability": Stability(0.05, domain=domain),
+        "tightness": Tightness(ball),
+    }
+    assert expected.keys() == METRICS.keys()
+    for name, kind in METRICS.items():
+        metric = kind.for_ball(ball, RANGE)
+        assert (type(metric), metric.settings()) == (kind, expected[name].settings())
+
+
+@pytest.mark.parametrize("kind", METRICS.values(), ids=METRICS)
+def test_a_metric_within_a_radius_needs_one(kind: type[Metric[Any]]) -> None:
+    ball = pm.Ball("auto")
+    if not kind.needs_radius:
+        assert kind.for_ball(ball, RANGE).settings()
+        return
+    message = f"got the metric '{kind.name}' with --eps auto, expected a number: it is measured within a radius"
+    with pytest.raises(InputError, match=message):
+        kind.for_ball(ball, RANGE)
+
+
+@dataclass(frozen=True, eq=False)
+class Confidence(Metric[Tensor]):
+    """All that a newcomer writes."""
+
+    name: ClassVar[str] = "confidence"
+    label: ClassVar[str] = "Confidence"
+    higher_is_better: ClassVar[bool] = True
+    presets: ClassVar[Presets] = table("power", paper=(1.0,), squared=(2.0,))
+
+    preset: str = "paper"
+    power: ByPreset[float] = ByPreset()
+    batch: int | None = None
+
+    @classmethod
+    def for_ball(cls, ball: pm.Ball, values: tuple[float, float]) -> Confidence:
+        return cls()
+
+    def _values(self, case: Case) -> Tensor:
+        return case.logits.gather(1, case.target[:, None])[:, 0] ** self.power
+
+
+def test_the_base_class_owns_the_call() -> None:
+    maps, classes = X.flip(0), torch.tensor([2, 0, 1])
+    logits = MODEL(X).detach()
+    torch.testing.assert_close(Confidence()(MODEL, X, None, maps), logits.amax(1))
+    torch.testing.assert_close(Confidence("squared")(MODEL, X, classes, maps), logits[[0, 1, 2], classes] ** 2)
+    assert Confidence("squared", batch=2).settings() == {"preset": "squared", "power": 2.0}
+    assert Confidence(power=3.0).settings() == {"preset": "paper", "power": 3.0}
+    with pytest.raises(InputError, match="Confidence got preset='other', expected one of 'paper', 'squared'"):
+        Confidence("other")
+    with pytest.raises(InputError, match="Confidence got batch=0, expected a whole number of at least 1"):
+        Confidence(batch=0)
+    with pytest.raises(InputError, match=r"attributions have shape \(2, 1, 3, 4\)"):
+        Confidence()(MODEL, X, None, maps[:2])
 
 
 @pytest.mark.parametrize("kind", METRICS.values(), ids=METRICS)

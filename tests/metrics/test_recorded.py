@@ -59,7 +59,7 @@ def test_average_stability(digits: tuple[nn.Module, Tensor, Tensor, Tensor], mon
     assert low >= 0
     assert float(noise.min()) >= 0
     close(torch.stack([noise.mean(), noise.max()]), [middle, high], 0.02)
-    monkeypatch.setattr(metric, "_draw", lambda x: moved(x) - x[:, None])
+    monkeypatch.setattr(Stability, "_draw", lambda metric, x: moved(x) - x[:, None])
     close(metric(model, x, target, lambda z, _: squares(z)), RECORDED["xplique"]["stability"])
 
 

@@ -83,7 +83,7 @@ def test_the_larger_of_two_stays_between_its_lines(dtype: torch.dtype) -> None:
     """All pairs of intervals of tiny numbers, as branches of a maximum and with their difference."""
     x = pairs(dtype, -1e-30, 1e-30)
     at = torch.tensor(list(product(range(len(x.lower)), repeat=2)), dtype=torch.int64)
-    a, b = x.take(at[:, 0]), x.take(at[:, 1])
+    a, b = x.pick(at[:, 0]), x.pick(at[:, 1])
     d = Interval(b.lower - a.upper, b.upper - a.lower)
     shape = (len(at),)
     a, b, d = (Interval(i.lower[None], i.upper[None]) for i in (a, b, d))

@@ -15,7 +15,7 @@ import proofmap as pm
 from proofmap.errors import FileError
 from proofmap.explain import Source
 from proofmap.runs import Job, Local
-from proofmap.runs.job import Plan
+from proofmap.runs.job import Setup
 from proofmap.runs.worker import Done, Work
 from proofmap.sources import Model, Preparation
 
@@ -66,8 +66,8 @@ class Interrupted:
     def check(self, job: Job) -> None:
         Local().check(job)
 
-    def explain(self, plan: Plan, chunks: Iterator[Work]) -> Generator[Done, None, None]:
-        for k, done in enumerate(Local().explain(plan, chunks)):
+    def explain(self, setup: Setup, chunks: Iterator[Work]) -> Generator[Done, None, None]:
+        for k, done in enumerate(Local().explain(setup, chunks)):
             if k == self.chunks:
                 raise KeyboardInterrupt
             yield done

@@ -258,9 +258,9 @@ def test_a_run_knows_its_files_by_what_sha256sum_prints(tmp_path: Path) -> None:
 
 
 def test_what_was_taken_off_the_network_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = pm.EVA._settings
+    plain = pm.EVA._record
 
-    monkeypatch.setattr(pm.EVA, "_settings", lambda self: {**plain(self), "taken_off": "softmax"})
+    monkeypatch.setattr(pm.EVA, "_record", lambda self, *of: {**plain(self, *of), "taken_off": "softmax"})
     found = run(Digits(2), digits_model(), job(), tmp_path / "run", progress=False)
     said = "final softmax was taken off the network before bounding"
     assert said in found.text()

@@ -155,7 +155,7 @@ def test_errors_come_back_as_what_they_are(cluster: str, tmp_path: Path, monkeyp
             raise ModelError("this model makes no sense")
 
     class Stillborn(Worker):
-        def __init__(self, plan: Any) -> None:
+        def __init__(self, setup: Any) -> None:
             raise RuntimeError("no GPU is left here")
 
     class Older(Worker):

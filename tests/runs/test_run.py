@@ -17,8 +17,8 @@ import proofmap as pm
 from proofmap.errors import BoundError, FileError, InputError, ModelError, ProofmapError
 from proofmap.explain import EVA
 from proofmap.explain.baselines import Saliency
+from proofmap.resume import keep, locked
 from proofmap.runs import Job, Results, Totals, run
-from proofmap.runs.folder import locked, write
 from proofmap.sources import Model, Preparation, open_samples
 from tests.runs.setting import COUNT, EPS, Digits, Interrupted, contents, digits_model, job, nan_digit
 from tests.sources.files import GREY
@@ -366,10 +366,10 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     def full(file: int) -> None:
         raise OSError(28, "No space left on device")
 
-    write(tmp_path / "a", b"old")
+    keep(tmp_path, "a", b"old")
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(FileError, match=r"cannot write .*: No space left on device"):
-        write(tmp_path / "a", b"new")
+        keep(tmp_path, "a", b"new")
     assert contents(tmp_path) == {"a": b"old"}
 
 

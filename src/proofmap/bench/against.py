@@ -21,11 +21,11 @@ def against(table: Table, rival: str, methods: Sequence[str]) -> str:
     for method in methods:
         cells = []
         for column in table.columns:
-            own, other = (table.values[one].get(column.name) for one in (method, rival))
-            if own is None or other is None:
+            ours, theirs = (table.values[one].get(column.name) for one in (method, rival))
+            if ours is None or theirs is None:
                 cells.append("n/a")
                 continue
-            ahead = (1 if column.higher else -1) * (own - other)
+            ahead = (1 if column.higher else -1) * (ours - theirs)
             low, high = interval(ahead)
             cells.append(f"{np.nanmean(ahead):.4f} [{low:.4f}, {high:.4f}]")
         lines.append(f"| {method} | {' | '.join(cells)} |")

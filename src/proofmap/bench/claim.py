@@ -20,7 +20,7 @@ def claim(table: Table, radii: Sequence[float | None], seed: int = 0) -> str:
     Over all rows with values for every sample, whose radii are given, and over the methods of one radius, averaged over
     radii: a smaller ball has tighter bounds too. The interval is a bootstrap over samples.
     """
-    full = [all(np.isfinite(found).all() for found in table.values[method].values()) for method in table.rows]
+    full = [all(np.isfinite(values).all() for values in table.values[method].values()) for method in table.rows]
     methods = [method for method, known in zip(table.rows, full, strict=True) if known]
     radii = [eps for eps, known in zip(radii, full, strict=True) if known]
     tight = -_means(table, methods, _TIGHTNESS, seed)  # (1 + B, rows), the first of the samples as they are
@@ -41,15 +41,15 @@ def claim(table: Table, radii: Sequence[float | None], seed: int = 0) -> str:
 
 def _means(table: Table, methods: list[str], metric: str, seed: int) -> NDArray[np.float64]:
     values = np.stack([table.values[method][metric] for method in methods], axis=1)  # (N, rows)
-    found: NDArray[np.float64] = np.concatenate([values.mean(0, keepdims=True), resampled(values, seed)])
-    return found
+    means: NDArray[np.float64] = np.concatenate([values.mean(0, keepdims=True), resampled(values, seed)])
+    return means
 
 
 def _rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
     """Spearman's, of each row of (B, rows)."""
     x, y = (np.sign(one[:, :, None] - one[:, None]).sum(2) for one in (a, b))  # ranks about their middle, ties shared
-    found: NDArray[np.float64] = (x * y).sum(1) / np.sqrt((x**2).sum(1) * (y**2).sum(1))
-    return found
+    correlation: NDArray[np.float64] = (x * y).sum(1) / np.sqrt((x**2).sum(1) * (y**2).sum(1))
+    return correlation
 
 
 def _shown(values: NDArray[np.float64]) -> str:

@@ -20,24 +20,16 @@ from proofmap.errors import InputError
 from proofmap.explain import Explainer
 from proofmap.explain.adapt import Method, as_attributor, name_of
 from proofmap.explain.attributor import Attributor
-from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
-from proofmap.metrics import METRICS, Metric, Stability, Tightness
-from proofmap.metrics.metric import check_count, check_flag, check_groups, classes_of
+from proofmap.metrics import METRICS, Metric
+from proofmap.metrics.check import check_count, check_flag, check_groups
+from proofmap.metrics.points import classes_of
 from proofmap.overlaps import decides
+from proofmap.records import JSON
 
 __all__ = ["column", "columns", "compare", "judge"]
-
-_LABELS = {
-    "deletion": "Deletion",
-    "insertion": "Insertion",
-    "mu-fidelity": "µFidelity",
-    "robustness-sr": "Robustness-Sr",
-    "stability": "Stability",
-    "tightness": "Tightness",
-}
 
 
 def compare(
@@ -94,9 +86,9 @@ def compare(
             values[label] = {}
             for head, metric in zip(heads, judges, strict=True):
                 with bar.take():
-                    found = judge(metric, graph, x, aim, attributor, maps)
-                if found is not None:
-                    values[label][head.name] = found
+                    judged = judge(metric, graph, x, aim, attributor, maps)
+                if judged is not None:
+                    values[label][head.name] = judged
     table = tabulate("", heads, values, seconds, seed=seed)
     return table if isinstance(model, Graph) else replace(table, model=type(model).__name__)
 
@@ -106,14 +98,15 @@ def judge(
 ) -> Values | None:
     """The metric's value of each sample; None where the method has nothing that the metric judges."""
     subject: Any = maps
-    if isinstance(metric, Stability):
-        subject = partial(_attribute, attributor)
-    elif isinstance(metric, Tightness):
-        if not isinstance(attributor, Explainer) or not _proves(attributor):
-            return None
-        subject = attributor.explain(x, target).overlap
-    found: Values = metric(model, x, target, subject).double().cpu().numpy().astype(np.float64)
-    return found
+    match metric.subject:
+        case "explainer":
+            subject = partial(_attribute, attributor)
+        case "overlap":
+            if not isinstance(attributor, Explainer) or not _proves(attributor):
+                return None
+            subject = attributor.explain(x, target).overlap
+    values: Values = metric(model, x, target, subject).double().cpu().numpy().astype(np.float64)
+    return values
 
 
 def _attribute(attributor: Attributor, x: Tensor, target: Tensor) -> Tensor:
@@ -128,28 +121,28 @@ def _proves(explainer: Explainer) -> bool:
 
 def column(metric: Metric[Any] | type[Metric[Any]]) -> Column:
     """What the table says of a metric."""
-    return Column(metric.name, _LABELS.get(metric.name, metric.name), metric.higher_is_better)
+    return Column(metric.name, metric.label, metric.higher_is_better)
 
 
 def columns(metrics: Sequence[Metric[Any]]) -> list[Column]:
     """A column for each metric. Those of one name are told apart by their presets, or by all settings that differ."""
-    found = []
+    heads = []
     for metric in metrics:
-        own, same = metric.settings(), [other.settings() for other in metrics if other.name == metric.name]
-        if same.count(own) > 1:
+        settings, same = metric.settings(), [other.settings() for other in metrics if other.name == metric.name]
+        if same.count(settings) > 1:
             raise InputError(f"got the metric {metric.name!r} twice with the same settings, expected it once")
-        head, more = column(metric), f" ({_apart(own, same)})" if len(same) > 1 else ""
-        found.append(Column(head.name + more, head.label + more, head.higher, own))
-    return found
+        head, more = column(metric), f" ({_apart(settings, same)})" if len(same) > 1 else ""
+        heads.append(Column(head.name + more, head.label + more, head.higher, settings))
+    return heads
 
 
-def _apart(own: Mapping[str, JSON], same: Sequence[Mapping[str, JSON]]) -> str:
+def _apart(ours: Mapping[str, JSON], same: Sequence[Mapping[str, JSON]]) -> str:
     """What one of several settings has that the others have not."""
     if len({str(settings.get("preset")) for settings in same}) == len(same):
-        return str(own.get("preset"))
+        return str(ours.get("preset"))
     names = dict.fromkeys(name for settings in same for name in settings)
-    differ = [name for name in names if any(settings.get(name) != own.get(name) for settings in same)]
-    return ", ".join(f"{name} {own.get(name)}" for name in differ)
+    differ = [name for name in names if any(settings.get(name) != ours.get(name) for settings in same)]
+    return ", ".join(f"{name} {ours.get(name)}" for name in differ)
 
 
 def _spanned(x: Tensor) -> Ball:
@@ -191,7 +184,7 @@ def _metric(metric: Any) -> Metric[Any]:
         got = f"a class, {metric.__name__}" if isinstance(metric, type) else got
         raise InputError(f"got {got}, expected one of {', '.join(METRICS)}, or a metric such as pm.metrics.Deletion()")
     kind = METRICS[metric]
-    if kind in (Stability, Tightness):
+    if kind.needs_radius:
         raise InputError(
             f"got the metric {metric!r} by name, expected pm.metrics.{kind.__name__}(...): it has no default"
         )

@@ -91,8 +91,8 @@ def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:
             again = min(k // len(_LINES), 2)  # the colours once more, dashed and hollow, and a third time, dotted
             rows = sorted(
                 (eps, table.rows[row][column.name])
-                for row, (own, eps) in points.items()
-                if own == curve and column.name in table.rows[row]
+                for row, (of_curve, eps) in points.items()
+                if of_curve == curve and column.name in table.rows[row]
             )
             eps = [one for one, _ in rows]
             if few:
@@ -118,12 +118,12 @@ def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:
 
 def _ticks(radii: list[float]) -> list[str]:
     """A label for each radius that has room for one on a scale of factors, the smaller of two first."""
-    found, last = [], 0.0
+    labels, last = [], 0.0
     for eps in radii:
         room = last == 0 or eps >= last * (radii[-1] / radii[0]) ** (1 / 14)
-        found.append(f"{eps:g}" if room else "")
+        labels.append(f"{eps:g}" if room else "")
         last = eps if room else last
-    return found
+    return labels
 
 
 def _png(figure: Figure) -> bytes:

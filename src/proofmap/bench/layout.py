@@ -75,12 +75,12 @@ def _heads(table: Table) -> list[str]:
 
 def _rows(table: Table, marks: Mapping[Mark, str]) -> list[tuple[str, list[str]]]:
     """Each method with its cells; where it explained fewer samples than others, with how many."""
-    found = []
+    rows = []
     for method, cells in table.rows.items():
         took = table.seconds[method]
         shown = [_cell(cells.get(column.name), marks) for column in table.columns]
-        found.append((method + _few(table, cells), [*shown, "n/a" if took is None else f"{took:.2g}"]))
-    return found
+        rows.append((method + _few(table, cells), [*shown, "n/a" if took is None else f"{took:.2g}"]))
+    return rows
 
 
 def _few(table: Table, cells: Mapping[str, Cell]) -> str:

@@ -67,11 +67,11 @@ def _photographs(side: int) -> Tensor:
         raise InputError(
             "a quick look at photographs needs scikit-image: pip install 'proofmap[superpixels]', or give --data FOLDER"
         ) from error
-    found = []
+    squares = []
     for name in _PHOTOGRAPHS:
         pixels = torch.from_numpy(np.array(getattr(photographs, name)()))[:, :, :3].permute(2, 0, 1).float() / 255
         short = min(pixels.shape[1:])
         top, left = ((length - short) // 2 for length in pixels.shape[1:])
         square = pixels[None, :, top : top + short, left : left + short]
-        found.append(F.interpolate(square, (side, side), mode="bilinear", antialias=True, align_corners=False))
-    return torch.cat(found).clamp(0, 1)
+        squares.append(F.interpolate(square, (side, side), mode="bilinear", antialias=True, align_corners=False))
+    return torch.cat(squares).clamp(0, 1)

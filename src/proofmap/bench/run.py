@@ -5,6 +5,7 @@ OUT/table.md, .csv, .png    the table as text, as data and as a figure
 OUT/curve.png               metrics against the radius, where a method has several
 OUT/claim.md                where tightness is a metric, and methods share a radius: how it goes with the others
 OUT/against.md              how far EVA is ahead of the methods that the benchmark names
+OUT/log.jsonl               when, where and what was measured
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from proofmap.errors import InputError
 from proofmap.explain import as_attributor
 from proofmap.explain.attributor import Attributor
 from proofmap.graph import Graph, trace
-from proofmap.metrics import METRICS, Metric, Tightness
+from proofmap.metrics import METRICS, Metric
 from proofmap.progress import part
-from proofmap.runs.folder import write
+from proofmap.resume import keep, locked
 from proofmap.sources import read_model
 from proofmap.sources.preparation import ZOO
 
@@ -70,23 +71,26 @@ def run(
     jobs = {entry.label: _job(entry, spec, out, graph, x, digest, machine) for entry in entries}  # before any work
     values: dict[str, dict[str, Values]] = {}
     seconds: dict[str, float | None] = {}
-    with Bar(len(jobs), spec.name, show=progress, unit="method") as bar:
+    with locked(out) as log, Bar(len(jobs), spec.name, show=progress, unit="method") as bar:
+        log.add("start", machine=machine, methods=len(jobs))
         for label, job in jobs.items():
             shelf, count = job.shelf, job.count
             with bar.take(), part(0.0, 1.0, label):
                 if any(shelf.values(metric) is None for metric in job.metrics):
                     _measure(job, graph, x[:count], target[:count])
-            kept = {metric.name: shelf.values(metric) for metric in job.metrics}
+                    log.add("method", label=label)
+            measured = {metric.name: shelf.values(metric) for metric in job.metrics}
             values[label] = {
-                name: np.pad(found, (0, len(x) - count), constant_values=np.nan)
-                for name, found in kept.items()
-                if found is not None
+                name: np.pad(of_samples, (0, len(x) - count), constant_values=np.nan)
+                for name, of_samples in measured.items()
+                if of_samples is not None
             }
             seconds[label] = shelf.seconds()
-    paper = {entry.label: entry.paper for entry in entries}
-    table = tabulate(spec.title, _columns(list(jobs.values())), values, seconds, paper)
-    table = replace(table, model=f"{ZOO}{spec.model}", data="what is installed" if quick else spec.data)
-    _leave(out, spec, table, {label: job.shelf.made() for label, job in jobs.items()})
+        paper = {entry.label: entry.paper for entry in entries}
+        table = tabulate(spec.title, _columns(list(jobs.values())), values, seconds, paper)
+        table = replace(table, model=f"{ZOO}{spec.model}", data="what is installed" if quick else spec.data)
+        _leave(out, spec, table, {label: job.shelf.made() for label, job in jobs.items()})
+        log.add("end")
     return table
 
 
@@ -115,12 +119,12 @@ def _job(entry: Entry, spec: Spec, out: Path, graph: Graph, x: Tensor, digest: s
 
 def _columns(jobs: list[_Job]) -> list[Column]:
     """A column for each metric, with the settings that are the same for all methods."""
-    found = []
+    heads = []
     for head, *others in zip(*(columns(job.metrics) for job in jobs), strict=True):
         kept = head.settings.items()
         same = {name: value for name, value in kept if all(other.settings[name] == value for other in others)}
-        found.append(replace(head, settings=same))
-    return found
+        heads.append(replace(head, settings=same))
+    return heads
 
 
 def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> None:
@@ -135,35 +139,35 @@ def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> N
     notes = [f"Left out of a quick run: {'; '.join(absent)}."] if absent else []
     notes += [f"{c.label}: {', '.join(f'{k} {v}' for k, v in c.settings.items())}." for c in table.columns]
     notes += [f"Proven, AO(B) <= 0: {'; '.join(_proven(table))}."] if "tightness" in spec.metrics else []
-    notes += [f"Made with {place}" + ("." if alike else f": {'; '.join(own)}.") for place, own in places.items()]
-    write(out / "table.md", (table.markdown() + "\n" + "\n\n".join(notes) + "\n").encode())
-    write(out / "table.csv", table.csv().encode())
+    notes += [f"Made with {place}" + ("." if alike else f": {'; '.join(labels)}.") for place, labels in places.items()]
+    keep(out, "table.md", (table.markdown() + "\n" + "\n\n".join(notes) + "\n").encode())
+    keep(out, "table.csv", table.csv().encode())
     full = [entry for entry in ran if _complete(table, entry.label)]
     if "tightness" in spec.metrics and len({entry.eps for entry in full}) < len(full):  # two at one radius
         rows = {entry.label: table.rows[entry.label] for entry in full}
-        write(out / "claim.md", claim(replace(table, rows=rows), [entry.eps for entry in full]).encode())
+        keep(out, "claim.md", claim(replace(table, rows=rows), [entry.eps for entry in full]).encode())
     ours = [entry.label for entry in ran if entry.name in ("eva", "hybrid")]
     ahead = [against(table, rival, ours) for rival in spec.against if rival in table.rows]
     if ahead:
-        write(out / "against.md", "\n".join(ahead).encode())
+        keep(out, "against.md", "\n".join(ahead).encode())
     from proofmap.bench.figure import draw, draw_curves  # and with it matplotlib, which takes a while
 
-    write(out / "table.png", draw(table))
+    keep(out, "table.png", draw(table))
     points = {e.label: (e.curve, e.eps) for e in ran if e.curve is not None and e.eps is not None}
     if points:
-        write(out / "curve.png", draw_curves(table, points))
+        keep(out, "curve.png", draw_curves(table, points))
 
 
 def _proven(table: Table) -> list[str]:
     """The share of samples that each method proves; `Tightness` is the proven AO(B) itself."""
-    bounds = {label: own["tightness"] for label, own in table.values.items() if "tightness" in own}
-    return [f"{label} {np.mean(own[np.isfinite(own)] <= 0):.1%}" for label, own in bounds.items()]
+    bounds = {label: overlaps["tightness"] for label, overlaps in table.values.items() if "tightness" in overlaps}
+    return [f"{label} {np.mean(overlaps[np.isfinite(overlaps)] <= 0):.1%}" for label, overlaps in bounds.items()]
 
 
 def _complete(table: Table, label: str) -> bool:
     """Whether a method has every metric at every sample."""
-    own = table.values[label]
-    return all(column.name in own and np.isfinite(own[column.name]).all() for column in table.columns)
+    measured = table.values[label]
+    return all(column.name in measured and np.isfinite(measured[column.name]).all() for column in table.columns)
 
 
 def _network(spec: Spec, weights: Path | None) -> nn.Module:
@@ -188,9 +192,9 @@ def _measure(job: _Job, graph: Graph, x: Tensor, target: Tensor) -> None:
         if shelf.values(metric) is not None:
             continue
         with part(k * share, (k + 1) * share, metric.name):
-            found = judge(metric, graph, x, target, job.method, maps)
-        if found is not None:
-            shelf.put_values(metric, found)
+            values = judge(metric, graph, x, target, job.method, maps)
+        if values is not None:
+            shelf.put_values(metric, values)
 
 
 def _explained(shelf: Shelf, method: Attributor, x: Tensor, target: Tensor) -> Tensor:
@@ -214,8 +218,9 @@ def _explained(shelf: Shelf, method: Attributor, x: Tensor, target: Tensor) -> T
 
 
 def _metric(name: str, ball: Ball | None) -> Metric[Any]:
-    if METRICS[name] is Tightness:
-        if ball is None:
-            raise InputError("tightness judges bounds on a ball, expected eps for every method of the benchmark")
-        return Tightness(ball)
-    return METRICS[name]()
+    kind = METRICS[name]
+    if not kind.needs_radius:
+        return kind()
+    if ball is None:
+        raise InputError(f"{name} judges bounds on a ball, expected eps for every method of the benchmark")
+    return kind.for_ball(ball, _DOMAIN)

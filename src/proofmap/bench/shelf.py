@@ -10,22 +10,23 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proofmap.errors import FileError
-from proofmap.explain.explanation import JSON
 from proofmap.metrics import Metric
-from proofmap.runs.folder import write
+from proofmap.resume import changes, keep
 
 __all__ = ["Shelf"]
 
-_ABOUT, _MADE = "about", "made"
+_ABOUT, _MADE = "about.json", "made"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class Shelf:
 
     def __post_init__(self) -> None:
         """Refuse a folder that holds something else."""
-        kept = self._about()
-        if kept is not None and {**kept, _MADE: None} != {**_plain(self.about), _MADE: None}:
+        about = self._about()
+        if about is not None and changes({**about, _MADE: None}, _as_read(self.about)):
             raise FileError(
                 f"{self.folder} holds results of another method, model or images: choose another folder with --out, "
                 "or delete this one"
@@ -50,20 +51,20 @@ class Shelf:
         file = self.folder / f"{metric.name}.npy"
         if not file.exists():
             return
-        kept, wanted = self._read(metric.name), _plain(metric.settings())
-        if not isinstance(kept, dict):
-            said = "with settings that are not on record"
-        elif kept != wanted:
-            name = next(name for name in {**wanted, **kept} if kept.get(name) != wanted.get(name))
-            said = f"with {name} = {kept.get(name)}, expected {wanted.get(name)}"
-        else:
-            return
-        raise FileError(f"{file} was measured {said}: delete it to have it measured again, or choose another --out")
+        settings = self._read(f"{metric.name}.json", json.loads)
+        how = "with settings that are not on record"
+        if isinstance(settings, dict):
+            different = changes(settings, _as_read(metric.settings()))
+            if not different:
+                return
+            name, (measured, expected) = next(iter(different.items()))
+            how = f"with {name} = {measured}, expected {expected}"
+        raise FileError(f"{file} was measured {how}: delete it to have it measured again, or choose another --out")
 
     def made(self) -> list[str]:
         """The machines that results were made on."""
-        kept = self._about()
-        return [] if kept is None else list(kept[_MADE])
+        about = self._about()
+        return [] if about is None else list(about[_MADE])
 
     def values(self, metric: Metric[Any]) -> NDArray[Any] | None:
         """What the metric says of each sample, or None where it was not measured."""
@@ -71,21 +72,12 @@ class Shelf:
 
     def put_values(self, metric: Metric[Any], values: NDArray[Any]) -> None:
         """Keep what a metric says, and before it the settings: no values stand without them."""
-        self._put(f"{metric.name}.json", _json(metric.settings()))
+        self._put(f"{metric.name}.json", metric.settings())
         self.put_array(metric.name, values)
 
     def array(self, name: str) -> NDArray[Any] | None:
         """What was put under that name, or None."""
-        file = self.folder / f"{name}.npy"
-        if not file.exists():
-            return None
-        try:
-            found = np.load(file, allow_pickle=False)
-        except (OSError, EOFError, ValueError) as error:
-            raise _damaged(file, file) from error
-        if not isinstance(found, np.ndarray):
-            raise _damaged(file, file)
-        return found
+        return self._read(f"{name}.npy", _array)
 
     def put_array(self, name: str, values: NDArray[Any]) -> None:
         """Keep an array."""
@@ -95,47 +87,54 @@ class Shelf:
 
     def seconds(self, name: str = "seconds") -> float | None:
         """What was put under that name, or None."""
-        found, file = self._read(name), self.folder / f"{name}.json"
-        if found is not None and not isinstance(found, int | float):
-            raise _damaged(file, file)
-        return None if found is None else float(found)
+        return self._read(f"{name}.json", _seconds)
 
     def put_seconds(self, seconds: float, name: str = "seconds") -> None:
         """Keep how long something took."""
         self._put(f"{name}.json", json.dumps(seconds).encode())
 
     def _about(self) -> dict[str, Any] | None:
-        found = self._read(_ABOUT)
-        if found is not None and not (isinstance(found, dict) and isinstance(found.get(_MADE), list)):
-            raise _damaged(self.folder / f"{_ABOUT}.json", self.folder)
-        return found
+        return self._read(_ABOUT, _about)
 
-    def _read(self, name: str) -> Any:
-        file = self.folder / f"{name}.json"
-        if not file.exists():
-            return None
+    def _read(self, name: str, parse: Callable[[bytes], T]) -> T | None:
+        """What a file holds, or None where it is not there; a damaged one is named, and what to delete for it."""
         try:
-            return json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise _damaged(file, self.folder if name == _ABOUT else file) from error
+            return parse((self.folder / name).read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, EOFError, ValueError, RecursionError) as error:
+            what = self.folder if name == _ABOUT else "it"  # nobody knows what the rest is about
+            raise FileError(f"{self.folder / name} is damaged: delete {what}, and run again") from error
 
-    def _put(self, name: str, content: bytes) -> None:
+    def _put(self, name: str, piece: bytes | Mapping[str, Any]) -> None:
         made = self.made()
         if self.machine not in made:
-            write(self.folder / f"{_ABOUT}.json", _json({**self.about, _MADE: [*made, self.machine]}))
-        write(self.folder / name, content)
+            keep(self.folder, _ABOUT, {**self.about, _MADE: [*made, self.machine]})
+        keep(self.folder, name, piece)
 
 
-def _json(found: Mapping[str, JSON]) -> bytes:
-    return (json.dumps(found, indent=1) + "\n").encode()
+def _about(content: bytes) -> dict[str, Any]:
+    about = json.loads(content)
+    if not isinstance(about, dict) or not isinstance(about.get(_MADE), list):
+        raise ValueError
+    return about
 
 
-def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
+def _array(content: bytes) -> NDArray[Any]:
+    array = np.load(io.BytesIO(content), allow_pickle=False)
+    if not isinstance(array, np.ndarray):
+        raise ValueError
+    return array
+
+
+def _seconds(content: bytes) -> float:
+    seconds = json.loads(content)
+    if not isinstance(seconds, int | float):
+        raise ValueError
+    return float(seconds)
+
+
+def _as_read(record: Mapping[str, Any]) -> dict[str, Any]:
     """As it is when it comes back from a file."""
-    plain: dict[str, Any] = json.loads(json.dumps(found))
-    return plain
-
-
-def _damaged(file: Path, whole: Path) -> FileError:
-    """What cannot be read, and what has to be deleted for it."""
-    return FileError(f"{file} is damaged: delete {'it' if whole == file else whole}, and run again")
+    read: dict[str, Any] = json.loads(json.dumps(record))
+    return read

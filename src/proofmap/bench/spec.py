@@ -26,9 +26,9 @@ import torch
 from proofmap import groups as grouping
 from proofmap.bounds import named
 from proofmap.errors import FileError, InputError
-from proofmap.explain import BASELINES
 from proofmap.groups import Groups
-from proofmap.metrics import METRICS, Stability
+from proofmap.methods import COMPARED
+from proofmap.metrics import METRICS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -37,7 +37,8 @@ else:
 
 __all__ = ["Entry", "Spec", "names", "read", "slug"]
 
-_METRICS = [name for name, kind in METRICS.items() if kind is not Stability]  # which has no default radius
+# The overlap is that of a method's own ball; for anything else within a radius, methods would have different ones.
+_METRICS = [name for name, kind in METRICS.items() if kind.subject == "overlap" or not kind.needs_radius]
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ class Entry:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run, before anything is."""
-        said = f"the method {self.label!r}"
+        whose = f"the method {self.label!r}"
         _check(
-            said,
+            whose,
             self,
             label=_text,
             name=_text,
@@ -72,11 +73,9 @@ class Entry:
             paper=_numbers,
             dear=lambda value: isinstance(value, bool),
         )
-        _check(said, self, bounds=lambda value: value is None or _text(value))
-        if self.name not in BASELINES:
-            raise InputError(
-                f"the method {self.label!r} is named {self.name!r}, expected one of {', '.join(BASELINES)}"
-            )
+        _check(whose, self, bounds=lambda value: value is None or _text(value))
+        if self.name not in COMPARED:
+            raise InputError(f"the method {self.label!r} is named {self.name!r}, expected one of {', '.join(COMPARED)}")
         self.arguments()
         self.grouping()
 
@@ -87,10 +86,10 @@ class Entry:
 
     def arguments(self) -> dict[str, Any]:
         """The settings as the method takes them."""
-        found = dict(self.settings)
-        if "precision" in found:
-            found["precision"] = getattr(torch, found["precision"], None)
-        return found if self.bounds is None else {**found, "bounds": named(self.bounds)}
+        arguments = dict(self.settings)
+        if "precision" in arguments:
+            arguments["precision"] = getattr(torch, arguments["precision"], None)
+        return arguments if self.bounds is None else {**arguments, "bounds": named(self.bounds)}
 
     def grouping(self) -> Groups:
         """pixels, or a grid of so many cells a side."""
@@ -139,12 +138,12 @@ class Spec:
             raise InputError(f"{self.name} has two methods with the label {twice[0]!r}, expected one for each")
 
 
-def _check(said: str, found: Entry | Spec, **kinds: Callable[[Any], bool]) -> None:
+def _check(whose: str, checked: Entry | Spec, **kinds: Callable[[Any], bool]) -> None:
     """Every field is of its kind."""
     for name, is_kind in kinds.items():
-        value = getattr(found, name)
+        value = getattr(checked, name)
         if not is_kind(value):
-            raise InputError(f"{said} has {name} = {value!r:.40}, expected one as in proofmap's own benchmarks")
+            raise InputError(f"{whose} has {name} = {value!r:.40}, expected one as in proofmap's own benchmarks")
 
 
 def _text(value: Any) -> bool:
@@ -195,10 +194,10 @@ def read(name: str | Path) -> Spec:
     else:
         raise InputError(f"got the benchmark {str(name)!r}, expected one of {', '.join(names())}, or a .toml file")
     try:
-        found = tomllib.loads(text)
-        methods = [entry for method in found.pop("method") for entry in _entries(method, str(name))]
-        found = {key: tuple(value) if isinstance(value, list) else value for key, value in found.items()}
-        return Spec(name=path.stem, entries=tuple(methods), **found)
+        table = tomllib.loads(text)
+        methods = [entry for method in table.pop("method") for entry in _entries(method, str(name))]
+        table = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+        return Spec(name=path.stem, entries=tuple(methods), **table)
     except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
         raise FileError(
             f"{name} is no benchmark: {error}; expected title, data, count, model, metrics, [[method]]"

@@ -134,12 +134,12 @@ def tabulate(
         rows[method] = {}
         for column in columns:
             if column.name in metrics:
-                own = metrics[column.name]
-                low, high = interval(own, seed)
+                of_samples = metrics[column.name]
+                low, high = interval(of_samples, seed)
                 printed = (paper or {}).get(method, {}).get(column.name)
-                known = int(np.isfinite(own).sum())
+                known = int(np.isfinite(of_samples).sum())
                 rows[method][column.name] = Cell(
-                    float(np.nanmean(own)), low, high, known, marks[column.name][method], printed
+                    float(np.nanmean(of_samples)), low, high, known, marks[column.name][method], printed
                 )
     kept = {method: dict(metrics) for method, metrics in values.items()}
     return Table(title, tuple(columns), rows, kept, dict(seconds), seed=seed)
@@ -187,22 +187,22 @@ def _marks(column: Column, values: Mapping[str, Mapping[str, Values]], seed: int
     the first place by being ahead of their best on those, beyond chance.
     """
     sign = 1.0 if column.higher else -1.0
-    own = {method: sign * metrics[column.name] for method, metrics in values.items() if column.name in metrics}
-    marks: dict[str, Mark] = dict.fromkeys(own, "")
-    counts = {method: int(np.isfinite(found).sum()) for method, found in own.items()}
+    merits = {method: sign * metrics[column.name] for method, metrics in values.items() if column.name in metrics}
+    marks: dict[str, Mark] = dict.fromkeys(merits, "")
+    counts = {method: int(np.isfinite(scores).sum()) for method, scores in merits.items()}
     most = max(counts.values(), default=0)
     if most < LEAST:
         return marks
-    whole = [method for method in own if counts[method] == most]
-    ranked = sorted(whole, key=lambda method: -float(np.nanmean(own[method])))
+    whole = [method for method in merits if counts[method] == most]
+    ranked = sorted(whole, key=lambda method: -float(np.nanmean(merits[method])))
     ahead = {
-        method: float(np.nanmean(own[method] - own[ranked[0]]))
-        for method in own
-        if LEAST <= counts[method] < most and interval(own[method] - own[ranked[0]], seed)[0] > 0
+        method: float(np.nanmean(merits[method] - merits[ranked[0]]))
+        for method in merits
+        if LEAST <= counts[method] < most and interval(merits[method] - merits[ranked[0]], seed)[0] > 0
     }
     ranked = sorted(ahead, key=lambda method: -ahead[method])[:1] + ranked
     best = ranked[0]
     marks[best] = "best"
-    tied = [method for method in ranked[1:] if interval(own[best] - own[method], seed)[0] <= 0]
+    tied = [method for method in ranked[1:] if interval(merits[best] - merits[method], seed)[0] <= 0]
     behind = [method for method in ranked[1:] if method not in tied]
     return marks | dict.fromkeys(tied, "tied") | dict.fromkeys(behind[:1], "second")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proofmap.bounds.cases import Cases
 from proofmap.bounds.engine import Sharing, solve
 from proofmap.bounds.method import IBP, METHODS, Backward, CrownIBP, Forward, Intersection, Method, named
 
@@ -9,6 +10,7 @@ __all__ = [
     "IBP",
     "METHODS",
     "Backward",
+    "Cases",
     "CrownIBP",
     "Forward",
     "Intersection",

@@ -15,19 +15,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf, prod
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from proofmap.bounds.backward import BackwardPass
-from proofmap.bounds.state import Rows, State
-from proofmap.graph.ir import Node
+from proofmap.bounds.knowledge import Knowledge
+from proofmap.bounds.rows import Rows
+from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import compute
 from proofmap.graph.walk import push
 from proofmap.memory import bytes_of, in_pieces, piece_of
-from proofmap.rules import RULES, Form, Linear
+from proofmap.rules import RULES, Form, Interval, Linear
 from proofmap.rules.lines import Lines, parallel
 from proofmap.windows import Windows
+
+if TYPE_CHECKING:
+    from proofmap.bounds.backward import BackwardBounder
 
 _ROUNDING = 4  # units in the last place, of each of the sums that make an error
 _NARROW = 3  # times fewer entries than those that are asked for
@@ -47,62 +51,61 @@ class Sent:
 class Basis:
     """The narrow layer that was last sent back. One walk uses one."""
 
-    state: State
+    knowledge: Knowledge
     sent: Sent | None = None
     lines: dict[str, Lines] = field(default_factory=dict)
 
-    def narrow(self, name: str, rows: Rows, backward: BackwardPass) -> None:
+    def narrow(self, name: str, rows: Rows, backward: BackwardBounder) -> None:
         """Narrow the intervals of all entries of the node, where a layer narrow enough lies before it."""
-        state = self.state
-        if state.family.norm != inf:
+        graph, balls = self.knowledge.graph, self.knowledge.balls
+        if balls.norm != inf:
             return
-        way = way_to(state, name, len(rows) // (_NARROW * state.family.count))
-        if way is None or not self.has_lines():
+        path = path_to(graph, name, len(rows) // (_NARROW * balls.count))
+        if path is None or not self.has_lines():
             return
-        start = state.graph[way[0].inputs[0]]
-        forms = state.family.count * start.size * state.graph.input.size
-        if bytes_of("basis", forms, state.family.x.element_size()) > state.budget:
+        start = graph[path[0].inputs[0]]
+        forms = balls.count * start.size * graph.input.size
+        if bytes_of("basis", forms, balls.x.element_size()) > self.knowledge.budget:
             return
         if self.sent is None or self.sent.name != start.name:
             self.sent = None  # before the next takes room
             self.sent = self._send(start, backward)
-        centre, radius = self._run(self.sent, way)
-        every = Rows.where(torch.ones_like(centre, dtype=torch.bool))
-        state.narrow(name, every, (centre - radius).flatten(), (centre + radius).flatten())
+        centre, radius = self._run(self.sent, path)
+        every = Rows.every(balls.count, centre[0].numel(), centre.device)
+        self.knowledge.narrow(name, every, Interval((centre - radius).flatten(), (centre + radius).flatten()))
 
     def has_lines(self) -> bool:
         """Whether every operation that has been relaxed lies between parallel lines, which are kept."""
-        for name, relaxation in self.state.relaxations.items():
+        for name, relaxation in self.knowledge.relaxations.items():
             if name not in self.lines:
                 if not isinstance(relaxation, Lines):
                     return False
-                self.lines[name] = parallel(relaxation, self.state.intervals[self.state.graph[name].inputs[0]])
+                self.lines[name] = parallel(relaxation, self.knowledge.interval(self.knowledge.graph[name].inputs[0]))
         return True
 
-    def _send(self, node: Node, backward: BackwardPass) -> Sent:
+    def _send(self, node: Node, backward: BackwardBounder) -> Sent:
         """All entries of a node back to the input, from above: J·x + c + e. What is linear in x is known at the centre
         of the box by running the network there with lines in the place of its nonlinear operations: the rest is e.
         """
-        family = self.state.family
-        like = family.x
-        low, high = (end.flatten(1) for end in family.box())
-        forms = like.new_zeros(family.count, node.size, prod(family.shape))
-        above = like.new_empty(family.count, node.size)
+        balls = self.knowledge.balls
+        like = balls.x
+        low, high = (end.flatten(1) for end in balls.box())
+        forms = like.new_zeros(balls.count, node.size, prod(balls.shape))
+        above = like.new_empty(balls.count, node.size)
 
-        def take(part: Rows, found: dict[str, Form], bias: Tensor) -> None:
-            at = (part.sample, part.entry)
-            above[at] = bias
-            form = found.get(self.state.graph.input.name)
+        def keep(part: Rows, ends: dict[str, Form], bias: Tensor) -> None:
+            above[part.at] = bias
+            form = ends.get(self.knowledge.graph.input.name)
             if form is not None:
-                forms[at] = (form.dense() if isinstance(form, Windows) else form).flatten(1)
+                forms[part.at] = (form.dense() if isinstance(form, Windows) else form).flatten(1)
 
-        every = Rows.where(torch.ones(family.count, node.size, dtype=torch.bool, device=like.device))
-        backward.send(node.name, every, self.lines, take, both=False)
+        every = Rows.every(balls.count, node.size, like.device)
+        backward.send(node.name, every, self.lines, keep, both=False)
         middle = (low + high) / 2
         centre = self._middle(node, middle.view(like.shape))
-        own = torch.einsum("nvd,nd->nv", forms, middle)
+        linear = torch.einsum("nvd,nd->nv", forms, middle)
         size = torch.einsum("nvd,nd->nv", forms.abs(), middle.abs()) + above.abs() + centre.flatten(1).abs()
-        error = (above + own - centre.flatten(1)).clamp(min=0) + _ROUNDING * torch.finfo(like.dtype).eps * size
+        error = (above + linear - centre.flatten(1)).clamp(min=0) + _ROUNDING * torch.finfo(like.dtype).eps * size
         return Sent(node.name, forms, centre, error.view(centre.shape))
 
     def _middle(self, node: Node, x: Tensor) -> Tensor:
@@ -114,7 +117,7 @@ class Basis:
             slope, middle, _ = self._line(one)
             return slope * inputs[0] + middle
 
-        return push(self.state.graph, x, step, until=node.name)
+        return push(self.knowledge.graph, x, step, until=node.name)
 
     def _line(self, node: Node) -> tuple[Tensor, Tensor, Tensor]:
         """(λ, µ, w) of the lines λ x + µ ± w around the node."""
@@ -122,28 +125,29 @@ class Basis:
         assert lines.lower_bias is not None
         return lines.upper_slope, (lines.upper_bias + lines.lower_bias) / 2, (lines.upper_bias - lines.lower_bias) / 2
 
-    def _run(self, sent: Sent, way: list[Node]) -> tuple[Tensor, Tensor]:
-        """Centre and radius (N, *shape) of the last node of the way from the basis."""
+    def _run(self, sent: Sent, path: list[Node]) -> tuple[Tensor, Tensor]:
+        """Centre and radius (N, *shape) of the last node of the path from the basis."""
         centre, error = sent.centre, sent.error
-        for node in way:
+        for node in path:
             rule = RULES[node.op]
             if isinstance(rule, Linear):
                 centre, error = compute(node, centre), rule.magnitude(node, error)
             else:
                 slope, middle, half = self._line(node)
                 centre, error = slope * centre + middle, slope.abs() * error + half
-        low, high = (end.flatten(1) for end in self.state.family.box())
+        low, high = (end.flatten(1) for end in self.knowledge.balls.box())
         reach = (high - low) / 2  # (N, inputs)
         swing = torch.zeros_like(centre)
-        widest = max(node.size for node in way)
-        first = self.state.graph[way[0].inputs[0]].shape
-        columns = piece_of(self.state.budget // 4, centre.device) // bytes_of("basis", widest, centre.element_size())
+        widest = max(node.size for node in path)
+        first = self.knowledge.graph[path[0].inputs[0]].shape
+        column = bytes_of("basis", widest, centre.element_size())
+        columns = piece_of(self.knowledge.budget // 4, centre.device) // column
         for sample in range(len(centre)):
             forms = sent.forms[sample]
 
             def run(start: int, stop: int, sample: int = sample, forms: Tensor = forms) -> None:
                 value = forms[:, start:stop].T.reshape(stop - start, *first)
-                for node in way:
+                for node in path:
                     rule = RULES[node.op]
                     if isinstance(rule, Linear):
                         value = rule.apply(node, value)
@@ -155,18 +159,18 @@ class Basis:
         return centre, swing + error
 
 
-def way_to(state: State, name: str, entries: int) -> list[Node] | None:
+def path_to(graph: Graph, name: str, entries: int) -> list[Node] | None:
     """The operations, one after the other, from the narrowest node of at most so many entries to this one."""
-    way: list[Node] = []
+    path: list[Node] = []
     best: list[Node] | None = None
     smallest, bends = entries + 1, 0
-    node = state.graph[name]
+    node = graph[name]
     while len(node.inputs) == 1:
         bends += not isinstance(RULES[node.op], Linear)
         if bends > 1:  # each widens the error
             break
-        way.insert(0, node)
-        node = state.graph[node.inputs[0]]
+        path.insert(0, node)
+        node = graph[node.inputs[0]]
         if node.op != "input" and node.size < smallest:
-            smallest, best = node.size, list(way)
+            smallest, best = node.size, list(path)
     return best

@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 import torch
 from torch import Tensor
 
+from proofmap.bounds import facts
+from proofmap.bounds.knowledge import Knowledge
 from proofmap.bounds.linear import rewrite
-from proofmap.bounds.passes import Pass
-from proofmap.bounds.state import Rows, State, Tightened, everything, frontier
+from proofmap.bounds.passes import Bounder, Pass
+from proofmap.bounds.rows import Rows, Tightened
 from proofmap.errors import RoomError, in_bytes
 from proofmap.graph.ir import Graph, Node
 from proofmap.memory import bytes_of
 from proofmap.rules import RULES, Forms, Linear
 
 
+@dataclass(frozen=True)
 class ForwardPass(Pass):
     """Every value between two affine forms of δ, on the full ball; each form is concretised for every member."""
 
-    def __init__(self, state: State) -> None:
-        super().__init__(state)
-        self._kept = frontier(state.graph)
-        self._forms: dict[str, Forms] = {}
+    def begin(self, knowledge: Knowledge) -> ForwardBounder:
+        x = knowledge.balls.x
+        needed = self.bytes_per_case(knowledge.graph, x.element_size())
+        if needed > knowledge.budget:
+            raise RoomError(
+                f"forward bounds of this network need about {in_bytes(needed)} a sample, the budget is "
+                f"{in_bytes(knowledge.budget)}: give more memory, or take Backward or CrownIBP"
+            )
+        return ForwardBounder(knowledge)
 
-    @staticmethod
-    def bytes_per_sample(graph: Graph, itemsize: int) -> int:
+    def bytes_per_case(self, graph: Graph, itemsize: int) -> int:
         return bytes_of("forward", graph.input.size * max(node.size for node in graph.nodes), itemsize)
+
+
+class ForwardBounder(Bounder):
+    """The pass in one walk."""
+
+    def __init__(self, knowledge: Knowledge) -> None:
+        super().__init__(knowledge)
+        self._kept = facts.frontier(knowledge.graph)
+        self._forms: dict[str, Forms] = {}
 
     def visit(self, node: Node) -> None:
         if node.op == "input":
@@ -37,21 +54,15 @@ class ForwardPass(Pass):
             if isinstance(rule, Linear):
                 self._forms[node.name] = rule.push(node, *inputs)
             else:
-                self._forms[node.name] = self.state.relaxations[node.name].push(*inputs)
-        for name in self.state.graph.drops[node.name]:
+                self._forms[node.name] = self.knowledge.relaxations[node.name].push(*inputs)
+        for name in self.knowledge.graph.drops[node.name]:
             if name not in self._kept:
                 self._forms.pop(name, None)
 
     def _start(self) -> Forms:
         """x + I δ."""
-        x = self.state.family.x
+        x = self.knowledge.balls.x
         size = prod(x.shape[1:])
-        needed = self.bytes_per_sample(self.state.graph, x.element_size())
-        if needed > self.state.budget:
-            raise RoomError(
-                f"forward bounds of this network need about {in_bytes(needed)} a sample, the budget is "
-                f"{in_bytes(self.state.budget)}: give more memory, or take Backward or CrownIBP"
-            )
         unit = torch.eye(size, dtype=x.dtype, device=x.device).reshape(1, size, *x.shape[1:])
         weight = unit.expand(len(x), *unit.shape[1:])
         return Forms(weight, x, weight, x)
@@ -63,20 +74,20 @@ class ForwardPass(Pass):
         return Tightened(rows, lower, upper)
 
     def _concretise(self, weight: Tensor, bias: Tensor, rows: Rows, sign: float) -> Tensor:
-        state = self.state
-        form = sign * weight.flatten(2)[rows.sample, :, rows.entry]  # (K, d)
-        value = sign * bias.flatten(1)[rows.sample, rows.entry]
-        form = form.unflatten(1, state.family.shape)
-        return value[:, None] + state.family.concretise(form, rows.sample, full_only=not state.members)
+        balls = self.knowledge.balls
+        form = sign * weight.flatten(2)[rows.case, :, rows.entry]  # (K, d)
+        value = sign * bias.flatten(1)[rows.at]
+        form = form.unflatten(1, balls.shape)
+        return value[:, None] + balls.concretise(form, rows.case, full_only=not self.knowledge.for_members)
 
     def final(self, specification: Tensor, wanted: Tensor) -> Tensor:
         """The form of each row: A⁺ U + A⁻ L over what the linear end of the network reads."""
-        state = self.state
+        graph, balls = self.knowledge.graph, self.knowledge.balls
         count, rows, _ = specification.shape
-        owner, _ = everything(count, rows, specification.device)
-        start = specification.flatten(0, 1).unflatten(1, state.graph[state.graph.output].shape)
-        forms, bias = rewrite(state.graph, state.graph.output, start, owner, {})
-        total = bias.new_zeros(count, rows, state.family.x[0].numel())
+        owner = Rows.every(count, rows, specification.device).case
+        start = specification.flatten(0, 1).unflatten(1, graph[graph.output].shape)
+        forms, bias = rewrite(graph, graph.output, start, owner, {})
+        total = bias.new_zeros(count, rows, balls.x[0].numel())
         value = bias.reshape(count, rows)
         for name, form in forms.items():
             reached = self._forms[name]
@@ -84,6 +95,6 @@ class ForwardPass(Pass):
             total = total + above @ reached.upper_weight.flatten(2).mT + below @ reached.lower_weight.flatten(2).mT
             value = value + (above @ reached.upper_bias.flatten(1).unsqueeze(2)).squeeze(2)
             value = value + (below @ reached.lower_bias.flatten(1).unsqueeze(2)).squeeze(2)
-        swing = state.family.concretise(total.flatten(0, 1).unflatten(1, state.family.shape), owner)
+        swing = balls.concretise(total.flatten(0, 1).unflatten(1, balls.shape), owner)
         bounds: Tensor = value.flatten()[:, None] + swing
         return bounds.reshape(count, rows, -1).transpose(1, 2)

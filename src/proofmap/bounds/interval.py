@@ -1,23 +1,30 @@
-"""Interval arithmetic: what it says of a linear form of the output."""
+"""Interval arithmetic: what it says of linear forms."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from torch import Tensor
 
+from proofmap.bounds.knowledge import Knowledge
 from proofmap.bounds.linear import rewrite
-from proofmap.graph.ir import Graph
 from proofmap.rules import Form, Interval
 from proofmap.windows import Windows
 
 
-def bound_forms(graph: Graph, coefficients: Tensor, owner: Tensor, intervals: Mapping[str, Interval]) -> Tensor:
-    """Upper bounds (K,) of forms (K, *output shape): the linear operations at the end are taken into the form, then
-    every entry of what they read stands at the end of its interval that makes the form largest.
+def final(knowledge: Knowledge, specification: Tensor, wanted: Tensor) -> Tensor:
+    """Upper bounds (C, R) of the rows of (C, R, classes) that are wanted (C, R); infinite elsewhere.
+
+    The linear operations at the end are taken into the form, then every entry of what they read stands at the end of
+    its interval that makes the form largest.
     """
-    forms, bias = rewrite(graph, graph.output, coefficients, owner, {})
-    return at_the_ends(forms, bias, owner, intervals)
+    graph = knowledge.graph
+    at = wanted.nonzero(as_tuple=True)
+    value = specification.new_full(wanted.shape, inf)
+    forms, bias = rewrite(graph, graph.output, specification[at].unflatten(1, graph[graph.output].shape), at[0], {})
+    value[at] = at_the_ends(forms, bias, at[0], {name: knowledge.interval(name) for name in forms})
+    return value
 
 
 def at_the_ends(forms: Mapping[str, Form], bias: Tensor, owner: Tensor, intervals: Mapping[str, Interval]) -> Tensor:
@@ -28,7 +35,7 @@ def at_the_ends(forms: Mapping[str, Form], bias: Tensor, owner: Tensor, interval
             values = form.values
             lower, upper = form.at_rows(intervals[name].lower), form.at_rows(intervals[name].upper)
         else:
-            reached = intervals[name].take(owner)
+            reached = intervals[name].pick(owner)
             values, lower, upper = form, reached.lower, reached.upper
         total = total + (values.clamp(min=0) * upper + values.clamp(max=0) * lower).flatten(1).sum(1)
     return total

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
+from proofmap.bounds import facts
 from proofmap.graph.ir import Graph
 from proofmap.progress import part
-from proofmap.rules import RULES, Nonlinear
 
 __all__ = ["Layers"]
 
@@ -29,7 +29,7 @@ class Layers:
         """
         behind, costs = 0, {}
         for node in graph.nodes:
-            if node.inputs and isinstance(RULES[node.op], Nonlinear):
+            if facts.is_nonlinear(node):
                 costs[node.name] = behind * (sum(graph[name].size for name in node.inputs) if back else 1)
             behind += node.size
         whole, count = sum(costs.values()) + behind * rows, len(costs) + 1

@@ -3,53 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, overload
+from typing import Any
 
 from torch import Tensor
 
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.walk import pull
 from proofmap.rules import RULES, Form, Linear, Relaxation
+from proofmap.rules.rule import AnyForm
 from proofmap.windows import Windows
 
 
-@overload
-def rewrite(
-    graph: Graph, start: str, form: Tensor, owner: Tensor, relaxations: Mapping[str, Relaxation]
-) -> tuple[dict[str, Tensor], Tensor]: ...
-
-
-@overload
 def rewrite(
     graph: Graph,
     start: str,
-    form: Form,
+    form: AnyForm,
     owner: Tensor,
     relaxations: Mapping[str, Relaxation],
-    watch: Callable[[Form], object] = ...,
-) -> tuple[dict[str, Form], Tensor]: ...
-
-
-def rewrite(
-    graph: Graph,
-    start: str,
-    form: Form,
-    owner: Tensor,
-    relaxations: Mapping[str, Relaxation],
-    watch: Callable[[Form], object] = lambda form: None,
-) -> tuple[Any, Tensor]:
+    watch: Callable[[Node, Form], object] = lambda node, form: None,
+) -> tuple[dict[str, AnyForm], Tensor]:
     """(forms, bias): <A, value of start> <= Σ <forms[n], value of n> + bias, row by row.
 
     K rows over the value of start; row k belongs to case owner[k] of the relaxations. The forms end at the input
     and at nonlinear nodes without a relaxation; through linear operations alone the two sides are equal. Windows
-    stay windows until they have grown to the map, or to where an operation mixes far places. `watch` is shown every
-    form on the way.
+    stay windows until they have grown to the map, or to where an operation mixes far places. `watch` is shown
+    every form on the way, with the node that it is a form of.
     """
     bias = (form.values if isinstance(form, Windows) else form).new_zeros(len(form))
 
     def step(node: Node, form: Any) -> tuple[Any, ...] | None:
         nonlocal bias
-        watch(form)
+        watch(node, form)
         rule = RULES[node.op]
         offset: Tensor | None
         if isinstance(rule, Linear):
@@ -62,4 +46,5 @@ def rewrite(
             bias = bias + offset
         return tuple(part.dense() if isinstance(part, Windows) and part.covers else part for part in parts)
 
-    return pull(graph, start, form, step), bias
+    start_form: Any = form
+    return pull(graph, start, start_form, step), bias

@@ -17,10 +17,15 @@ class Plan:
     it is always there to find the entries that others need not look at.
     """
 
-    hidden: tuple[type[Pass], ...] = ()
-    final: tuple[type[Pass], ...] = ()
+    hidden: tuple[Pass, ...] = ()
+    final: tuple[Pass, ...] = ()
     interval_hidden: bool = False
     interval_final: bool = False
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """Each pass once."""
+        return tuple(dict.fromkeys(self.hidden + self.final))
 
     def __and__(self, other: Plan) -> Plan:
         return Plan(
@@ -58,7 +63,7 @@ class Forward(Method):
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        return (Plan(hidden=(ForwardPass,), final=(ForwardPass,)),)
+        return (Plan(hidden=(ForwardPass(),), final=(ForwardPass(),)),)
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class Backward(Method):
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        return (Plan(hidden=(BackwardPass,), final=(BackwardPass,)),)
+        return (Plan(hidden=(BackwardPass(),), final=(BackwardPass(),)),)
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class CrownIBP(Method):
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        return (Plan(final=(BackwardPass,), interval_hidden=True),)
+        return (Plan(final=(BackwardPass(),), interval_hidden=True),)
 
 
 @dataclass(frozen=True)

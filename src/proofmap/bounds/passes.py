@@ -1,4 +1,4 @@
-"""What a way of bounding does while a graph is walked."""
+"""What a way of bounding is: a pass, configured once, and what it does in one walk over a graph."""
 
 from __future__ import annotations
 
@@ -6,24 +6,43 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor
 
-from proofmap.bounds.state import Rows, State, Tightened
-from proofmap.graph.ir import Node
+from proofmap.bounds.knowledge import Knowledge
+from proofmap.bounds.rows import Rows, Tightened
+from proofmap.graph.ir import Graph, Node
 
 
 class Pass(ABC):
-    """Bounds of any node's entries, and of forms of the output, on the full ball's relaxations."""
+    """A way of bounding and its settings: a frozen dataclass, equal where it does the same."""
 
-    def __init__(self, state: State) -> None:
-        self.state = state
+    refines: bool = False  # whether its bounds of a member get closer with relaxations of the member's own
 
     @abstractmethod
-    def visit(self, node: Node) -> None:
-        """The node's relaxation is settled: carry on what is carried along."""
+    def begin(self, knowledge: Knowledge) -> Bounder:
+        """Start on a walk, whose knowledge grows meanwhile."""
+
+    def bytes_per_case(self, graph: Graph, itemsize: int) -> int:
+        """What it keeps of one case through a whole walk."""
+        return 0
+
+
+class Bounder(ABC):
+    """A pass in one walk: bounds of any node's entries, and of forms of the output."""
+
+    def __init__(self, knowledge: Knowledge) -> None:
+        self.knowledge = knowledge
+
+    def settle(self, node: Node) -> None:
+        """Tighten what the node's relaxation will be made from, where that can help."""
+        for name, rows in self.knowledge.unstable(node):
+            self.knowledge.tighten(name, self.tighten(name, rows))
+
+    def visit(self, node: Node) -> None:  # noqa: B027 - most carry nothing along
+        """Carry on what is carried along: the node's relaxation is there by now."""
 
     @abstractmethod
     def tighten(self, name: str, rows: Rows) -> Tightened:
-        """Bounds of some entries of a node, for the full ball or, where the state keeps them, for every member."""
+        """Bounds of some entries of a node, on the full ball or, where they are kept, on every member."""
 
     @abstractmethod
     def final(self, specification: Tensor, wanted: Tensor) -> Tensor:
-        """Upper bounds (N, members, R) of the rows of (N, R, classes); infinite, or not, where (N, R) wants none."""
+        """Upper bounds (C, members, R) of the rows of (C, R, classes) that are wanted (C, R); of others anything."""

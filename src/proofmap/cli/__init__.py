@@ -12,13 +12,9 @@ from proofmap.cli.report import report
 from proofmap.cli.run import run
 from proofmap.cli.verify import verify
 
-__all__ = ["app"]
+__all__ = ["COMMANDS", "app"]
 
-command(explain)
-command(verify)
-command(compare)
-command(bench)
-command(run)
-command(export)
-command(report)
-command(demo)
+COMMANDS = (explain, verify, compare, bench, run, export, report, demo)
+
+for one in COMMANDS:
+    command(one)

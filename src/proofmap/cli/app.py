@@ -8,11 +8,11 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import fields, is_dataclass
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
+from proofmap.cli import bundles
 from proofmap.cli.texts import Check
 from proofmap.errors import ProofmapError
 
@@ -84,35 +84,19 @@ def main(
 
 
 def command(function: Callable[..., None]) -> None:
-    """Make a function a command. Its first parameter is the typer.Context, which knows whether --debug was given.
+    """Make a function a command; what its parameters may be says `bundles`.
 
-    A parameter that is a dataclass of options stands for all of them: commands share them without naming each. Options
-    that carry a `Check` have passed it when the function is called.
+    Options that carry a `Check` have passed it when the function is called.
     """
-    parameters: list[inspect.Parameter] = []
-    bundles: dict[str, tuple[type[Any], list[str]]] = {}
-    for parameter in inspect.signature(function, eval_str=True).parameters.values():
-        kind = parameter.annotation
-        if not (isinstance(kind, type) and is_dataclass(kind)):
-            parameters.append(parameter)
-            continue
-        hints = get_type_hints(kind, include_extras=True)
-        bundles[parameter.name] = kind, list(hints)
-        parameters += [
-            inspect.Parameter(f.name, parameter.kind, default=f.default, annotation=hints[f.name]) for f in fields(kind)
-        ]
+    options = bundles.options(function)
+    checks = [(option.name, one) for option in options for one in bundles.metadata(option) if isinstance(one, Check)]
 
-    checks = [(p.name, one) for p in parameters for one in _metadata(p.annotation) if isinstance(one, Check)]
-
-    def run(**given: Any) -> None:
-        context: typer.Context = given["context"]
+    def run(context: typer.Context, **given: Any) -> None:
         try:
             for name, check in checks:
                 if given[name] is not None:
                     check.read(given[name])
-            for name, (kind, names) in bundles.items():
-                given[name] = kind(**{own: given.pop(own) for own in names})
-            function(**given)
+            bundles.call(function, given)
         except (typer.Exit, typer.Abort):
             raise
         except KeyboardInterrupt:
@@ -133,14 +117,11 @@ def command(function: Callable[..., None]) -> None:
                 _BUG,
             )
 
+    parameters = [inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context), *options]
     run.__name__, run.__doc__ = function.__name__, function.__doc__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # which typer asks for
     app.command()(run)
-
-
-def _metadata(annotation: Any) -> tuple[Any, ...]:
-    return getattr(annotation, "__metadata__", ())
 
 
 def _refusal(error: OSError) -> str:

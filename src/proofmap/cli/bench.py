@@ -14,7 +14,6 @@ __all__ = ["bench"]
 
 
 def bench(
-    context: typer.Context,
     name: Annotated[
         str,
         typer.Argument(

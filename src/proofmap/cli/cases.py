@@ -12,7 +12,8 @@ from torch import Tensor
 
 from proofmap.ball import Ball
 from proofmap.cli import options as o
-from proofmap.cli.specified import own_ball, specified
+from proofmap.cli.specified import specified
+from proofmap.cli.subject import Subject
 from proofmap.data.images import UNKNOWN
 from proofmap.errors import InputError
 from proofmap.explain.origin import File, Source
@@ -45,38 +46,32 @@ class Case:
 
 
 def read_cases(
-    inputs: Sequence[Path],
-    load: Callable[..., Model],
-    eps: str | None,
-    norm: str,
-    domain: str | None,
-    device: torch.device,
-    default: str | None = None,
-    limit: int | None = None,
+    subject: Subject, ball: o.BallOptions, default: str | None = None, limit: int | None = None
 ) -> tuple[Model, list[Case]]:
     """The model, and all samples in the inputs with their balls; default: the radius where none is given.
 
     limit: the first so many, and no more are read.
-    VNN-LIB files bring their own, and speak of the inputs of the bare network: load(bare=True).
+    VNN-LIB files bring their own balls, and speak of the inputs of the bare network.
     """
-    if not specified(inputs):
-        model = load()
-        return model, _samples(inputs, model, default if eps is None else eps, norm, domain, device, limit)
-    own_ball(eps, norm, domain)
-    model = load(bare=True)
-    return model, [_box(path, model, device) for path in inputs[:limit]]
+    device = o.device_of(subject.device)
+    if not specified(subject.inputs):
+        model = subject.load()
+        return model, _samples(subject.inputs, model, ball.or_radius(default), device, limit)
+    ball.refuse_beside_a_box()
+    model = subject.load(bare=True)
+    return model, [_box(path, model, device) for path in subject.inputs[:limit]]
 
 
 def graphs(cases: Sequence[Case], model: Model) -> dict[tuple[int, ...], Graph]:
     """The network for samples of each shape; their labels have to be among its classes."""
-    found = {case.shape: model.graph(case.x) for case in {case.shape: case for case in cases}.values()}
+    networks = {case.shape: model.graph(case.x) for case in {case.shape: case for case in cases}.values()}
     for case in cases:
-        classes = found[case.shape].classes
+        classes = networks[case.shape].classes
         if case.label is not None and case.label >= classes:
             raise InputError(
                 f"{case.name} has the label {case.label}, expected a class of {model.name}, 0 to {classes - 1}"
             )
-    return found
+    return networks
 
 
 def _box(path: Path, model: Model, device: torch.device) -> Case:
@@ -86,16 +81,8 @@ def _box(path: Path, model: Model, device: torch.device) -> Case:
 
 
 def _samples(
-    inputs: Sequence[Path],
-    model: Model,
-    eps: str | None,
-    norm: str,
-    domain: str | None,
-    device: torch.device,
-    limit: int | None,
+    inputs: Sequence[Path], model: Model, ball: o.BallOptions, device: torch.device, limit: int | None
 ) -> list[Case]:
-    if eps is None:
-        raise InputError("got no --eps, expected the radius of the ball, such as 0.02 or 2/255")
     samples = open_samples(inputs, model.preparation)
     o.tell(samples.notes)
     balls: dict[tuple[int, ...], Ball] = {}
@@ -104,7 +91,7 @@ def _samples(
         x = samples.read(k)[None].to(device)
         shape = tuple(x.shape[1:])
         if shape not in balls:
-            balls[shape] = o.ball_of(eps, norm, domain, model.preparation, shape)
+            balls[shape] = ball.around(shape, model.preparation)
         _check_domain(name, x, balls[shape])
         label = UNKNOWN if samples.labels is None else samples.labels[k]
         known = None if label == UNKNOWN else label

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,44 +12,38 @@ import typer
 
 from proofmap.cli import names, texts
 from proofmap.cli import options as o
+from proofmap.cli.bundles import unset
+from proofmap.cli.subject import Subject
 from proofmap.errors import FileError, InputError
+from proofmap.methods import READY
 
 if TYPE_CHECKING:
-    from proofmap.ball import Ball
     from proofmap.bench import Table
-    from proofmap.metrics import Metric
 
 __all__ = ["compare"]
 
 
 def compare(
-    context: typer.Context,
-    model: o.ModelArgument,
-    inputs: o.Inputs,
+    *,
     methods: Annotated[
         str,
-        typer.Option(help=f"Names among {', '.join(names.READY)}: --methods eva,rise"),
-        texts.all_among(names.READY, "method"),
+        typer.Option(help=f"Names among {', '.join(READY)}: --methods eva,rise"),
+        texts.all_among(READY, "method"),
     ] = "eva,first-order,saliency",
     metrics: Annotated[
         str,
         typer.Option(help=f"Names among {', '.join(names.METRICS)}: --metrics deletion,mu-fidelity"),
         texts.all_among(names.METRICS, "metric"),
     ] = "deletion,insertion",
-    eps: o.Eps = None,
-    norm: o.Norm = "inf",
-    domain: o.Domain = None,
+    ball: o.BallOptions,
     groups: o.Groups = None,
     target: o.Target = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="A folder for table.md, .csv and .png, beside what is printed: --out tables", show_default=False
-        ),
+        unset("A folder for table.md, .csv and .png, beside what is printed: --out tables"),
     ] = None,
     as_json: o.Json = False,
-    source: o.Source = o.NOTHING,
-    device: o.Device = "cpu",
+    subject: Subject,
 ) -> None:
     """Compare methods of explanation by metrics, on the same samples and draws: means with 95 % intervals.
 
@@ -61,23 +53,22 @@ def compare(
 
     from proofmap.bench import compare as tabulated
     from proofmap.cli.cases import read_cases
+    from proofmap.metrics import METRICS
 
-    chosen = texts.listed(methods)
-    found, cases = read_cases(
-        inputs, partial(source.model, model), eps, norm, domain, o.device_of(device), default="auto"
-    )
+    model, cases = read_cases(subject, ball, default="auto")
     if any(case.boxed for case in cases):
         raise InputError("got VNN-LIB files, expected samples: explain and verify take the box of a VNN-LIB file")
     if any(case.shape != cases[0].shape for case in cases):
         raise InputError("got samples of several shapes, expected one: give --size to bring pictures to one size")
-    ball = cases[0].ball
+    region = cases[0].ball
     x = torch.cat([case.x for case in cases])
-    judges = [_metric(name, ball, found.preparation.range) for name in texts.listed(metrics)]
-    graph, aim = found.graph(x), o.class_of(target, found.classes)
+    judges = [METRICS[name].for_ball(region, model.preparation.range) for name in texts.listed(metrics)]
+    graph, aim = model.graph(x), o.class_of(target, model.classes)
     if aim is not None and aim >= graph.classes:
         raise InputError(f"got --target {aim}, expected a class from 0 to {graph.classes - 1}")
-    table = tabulated(graph, x, chosen, judges, target=aim, ball=ball, groups=o.groups_of(groups))
-    table = replace(table, model=found.name, data=_data(inputs))
+    grouping = o.groups_of(groups)
+    table = tabulated(graph, x, texts.listed(methods), judges, target=aim, ball=region, groups=grouping)
+    table = replace(table, model=model.name, data=_data(subject.inputs))
     if out is not None:
         _write(out, table)
     typer.echo(json.dumps(_document(table), indent=1) if as_json else table, nl=as_json)
@@ -86,21 +77,6 @@ def compare(
 def _data(inputs: Sequence[Path]) -> str:
     more = len(inputs) - 1
     return inputs[0].name + (f" and {more} more" if more else "")
-
-
-def _metric(name: str, ball: Ball, values: tuple[float, float]) -> Metric[Any]:
-    """A metric with what it needs to know about the inputs: where they lie, and how far they move."""
-    from proofmap.metrics import METRICS, Deletion, Insertion, MuFidelity, RobustnessSr, Stability, Uniform
-
-    kind = METRICS[name]
-    low, high = values if ball.domain is None else ball.domain
-    if kind is RobustnessSr:
-        return RobustnessSr(norm=ball.norm, domain=ball.domain or (-inf, inf), largest=float(high) - float(low))
-    if issubclass(kind, (Deletion, Insertion, MuFidelity)):
-        return kind(baseline=Uniform(float(low), float(high)))
-    if not isinstance(ball.eps, float):
-        raise InputError(f"got the metric {name!r} with --eps auto, expected a number: it is measured within a radius")
-    return Stability(ball.eps, domain=ball.domain)
 
 
 def _write(out: Path, table: Table) -> None:

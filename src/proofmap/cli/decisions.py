@@ -65,9 +65,9 @@ def answer_all(cases: Sequence[Case], question: Question, as_json: bool) -> bool
     accuracy = None if question.target is not None else _accuracy(entries)
     off = networks[cases[0].shape].taken_off
     if as_json:
-        found = {"model": question.model.name, "taken_off": off, **counts, "of": len(entries)}
-        found["certified_accuracy"] = accuracy
-        typer.echo(json.dumps({**found, "inputs": entries}, indent=1))
+        summary = {"model": question.model.name, "taken_off": off, **counts, "of": len(entries)}
+        summary["certified_accuracy"] = accuracy
+        typer.echo(json.dumps({**summary, "inputs": entries}, indent=1))
     else:
         if off is not None:
             typer.echo(f"note: {taken_off(off)}")
@@ -95,7 +95,7 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
                 largest = _radius(case, network, question.method, aim, upper <= 0)
     except BoundError as error:
         why = str(error)
-    found = None if upper <= 0 else refute(network, case.x, case.ball, aim, question.points.run)
+    refutation = None if upper <= 0 else refute(network, case.x, case.ball, aim, question.points.run)
     domain = case.ball.domain
     entry = {
         "name": case.name,
@@ -103,23 +103,23 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
         "predicted": predicted,
         "target": aim,
         "class": question.model.title(aim),
-        "verdict": "proven" if upper <= 0 else "undecided" if found is None else "refuted",
+        "verdict": "proven" if upper <= 0 else "undecided" if refutation is None else "refuted",
         _UPPER: finite(upper),
         "why": why,
         "eps": case.ball.eps,
         "norm": question.norm,
         "domain": None if domain is None else list(domain),
         "radius": largest,
-        "becomes": None if found is None else found.becomes,
+        "becomes": None if refutation is None else refutation.becomes,
     }
-    point = None if found is None else found.point
+    point = None if refutation is None else refutation.point
     return question.points.keep(point, f"{stem}{REFUTED}", entry, picture=True)
 
 
 def _radius(case: Case, graph: Graph, method: Method, aim: int, proven: bool) -> float:
     norm, domain = case.ball.norm, case.ball.domain
-    found = certified_radius(graph, case.x, norm=norm, domain=domain, bounds=method, target=aim)
-    return max(float(found), float(case.ball.eps) if proven else 0.0)
+    largest = certified_radius(graph, case.x, norm=norm, domain=domain, bounds=method, target=aim)
+    return max(float(largest), float(case.ball.eps) if proven else 0.0)
 
 
 def _accuracy(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -134,20 +134,20 @@ def _accuracy(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 def _line(entry: dict[str, Any], case: Case, question: Question) -> str:
     title = question.model.title
     predicted, aim, upper = entry["predicted"], entry["target"], entry[_UPPER]
-    said = beside(entry["label"], predicted, title)
+    label = beside(entry["label"], predicted, title)
     asked = "" if aim == predicted else f", asked about {title(aim)}, which is not the prediction"
     bound = "no bound" if upper is None else f"AO(B) <= {rounded(upper, 'certified')}"
     match entry["verdict"]:
         case "proven":
-            found = bound
+            answer = bound
         case "refuted":
             where = "the input itself" if aim != predicted else entry["point"]
-            found = f"classified as {title(entry['becomes'])} at {where}, {question.points.confirmed}"
+            answer = f"classified as {title(entry['becomes'])} at {where}, {question.points.confirmed}"
         case _:
             why = "" if entry["why"] is None else f" ({entry['why']})"
-            found = f"{bound}{why}, and an attack found nothing"
-    verdict = f"{entry['verdict']} for {question.ball(case)}: {found}"
-    return f"{entry['name']}: {title(predicted)}{said}{asked}: {verdict}{_up_to(entry['radius'])}"
+            answer = f"{bound}{why}, and an attack found nothing"
+    verdict = f"{entry['verdict']} for {question.ball(case)}: {answer}"
+    return f"{entry['name']}: {title(predicted)}{label}{asked}: {verdict}{_up_to(entry['radius'])}"
 
 
 def _up_to(proven: float | None) -> str:

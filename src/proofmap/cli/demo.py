@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proofmap.errors import FileError
+from proofmap.cli.options import make_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,7 +28,6 @@ _CLASSES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eigh
 
 
 def demo(
-    context: typer.Context,
     out: Annotated[Path, typer.Option(help="The folder for the report, pictures and files: --out demo")] = Path(
         "out/demo"
     ),
@@ -48,14 +47,14 @@ def demo(
     from proofmap.sources import read_model
 
     started = time.perf_counter()
-    _make(out)
-    found = read_model("zoo:mnist_mlp")
-    model = found.network
+    make_folder(out)
+    model = read_model("zoo:mnist_mlp")
+    network = model.network
     images, labels = data.digits()
     ball = Ball(_EPS, domain=(0.0, 1.0))
 
-    digits = EVA(model, ball, progress=False).explain(images[:_COUNT])
-    digits = replace(digits, origin=_origin(found, torch.arange(_COUNT), labels))
+    digits = EVA(network, ball, progress=False).explain(images[:_COUNT])
+    digits = replace(digits, origin=_origin(model, torch.arange(_COUNT), labels))
     typer.echo(f"{_COUNT} digits; every pixel may move by {_EPS}, inside [0, 1], in any way at all")
     typer.echo(f"{'digit':>5}  {'network says':<12}  {'AO(B)':>6}  {'answer':<9}  most important pixel")
     for k in range(_COUNT):
@@ -64,18 +63,18 @@ def demo(
     typer.echo("A pixel's score is how far that bound falls when the pixel may not move: it is not itself proven.")
 
     which = (labels == 4).nonzero().flatten()[:3]
-    fours = TargetedEVA(model, ball, progress=False).explain(images[which], target=9)
-    fours = replace(fours, origin=_origin(found, which, labels))
+    fours = TargetedEVA(network, ball, progress=False).explain(images[which], target=9)
+    fours = replace(fours, origin=_origin(model, which, labels))
     nines = ", ".join(rounded(float(value), "certified") for value in fours.overlap.full)
     typer.echo(f"Three 4s, by adding ink alone: proven, 9 gets no further ahead than {nines}")
 
-    table = compare(model, images[:_COMPARED], _METHODS, ball=ball, progress=False)
-    table = replace(table, title=f"{found.name} on {_COMPARED} digits of the package")
+    table = compare(network, images[:_COMPARED], _METHODS, ball=ball, progress=False)
+    table = replace(table, title=f"{model.name} on {_COMPARED} digits of the package")
     for name, explanation in (("digits", digits), ("four-to-nine", fours)):
         explanation.save(out / f"{name}.proofmap")
         explanation.plot().savefig(out / f"{name}.png")
     named = [("digits", digits), ("four-to-nine", fours)]
-    report(out / "report.html", named, table=table, model=found)
+    report(out / "report.html", named, table=table, model=model)
     typer.echo(f"Open {out / 'report.html'}; pictures and .proofmap files are beside it.")
     typer.echo(f"{time.perf_counter() - started:.1f} s in all, {digits.seconds / _COUNT:.2f} s a digit for its map")
 
@@ -89,18 +88,11 @@ def _origin(model: Model, which: Tensor, labels: Tensor) -> Origin:
     return Origin(model.source, samples, tuple(labels[which].tolist()), _CLASSES, made=made)
 
 
-def _make(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
-
-
 def _line(e: Explanation, k: int, label: int) -> str:
     from proofmap.explain.explanation import rounded
 
     worst, best = float(e.overlap.full[k]), int(e.scores[k].argmax())
     row, column = divmod(best, e.x.shape[-1])
     answer = "proven" if worst <= 0 else "undecided"
-    bound, said = rounded(worst, "certified"), _CLASSES[int(e.predicted[k])]
-    return f"{label:5d}  {said:<12}  {bound:>6}  {answer:<9}  row {row}, column {column}"
+    bound, predicted = rounded(worst, "certified"), _CLASSES[int(e.predicted[k])]
+    return f"{label:5d}  {predicted:<12}  {bound:>6}  {answer:<9}  row {row}, column {column}"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proofmap.cli import names, texts
 from proofmap.cli import options as o
-from proofmap.errors import FileError, InputError
+from proofmap.cli import texts
+from proofmap.cli.subject import Subject
+from proofmap.errors import InputError
+from proofmap.methods import EXPLAINERS, METHODS
 
 if TYPE_CHECKING:
     from proofmap.explain import Explainer
@@ -21,67 +22,55 @@ __all__ = ["explain"]
 
 
 def explain(
-    context: typer.Context,
-    model: o.ModelArgument,
-    inputs: o.Inputs,
-    eps: o.Eps = None,
-    norm: o.Norm = "inf",
-    domain: o.Domain = None,
-    groups: o.Groups = None,
-    bounds: o.Bounds = None,
-    target: o.Target = None,
+    *,
+    ball: o.BallOptions,
+    scoring: o.Scoring,
     method: Annotated[
         str,
         typer.Option(
-            help=f"{', '.join(names.EXPLAINERS)}: eva and targeted prove what they say; --method targeted shows what "
+            help=f"{', '.join(EXPLAINERS)}: eva and targeted prove what they say; --method targeted shows what "
             "would make an input the --target.",
-            autocompletion=o.among(names.EXPLAINERS),
+            autocompletion=o.among(EXPLAINERS),
         ),
-        texts.one_of(names.EXPLAINERS, "--method"),
+        texts.one_of(EXPLAINERS, "--method"),
     ] = "eva",
     limit: o.Limit = None,
     out: Annotated[Path, typer.Option(help="The folder for pictures and .proofmap files: --out maps")] = Path("out"),
     as_json: o.Json = False,
-    source: o.Source = o.NOTHING,
-    device: o.Device = "cpu",
+    subject: Subject,
 ) -> None:
     """Explain decisions: for each input what is proven about its ball, and a map of which parts matter to it.
 
     For instance: proofmap explain zoo:mnist_mlp digit.png --eps 0.02 --groups grid:12 --out maps
     """
-    if method == "targeted" and target is None:
-        raise InputError("got --method targeted alone, expected the class to move to as well: give --target")
+    if METHODS[method].target and scoring.target is None:
+        raise InputError(f"got --method {method} alone, expected the class to move to as well: give --target")
 
     from proofmap.cli import maps
     from proofmap.cli.cases import graphs, read_cases
     from proofmap.explain.wording import plural, taken_off
 
-    kind = maps.explainers()[method]
-    settings = {"groups": o.groups_of(groups), **o.bounds_of(bounds, method, kind)}
-    found, cases = read_cases(
-        inputs, partial(source.model, model), eps, norm, domain, o.device_of(device), default="auto", limit=limit
-    )
-    aim = o.class_of(target, found.classes)
-    networks = graphs(cases, found)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
+    kind: type[Explainer] = METHODS[method].kind
+    settings = {"groups": o.groups_of(scoring.groups), **o.bounds_of(scoring.bounds, method, kind)}
+    model, cases = read_cases(subject, ball, default="auto", limit=limit)
+    target = o.class_of(scoring.target, model.classes)
+    networks = graphs(cases, model)
+    o.make_folder(out)
     made: dict[tuple[tuple[int, ...], int], Explainer] = {}
     records = []
     for case, stem in zip(cases, maps.stems([case.name for case in cases]), strict=True):
         key = (case.shape, id(case.ball))
         if key not in made:
             made[key] = kind(networks[case.shape], case.ball, **settings)
-        explanation = replace(made[key].explain(case.x, aim), origin=maps.origin(case, found))
+        explanation = replace(made[key].explain(case.x, target), origin=maps.origin(case, model))
         file, picture = out / f"{stem}.proofmap", out / f"{stem}.map.png"
         explanation.save(file)
         explanation.plot().savefig(picture)
-        records.append(maps.record(case, explanation, found, file, picture))
+        records.append(maps.record(case, explanation, model, file, picture))
         if not as_json:
-            typer.echo(maps.line(case, explanation, found))
+            typer.echo(maps.line(case, explanation, model))
     if as_json:
-        typer.echo(json.dumps({"model": found.name, "method": method, "inputs": records}, indent=1))
+        typer.echo(json.dumps({"model": model.name, "method": method, "inputs": records}, indent=1))
     else:
         if (off := explanation.settings.get("taken_off")) is not None:
             typer.echo(f"note: {taken_off(off)}")

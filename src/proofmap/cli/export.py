@@ -13,7 +13,6 @@ __all__ = ["export"]
 
 
 def export(
-    context: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A folder of proofmap run.", show_default=False)],
     out: Annotated[
         Path,

@@ -11,32 +11,26 @@ from typing import Any
 
 from proofmap.cli import options as o
 from proofmap.cli.cases import Case
-from proofmap.explain import BASELINES, Explainer, Explanation, Origin, TargetedEVA
+from proofmap.explain import Explanation, Origin
 from proofmap.explain.explanation import rounded
 from proofmap.explain.wording import around, beside, bound_name
 from proofmap.sources import Model
 
-__all__ = ["explainers", "line", "origin", "record", "stems"]
-
-
-def explainers() -> dict[str, type[Explainer]]:
-    """The explainers by name."""
-    ready = {name: kind for name, kind in BASELINES.items() if issubclass(kind, Explainer) and not o.needs(kind)}
-    return {**ready, "targeted": TargetedEVA}
+__all__ = ["line", "origin", "record", "stems"]
 
 
 def stems(names: Sequence[str]) -> list[str]:
     """A file's name for each sample: its own without an ending, numbered where another has it already."""
-    found: dict[str, None] = {}
+    distinct: dict[str, None] = {}
     last: Counter[str] = Counter()
     for name in names:
         plain = re.sub(r"\.[A-Za-z0-9]+(?=#|$)", "", name)
         stem = again = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip(".-") or "input"
-        while again in found:
+        while again in distinct:
             last[stem] += 1
             again = f"{stem}-{last[stem] + 1}"
-        found[again] = None
-    return list(found)
+        distinct[again] = None
+    return list(distinct)
 
 
 def origin(case: Case, model: Model) -> Origin:
@@ -53,17 +47,17 @@ def _columns(case: Case) -> tuple[str, ...] | None:
 def line(case: Case, e: Explanation, model: Model) -> str:
     """What is known about an input, in one line."""
     predicted, aim = int(e.predicted), int(e.target)
-    said = f"{case.name}: {model.title(predicted)}{beside(case.label, predicted, model.title)}"
+    subject = f"{case.name}: {model.title(predicted)}{beside(case.label, predicted, model.title)}"
     if e.opposite is not None and aim == int(e.overlap.target):
-        return f"{said}; it is {model.title(aim)} already: nothing is asked"
+        return f"{subject}; it is {model.title(aim)} already: nothing is asked"
     if e.opposite is not None:
         adding, removing = (
             f"{rounded(float(side.full), e.guarantee)} by {how}, {'proven' if float(side.full) <= 0 else 'undecided'}"
             for side, how in ((e.overlap, "adding"), (e.opposite, "removing"))
         )
-        return f"{said}; towards {model.title(aim)}, {_ball(case, e)}: AO(B) <= {adding}; <= {removing}"
+        return f"{subject}; towards {model.title(aim)}, {_ball(case, e)}: AO(B) <= {adding}; <= {removing}"
     other = "" if aim == predicted else f", explained as {model.title(aim)}, which is not the prediction"
-    return f"{said}{other}; {_ball(case, e)}: {_meaning(e)}"
+    return f"{subject}{other}; {_ball(case, e)}: {_meaning(e)}"
 
 
 def _ball(case: Case, e: Explanation) -> str:

@@ -9,25 +9,6 @@ from collections.abc import Callable, Iterable
 from importlib.resources import files
 
 BOUNDS = ("ibp", "forward", "backward", "crown-ibp", "crown")
-METHODS = (
-    "saliency",
-    "gradient-input",
-    "integrated-gradients",
-    "smoothgrad",
-    "vargrad",
-    "occlusion",
-    "grad-cam",
-    "grad-cam++",
-    "rise",
-    "first-order",
-    "greedy-as",
-    "greedy-ao",
-    "empirical",
-    "hybrid",
-    "eva",
-)
-READY = tuple(name for name in METHODS if name != "hybrid")  # need nothing but a model and a ball
-EXPLAINERS = ("first-order", "greedy-as", "greedy-ao", "empirical", "eva", "targeted")
 METRICS = ("deletion", "insertion", "mu-fidelity", "robustness-sr", "stability")  # those that judge maps
 FORMATS = (".csv", ".parquet", ".npz", ".zarr")
 NORMS = ("1", "2", "inf")

@@ -1,7 +1,6 @@
-"""Options that several commands share, and what their texts mean.
+"""Options that several commands share, alone or in bundles, and what their texts mean.
 
-A command takes them as parameters, those of a model together as a `Source`, and gives them to `ball_of`, `groups_of`,
-`bounds_of` and `class_of`, which raise InputError in one sentence. Nothing here loads torch before it is needed.
+A text that means nothing raises InputError in one sentence. Nothing here loads torch before it is needed.
 """
 
 from __future__ import annotations
@@ -9,161 +8,51 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 from inspect import signature
 from math import isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from proofmap.cli import names, texts
+from proofmap.cli.bundles import unset
 from proofmap.cli.names import among
-from proofmap.errors import InputError
+from proofmap.errors import FileError, InputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
 
     from proofmap.ball import Ball
     from proofmap.groups import Groups as Grouping
-    from proofmap.sources import Model, Preparation
+    from proofmap.sources import Preparation
 
 
-ModelArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        help="net.onnx; module.py:function, a function that returns a torch module; or zoo:mnist_mlp.",
-        show_default=False,
-        autocompletion=names.models,
-    ),
-]
-ModelOption = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        help="--model net.onnx; module.py:function, a function that returns a torch module; or zoo:mnist_mlp.",
-        show_default=False,
-        autocompletion=names.models,
-    ),
-]
-Inputs = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="INPUT",
-        help="Pictures (png, jpeg, webp, bmp, gif, tiff), arrays (npy, npz), tables (csv), MNIST's and CIFAR-10's own "
-        "files, folders of these, or VNN-LIB files, which bring their own box. For instance: digit.png",
-        show_default=False,
-    ),
-]
-Weights = Annotated[
-    Path | None,
-    typer.Option(help="The state dict of a torch module: --weights net.safetensors, or net.pt.", show_default=False),
-]
-Classes = Annotated[
-    Path | None,
-    typer.Option(
-        help="A text file with the names of the classes, one a line, 0 first: --classes names.txt", show_default=False
-    ),
-]
-Size = Annotated[
-    str | None,
-    typer.Option(
-        help="Pictures are scaled and cut to this height and width, by default the model's: --size 224, or 224,160.",
-        show_default=False,
-    ),
-    texts.Check(texts.sides),
-]
-Channels = Annotated[
-    int | None,
-    typer.Option(
-        help="--channels 1: pictures are read as grey; 3: in colour. By default as the model says.", show_default=False
-    ),
-]
-Mean = Annotated[
-    str | None,
-    typer.Option(
-        help="Subtracted from each channel before the model: --mean 0.485,0.456,0.406, or one number.",
-        show_default=False,
-    ),
-    texts.values("--mean"),
-]
-Std = Annotated[
-    str | None,
-    typer.Option(
-        help="Each channel is divided by it, after the mean: --std 0.229,0.224,0.225, or one number.",
-        show_default=False,
-    ),
-    texts.values("--std"),
-]
-Layout = Annotated[
-    str | None,
-    typer.Option(
-        help="NCHW, or --layout NHWC for a model that takes the channels last; arrays follow it.",
-        show_default=False,
-        autocompletion=among(names.LAYOUTS),
-    ),
-    texts.one_of(names.LAYOUTS, "--layout"),
-]
-Range = Annotated[
-    str | None,
-    typer.Option(
-        "--range",
-        help="The values of black and white, in which eps and domain are stated: 0,1 by default, or --range 0,255.",
-        show_default=False,
-    ),
-    texts.Check(partial(texts.pair, what="--range")),
-]
-Eps = Annotated[
-    str | None,
-    typer.Option(
-        help="The radius of the ball: --eps 0.02, 2/255, 0.5/255, or auto, the radius that is proven for each input.",
-        show_default=False,
-    ),
-    texts.Check(texts.radius),
-]
-Norm = Annotated[
-    str,
-    typer.Option(help="The norm of the ball, 1, 2 or inf: --norm 2", autocompletion=among(names.NORMS)),
-    texts.one_of(names.NORMS, "--norm"),
-]
-Domain = Annotated[
-    str | None,
-    typer.Option(
-        help="The values that inputs can have: --domain 0,1, or none. By default the range of pictures; none for a "
-        "table.",
-        show_default=False,
-    ),
-    texts.Check(texts.domain),
-]
 Groups = Annotated[
     str | None,
-    typer.Option(
-        help="What is scored together: --groups grid:12, grid:8,12, superpixels:50, pixels, or columns for a table. By "
-        "default every pixel or column.",
-        show_default=False,
+    unset(
+        "What is scored together: --groups grid:12, grid:8,12, superpixels:50, pixels, or columns for a table. By "
+        "default every pixel or column."
     ),
     texts.Check(texts.groups),
 ]
 Bounds = Annotated[
     str | None,
-    typer.Option(
-        help=f"How worst cases are bounded: {', '.join(names.BOUNDS)} (another name of backward); --bounds ibp+forward "
+    unset(
+        f"How worst cases are bounded: {', '.join(names.BOUNDS)} (another name of backward); --bounds ibp+forward "
         "for the better of both. By default backward.",
-        show_default=False,
         autocompletion=among(names.BOUNDS),
     ),
     texts.Check(texts.bounds),
 ]
 Target = Annotated[
     str | None,
-    typer.Option(
-        help="The class to explain, by number or name: --target 3. By default the predicted one.", show_default=False
-    ),
+    unset("The class to explain, by number or name: --target 3. By default the predicted one."),
 ]
 Limit = Annotated[
     int | None,
-    typer.Option(help="The first so many samples: --limit 100", show_default=False),
+    unset("The first so many samples: --limit 100"),
     texts.Check(texts.limit),
 ]
 Device = Annotated[
@@ -175,50 +64,56 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document for 
 
 
 @dataclass(frozen=True)
-class Source:
-    """What belongs to a model beside its name: its weights, the names of its classes, how values become its input."""
+class BallOptions:
+    """The ball around every sample."""
 
-    weights: Weights = None
-    classes: Classes = None
-    size: Size = None
-    channels: Channels = None
-    mean: Mean = None
-    std: Std = None
-    layout: Layout = None
-    values: Range = None
+    eps: Annotated[
+        str | None,
+        unset("The radius of the ball: --eps 0.02, 2/255, 0.5/255, or auto, the radius that is proven for each input."),
+        texts.Check(texts.radius),
+    ] = None
+    norm: Annotated[
+        str,
+        typer.Option(help="The norm of the ball, 1, 2 or inf: --norm 2", autocompletion=among(names.NORMS)),
+        texts.one_of(names.NORMS, "--norm"),
+    ] = "inf"
+    domain: Annotated[
+        str | None,
+        unset(
+            "The values that inputs can have: --domain 0,1, or none. By default the range of pictures; none for a "
+            "table."
+        ),
+        texts.Check(texts.domain),
+    ] = None
 
-    def model(self, name: str, *, bare: bool = False) -> Model:
-        """The model of a name; flags come before what the TOML beside it says. bare: without mean and std."""
-        given: dict[str, Any] = {
-            "size": None if self.size is None else texts.sides(self.size),
-            "channels": self.channels,
-            "mean": None if self.mean is None else texts.numbers(self.mean, "--mean"),
-            "std": None if self.std is None else texts.numbers(self.std, "--std"),
-            "layout": self.layout,
-            "range": None if self.values is None else texts.pair(self.values, "--range"),
-        }
-        from proofmap.sources import read_model, stated
+    def or_radius(self, default: str | None) -> BallOptions:
+        """With another radius where none is given; without one, a radius is asked for."""
+        if self.eps is None and default is None:
+            raise InputError("got no --eps, expected the radius of the ball, such as 0.02 or 2/255")
+        return self if self.eps is not None else replace(self, eps=default)
 
-        preparation = replace(stated(name), **{field: value for field, value in given.items() if value is not None})
-        if bare:
-            preparation = replace(preparation, mean=None, std=None)
-        return read_model(name, weights=self.weights, preparation=preparation, classes=self.classes)
+    def around(self, shape: tuple[int, ...], preparation: Preparation) -> Ball:
+        """The ball around samples of a shape: pictures (C, H, W) lie in their range, unless another domain is given."""
+        from proofmap.ball import Ball
 
+        assert self.eps is not None
+        usual = preparation.range if len(shape) == 3 else None
+        domain = usual if self.domain is None else texts.domain(self.domain)
+        return Ball(texts.radius(self.eps), float(self.norm), domain)
 
-NOTHING = Source()  # a model by its name alone
-
-
-def needs(kind: type[Any]) -> bool:
-    """Whether a method needs more than a model and a ball."""
-    return any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in signature(kind).parameters.values())
+    def refuse_beside_a_box(self) -> None:
+        """A VNN-LIB file brings its own ball: no other can be given."""
+        if self != BallOptions():
+            raise InputError("got --eps, --norm or --domain with a VNN-LIB file, expected none: its box is the ball")
 
 
-def ball_of(eps: str, norm: str, domain: str | None, preparation: Preparation, shape: tuple[int, ...]) -> Ball:
-    """The ball around samples of a shape: pictures (C, H, W) lie in their range, unless another domain is given."""
-    from proofmap.ball import Ball
+@dataclass(frozen=True)
+class Scoring:
+    """What is scored together, how it is bounded, and for which class."""
 
-    own = preparation.range if len(shape) == 3 else None
-    return Ball(texts.radius(eps), float(norm), own if domain is None else texts.domain(domain))
+    groups: Groups = None
+    bounds: Bounds = None
+    target: Target = None
 
 
 def groups_of(text: str | None) -> Grouping:
@@ -269,6 +164,14 @@ def device_of(text: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:  # torch has both
         raise InputError(f"got --device {text}, expected cpu, or cuda where there is a GPU ({error!s:.80})") from None
     return device
+
+
+def make_folder(out: Path) -> None:
+    """The folder for what a command writes."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
 
 
 def tell(notes: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from proofmap.errors import FileError
+from proofmap.cli.options import make_folder
 from proofmap.sources import Model, Preparation, Rerun, rerun
 from proofmap.sources.fit import Array, planes
 
@@ -44,12 +44,7 @@ class Points:
         """
         if point is None:
             return {**entry, "point": None, "picture": None, "confirmed_by": None}
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FileError(
-                f"cannot make the folder {self.folder}: {error.strerror}; choose another with --out"
-            ) from error
+        make_folder(self.folder)
         file = self.folder / f"{stem}.npy"
         np.save(file, values_of(point, self.model.preparation))
         drawn = _draw(file.with_suffix(".png"), point, self.model.preparation) if picture else None

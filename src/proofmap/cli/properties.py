@@ -45,8 +45,8 @@ def decide_files(
         for path, (regions, graph), stem in zip(paths, asked, names, strict=True):
             with bar.take():
                 answer = decide(graph, regions, bounds=method, run=points.run, device=device)
-            found = _entry(path.name, regions, answer)
-            entry = points.keep(answer.point, f"{stem}{VIOLATED}", found, picture=False)
+            answered = _entry(path.name, regions, answer)
+            entry = points.keep(answer.point, f"{stem}{VIOLATED}", answered, picture=False)
             entries.append(entry)
             if result is not None:
                 result.write_text(_result(answer, model.preparation), encoding="utf-8")

@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from proofmap.cli import options as o
 from proofmap.cli import texts
+from proofmap.cli.bundles import unset
+from proofmap.cli.subject import Source
 from proofmap.errors import InputError
 
 __all__ = ["report"]
@@ -19,7 +20,7 @@ _SUFFIX = ".proofmap"
 
 
 def report(
-    context: typer.Context,
+    *,
     out: Annotated[Path, typer.Argument(metavar="OUT.html", help="The page to write.", show_default=False)],
     inputs: Annotated[
         list[Path],
@@ -31,35 +32,25 @@ def report(
     ],
     table: Annotated[
         Path | None,
-        typer.Option(
-            help="A comparison of methods that bench or compare wrote, or compare --json printed: --table table.csv",
-            show_default=False,
-        ),
+        unset("A comparison of methods that bench or compare wrote, or compare --json printed: --table table.csv"),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            help="The model that was explained, --model net.onnx: an attack on it then bounds each overlap from below. "
-            "Of a run it is checked to be the model, and no more.",
-            show_default=False,
+        unset(
+            "The model that was explained, --model net.onnx: an attack on it then bounds each overlap from below. "
+            "Of a run it is checked to be the model, and no more."
         ),
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option(
-            help='Who makes the report: --by "Ada Lovelace, Analytical Engines". Without it there is a line to sign.',
-            show_default=False,
-        ),
+        unset('Who makes the report: --by "Ada Lovelace, Analytical Engines". Without it there is a line to sign.'),
     ] = None,
     date: Annotated[
         str | None,
-        typer.Option(
-            help="Of the report, by default today: --date 2026-03-01. The same arguments give the same bytes.",
-            show_default=False,
-        ),
+        unset("Of the report, by default today: --date 2026-03-01. The same arguments give the same bytes."),
         texts.Check(texts.day),
     ] = None,
-    source: o.Source = o.NOTHING,
+    source: Source,
 ) -> None:
     """Write one HTML file with every input's maps, what is proven about it and what is not, and how that was made.
 
@@ -69,7 +60,7 @@ def report(
     """
     if out.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"got the page {out}, expected a name that ends in .html: the page comes before the inputs")
-    if model is None and source != o.Source(classes=source.classes):
+    if model is None and source != Source(classes=source.classes):
         raise InputError("got --weights or other options of a model without --model, expected the model they belong to")
 
     from proofmap.explain import Explanation
@@ -80,15 +71,15 @@ def report(
     from proofmap.sources.preparation import read_classes
 
     compared = None if table is None else read_table(table)
-    names, found = None if source.classes is None else read_classes(source.classes), None
-    if model is not None:
-        found = source.model(model)
-        names = found.classes
+    names = None if source.classes is None else read_classes(source.classes)
+    explained = None if model is None else source.model(model)
+    if explained is not None:
+        names = explained.classes
     runs = [path for path in inputs if (path / MANIFEST).is_file()]
     explanations = [(file.stem, Explanation.load(file)) for path in inputs if path not in runs for file in _files(path)]
     opened = [(path.resolve().name, Results.open(path)) for path in runs]
     day = None if date is None else texts.day(date)
-    write(out, explanations, classes=names, table=compared, model=found, runs=opened, by=by, date=day)
+    write(out, explanations, classes=names, table=compared, model=explained, runs=opened, by=by, date=day)
     typer.echo(f"wrote {out}")
 
 
@@ -97,8 +88,8 @@ def _files(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
-    found = (file for file in path.iterdir() if file.suffix == _SUFFIX)
-    files = sorted(found, key=lambda file: [part.zfill(9) for part in re.split(r"(\d+)", file.name)])
+    written = (file for file in path.iterdir() if file.suffix == _SUFFIX)
+    files = sorted(written, key=lambda file: [part.zfill(9) for part in re.split(r"(\d+)", file.name)])
     if not files:
         raise InputError(f"{path} has no {_SUFFIX} file in it, expected a folder of proofmap explain or run")
     yield from files

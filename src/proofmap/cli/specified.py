@@ -7,7 +7,7 @@ from pathlib import Path
 
 from proofmap.errors import InputError
 
-__all__ = ["check_result", "own_ball", "specified"]
+__all__ = ["check_result", "specified"]
 
 _BOX = (".vnnlib", ".vnnlib.gz")
 
@@ -18,12 +18,6 @@ def specified(inputs: Sequence[Path]) -> bool:
     if any(boxed) and not all(boxed):
         raise InputError("got VNN-LIB files together with other inputs, expected one kind: run the command twice")
     return any(boxed)
-
-
-def own_ball(eps: str | None, norm: str, domain: str | None) -> None:
-    """Refuse another ball than a VNN-LIB file's own."""
-    if eps is not None or domain is not None or norm != "inf":
-        raise InputError("got --eps, --norm or --domain with a VNN-LIB file, expected none: its box is the ball")
 
 
 def check_result(result: Path | None, count: int) -> None:

@@ -38,10 +38,10 @@ def radius(text: str) -> float | Literal["auto"]:
     """A number of at least 0, or auto."""
     if text == "auto":
         return "auto"
-    found = number(text, "--eps")
-    if not (isfinite(found) and found >= 0):
+    eps = number(text, "--eps")
+    if not (isfinite(eps) and eps >= 0):
         raise InputError(f"got --eps {text}, expected a radius of at least 0, such as 0.02 or 2/255")
-    return found
+    return eps
 
 
 def day(text: str) -> date:
@@ -59,10 +59,10 @@ def numbers(text: str, what: str) -> tuple[float, ...]:
 
 def pair(text: str, what: str) -> tuple[float, float]:
     """Two numbers."""
-    found = numbers(text, what)
-    if len(found) != 2:
+    ends = numbers(text, what)
+    if len(ends) != 2:
         raise InputError(f"got {what} {text}, expected two numbers such as 0,1")
-    return found[0], found[1]
+    return ends[0], ends[1]
 
 
 def domain(text: str) -> tuple[float, float] | None:
@@ -79,8 +79,8 @@ def sides(text: str) -> tuple[int, int]:
     """A height and a width."""
     if not re.fullmatch(r"\d{1,6}(,\d{1,6})?", text):
         raise InputError(f"got --size {text}, expected a side such as 224, or a height and a width such as 224,160")
-    found = [int(side) for side in text.split(",")]
-    return found[0], found[-1]
+    both = [int(side) for side in text.split(",")]
+    return both[0], both[-1]
 
 
 def groups(text: str) -> tuple[str, list[int]]:
@@ -144,13 +144,13 @@ def one_of(known: Sequence[str], option: str) -> Check:
 
 def settings(given: Sequence[str]) -> dict[str, str]:
     """Names and values on either side of =."""
-    found = {}
+    values = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise InputError(f"got --set {text}, expected a name and a value such as samples=50")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def gigabytes(memory: float) -> int:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from proofmap.cli import options as o
-from proofmap.cli.specified import check_result, own_ball, specified
+from proofmap.cli.bundles import unset
+from proofmap.cli.specified import check_result, specified
+from proofmap.cli.subject import Subject
 from proofmap.errors import InputError
 
 __all__ = ["verify"]
@@ -18,12 +19,8 @@ _NO = 1
 
 
 def verify(
-    context: typer.Context,
-    model: o.ModelArgument,
-    inputs: o.Inputs,
-    eps: o.Eps = None,
-    norm: o.Norm = "inf",
-    domain: o.Domain = None,
+    *,
+    ball: o.BallOptions,
     bounds: o.Bounds = None,
     target: o.Target = None,
     no_radius: Annotated[
@@ -34,24 +31,23 @@ def verify(
     ] = Path("out"),
     result: Annotated[
         Path | None,
-        typer.Option(help="For one VNN-LIB file, its answer in VNN-COMP's format: --result r.txt", show_default=False),
+        unset("For one VNN-LIB file, its answer in VNN-COMP's format: --result r.txt"),
     ] = None,
     as_json: o.Json = False,
-    source: o.Source = o.NOTHING,
-    device: o.Device = "cpu",
+    subject: Subject,
 ) -> None:
     """Prove that no input of the ball is classified otherwise, or that the property of a VNN-LIB file holds.
 
     Exit code 1 where that is not proven for every input. For instance: proofmap verify zoo:mnist_mlp digit.png --eps
     0.02
     """
-    boxed = specified(inputs)
-    check_result(result, len(inputs) if boxed else 0)
+    boxed = specified(subject.inputs)
+    check_result(result, len(subject.inputs) if boxed else 0)
     if boxed:
-        own_ball(eps, norm, domain)
+        ball.refuse_beside_a_box()
         if target is not None or no_radius:
             raise InputError("got --target or --no-radius with a VNN-LIB file, expected none: it says what is decided")
-    elif eps == "auto":
+    elif ball.eps == "auto":
         raise InputError("got --eps auto, expected a number such as 0.02 or 2/255: the proven radius is printed anyway")
     if out.exists() and not out.is_dir():
         raise InputError(f"got --out {out}, which is a file, expected a folder: choose another")
@@ -62,14 +58,14 @@ def verify(
     from proofmap.cli.points import Points
     from proofmap.cli.properties import decide_files
 
-    method, place = named(bounds or "backward"), o.device_of(device)
+    method = named(bounds or "backward")
     if boxed:
-        bare = source.model(model, bare=True)
-        proven = decide_files(inputs, bare, method, Points(out, bare), result, place, as_json)
+        place, bare = o.device_of(subject.device), subject.load(bare=True)
+        proven = decide_files(subject.inputs, bare, method, Points(out, bare), result, place, as_json)
     else:
-        found, cases = read_cases(inputs, partial(source.model, model), eps, norm, domain, place)
-        aim = o.class_of(target, found.classes)
-        question = Question(found, method, str(eps), norm, aim, not no_radius, Points(out, found))
+        model, cases = read_cases(subject, ball)
+        aim = o.class_of(target, model.classes)
+        question = Question(model, method, str(ball.eps), ball.norm, aim, not no_radius, Points(out, model))
         proven = answer_all(cases, question, as_json)
     if not proven:
         raise typer.Exit(_NO)

@@ -25,8 +25,8 @@ __all__ = ["LABELS", "SUFFIXES", "UNKNOWN", "Pictures", "images", "read_labels",
 LABELS = "labels.csv"
 UNKNOWN = -1  # the class of a sample that says none
 _COMMON = ("PNG", "JPEG", "WEBP")  # often under each other's names
-_OWN = {".bmp": "BMP", ".gif": "GIF", ".tif": "TIFF", ".tiff": "TIFF"}
-SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", *_OWN})
+_BY_ENDING = {".bmp": "BMP", ".gif": "GIF", ".tif": "TIFF", ".tiff": "TIFF"}
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", *_BY_ENDING})
 _DEEP = ("I", "F")  # how Pillow's modes of more than 8 bits a channel begin
 _GREY = ("1", "L", "LA")  # and its modes of one
 
@@ -98,11 +98,11 @@ def read_picture(path: Path, size: tuple[int, int] | None = None, channels: int 
     except ImportError as error:
         raise FileError(f"cannot read {path}: pictures need Pillow; install it with pip install pillow") from error
     try:
-        own = _OWN.get(path.suffix.lower())
+        kind = _BY_ENDING.get(path.suffix.lower())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd entries beside the pixels
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=_COMMON if own is None else (own, *_COMMON)) as opened:
+            with Image.open(path, formats=_COMMON if kind is None else (kind, *_COMMON)) as opened:
                 _check_kind(opened, path)
                 opened.load()
                 grey = channels == 1 or (channels is None and opened.mode in _GREY)
@@ -140,7 +140,7 @@ def read_labels(path: Path, names: Sequence[str]) -> tuple[dict[str, int], str]:
 
     It may have more files, and fewer; one that has none of them is of something else.
     """
-    found: dict[str, int] = {}
+    labels: dict[str, int] = {}
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             table = csv.DictReader(file)
@@ -151,30 +151,30 @@ def read_labels(path: Path, names: Sequence[str]) -> tuple[dict[str, int], str]:
                     f"{path} has the columns {columns!s:.200}, expected file and label, or file and class_index"
                 )
             for row in table:
-                _add_label(found, row["file"], row[label], f"{path}, line {table.line_num}")
+                _add_label(labels, row["file"], row[label], f"{path}, line {table.line_num}")
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FileError(
             f"cannot read {path}: {error}; expected a table in UTF-8 with the columns file and label"
         ) from error
-    foreign = sorted(found.keys() - set(names))
-    bare = [name for name in names if name not in found]
+    foreign = sorted(labels.keys() - set(names))
+    bare = [name for name in names if name not in labels]
     if names and len(bare) == len(names):
         other = f", but {foreign[0]!r:.80}" if foreign else ""
         raise FileError(
             f"{path} labels none of the {len(names)} files beside it{other}: correct the names, or take the table away"
         )
-    said = [f"gives {len(bare)} of {len(names)} files no label, such as {bare[0]!r:.80}"] if bare else []
+    notes = [f"gives {len(bare)} of {len(names)} files no label, such as {bare[0]!r:.80}"] if bare else []
     others = "a file that is" if len(foreign) == 1 else f"{len(foreign)} files that are"
-    said += [f"labels {others} not there, such as {foreign[0]!r:.80}"] if foreign else []
-    return {name: found[name] for name in names if name in found}, f"{path} {', and '.join(said)}" if said else ""
+    notes += [f"labels {others} not there, such as {foreign[0]!r:.80}"] if foreign else []
+    return {name: labels[name] for name in names if name in labels}, f"{path} {', and '.join(notes)}" if notes else ""
 
 
-def _add_label(found: dict[str, int], name: str | None, label: str | None, where: str) -> None:
+def _add_label(labels: dict[str, int], name: str | None, label: str | None, where: str) -> None:
     name, label = (name or "").strip(), (label or "").strip()
     if not name:
         raise FileError(f"{where}: a label without a file, expected the name of one")
     if not re.fullmatch("[0-9]{1,9}", label):
         raise FileError(f"{where}: the label of {name!r:.80} is {label!r:.80}, expected a class number, 0 or more")
-    if name in found:
+    if name in labels:
         raise FileError(f"{where}: {name!r:.80} has a label already; leave one line for each picture")
-    found[name] = int(label)
+    labels[name] = int(label)

@@ -16,7 +16,7 @@ def change(base: Tensor, rows: Tensor | None, move: Tensor, low: float, high: fl
     being None, all but the last of them under each of k / (R - 1) maps in turn.
     """
     count = base.shape[1] - 1
-    run = kernel.compiled(_change, _trial) if kernel.worth(move) else None
+    run = kernel.compiled(_change, _trial) if kernel.pays(move) else None
     if run is not None:
         if rows is None:
             rows = torch.arange(count, device=base.device).repeat(move.shape[1] // count)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from proofmap.ball import Ball
 from proofmap.execution import Sampler, check_precision
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
-from proofmap.graph import Graph
-from proofmap.groups import Groups
 from proofmap.memory import budget
 from proofmap.overlaps import Overlap
 from proofmap.precision import full_precision
 from proofmap.settings import check_counts
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class EmpiricalEVA(Explainer):
     """EVA with AO by samples: the largest margin at N points drawn uniformly from the ball.
 
@@ -32,24 +30,15 @@ class EmpiricalEVA(Explainer):
 
     guarantee: ClassVar[Guarantee] = "sampled"
 
-    def __init__(
-        self,
-        model: nn.Module | Graph,
-        ball: Ball,
-        *,
-        groups: Groups = None,
-        samples: int = 100,
-        precision: torch.dtype | None = None,
-        seed: int = 0,
-        batch: int = 16,
-        progress: bool = True,
-        memory: int | None = None,
-    ) -> None:
-        super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory, seed=seed)
-        check_counts(samples=samples)
-        check_precision(precision)
-        self.samples = samples
-        self.precision = precision
+    samples: int = 100
+    precision: torch.dtype | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        super().__post_init__()
+        check_counts(samples=self.samples)
+        check_precision(self.precision)
 
     def _measure(self, task: Task) -> Measured:
         family = task.ball.at(task.x, task.mask.expand_as(task.x))
@@ -67,12 +56,9 @@ class EmpiricalEVA(Explainer):
         over = Overlap(best[:, 0].clone(), best[:, 1:].contiguous(), nominal, task.target, certified=False)
         return Measured(over.full[:, None] - over.frozen, over)
 
-    def _settings(self) -> Mapping[str, Any]:
-        return {"groups": self.groups, "samples": self.samples, "precision": self.precision}
-
 
 def margins(logits: Tensor, target: Tensor) -> Tensor:
     """max over c' != c of f_c' - f_c for logits (..., C) and targets that broadcast to (...)."""
     index = target.expand(logits.shape[:-1])[..., None]
-    own = logits.gather(-1, index).squeeze(-1)
-    return logits.scatter(-1, index, -torch.inf).amax(-1) - own
+    decided = logits.gather(-1, index).squeeze(-1)
+    return logits.scatter(-1, index, -torch.inf).amax(-1) - decided

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
-from torch import nn
 
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
@@ -15,15 +13,15 @@ from proofmap.bounds import Method, Sharing
 from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Explanation, Guarantee
-from proofmap.graph import Graph
 from proofmap.graph.samples import as_samples
-from proofmap.groups import Groups
 from proofmap.memory import budget
 from proofmap.overlaps import Objective, Overlap, family_overlap, method_of, overlap
 from proofmap.progress import part
 from proofmap.settings import one_of
+from proofmap.traced import traced
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class EVA(Explainer):
     """EVA(u) = AO(B) - AO(B_u), both terms certified upper bounds.
 
@@ -33,23 +31,16 @@ class EVA(Explainer):
 
     guarantee: ClassVar[Guarantee] = "certified"
 
-    def __init__(
-        self,
-        model: nn.Module | Graph,
-        ball: Ball,
-        *,
-        groups: Groups = None,
-        bounds: Method | None = None,
-        sharing: Sharing = "shared",
-        objective: Objective = "margin",
-        batch: int = 16,
-        progress: bool = True,
-        memory: int | None = None,
-    ) -> None:
-        super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory)
-        self.bounds = method_of(bounds)
-        self.sharing: Sharing = one_of("sharing", sharing, Sharing)
-        self.objective: Objective = one_of("objective", objective, Objective)
+    bounds: Method | None = None
+    sharing: Sharing = "shared"
+    objective: Objective = "margin"
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        super().__post_init__()
+        self._set(bounds=method_of(self.bounds))
+        one_of("sharing", self.sharing, Sharing)
+        one_of("objective", self.objective, Objective)
 
     def _measure(self, task: Task) -> Measured:
         over = overlap(
@@ -65,15 +56,8 @@ class EVA(Explainer):
         )
         return Measured(over.full[:, None] - over.frozen, over)
 
-    def _settings(self) -> Mapping[str, Any]:
-        return {
-            "groups": self.groups,
-            "bounds": self.bounds,
-            "sharing": self.sharing,
-            "objective": self.objective,
-        }
 
-
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TargetedEVA(Explainer):
     """Towards one class c': φ = φ(+) - φ(-), with EVA on the two half balls δ >= 0 and δ <= 0 for the margin
     f_c' - f_c of the predicted class c. φ > 0: adding there brings c' closer; φ < 0: removing does.
@@ -82,23 +66,18 @@ class TargetedEVA(Explainer):
     guarantee: ClassVar[Guarantee] = "certified"
     signed: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        model: nn.Module | Graph,
-        ball: Ball,
-        *,
-        groups: Groups = None,
-        bounds: Method | None = None,
-        sharing: Sharing = "shared",
-        batch: int = 16,
-        progress: bool = True,
-        memory: int | None = None,
-    ) -> None:
-        super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory)
-        if ball.half is not None:
-            raise InputError(f"got a ball with half={ball.half!r}, expected a whole one: both halves are explained")
-        self.bounds = method_of(bounds)
-        self.sharing: Sharing = one_of("sharing", sharing, Sharing)
+    bounds: Method | None = None
+    sharing: Sharing = "shared"
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        super().__post_init__()
+        if self.ball.half is not None:
+            raise InputError(
+                f"got a ball with half={self.ball.half!r}, expected a whole one: both halves are explained"
+            )
+        self._set(bounds=method_of(self.bounds))
+        one_of("sharing", self.sharing, Sharing)
 
     def explain(self, x: Samples, target: Target = None) -> Explanation:
         """Explain what would make each sample of x (N, *shape) a `target`; one class, or one for each sample."""
@@ -112,7 +91,7 @@ class TargetedEVA(Explainer):
         Towards its own class a sample's scores are zero.
         """
         x = as_samples(x, self.model)
-        graph, _ = self._graph(x)
+        graph = traced(self.model, x).graph
         every = torch.arange(graph.classes, device=x.device).repeat(len(x))
         return self.explain(x.repeat_interleave(graph.classes, dim=0), every)
 
@@ -136,6 +115,3 @@ class TargetedEVA(Explainer):
             "margin",
             budget(self.memory, x.device),
         )
-
-    def _settings(self) -> Mapping[str, Any]:
-        return {"groups": self.groups, "bounds": self.bounds, "sharing": self.sharing}

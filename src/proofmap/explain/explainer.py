@@ -1,18 +1,18 @@
 """What every explainer has in common: one call that checks, goes through the samples, and records what was done.
 
-A newcomer writes `_measure`, which bounds or estimates the overlaps of some samples, and says what it guarantees.
+A newcomer is a frozen dataclass: its fields are its settings, which the record of an explanation lists. It writes
+`_measure`, which bounds or estimates the overlaps of some samples, and says what it guarantees.
 """
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import wraps
-from math import isinf
-from typing import Any, ClassVar, ParamSpec, TypeVar, overload
+from typing import ClassVar, ParamSpec, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
@@ -22,44 +22,30 @@ from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bar import Bar
 from proofmap.bounds import Method
-from proofmap.digest import hash_graph, hash_state, hash_tensor, versions
+from proofmap.digest import hash_tensor, versions
 from proofmap.errors import InputError
-from proofmap.explain.explanation import JSON, Explanation, Guarantee, spread
+from proofmap.explain.explanation import Explanation, Guarantee, spread
+from proofmap.explain.task import Measured, Task, ball_of, together
 from proofmap.family import resolve_mask
-from proofmap.graph import Graph, as_graph, bounded
+from proofmap.graph import Graph, bounded
 from proofmap.graph.foreign import foreign_of
 from proofmap.graph.samples import as_samples
 from proofmap.memory import check_memory
-from proofmap.overlaps import Overlap, certified_radius, classes_of
+from proofmap.overlaps import certified_radius, classes_of
 from proofmap.progress import part
+from proofmap.records import JSON, recorded
 from proofmap.settings import check_counts
+from proofmap.traced import traced
 
+__all__ = ["COSTS", "Explainer", "Measured", "Task", "check_model"]
+
+COSTS = ("attacks", "batch", "progress", "memory")  # settings on which no score depends
+_ASIDE = ("model", "seed", *COSTS)  # that an explanation records otherwise, or not
+_LISTED = 1000  # entries of a tensor that a record holds; of a larger one, its hash
 _SEARCH = 0.5  # of the work, where a radius is searched first: a guess
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """Some samples to explain, all checked: the ball is resolved, the mask stands for these samples."""
-
-    graph: Graph
-    x: Tensor  # (n, *shape)
-    ball: Ball
-    mask: Tensor  # (1 or n, *shape)
-    target: Tensor  # (n,)
-    predicted: Tensor  # (n,)
-    generator: torch.Generator
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """Overlaps of some samples, and the scores that follow from them."""
-
-    scores: Tensor  # (n, G)
-    overlap: Overlap
-    opposite: Overlap | None = None
 
 
 def _wrapped(method: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -72,6 +58,13 @@ def _wrapped(method: Callable[_P, _R]) -> Callable[_P, _R]:
     return call
 
 
+def check_model(model: object) -> None:
+    """Refuse what is no model."""
+    if not isinstance(model, nn.Module | Graph):
+        raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or pm.load(path)")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Explainer(ABC):
     """Explains decisions of one model over one kind of ball.
 
@@ -81,45 +74,46 @@ class Explainer(ABC):
 
     guarantee: ClassVar[Guarantee]
     signed: ClassVar[bool] = False
-    bounds: Method | None = None  # by which a radius is proven
 
-    def __init__(
-        self,
-        model: nn.Module | Graph,
-        ball: Ball,
-        *,
-        groups: grouping.Groups = None,
-        batch: int = 16,
-        progress: bool = True,
-        memory: int | None = None,
-        seed: int | None = None,
-    ) -> None:
-        if not isinstance(model, nn.Module | Graph):
-            raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or pm.load(path)")
-        if not isinstance(ball, Ball):
-            raise InputError(f"got ball={ball!r}, expected a pm.Ball such as pm.Ball(0.02, domain=(0.0, 1.0))")
-        check_counts(batch=batch)
-        check_memory(memory)
-        if seed is not None:
-            check_counts(0, seed=seed)
-        self.model = model
-        self.ball = ball
-        self.groups = grouping.pixels() if groups is None else groups
-        self.batch = batch
-        self.progress = progress
-        self.memory = memory
-        self.seed = seed
-        self._traced: _Traced | None = None
-        if isinstance(model, Graph):
-            self._check_graph(model)
+    model: nn.Module | Graph
+    ball: Ball
+    _: KW_ONLY
+    groups: grouping.Groups = None
+    batch: int = 16
+    progress: bool = True
+    memory: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting, and a graph that cannot be explained."""
+        check_model(self.model)
+        if not isinstance(self.ball, Ball):
+            raise InputError(f"got ball={self.ball!r}, expected a pm.Ball such as pm.Ball(0.02, domain=(0.0, 1.0))")
+        check_counts(batch=self.batch)
+        check_memory(self.memory)
+        if self.seed is not None:
+            check_counts(0, seed=self.seed)
+        self._set(groups=grouping.pixels() if self.groups is None else self.groups)
+        if isinstance(self.model, Graph):
+            self._check_graph(self.model)
+
+    def _set(self, **settings: object) -> None:
+        """What settings mean, in place of what was given for them."""
+        for name, value in settings.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def seed(self) -> int | None:
+        """None: nothing is random."""
+        return None
+
+    @property
+    def bounds(self) -> Method | None:
+        """By which a radius is proven."""
+        return None
 
     @abstractmethod
     def _measure(self, task: Task) -> Measured:
         """The overlaps of some samples, and their scores."""
-
-    @abstractmethod
-    def _settings(self) -> Mapping[str, Any]:
-        """What this explainer adds to the record of how its scores were made."""
 
     def explain(self, x: Samples, target: Target = None) -> Explanation:
         """Explain the decision at each sample of x (N, *shape): the predicted class, or the target."""
@@ -173,8 +167,8 @@ class Explainer(ABC):
         mask = _only(feature_mask, "feature masks") if isinstance(feature_mask, tuple) else feature_mask
         groups = self.groups if mask is None else mask
         with torch.enable_grad():  # Captum calls without: an explainer that needs gradients gives the same as by itself
-            found = self._explain(inputs, _one_or_each(target), groups, show_progress, perturbations_per_eval)
-        return found.attributions
+            explanation = self._explain(inputs, _one_or_each(target), groups, show_progress, perturbations_per_eval)
+        return explanation.attributions
 
     @property
     def forward_func(self) -> nn.Module | Graph:
@@ -196,9 +190,9 @@ class Explainer(ABC):
         started = time.perf_counter()
         x = as_samples(x, self.model).detach()
         mask = self._mask(x, groups)
-        graph, name = self._graph(x)
-        self._check_graph(graph)
-        graph = graph.to(x.device, x.dtype)
+        model = traced(self.model, x)
+        self._check_graph(model.graph)
+        graph = model.graph.to(x.device, x.dtype)
         with torch.no_grad():
             predicted = torch.cat([graph(part) for part in x.split(self.batch)]).argmax(1)
         aim = predicted if target is None else classes_of(target, len(x), graph.classes, x.device)
@@ -213,28 +207,28 @@ class Explainer(ABC):
             digest = aside.submit(hash_tensor, x)  # which a GPU need not wait for
             for start in range(0, len(x), step):
                 piece = slice(start, start + step)
-                own = mask if len(mask) == 1 else mask[piece]
-                around = _ball_of(ball, piece, x)
-                task = Task(graph, x[piece], around, own, aim[piece], predicted[piece], generator)
+                masks = mask if len(mask) == 1 else mask[piece]
+                around = ball_of(ball, piece, x)
+                task = Task(graph, x[piece], around, masks, aim[piece], predicted[piece], generator)
                 with bar.take(len(task.x)):
-                    parts.append(_widened(self._measure(task), int(mask.max()) + 1))
-        scores = torch.cat([part.scores for part in parts])
+                    parts.append(self._measure(task))
+        whole = together(parts, int(mask.max()) + 1)
         return Explanation(
             x=x,
-            scores=scores,
-            attributions=spread(scores, mask),
+            scores=whole.scores,
+            attributions=spread(whole.scores, mask),
             mask=mask,
-            overlap=_together([part.overlap for part in parts]),
-            opposite=_together([p.opposite for p in parts if p.opposite is not None]) if parts[0].opposite else None,
+            overlap=whole.overlap,
+            opposite=whole.opposite,
             target=aim,
             predicted=predicted,
             signed=self.signed,
             guarantee=self.guarantee,
             method=type(self).__name__,
-            settings={key: _plain(value) for key, value in {**_ball_settings(ball), **self._record(graph)}.items()},
+            settings=self._record(ball, graph),
             seed=self.seed,
             versions=versions(),
-            model_hash=name,
+            model_hash=model.digest,
             input_hash=digest.result(),
             seconds=time.perf_counter() - started,
         )
@@ -243,35 +237,25 @@ class Explainer(ABC):
         """Refuse a network of which parts would have to be bounded that cannot be."""
         if self.guarantee == "certified":
             bounded(graph)
-        found = foreign_of(graph)
-        if found is not None and isinstance(self.ball.eps, str):
+        foreign = foreign_of(graph)
+        if foreign is not None and isinstance(self.ball.eps, str):
             raise InputError(
-                f"got the radius 'auto', which has to be proven, for a model with {found[1].named()}, which has no "
+                f"got the radius 'auto', which has to be proven, for a model with {foreign[1].named()}, which has no "
                 "rule: give a number, such as pm.Ball(0.02) or --eps 0.02"
             )
 
-    def _record(self, graph: Graph) -> Mapping[str, Any]:
-        """The settings, and what of the model was taken off its end."""
+    def _record(self, ball: Ball, graph: Graph) -> dict[str, JSON]:
+        """The ball that was explained, the settings, and what of the model was taken off its end."""
+        settings = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _ASIDE}
         taken = {} if graph.taken_off is None else {"taken_off": graph.taken_off}
-        return {**self._settings(), **taken}
+        return recorded({**settings, "ball": ball, **taken}, _LISTED)
 
     def _mask(self, x: Tensor, groups: grouping.Groups) -> Tensor:
         """(1 or N, *shape) int64, checked."""
         mask = grouping.resolve(groups, x)
         assert mask is not None
-        found, _ = resolve_mask(mask, x)
-        return found if mask.ndim == x.ndim and len(mask) > 1 else found[:1]
-
-    def _graph(self, x: Tensor) -> tuple[Graph, str]:
-        """The model's graph and its hash. A module is traced again when its weights or the inputs' shape changed."""
-        if isinstance(self.model, Graph):  # it never changes
-            self._traced = self._traced or _Traced((), "", self.model, hash_graph(self.model))
-            return self._traced.graph, self._traced.digest
-        shape, state = tuple(x.shape[1:]), hash_state(self.model)
-        if self._traced is None or (self._traced.shape, self._traced.state) != (shape, state):
-            graph = as_graph(self.model, x)
-            self._traced = _Traced(shape, state, graph, hash_graph(graph))
-        return self._traced.graph, self._traced.digest
+        each, _ = resolve_mask(mask, x)
+        return each if mask.ndim == x.ndim and len(mask) > 1 else each[:1]
 
     def _ball(self, graph: Graph, x: Tensor, target: Tensor, show: bool) -> Ball:
         if not isinstance(self.ball.eps, str):
@@ -289,16 +273,6 @@ class Explainer(ABC):
         return replace(self.ball, eps=radius)
 
 
-@dataclass(frozen=True, eq=False)
-class _Traced:
-    """A module's graph, and what it was traced from."""
-
-    shape: tuple[int, ...]
-    state: str
-    graph: Graph
-    digest: str
-
-
 def _only(tensors: tuple[Samples, ...], what: str) -> Samples:
     if len(tensors) != 1:
         raise InputError(f"got {len(tensors)} {what}, expected one tensor: explain a model of one input")
@@ -312,57 +286,3 @@ def _one_or_each(target: Target | list[int]) -> Target:
             raise InputError(f"got target {target!r}, expected a class number for each sample")
         return torch.tensor(target, dtype=torch.int64)
     return target.reshape(()) if isinstance(target, Tensor) and target.numel() == 1 else target
-
-
-def _ball_of(ball: Ball, piece: slice, x: Tensor) -> Ball:
-    """The ball of some samples of x, which means at them what the whole ball means.
-
-    What is given for each sample is cut. Radii for each variable get the rank of x, so that (d,) cannot be taken for
-    one radius a sample where a piece happens to have d of them.
-    """
-
-    def cut(value: Any) -> Any:
-        each = isinstance(value, Tensor) and value.ndim == x.ndim and len(value) == len(x)
-        return value[piece] if each else value
-
-    eps = ball.eps
-    if isinstance(eps, Tensor) and eps.ndim > 0:
-        one_a_sample = eps.ndim == 1 and len(eps) == len(x)
-        eps = eps[piece] if one_a_sample else cut(eps.reshape(*(1,) * (x.ndim - eps.ndim), *eps.shape))
-    domain = None if ball.domain is None else (cut(ball.domain[0]), cut(ball.domain[1]))
-    return replace(ball, eps=eps, domain=domain)
-
-
-def _widened(part: Measured, groups: int) -> Measured:
-    """With columns for groups that none of these samples has: freezing nothing changes nothing."""
-    missing = groups - part.scores.shape[1]
-    if not missing:
-        return part
-
-    def wide(over: Overlap) -> Overlap:
-        return replace(over, frozen=torch.cat([over.frozen, over.full[:, None].expand(-1, missing)], dim=1))
-
-    scores = torch.nn.functional.pad(part.scores, (0, missing))
-    return Measured(scores, wide(part.overlap), None if part.opposite is None else wide(part.opposite))
-
-
-def _together(parts: list[Overlap]) -> Overlap:
-    tensors = {f.name: torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Overlap) if f.name != "certified"}
-    return Overlap(**tensors, certified=parts[0].certified)
-
-
-def _ball_settings(ball: Ball) -> dict[str, Any]:
-    return {"eps": ball.eps, "norm": ball.norm, "domain": ball.domain, "half": ball.half, "relative": ball.relative}
-
-
-def _plain(value: Any) -> JSON:
-    """A setting as JSON: methods and groupings by what they print, large tensors by their hash."""
-    if isinstance(value, Tensor):
-        return value.tolist() if value.numel() <= 1000 else f"tensor {tuple(value.shape)} sha256 {hash_tensor(value)}"
-    if isinstance(value, float):
-        return "inf" if isinf(value) else value
-    if isinstance(value, tuple | list):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, Method) or callable(value):
-        return repr(value)
-    return value if isinstance(value, bool | int | str | type(None)) else repr(value)

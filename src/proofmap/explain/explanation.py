@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from torch import Tensor
@@ -21,13 +21,12 @@ from proofmap.explain.origin import Origin
 from proofmap.explain.storage import check_names, read, write
 from proofmap.guarantee import Guarantee, rounded, span
 from proofmap.overlaps import Overlap, decides
+from proofmap.records import JSON
 
 if TYPE_CHECKING:
     from proofmap.explain.picture import Picture
 
-__all__ = ["JSON", "Explanation", "Guarantee", "rounded", "spread"]
-
-JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+__all__ = ["Explanation", "Guarantee", "rounded", "spread"]
 
 _BOUNDS = ("full", "frozen", "nominal", "target")  # the tensors of an Overlap
 _OWN = ("x", "scores", "mask", "target", "predicted")  # attributions follow from scores and mask

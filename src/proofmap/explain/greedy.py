@@ -11,12 +11,13 @@ and the groups with the best w join S, a tenth of all at a time, until all are i
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from math import ceil
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.ball import Ball
 from proofmap.errors import InputError
@@ -26,7 +27,6 @@ from proofmap.explain.explanation import Guarantee
 from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
-from proofmap.groups import Groups
 from proofmap.overlaps import Overlap
 from proofmap.progress import report
 from proofmap.settings import check_counts, is_number
@@ -34,6 +34,7 @@ from proofmap.settings import check_counts, is_number
 _RIDGE = 1e-8  # of the mean variance: decides only what the subsets leave open, and there for the smallest weights
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Greedy(Explainer):
     """Ranks the groups by a regression of a value on random subsets; the value is found by attacks, nothing is proven.
 
@@ -45,30 +46,20 @@ class Greedy(Explainer):
 
     guarantee: ClassVar[Guarantee] = "none"
 
-    def __init__(
-        self,
-        model: nn.Module | Graph,
-        ball: Ball,
-        *,
-        groups: Groups = None,
-        step: float = 0.1,
-        subsets: int = 1000,
-        attack_steps: int = 10,
-        attacks: int = 500,
-        seed: int = 0,
-        batch: int = 1,
-        progress: bool = True,
-        memory: int | None = None,
-    ) -> None:
-        super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory, seed=seed)
-        if not is_number(step) or not 0 < step <= 1:
-            raise InputError(f"got step={step!r}, expected a share of the groups above 0 and up to 1")
-        check_counts(2, subsets=subsets)
-        check_counts(attack_steps=attack_steps, attacks=attacks)
-        self.step = step
-        self.subsets = subsets
-        self.attack_steps = attack_steps
-        self.attacks = attacks
+    step: float = 0.1
+    subsets: int = 1000
+    attack_steps: int = 10
+    attacks: int = 500
+    seed: int = 0
+    batch: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        super().__post_init__()
+        if not is_number(self.step) or not 0 < self.step <= 1:
+            raise InputError(f"got step={self.step!r}, expected a share of the groups above 0 and up to 1")
+        check_counts(2, subsets=self.subsets)
+        check_counts(attack_steps=self.attack_steps, attacks=self.attacks)
 
     def _check_graph(self, graph: Graph) -> None:
         super()._check_graph(graph)
@@ -79,8 +70,8 @@ class Greedy(Explainer):
         """The balls in which the value looks for adversaries."""
 
     @abstractmethod
-    def _worth(self, graph: Graph, family: Family, target: Tensor) -> Tensor:
-        """What an adversary within each of some balls is worth: (rows,), larger is better."""
+    def _value(self, graph: Graph, family: Family, target: Tensor) -> Tensor:
+        """The value of the variables that may move in each ball: (rows,), larger is better."""
 
     def _measure(self, task: Task) -> Measured:
         mask = task.mask.expand_as(task.x)
@@ -116,43 +107,37 @@ class Greedy(Explainer):
 
     def _values(self, task: Task, family: Family, mask: Tensor, moving: Tensor) -> Iterator[Tensor]:
         """The value of each row of moving (n, M, G), some rows at a time."""
-        samples, subsets, _ = moving.shape
-        owner = torch.arange(samples, device=mask.device).repeat_interleave(subsets)
-        for rows, own in zip(moving.flatten(0, 1).split(self.attacks), owner.split(self.attacks), strict=True):
-            free = rows.gather(1, mask[own].flatten(1)).view(-1, *mask.shape[1:])
-            yield self._worth(task.graph, restrict(family.pick(own), free), task.target[own])
+        count, subsets, _ = moving.shape
+        owner = torch.arange(count, device=mask.device).repeat_interleave(subsets)
+        for rows, samples in zip(moving.flatten(0, 1).split(self.attacks), owner.split(self.attacks), strict=True):
+            free = rows.gather(1, mask[samples].flatten(1)).view(-1, *mask.shape[1:])
+            yield self._value(task.graph, restrict(family.pick(samples), free), task.target[samples])
 
     def _overlap(self, task: Task, mask: Tensor) -> Overlap:
         family = task.ball.at(task.x, mask)
         members = torch.arange(family.count * family.members, device=task.x.device).split(self.attacks)
-        found = [
+        overlaps = [
             attack(task.graph, family.split(part), task.target[part // family.members], steps=self.attack_steps)[0]
             for part in members
         ]
-        value = torch.cat(found).view(family.count, family.members)
+        value = torch.cat(overlaps).view(family.count, family.members)
         nominal = attack(task.graph, Ball(0.0).at(task.x), task.target, steps=1)[0]
         # B holds every B_u, and what was found there
         return Overlap(value.amax(1), value[:, 1:].contiguous(), nominal, task.target, certified=False)
 
-    def _settings(self) -> Mapping[str, Any]:
-        return {
-            "groups": self.groups,
-            "step": self.step,
-            "subsets": self.subsets,
-            "attack_steps": self.attack_steps,
-        }
 
-
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class GreedyAO(Greedy):
     """Greedy-AO: the value of a set of groups is the overlap that an attack reaches when only these may move."""
 
     def _family(self, task: Task) -> Family:
         return task.ball.at(task.x)
 
-    def _worth(self, graph: Graph, family: Family, target: Tensor) -> Tensor:
+    def _value(self, graph: Graph, family: Family, target: Tensor) -> Tensor:
         return attack(graph, family, target, steps=self.attack_steps)[0]
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class GreedyAS(Greedy):
     """Greedy-AS: the value of a set of groups is the distance to the nearest adversary when only these may move.
 
@@ -161,51 +146,22 @@ class GreedyAS(Greedy):
     a distance once an adversary is known.
     """
 
-    def __init__(
-        self,
-        model: nn.Module | Graph,
-        ball: Ball,
-        *,
-        groups: Groups = None,
-        step: float = 0.1,
-        subsets: int = 1000,
-        largest: float = 1.0,
-        rounds: int = 5,
-        attack_steps: int = 10,
-        attacks: int = 500,
-        seed: int = 0,
-        batch: int = 1,
-        progress: bool = True,
-        memory: int | None = None,
-    ) -> None:
-        super().__init__(
-            model,
-            ball,
-            groups=groups,
-            step=step,
-            subsets=subsets,
-            attack_steps=attack_steps,
-            attacks=attacks,
-            seed=seed,
-            batch=batch,
-            progress=progress,
-            memory=memory,
-        )
-        if not is_number(largest) or largest <= 0:
-            raise InputError(f"got largest={largest!r}, expected a finite distance above 0")
-        check_counts(rounds=rounds)
-        self.largest = largest
-        self.rounds = rounds
+    largest: float = 1.0
+    rounds: int = 5
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        super().__post_init__()
+        if not is_number(self.largest) or self.largest <= 0:
+            raise InputError(f"got largest={self.largest!r}, expected a finite distance above 0")
+        check_counts(rounds=self.rounds)
 
     def _family(self, task: Task) -> Family:
         return Ball(self.largest, task.ball.norm, task.ball.domain, task.ball.half).at(task.x)
 
-    def _worth(self, graph: Graph, family: Family, target: Tensor) -> Tensor:
-        found = nearest_within(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
-        return -found.clamp(max=self.largest)
-
-    def _settings(self) -> Mapping[str, Any]:
-        return {**super()._settings(), "largest": self.largest, "rounds": self.rounds}
+    def _value(self, graph: Graph, family: Family, target: Tensor) -> Tensor:
+        distance = nearest_within(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
+        return -distance.clamp(max=self.largest)
 
 
 def regress(member: Tensor, value: Tensor) -> Tensor:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from proofmap.ball import Ball
 from proofmap.bounds import Method
 from proofmap.errors import InputError
 from proofmap.execution import Sampler, check_precision
@@ -18,7 +17,6 @@ from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph, bounded
 from proofmap.graph.cut import cut
-from proofmap.groups import Groups
 from proofmap.memory import budget, bytes_of, in_pieces
 from proofmap.overlaps import Overlap, method_of
 from proofmap.precision import full_precision
@@ -26,6 +24,7 @@ from proofmap.progress import part
 from proofmap.settings import check_counts
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class HybridEVA(Explainer):
     """f = g∘h: h is enclosed by the smallest and largest values at N samples of the ball, and g is bounded over that
     box. The box may miss what no sample reached, so the overlap is an estimate.
@@ -37,30 +36,20 @@ class HybridEVA(Explainer):
 
     guarantee: ClassVar[Guarantee] = "none"
 
-    def __init__(
-        self,
-        model: nn.Module | Graph,
-        ball: Ball,
-        *,
-        split: str,
-        groups: Groups = None,
-        samples: int = 100,
-        bounds: Method | None = None,
-        precision: torch.dtype | None = None,
-        seed: int = 0,
-        batch: int = 16,
-        progress: bool = True,
-        memory: int | None = None,
-    ) -> None:
-        if not isinstance(split, str):
-            raise InputError(f"got split={split!r}, expected the name of a module or node, such as 'features.29'")
-        self.split = split
-        super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory, seed=seed)
-        check_counts(samples=samples)
-        check_precision(precision)
-        self.samples = samples
-        self.bounds: Method = method_of(bounds)
-        self.precision = precision
+    split: str
+    samples: int = 100
+    bounds: Method | None = None
+    precision: torch.dtype | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        if not isinstance(self.split, str):
+            raise InputError(f"got split={self.split!r}, expected the name of a module or node, such as 'features.29'")
+        super().__post_init__()
+        check_counts(samples=self.samples)
+        check_precision(self.precision)
+        self._set(bounds=method_of(self.bounds))
 
     def _check_graph(self, graph: Graph) -> None:
         super()._check_graph(graph)
@@ -76,18 +65,19 @@ class HybridEVA(Explainer):
         boxes = available // 2 // bytes_of("box", head[head.output].size, task.x.element_size())
 
         def images(start: int, stop: int) -> None:
-            own = slice(start, stop)
-            mask = task.mask if len(task.mask) == 1 else task.mask[own]
+            piece = slice(start, stop)
+            mask = task.mask if len(task.mask) == 1 else task.mask[piece]
 
             def groups(first: int, last: int) -> None:
-                some, count = _some(mask, first, last, family.groups)
+                part_mask, count = _mask_of(mask, first, last, family.groups)
                 with part(0.0, 0.5):
-                    ends = enclose(sampler, task.x[own], some, delta[:, own], count)
+                    ends = enclose(sampler, task.x[piece], part_mask, delta[:, piece], count)
                 lower, upper = (end[:, : 1 + last - first] for end in ends)
                 with part(0.5, 1.0):
-                    found = overlap_of_boxes(tail, lower, upper, task.target[own], self.bounds, available // 2)
-                value[own, 0] = found[:, 0]
-                value[own, 1 + first : 1 + last] = found[:, 1:]
+                    method = method_of(self.bounds)
+                    bounds = overlap_of_boxes(tail, lower, upper, task.target[piece], method, available // 2)
+                value[piece, 0] = bounds[:, 0]
+                value[piece, 1 + first : 1 + last] = bounds[:, 1:]
 
             in_pieces(family.groups, boxes - 2, groups)
 
@@ -96,15 +86,6 @@ class HybridEVA(Explainer):
             nominal = margins(task.graph(task.x).flatten(1), task.target)
         over = Overlap(value[:, 0].clone(), value[:, 1:].contiguous(), nominal, task.target, certified=False)
         return Measured(over.full[:, None] - over.frozen, over)
-
-    def _settings(self) -> Mapping[str, Any]:
-        return {
-            "groups": self.groups,
-            "split": self.split,
-            "samples": self.samples,
-            "bounds": self.bounds,
-            "precision": self.precision,
-        }
 
 
 def enclose(sampler: Sampler, x: Tensor, mask: Tensor, delta: Tensor, groups: int) -> tuple[Tensor, Tensor]:
@@ -121,7 +102,7 @@ def enclose(sampler: Sampler, x: Tensor, mask: Tensor, delta: Tensor, groups: in
     return lower, upper
 
 
-def _some(mask: Tensor, first: int, last: int, groups: int) -> tuple[Tensor, int]:
+def _mask_of(mask: Tensor, first: int, last: int, groups: int) -> tuple[Tensor, int]:
     """A mask of the groups from `first` up to `last` alone, all others as one more behind them; and how many it has."""
     count = last - first
     if count == groups:

@@ -60,8 +60,7 @@ def explain_func(explainer: Explainer) -> ExplainFunc:
 def _of(explainer: Explainer, model: nn.Module | Graph) -> Explainer:
     """The same explainer for another model."""
     other = copy(explainer)
-    other.model = model
-    other._traced = None
+    object.__setattr__(other, "model", model)
     return other
 
 

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from torch import Tensor
 
 from proofmap.digest import digest
 from proofmap.errors import FileError, first_line
+from proofmap.records import write as write_whole
 
 _FORMAT = "proofmap-explanation"
 _VERSION = 2
@@ -40,22 +39,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], words: Mapping[str, Any]) -
     held = {name: _stored(tensor) for name, tensor in tensors.items()}
     text = json.dumps(words)
     metadata = {"format": _FORMAT, "version": str(_VERSION), "explanation": text, "digest": _seal(text, held)}
-    _replace(path, pack(held, metadata))
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Beside the file first, then in its place: a reader sees the old one or the new one."""
-    beside = path.parent / f".proofmap-{secrets.token_hex(8)}"
-    try:
-        with beside.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
-        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+    write_whole(path, pack(held, metadata))
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

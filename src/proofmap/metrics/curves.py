@@ -6,56 +6,39 @@ Petsiuk et al. 2018, "RISE: Randomized input sampling for explanation of black-b
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target
-from proofmap.explain.explanation import JSON
+from proofmap.ball import Ball
 from proofmap.graph import Graph
 from proofmap.groups import Groups, pixels
+from proofmap.metrics.check import check_choice, check_count
 from proofmap.metrics.draws import Baseline, Darkest, Stream, Uniform, baseline_at, check_baseline, check_broadcast
-from proofmap.metrics.metric import (
-    Metric,
-    Score,
-    check_attributions,
-    check_call,
-    check_choice,
-    check_count,
-    check_groups,
-    check_run,
-    classes_of,
-    logits_at,
-    pieces,
-    preset_of,
-    recorded,
-    rows_of,
-    running,
-    score_at,
-)
+from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, ends_of, table
+from proofmap.metrics.points import Score, pieces, score_at
 from proofmap.metrics.variables import Entries, Variables
+from proofmap.precision import full_precision
 
-__all__ = ["CurveSettings", "Deletion", "Insertion"]
+__all__ = ["Curve", "Deletion", "Insertion"]
 
 Steps: TypeAlias = int | Literal["all"]
 Area: TypeAlias = Literal["mean", "sum"]
 
 
-@dataclass(frozen=True)
-class CurveSettings:
-    """What a curve and its area are made with; see `Curve`."""
-
-    baseline: Baseline
-    steps: Steps
-    score: Score
-    area: Area
-    groups: Any  # a grouping, or a mask
+_SETTINGS = ("baseline", "steps", "score", "area", "groups")
+_PRESETS = table(
+    *_SETTINGS,
+    paper=(Uniform(), 100, "softmax", "mean", pixels()),
+    xplique=(0.0, 10, "logit", "mean", pixels()),
+)
 
 
-class Curve(Metric[Tensor]):
+@dataclass(frozen=True, eq=False)
+class Curve(Metric[Samples]):
     """The area under s_k = score(x with some variables at a baseline), k = floor(i G / steps) for i = 0 .. steps.
 
     k counts the most important of G variables.
@@ -76,78 +59,72 @@ class Curve(Metric[Tensor]):
     batch: points that go through the model together; by default some 16 MB of them.
     """
 
-    presets: ClassVar[Mapping[str, CurveSettings]]
+    preset: str = "paper"
+    _: KW_ONLY
+    baseline: ByPreset[Baseline] = ByPreset()
+    steps: ByPreset[Steps] = ByPreset()
+    score: ByPreset[Score] = ByPreset()
+    area: ByPreset[Area] = ByPreset()
+    groups: ByPreset[Groups] = ByPreset()
+    seed: int = 0
+    batch: int | None = None
 
-    def __init__(
-        self,
-        preset: str = "paper",
-        *,
-        baseline: Baseline | None = None,
-        steps: Steps | None = None,
-        score: Score | None = None,
-        area: Area | None = None,
-        groups: Groups = None,
-        seed: int = 0,
-        batch: int | None = None,
-    ) -> None:
-        given = {"baseline": baseline, "steps": steps, "score": score, "area": area, "groups": groups}
-        self.chosen = preset_of(type(self), self.presets, preset, given)
-        name = type(self).__name__
-        check_baseline(name, self.chosen.baseline)
-        if not isinstance(self.chosen.steps, str) or self.chosen.steps != "all":
-            check_count(name, "steps", self.chosen.steps, other=", or 'all'")
-        check_choice(name, "score", self.chosen.score, get_args(Score))
-        check_choice(name, "area", self.chosen.area, get_args(Area))
-        check_groups(name, self.chosen.groups)
-        check_run(name, seed, batch)
-        self.preset = preset
-        self.seed = seed
-        self.batch = batch
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        super().__post_init__()
+        kind = type(self).__name__
+        check_baseline(kind, self.baseline)
+        if not isinstance(self.steps, str) or self.steps != "all":
+            check_count(kind, "steps", self.steps, other=", or 'all'")
+        check_choice(kind, "score", self.score, Score)
+        check_choice(kind, "area", self.area, Area)
+
+    @classmethod
+    def for_ball(cls, ball: Ball, values: tuple[float, float]) -> Curve:
+        """With a baseline drawn from all values that inputs have."""
+        return cls(baseline=Uniform(*ends_of(ball, values)))
 
     @abstractmethod
     def _ends(self, x: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:
         """Where the way starts and where it leads."""
 
-    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Tensor:
-        """The area under each sample's curve: (N,)."""
-        curve = self.curve(model, x, target, attributions)
-        if self.chosen.area == "sum":
+    def _check(self, x: Tensor) -> None:
+        check_broadcast(self.baseline, x)
+
+    def _values(self, case: Case) -> Tensor:
+        curve = self._curve(case)
+        if self.area == "sum":
             return torch.trapezoid(curve[:, 1:], dim=1)
         return torch.trapezoid(curve, dim=1) / (curve.shape[1] - 1)
 
     def curve(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Tensor:
         """The scores themselves, from none of the variables to all: (N, steps + 1)."""
-        x = check_call(model, x)
-        ranked = check_attributions(attributions, x)
-        check_broadcast(self.chosen.baseline, x)
-        variables, rows = Variables.of(x, self.chosen.groups), rows_of(self.batch, x)
-        steps = variables.most if self.chosen.steps == "all" else min(self.chosen.steps, variables.most)
+        return self._curve(self._case(model, x, target, attributions))
+
+    def _curve(self, case: Case) -> Tensor:
+        x, rows, variables = case.x, case.rows, Variables.of(case.x, self.groups)
+        steps = variables.most if self.steps == "all" else min(self.steps, variables.most)
         index = torch.arange(steps + 1, device=x.device)
         shares = torch.stack([index, torch.full_like(index, steps)], 1)  # (P, 2)
         baselines, ties = Stream(self.seed, "baseline"), Stream(self.seed, "ties")
-        x = x.detach()
         scores = []
-        with running(model, x) as function:
-            classes = classes_of(target, logits_at(function, x, rows))
+        with full_precision(x.device):
             for piece in pieces(len(x), steps + 1, rows):
-                own = variables.cut(piece)
-                baseline = baseline_at(self.chosen.baseline, x, piece, baselines)
+                present = variables.cut(piece)
+                baseline = baseline_at(self.baseline, x, piece, baselines)
                 start, end = (point.flatten(1)[:, None] for point in self._ends(x[piece], baseline))  # (n, 1, d)
-                drawn = ties.next(len(start), own.most, device=x.device)
-                ranks = own.ranks(ranked[piece], drawn)
+                drawn = ties.next(len(start), present.most, device=x.device)
+                ranks = present.ranks(case.subject[piece], drawn)
                 parts = []
-                for some in shares.split(max(1, rows // len(start))):
-                    points = torch.where(own.first(ranks, some), end, start).view(-1, *x.shape[1:])
-                    aims = classes[piece].repeat_interleave(len(some))
-                    parts.append(score_at(function, points, aims, self.chosen.score, rows).view(-1, len(some)))
+                for share in shares.split(max(1, rows // len(start))):
+                    points = torch.where(present.first(ranks, share), end, start).view(-1, *x.shape[1:])
+                    classes = case.target[piece].repeat_interleave(len(share))
+                    parts.append(score_at(case.graph, points, classes, self.score, rows).view(-1, len(share)))
                 scores.append(torch.cat(parts, dim=1))
         return torch.cat(scores).to(x.dtype)
 
-    def settings(self) -> dict[str, JSON]:
-        """All that the values depend on beside what the metric is called with."""
-        return recorded(self.preset, self.chosen, seed=self.seed)
 
-
+@dataclass(frozen=True, eq=False)
 class Deletion(Curve):
     """The area under the score as the most important variables are set to the baseline; less is better.
 
@@ -155,17 +132,18 @@ class Deletion(Curve):
     """
 
     name: ClassVar[str] = "deletion"
+    label: ClassVar[str] = "Deletion"
     higher_is_better: ClassVar[bool] = False
-    presets: ClassVar[Mapping[str, CurveSettings]] = {
-        "paper": CurveSettings(Uniform(), 100, "softmax", "mean", pixels()),
-        "xplique": CurveSettings(0.0, 10, "logit", "mean", pixels()),
-        "quantus": CurveSettings(Darkest(), "all", "softmax", "sum", Entries()),
+    presets: ClassVar[Presets] = {
+        **_PRESETS,
+        **table(*_SETTINGS, quantus=(Darkest(), "all", "softmax", "sum", Entries())),
     }
 
     def _ends(self, x: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:
         return x, baseline
 
 
+@dataclass(frozen=True, eq=False)
 class Insertion(Curve):
     """The area under the score as the most important variables are put into the baseline; more is better.
 
@@ -174,11 +152,9 @@ class Insertion(Curve):
     """
 
     name: ClassVar[str] = "insertion"
+    label: ClassVar[str] = "Insertion"
     higher_is_better: ClassVar[bool] = True
-    presets: ClassVar[Mapping[str, CurveSettings]] = {
-        "paper": CurveSettings(Uniform(), 100, "softmax", "mean", pixels()),
-        "xplique": CurveSettings(0.0, 10, "logit", "mean", pixels()),
-    }
+    presets: ClassVar[Presets] = _PRESETS
 
     def _ends(self, x: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:
         return baseline, x

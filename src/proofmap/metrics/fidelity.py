@@ -5,40 +5,25 @@ Bhatt et al. 2020, "Evaluating and aggregating feature-based model explanations"
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target
+from proofmap.ball import Ball
 from proofmap.errors import InputError
-from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
 from proofmap.groups import Groups, Shape, pixels
+from proofmap.metrics.check import check_choice, check_count
 from proofmap.metrics.draws import Baseline, Darkest, Stream, Uniform, baseline_at, check_baseline, check_broadcast
-from proofmap.metrics.metric import (
-    Metric,
-    Score,
-    check_attributions,
-    check_call,
-    check_choice,
-    check_count,
-    check_groups,
-    check_run,
-    classes_of,
-    logits_at,
-    pieces,
-    preset_of,
-    recorded,
-    rows_of,
-    running,
-    score_at,
-)
+from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, ends_of, table
+from proofmap.metrics.points import Score, pieces, score_at
 from proofmap.metrics.variables import Entries, Variables
+from proofmap.precision import full_precision
 
-__all__ = ["Cells", "FidelitySettings", "MuFidelity", "pearson", "spearman"]
+__all__ = ["Cells", "MuFidelity", "pearson", "spearman"]
 
 Draw: TypeAlias = Literal["size", "each"]
 Correlation: TypeAlias = Literal["pearson", "spearman"]
@@ -67,20 +52,8 @@ class Cells:
         return (row[:, None] * min(self.n, shape[-1]) + column).expand(shape).contiguous()
 
 
-@dataclass(frozen=True)
-class FidelitySettings:
-    """What µFidelity is measured with; see `MuFidelity`."""
-
-    baseline: Baseline
-    subset: float
-    subsets: int
-    draw: Draw
-    correlation: Correlation
-    score: Score
-    groups: Any  # a grouping, or a mask
-
-
-class MuFidelity(Metric[Tensor]):
+@dataclass(frozen=True, eq=False)
+class MuFidelity(Metric[Samples]):
     """Corr over random subsets u of ( Σ_{i in u} attribution_i , score(x) - score(x with u at the baseline) ).
 
     More is better, 1 at most. 0 where either side is the same for all subsets.
@@ -104,55 +77,49 @@ class MuFidelity(Metric[Tensor]):
     """
 
     name: ClassVar[str] = "mu-fidelity"
+    label: ClassVar[str] = "µFidelity"
     higher_is_better: ClassVar[bool] = True
-    presets: ClassVar[Mapping[str, FidelitySettings]] = {
-        "paper": FidelitySettings(Uniform(), 0.2, 200, "size", "pearson", "softmax", pixels()),
-        "xplique": FidelitySettings(0.0, 0.2, 200, "each", "spearman", "logit", Cells(9)),
-        "quantus": FidelitySettings(Darkest(), 224, 100, "size", "pearson", "logit", Entries()),
-    }
+    presets: ClassVar[Presets] = table(
+        *("baseline", "subset", "subsets", "draw", "correlation", "score", "groups"),
+        paper=(Uniform(), 0.2, 200, "size", "pearson", "softmax", pixels()),
+        xplique=(0.0, 0.2, 200, "each", "spearman", "logit", Cells(9)),
+        quantus=(Darkest(), 224, 100, "size", "pearson", "logit", Entries()),
+    )
 
-    def __init__(
-        self,
-        preset: str = "paper",
-        *,
-        baseline: Baseline | None = None,
-        subset: float | None = None,
-        subsets: int | None = None,
-        draw: Draw | None = None,
-        correlation: Correlation | None = None,
-        score: Score | None = None,
-        groups: Groups = None,
-        seed: int = 0,
-        batch: int | None = None,
-    ) -> None:
-        given = {
-            "baseline": baseline,
-            "subset": subset,
-            "subsets": subsets,
-            "draw": draw,
-            "correlation": correlation,
-            "score": score,
-            "groups": groups,
-        }
-        self.chosen = preset_of(type(self), self.presets, preset, given)
-        check_baseline("MuFidelity", self.chosen.baseline)
-        check_count("MuFidelity", "subsets", self.chosen.subsets, 2)
-        check_choice("MuFidelity", "draw", self.chosen.draw, get_args(Draw))
-        check_choice("MuFidelity", "correlation", self.chosen.correlation, get_args(Correlation))
-        check_choice("MuFidelity", "score", self.chosen.score, get_args(Score))
-        check_groups("MuFidelity", self.chosen.groups)
-        check_run("MuFidelity", seed, batch)
-        _check_subset(self.chosen.subset, self.chosen.draw)
-        self.preset = preset
-        self.seed = seed
-        self.batch = batch
+    preset: str = "paper"
+    _: KW_ONLY
+    baseline: ByPreset[Baseline] = ByPreset()
+    subset: ByPreset[float] = ByPreset()
+    subsets: ByPreset[int] = ByPreset()
+    draw: ByPreset[Draw] = ByPreset()
+    correlation: ByPreset[Correlation] = ByPreset()
+    score: ByPreset[Score] = ByPreset()
+    groups: ByPreset[Groups] = ByPreset()
+    seed: int = 0
+    batch: int | None = None
 
-    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Tensor:
-        """The correlation at each sample: (N,)."""
-        x = check_call(model, x)
-        drop, total = self.pairs(model, x, target, attributions)
-        correlate = pearson if self.chosen.correlation == "pearson" else spearman
-        return correlate(total, drop).to(x.dtype)
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        super().__post_init__()
+        check_baseline("MuFidelity", self.baseline)
+        check_count("MuFidelity", "subsets", self.subsets, 2)
+        check_choice("MuFidelity", "draw", self.draw, Draw)
+        check_choice("MuFidelity", "correlation", self.correlation, Correlation)
+        check_choice("MuFidelity", "score", self.score, Score)
+        _check_subset(self.subset, self.draw)
+
+    @classmethod
+    def for_ball(cls, ball: Ball, values: tuple[float, float]) -> MuFidelity:
+        """With a baseline drawn from all values that inputs have."""
+        return cls(baseline=Uniform(*ends_of(ball, values)))
+
+    def _check(self, x: Tensor) -> None:
+        check_broadcast(self.baseline, x)
+
+    def _values(self, case: Case) -> Tensor:
+        drop, total = self._pairs(case)
+        correlate = pearson if self.correlation == "pearson" else spearman
+        return correlate(total, drop).to(case.x.dtype)
 
     def pairs(
         self,
@@ -166,43 +133,38 @@ class MuFidelity(Metric[Tensor]):
 
         chosen (N, subsets, variables) bool: subsets in place of random ones.
         """
-        x = check_call(model, x)
-        weights = check_attributions(attributions, x)
-        check_broadcast(self.chosen.baseline, x)
-        variables, rows = Variables.of(x, self.chosen.groups), rows_of(self.batch, x)
-        subsets = self._check_chosen(chosen, len(x), variables)
-        baselines, random = Stream(self.seed, "baseline"), Stream(self.seed, "subsets")
-        x = x.detach()
-        drops, totals = [], []
-        with running(model, x) as function:
-            classes = classes_of(target, logits_at(function, x, rows))
-            before = score_at(function, x, classes, self.chosen.score, rows)
-            for piece in pieces(len(x), subsets, rows):
-                own, part = variables.cut(piece), x[piece]
-                baseline = baseline_at(self.chosen.baseline, x, piece, baselines).flatten(1)[:, None]
-                members = chosen[piece].to(x.device) if chosen is not None else self._draw(own, len(part), random)
-                after = []
-                for some in members.split(max(1, rows // len(part)), dim=1):
-                    points = torch.where(own.spread(some), baseline, part.flatten(1)[:, None]).view(-1, *x.shape[1:])
-                    aims = classes[piece].repeat_interleave(some.shape[1])
-                    after.append(score_at(function, points, aims, self.chosen.score, rows).view(len(part), -1))
-                drops.append(before[piece, None] - torch.cat(after, dim=1))
-                worth = own.sums(weights[piece])  # (n, G)
-                totals.append((members.double() @ worth[:, :, None])[:, :, 0])
-        return torch.cat(drops), torch.cat(totals)
+        return self._pairs(self._case(model, x, target, attributions), chosen)
 
-    def settings(self) -> dict[str, JSON]:
-        """All that the values depend on beside what the metric is called with."""
-        return recorded(self.preset, self.chosen, seed=self.seed)
+    def _pairs(self, case: Case, chosen: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        x, rows, variables = case.x, case.rows, Variables.of(case.x, self.groups)
+        subsets = self._count(chosen, len(x), variables)
+        baselines, random = Stream(self.seed, "baseline"), Stream(self.seed, "subsets")
+        drops, totals = [], []
+        with full_precision(x.device):
+            before = score_at(case.graph, x, case.target, self.score, rows)
+            for piece in pieces(len(x), subsets, rows):
+                present, part = variables.cut(piece), x[piece]
+                baseline = baseline_at(self.baseline, x, piece, baselines).flatten(1)[:, None]
+                members = chosen[piece].to(x.device) if chosen is not None else self._draw(present, len(part), random)
+                after = []
+                for subset in members.split(max(1, rows // len(part)), dim=1):
+                    points = torch.where(present.at_entries(subset), baseline, part.flatten(1)[:, None])
+                    classes = case.target[piece].repeat_interleave(subset.shape[1])
+                    scores = score_at(case.graph, points.view(-1, *x.shape[1:]), classes, self.score, rows)
+                    after.append(scores.view(len(part), -1))
+                drops.append(before[piece, None] - torch.cat(after, dim=1))
+                sums = present.sums(case.subject[piece])  # (n, G)
+                totals.append((members.double() @ sums[:, :, None])[:, :, 0])
+        return torch.cat(drops), torch.cat(totals)
 
     def _draw(self, variables: Variables, count: int, random: Stream) -> Tensor:
         """(n, subsets, G) bool."""
-        keys = random.next(count, self.chosen.subsets, variables.most, device=variables.ids.device)
+        keys = random.next(count, self.subsets, variables.most, device=variables.ids.device)
         absent = (variables.sizes == 0)[:, None]
         if bool(absent.any()):
             keys = keys.masked_fill(absent, 2.0)  # beyond all others
-        if self.chosen.draw == "each":
-            return keys < self.chosen.subset
+        if self.draw == "each":
+            return keys < self.subset
         many = self._size(variables).expand(count)  # (n,)
         if len(variables.ids) == 1:
             return keys <= keys.kthvalue(int(many[0]), dim=2, keepdim=True).values
@@ -212,20 +174,20 @@ class MuFidelity(Metric[Tensor]):
     def _size(self, variables: Variables) -> Tensor:
         """How many variables of each sample are in a subset: (1 or N,)."""
         counts = variables.counts
-        if isinstance(self.chosen.subset, int):
-            if self.chosen.subset > int(counts.min()):
+        if isinstance(self.subset, int):
+            if self.subset > int(counts.min()):
                 raise InputError(
-                    f"MuFidelity got subset={self.chosen.subset}, and a sample has {int(counts.min())} variables: "
+                    f"MuFidelity got subset={self.subset}, and a sample has {int(counts.min())} variables: "
                     "take fewer, or a share such as 0.2"
                 )
-            return torch.full_like(counts, self.chosen.subset)
-        return (counts * self.chosen.subset).round().long().clamp(min=1)
+            return torch.full_like(counts, self.subset)
+        return (counts * self.subset).round().long().clamp(min=1)
 
-    def _check_chosen(self, chosen: Tensor | None, count: int, variables: Variables) -> int:
-        """The number of subsets."""
+    def _count(self, chosen: Tensor | None, count: int, variables: Variables) -> int:
+        """The number of subsets, once those that were chosen are known to fit."""
         if chosen is None:
             self._size(variables)
-            return self.chosen.subsets
+            return self.subsets
         if chosen.dtype != torch.bool or chosen.ndim != 3 or (len(chosen), chosen.shape[2]) != (count, variables.most):
             raise InputError(
                 f"the subsets are {chosen.dtype} of shape {tuple(chosen.shape)}, expected torch.bool of shape "

@@ -1,42 +1,82 @@
-"""What every metric has in common: one number a sample, which way is better, and a record of its settings."""
+"""What every metric has in common: one call that checks and runs the model, and a record of what it was made with.
+
+A newcomer is a frozen dataclass that states what it is called, what it judges and its presets, and writes `_values`, a
+number for each sample.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import fields, replace
-from math import isinf, prod
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, fields
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, overload
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
-from proofmap.arrays import Samples, Target, tensor_of
-from proofmap.digest import hash_tensor
+from proofmap.arrays import Samples, Target
+from proofmap.ball import Ball
 from proofmap.errors import InputError
-from proofmap.explain.explanation import JSON
-from proofmap.graph import Graph, as_graph
-from proofmap.graph.samples import as_samples
-from proofmap.groups import SampleGrouping
-from proofmap.overlaps import classes_of as chosen
+from proofmap.graph import Graph
+from proofmap.metrics.check import (
+    check_attributions,
+    check_call,
+    check_count,
+    check_explainer,
+    check_groups,
+    check_overlap,
+)
+from proofmap.metrics.points import classes_of, logits_at, rows_of
 from proofmap.precision import full_precision
+from proofmap.records import JSON, recorded
+from proofmap.traced import traced
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+__all__ = ["ByPreset", "Case", "Metric", "Presets", "Subject", "ends_of", "radius_of", "table"]
 
-    _Settings = TypeVar("_Settings", bound=DataclassInstance)
+Subject: TypeAlias = Literal["attributions", "explainer", "overlap"]
+_Judged_contra = TypeVar("_Judged_contra", contravariant=True)
+_Setting = TypeVar("_Setting")
+Presets: TypeAlias = Mapping[str, Mapping[str, Any]]  # by name, what each gives every setting that is a `ByPreset`
 
-Subject = TypeVar("Subject")
-Score: TypeAlias = Literal["softmax", "logit"]
-Function: TypeAlias = Callable[[Tensor], Tensor]
-
-_ELEMENTS = 2**22  # entries of the points that go through the model together
+_CHECKS = {"attributions": check_attributions, "explainer": check_explainer, "overlap": check_overlap}
+_COSTS = ("batch", "memory")  # on which no value depends
 
 
-class Metric(ABC, Generic[Subject]):
-    """Judges explanations of one kind: attributions, an explainer, or an overlap.
+class ByPreset(Generic[_Setting]):
+    """A setting that the preset gives where it is None: the type of a dataclass's field."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, metric: None, owner: type) -> None: ...
+
+    @overload
+    def __get__(self, metric: Metric[Any], owner: type) -> _Setting: ...
+
+    def __get__(self, metric: Metric[Any] | None, owner: type) -> _Setting | None:
+        if metric is None:
+            return None  # the default
+        given: _Setting | None = vars(metric)[self._name]
+        return metric.presets[metric.preset][self._name] if given is None else given
+
+    def __set__(self, metric: Metric[Any], value: _Setting | None) -> None:
+        vars(metric)[self._name] = value
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """Samples and what is judged of them, all checked."""
+
+    graph: Graph  # in the precision of x
+    x: Tensor  # (N, *shape)
+    logits: Tensor  # (N, classes)
+    target: Tensor  # (N,)
+    subject: Any  # attributions: (N, *shape) in float64
+    rows: int  # points that go through the model together
+
+
+class Metric(ABC, Generic[_Judged_contra]):
+    """Judges explanations by what its `subject` names: their attributions, the explainer, or a certified overlap.
 
     A metric is called as metric(model, x, target, subject) and returns a value a sample, (N,). model: a
     torch.nn.Module or a pm.Graph. target: a class, one for each sample, or None for the predicted ones. What is drawn
@@ -44,152 +84,77 @@ class Metric(ABC, Generic[Subject]):
     """
 
     name: ClassVar[str]
+    label: ClassVar[str]  # for people
     higher_is_better: ClassVar[bool]
+    subject: ClassVar[Subject] = "attributions"
+    needs_radius: ClassVar[bool] = False  # it has no default: it is measured within a radius
+    presets: ClassVar[Presets]
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    preset: str
+    batch: int | None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        kind, given = type(self).__name__, {field.name for field in fields(self)}
+        if not isinstance(self.preset, str) or self.preset not in self.presets:
+            known = ", ".join(map(repr, self.presets))
+            raise InputError(f"{kind} got preset={self.preset!r}, expected one of {known}")
+        if "groups" in given:
+            check_groups(kind, getattr(self, "groups", None))
+        if "seed" in given:
+            check_count(kind, "seed", getattr(self, "seed", None), 0)
+        if self.batch is not None:
+            check_count(kind, "batch", self.batch)
+
+    @classmethod
+    @abstractmethod
+    def for_ball(cls, ball: Ball, values: tuple[float, float]) -> Metric[Any]:
+        """The metric for inputs that move within a ball and, where it has no domain, have values of that range."""
 
     @abstractmethod
-    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, subject: Subject, /) -> Tensor:
+    def _values(self, case: Case) -> Tensor:
+        """The value at each sample: (N,)."""
+
+    def _check(self, x: Tensor) -> None:
+        """Refuse samples that the settings do not fit, before the model runs."""
+
+    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, subject: _Judged_contra) -> Tensor:
         """The value at each sample of x (N, *shape): (N,)."""
+        return self._values(self._case(model, x, target, subject))
 
-    @abstractmethod
     def settings(self) -> dict[str, JSON]:
         """All that the values depend on beside what the metric is called with."""
+        names = ["preset", *self.presets[self.preset], *(field.name for field in fields(self))]
+        return recorded({name: getattr(self, name) for name in names if name not in _COSTS})
+
+    def _case(self, model: nn.Module | Graph, x: Samples, target: Target, subject: Any) -> Case:
+        x = check_call(model, x)
+        self._check(x)
+        judged: Any = _CHECKS[self.subject](type(self).__name__, subject, x)
+        x, rows = x.detach(), rows_of(self.batch, x)
+        graph = traced(model, x).graph.to(x.device, x.dtype)
+        with full_precision(x.device):
+            logits = logits_at(graph, x, rows)
+        aim = judged.target if target is None and self.subject == "overlap" else target
+        return Case(graph, x, logits, classes_of(aim, logits), judged, rows)
 
 
-def preset_of(
-    metric: type[Metric[Any]], presets: Mapping[str, _Settings], preset: str, given: Mapping[str, Any]
-) -> _Settings:
-    """A preset's settings, with those in their place that were given (are not None)."""
-    if not isinstance(preset, str) or preset not in presets:
-        known = ", ".join(map(repr, presets))
-        raise InputError(f"{metric.__name__} got preset={preset!r}, expected one of {known}")
-    return replace(presets[preset], **{name: value for name, value in given.items() if value is not None})
+def table(*settings: str, **presets: tuple[Any, ...]) -> Presets:
+    """Presets by name, each with a value for every setting."""
+    return {name: dict(zip(settings, values, strict=True)) for name, values in presets.items()}
 
 
-def recorded(preset: str, settings: DataclassInstance, **more: Any) -> dict[str, JSON]:
-    """Settings as JSON: objects by what they print, tensors by their hash."""
-    chosen = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    return {name: _plain(value) for name, value in {"preset": preset, **chosen, **more}.items()}
-
-
-def _plain(value: Any) -> JSON:
-    if isinstance(value, Tensor):
-        return f"tensor {tuple(value.shape)} sha256 {hash_tensor(value)}"
-    if isinstance(value, float) and isinf(value):
-        return "inf"
-    if isinstance(value, tuple):
-        return [_plain(entry) for entry in value]
-    return value if isinstance(value, bool | int | float | str | type(None)) else repr(value)
-
-
-def check_count(metric: str, name: str, got: Any, least: int = 1, other: str = "") -> None:
-    """Refuse what is no whole number from `least` up; other: what is taken beside."""
-    if not isinstance(got, int) or isinstance(got, bool) or got < least:
-        raise InputError(f"{metric} got {name}={got!r}, expected a whole number of at least {least}{other}")
-
-
-def check_run(metric: str, seed: int, batch: int | None) -> None:
-    """Refuse a seed or a batch that is none."""
-    check_count(metric, "seed", seed, 0)
-    if batch is not None:
-        check_count(metric, "batch", batch)
-
-
-def check_choice(metric: str, name: str, got: Any, choices: tuple[str, ...]) -> None:
-    """Refuse a word that is none of the choices."""
-    if not isinstance(got, str) or got not in choices:
-        raise InputError(f"{metric} got {name}={got!r}, expected one of {', '.join(map(repr, choices))}")
-
-
-def check_groups(metric: str, groups: Any) -> None:
-    """Refuse what groups no variables."""
-    if not callable(groups) and not isinstance(groups, SampleGrouping | Tensor | np.ndarray):
+def radius_of(metric: type[Metric[Any]], ball: Ball) -> float:
+    """The radius of a ball, where it is a number."""
+    if not isinstance(ball.eps, int | float):
         raise InputError(
-            f"{metric} got groups={groups!r}, expected a grouping such as pm.groups.grid(12), or an integer mask"
+            f"got the metric {metric.name!r} with --eps auto, expected a number: it is measured within a radius"
         )
+    return ball.eps
 
 
-def check_flag(metric: str, name: str, got: Any) -> None:
-    """Refuse what is neither True nor False."""
-    if not isinstance(got, bool):
-        raise InputError(f"{metric} got {name}={got!r}, expected True or False")
-
-
-def check_call(model: nn.Module | Graph, x: Samples) -> Tensor:
-    """The samples; what are none is refused, and a model that cannot take them."""
-    x = as_samples(x, model)
-    if not isinstance(model, nn.Module | Graph):
-        raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or a pm.Graph")
-    if isinstance(model, nn.Module):
-        for name, weight in model.named_parameters():
-            if weight.is_floating_point() and (weight.dtype, weight.device) != (x.dtype, x.device):
-                raise InputError(
-                    f"the model's {name!r} is {weight.dtype} on {weight.device} and x is {x.dtype} on {x.device}, "
-                    "expected both alike: move one with .to(...)"
-                )
-    return x
-
-
-def check_attributions(attributions: Samples, x: Tensor) -> Tensor:
-    """Attributions in x's shape, whose channels may share one map: (N, *shape) in float64."""
-    if isinstance(attributions, np.ndarray) and attributions.dtype.kind == "f":
-        attributions = tensor_of(attributions)
-    if not isinstance(attributions, Tensor) or not attributions.is_floating_point():
-        got = attributions.dtype if isinstance(attributions, Tensor | np.ndarray) else type(attributions).__name__
-        raise InputError(f"the attributions are {got}, expected a tensor of floats: use torch.as_tensor(...).float()")
-    shapes = {tuple(x.shape)} if x.ndim != 4 else {tuple(x.shape), (len(x), 1, *x.shape[2:])}
-    if tuple(attributions.shape) not in shapes:
-        expected = " or ".join(map(str, sorted(shapes, reverse=True)))
-        raise InputError(f"the attributions have shape {tuple(attributions.shape)}, expected {expected}, like x")
-    if not bool(attributions.isfinite().all()):
-        raise InputError("the attributions have NaN or infinite entries, expected numbers: check how they were made")
-    return attributions.detach().to(x.device, torch.float64).expand(x.shape)
-
-
-@contextmanager
-def running(model: nn.Module | Graph, x: Tensor) -> Iterator[Function]:
-    """The model as a function of points like x: its logits, in full precision, without gradients."""
-    graph = as_graph(model, x).to(x.device, x.dtype)
-    with full_precision(x.device):
-        yield graph
-
-
-def logits_at(function: Function, x: Tensor, rows: int) -> Tensor:
-    """The logits at x, checked: (N, classes)."""
-    logits = torch.cat([function(part) for part in x.split(rows)])
-    if logits.ndim != 2 or logits.shape[1] < 2:
-        raise InputError(
-            f"the model's output at x has shape {tuple(logits.shape)}, expected ({len(x)}, classes) with at least two"
-        )
-    if not bool(logits.isfinite().all()):
-        raise InputError("the model's output at x has NaN or infinite entries, expected finite logits")
-    return logits
-
-
-def classes_of(target: Target, logits: Tensor) -> Tensor:
-    """One class for each sample, (N,): the target, or where it is None the predicted one."""
-    if target is None:
-        return logits.argmax(1)
-    return chosen(target, logits.shape[0], logits.shape[1], logits.device)
-
-
-def score_at(function: Function, points: Tensor, target: Tensor, score: Score, rows: int) -> Tensor:
-    """The score of each point's target class, some points at a time: (n,) in float64.
-
-    In float64 a softmax keeps apart what float32 rounds to 1.
-    """
-    parts = []
-    for some, classes in zip(points.split(rows), target.split(rows), strict=True):
-        logits = function(some).double()
-        parts.append((logits.softmax(1) if score == "softmax" else logits).gather(1, classes[:, None])[:, 0])
-    return torch.cat(parts)
-
-
-def rows_of(batch: int | None, x: Tensor) -> int:
-    """How many points go through the model together: what the user said, or some 16 MB of them."""
-    return batch or max(1, _ELEMENTS // prod(x.shape[1:]))
-
-
-def pieces(count: int, each: int, rows: int) -> list[slice]:
-    """Samples to work on together, where each has `each` points: as many as fit in `rows`, one at least."""
-    size = max(1, rows // each)
-    return [slice(start, min(count, start + size)) for start in range(0, count, size)]
+def ends_of(ball: Ball, values: tuple[float, float]) -> tuple[float, float]:
+    """The smallest and the largest value of inputs."""
+    low, high = values if ball.domain is None else ball.domain
+    return float(low), float(high)

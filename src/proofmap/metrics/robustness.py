@@ -5,45 +5,31 @@ Hsieh et al. 2021, "Evaluations and methods for explanation through robustness a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from math import inf
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
-from proofmap.bounds import Backward, Method
+from proofmap.bounds import Method
 from proofmap.errors import InputError
 from proofmap.explain.attack import nearest, restrict
-from proofmap.explain.explanation import JSON
-from proofmap.graph import Graph, as_graph, bounded
+from proofmap.graph import Graph, bounded
 from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups, pixels
 from proofmap.memory import budget, check_memory
+from proofmap.metrics.check import check_count
 from proofmap.metrics.draws import Stream
-from proofmap.metrics.metric import (
-    Metric,
-    check_attributions,
-    check_call,
-    check_count,
-    check_groups,
-    check_run,
-    classes_of,
-    logits_at,
-    pieces,
-    preset_of,
-    recorded,
-    rows_of,
-)
+from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, ends_of
+from proofmap.metrics.points import pieces
 from proofmap.metrics.variables import Variables
-from proofmap.overlaps import family_overlap
-from proofmap.precision import full_precision
+from proofmap.overlaps import family_overlap, method_of
 from proofmap.settings import is_number
 
-__all__ = ["Distances", "RobustnessSettings", "RobustnessSr"]
+__all__ = ["Distances", "RobustnessSr"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,19 +44,8 @@ class Distances:
     found: Tensor  # (N, K) the distance of an adversary that an attack met; `largest` where it met none
 
 
-@dataclass(frozen=True)
-class RobustnessSettings:
-    """What Robustness-Sr is measured with; see `RobustnessSr`."""
-
-    norm: float
-    domain: tuple[Any, Any] | None
-    largest: float
-    steps: int
-    rounds: int
-    attack_steps: int
-
-
-class RobustnessSr(Metric[Tensor]):
+@dataclass(frozen=True, eq=False)
+class RobustnessSr(Metric[Samples]):
     """The mean over k of the distance to the nearest adversary found when only the k most important variables move.
 
         d_k = min ||δ||_p over δ with δ_i = 0 outside the k most important variables, x + δ in the domain, and
@@ -93,125 +68,104 @@ class RobustnessSr(Metric[Tensor]):
     """
 
     name: ClassVar[str] = "robustness-sr"
+    label: ClassVar[str] = "Robustness-Sr"
     higher_is_better: ClassVar[bool] = False
-    presets: ClassVar[Mapping[str, RobustnessSettings]] = {
-        "paper": RobustnessSettings(inf, (0.0, 1.0), 1.0, 10, 5, 10),
+    presets: ClassVar[Presets] = {
+        "paper": {"norm": inf, "domain": (0.0, 1.0), "largest": 1.0, "steps": 10, "rounds": 5, "attack_steps": 10},
     }
 
-    def __init__(
-        self,
-        preset: str = "paper",
-        *,
-        norm: float | None = None,
-        domain: tuple[float | Tensor, float | Tensor] | None = None,
-        largest: float | None = None,
-        steps: int | None = None,
-        rounds: int | None = None,
-        attack_steps: int | None = None,
-        bounds: Method | None = None,
-        halvings: int = 8,
-        groups: Groups = None,
-        seed: int = 0,
-        batch: int | None = None,
-        memory: int | None = None,
-    ) -> None:
-        given = {
-            "norm": norm,
-            "domain": domain,
-            "largest": largest,
-            "steps": steps,
-            "rounds": rounds,
-            "attack_steps": attack_steps,
-        }
-        self.chosen = preset_of(type(self), self.presets, preset, given)
-        if not is_number(self.chosen.largest) or not self.chosen.largest > 0:
-            raise InputError(f"RobustnessSr got largest={self.chosen.largest!r:.60}, expected a distance above 0")
-        Ball(self.chosen.largest, self.chosen.norm, self.chosen.domain)
-        for name in ("steps", "rounds", "attack_steps"):
-            check_count("RobustnessSr", name, getattr(self.chosen, name))
-        check_count("RobustnessSr", "halvings", halvings)
-        check_groups("RobustnessSr", pixels() if groups is None else groups)
-        check_run("RobustnessSr", seed, batch)
-        check_memory(memory)
-        if bounds is not None and not isinstance(bounds, Method):
-            raise InputError(f"RobustnessSr got bounds={bounds!r}, expected a method such as pm.bounds.Backward()")
-        self.preset = preset
-        self.bounds = Backward() if bounds is None else bounds
-        self.halvings = halvings
-        self.groups = pixels() if groups is None else groups
-        self.seed = seed
-        self.batch = batch
-        self.memory = memory
+    preset: str = "paper"
+    _: KW_ONLY
+    norm: ByPreset[float] = ByPreset()
+    domain: ByPreset[tuple[float | Tensor, float | Tensor]] = ByPreset()
+    largest: ByPreset[float] = ByPreset()
+    steps: ByPreset[int] = ByPreset()
+    rounds: ByPreset[int] = ByPreset()
+    attack_steps: ByPreset[int] = ByPreset()
+    bounds: Method | None = None
+    halvings: int = 8
+    groups: Groups = None
+    seed: int = 0
+    batch: int | None = None
+    memory: int | None = None
 
-    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Tensor:
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        object.__setattr__(self, "groups", pixels() if self.groups is None else self.groups)
+        super().__post_init__()
+        if not is_number(self.largest) or not self.largest > 0:
+            raise InputError(f"RobustnessSr got largest={self.largest!r:.60}, expected a distance above 0")
+        Ball(self.largest, self.norm, self.domain)
+        for name in ("steps", "rounds", "attack_steps", "halvings"):
+            check_count("RobustnessSr", name, getattr(self, name))
+        check_memory(self.memory)
+        if self.bounds is not None and not isinstance(self.bounds, Method):
+            raise InputError(f"RobustnessSr got bounds={self.bounds!r}, expected a method such as pm.bounds.Backward()")
+        object.__setattr__(self, "bounds", method_of(self.bounds))
+
+    @classmethod
+    def for_ball(cls, ball: Ball, values: tuple[float, float]) -> RobustnessSr:
+        """With adversaries as far as inputs reach."""
+        low, high = ends_of(ball, values)
+        return cls(norm=ball.norm, domain=ball.domain or (-inf, inf), largest=high - low)
+
+    def _check(self, x: Tensor) -> None:
+        Ball(self.largest, self.norm, self.domain).at(x)
+
+    def _values(self, case: Case) -> Tensor:
         """The area under the distances that attacks found: (N,). An upper bound of the area under the true ones."""
-        return _area(self._distances(model, x, target, attributions, prove=False).found)
+        return _area(self._distances(case, prove=False).found)
 
     def both(
         self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples
     ) -> tuple[Tensor, Tensor]:
         """(lower, upper), each (N,): the area under the true distances, at most `largest`, is between them."""
-        found = self.distances(model, x, target, attributions)
-        return _area(found.proven), _area(found.found)
+        curves = self.distances(model, x, target, attributions)
+        return _area(curves.proven), _area(curves.found)
 
     def distances(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Distances:
         """The curves themselves, what is proven and what was found."""
-        return self._distances(model, x, target, attributions, prove=True)
+        return self._distances(self._case(model, x, target, attributions), prove=True)
 
-    def settings(self) -> dict[str, JSON]:
-        """All that the values depend on beside what the metric is called with."""
-        more = {"bounds": self.bounds, "halvings": self.halvings, "groups": self.groups, "seed": self.seed}
-        return recorded(self.preset, self.chosen, **more)
-
-    def _distances(
-        self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples, *, prove: bool
-    ) -> Distances:
-        x = check_call(model, x)
-        ranked = check_attributions(attributions, x)
-        Ball(self.chosen.largest, self.chosen.norm, self.chosen.domain).at(x)
-        variables, rows = Variables.of(x, self.groups), rows_of(self.batch, x)
+    def _distances(self, case: Case, *, prove: bool) -> Distances:
+        graph, x, rows, variables = case.graph, case.x, case.rows, Variables.of(case.x, self.groups)
         available = budget(self.memory, x.device)
-        x = x.detach()
-        graph = as_graph(model, x).to(x.device, x.dtype)
         differentiable(graph, "Robustness-Sr")
         if prove:
             bounded(graph)
-        with full_precision(x.device):
-            classes = classes_of(target, logits_at(graph, x, rows))
-        steps = min(self.chosen.steps, variables.most)
+        steps = min(self.steps, variables.most)
         index = torch.arange(1, steps + 1, device=x.device)
         shares = torch.stack([index, torch.full_like(index, steps)], 1)  # (K, 2)
         ties = Stream(self.seed, "ties")
         found, proven = [], []
         for piece in pieces(len(x), steps, rows):
-            own = variables.cut(piece)
-            part = x[piece].repeat_interleave(steps, dim=0)  # (n K, *shape)
-            aims = classes[piece].repeat_interleave(steps)
-            ranks = own.ranks(ranked[piece], ties.next(len(x[piece]), own.most, device=x.device))
-            free = own.first(ranks, shares).view(part.shape)
-            for some in pieces(len(part), 1, rows):
-                far = self._attack(graph, part[some], aims[some], free[some])
+            present = variables.cut(piece)
+            near = x[piece].repeat_interleave(steps, dim=0)  # (n K, *shape)
+            classes = case.target[piece].repeat_interleave(steps)
+            ranks = present.ranks(case.subject[piece], ties.next(len(x[piece]), present.most, device=x.device))
+            free = present.first(ranks, shares).view(near.shape)
+            for balls in pieces(len(near), 1, rows):
+                far = self._attack(graph, near[balls], classes[balls], free[balls])
                 found.append(far)
                 if prove:
-                    proven.append(self._prove(graph, part[some], aims[some], free[some], far, available))
+                    proven.append(self._prove(graph, near[balls], classes[balls], free[balls], far, available))
         upper = torch.cat(found).view(len(x), steps).cummin(1).values
         lower = torch.cat(proven).view(len(x), steps) if prove else torch.zeros_like(upper)
         return Distances(index.to(x.dtype) / steps, lower.flip(1).cummax(1).values.flip(1), upper)
 
     def _attack(self, graph: Graph, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
         """The distance of an adversary (n,); `largest` where none was found."""
-        chosen = self.chosen
         return nearest(
             graph,
             x,
             target,
             free,
-            norm=chosen.norm,
-            domain=chosen.domain,
-            largest=chosen.largest,
-            rounds=chosen.rounds,
-            steps=chosen.attack_steps,
-        ).clamp(max=chosen.largest)
+            norm=self.norm,
+            domain=self.domain,
+            largest=self.largest,
+            rounds=self.rounds,
+            steps=self.attack_steps,
+        ).clamp(max=self.largest)
 
     def _prove(self, graph: Graph, x: Tensor, target: Tensor, free: Tensor, far: Tensor, available: int) -> Tensor:
         """A radius (n,) at which the overlap is proven to be at most 0: the largest that bisection met below `far`.
@@ -219,10 +173,10 @@ class RobustnessSr(Metric[Tensor]):
         `far` itself is tried where it is no adversary's distance.
         """
         proven, open_at = torch.zeros_like(far), far
-        trial = torch.where(far < self.chosen.largest, far / 2, far)
+        trial = torch.where(far < self.largest, far / 2, far)
         for _ in range(self.halvings):
-            family = restrict(Ball(trial, self.chosen.norm, self.chosen.domain).at(x), free)
-            over = family_overlap(graph, family, target, None, self.bounds, "one-pass", "margin", available)
+            family = restrict(Ball(trial, self.norm, self.domain).at(x), free)
+            over = family_overlap(graph, family, target, None, method_of(self.bounds), "one-pass", "margin", available)
             holds = over.full <= 0
             proven, open_at = torch.where(holds, trial, proven), torch.where(holds, open_at, trial)
             trial = (proven + open_at) / 2

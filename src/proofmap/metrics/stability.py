@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from math import inf
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -13,42 +13,21 @@ from torch import Tensor, nn
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.errors import InputError
-from proofmap.explain.explanation import JSON
 from proofmap.graph import Graph
+from proofmap.metrics.check import check_attributions, check_choice, check_count, check_flag
 from proofmap.metrics.draws import seeded
-from proofmap.metrics.metric import (
-    Metric,
-    check_attributions,
-    check_call,
-    check_choice,
-    check_count,
-    check_flag,
-    check_run,
-    classes_of,
-    logits_at,
-    pieces,
-    preset_of,
-    recorded,
-    rows_of,
-    running,
-)
+from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, radius_of, table
+from proofmap.metrics.points import pieces
 from proofmap.settings import is_number
 
-__all__ = ["Explain", "Stability", "StabilitySettings"]
+__all__ = ["Explain", "Stability"]
 
 Explain: TypeAlias = Callable[[Tensor, Tensor], Samples]
+Half: TypeAlias = Literal["+", "-"]
+Over: TypeAlias = Literal["max", "mean"]
 
 
-@dataclass(frozen=True)
-class StabilitySettings:
-    """What stability is measured with; see `Stability`."""
-
-    norm: float
-    half: Literal["+", "-"] | None
-    relative: bool
-    over: Literal["max", "mean"]
-
-
+@dataclass(frozen=True, eq=False)
 class Stability(Metric[Explain]):
     """max over z with ||z - x||_p <= radius of ||φ(x) - φ(z)||_2, φ the explanation of the class c that x is given.
 
@@ -70,45 +49,56 @@ class Stability(Metric[Explain]):
     """
 
     name: ClassVar[str] = "stability"
+    label: ClassVar[str] = "Stability"
     higher_is_better: ClassVar[bool] = False
-    presets: ClassVar[Mapping[str, StabilitySettings]] = {
-        "paper": StabilitySettings(2.0, None, False, "max"),
-        "quantus": StabilitySettings(inf, None, True, "max"),
-        "xplique": StabilitySettings(inf, "+", False, "mean"),
-    }
+    subject: ClassVar[Subject] = "explainer"
+    needs_radius: ClassVar[bool] = True
+    presets: ClassVar[Presets] = table(
+        *("norm", "half", "relative", "over"),
+        paper=(2.0, None, False, "max"),
+        quantus=(inf, None, True, "max"),
+        xplique=(inf, "+", False, "mean"),
+    )
 
-    def __init__(
-        self,
-        radius: float,
-        samples: int = 20,
-        preset: str = "paper",
-        *,
-        norm: float | None = None,
-        half: Literal["+", "-"] | None = None,
-        relative: bool | None = None,
-        over: Literal["max", "mean"] | None = None,
-        domain: tuple[float | Tensor, float | Tensor] | None = None,
-        seed: int = 0,
-        batch: int | None = None,
-    ) -> None:
-        given = {"norm": norm, "half": half, "relative": relative, "over": over}
-        self.chosen = preset_of(type(self), self.presets, preset, given)
-        if not is_number(radius) or not radius > 0:
-            raise InputError(f"Stability got radius={radius!r:.60}, expected a number above 0")
-        check_flag("Stability", "relative", self.chosen.relative)
-        check_choice("Stability", "over", self.chosen.over, ("max", "mean"))
-        check_count("Stability", "samples", samples)
-        check_run("Stability", seed, batch)
-        self.ball = Ball(radius, self.chosen.norm, domain, self.chosen.half)
-        self.preset = preset
-        self.samples = samples
-        self.seed = seed
-        self.batch = batch
+    radius: float
+    samples: int = 20
+    preset: str = "paper"
+    _: KW_ONLY
+    norm: ByPreset[float] = ByPreset()
+    half: ByPreset[Half | None] = ByPreset()
+    relative: ByPreset[bool] = ByPreset()
+    over: ByPreset[Over] = ByPreset()
+    domain: tuple[float | Tensor, float | Tensor] | None = None
+    seed: int = 0
+    batch: int | None = None
 
-    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, explainer: Explain) -> Tensor:
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        super().__post_init__()
+        if not is_number(self.radius) or not self.radius > 0:
+            raise InputError(f"Stability got radius={self.radius!r:.60}, expected a number above 0")
+        check_flag("Stability", "relative", self.relative)
+        check_choice("Stability", "over", self.over, Over)
+        check_count("Stability", "samples", self.samples)
+        assert self.ball  # which refuses what is none
+
+    @property
+    def ball(self) -> Ball:
+        """Where points are drawn."""
+        return Ball(self.radius, self.norm, self.domain, self.half)
+
+    @classmethod
+    def for_ball(cls, ball: Ball, values: tuple[float, float]) -> Stability:
+        """With points as far away as the ball reaches."""
+        return cls(radius_of(cls, ball), domain=ball.domain)
+
+    def _check(self, x: Tensor) -> None:
+        self.ball.at(x)
+
+    def _values(self, case: Case) -> Tensor:
         """The largest or the mean distance met at each sample: (N,)."""
-        found = self.distances(model, x, target, explainer)
-        return found.amax(1) if self.chosen.over == "max" else found.mean(1)
+        far = self._distances(case)
+        return far.amax(1) if self.over == "max" else far.mean(1)
 
     def distances(
         self,
@@ -119,44 +109,33 @@ class Stability(Metric[Explain]):
         moved: Tensor | None = None,
     ) -> Tensor:
         """Each of the distances: (N, samples). moved (N, samples, *shape): points in place of random ones."""
-        x = check_call(model, x)
-        self.ball.at(x)  # checks the ball
-        if not callable(explainer):
-            raise InputError(
-                f"Stability got an explainer of type {type(explainer).__name__}, expected a function of (x, target) "
-                "that returns attributions, such as eva.attribute"
-            )
-        if moved is not None and (moved.ndim != x.ndim + 1 or moved[:, 0].shape != x.shape):
+        return self._distances(self._case(model, x, target, explainer), moved)
+
+    def _distances(self, case: Case, moved: Tensor | None = None) -> Tensor:
+        x, rows = case.x, case.rows
+        if moved is None:
+            moved = x[:, None] + self._draw(x).to(x)
+        if moved.ndim != x.ndim + 1 or moved[:, 0].shape != x.shape:
             raise InputError(
                 f"the points have shape {tuple(moved.shape)} at x of shape {tuple(x.shape)}, expected (N, samples, "
                 "*sample)"
             )
-        rows, x = rows_of(self.batch, x), x.detach()
-        with running(model, x) as function:
-            classes = classes_of(target, logits_at(function, x, rows))
-        if moved is None:
-            moved = x[:, None] + self._draw(x).to(x)
         points = torch.cat([x[:, None], moved.to(x)], dim=1)  # (N, 1 + S, *shape)
-        each, found = points.shape[1], []
+        each, distances = points.shape[1], []
         for piece in pieces(len(x), each, rows):
-            flat, aims = points[piece].flatten(0, 1), classes[piece].repeat_interleave(each)
-            parts = [
-                check_attributions(explainer(p, c), p) for p, c in zip(flat.split(rows), aims.split(rows), strict=True)
-            ]
+            flat, classes = points[piece].flatten(0, 1), case.target[piece].repeat_interleave(each)
+            pairs = zip(flat.split(rows), classes.split(rows), strict=True)
+            parts = [check_attributions("Stability", case.subject(p, c), p) for p, c in pairs]
             maps = torch.cat(parts).view(-1, each, x[0].numel())
             far = torch.linalg.vector_norm(maps[:, 1:] - maps[:, :1], dim=2)
-            found.append(far / torch.linalg.vector_norm(maps[:, :1], dim=2) if self.chosen.relative else far)
-        return torch.cat(found).nan_to_num(nan=0.0, posinf=torch.inf).to(x.dtype)  # 0 / 0: nothing, and it stays
-
-    def settings(self) -> dict[str, JSON]:
-        """All that the values depend on beside what the metric is called with."""
-        more: dict[str, Any] = {"radius": self.ball.eps, "samples": self.samples, "domain": self.ball.domain}
-        return recorded(self.preset, self.chosen, **more, seed=self.seed)
+            distances.append(far / torch.linalg.vector_norm(maps[:, :1], dim=2) if self.relative else far)
+        return torch.cat(distances).nan_to_num(nan=0.0, posinf=torch.inf).to(x.dtype)  # 0 / 0: nothing, and it stays
 
     def _draw(self, x: Tensor) -> Tensor:
         """Points of each sample's ball, less the sample: (N, samples, *shape), on the CPU."""
         family = self.ball.at(x.cpu())
-        own = [family.pick(torch.tensor([k])) for k in range(len(x))]
-        return torch.stack(
-            [one.sample(self.samples, seeded(self.seed, "points", k))[:, 0] for k, one in enumerate(own)]
-        )
+        draws = [
+            family.pick(torch.tensor([k])).sample(self.samples, seeded(self.seed, "points", k))[:, 0]
+            for k in range(len(x))
+        ]
+        return torch.stack(draws)

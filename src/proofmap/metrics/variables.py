@@ -80,7 +80,7 @@ class Variables:
         place = torch.arange(self.most, device=order.device).expand_as(order)
         return torch.empty_like(order).scatter_(1, order, place)
 
-    def spread(self, values: Tensor) -> Tensor:
+    def at_entries(self, values: Tensor) -> Tensor:
         """A value for each entry from one for each variable: (n, m, G) -> (n, m, d)."""
         if len(self.ids) == 1:
             return values[..., self.ids[0]]
@@ -92,4 +92,4 @@ class Variables:
         A share (i, m) stands for the floor(i G / m) most important of G variables.
         """
         many = shares[:, 0] * self.counts[:, None] // shares[:, 1]  # (1 or n, P)
-        return self.spread(ranks[:, None]) < many[:, :, None]
+        return self.at_entries(ranks[:, None]) < many[:, :, None]

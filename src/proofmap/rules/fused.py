@@ -12,9 +12,9 @@ from torch import Tensor
 from proofmap import kernel
 
 
-def worth(coefficients: Tensor) -> bool:
+def pays(coefficients: Tensor) -> bool:
     """Whether to take the kernel: on a GPU, for enough coefficients, where torch finds a compiler."""
-    return kernel.worth(coefficients) and kernel.compiled(_lines, _trial) is not None
+    return kernel.pays(coefficients) and kernel.compiled(_lines, _trial) is not None
 
 
 def through_lines(
@@ -31,8 +31,8 @@ def through_lines(
     """
     run = kernel.compiled(_lines, _trial)
     assert run is not None
-    found: tuple[Tensor, Tensor] = run(coefficients, start, step, upper_slope, upper_bias, lower_slope, lower_bias)
-    return found
+    pulled: tuple[Tensor, Tensor] = run(coefficients, start, step, upper_slope, upper_bias, lower_slope, lower_bias)
+    return pulled
 
 
 def _lines(

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.rules.lines import Lines
+from proofmap.rules.curves import Curve
+from proofmap.rules.lines import Lines, choose
 from proofmap.rules.rule import Interval
-from proofmap.rules.smooth import Curve, bent, inside
+from proofmap.rules.smooth import bent, inside
 
 _NEAR = 64  # roundings of the numbers at hand
 
@@ -59,12 +60,12 @@ class Jumps(Curve):
     def interval(self, node: Node, *inputs: Interval) -> Interval:
         return super().interval(node, self.reached(node, *inputs))
 
-    def lines(self, node: Node, x: Interval) -> Lines:
+    def lines(self, node: Node, x: Interval, slopes: Tensor | None = None) -> Lines:
         """Across a knot a line is steep on a narrow interval: it leaves room for x moved by rounding, and is level
         where that would take more than half of the range.
         """
         wide = self.reached(node, x)
-        best, flat, near = super().lines(node, wide), self.interval(node, wide), self.near(node, x)
+        best, flat, near = super().lines(node, wide, slopes), self.interval(node, wide), self.near(node, x)
         assert best.lower_bias is not None
         across, most = self._across(node, wide), (flat.upper - flat.lower) / 2
         parts = []
@@ -88,11 +89,11 @@ class Jumps(Curve):
 
     def _sides(self, node: Node, like: Tensor) -> list[Tensor]:
         """Every knot and its neighbours among the numbers, which have the values on either side of it."""
-        found = []
+        sides = []
         for knot in self.knots(node):
             at = torch.full_like(like, knot)
-            found += [at, *(torch.nextafter(at, torch.full_like(like, end)) for end in (-inf, inf))]
-        return found
+            sides += [at, *(torch.nextafter(at, torch.full_like(like, end)) for end in (-inf, inf))]
+        return sides
 
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
         points = self._sides(node, x.lower) + self.extremes(node, torch.zeros_like(x.lower))
@@ -107,19 +108,11 @@ class Jumps(Curve):
         steep = 2 * (y.upper - y.lower) / torch.where(width > 0, width, 1)
         return -steep, steep
 
-    def double_lines(self, node: Node, x: Interval) -> Lines:
+    def double_lines(self, node: Node, x: Interval, slopes: Tensor | None) -> Lines:
+        if slopes is not None:
+            return super().double_lines(node, x, slopes)
         plain, across = self.between(node, x), self._across(node, x)
-        if not bool(across.any()):
-            return plain
-        best = super().double_lines(node, x)
-        assert plain.lower_bias is not None
-        assert best.lower_bias is not None
-        return Lines(
-            torch.where(across, best.lower_slope, plain.lower_slope),
-            torch.where(across, best.lower_bias, plain.lower_bias),
-            torch.where(across, best.upper_slope, plain.upper_slope),
-            torch.where(across, best.upper_bias, plain.upper_bias),
-        )
+        return choose(across, super().double_lines(node, x, None), plain) if bool(across.any()) else plain
 
 
 class Softplus(Jumps):
@@ -132,7 +125,7 @@ class Softplus(Jumps):
     def between(self, node: Node, x: Interval) -> Lines:
         middle = (x.lower + x.upper) / 2
         slope = torch.where(middle > node.attributes["threshold"], 1, torch.sigmoid(middle))
-        return bent(node, x, slope)
+        return bent(node, x, middle, slope)
 
     def extremes(self, node: Node, slope: Tensor) -> list[Tensor]:
         return [torch.logit(slope.clamp(0, 1))]

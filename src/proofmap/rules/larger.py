@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
-from proofmap.rules.lines import dot, own_rows
-from proofmap.rules.rule import Forms, Interval, Kind, Nonlinear, Relaxation
+from proofmap.rules.lines import at_rows, dot
+from proofmap.rules.rule import Forms, Free, Interval, Kind, Nonlinear, Relaxation
 from proofmap.windows import Windows
 
 _WHERE = 2 / 3  # of an interval, from below. The middle favours forms whose errors, carried further back, grow
@@ -33,7 +33,7 @@ class Mixture(Relaxation):
         values = form.values if isinstance(form, Windows) else form
         above, below = values.clamp(min=0), values.clamp(max=0)
         share, first, second, bias = (
-            own_rows(part, form, owner) for part in (self.share, self.first, self.second, self.bias)
+            at_rows(part, form, owner) for part in (self.share, self.first, self.second, self.bias)
         )
         of_b = below * share
         of_a = (above * first).add_(below).sub_(of_b)
@@ -63,43 +63,63 @@ class Larger(Nonlinear):
         alone = Interval(torch.maximum(a.lower, b.lower), torch.maximum(a.upper, b.upper))
         from_a = Interval(a.lower + d.lower.clamp(min=0), a.upper + d.upper.clamp(min=0))
         from_b = Interval(b.lower + (-d.upper).clamp(min=0), b.upper + (-d.lower).clamp(min=0))
-        return alone & from_a & from_b
+        return (alone & from_a & from_b).mended()
 
-    def relax(self, node: Node, *inputs: Interval) -> Relaxation:
+    def relax(self, node: Node, *inputs: Interval, slopes: Tensor | None = None) -> Relaxation:
         """Below: b where d goes further up than down, else a. Above, the lower one of
 
             y <= a + u_d (d - l_d) / (u_d - l_d),    as of ReLU, which is y itself where d has one sign, and
             y <= u' + (u_i - u') (x_i - l_i) / (u_i - l_i),    i the one with the larger upper bound, u' the other's:
 
         the first is good where a and b move together, the second where each moves on its own. They are compared
-        where a and b are a third of the way up from the middles of their intervals.
+        where a and b are a third of the way up from the middles of their intervals. Free are the share of b below, and
+        of the second above, where d may have either sign: what lies between two bounds is a bound.
         """
         d, a, b = inputs
-        zero, one = torch.zeros_like(d.lower), torch.ones_like(d.lower)
-        open_ = (d.lower < 0) & (d.upper > 0)
-        rise = torch.where(open_, d.upper / torch.where(open_, d.upper - d.lower, one), (d.lower >= 0).to(one))
-        lift = torch.where(open_, -rise * d.lower, zero)
+        zero = torch.zeros_like(d.lower)
+        rise, lift = _together(d)
+        from_b, slope, bias = _alone(a, b)
+        share, single = self.free(node, *inputs).within(slopes).unbind(1)
+        return Mixture(
+            share=share,
+            first=torch.lerp(1 - rise, torch.where(from_b, zero, slope), single),
+            second=torch.lerp(rise, torch.where(from_b, slope, zero), single),
+            bias=torch.lerp(lift, bias, single),
+        )
 
-        from_b = b.upper > a.upper
-        top, second = torch.maximum(a.upper, b.upper), torch.minimum(a.upper, b.upper)
-        start = torch.where(from_b, b.lower, a.lower)
-        apart = start >= second
-        slope = torch.where(apart, one, (top - second) / torch.where(apart, one, top - start))
-        bias = torch.where(apart, zero, second - slope * start)
-
+    def free(self, node: Node, *inputs: Interval) -> Free:
+        d, a, b = inputs
+        either = self.unstable(node, *inputs)[0]
+        rise, lift = _together(d)
+        from_b, slope, bias = _alone(a, b)
         at_a, at_b = (x.lower + _WHERE * (x.upper - x.lower) for x in (a, b))
         together = at_a + rise * (at_b - at_a) + lift
         alone = slope * torch.where(from_b, at_b, at_a) + bias
-        single = open_ & (alone < together)
-        return Mixture(
-            share=(d.upper > -d.lower).to(one),
-            first=torch.where(single, torch.where(from_b, zero, slope), 1 - rise),
-            second=torch.where(single, torch.where(from_b, slope, zero), rise),
-            bias=torch.where(single, bias, lift),
-        )
+        start = torch.stack([d.upper > -d.lower, either & (alone < together)], dim=1).to(d.lower.dtype)
+        both = either.unsqueeze(1)
+        return Free(start, torch.where(both, 0, start), torch.where(both, 1, start))
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         """The difference, where it may have either sign, and there what it is made of."""
         d, _, _ = inputs
         either = (d.lower < 0) & (d.upper > 0)
         return either, either, either
+
+
+def _together(d: Interval) -> tuple[Tensor, Tensor]:
+    """(λ, µ): max(a, b) <= a + λ d + µ."""
+    zero, one = torch.zeros_like(d.lower), torch.ones_like(d.lower)
+    open_ = (d.lower < 0) & (d.upper > 0)
+    rise = torch.where(open_, d.upper / torch.where(open_, d.upper - d.lower, one), (d.lower >= 0).to(one))
+    return rise, torch.where(open_, -rise * d.lower, zero)
+
+
+def _alone(a: Interval, b: Interval) -> tuple[Tensor, Tensor, Tensor]:
+    """(whether i is b, λ, µ): max(a, b) <= λ x_i + µ."""
+    zero, one = torch.zeros_like(a.lower), torch.ones_like(a.lower)
+    from_b = b.upper > a.upper
+    top, second = torch.maximum(a.upper, b.upper), torch.minimum(a.upper, b.upper)
+    start = torch.where(from_b, b.lower, a.lower)
+    apart = start >= second
+    slope = torch.where(apart, one, (top - second) / torch.where(apart, one, top - start))
+    return from_b, slope, torch.where(apart, zero, second - slope * start)

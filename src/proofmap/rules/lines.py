@@ -12,7 +12,7 @@ from torch import Tensor
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
 from proofmap.rules import fused
-from proofmap.rules.rule import Form, Forms, Interval, Kind, Nonlinear, Relaxation
+from proofmap.rules.rule import Form, Forms, Interval, Kind, Nonlinear, Relaxation, differentiated
 from proofmap.windows import Windows
 
 
@@ -34,14 +34,16 @@ class Lines(Relaxation):
         (Two products with A⁺ and A⁻ are, on a CPU, six times as fast as a choice by the sign of A.)
         """
         values = form.values if isinstance(form, Windows) else form
-        if fused.worth(values):
+        watched = differentiated(values, self.lower_slope, self.lower_bias, self.upper_slope, self.upper_bias)
+        if fused.pays(values) and not watched:
             return self._pull_fused(form, values, owner)
         above, below = values.clamp(min=0), values.clamp(max=0)
-        bias = dot(above, own_rows(self.upper_bias, form, owner))
+        bias = dot(above, at_rows(self.upper_bias, form, owner))
         if self.lower_bias is not None:
-            bias = bias + dot(below, own_rows(self.lower_bias, form, owner))
-        above = above.mul_(own_rows(self.upper_slope, form, owner))
-        pulled = above.addcmul_(below, own_rows(self.lower_slope, form, owner))
+            bias = bias + dot(below, at_rows(self.lower_bias, form, owner))
+        upper, lower = at_rows(self.upper_slope, form, owner), at_rows(self.lower_slope, form, owner)
+        # A gradient needs what working in place overwrites.
+        pulled = above * upper + below * lower if watched else above.mul_(upper).addcmul_(below, lower)
         return (replace(form, values=pulled) if isinstance(form, Windows) else pulled,), bias
 
     def _pull_fused(self, form: Kind, values: Tensor, owner: Tensor) -> tuple[tuple[Kind, ...], Tensor]:
@@ -88,7 +90,7 @@ def parallel(lines: Lines, x: Interval) -> Lines:
     )
 
 
-def own_rows(values: Tensor, form: Form, owner: Tensor) -> Tensor:
+def at_rows(values: Tensor, form: Form, owner: Tensor) -> Tensor:
     """What (cases, *shape) holds for each row; one case serves all rows of dense forms without a copy."""
     if isinstance(form, Windows):
         return form.at_rows(values)
@@ -99,6 +101,18 @@ def dot(coefficients: Tensor, values: Tensor) -> Tensor:
     """<A, v> row by row, with v for each row or one for all."""
     product: Tensor = torch.linalg.vecdot(coefficients.flatten(1), values.flatten(1).expand(len(coefficients), -1))
     return product
+
+
+def choose(first: Tensor, one: Lines, other: Lines) -> Lines:
+    """The lines of one relaxation where `first` says so, those of another elsewhere."""
+    assert one.lower_bias is not None
+    assert other.lower_bias is not None
+    return Lines(
+        torch.where(first, one.lower_slope, other.lower_slope),
+        torch.where(first, one.lower_bias, other.lower_bias),
+        torch.where(first, one.upper_slope, other.upper_slope),
+        torch.where(first, one.upper_bias, other.upper_bias),
+    )
 
 
 def _through(slope: Tensor, x: Forms, w: Tensor, b: Tensor, other_w: Tensor, other_b: Tensor) -> tuple[Tensor, Tensor]:
@@ -119,8 +133,8 @@ class Scalar(Nonlinear):
         """Points inside the interval among which, with its ends, f takes its smallest and its largest value."""
 
     @abstractmethod
-    def lines(self, node: Node, x: Interval) -> Lines:
-        """Lines below and above f on each interval, best in the middle, which is the smallest area."""
+    def lines(self, node: Node, x: Interval, slopes: Tensor | None = None) -> Lines:
+        """Lines below and above f on each interval, best in the middle, which is the smallest area; or as given."""
 
     def check(self, node: Node, x: Interval) -> None:
         """Raise where f has no finite bound on the interval."""
@@ -136,10 +150,10 @@ class Scalar(Nonlinear):
             low, high = torch.minimum(low, value), torch.maximum(high, value)
         return Interval(low, high)
 
-    def relax(self, node: Node, *inputs: Interval) -> Relaxation:
+    def relax(self, node: Node, *inputs: Interval, slopes: Tensor | None = None) -> Relaxation:
         (x,) = inputs
         self.check(node, x)
-        return self.lines(node, x)
+        return self.lines(node, x, slopes)
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         (x,) = inputs

@@ -2,56 +2,39 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
 from proofmap.rules.lines import Lines, Scalar, chord
-from proofmap.rules.rule import Interval
+from proofmap.rules.rule import Free, Interval
 
 
-class ReLU(Scalar):
-    """y = max(x, 0)."""
+class TwoPieces(Scalar):
+    """Two straight pieces that meet in 0: convex where the slope grows there, else concave.
 
-    def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
-        return []
-
-    def lines(self, node: Node, x: Interval) -> Lines:
-        """Where l < 0 < u:  s·x <= y <= u (x - l) / (u - l)  for every s in [0, 1];
-        s = 1 where u > -l, else 0, keeps the smaller area (CROWN, Zhang et al. 2018). Elsewhere y is 0 or x.
-        """
-        negative = x.lower.clamp(max=0)
-        positive = x.upper.clamp(min=0)
-        on = positive > 0  # then u - l > 0, however small they are
-        slope = positive / torch.where(on, positive - negative, 1)  # 1 where l >= 0, 0 where u <= 0
-        lower = (x.upper > -x.lower).to(slope.dtype)
-        return Lines(lower, None, slope, -slope * negative)
-
-    def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
-        (x,) = inputs
-        return ((x.lower < 0) & (x.upper > 0),)
-
-
-class LeakyReLU(Scalar):
-    """y = x for x >= 0, a x for x < 0; a = node.weight, any number, one or one a channel.
-
-    For a <= 1 convex, for a > 1 concave: the chord on one side, on the other the piece that the middle lies on.
+    The chord on one side. On the other a line through 0, of the slope of the piece that the middle lies on; any between
+    the slopes of the two is as valid.
     """
+
+    @abstractmethod
+    def pieces(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
+        """The slopes (cases, *shape) left and right of 0."""
 
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
         return [torch.zeros_like(x.lower).clamp(x.lower, x.upper)]
 
-    def lines(self, node: Node, x: Interval) -> Lines:
-        assert node.weight is not None
-        leak = node.weight.expand_as(x.lower)
-        one = torch.ones_like(leak)
+    def lines(self, node: Node, x: Interval, slopes: Tensor | None = None) -> Lines:
+        left, right = self.pieces(node, x)
         slope, start = chord(node, x)
-        slope = torch.where(x.lower >= 0, one, torch.where(x.upper <= 0, leak, slope))
-        bias = torch.where(self.unstable(node, x)[0], start - slope * x.lower, torch.zeros_like(slope))
-        piece = torch.where(x.lower + x.upper > 0, one, leak)
-        zero = torch.zeros_like(piece)
-        convex = leak <= 1
+        slope = torch.where(x.lower >= 0, right, torch.where(x.upper <= 0, left, slope))
+        zero = torch.zeros_like(slope)
+        bias = torch.where(self.unstable(node, x)[0], start - slope * x.lower, zero)
+        piece = self._through(x, left, right) if slopes is None else self.free(node, x).within(slopes)[:, 0]
+        convex = left <= right
         return Lines(
             torch.where(convex, piece, slope),
             torch.where(convex, zero, bias),
@@ -59,52 +42,92 @@ class LeakyReLU(Scalar):
             torch.where(convex, bias, zero),
         )
 
-    def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
+    def free(self, node: Node, *inputs: Interval) -> Free:
         (x,) = inputs
-        return ((x.lower < 0) & (x.upper > 0),)
-
-
-class Absolute(Scalar):
-    """y = |x|, convex."""
-
-    def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
-        return [torch.zeros_like(x.lower).clamp(x.lower, x.upper)]
-
-    def lines(self, node: Node, x: Interval) -> Lines:
-        slope, start = chord(node, x)
-        side = torch.where(x.lower + x.upper > 0, 1.0, -1.0).to(slope.dtype)
-        inside = self.unstable(node, x)[0]
-        slope = torch.where(inside, slope, side)
-        bias = torch.where(inside, start - slope * x.lower, torch.zeros_like(slope))
-        return Lines(side, torch.zeros_like(side), slope, bias)
+        left, right = self.pieces(node, x)
+        start, bend = self._through(x, left, right), self.unstable(node, x)[0]
+        least = torch.where(bend, torch.minimum(left, right), start)
+        most = torch.where(bend, torch.maximum(left, right), start)
+        return Free(*(slope.unsqueeze(1) for slope in (start, least, most)))
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         (x,) = inputs
         return ((x.lower < 0) & (x.upper > 0),)
 
+    def _through(self, x: Interval, left: Tensor, right: Tensor) -> Tensor:
+        return torch.where(x.lower + x.upper > 0, right, left)
 
-class Clamp(Scalar):
-    """y = min(max(x, low), high): ReLU6, hardtanh, hard sigmoid after a line."""
+
+class ReLU(TwoPieces):
+    """y = max(x, 0)."""
+
+    def pieces(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
+        return torch.zeros_like(x.lower), torch.ones_like(x.lower)
 
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
         return []
 
-    def lines(self, node: Node, x: Interval) -> Lines:
-        """The upper hull of the graph goes straight from (l, f(l)) to the upper kink, then on flat; the lower hull is
-        flat to the lower kink, then straight to (u, f(u)). Of each, the piece above or below the middle.
+    def lines(self, node: Node, x: Interval, slopes: Tensor | None = None) -> Lines:
+        """Where l < 0 < u:  s·x <= y <= u (x - l) / (u - l)  for every s in [0, 1];
+        s = 1 where u > -l, else 0, keeps the smaller area (CROWN, Zhang et al. 2018). Elsewhere y is 0 or x.
         """
-        middle = (x.lower + x.upper) / 2
-        top = x.upper.clamp(max=node.attributes["high"]).maximum(x.lower)
-        bottom = x.lower.clamp(min=node.attributes["low"]).minimum(x.upper)
-        rising, _ = chord(node, Interval(x.lower, top))
-        upper_slope = torch.where(middle <= top, rising, torch.zeros_like(rising))
-        falling, _ = chord(node, Interval(bottom, x.upper))
-        lower_slope = torch.where(middle >= bottom, falling, torch.zeros_like(falling))
-        at_top, at_bottom = compute(node, top), compute(node, bottom)
+        negative = x.lower.clamp(max=0)
+        positive = x.upper.clamp(min=0)
+        on = positive > 0  # then u - l > 0, however small they are
+        slope = positive / torch.where(on, positive - negative, 1)  # 1 where l >= 0, 0 where u <= 0
+        lower = (x.upper > -x.lower).to(slope.dtype) if slopes is None else self.free(node, x).within(slopes)[:, 0]
+        return Lines(lower, None, slope, -slope * negative)
+
+
+class LeakyReLU(TwoPieces):
+    """y = x for x >= 0, a x for x < 0; a = node.weight, any number, one or one a channel."""
+
+    def pieces(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
+        assert node.weight is not None
+        return node.weight.expand_as(x.lower), torch.ones_like(x.lower)
+
+
+class Absolute(TwoPieces):
+    """y = |x|."""
+
+    def pieces(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
+        return -torch.ones_like(x.lower), torch.ones_like(x.lower)
+
+
+class Clamp(Scalar):
+    """y = min(max(x, low), high): ReLU6, hardtanh, hard sigmoid after a line.
+
+    The upper hull of the graph goes straight from (l, f(l)) to the upper kink, then on flat; the lower hull is flat to
+    the lower kink, then straight to (u, f(u)). Of each, the piece above or below the middle; any line through the kink
+    with a slope between those of the two pieces is as valid.
+    """
+
+    def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
+        return []
+
+    def lines(self, node: Node, x: Interval, slopes: Tensor | None = None) -> Lines:
+        lower_slope, upper_slope = self.free(node, x).within(slopes).unbind(1)
+        bottom, top = self._kinks(node, x)
+        at_bottom, at_top = compute(node, bottom), compute(node, top)
         return Lines(lower_slope, at_bottom - lower_slope * bottom, upper_slope, at_top - upper_slope * top)
+
+    def free(self, node: Node, *inputs: Interval) -> Free:
+        (x,) = inputs
+        middle = (x.lower + x.upper) / 2
+        bottom, top = self._kinks(node, x)
+        rising, _ = chord(node, Interval(x.lower, top))
+        falling, _ = chord(node, Interval(bottom, x.upper))
+        upper = torch.where(middle <= top, rising, torch.zeros_like(rising))
+        lower = torch.where(middle >= bottom, falling, torch.zeros_like(falling))
+        most = torch.stack([falling, rising], dim=1)
+        return Free(torch.stack([lower, upper], dim=1), torch.zeros_like(most), most)
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         (x,) = inputs
         low, high = node.attributes["low"], node.attributes["high"]
         kink = ((x.lower < low) & (x.upper > low)) | ((x.lower < high) & (x.upper > high))
         return (kink,)
+
+    def _kinks(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
+        bottom = x.lower.clamp(min=node.attributes["low"]).minimum(x.upper)
+        return bottom, x.upper.clamp(max=node.attributes["high"]).maximum(x.lower)

@@ -6,35 +6,66 @@ A rule knows nothing of balls, nor of the way a graph is walked.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar, overload
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
+from proofmap.graph.reach import Shapes
 from proofmap.windows import Windows
 
 Form = Tensor | Windows  # rows of coefficients over a value: (rows, *shape), or windows of a map
 Kind = TypeVar("Kind", Tensor, Windows)
+AnyForm = TypeVar("AnyForm", Tensor, Form)  # dense forms stay dense, windows may become dense
 
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """lower <= value <= upper, entry by entry: (cases, *shape)."""
+    """lower <= value <= upper, entry by entry: (cases, *shape). Where lower > upper, no value is left."""
 
     lower: Tensor
     upper: Tensor
 
     def __and__(self, other: Interval) -> Interval:
-        """Both hold. Where rounding made them miss each other, the hull of the gap is kept."""
-        lower = torch.maximum(self.lower, other.lower)
-        upper = torch.minimum(self.upper, other.upper)
-        return Interval(torch.minimum(lower, upper), torch.maximum(lower, upper))
+        """Both hold; lower > upper where they miss each other."""
+        return Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
 
-    def take(self, index: Tensor) -> Interval:
+    def mended(self) -> Interval:
+        """The hull of the gap where lower > upper: for intervals of one value, which rounding alone can part."""
+        return Interval(torch.minimum(self.lower, self.upper), torch.maximum(self.lower, self.upper))
+
+    def pick(self, index: Any) -> Interval:
+        """Those of some cases, or entries."""
         return Interval(self.lower[index], self.upper[index])
+
+    def put(self, index: Any, other: Interval) -> Interval:
+        """With others in the place of some."""
+        lower, upper = self.lower.clone(), self.upper.clone()
+        lower[index], upper[index] = other.lower, other.upper
+        return Interval(lower, upper)
+
+    def like(self, shape: Sequence[int]) -> Interval:
+        """The same in another shape."""
+        return Interval(self.lower.reshape(shape), self.upper.reshape(shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Free:
+    """The numbers (cases, F, *shape) that a relaxation leaves free, most of them slopes: it is valid for all between
+    `least` and `most`, and by itself takes `start`.
+    """
+
+    start: Tensor
+    least: Tensor
+    most: Tensor
+
+    def within(self, given: Tensor | None) -> Tensor:
+        """What was given, moved into the range; `start` where nothing was."""
+        return self.start if given is None else given.clamp(self.least, self.most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +79,11 @@ class Forms:
     lower_bias: Tensor
     upper_weight: Tensor
     upper_bias: Tensor
+
+
+def differentiated(*tensors: Tensor | None) -> bool:
+    """Whether somebody wants the gradient of what is made of these."""
+    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
 
 
 class Relaxation(ABC):
@@ -77,8 +113,14 @@ class Nonlinear(Rule):
     """An operation that must be relaxed before a form can pass it."""
 
     @abstractmethod
-    def relax(self, node: Node, *inputs: Interval) -> Relaxation:
-        """Lines below and above, the closer the better, on these intervals."""
+    def relax(self, node: Node, *inputs: Interval, slopes: Tensor | None = None) -> Relaxation:
+        """Linear functions below and above on these intervals: the closest, or those of given `slopes`, the numbers
+        that `free` speaks of.
+        """
+
+    def free(self, node: Node, *inputs: Interval) -> Free | None:
+        """What can be chosen in relaxing; None: nothing."""
+        return None
 
     @abstractmethod
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
@@ -126,31 +168,19 @@ class Linear(Rule):
         half = self.magnitude(node, *((up - low) / 2 for low, up in pairs))
         return middle - half, middle + half
 
-    def adjoint(self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor) -> tuple[Tensor, ...]:
+    def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         """L'(A): <A, L(x)> = Σ <L'(A)_i, x_i>, for rows A (rows, *node.shape)."""
-        rows = coefficients.shape[0]
+        rows, again = coefficients.shape[0], differentiated(coefficients)
         with torch.enable_grad():
             points = [coefficients.new_zeros(rows, *shape).requires_grad_() for shape in shapes]
             value = self.apply(node, *points)
-        return torch.autograd.grad(value, points, coefficients)
+        return torch.autograd.grad(value, points, coefficients, create_graph=again)
 
-    def windows(self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> tuple[Windows, ...] | None:
+    def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...] | None:
         """L'(A) for windows of y, as windows of the inputs; None where the operation mixes far places."""
         return None
 
-    @overload
-    def pull(
-        self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Tensor
-    ) -> tuple[tuple[Tensor, ...], Tensor | None]: ...
-
-    @overload
-    def pull(
-        self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Form
-    ) -> tuple[tuple[Form, ...], Tensor | None]: ...
-
-    def pull(
-        self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Form
-    ) -> tuple[tuple[Form, ...], Tensor | None]:
+    def pull(self, node: Node, shapes: Shapes, form: AnyForm) -> tuple[tuple[AnyForm, ...], Tensor | None]:
         """<A, y> as a form of the inputs: (L'(A), <A, b>). Windows stay windows where they can."""
         if isinstance(form, Windows):
             parts = self.windows(node, shapes, form)

@@ -97,13 +97,13 @@ def read_array(path: Path, name: str, samples: int) -> Array:
     """One array of a file; nothing else of it is read."""
     try:
         with safe_open(path, framework="numpy") as file:
-            found: Array = file.get_tensor(name)
+            array: Array = file.get_tensor(name)
     except (OSError, SafetensorError, ValueError) as error:  # numpy has no array of as many axes as a file may state
         raise FileError(f"cannot read {name} in {path}: {error}; run again to make it anew") from error
-    dtype, _, rank = ("int32", 0, found.ndim) if name == "mask" else ARRAYS[name]
-    if found.dtype != dtype or found.ndim != rank or not found.ndim or len(found) != samples:
-        raise FileError(f"{name} in {path} is {found.dtype} {found.shape}, expected {dtype} with {samples} rows")
-    return found
+    dtype, _, rank = ("int32", 0, array.ndim) if name == "mask" else ARRAYS[name]
+    if array.dtype != dtype or array.ndim != rank or not array.ndim or len(array) != samples:
+        raise FileError(f"{name} in {path} is {array.dtype} {array.shape}, expected {dtype} with {samples} rows")
+    return array
 
 
 def widened(name: str, values: Array, groups: int, full: Array | None, explained: Array) -> Array:

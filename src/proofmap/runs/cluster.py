@@ -18,7 +18,7 @@ from typing import Any
 
 from proofmap.digest import versions
 from proofmap.errors import InputError, ProofmapError
-from proofmap.runs.job import Job, Plan
+from proofmap.runs.job import Job, Setup
 from proofmap.runs.worker import Done, Work, Worker
 from proofmap.sources.model import user_modules
 
@@ -57,10 +57,10 @@ class Ray:
                 "and more: give --device cuda --gpus-per-worker 1"
             )
 
-    def explain(self, plan: Plan, chunks: Iterator[Work]) -> Generator[Done, None, None]:
+    def explain(self, setup: Setup, chunks: Iterator[Work]) -> Generator[Done, None, None]:
         """As many at a time as there are workers, and one more waiting at each."""
         with _connected(self.address) as ray:
-            yield from _Pool(ray, self, plan, chunks).explain()
+            yield from _Pool(ray, self, setup, chunks).explain()
 
     def size(self, ray: Any, job: Job) -> int:
         """How many workers there are to be."""
@@ -82,19 +82,19 @@ class Ray:
 class _Pool:
     """The workers, and which chunk is where."""
 
-    def __init__(self, ray: Any, engine: Ray, plan: Plan, chunks: Iterator[Work]) -> None:
+    def __init__(self, ray: Any, engine: Ray, setup: Setup, chunks: Iterator[Work]) -> None:
         self.ray = ray
-        self.size = engine.size(ray, plan.job)
+        self.size = engine.size(ray, setup.job)
         for module in user_modules():  # a model that is run as it is takes its code along
             ray.cloudpickle.register_pickle_by_value(module)
-        self.plan = ray.put(plan)  # goes to each node once, not with every chunk
+        self.setup = ray.put(setup)  # goes to each node once, not with every chunk
         # Torch's threads wait asleep there: by default they spin, and workers share their machines with others.
-        own = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
+        environment = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
         self.kind = ray.remote(
-            num_cpus=plan.job.threads,
+            num_cpus=setup.job.threads,
             num_gpus=engine.gpus_per_worker,
             max_restarts=0,
-            runtime_env={"env_vars": own},
+            runtime_env={"env_vars": environment},
         )(Worker)
         self.chunks = chunks
         self.starting: dict[Any, Any] = {}  # the promise of ready() -> its worker
@@ -123,23 +123,23 @@ class _Pool:
                 self.ray.kill(worker)
 
     def _hire(self) -> None:
-        worker = self.kind.remote(self.plan)
+        worker = self.kind.remote(self.setup)
         self.starting[worker.ready.remote()] = worker
 
     def _greet(self, promise: Any) -> None:
         worker = self.starting.pop(promise)
         try:
-            where, found = self.ray.get(promise)
+            where, theirs = self.ray.get(promise)
         except self.ray.exceptions.RayError as error:
             self.stillborn += 1
             if self.stillborn > _LOSSES:
                 raise ProofmapError(
-                    f"{self.stillborn} workers in a row died while they started: {_said(error)}"
+                    f"{self.stillborn} workers in a row died while they started: {_last_line(error)}"
                 ) from error
             self._hire()
         else:
-            if found != versions():
-                raise ProofmapError(f"the worker {where} has {found}, expected {versions()}: install the same there")
+            if theirs != versions():
+                raise ProofmapError(f"the worker {where} has {theirs}, expected {versions()}: install the same there")
             self.stillborn = 0
             self.load[worker] = 0
 
@@ -169,7 +169,7 @@ class _Pool:
             if self.lost[work.number] > _LOSSES:
                 raise ProofmapError(
                     f"chunk {work.number}, alone at a worker, lost it {self.lost[work.number]} times "
-                    f"({_said(error)}): what is "
+                    f"({_last_line(error)}): what is "
                     "finished is kept; start the run again, with fewer samples a chunk if memory ran out"
                 ) from error
             self.again.append(work)
@@ -195,7 +195,7 @@ def _connected(address: str | None) -> Iterator[Any]:
     try:
         ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
-        raise InputError(f"cannot connect to Ray at {address or 'any address'}: {_said(error)}") from error
+        raise InputError(f"cannot connect to Ray at {address or 'any address'}: {_last_line(error)}") from error
     try:
         yield ray
     finally:
@@ -211,7 +211,7 @@ def _ray() -> Any:
     return ray
 
 
-def _said(error: Exception) -> str:
+def _last_line(error: Exception) -> str:
     """The last line of what Ray says: the ones before show where it happened."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     return lines[-1][:300] if lines else type(error).__name__

@@ -9,20 +9,20 @@ from typing import Protocol
 import torch
 
 from proofmap.errors import InputError
-from proofmap.runs.job import Job, Plan
+from proofmap.runs.job import Job, Setup
 from proofmap.runs.worker import Done, Work, Worker
 
 __all__ = ["Engine", "Local"]
 
 
 class Engine(Protocol):
-    """Explains chunks, each by a `Worker` made from the plan."""
+    """Explains chunks, each by a `Worker` made from the setup."""
 
     def check(self, job: Job) -> None:
         """Refuse a job that cannot be done here, before anything is."""
         ...
 
-    def explain(self, plan: Plan, chunks: Iterator[Work]) -> Generator[Done, None, None]:
+    def explain(self, setup: Setup, chunks: Iterator[Work]) -> Generator[Done, None, None]:
         """Every chunk once, in any order; chunks are taken, and their samples read, only when there is room."""
         ...
 
@@ -39,11 +39,11 @@ class Local:
                 f"got the device {job.device}, expected one of the {torch.cuda.device_count()} GPUs, or cpu"
             )
 
-    def explain(self, plan: Plan, chunks: Iterator[Work]) -> Generator[Done, None, None]:
+    def explain(self, setup: Setup, chunks: Iterator[Work]) -> Generator[Done, None, None]:
         """One after the other."""
         threads = torch.get_num_threads()
         try:
-            worker = Worker(plan)
+            worker = Worker(setup)
             for work in chunks:
                 yield worker.explain(work)
         finally:

@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import secrets
-import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +17,7 @@ import numpy as np
 
 from proofmap.errors import FileError, InputError
 from proofmap.explain.wording import bound_name, quantity_name
+from proofmap.records import whole
 from proofmap.runs.chunk import ARRAYS, Array, widened
 
 if TYPE_CHECKING:
@@ -36,15 +33,8 @@ def export(results: Results, out: Path) -> None:
         raise InputError(f"got the name {out}, expected one that ends in {', '.join(FORMATS)}")
     if suffix == ".zarr" and out.exists():
         raise FileError(f"{out} is there already, expected a new folder: remove it, or choose another name")
-    beside = out.parent / f".proofmap-{secrets.token_hex(8)}{suffix}"
-    try:
+    with whole(out) as beside:
         FORMATS[suffix](results, beside)
-        os.replace(beside, out)
-    except OSError as error:
-        raise FileError(f"cannot write {out}: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            shutil.rmtree(beside) if beside.is_dir() else beside.unlink()
 
 
 def _names(results: Results) -> dict[str, str]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 from inspect import signature
 from io import BytesIO
-from math import isinf, prod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,25 +17,27 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proofmap.ball import Ball
-from proofmap.digest import hash_graph, hash_tensor, versions
+from proofmap.digest import hash_graph, versions
 from proofmap.errors import InputError
-from proofmap.explain import BASELINES, Attributor, Explainer, HybridEVA, as_attributor
+from proofmap.explain import Attributor, Explainer, HybridEVA, as_attributor
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
 from proofmap.graph.cut import cut
 from proofmap.groups import Groups, SampleGrouping, pixels, resolve
+from proofmap.methods import COMPARED, METHODS
+from proofmap.records import plain, recorded
 
-__all__ = ["Job", "Plan", "plain", "seed_of"]
+__all__ = ["Job", "Setup", "seed_of"]
 
 _LARGEST = 1000  # samples in a chunk: they are explained together, and lost together when a run is killed
-_OWN = {"batch": "chunk", "groups": "groups", "memory": "memory"}  # what a method takes from the job
+_OF_JOB = {"batch": "chunk", "groups": "groups", "memory": "memory"}  # what a method takes from the job
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
     """One method with its settings.
 
-    method: a name of `explain.BASELINES`. ball: for methods that look for adversaries. groups: what is scored together.
+    method: a name of `methods.COMPARED`. ball: for methods that look for adversaries. groups: what is scored together.
     settings: what the method takes beyond, such as {"bounds": IBP()}. target: the explained class; by default each
     sample's predicted one. device: "cpu" or "cuda".
 
@@ -56,15 +58,15 @@ class Job:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run."""
-        if self.method not in BASELINES:
-            raise InputError(f"got the method {self.method!r}, expected one of {', '.join(BASELINES)}")
-        if self.ball is None and issubclass(BASELINES[self.method], Explainer):
+        if self.method not in COMPARED:
+            raise InputError(f"got the method {self.method!r}, expected one of {', '.join(COMPARED)}")
+        if self.ball is None and METHODS[self.method].ball:
             raise InputError(f"{self.method} got no ball, expected a radius to look for adversaries in, such as 0.02")
         if self.ball is not None and isinstance(self.ball.eps, Tensor):
             raise InputError("got a tensor of radii, expected one number for all samples, or 'auto' for each its own")
         for name in self.settings:
-            if name in _OWN:
-                raise InputError(f"got {name} among the settings, expected it as the job's own: --{_OWN[name]}")
+            if name in _OF_JOB:
+                raise InputError(f"got {name} among the settings, expected it as the job's own: --{_OF_JOB[name]}")
         for name, most in (("chunk", _LARGEST), ("threads", 1024), ("memory", 2**62)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
@@ -78,11 +80,9 @@ class Job:
 
     def about(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """Everything that the numbers depend on, for samples of a shape, as JSON."""
-        parts = ("eps", "norm", "domain", "half", "relative")
-        ball = None if self.ball is None else {name: plain(getattr(self.ball, name)) for name in parts}
         return {
             "method": self.method,
-            "ball": ball,
+            "ball": None if self.ball is None else recorded({"ball": self.ball}),
             "groups": _groups(self.groups, shape),
             "settings": {name: plain(value) for name, value in sorted(self.settings.items())},
             "target": self.target,
@@ -94,7 +94,7 @@ class Job:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Setup:
     """A job on a model: all that a worker has to know before its first sample."""
 
     graph: Graph
@@ -104,7 +104,7 @@ class Plan:
     def method(self) -> Attributor:
         """The method, ready to explain; settings that make no sense are refused."""
         job = self.job
-        taken = signature(BASELINES[job.method]).parameters
+        taken = signature(METHODS[job.method].kind).parameters
         ours = {"batch": job.chunk, "progress": False, "memory": job.memory, "seed": self.seed}
         settings = {**{name: value for name, value in ours.items() if name in taken}, **job.settings}
         return as_attributor(job.method, self.graph, ball=job.ball, groups=job.groups, settings=settings)
@@ -131,14 +131,14 @@ class Plan:
         For a method that scores every variable, each is a group.
         """
         shape = tuple(self.graph.input.shape)
-        if not issubclass(BASELINES[self.job.method], Explainer):
+        if not METHODS[self.job.method].ball:
             return np.arange(prod(shape), dtype=np.int32).reshape(shape)
         if isinstance(self.job.groups, SampleGrouping):
             return None
         groups = pixels() if self.job.groups is None else self.job.groups
-        found = Ball(0.0).at(torch.zeros(1, *shape), resolve(groups, shape)).mask
-        assert found is not None
-        return found[0].numpy().astype(np.int32)
+        mask = Ball(0.0).at(torch.zeros(1, *shape), resolve(groups, shape)).mask
+        assert mask is not None
+        return mask[0].numpy().astype(np.int32)
 
     @cached_property
     def packed_mask(self) -> bytes | None:
@@ -163,30 +163,20 @@ class Plan:
     @property
     def guarantee(self) -> Guarantee:
         """What the overlaps are."""
-        kind = BASELINES[self.job.method]
-        return kind.guarantee if issubclass(kind, Explainer) else "none"
+        method = METHODS[self.job.method]
+        guarantee: Guarantee = method.kind.guarantee if method.ball else "none"
+        return guarantee
 
     @property
     def arrays(self) -> tuple[str, ...]:
         """What is found for a sample, by the names of `chunk.ARRAYS`."""
-        overlaps = ("eps", "full", "nominal", "frozen") if issubclass(BASELINES[self.job.method], Explainer) else ()
+        overlaps = ("eps", "full", "nominal", "frozen") if METHODS[self.job.method].ball else ()
         return ("target", "predicted", "scores", *overlaps)
 
 
 def seed_of(seed: int, chunk: int) -> int:
     """A seed of its own for each chunk, whoever computes it and when."""
     return int(np.random.SeedSequence((seed, chunk)).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-def plain(value: Any) -> Any:
-    """A setting as JSON: what is no number, text or list by what it prints, tensors by their hash."""
-    if isinstance(value, Tensor):
-        return f"tensor {tuple(value.shape)} sha256 {hash_tensor(value)}"
-    if isinstance(value, tuple | list):
-        return [plain(entry) for entry in value]
-    if isinstance(value, float):
-        return str(value) if isinf(value) else value
-    return value if isinstance(value, bool | int | str | type(None)) else repr(value)
 
 
 def _groups(groups: Groups, shape: tuple[int, ...]) -> str:

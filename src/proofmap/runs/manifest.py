@@ -19,8 +19,8 @@ from typing import Any
 from proofmap.digest import digest, hash_file
 from proofmap.errors import FileError
 from proofmap.explain.origin import Source
+from proofmap.resume import changes, inside, keep
 from proofmap.runs.chunk import read_words
-from proofmap.runs.folder import inside, write
 from proofmap.sources.written import FORMAT, MANIFEST, MASK
 
 __all__ = ["MANIFEST", "MASK", "Entry", "Manifest", "chunk_file", "contradiction", "differences", "seal"]
@@ -57,7 +57,7 @@ class Manifest:
         listed = {str(number): vars(self.chunks[number]) for number in sorted(self.chunks)}
         whole = {"format": FORMAT, "version": _VERSION, "run": self.about, "model": self.model.json(), "chunks": listed}
         whole["digest"] = seal(whole)
-        write(folder / MANIFEST, (json.dumps(whole, indent=1) + "\n").encode())
+        keep(folder, MANIFEST, whole)
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:
@@ -88,7 +88,7 @@ class Manifest:
             raise FileError(manifest._changed(folder, f"{whole.get('digest')}", seal(whole)))
         return manifest
 
-    def _changed(self, folder: Path, said: str, found: str) -> str:
+    def _changed(self, folder: Path, stated: str, actual: str) -> str:
         """What was changed by hand: a value that a chunk has otherwise, or else the digest."""
         for entry in self.chunks.values():
             words, _ = read_words(inside(folder, entry.file), entry.samples)
@@ -96,7 +96,7 @@ class Manifest:
             if why is not None:
                 return f"{folder} contradicts itself: {why}; take the folder as the run left it, or run it again"
         return (
-            f"{folder / MANIFEST} has the digest {said[:12]}…, and what it says has {found[:12]}…: take the file as "
+            f"{folder / MANIFEST} has the digest {stated[:12]}…, and what it says has {actual[:12]}…: take the file as "
             "the run left it, or run it again, into a new folder"
         )
 
@@ -105,12 +105,12 @@ class Manifest:
         wrong = {}
         for number, entry in self.chunks.items():
             try:
-                found = hash_file(inside(folder, entry.file))
+                actual = hash_file(inside(folder, entry.file))
             except FileError as error:
                 wrong[number] = f"{entry.file} cannot be read ({error})"
                 continue
-            if found != entry.sha256:
-                wrong[number] = f"{entry.file} has SHA-256 {found}, expected {entry.sha256}"
+            if actual != entry.sha256:
+                wrong[number] = f"{entry.file} has SHA-256 {actual}, expected {entry.sha256}"
         return wrong
 
 
@@ -139,17 +139,15 @@ def seal(whole: Mapping[str, Any]) -> str:
     return digest([json.dumps({key: value for key, value in whole.items() if key != "digest"}, sort_keys=True)])
 
 
-def contradiction(about: Mapping[str, Any], said: Mapping[str, Any], where: str) -> str | None:
+def contradiction(about: Mapping[str, Any], chunk: Mapping[str, Any], where: str) -> str | None:
     """What a manifest says otherwise than a chunk, with both values.
 
     The names of the classes stand in the manifest alone: no number depends on them.
     """
-    own = _flat({key: about[key] for key in _REPEATED})
-    own.pop("model.classes", None)
-    theirs = _flat(said)
-    for name in dict.fromkeys([*theirs, *own]):
-        if own.get(name) != theirs.get(name):
-            return f"{name} is {_short(own.get(name))} in the manifest and {_short(theirs.get(name))} in {where}"
+    repeated = {key: about[key] for key in _REPEATED}
+    repeated["model"] = {key: value for key, value in about["model"].items() if key != "classes"}
+    for name, (ours, theirs) in changes(repeated, chunk).items():
+        return f"{name} is {_short(ours)} in the manifest and {_short(theirs)} in {where}"
     return None
 
 
@@ -160,19 +158,7 @@ def chunk_file(number: int) -> str:
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """What two runs do not have in common, such as "job.ball.eps was 0.01 and is 0.02"."""
-    before, after = _flat(old), _flat(new)
-    return [
-        f"{name} was {_short(before.get(name))} and is {_short(after.get(name))}"
-        for name in dict.fromkeys([*after, *before])
-        if before.get(name) != after.get(name)
-    ]
-
-
-def _flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
-    return flat
+    return [f"{name} was {_short(was)} and is {_short(now)}" for name, (was, now) in changes(old, new).items()]
 
 
 def _short(value: Any) -> str:

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from io import BytesIO
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from proofmap.arrays import tensor_of
 from proofmap.digest import digest
 from proofmap.errors import FileError, InputError
-from proofmap.explain.explanation import Guarantee
+from proofmap.explain.explanation import Guarantee, spread
+from proofmap.resume import inside
 from proofmap.runs.chunk import ARRAYS, Array, Words, read_array, read_words, widened
 from proofmap.runs.export import export
-from proofmap.runs.folder import inside
 from proofmap.runs.manifest import MASK, Manifest, contradiction
 
-__all__ = ["Part", "Results", "spread"]
+__all__ = ["Part", "Results", "maps"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,20 +61,20 @@ class Part:
     def __getitem__(self, name: str) -> Array:
         """The array of that name; a mask that all share is (1, *shape)."""
         if name == "attributions":
-            return spread(self["scores"], self["mask"])
+            return maps(self["scores"], self["mask"])
         if name == "mask" and self.shared is not None:
             return self.shared[None]
         return read_array(self.file, name, self.samples)
 
 
-def spread(scores: Array, mask: Array) -> Array:
-    """Give each variable its group's score: (n, G) and a mask (1 or n, *shape) -> (n, *shape)."""
-    if not scores.shape[1]:  # nothing of these was explained
+def maps(scores: Array, mask: Array) -> Array:
+    """Each variable's score: (n, G) and a mask (1 or n, *shape) -> (n, *shape); NaN where nothing was explained."""
+    if not scores.shape[1]:
         return np.full((len(scores), *mask.shape[1:]), np.nan, dtype=scores.dtype)
-    each = np.broadcast_to(mask, (len(scores), *mask.shape[1:])).reshape(len(scores), prod(mask.shape[1:]))
-    if each.size and not 0 <= int(each.min()) <= int(each.max()) < scores.shape[1]:
-        raise FileError(f"the groups go from {each.min()} to {each.max()}, expected 0 to {scores.shape[1] - 1}")
-    return np.take_along_axis(scores, each, axis=1).reshape(len(scores), *mask.shape[1:])
+    if mask.size and not 0 <= int(mask.min()) <= int(mask.max()) < scores.shape[1]:
+        raise FileError(f"the groups go from {mask.min()} to {mask.max()}, expected 0 to {scores.shape[1] - 1}")
+    attributions: Array = spread(tensor_of(scores), tensor_of(mask).long()).numpy()
+    return attributions
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,15 +143,15 @@ class Results:
             raise InputError(f"got the array {name!r}, expected one of {', '.join(self.names)}")
         if name == "mask" and self._shared is not None:
             return self._shared[None]
-        found = [part[name] for part in self.parts]
+        arrays = [part[name] for part in self.parts]
         if name in ("scores", "frozen"):
-            groups = max(values.shape[1] for values in found)
+            groups = max(values.shape[1] for values in arrays)
             full = [part["full"] if name == "frozen" else None for part in self.parts]
-            found = [
-                widened(name, values, groups, own, part.explained)
-                for values, own, part in zip(found, full, self.parts, strict=True)
+            arrays = [
+                widened(name, values, groups, overlaps, part.explained)
+                for values, overlaps, part in zip(arrays, full, self.parts, strict=True)
             ]
-        return np.concatenate(found)
+        return np.concatenate(arrays)
 
     def check(self) -> None:
         """Raise FileError where a file is not as it was written, or where the manifest and the rows disagree."""
@@ -175,8 +175,8 @@ class Results:
                 if name in part.names and isinstance(value, float | int):
                     values = part[name]
                     for row in np.flatnonzero(part.explained & (values != value)).tolist():
-                        found = f"{values[row]:g} in row {first + row}, {words.names[row]}"
-                        yield f"{where} is {value:g} in the manifest and {found}"
+                        otherwise = f"{values[row]:g} in row {first + row}, {words.names[row]}"
+                        yield f"{where} is {value:g} in the manifest and {otherwise}"
             first += len(part)
         if self.complete:
             labels = [str(label) for label in self["label"].tolist()] if "label" in self.names else None

@@ -19,10 +19,10 @@ from proofmap.bar import Bar
 from proofmap.digest import digest
 from proofmap.errors import FileError, InputError
 from proofmap.explain.origin import Source
+from proofmap.resume import Log, keep, locked
 from proofmap.runs.chunk import Array
 from proofmap.runs.engine import Engine, Local
-from proofmap.runs.folder import Log, inside, locked, write
-from proofmap.runs.job import Job, Plan
+from proofmap.runs.job import Job, Setup
 from proofmap.runs.manifest import MANIFEST, MASK, Entry, Manifest, chunk_file, differences
 from proofmap.runs.results import Results
 from proofmap.runs.totals import Totals, total
@@ -53,20 +53,20 @@ def run(
     engine = engine or Local()
     engine.check(job)
     order = _order(len(samples), limit, shuffle, seed)
-    plan = Plan(model.graph(torch.zeros(1, *shape_of(samples, model))), job, seed)
-    plan.check()
-    about = _about(samples, model, plan, order, {"limit": limit, "shuffle": shuffle, "seed": seed})
+    setup = Setup(model.graph(torch.zeros(1, *shape_of(samples, model))), job, seed)
+    setup.check()
+    about = _about(samples, model, setup, order, {"limit": limit, "shuffle": shuffle, "seed": seed})
     pieces = [order[start : start + job.chunk] for start in range(0, len(order), job.chunk)]
     with locked(out) as log:
         manifest = _claim(out, about, model.source, log, progress)
-        if plan.packed_mask is not None:
-            write(inside(out, MASK), plan.packed_mask)
+        if setup.packed_mask is not None:
+            keep(out, MASK, setup.packed_mask)
         todo = [number for number in range(len(pieces)) if number not in manifest.chunks]
         log.add("start", engine=repr(engine), worker=place(), model=model.name, chunks=len(todo))
         ready = sum(len(pieces[number]) for number in manifest.chunks)
         with Bar(len(order), job.method, show=progress, done=ready) as bar, bar.ahead(job.chunk):
-            chunks = (_read(samples, plan, number, pieces[number]) for number in todo)
-            with closing(engine.explain(plan, chunks)) as stream:
+            chunks = (_read(samples, setup, number, pieces[number]) for number in todo)
+            with closing(engine.explain(setup, chunks)) as stream:
                 for done in stream if todo else ():
                     manifest = _keep(out, manifest, done, len(pieces[done.number]))
                     log.add("chunk", number=done.number, seconds=round(done.seconds, 3), worker=done.worker)
@@ -83,10 +83,10 @@ def shape_of(samples: Samples, model: Model) -> tuple[int, ...]:
         return model.preparation.shape
     why = ""
     for index in range(len(samples)):
-        found = attempt(partial(samples.read, index))
-        if not isinstance(found, Failure):
-            return tuple(found.shape)
-        why = why or found.reason
+        sample = attempt(partial(samples.read, index))
+        if not isinstance(sample, Failure):
+            return tuple(sample.shape)
+        why = why or sample.reason
     raise InputError(f"none of the {len(samples)} samples can be read, expected at least one: {why}")
 
 
@@ -102,15 +102,17 @@ def _order(count: int, limit: int | None, shuffle: bool, seed: int) -> list[int]
     return [int(index) for index in order[:limit]]
 
 
-def _about(samples: Samples, model: Model, plan: Plan, order: Sequence[int], chosen: dict[str, Any]) -> dict[str, Any]:
+def _about(
+    samples: Samples, model: Model, setup: Setup, order: Sequence[int], selection: dict[str, Any]
+) -> dict[str, Any]:
     """Everything that the results depend on, as JSON."""
     names, labels = samples.names, samples.labels
     return {
-        **plan.about,
-        "model": {**plan.about["model"], "classes": None if model.classes is None else list(model.classes)},
+        **setup.about,
+        "model": {**setup.about["model"], "classes": None if model.classes is None else list(model.classes)},
         "data": {
             "samples": len(order),
-            **chosen,
+            **selection,
             "columns": None if samples.columns is None else list(samples.columns),
             "names": digest(names[index] for index in order),
             "labels": None if labels is None else digest(str(labels[index]) for index in order),
@@ -120,45 +122,45 @@ def _about(samples: Samples, model: Model, plan: Plan, order: Sequence[int], cho
 
 def _claim(out: Path, about: dict[str, Any], model: Source, log: Log, progress: bool) -> Manifest:
     """The manifest of this run, with the chunks that are whole; a folder with results of another run is refused."""
-    found = Manifest.load(out) if (out / MANIFEST).exists() else Manifest({})
-    different = differences(found.about, about)
-    if different and found.chunks:
+    earlier = Manifest.load(out) if (out / MANIFEST).exists() else Manifest({})
+    different = differences(earlier.about, about)
+    if different and earlier.chunks:
         raise FileError(
             f"{out} holds results of another run ({'; '.join(different)}): choose another folder, or start it again as "
             "it was begun"
         )
-    damaged = {} if different else found.damaged(out)
+    damaged = {} if different else earlier.damaged(out)
     for number, why in damaged.items():
         log.add("damaged", number=number, why=why)
         if progress:
             print(f"chunk {number} is damaged and computed again: {why}", file=sys.stderr)
-    whole = {} if different else {n: entry for n, entry in found.chunks.items() if n not in damaged}
+    whole = {} if different else {n: entry for n, entry in earlier.chunks.items() if n not in damaged}
     manifest = Manifest(about, whole, model)
     manifest.save(out)
     return manifest
 
 
-def _read(samples: Samples, plan: Plan, number: int, piece: Sequence[int]) -> Work:
+def _read(samples: Samples, setup: Setup, number: int, piece: Sequence[int]) -> Work:
     """The samples of a chunk; those that cannot be read, or lie outside the ball's domain, by their reasons."""
-    shape = tuple(plan.graph.input.shape)
+    shape = tuple(setup.graph.input.shape)
     names, labels = samples.names, samples.labels
-    found: list[Array] = []
+    arrays: list[Array] = []
     rows: list[int] = []
     reasons: dict[int, str] = {}
     for row, index in enumerate(piece):
-        x = attempt(partial(_sample, samples, index, shape, plan.job.ball))
+        x = attempt(partial(_sample, samples, index, shape, setup.job.ball))
         if isinstance(x, Failure):
             reasons[row] = x.reason
         else:
             rows.append(row)
-            found.append(x)
+            arrays.append(x)
     return Work(
         number=number,
         index=tuple(piece),
         names=tuple(names[index] for index in piece),
         labels=None if labels is None else tuple(labels[index] for index in piece),
         files=tuple(_file(samples, index) for index in piece),
-        x=np.stack(found) if found else np.zeros((0, *shape), dtype=np.float32),
+        x=np.stack(arrays) if arrays else np.zeros((0, *shape), dtype=np.float32),
         rows=tuple(rows),
         reasons=reasons,
     )
@@ -166,8 +168,8 @@ def _read(samples: Samples, plan: Plan, number: int, piece: Sequence[int]) -> Wo
 
 def _file(samples: Samples, index: int) -> str | None:
     """The SHA-256 of the file of a sample; None where it is in no file that can be read."""
-    found = attempt(partial(samples.source, index))
-    return found.files[0].sha256 if isinstance(found, Source) and found.files else None
+    source = attempt(partial(samples.source, index))
+    return source.files[0].sha256 if isinstance(source, Source) and source.files else None
 
 
 def _sample(samples: Samples, index: int, shape: tuple[int, ...], ball: Ball | None) -> Array:
@@ -175,14 +177,14 @@ def _sample(samples: Samples, index: int, shape: tuple[int, ...], ball: Ball | N
     if tuple(x.shape) != shape:
         raise InputError(f"the sample has the shape {tuple(x.shape)}, expected {shape}")
     replace(ball or Ball(0.0), eps=0.0).at(x[None])  # refuses what is not finite, or lies outside the domain
-    found: Array = x.numpy()
-    return found
+    values: Array = x.numpy()
+    return values
 
 
 def _keep(out: Path, manifest: Manifest, done: Done, samples: int) -> Manifest:
     """First the chunk, then the manifest that names it: killed in between, the chunk is computed once more."""
     file = chunk_file(done.number)
-    write(inside(out, file), done.content)
+    keep(out, file, done.content)
     entry = Entry(file, sha256(done.content).hexdigest(), samples)
     manifest = replace(manifest, chunks={**manifest.chunks, done.number: entry})
     manifest.save(out)

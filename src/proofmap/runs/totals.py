@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +16,9 @@ from safetensors.numpy import save
 from proofmap.explain.explanation import Guarantee, rounded
 from proofmap.explain.wording import around, bound_name, plural, radius, share, taken_off
 from proofmap.overlaps import decides
+from proofmap.resume import keep
 from proofmap.runs.chunk import ARRAYS, Array
-from proofmap.runs.folder import write
-from proofmap.runs.results import Results, spread
+from proofmap.runs.results import Results, maps
 from proofmap.sources.written import DRAWING
 
 __all__ = ["ClassTotal", "Distribution", "Totals", "total"]
@@ -99,7 +98,7 @@ class Totals:
     @property
     def maps(self) -> Array:
         """(K, *shape) the mean map of each of the classes."""
-        return spread(self.means, self.mask[None])
+        return maps(self.means, self.mask[None])
 
     def json(self) -> dict[str, Any]:
         """Everything but the maps."""
@@ -152,12 +151,12 @@ class Totals:
 
     def save(self, folder: Path) -> None:
         """totals.json, means.safetensors, and totals.png."""
-        write(folder / "totals.json", (json.dumps(self.json(), indent=1) + "\n").encode())
+        keep(folder, "totals.json", self.json())
         numbers = np.array([entry.number for entry in self.classes], dtype=np.int64)
         counts = np.array([entry.count for entry in self.classes], dtype=np.int64)
         arrays = {"classes": numbers, "counts": counts, "scores": self.means, "mask": self.mask}
-        write(folder / "means.safetensors", bytes(save({k: np.ascontiguousarray(v) for k, v in arrays.items()})))
-        write(folder / DRAWING, _drawn(self))
+        keep(folder, "means.safetensors", bytes(save({k: np.ascontiguousarray(v) for k, v in arrays.items()})))
+        keep(folder, DRAWING, _drawn(self))
 
 
 def _drawn(totals: Totals) -> bytes:
@@ -189,7 +188,7 @@ def total(results: Results) -> Totals:
         objective=objective,
         taken_off=results.taken_off,
         overlap=None if overlap is None else _distribution(overlap),
-        radius=_distribution(rows["eps"]) if _own_radii(results.about) else None,
+        radius=_distribution(rows["eps"]) if _has_radii(results.about) else None,
         classes=[
             ClassTotal(
                 number=number,
@@ -220,9 +219,9 @@ def _means(results: Results) -> tuple[dict[int, Array], Array]:
         scores = (part["scores"] if shared else part["attributions"].reshape(len(part), -1))[part.explained]
         target = part["target"][part.explained]
         for number in map(int, np.unique(target)):
-            own = scores[target == number]
-            counts[number] += len(own)
-            sums[number] = sums.get(number, 0.0) + own.sum(axis=0, dtype=np.float64)
+            of_class = scores[target == number]
+            counts[number] += len(of_class)
+            sums[number] = sums.get(number, 0.0) + of_class.sum(axis=0, dtype=np.float64)
     mask = results.parts[0]["mask"][0]
     every = mask if shared else np.arange(mask.size, dtype=np.int32).reshape(mask.shape)
     return {number: sums[number] / counts[number] for number in sorted(sums)}, every
@@ -241,7 +240,7 @@ def _refuted(rows: Mapping[str, Array], guarantee: Guarantee, objective: str) ->
     return int((met | (rows["full"] > 0) if guarantee == "sampled" else met).sum())
 
 
-def _own_radii(about: Mapping[str, Any]) -> bool:
+def _has_radii(about: Mapping[str, Any]) -> bool:
     ball = about["job"]["ball"]
     return ball is not None and ball["eps"] == "auto"
 
@@ -261,8 +260,8 @@ def _distribution(values: Array) -> Distribution | None:
 
 
 def _mean(values: Array) -> float | None:
-    found = float(values.mean())
-    return found if isfinite(found) else None
+    mean = float(values.mean())
+    return mean if isfinite(mean) else None
 
 
 def _listed(values: Distribution, shown: Callable[[float], str]) -> str:
@@ -273,11 +272,11 @@ def _named(quantile: str) -> str:
     return {"0": "least", "0.5": "median", "1": "most"}.get(quantile, f"{100 * float(quantile):g} %")
 
 
-def _bars(spread_: Distribution) -> str:
+def _bars(distribution: Distribution) -> str:
     """The histogram in one line."""
-    most = max(spread_.counts)
-    bars = "".join(" ▁▂▃▄▅▆▇█"[-(-8 * count // most)] for count in spread_.counts)
-    return f"{spread_.edges[0]:.3g} |{bars}| {spread_.edges[-1]:.3g}"
+    most = max(distribution.counts)
+    bars = "".join(" ▁▂▃▄▅▆▇█"[-(-8 * count // most)] for count in distribution.counts)
+    return f"{distribution.edges[0]:.3g} |{bars}| {distribution.edges[-1]:.3g}"
 
 
 def _line(entry: ClassTotal, guarantee: Guarantee) -> str:

@@ -7,9 +7,9 @@ import re
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -20,11 +20,11 @@ from proofmap.errors import BoundError, FileError, InputError
 from proofmap.explain import Explainer
 from proofmap.precision import full_precision
 from proofmap.runs.chunk import ARRAYS, Array, Words, pack, widened
-from proofmap.runs.job import Plan, seed_of
+from proofmap.runs.job import Setup, seed_of
 
 __all__ = ["Done", "Failure", "Work", "Worker", "attempt", "place"]
 
-_Found: TypeAlias = dict[str, Array]
+_Arrays: TypeAlias = dict[str, Array]
 
 T = TypeVar("T")
 
@@ -56,13 +56,13 @@ class Done:
 class Worker:
     """Explains the chunks of one run: the model is set up once, for all of them."""
 
-    def __init__(self, plan: Plan) -> None:
-        torch.set_num_threads(plan.job.threads)
-        self.plan = plan
-        self.device = torch.device(plan.job.device)
-        self.method = plan.method()
+    def __init__(self, setup: Setup) -> None:
+        torch.set_num_threads(setup.job.threads)
+        self.setup = setup
+        self.device = torch.device(setup.job.device)
+        self.method = setup.method()
         self.seed = self.method.seed if isinstance(self.method, Explainer) else None
-        self.graph = plan.graph.to(self.device, torch.float32)
+        self.graph = setup.graph.to(self.device, torch.float32)
         self.taken_off: str | None = None  # which the first explanation says
 
     def ready(self) -> tuple[str, dict[str, str]]:
@@ -73,32 +73,33 @@ class Worker:
         """All samples together; where that fails, one by one, and those that fail again are recorded."""
         started = time.perf_counter()
         if isinstance(self.method, Explainer) and self.seed is not None:
-            self.method.seed = seed_of(self.seed, work.number)
+            changes: dict[str, Any] = {"seed": seed_of(self.seed, work.number)}
+            self.method = replace(self.method, **changes)
         x = torch.tensor(work.x, device=self.device)
         reasons = dict(work.reasons)
-        parts: list[tuple[Sequence[int], _Found]] = []
+        parts: list[tuple[Sequence[int], _Arrays]] = []
         pieces = [range(len(x))] if work.rows else []
         while pieces:
             piece = pieces.pop(0)
-            found = attempt(partial(self._found, x[piece.start : piece.stop]))
-            if not isinstance(found, Failure):
-                parts.append(([work.rows[k] for k in piece], found))
+            arrays = attempt(partial(self._explain, x[piece.start : piece.stop]))
+            if not isinstance(arrays, Failure):
+                parts.append(([work.rows[k] for k in piece], arrays))
             elif len(piece) == 1:
-                reasons[work.rows[piece.start]] = found.reason
+                reasons[work.rows[piece.start]] = arrays.reason
             else:
                 pieces += [range(k, k + 1) for k in piece]
-        words = Words(work.names, reasons, self.plan.guarantee, work.files, self.plan.about, self.taken_off)
+        words = Words(work.names, reasons, self.setup.guarantee, work.files, self.setup.about, self.taken_off)
         content = pack(words, self._arrays(work, parts))
         return Done(work.number, content, time.perf_counter() - started, place())
 
-    def _found(self, x: Tensor) -> _Found:
+    def _explain(self, x: Tensor) -> _Arrays:
         """The arrays of k samples, and the groups (k, *shape) where each has its own."""
-        target = self.plan.job.target
+        target = self.setup.job.target
         if isinstance(self.method, Explainer):
             e = self.method.explain(x, target)
             off = e.settings.get("taken_off")
             self.taken_off = None if off is None else str(off)
-            found = {
+            tensors = {
                 "target": e.target,
                 "predicted": e.predicted,
                 "full": e.overlap.full,
@@ -108,32 +109,32 @@ class Worker:
                 "mask": e.mask,
             }
             eps = np.broadcast_to(np.asarray(e.settings["eps"], dtype=np.float64), len(x))
-            return {"eps": eps, **_numpy(found)}
+            return {"eps": eps, **_numpy(tensors)}
         with full_precision(self.device):
             predicted = self.graph(x).flatten(1).argmax(1)
         aim = predicted if target is None else torch.full_like(predicted, target)
         scores = self.method.attribute(x, aim).flatten(1)
         return _numpy({"target": aim, "predicted": predicted, "scores": scores})
 
-    def _arrays(self, work: Work, parts: Sequence[tuple[Sequence[int], _Found]]) -> dict[str, Array]:
+    def _arrays(self, work: Work, parts: Sequence[tuple[Sequence[int], _Arrays]]) -> dict[str, Array]:
         """One row for each sample of the chunk, in its order, and fill values where there is nothing to say."""
         count = len(work.names)
         arrays: dict[str, Array] = {"index": np.asarray(work.index, dtype=np.int64)}
         if work.labels is not None:
             arrays["label"] = np.asarray(work.labels, dtype=np.int64)
-        for name in self.plan.arrays:
+        for name in self.setup.arrays:
             dtype, fill, rank = ARRAYS[name]
-            wide = max((found[name].shape[1] for _, found in parts), default=0) if rank == 2 else None
+            wide = max((explained[name].shape[1] for _, explained in parts), default=0) if rank == 2 else None
             arrays[name] = np.full((count,) if wide is None else (count, wide), fill, dtype=dtype)
-            for rows, found in parts:
-                values = found[name]
+            for rows, explained in parts:
+                values = explained[name]
                 if wide is not None:
-                    values = widened(name, values, wide, found.get("full"), np.ones(len(rows), dtype=bool))
+                    values = widened(name, values, wide, explained.get("full"), np.ones(len(rows), dtype=bool))
                 arrays[name][list(rows)] = values
-        if self.plan.mask is None:
-            arrays["mask"] = np.zeros((count, *self.plan.graph.input.shape), dtype=np.int32)
-            for rows, found in parts:
-                arrays["mask"][list(rows)] = found["mask"]
+        if self.setup.mask is None:
+            arrays["mask"] = np.zeros((count, *self.setup.graph.input.shape), dtype=np.int32)
+            for rows, explained in parts:
+                arrays["mask"][list(rows)] = explained["mask"]
         return arrays
 
 

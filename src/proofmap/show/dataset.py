@@ -10,14 +10,14 @@ from typing import Any
 from proofmap.errors import FileError
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.wording import plural, share, taken_off
+from proofmap.resume import flat, inside
 from proofmap.runs import Results
-from proofmap.runs.folder import inside
 from proofmap.runs.totals import Distribution, Totals, total
 from proofmap.show.axis import Axis
 from proofmap.show.dates import day_of
 from proofmap.show.facts import Fact, file_facts, network_digest
 from proofmap.show.panels import Panel, largest, means
-from proofmap.show.words import ball, number
+from proofmap.show.words import RELATION, ball, number
 
 __all__ = ["DataSet", "data_set"]
 
@@ -99,158 +99,155 @@ def data_set(at: int, name: str, results: Results, given: str | None) -> DataSet
     """
     results.check()
     try:
-        found = total(results)
+        totals = total(results)
         about, job = results.about, results.about["job"]
         sentence = "" if job["ball"] is None else ball(job["ball"], 0, 1)
         log = _log(results)
-        record = [*_flat(about), ("seconds of all chunks", _seconds(log))]
+        record = [*_rows(about), ("seconds of all chunks", _seconds(log))]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"{results.folder} holds parts that do not fit together: {error!r:.80}") from error
-    shown = found.classes[:_MAPS]
-    panels, low, high, signed = means(found.maps[: len(shown)], [f"class {entry.title}" for entry in shown])
+    shown = totals.classes[:_MAPS]
+    panels, low, high, signed = means(totals.maps[: len(shown)], [f"class {entry.title}" for entry in shown])
     return DataSet(
         id=f"data-{at}",
         name=name,
-        counts=list(_counts(found)),
+        counts=list(_counts(totals)),
         complete=results.complete,
         model=results.manifest.model.name or "not recorded",
         facts=[*file_facts(results.manifest.model.files), network_digest(about["model"]["sha256"])],
-        notes=list(_notes(found, given)),
+        notes=list(_notes(totals, given)),
         made=_made(log),
         ball=sentence,
-        around=found.around,
-        guaranteed=list(_guaranteed(found)),
-        open=list(_open(found)),
-        overlaps=None if found.overlap is None else _histogram(found.overlap, found),
-        classes=list(_classes(found, panels)),
-        left_out=max(len(found.classes) - _CLASSES, 0),
+        around=totals.around,
+        guaranteed=list(_guaranteed(totals)),
+        open=list(_open(totals)),
+        overlaps=None if totals.overlap is None else _histogram(totals.overlap, totals),
+        classes=list(_classes(totals, panels)),
+        left_out=max(len(totals.classes) - _CLASSES, 0),
         low=low,
         high=high,
         signed=signed,
-        failed=list(found.failed[:_FAILED]),
-        failures=len(found.failed),
+        failed=list(totals.failed[:_FAILED]),
+        failures=len(totals.failed),
         record=record,
     )
 
 
-def _notes(found: Totals, given: str | None) -> Iterator[str]:
+def _notes(totals: Totals, given: str | None) -> Iterator[str]:
     if given is not None:
         yield (
             f"{given} was given to this report, and is the network that was explained: the digests agree. It was not "
             "attacked, as the samples are not in the folder of a run."
         )
-    if found.taken_off is not None:
-        said = taken_off(found.taken_off)
-        yield f"{said[:1].upper()}{said[1:]}."
+    if totals.taken_off is not None:
+        note = taken_off(totals.taken_off)
+        yield f"{note[:1].upper()}{note[1:]}."
 
 
-def _counts(found: Totals) -> Iterator[tuple[str, str, str]]:
+def _counts(totals: Totals) -> Iterator[tuple[str, str, str]]:
     """Every number with what it is of; what failed is not proven."""
-    within = f" for {found.around}" if found.around else ""
-    if found.certified is not None:
-        yield "proven", share(found.certified, found.count, "sample"), f"proven{within}"
-    if found.certified_correct is not None:
-        right = share(found.certified_correct, found.labelled, "labelled sample")
+    within = f" for {totals.around}" if totals.around else ""
+    if totals.certified is not None:
+        yield "proven", share(totals.certified, totals.count, "sample"), f"proven{within}"
+    if totals.certified_correct is not None:
+        right = share(totals.certified_correct, totals.labelled, "labelled sample")
         yield "proven", right, f"certified accuracy: proven{within}, and right"
-    if found.refuted:
-        yield "refuted", share(found.refuted, found.count, "sample"), "refuted: an input of the ball is otherwise"
-    if found.certified is not None:
-        rest = found.explained - found.certified - (found.refuted or 0)
+    if totals.refuted:
+        yield "refuted", share(totals.refuted, totals.count, "sample"), "refuted: an input of the ball is otherwise"
+    if totals.certified is not None:
+        rest = totals.explained - totals.certified - (totals.refuted or 0)
         if rest:
-            yield "undecided", share(rest, found.count, "sample"), "undecided"
+            yield "undecided", share(rest, totals.count, "sample"), "undecided"
     else:
-        rest = found.explained - (found.refuted or 0)
-        yield "", share(rest, found.count, "sample"), "explained, nothing proven"
-    if found.failed:
-        yield "refuted", share(len(found.failed), found.count, "sample"), "failed: not explained, and not proven"
-    if found.correct is not None:
-        yield "", share(found.correct, found.labelled, "labelled sample"), "predicted as labelled"
+        rest = totals.explained - (totals.refuted or 0)
+        yield "", share(rest, totals.count, "sample"), "explained, nothing proven"
+    if totals.failed:
+        yield "refuted", share(len(totals.failed), totals.count, "sample"), "failed: not explained, and not proven"
+    if totals.correct is not None:
+        yield "", share(totals.correct, totals.labelled, "labelled sample"), "predicted as labelled"
 
 
-def _guaranteed(found: Totals) -> Iterator[str]:
-    if not found.explained:
+def _guaranteed(totals: Totals) -> Iterator[str]:
+    if not totals.explained:
         yield "Nothing: no sample could be explained."
-    elif found.certified is not None:
+    elif totals.certified is not None:
         yield (
-            f"For {share(found.certified, found.count, 'sample')}: no input of the sample's ball is classified "
-            f"otherwise than the sample. This is proven for all inputs of these balls, {found.around}."
+            f"For {share(totals.certified, totals.count, 'sample')}: no input of the sample's ball is classified "
+            f"otherwise than the sample. This is proven for all inputs of these balls, {totals.around}."
         )
-    elif found.guarantee == "certified":
+    elif totals.guarantee == "certified":
         yield "The numbers are upper bounds over each sample's ball, but not of what decides which class is ahead."
-    elif found.guarantee == "sampled":
+    elif totals.guarantee == "sampled":
         yield "Each overlap was reached by an input of its ball: the true one is at least that. Nothing else is proven."
     else:
         yield "Nothing: the method proves no bound."
 
 
-def _open(found: Totals) -> Iterator[str]:
-    refuted = found.refuted or 0
+def _open(totals: Totals) -> Iterator[str]:
+    refuted = totals.refuted or 0
     if refuted:
         yield f"Of {plural(refuted, 'sample')} the explained class: an input of the ball is classified otherwise."
-    rest = 0 if found.certified is None else found.explained - found.certified - refuted
+    rest = 0 if totals.certified is None else totals.explained - totals.certified - refuted
     if rest:
         yield (
             f"The decision of {plural(rest, 'sample')} more. There the bound is above zero, which neither proves nor "
             "refutes it."
         )
-    if found.failed:
-        yield f"Anything about the {plural(len(found.failed), 'sample')} that could not be explained."
+    if totals.failed:
+        yield f"Anything about the {plural(len(totals.failed), 'sample')} that could not be explained."
     yield "Other samples of the same kind. A share of this data set is not a statement about what was not in it."
     yield "The scores, their means and their order. They say what matters; they themselves are not proven."
 
 
-def _histogram(found: Distribution, totals: Totals) -> Histogram:
+def _histogram(overlaps: Distribution, totals: Totals) -> Histogram:
     guarantee: Guarantee = totals.guarantee
-    axis = Axis(found.edges[0], found.edges[-1]) if found.edges[0] < found.edges[-1] else Axis.over(found.edges)
-    most = max(*found.counts, 1)
+    first, last = overlaps.edges[0], overlaps.edges[-1]
+    axis = Axis(first, last) if first < last else Axis.over(overlaps.edges)
+    most = max(*overlaps.counts, 1)
     bins = [
         Bin(number(low), number(high), count, axis.at(low), axis.at(high) - axis.at(low), 100 * count / most)
-        for low, high, count in zip(found.edges, found.edges[1:], found.counts, strict=False)
+        for low, high, count in zip(overlaps.edges, overlaps.edges[1:], overlaps.counts, strict=False)
     ]
     words = {"0": "least", "0.5": "median", "1": "most"}
     quantiles = [
         (words.get(share, f"{100 * float(share):g} % of samples are below"), number(value, guarantee))
-        for share, value in found.quantiles.items()
+        for share, value in overlaps.quantiles.items()
     ]
     zero = axis.at(0) if axis.low <= 0 <= axis.high else None
-    ends = [(number(found.edges[0]), 0.0, "start"), (number(found.edges[-1]), 100.0, "end")]
+    ends = [(number(first), 0.0, "start"), (number(last), 100.0, "end")]
     roomy = [end for end in ends if zero is None or abs(zero - end[1]) > _ROOM]
-    relation = {"certified": "≤", "sampled": "≥", "none": "≈"}[guarantee]
-    samples = plural(max(found.counts), "sample")
-    return Histogram(bins, zero, roomy, samples, quantiles, relation, _meaning(zero, found, totals))
+    samples = plural(max(overlaps.counts), "sample")
+    return Histogram(bins, zero, roomy, samples, quantiles, RELATION[guarantee], _meaning(zero, overlaps, totals))
 
 
-def _meaning(zero: float | None, found: Distribution, totals: Totals) -> str:
+def _meaning(zero: float | None, overlaps: Distribution, totals: Totals) -> str:
     """Where zero is, and what it means."""
     if totals.certified is None:
         return "Zero decides nothing here." if zero is None else "The dashed line is zero; it decides nothing here."
     if zero is not None:
         return "The dashed line is zero: left of it the decision is proven."
-    return "All are below zero: proven." if found.edges[-1] < 0 else "All are above zero: none is proven."
+    return "All are below zero: proven." if overlaps.edges[-1] < 0 else "All are above zero: none is proven."
 
 
-def _classes(found: Totals, panels: list[Panel]) -> Iterator[ClassRow]:
-    for k, entry in enumerate(found.classes[:_CLASSES]):
-        scores = found.means[k]
-        top = largest(scores, found.mask, _PLACES, found.columns)
+def _classes(totals: Totals, panels: list[Panel]) -> Iterator[ClassRow]:
+    for k, entry in enumerate(totals.classes[:_CLASSES]):
+        scores = totals.means[k]
+        top = largest(scores, totals.mask, _PLACES, totals.columns)
         yield ClassRow(
             title=entry.title,
             count=entry.count,
             certified="unknown" if entry.certified is None else f"{entry.certified}",
-            overlap=number(entry.overlap, found.guarantee),
+            overlap=number(entry.overlap, totals.guarantee),
             places="; ".join(f"{where}: {float(scores[group]):.3g}".replace("-", "−") for group, where in top),
             panel=panels[k] if k < len(panels) else None,
         )
 
 
-def _flat(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Every entry of the manifest with the way to it."""
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{key}, ")
-        else:
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            yield f"{above}{key}", text if len(text) <= 400 else f"{text[:400]}…"
+def _rows(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every entry of the manifest with the names above it."""
+    for name, value in flat(about, ", ").items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        yield name, text if len(text) <= 400 else f"{text[:400]}…"
 
 
 def _log(results: Results) -> list[dict[str, Any]]:
@@ -264,9 +261,9 @@ def _log(results: Results) -> list[dict[str, Any]]:
 
 def _entry(line: str) -> dict[str, Any] | None:
     try:
-        said = json.loads(line)
-        number, seconds, time = int(said.get("number", 0)), float(said.get("seconds", 0.0)), str(said["time"])
-        return {"event": str(said["event"]), "number": number, "seconds": seconds, "time": time}
+        event = json.loads(line)
+        number, seconds, time = int(event.get("number", 0)), float(event.get("seconds", 0.0)), str(event["time"])
+        return {"event": str(event["event"]), "number": number, "seconds": seconds, "time": time}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
         return None
 

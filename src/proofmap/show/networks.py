@@ -91,10 +91,10 @@ class Network:
             subject.id: (subject, [f for f in subject.findings if f.family == ball and f.kind == "decision"])
             for subject in self.subjects
         }
-        decided = [(subject, found) for subject, found in asked.values() if found]
-        if not any(finding.guarantee == "certified" for _, found in decided for finding in found):
+        decided = [(subject, decisions) for subject, decisions in asked.values() if decisions]
+        if not any(finding.guarantee == "certified" for _, decisions in decided for finding in decisions):
             return
-        proven = [(subject, f) for subject, found in decided for f in found if f.verdict == "proven"]
+        proven = [(subject, f) for subject, decisions in decided for f in decisions if f.verdict == "proven"]
         yield share(len({s.id for s, _ in proven}), len(decided), "input"), "Decisions proven"
         labelled = [subject for subject, _ in decided if subject.label is not None]
         if labelled:
@@ -114,44 +114,44 @@ def networks_of(
     names: of the classes, by default what each file says. given: the name of the model that was checked to be theirs.
     """
     labels = _labels(files)
-    found: dict[str, Network] = {}
+    networks: dict[str, Network] = {}
     inputs: dict[tuple[str, str], Subject] = {}
     for (file, whole), extra, record in zip(files, reached, records, strict=True):
         _check_digest(file, whole)
-        network = found.setdefault(whole.model_hash, _network(f"model-{len(found) + 1}", whole, given))
+        network = networks.setdefault(whole.model_hash, _network(f"model-{len(networks) + 1}", whole, given))
         _describe(network, whole)
-        own = names if names is not None else None if whole.origin is None else whole.origin.classes
+        classes = names if names is not None else None if whole.origin is None else whole.origin.classes
         for k in range(len(whole)):
             e = whole[k]
             key = whole.model_hash, hash_tensor(e.x)
             if key not in inputs:
                 title = file if len(whole) == 1 else f"{file}, sample {k}"
-                inputs[key] = _subject(f"input-{len(inputs) + 1}", title, key[1], e, labels.get(key[1]), own)
+                inputs[key] = _subject(f"input-{len(inputs) + 1}", title, key[1], e, labels.get(key[1]), classes)
                 network.subjects.append(inputs[key])
             subject = inputs[key]
             name = f"{subject.id}-{len(subject.findings) + 1}"
-            subject.findings.append(finding_of(name, record, subject.name, e, ranges(whole, k, extra), own))
-    return list(found.values())
+            subject.findings.append(finding_of(name, record, subject.name, e, ranges(whole, k, extra), classes))
+    return list(networks.values())
 
 
 def _labels(files: Sequence[tuple[str, Explanation]]) -> dict[str, int]:
     """The true class of each input that any of the files knows, by its digest; they must not contradict each other."""
-    found: dict[str, tuple[int, str]] = {}
+    labels: dict[str, tuple[int, str]] = {}
     for file, e in files:
         for k in range(len(e)):
             label = e.label(k)
             if label is not None:
-                known, first = found.setdefault(hash_tensor(e.x[k : k + 1]), (label, file))
+                known, first = labels.setdefault(hash_tensor(e.x[k : k + 1]), (label, file))
                 if known != label:
-                    said = f"the label {known} in {first} and {label} in {file}"
-                    raise InputError(f"one input has {said}, expected one true class")
-    return {digest: label for digest, (label, _) in found.items()}
+                    contradiction = f"the label {known} in {first} and {label} in {file}"
+                    raise InputError(f"one input has {contradiction}, expected one true class")
+    return {digest: label for digest, (label, _) in labels.items()}
 
 
 def _check_digest(file: str, e: Explanation) -> None:
-    found = hash_tensor(e.x)
-    if found != e.input_hash:
-        raise InputError(f"{file} says that its inputs have the digest {e.input_hash:.64}, and they have {found}")
+    actual = hash_tensor(e.x)
+    if actual != e.input_hash:
+        raise InputError(f"{file} says that its inputs have the digest {e.input_hash:.64}, and they have {actual}")
 
 
 def _network(name: str, e: Explanation, given: str | None) -> Network:
@@ -166,8 +166,9 @@ def _network(name: str, e: Explanation, given: str | None) -> Network:
 
 def _describe(network: Network, e: Explanation) -> None:
     """Add what one more file says of its network: two files may have had it under two names."""
-    said = [] if e.origin is None else [Fact("Model, as given", e.origin.model.name), *file_facts(e.origin.model.files)]
-    for fact in (*said, network_digest(e.model_hash)):
+    source = None if e.origin is None else e.origin.model
+    facts = [] if source is None else [Fact("Model, as given", source.name), *file_facts(source.files)]
+    for fact in (*facts, network_digest(e.model_hash)):
         if fact not in network.facts:
             network.facts.append(fact)
     off = e.settings.get("taken_off")

@@ -12,7 +12,7 @@ from proofmap.explain.wording import around
 from proofmap.show.axis import Axis
 from proofmap.show.panels import Bar, Maps, Place, bars, maps, named, places
 from proofmap.show.sides import Kind, Range, Verdict, kind_of, verdict
-from proofmap.show.words import BADGES, Claim, Names, ball, claim, name_of, number, quantity, sources
+from proofmap.show.words import BADGES, RELATION, Claim, Names, ball, claim, name_of, number, quantity, sources
 
 __all__ = ["Finding", "Side", "finding_of"]
 
@@ -67,12 +67,12 @@ def finding_of(name: str, record: str, subject: str, e: Explanation, known: tupl
     """The finding of the one sample of e, whose overlap is known to lie within these ranges."""
     kind = kind_of(e)
     answer = verdict(kind, known)
-    aim, own = name_of(int(e.target[0]), names), name_of(int(e.overlap.target[0]), names)
+    aim, title = name_of(int(e.target[0]), names), name_of(int(e.overlap.target[0]), names)
     sides = [_side(side) for side in known]
     largest = places(e, _PLACES)
     return Finding(
         id=name,
-        title=f"{e.method}, from {own} towards {aim}" if e.opposite else f"{e.method}, why {aim}",
+        title=f"{e.method}, from {title} towards {aim}" if e.opposite else f"{e.method}, why {aim}",
         record=record,
         kind=kind,
         guarantee=e.guarantee,
@@ -123,6 +123,5 @@ def _caption(e: Explanation, kind: Kind, aim: str) -> str:
 
 def _frozen(e: Explanation, sides: int) -> Iterator[str]:
     """What the bound becomes without the group."""
-    sign = {"certified": "≤", "sampled": "≥", "none": "≈"}[e.guarantee]
     for half in ("raising", "lowering") if sides == 2 else ("",) * sides:
-        yield f"AO without it{', ' if half else ''}{half} {sign}"
+        yield f"AO without it{', ' if half else ''}{half} {RELATION[e.guarantee]}"

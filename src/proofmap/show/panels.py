@@ -116,16 +116,16 @@ def gradient(signed: bool) -> str:
 def describe(values: Array, signed: bool) -> str:
     """Where the scores of an image are, in words."""
     if not signed:
-        return _spread(np.clip(values, 0, None), "The scores", "above zero")
+        return _regions(np.clip(values, 0, None), "The scores", "above zero")
     return " ".join(
         (
-            _spread(np.clip(values, 0, None), "Positive scores, in red,", "above zero"),
-            _spread(np.clip(-values, 0, None), "Negative scores, in blue,", "below zero"),
+            _regions(np.clip(values, 0, None), "Positive scores, in red,", "above zero"),
+            _regions(np.clip(-values, 0, None), "Negative scores, in blue,", "below zero"),
         )
     )
 
 
-def _spread(values: Array, what: str, side: str) -> str:
+def _regions(values: Array, what: str, side: str) -> str:
     """Which ninths of the image hold the most of what is there, and where it is largest."""
     weights = np.where(np.isfinite(values), values, 0.0)
     total = float(weights.sum())
@@ -182,8 +182,7 @@ def _values(e: Explanation, group: int) -> str:
     """What the variables of a group are in the one sample of e, where it is no image."""
     if e.x.ndim != 2:
         return ""
-    found = [f"{value:.6g}".replace("-", "−") for value in e.x[0][e.mask[0] == group].tolist()]
-    return ", ".join(found[:_FEW]) + (f" and {len(found) - _FEW} more" if len(found) > _FEW else "")
+    return _first([f"{value:.6g}".replace("-", "−") for value in e.x[0][e.mask[0] == group].tolist()])
 
 
 def largest(
@@ -195,13 +194,13 @@ def largest(
     """
     order = np.argsort(-np.abs(np.nan_to_num(scores)), kind="stable")
     present = np.bincount(mask.ravel(), minlength=len(scores)) > 0
-    chosen = [int(group) for group in order if present[group]][:most]
-    return [(group, _place(mask == group, names)) for group in chosen]
+    groups = [int(group) for group in order if present[group]][:most]
+    return [(group, _place(mask == group, names)) for group in groups]
 
 
-def bars(found: list[Place]) -> Iterator[Bar]:
+def bars(shown: list[Place]) -> Iterator[Bar]:
     """The scores as bars on one axis that holds zero and all of them."""
-    scores = np.nan_to_num(np.array([place.score for place in found]))
+    scores = np.nan_to_num(np.array([place.score for place in shown]))
     low, high = min(float(scores.min()), 0.0), max(float(scores.max()), 0.0)
     reach = (high - low) or 1.0
     for score in scores:
@@ -212,8 +211,7 @@ def bars(found: list[Place]) -> Iterator[Bar]:
 def _place(member: NDArray[np.bool_], names: Sequence[str] | None = None) -> str:
     """Where the variables of a group are."""
     if member.ndim == 1 and names is not None:
-        found = [names[int(k)] for k in np.flatnonzero(member)]
-        return ", ".join(found[:_FEW]) + (f" and {len(found) - _FEW} more" if len(found) > _FEW else "")
+        return _first([names[int(k)] for k in np.flatnonzero(member)])
     if member.ndim not in (2, 3):
         return _numbers("column" if member.ndim == 1 else "variable", np.flatnonzero(member))
     image = member if member.ndim == 2 else member.any(0)
@@ -227,16 +225,18 @@ def _place(member: NDArray[np.bool_], names: Sequence[str] | None = None) -> str
     return f"{_numbers('channel', channels)}: {where}" if partial else where
 
 
-def _span(what: str, found: NDArray[Any]) -> str:
-    first, last = int(found.min()), int(found.max())
+def _span(what: str, numbers: NDArray[Any]) -> str:
+    first, last = int(numbers.min()), int(numbers.max())
     return f"{what} {first}" if first == last else f"{what}s {first} to {last}"
 
 
-def _numbers(what: str, found: NDArray[Any]) -> str:
-    """At most five of them by number."""
-    shown = ", ".join(str(int(number)) for number in found[:_FEW])
-    more = f" and {len(found) - _FEW} more" if len(found) > _FEW else ""
-    return f"{what}{'s' * (len(found) > 1)} {shown}{more}"
+def _numbers(what: str, numbers: NDArray[Any]) -> str:
+    return f"{what}{'s' * (len(numbers) > 1)} {_first([str(int(number)) for number in numbers])}"
+
+
+def _first(names: list[str]) -> str:
+    """At most five of them."""
+    return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
 
 
 def _scale(values: Array, signed: bool) -> tuple[float, float]:
@@ -249,9 +249,9 @@ def _scale(values: Array, signed: bool) -> tuple[float, float]:
 def _coloured(values: Array, low: float, high: float, signed: bool) -> Array:
     """(H, W, 3); grey where there is no number."""
     colours = colormaps[NEGATIVE_TOO if signed else POSITIVE]
-    found: Array = np.asarray(colours(np.clip((np.nan_to_num(values) - low) / (high - low), 0, 1)))[..., :3]
-    found[~np.isfinite(values)] = _UNKNOWN
-    return found
+    pixels: Array = np.asarray(colours(np.clip((np.nan_to_num(values) - low) / (high - low), 0, 1)))[..., :3]
+    pixels[~np.isfinite(values)] = _UNKNOWN
+    return pixels
 
 
 def _panel(values: Array, alt: str) -> Panel:

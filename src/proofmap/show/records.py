@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from proofmap.explain import Explanation
-from proofmap.explain.explanation import JSON
+from proofmap.records import JSON
 from proofmap.show.dates import day_of
 
 __all__ = ["Record", "records_of"]
@@ -28,7 +28,7 @@ class Record:
 
 def records_of(files: Sequence[tuple[str, Explanation]]) -> tuple[list[Record], list[str]]:
     """(the records, the id of each file's); files that were made alike share one."""
-    found: dict[str, Record] = {}
+    records: dict[str, Record] = {}
     ids = []
     for name, e in files:
         rows = [
@@ -41,12 +41,12 @@ def records_of(files: Sequence[tuple[str, Explanation]]) -> tuple[list[Record], 
             ("Digest of the network", e.model_hash),
         ]
         settings = [(key, _text(value)) for key, value in e.settings.items()]
-        record = Record(f"record-{len(found) + 1}", e.method, rows, [(key, _cut(text)) for key, text in settings])
-        record = found.setdefault(json.dumps([rows, settings]), record)
+        record = Record(f"record-{len(records) + 1}", e.method, rows, [(key, _cut(text)) for key, text in settings])
+        record = records.setdefault(json.dumps([rows, settings]), record)
         made = day_of(None if e.origin is None else e.origin.made)
         record.files.append((name, str(len(e)), f"{e.seconds:.3g}", made, e.input_hash))
         ids.append(record.id)
-    return list(found.values()), ids
+    return list(records.values()), ids
 
 
 def _text(value: JSON) -> str:

@@ -21,8 +21,8 @@ from proofmap.errors import InputError
 from proofmap.explain import Explanation
 from proofmap.explain.wording import plural
 from proofmap.graph import Graph
+from proofmap.records import write
 from proofmap.runs import Results
-from proofmap.runs.folder import write
 from proofmap.show.axis import Axis
 from proofmap.show.comparison import comparison
 from proofmap.show.dates import day
@@ -91,7 +91,7 @@ def report(
         ramps={"positive": gradient(signed=False), "signed": gradient(signed=True)},
         glyphs=_GLYPHS,
     )
-    write(out, page.encode(errors="replace"))  # a name may hold what is no character
+    write(out, page.encode(errors="replace"), ours=True)  # a name may hold what is no character
 
 
 def _named(model: nn.Module | Graph | Model | None) -> tuple[nn.Module | Graph | None, str | None]:
@@ -103,8 +103,8 @@ def _named(model: nn.Module | Graph | Model | None) -> tuple[nn.Module | Graph |
 
 def _check_classes(explanations: Sequence[tuple[str, Explanation]], given: Names) -> None:
     for name, e in explanations:
-        own = None if e.origin is None else e.origin.classes
-        classes = own if given is None else given
+        stated = None if e.origin is None else e.origin.classes
+        classes = stated if given is None else given
         if classes is None:
             continue
         labels = [label for k in range(len(e)) if (label := e.label(k)) is not None]
@@ -131,15 +131,15 @@ def _headline(networks: Sequence[Network], runs: Sequence[Results]) -> str:
 
 
 def _templates() -> Environment:
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader("proofmap", "show"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"place": "{:.2f}%".format, "score": _score, "bound": number}
-    return found
+    environment.filters |= {"place": "{:.2f}%".format, "score": _score, "bound": number}
+    return environment
 
 
 def _score(value: float) -> str:

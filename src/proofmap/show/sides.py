@@ -99,10 +99,10 @@ def checked(model: nn.Module | Graph, x: Tensor, name: str, expected: str) -> Gr
             f"the model does not take samples of shape {tuple(x.shape[1:])}, which {name} explains: give the model "
             "that was explained"
         ) from error
-    found = hash_graph(graph)
-    if found != expected:
+    actual = hash_graph(graph)
+    if actual != expected:
         raise InputError(
-            f"the model has the hash {found[:12]}…, and {name} explains one with {expected[:12]}…: give the model "
+            f"the model has the hash {actual[:12]}…, and {name} explains one with {expected[:12]}…: give the model "
             "that was explained, with the same weights and preparation"
         )
     return graph

@@ -34,12 +34,12 @@ def read_table(path: Path) -> Table:
     rows: dict[str, dict[str, Cell]] = {}
     seconds: dict[str, float | None] = {}
     columns: dict[str, Column] = {}
-    for where, said in entries:
-        method, metric = said["method"], said["metric"]
+    for where, entry in entries:
+        method, metric = entry["method"], entry["metric"]
         cells = rows.setdefault(method, {})
         if metric in cells:
             raise FileError(f"{where} has {metric!r} of {method!r} for the second time, expected each once")
-        cells[metric], took = _cell(where, said)
+        cells[metric], took = _cell(where, entry)
         if seconds.setdefault(method, took) != took:
             raise FileError(f"{where} gives {method!r} another number of seconds, expected one for each method")
         columns.setdefault(metric, column(METRICS[metric]))
@@ -66,15 +66,15 @@ def _lines(path: Path, head: list[str], lines: list[list[str]]) -> Iterator[_Ent
     for at, fields in enumerate(lines, start=2):
         if len(fields) != len(head):
             raise FileError(f"{path} has {len(fields)} fields in line {at}, expected {len(head)}")
-        said: dict[str, Any] = dict(zip(head, fields, strict=True))
-        yield f"{path}, line {at},", {**said, "paper": said["paper"] or None, "seconds": said["seconds"] or None}
+        entry: dict[str, Any] = dict(zip(head, fields, strict=True))
+        yield f"{path}, line {at},", {**entry, "paper": entry["paper"] or None, "seconds": entry["seconds"] or None}
 
 
 def _json(path: Path, text: str) -> tuple[str, Iterator[_Entry]]:
     try:
-        found = json.loads(text)
-        model, count, methods, seconds = (found[name] for name in ("model", "samples", "methods", "seconds"))
-        title = f"{model}{' on ' * ('data' in found)}{found.get('data', '')}, {plural(int(count), 'sample')}"
+        document = json.loads(text)
+        model, count, methods, seconds = (document[name] for name in ("model", "samples", "methods", "seconds"))
+        title = f"{model}{' on ' * ('data' in document)}{document.get('data', '')}, {plural(int(count), 'sample')}"
         entries = [
             (f"{path}, {method!r:.40},", _entry(cell, method=method, metric=metric, seconds=seconds[method]))
             for method, cells in methods.items()
@@ -89,28 +89,30 @@ def _entry(cell: dict[str, Any], **rest: Any) -> dict[str, Any]:
     return {**{name: cell[name] for name in ("mean", "low", "high", "mark", "paper")}, "samples": cell["count"], **rest}
 
 
-def _cell(where: str, said: dict[str, Any]) -> tuple[Cell, float | None]:
+def _cell(where: str, entry: dict[str, Any]) -> tuple[Cell, float | None]:
     """The cell of an entry, and its method's seconds, where they are known."""
-    if said["metric"] not in METRICS:
-        raise FileError(f"{where} has the metric {said['metric']!r:.40}, expected one of {', '.join(METRICS)}")
+    if entry["metric"] not in METRICS:
+        raise FileError(f"{where} has the metric {entry['metric']!r:.40}, expected one of {', '.join(METRICS)}")
     marks: dict[Any, Mark] = {mark: mark for mark in get_args(Mark)}
-    if not isinstance(said["mark"], str) or said["mark"] not in marks:
-        raise FileError(f"{where} has the mark {said['mark']!r:.40}, expected one of {', '.join(map(repr, marks))}")
-    mean, low, high, count = (_number(where, name, said[name]) for name in ("mean", "low", "high", "samples"))
-    paper, seconds = (None if said[name] is None else _number(where, name, said[name]) for name in ("paper", "seconds"))
+    if not isinstance(entry["mark"], str) or entry["mark"] not in marks:
+        raise FileError(f"{where} has the mark {entry['mark']!r:.40}, expected one of {', '.join(map(repr, marks))}")
+    mean, low, high, count = (_number(where, name, entry[name]) for name in ("mean", "low", "high", "samples"))
+    paper, seconds = (
+        None if entry[name] is None else _number(where, name, entry[name]) for name in ("paper", "seconds")
+    )
     if not (low <= high and count == int(count) >= 1 and (seconds is None or seconds >= 0)):
         raise FileError(
-            f"{where} has low {low:g}, high {high:g}, {count:g} samples and {said['seconds']} seconds, expected "
+            f"{where} has low {low:g}, high {high:g}, {count:g} samples and {entry['seconds']} seconds, expected "
             "low <= high, a whole number of samples and seconds of at least 0"
         )
-    return Cell(mean, low, high, int(count), marks[said["mark"]], paper), seconds
+    return Cell(mean, low, high, int(count), marks[entry["mark"]], paper), seconds
 
 
-def _number(where: str, name: str, said: Any) -> float:
+def _number(where: str, name: str, stated: Any) -> float:
     try:
-        value = math.nan if isinstance(said, bool) else float(said)
+        value = math.nan if isinstance(stated, bool) else float(stated)
     except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not math.isfinite(value):
-        raise FileError(f"{where} has {name} {said!r:.40}, expected a number")
+        raise FileError(f"{where} has {name} {stated!r:.40}, expected a number")
     return value

@@ -12,7 +12,7 @@ from proofmap.explain.explanation import Guarantee, rounded
 from proofmap.explain.wording import radius
 from proofmap.show.sides import RESTARTS, STEPS, Kind, Range, Verdict
 
-__all__ = ["BADGES", "Claim", "Names", "ball", "claim", "name_of", "number", "quantity", "sources"]
+__all__ = ["BADGES", "RELATION", "Claim", "Names", "ball", "claim", "name_of", "number", "quantity", "sources"]
 
 Names: TypeAlias = Sequence[str] | None  # of the classes
 
@@ -24,6 +24,7 @@ BADGES: Mapping[Verdict, str] = {
     "aside": "Not about the decision",
 }
 
+RELATION: Mapping[Guarantee, str] = {"certified": "≤", "sampled": "≥", "none": "≈"}  # of AO(B) to its number
 _OBJECTIVES = {
     "class": "the negative of the class's own output",
     "mean": "the mean lead of the other classes",
@@ -41,37 +42,37 @@ class Claim:
 
 def claim(e: Explanation, k: int, kind: Kind, sides: tuple[Range, ...], answer: Verdict, names: Names) -> Claim:
     """The claim for sample k of e."""
-    own, aim = name_of(int(e.overlap.target[k]), names), name_of(int(e.target[k]), names)
+    title, aim = name_of(int(e.overlap.target[k]), names), name_of(int(e.target[k]), names)
     if kind == "targeted":
-        short, holds, does_not = _targeted(sides, answer, own, aim)
+        short, holds, does_not = _targeted(sides, answer, title, aim)
     elif kind == "own":
-        short, holds, does_not = _own(own)
+        short, holds, does_not = _own(title)
     elif kind == "other":
         short, holds, does_not = _other(e, sides[0])
     elif sides[0].upper is not None:
-        short, holds, does_not = _certified(sides[0], answer, own)
+        short, holds, does_not = _certified(sides[0], answer, title)
     else:
-        short, holds, does_not = _unproven(e, sides[0], answer, own)
+        short, holds, does_not = _unproven(e, sides[0], answer, title)
     return Claim(short, tuple(holds), (*does_not, _scores(e)))
 
 
-def _certified(side: Range, answer: Verdict, own: str) -> tuple[str, list[str], list[str]]:
+def _certified(side: Range, answer: Verdict, title: str) -> tuple[str, list[str], list[str]]:
     assert side.upper is not None
     upper = number(side.upper, "certified")
     gap = _gap(side)
     if answer == "proven":
-        lead = "" if side.upper == 0 else f" {own} leads every other class by at least {upper.removeprefix('−')}."
-        holds = f"Every input of the ball is classified as {own}: all of them, not only those that were tried.{lead}"
-        return f"No input of the ball is classified otherwise than as {own}.", [holds], gap
+        lead = "" if side.upper == 0 else f" {title} leads every other class by at least {upper.removeprefix('−')}."
+        holds = f"Every input of the ball is classified as {title}: all of them, not only those that were tried.{lead}"
+        return f"No input of the ball is classified otherwise than as {title}.", [holds], gap
     if math.isinf(side.upper):
         bound = "Nothing: the bound is infinite, and says nothing about the ball."
     else:
-        bound = f"Nowhere in the ball does another class get ahead of {own} by more than {upper}."
+        bound = f"Nowhere in the ball does another class get ahead of {title} by more than {upper}."
     if answer == "refuted":
-        return f"An input of the ball is not classified as {own}.", [bound, _witness(side, own)], gap
+        return f"An input of the ball is not classified as {title}.", [bound, _witness(side, title)], gap
     searched = "an attack found none" if side.attacked is not None else "none was searched for"
     doubt = (
-        f"That the decision holds. The bound leaves room for an input that is not classified as {own}; {searched}. A "
+        f"That the decision holds. The bound leaves room for an input that is not classified as {title}; {searched}. A "
         "tighter bound or a smaller ball may prove that there is none."
     )
     return "The bound is above zero: it neither proves nor refutes the decision.", [bound], [doubt, *gap]
@@ -84,27 +85,27 @@ def _gap(side: Range) -> list[str]:
     return [f"How tight the bound is. The true overlap lies somewhere between {low} and {high}."]
 
 
-def _unproven(e: Explanation, side: Range, answer: Verdict, own: str) -> tuple[str, list[str], list[str]]:
+def _unproven(e: Explanation, side: Range, answer: Verdict, title: str) -> tuple[str, list[str], list[str]]:
     nothing = "Nothing about the ball as a whole."
     whole = "That the decision holds. Inputs that nobody tried may be classified otherwise."
     if answer == "refuted":
-        return f"An input of the ball is not classified as {own}.", [_witness(side, own)], []
+        return f"An input of the ball is not classified as {title}.", [_witness(side, title)], []
     if e.guarantee == "sampled":
-        seen = f"{nothing} Among the inputs that were tried, all are classified as {own}."
-        return f"No input that was tried is classified otherwise than as {own}.", [seen], [whole]
+        seen = f"{nothing} Among the inputs that were tried, all are classified as {title}."
+        return f"No input that was tried is classified otherwise than as {title}.", [seen], [whole]
     how = "unknown" if side.estimate is None else "an estimate, which may be too low or too high"
     return "Nothing is proven.", [f"{nothing} The overlap is {how}."], [whole]
 
 
-def _witness(side: Range, own: str) -> str:
+def _witness(side: Range, title: str) -> str:
     lead = number(side.lower, "sampled")
     if side.nominal > 0:
-        return f"The input itself is not classified as {own}: another class is ahead by {number(side.nominal)}."
+        return f"The input itself is not classified as {title}: another class is ahead by {number(side.nominal)}."
     who = "An attack" if side.attacked == side.lower else "A sample"
-    return f"{who} met an input of the ball at which another class is ahead of {own} by {lead}."
+    return f"{who} met an input of the ball at which another class is ahead of {title} by {lead}."
 
 
-def _targeted(sides: tuple[Range, ...], answer: Verdict, own: str, aim: str) -> tuple[str, list[str], list[str]]:
+def _targeted(sides: tuple[Range, ...], answer: Verdict, title: str, aim: str) -> tuple[str, list[str], list[str]]:
     holds = []
     for side in sides:
         move = "raising" if side.half == "+" else "lowering"
@@ -114,18 +115,18 @@ def _targeted(sides: tuple[Range, ...], answer: Verdict, own: str, aim: str) -> 
             holds.append(f"No input that is made by {move} values alone, within the ball, is classified as {aim}.")
         else:
             most = number(side.upper, "certified")
-            holds.append(f"By {move} values alone, within the ball, {aim} gets ahead of {own} by at most {most}.")
+            holds.append(f"By {move} values alone, within the ball, {aim} gets ahead of {title} by at most {most}.")
     mixed = f"Anything about inputs that raise some values and lower others, or about classes other than {aim}."
     short = {
         "proven": f"Neither raising values alone nor lowering values alone makes it {aim}.",
-        "refuted": f"The input itself is closer to {aim} than to {own}.",
+        "refuted": f"The input itself is closer to {aim} than to {title}.",
     }.get(answer, f"For at least one direction it is not proven that {aim} stays out of reach.")
     return short, holds, [mixed]
 
 
-def _own(own: str) -> tuple[str, list[str], list[str]]:
+def _own(title: str) -> tuple[str, list[str], list[str]]:
     nothing = "Nothing: no class gets ahead of itself."
-    return f"It is {own} already: what would make it so is not asked.", [nothing], [f"That it stays {own}."]
+    return f"It is {title} already: what would make it so is not asked.", [nothing], [f"That it stays {title}."]
 
 
 def _other(e: Explanation, side: Range) -> tuple[str, list[str], list[str]]:
@@ -157,14 +158,14 @@ def sources(side: Range) -> list[tuple[str, str, str]]:
     """The known sides as rows (how it is known, relation, number), from the input itself to the proof."""
     attack = f"met by an attack of {STEPS} steps from {RESTARTS} starts"
     every = "the whole ball" if side.half is None else "this half of the ball"
-    found: list[tuple[str, str, float | None, Guarantee]] = [
+    known: list[tuple[str, str, float | None, Guarantee]] = [
         ("at the input itself", "≥", side.nominal, "sampled"),
         ("met in samples of the ball", "≥", side.sampled, "sampled"),
         (attack, "≥", side.attacked, "sampled"),
         ("estimated, no bound on either side", "≈", side.estimate, "none"),
         (f"proven for {every}", "≤", side.upper, "certified"),
     ]
-    return [(how, sign, number(value, kind)) for how, sign, value, kind in found if value is not None]
+    return [(how, sign, number(value, kind)) for how, sign, value, kind in known if value is not None]
 
 
 def ball(settings: Mapping[str, Any], k: int, count: int) -> str:
@@ -173,8 +174,8 @@ def ball(settings: Mapping[str, Any], k: int, count: int) -> str:
     if isinstance(eps, list) and len(eps) == count:
         eps = eps[k]
     known = float(eps) if isinstance(eps, float | int) and not isinstance(eps, bool) else None
-    own = "largest radius that was proven for it" if eps == "auto" else "radius in its record"
-    size = f"at most {radius(known)}" if known is not None else f"at most the {own}"
+    which = "largest radius that was proven for it" if eps == "auto" else "radius in its record"
+    size = f"at most {radius(known)}" if known is not None else f"at most the {which}"
     distance = {
         "inf": f"each value differs from this one's by {size}",
         "2": f"the Euclidean distance from this one is {size}",

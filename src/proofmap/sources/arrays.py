@@ -116,18 +116,20 @@ def open_npz(path: Path, preparation: Preparation) -> Arrays:
     """The one array of samples in an archive; another, `labels` or `y`, may give their classes."""
     try:
         with zipfile.ZipFile(path) as archive:
-            found = {entry.filename.removesuffix(".npy"): _member(archive, entry, path) for entry in archive.infolist()}
+            members = {
+                entry.filename.removesuffix(".npy"): _member(archive, entry, path) for entry in archive.infolist()
+            }
     except ProofmapError:
         raise
     except Exception as error:  # zipfile and what it unpacks with have many
         raise FileError(f"{path} is not an npz file: {first_line(error)}; check that it was copied whole") from error
-    label = next((name for name in _LABELS if name in found), None)
-    others = sorted(found.keys() - {label})
+    label = next((name for name in _LABELS if name in members), None)
+    others = sorted(members.keys() - {label})
     if len(others) != 1:
         raise FileError(
             f"{path} holds the arrays {others!s:.200}, expected one of samples, and perhaps one named 'labels'"
         )
-    return _arrays(found[others[0]], preparation, None if label is None else found[label])
+    return _arrays(members[others[0]], preparation, None if label is None else members[label])
 
 
 def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> Stored:

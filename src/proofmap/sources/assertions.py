@@ -77,10 +77,10 @@ class Assertions:
     @classmethod
     def read(cls, text: str, where: str) -> Assertions:
         """Everything that a text says."""
-        found = cls(Terms(where))
+        assertions = cls(Terms(where))
         for command in commands(text, where):
-            found._add(command)
-        return found
+            assertions._add(command)
+        return assertions
 
     @property
     def where(self) -> str:
@@ -98,17 +98,17 @@ class Assertions:
         alike: dict[Any, list[_Case]] = {}
         for case in self.cases:
             alike.setdefault((*sorted(case.lower.items()), None, *sorted(case.upper.items())), []).append(case)
-        found, empty = [], None
+        boxes, empty = [], None
         for cases in alike.values():
             lower, upper = self._ends(cases[0], count)
             wrong = next((k for k in range(count) if lower[k] > upper[k]), None)
             if wrong is None:
-                found.append(Stated(lower, upper, [[*self.common.rows, *case.rows] for case in cases]))
+                boxes.append(Stated(lower, upper, [[*self.common.rows, *case.rows] for case in cases]))
             else:
                 empty = f"{self.where} keeps X_{wrong} between {lower[wrong]:g} and {upper[wrong]:g}: it is empty"
-        if not found:
+        if not boxes:
             raise FileError(str(empty))
-        return found
+        return boxes
 
     def _ends(self, case: _Case, count: int) -> tuple[list[float], list[float]]:
         """The lower and the upper ends of all inputs."""
@@ -123,11 +123,11 @@ class Assertions:
         return [whole.lower[k] for k in range(count)], [whole.upper[k] for k in range(count)]
 
     def _count(self, letter: str, what: str) -> int:
-        found = {int(name[2:]) for name in self.terms.declared if name.startswith(letter)}
-        if not found or max(found) != len(found) - 1:
+        numbers = {int(name[2:]) for name in self.terms.declared if name.startswith(letter)}
+        if not numbers or max(numbers) != len(numbers) - 1:
             expected = f"{letter}_0, {letter}_1 and so on without a gap"
-            raise FileError(f"{self.where} declares {len(found)} {what}, expected {expected}")
-        return len(found)
+            raise FileError(f"{self.where} declares {len(numbers)} {what}, expected {expected}")
+        return len(numbers)
 
     def _add(self, command: list[Expression]) -> None:
         match command:
@@ -161,13 +161,13 @@ class Assertions:
                     cases = self._meet(cases, part)
                 return cases
             case ["or", *parts] if parts:
-                found: list[_Case] = []
+                met: list[_Case] = []
                 for part in parts:
-                    found += self._meet([case.copy() for case in cases], part)
-                    if len(found) > _CASES:
-                        said = f"{self.where} has more than {_CASES} cases of or"
-                        raise FileError(f"{said}, expected fewer: split the file")
-                return found
+                    met += self._meet([case.copy() for case in cases], part)
+                    if len(met) > _CASES:
+                        many = f"{self.where} has more than {_CASES} cases of or"
+                        raise FileError(f"{many}, expected fewer: split the file")
+                return met
             case _:
                 atom = self._atom(expression)
                 for case in cases:

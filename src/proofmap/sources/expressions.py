@@ -89,10 +89,10 @@ class Terms:
             case ["*", *parts] if parts:
                 product: Linear = {}, Fraction(1)
                 for part in parts:
-                    own = self.linear(part)
-                    if product[0] and own[0]:
+                    multiplied = self.linear(part)
+                    if product[0] and multiplied[0]:
                         raise self.strange(term)
-                    (_, factor), form = (product, own) if own[0] else (own, product)
+                    (_, factor), form = (product, multiplied) if multiplied[0] else (multiplied, product)
                     product = self._sum([(factor, form)])
                 return product
             case _:
@@ -102,9 +102,9 @@ class Terms:
         """The sum of factor · form."""
         coefficients: dict[int, Fraction] = {}
         constant = Fraction(0)
-        for factor, (own, more) in parts:
+        for factor, (terms, more) in parts:
             constant += factor * more
-            for k, value in own.items():
+            for k, value in terms.items():
                 coefficients[k] = coefficients.get(k, Fraction(0)) + factor * value
         for value in (*coefficients.values(), constant):
             self._check(value)

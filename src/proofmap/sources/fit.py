@@ -28,9 +28,9 @@ def fits(shape: tuple[int, ...], preparation: Preparation) -> bool:
     """Whether an array of this shape is one sample: up to axes of size 1, or as a flat list of its numbers."""
     if preparation.shape is None:
         return False
-    own = _arranged(preparation.shape, preparation)
-    flat = len(_long(shape)) <= 1 or len(_long(own)) <= 1
-    return _long(shape) == _long(own) or (flat and prod(shape) == prod(own))
+    expected = _arranged(preparation.shape, preparation)
+    flat = len(_long(shape)) <= 1 or len(_long(expected)) <= 1
+    return _long(shape) == _long(expected) or (flat and prod(shape) == prod(expected))
 
 
 def fit(values: Array, preparation: Preparation, where: str) -> Tensor:
@@ -53,10 +53,10 @@ def fit(values: Array, preparation: Preparation, where: str) -> Tensor:
 def arrange(values: Array, preparation: Preparation, where: str) -> Array:
     """An array whose axes are in the order of the model's layout, channels first and in the shape of a sample."""
     if preparation.shape is not None:
-        own = _arranged(preparation.shape, preparation)
+        expected = _arranged(preparation.shape, preparation)
         if not fits(values.shape, preparation):
-            raise InputError(f"{where} has shape {values.shape}, expected {own} for this model")
-        values = values.reshape(own)
+            raise InputError(f"{where} has shape {values.shape}, expected {expected} for this model")
+        values = values.reshape(expected)
     return np.moveaxis(values, -1, 0) if preparation.layout == "NHWC" and values.ndim == 3 else values
 
 

@@ -88,8 +88,8 @@ def read_model(
 
     A Python file is run, because it was named; the function gets no arguments and returns a torch module.
     """
-    said, names = beside(name)
-    preparation = said if preparation is None else preparation
+    default, names = beside(name)
+    preparation = default if preparation is None else preparation
     names = names if classes is None else read_classes(classes)
     network: nn.Module | Graph
     if Path(name).suffix == ".onnx" and not name.startswith(ZOO):

@@ -56,8 +56,8 @@ def put_behind(graph: Graph, preparation: Preparation) -> tuple[Graph, tuple[int
 
     A picture (C, H, W) goes into whatever takes as many numbers; without a size, a column vector is taken flat.
     """
-    own = graph.input.shape
-    shape = _sample_shape(own, preparation)
+    expected = graph.input.shape
+    shape = _sample_shape(expected, preparation)
     scale, shift = _affine(preparation)
     for name, values in (("std", scale), ("mean", shift)):
         if values is not None and len(values) not in (1, shape[0]):
@@ -77,8 +77,8 @@ def put_behind(graph: Graph, preparation: Preparation) -> tuple[Graph, tuple[int
         add("affine", shape, tensors)
     if preparation.layout == "NHWC" and len(shape) == 3:
         add("permute", (*shape[1:], shape[0]), {}, axes=(1, 2, 0))
-    if nodes[-1].shape != own:
-        add("reshape", own, {}, shape=own)
+    if nodes[-1].shape != expected:
+        add("reshape", expected, {}, shape=expected)
     if len(nodes) == 1:
         return graph, shape
     renamed = {graph.input.name: nodes[-1].name}
@@ -87,23 +87,25 @@ def put_behind(graph: Graph, preparation: Preparation) -> tuple[Graph, tuple[int
     return fold(whole).to(torch.device("cpu"), graph.dtype), shape
 
 
-def _sample_shape(own: tuple[int, ...], preparation: Preparation) -> tuple[int, ...]:
+def _sample_shape(expected: tuple[int, ...], preparation: Preparation) -> tuple[int, ...]:
     """The shape of one sample, channels first, whose numbers a network of input shape `own` takes."""
     size, channels = preparation.size, preparation.channels
     shape: tuple[int, ...]
-    if len(own) == 3 and prod(own) > max(own):
-        shape = (own[2], *own[:2]) if preparation.layout == "NHWC" else own
+    if len(expected) == 3 and prod(expected) > max(expected):
+        shape = (expected[2], *expected[:2]) if preparation.layout == "NHWC" else expected
         if size not in (None, shape[1:]):
             raise InputError(
-                f"got the size {size}, expected {shape[1:]}: the model takes samples of shape {own} in the layout "
+                f"got the size {size}, expected {shape[1:]}: the model takes samples of shape {expected} in the layout "
                 f"{preparation.layout}"
             )
     elif size is not None:
-        shape = (prod(own) // prod(size), *size)
-        if prod(shape) != prod(own):
-            raise InputError(f"got the size {size} for a model that takes {prod(own)} numbers, expected it to fit them")
+        shape = (prod(expected) // prod(size), *size)
+        if prod(shape) != prod(expected):
+            raise InputError(
+                f"got the size {size} for a model that takes {prod(expected)} numbers, expected it to fit them"
+            )
     else:
-        shape = (prod(own),) if prod(own) == max(own) else own
+        shape = (prod(expected),) if prod(expected) == max(expected) else expected
     if channels is not None and len(shape) == 3 and channels != shape[0]:
         raise InputError(f"got {channels} channels for a model that takes {shape[0]}, expected as many: see --layout")
     return shape

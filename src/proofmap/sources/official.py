@@ -70,12 +70,12 @@ def open_idx(path: Path, preparation: Preparation) -> Idx:
     if len(shape) < 2 or not prod(shape):
         raise FileError(f"{path} holds {shape}, expected (N, ...) with samples in it: is it a file of labels?")
     stem = path.name.removesuffix(".gz").replace("images-idx3", "labels-idx1")
-    found = [file for file in (path.with_name(stem), path.with_name(f"{stem}.gz")) if file.is_file()]
-    if stem in (path.name, path.name.removesuffix(".gz")) or not found:
+    beside = [file for file in (path.with_name(stem), path.with_name(f"{stem}.gz")) if file.is_file()]
+    if stem in (path.name, path.name.removesuffix(".gz")) or not beside:
         return Idx(path, preparation, shape[0], None)
-    labels = read_idx(found[0])
+    labels = read_idx(beside[0])
     if tuple(labels.shape) != shape[:1]:
-        raise FileError(f"{found[0]} holds {tuple(labels.shape)} labels, expected {shape[:1]} for {path.name}")
+        raise FileError(f"{beside[0]} holds {tuple(labels.shape)} labels, expected {shape[:1]} for {path.name}")
     return Idx(path, preparation, shape[0], labels.tolist())
 
 

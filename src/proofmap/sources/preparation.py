@@ -107,15 +107,15 @@ def _checked(names: list[str], path: Path) -> tuple[str, ...]:
 
 def _read(path: Path) -> tuple[Preparation, tuple[str, ...] | None]:
     try:
-        found = tomllib.loads(read_text(path))
+        fields = tomllib.loads(read_text(path))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise FileError(f"{path} is not TOML: {first_line(error)}; correct it, or take it away") from error
-    strange = sorted(found.keys() - set(_FIELDS))
+    strange = sorted(fields.keys() - set(_FIELDS))
     if strange:
         raise FileError(f"{path} has the field {strange[0]!r:.80}, expected only {', '.join(_FIELDS)}")
     try:
-        classes = _classes(found.pop("classes", None), path)
-        return Preparation(**{name: _READ[name](value) for name, value in found.items()}), classes
+        classes = _classes(fields.pop("classes", None), path)
+        return Preparation(**{name: _READ[name](value) for name, value in fields.items()}), classes
     except (InputError, TypeError, ValueError, OverflowError) as error:
         raise FileError(f"{path} says what cannot be: {first_line(error)}") from error
 

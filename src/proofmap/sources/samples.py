@@ -156,5 +156,5 @@ def _labels(folder: Path, opened: Mapping[Path, Part]) -> tuple[dict[Path, Seque
     if not (folder / LABELS).is_file():
         return {}, ""
     names = {file: file.relative_to(folder).as_posix() for file, part in opened.items() if part.single}
-    found, note = read_labels(folder / LABELS, list(names.values()))
-    return {file: [found[name]] for file, name in names.items() if name in found}, note
+    by_name, note = read_labels(folder / LABELS, list(names.values()))
+    return {file: [by_name[name]] for file, name in names.items() if name in by_name}, note

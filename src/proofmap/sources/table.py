@@ -108,10 +108,10 @@ def open_table(path: Path, preparation: Preparation) -> Table:
 
 def _fields(line: bytes) -> list[str]:
     try:
-        found = list(csv.reader([line.decode("utf-8-sig").rstrip("\r\n")], strict=True))
+        rows = list(csv.reader([line.decode("utf-8-sig").rstrip("\r\n")], strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
         raise _BadLine(first_line(error)) from error
-    return [field.strip() for field in found[0]] if found else []
+    return [field.strip() for field in rows[0]] if rows else []
 
 
 def _number(field: str) -> float | None:
@@ -122,12 +122,12 @@ def _number(field: str) -> float | None:
 
 
 def _label_column(header: list[str], path: Path) -> int | None:
-    found = [k for k, name in enumerate(header) if name.lower() == _LABEL]
-    if len(found) > 1:
-        raise FileError(f"{path} has {len(found)} columns named {_LABEL!r}, expected one")
-    if found and len(header) == 1:
+    labels = [k for k, name in enumerate(header) if name.lower() == _LABEL]
+    if len(labels) > 1:
+        raise FileError(f"{path} has {len(labels)} columns named {_LABEL!r}, expected one")
+    if labels and len(header) == 1:
         raise FileError(f"{path} has the column {_LABEL!r} alone, expected numbers beside it")
-    return found[0] if found else None
+    return labels[0] if labels else None
 
 
 def _label(line: bytes, column: int) -> int:

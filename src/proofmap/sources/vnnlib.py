@@ -64,13 +64,13 @@ def read_box(path: Path, preparation: Preparation) -> Box:
 
 def read_specification(path: Path, preparation: Preparation) -> tuple[Region, ...]:
     """What must not happen by a VNN-LIB file: boxes in the shape of the samples of a network, with cases of outputs."""
-    found = _read(path)
-    boxes = found.boxes()
-    said = [bool(rows) for box in boxes for rows in box.cases]
-    if not all(said):
-        where = "in one of its cases nothing" if any(said) else "nothing"
+    specification = _read(path)
+    boxes = specification.boxes()
+    stated = [bool(rows) for box in boxes for rows in box.cases]
+    if not all(stated):
+        where = "in one of its cases nothing" if any(stated) else "nothing"
         raise FileError(f"{path} asserts {where} of the outputs, expected what must not be true of Y_0, Y_1 and so on")
-    outputs = found.outputs
+    outputs = specification.outputs
     return tuple(
         Region(*_ends(box, preparation, path), tuple(_unsafe(rows, outputs) for rows in box.cases)) for box in boxes
     )

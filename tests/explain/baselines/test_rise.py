@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from math import ceil
 
@@ -31,8 +32,7 @@ def test_rise_is_a_loop_over_masks(cnn: nn.Sequential, x: Tensor) -> None:
     bits, places = rise._draw()
     masks = enlarge(bits.double(), places, 8, 8)
     for probabilities in (False, True):
-        rise.probabilities = probabilities
-        found = rise.attribute(x, TARGET)
+        found = replace(rise, probabilities=probabilities).attribute(x, TARGET)
         for k, c in enumerate(TARGET):
             above = below = torch.zeros(8, 8, dtype=torch.float64)
             for mask in masks:

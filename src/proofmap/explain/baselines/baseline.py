@@ -7,28 +7,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target
-from proofmap.digest import hash_state
-from proofmap.errors import InputError
 from proofmap.execution import base_elements
 from proofmap.explain.attributor import fitted
-from proofmap.graph import Graph, as_graph
+from proofmap.explain.explainer import check_model
+from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
 from proofmap.graph.samples import as_samples
 from proofmap.memory import budget, bytes_of, check_memory, piece_of
 from proofmap.overlaps import classes_of
 from proofmap.precision import full_precision
+from proofmap.traced import traced
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Some samples to explain, all checked."""
+    """Samples to explain, all checked."""
 
     graph: Graph
     x: Tensor  # (n, *shape)
@@ -46,6 +46,7 @@ class Task:
         return max(1, self.points // len(self.x))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Baseline(ABC):
     """Explains decisions of one model by its logits: attributions shaped like the inputs, nothing proven.
 
@@ -55,13 +56,14 @@ class Baseline(ABC):
 
     differentiates: ClassVar[bool] = True  # whether the values of all layers are kept, for a gradient
 
-    def __init__(self, model: nn.Module | Graph, *, memory: int | None = None) -> None:
-        if not isinstance(model, nn.Module | Graph):
-            raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or pm.load(path)")
-        check_memory(memory)
-        self.model = model
-        self.memory = memory
-        self._traced: tuple[tuple[int, ...], str, Graph] | None = None
+    model: nn.Module | Graph
+    _: KW_ONLY
+    memory: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        check_model(self.model)
+        check_memory(self.memory)
 
     @abstractmethod
     def _maps(self, task: Task) -> Tensor:
@@ -70,7 +72,7 @@ class Baseline(ABC):
     def attribute(self, inputs: Samples, target: Target | list[int] = None) -> Tensor:
         """The attributions of inputs (N, *shape), of the same shape; of the predicted class, or of the target."""
         x = as_samples(inputs, self.model).detach()
-        graph = self._graph(x).to(x.device, x.dtype)
+        graph = traced(self.model, x).graph.to(x.device, x.dtype)
         if self.differentiates:
             differentiable(graph, type(self).__name__)
         sizes = sum(n.size + n.inside for n in graph.nodes)
@@ -84,20 +86,9 @@ class Baseline(ABC):
         with full_precision(x.device):
             for start in range(0, len(x), points):
                 piece = slice(start, start + points)
-                own = x[piece]
-                classes = graph(own).flatten(1).argmax(1) if aim is None else aim[piece]
-                maps[piece] = self._maps(Task(graph, own, classes, points))
+                classes = graph(x[piece]).flatten(1).argmax(1) if aim is None else aim[piece]
+                maps[piece] = self._maps(Task(graph, x[piece], classes, points))
         return fitted(maps, x, type(self).__name__)
-
-    def _graph(self, x: Tensor) -> Graph:
-        """The model's graph. A module is traced again when its weights or the inputs' shape changed."""
-        if isinstance(self.model, Graph):
-            return self.model
-        shape = tuple(x.shape[1:])
-        state = hash_state(self.model)
-        if self._traced is None or self._traced[:2] != (shape, state):
-            self._traced = (shape, state, as_graph(self.model, x))
-        return self._traced[2]
 
 
 def captum() -> Any:

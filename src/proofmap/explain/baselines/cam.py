@@ -11,6 +11,7 @@ is (`graph.hooked`), one of its modules. Captum's LayerGradCam needs the module;
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task
-from proofmap.graph import Graph, Node
+from proofmap.graph import Node
 from proofmap.graph.foreign import foreign_of
 from proofmap.graph.ops import OPERATIONS, compute
 from proofmap.graph.torch import Hooked
@@ -30,6 +31,7 @@ __all__ = ["ClassActivation", "GradCAM", "GradCAMPlusPlus"]
 _MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}  # by the number of sides
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ClassActivation(Baseline):
     """max(0, Σ_k w_k A^k) with weights w_k that a subclass states.
 
@@ -37,9 +39,7 @@ class ClassActivation(Baseline):
     the rectified maps, as in the paper, whose networks have them in one layer.
     """
 
-    def __init__(self, model: nn.Module | Graph, *, layer: str | None = None, memory: int | None = None) -> None:
-        super().__init__(model, memory=memory)
-        self.layer = layer
+    layer: str | None = None
 
     @abstractmethod
     def _weights(self, maps: Tensor, slope: Tensor) -> Tensor:
@@ -58,6 +58,7 @@ class ClassActivation(Baseline):
         return F.interpolate(heat, size=task.x.shape[2:], mode=_MODES[task.x.ndim - 2], align_corners=False)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class GradCAM(ClassActivation):
     """w_k = mean over positions of g^k (Selvaraju et al. 2017)."""
 
@@ -65,6 +66,7 @@ class GradCAM(ClassActivation):
         return slope.mean(2)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class GradCAMPlusPlus(ClassActivation):
     """w_k = Σ_ij α_ij max(0, g_ij), α_ij = g_ij² / (2 g_ij² + g_ij³ Σ_ab A_ab) (Chattopadhyay et al. 2018).
 

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from proofmap.ball import Ball
 from proofmap.explain.empirical import margins
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
-from proofmap.groups import Groups
 from proofmap.overlaps import Overlap
 from proofmap.precision import full_precision
 from proofmap.settings import one_of
 
 __all__ = ["FirstOrder"]
 
-Form = Literal["margin", "class", "mean"]
+Objective = Literal["margin", "class", "mean"]  # those of `pm.overlap` that have a gradient
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class FirstOrder(Explainer):
     """max over B of <g, δ> - max over B_u of <g, δ>, with g the gradient at x of the objective (see `pm.overlap`).
 
@@ -33,19 +32,12 @@ class FirstOrder(Explainer):
 
     guarantee: ClassVar[Guarantee] = "none"
 
-    def __init__(
-        self,
-        model: nn.Module | Graph,
-        ball: Ball,
-        *,
-        groups: Groups = None,
-        objective: Form = "margin",
-        batch: int = 16,
-        progress: bool = True,
-        memory: int | None = None,
-    ) -> None:
-        super().__init__(model, ball, groups=groups, batch=batch, progress=progress, memory=memory)
-        self.objective: Form = one_of("objective", objective, Form)
+    objective: Objective = "margin"
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        super().__post_init__()
+        one_of("objective", self.objective, Objective)
 
     def _check_graph(self, graph: Graph) -> None:
         super()._check_graph(graph)
@@ -67,14 +59,11 @@ class FirstOrder(Explainer):
 
     def _objective(self, logits: Tensor, target: Tensor) -> Tensor:
         """(n,) for logits (n, C)."""
-        own = logits.gather(1, target[:, None]).squeeze(1)
+        decided = logits.gather(1, target[:, None]).squeeze(1)
         match self.objective:
             case "margin":
                 return margins(logits, target)
             case "class":
-                return -own
+                return -decided
             case "mean":
-                return (logits.sum(1) - own) / (logits.shape[1] - 1) - own
-
-    def _settings(self) -> Mapping[str, Any]:
-        return {"groups": self.groups, "objective": self.objective}
+                return (logits.sum(1) - decided) / (logits.shape[1] - 1) - decided

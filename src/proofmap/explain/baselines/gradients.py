@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from dataclasses import dataclass
+
+from torch import Tensor
 
 from proofmap.explain.baselines.baseline import Baseline, Task, captum
-from proofmap.graph import Graph
 from proofmap.settings import check_counts, check_numbers
 
 __all__ = ["GradientInput", "IntegratedGradients", "Saliency", "gradient"]
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Saliency(Baseline):
     """|∇f_c(x)|; over an image (C, H, W) the largest of a pixel's channels, for all of them (Simonyan et al. 2013).
 
@@ -22,6 +24,7 @@ class Saliency(Baseline):
         return size.amax(1, keepdim=True) if size.ndim == 4 else size
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class GradientInput(Baseline):
     """x ∇f_c(x), with its sign (Shrikumar et al. 2017).
 
@@ -29,10 +32,11 @@ class GradientInput(Baseline):
     """
 
     def _maps(self, task: Task) -> Tensor:
-        found: Tensor = captum().InputXGradient(task.logits).attribute(_leaf(task.x), target=task.target)
-        return found
+        maps: Tensor = captum().InputXGradient(task.logits).attribute(_leaf(task.x), target=task.target)
+        return maps
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class IntegratedGradients(Baseline):
     """(x - x0) ∫ ∇f_c(x0 + α (x - x0)) dα over [0, 1], by the trapezoid rule on `steps` points (Sundararajan et al.
     2017). baseline: every entry of x0.
@@ -41,17 +45,17 @@ class IntegratedGradients(Baseline):
     w (x - x0) by that factor, which is put right here.
     """
 
-    def __init__(
-        self, model: nn.Module | Graph, *, steps: int = 100, baseline: float = 0.0, memory: int | None = None
-    ) -> None:
-        super().__init__(model, memory=memory)
-        check_counts(2, steps=steps)  # the ends of the way
-        check_numbers(baseline=baseline)
-        self.steps = steps
-        self.baseline = baseline
+    steps: int = 100
+    baseline: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        super().__post_init__()
+        check_counts(2, steps=self.steps)  # the ends of the way
+        check_numbers(baseline=self.baseline)
 
     def _maps(self, task: Task) -> Tensor:
-        found: Tensor = (
+        maps: Tensor = (
             captum()
             .IntegratedGradients(task.logits)
             .attribute(
@@ -63,13 +67,13 @@ class IntegratedGradients(Baseline):
                 internal_batch_size=max(task.points, len(task.x)),
             )
         )
-        return found * (self.steps / (self.steps - 1))
+        return maps * (self.steps / (self.steps - 1))
 
 
 def gradient(task: Task, points: Tensor, target: Tensor) -> Tensor:
     """∇f_c at each of the points (n, *shape), for classes (n,)."""
-    found: Tensor = captum().Saliency(task.logits).attribute(_leaf(points), target=target, abs=False)
-    return found
+    maps: Tensor = captum().Saliency(task.logits).attribute(_leaf(points), target=target, abs=False)
+    return maps
 
 
 def _leaf(points: Tensor) -> Tensor:

@@ -8,19 +8,20 @@ of x; its gradients are what is used here.
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task
 from proofmap.explain.baselines.gradients import gradient
-from proofmap.graph import Graph
 from proofmap.settings import check_counts, is_number
 
 __all__ = ["NoisyGradients", "SmoothGrad", "VarGrad"]
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class NoisyGradients(Baseline):
     """∇f_c(x + δ) at `samples` draws δ ~ N(0, σ²), with σ = sigma · (high - low).
 
@@ -28,30 +29,25 @@ class NoisyGradients(Baseline):
     sample. The points are not clamped to it.
     """
 
-    def __init__(
-        self,
-        model: nn.Module | Graph,
-        *,
-        samples: int = 100,
-        sigma: float = 0.2,
-        domain: tuple[float | Tensor, float | Tensor] = (0.0, 1.0),
-        seed: int = 0,
-        memory: int | None = None,
-    ) -> None:
-        super().__init__(model, memory=memory)
-        check_counts(samples=samples)
-        check_counts(0, seed=seed)
-        width = torch.as_tensor(domain[1]) - torch.as_tensor(domain[0])
-        if not is_number(sigma) or sigma <= 0 or not bool(((width > 0) & width.isfinite()).all()):
+    samples: int = 100
+    sigma: float = 0.2
+    domain: tuple[float | Tensor, float | Tensor] = (0.0, 1.0)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        super().__post_init__()
+        check_counts(samples=self.samples)
+        check_counts(0, seed=self.seed)
+        width = self._width()
+        if not is_number(self.sigma) or self.sigma <= 0 or not bool(((width > 0) & width.isfinite()).all()):
             raise InputError(
-                f"got sigma={sigma!r} of the domain {domain}, expected a positive share of a finite range: "
+                f"got sigma={self.sigma!r} of the domain {self.domain}, expected a positive share of a finite range: "
                 "give domain=(low, high)"
             )
-        self.samples = samples
-        self.sigma = sigma
-        self.domain = domain
-        self.seed = seed
-        self._width = width
+
+    def _width(self) -> Tensor:
+        return torch.as_tensor(self.domain[1]) - torch.as_tensor(self.domain[0])
 
     @abstractmethod
     def _from_moments(self, mean: Tensor, square: Tensor) -> Tensor:
@@ -62,22 +58,23 @@ class NoisyGradients(Baseline):
         mean, square = (torch.zeros_like(task.x, dtype=torch.float64) for _ in range(2))
         for part in noise.split(task.repeats):
             near = (task.x[:, None] + part).flatten(0, 1)  # (n · s, *shape)
-            found = gradient(task, near, task.target.repeat_interleave(len(part)))
-            found = found.unflatten(0, (len(task.x), len(part))).double()
-            mean += found.sum(1) / self.samples
-            square += found.square().sum(1) / self.samples
+            slopes = gradient(task, near, task.target.repeat_interleave(len(part)))
+            slopes = slopes.unflatten(0, (len(task.x), len(part))).double()
+            mean += slopes.sum(1) / self.samples
+            square += slopes.square().sum(1) / self.samples
         return self._from_moments(mean, square).to(task.x.dtype)
 
     def _noise(self, x: Tensor) -> Tensor:
         """(samples, *shape), the same numbers on every device and in every precision."""
         generator = torch.Generator().manual_seed(self.seed)
         drawn = torch.randn(self.samples, *x.shape[1:], generator=generator, dtype=torch.float64)
-        width = self._width.to("cpu", torch.float64)
+        width = self._width().to("cpu", torch.float64)
         if width.ndim == 1 and x.ndim > 2:  # one value a channel
             width = width.view(-1, *[1] * (x.ndim - 2))
         return (self.sigma * width * drawn).to(x.device, x.dtype)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class SmoothGrad(NoisyGradients):
     """|mean of ∇f_c(x + δ)|: magnitudes, as Smilkov et al. 2017 show them."""
 
@@ -85,6 +82,7 @@ class SmoothGrad(NoisyGradients):
         return mean.abs()
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class VarGrad(NoisyGradients):
     """The variance of ∇f_c(x + δ) (Seo et al. 2018; Hooker et al. 2018)."""
 

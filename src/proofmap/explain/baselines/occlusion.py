@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.explain.baselines.baseline import Baseline, Task, captum
-from proofmap.graph import Graph
 from proofmap.settings import check_counts, check_numbers
 
 __all__ = ["Occlusion"]
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Occlusion(Baseline):
     """f_c(x) - f_c(x with a patch at the baseline), for every variable of the patch (Zeiler and Fergus 2014).
 
@@ -22,18 +23,18 @@ class Occlusion(Baseline):
 
     differentiates: ClassVar[bool] = False
 
-    def __init__(
-        self, model: nn.Module | Graph, *, parts: int = 7, baseline: float = 0.0, memory: int | None = None
-    ) -> None:
-        super().__init__(model, memory=memory)
-        check_counts(parts=parts)
-        check_numbers(baseline=baseline)
-        self.parts = parts
-        self.baseline = baseline
+    parts: int = 7
+    baseline: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        super().__post_init__()
+        check_counts(parts=self.parts)
+        check_numbers(baseline=self.baseline)
 
     def _maps(self, task: Task) -> Tensor:
         patch = self._patch(tuple(task.x.shape[1:]))
-        found: Tensor = (
+        maps: Tensor = (
             captum()
             .Occlusion(task.logits)
             .attribute(
@@ -45,7 +46,7 @@ class Occlusion(Baseline):
                 perturbations_per_eval=task.repeats,
             )
         )
-        return found
+        return maps
 
     def _patch(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         if len(shape) == 1:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task
-from proofmap.graph import Graph
 from proofmap.settings import check_counts, is_number
 
 __all__ = ["RISE"]
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class RISE(Baseline):
     """Σ_m s(x ⊙ m) m_i / Σ_m m_i: an estimate of the score s given that pixel i is left.
 
@@ -30,27 +31,19 @@ class RISE(Baseline):
 
     differentiates: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        model: nn.Module | Graph,
-        *,
-        masks: int = 6000,
-        cells: int = 7,
-        p: float = 0.5,
-        probabilities: bool = False,
-        seed: int = 0,
-        memory: int | None = None,
-    ) -> None:
-        super().__init__(model, memory=memory)
-        check_counts(masks=masks, cells=cells)
-        check_counts(0, seed=seed)
-        if not is_number(p) or not 0 < p < 1:
-            raise InputError(f"got p={p!r}, expected a probability between 0 and 1")
-        self.masks = masks
-        self.cells = cells
-        self.p = p
-        self.probabilities = probabilities
-        self.seed = seed
+    masks: int = 6000
+    cells: int = 7
+    p: float = 0.5
+    probabilities: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        super().__post_init__()
+        check_counts(masks=self.masks, cells=self.cells)
+        check_counts(0, seed=self.seed)
+        if not is_number(self.p) or not 0 < self.p < 1:
+            raise InputError(f"got p={self.p!r}, expected a probability between 0 and 1")
 
     def _maps(self, task: Task) -> Tensor:
         if task.x.ndim not in (3, 4):
@@ -63,15 +56,15 @@ class RISE(Baseline):
         seen = task.x.new_zeros(height * width, dtype=torch.float64)
         bits, places = self._draw()
         at_once = min(self.masks, task.points)
-        for some, where in zip(bits.split(at_once), places.split(at_once), strict=True):
-            mask = enlarge(some.to(task.x), where.to(task.x.device), height, width)  # (m, H, W)
+        for part, where in zip(bits.split(at_once), places.split(at_once), strict=True):
+            mask = enlarge(part.to(task.x), where.to(task.x.device), height, width)  # (m, H, W)
             seen += mask.flatten(1).sum(0)
             step = max(1, task.points // len(mask))
             for start in range(0, len(task.x), step):
                 piece = slice(start, start + step)
                 total[piece] += self._scores(task, piece, mask) @ mask.flatten(1)
-        found = total / seen.clamp(min=torch.finfo(task.x.dtype).tiny)
-        return found.view(len(task.x), *[1] * (task.x.ndim - 3), height, width).to(task.x.dtype)
+        mean = total / seen.clamp(min=torch.finfo(task.x.dtype).tiny)
+        return mean.view(len(task.x), *[1] * (task.x.ndim - 3), height, width).to(task.x.dtype)
 
     def _scores(self, task: Task, piece: slice, mask: Tensor) -> Tensor:
         """s at some samples under each mask (m, H, W): (n, m)."""
@@ -81,8 +74,8 @@ class RISE(Baseline):
             0, (len(x), len(mask))
         )  # (n, m, classes)
         scores = logits.softmax(2) if self.probabilities else logits
-        chosen = target[:, None, None].expand(-1, len(mask), 1)
-        return scores.gather(2, chosen).squeeze(2)
+        classes = target[:, None, None].expand(-1, len(mask), 1)
+        return scores.gather(2, classes).squeeze(2)
 
     def _draw(self) -> tuple[Tensor, Tensor]:
         """The masks' bits (M, cells, cells) and places (M, 2) in [0, 1), the same on every device."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from inspect import signature
 from typing import Any
 
@@ -12,39 +13,14 @@ from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.explain.attributor import Attributor
 from proofmap.explain.baselines.baseline import Baseline
-from proofmap.explain.baselines.cam import GradCAM, GradCAMPlusPlus
-from proofmap.explain.baselines.first_order import FirstOrder
-from proofmap.explain.baselines.gradients import GradientInput, IntegratedGradients, Saliency
-from proofmap.explain.baselines.noise import NoisyGradients, SmoothGrad, VarGrad
-from proofmap.explain.baselines.occlusion import Occlusion
-from proofmap.explain.baselines.rise import RISE
-from proofmap.explain.empirical import EmpiricalEVA
-from proofmap.explain.eva import EVA
-from proofmap.explain.explainer import Explainer
-from proofmap.explain.greedy import GreedyAO, GreedyAS
-from proofmap.explain.hybrid import HybridEVA
+from proofmap.explain.explainer import COSTS, Explainer
 from proofmap.graph import Graph
 from proofmap.groups import Groups
+from proofmap.methods import COMPARED, METHODS
 
 __all__ = ["BASELINES", "make"]
 
-BASELINES: Mapping[str, type[Baseline] | type[Explainer]] = {
-    "saliency": Saliency,
-    "gradient-input": GradientInput,
-    "integrated-gradients": IntegratedGradients,
-    "smoothgrad": SmoothGrad,
-    "vargrad": VarGrad,
-    "occlusion": Occlusion,
-    "grad-cam": GradCAM,
-    "grad-cam++": GradCAMPlusPlus,
-    "rise": RISE,
-    "first-order": FirstOrder,
-    "greedy-as": GreedyAS,
-    "greedy-ao": GreedyAO,
-    "empirical": EmpiricalEVA,
-    "hybrid": HybridEVA,
-    "eva": EVA,
-}
+BASELINES: Mapping[str, type[Baseline] | type[Explainer]] = {name: METHODS[name].kind for name in COMPARED}
 
 
 def make(
@@ -56,24 +32,25 @@ def make(
 ) -> Attributor:
     """The method of that name for the model; settings: what its class takes beyond, in place of the paper's.
 
-    Explainers of ours need a ball, and score its groups. The other methods have neither; those that add noise take
-    the range of the inputs from the ball's domain, where it has one.
+    Explainers of ours need a ball, and score its groups. The other methods have neither; those that take the range of
+    the inputs have it from the ball's domain, where it has one.
     """
     if name not in BASELINES:
         raise InputError(f"got the method {name!r}, expected one of {', '.join(BASELINES)}")
     kind = BASELINES[name]
+    names = [field.name for field in fields(kind) if field.kw_only]
     given = dict(settings or {})
     arguments: tuple[Any, ...] = (model,)
-    if issubclass(kind, Explainer):
+    if METHODS[name].ball:
         if ball is None:
             raise InputError(f"{name} got no ball, expected one to look for adversaries in: give ball=pm.Ball(0.02)")
         arguments = (model, ball)
         given = {"groups": groups, **given}
-    elif issubclass(kind, NoisyGradients) and ball is not None and ball.domain is not None:
+    elif "domain" in names and ball is not None and ball.domain is not None:
         given = {"domain": ball.domain, **given}
     try:
         signature(kind).bind(*arguments, **given)
     except TypeError as error:
-        taken = ", ".join(p.name for p in signature(kind).parameters.values() if p.kind is p.KEYWORD_ONLY)
-        raise InputError(f"{name} got the settings {sorted(given)}: {error}; it takes {taken}") from error
+        takes = ", ".join(sorted(names, key=COSTS.__contains__))
+        raise InputError(f"{name} got the settings {sorted(given)}: {error}; it takes {takes}") from error
     return kind(*arguments, **given)

@@ -1,28 +1,32 @@
-"""Files of a run: they get there whole or not at all, they stay inside its folder, and one process writes them."""
+"""Work that goes on where it stopped, in a folder of its own.
+
+A record says what the work is about, and nothing else goes on there. Its pieces lie inside the folder, whole or not at
+all, and what is there is not computed again. One process works in it at a time, and writes down what happened when.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, TextIO
 
 from proofmap.errors import FileError
+from proofmap.records import write
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Log", "inside", "locked", "write"]
+__all__ = ["Log", "changes", "flat", "inside", "keep", "locked"]
 
 _LOG = "log.jsonl"
 
 
 def inside(folder: Path, name: str) -> Path:
-    """The file of a name that a manifest says; one that leads out of the folder is refused."""
+    """The file of a name that a record says; one that leads out of the folder is refused."""
     parts = PurePosixPath(name).parts
     plain = bool(parts) and not {"..", "/"} & set(parts) and not set("\\:\0") & set(name)
     if not plain or not (folder / name).resolve().is_relative_to(folder.resolve()):
@@ -30,26 +34,26 @@ def inside(folder: Path, name: str) -> Path:
     return folder / name
 
 
-def write(path: Path, content: bytes) -> None:
-    """The whole file or none of it, on the disk when this returns."""
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        if sys.platform != "win32":
-            entry = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(entry)
-            finally:
-                os.close(entry)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+def keep(folder: Path, name: str, piece: bytes | Mapping[str, Any]) -> None:
+    """Put a file into the folder, the whole of it or nothing; what is no bytes yet as JSON."""
+    content = piece if isinstance(piece, bytes) else (json.dumps(piece, indent=1) + "\n").encode()
+    write(inside(folder, name), content, ours=True)
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Where two records differ: {"job.ball.eps": (0.01, 0.02)}; what one of them has not is None there."""
+    before, after = flat(old), flat(new)
+    pairs = {name: (before.get(name), after.get(name)) for name in [*after, *before]}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def flat(tree: Mapping[str, Any], between: str = ".") -> dict[str, Any]:
+    """Every entry of a record under its name, after those of the records it is in."""
+    entries: dict[str, Any] = {}
+    for key, value in tree.items():
+        inner = flat(value, between) if isinstance(value, Mapping) else None
+        entries |= {key: value} if inner is None else {f"{key}{between}{name}": one for name, one in inner.items()}
+    return entries
 
 
 class Log:

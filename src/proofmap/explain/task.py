@@ -1,0 +1,82 @@
+"""Samples explained piece by piece: what an explainer gets, what it gives back, and how the pieces become one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.ball import Ball
+from proofmap.graph import Graph
+from proofmap.overlaps import Overlap
+
+__all__ = ["Measured", "Task", "ball_of", "together"]
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Samples to explain, all checked: the ball is resolved, the mask stands for these samples."""
+
+    graph: Graph
+    x: Tensor  # (n, *shape)
+    ball: Ball
+    mask: Tensor  # (1 or n, *shape)
+    target: Tensor  # (n,)
+    predicted: Tensor  # (n,)
+    generator: torch.Generator
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Overlaps of samples, and the scores that follow from them."""
+
+    scores: Tensor  # (n, G)
+    overlap: Overlap
+    opposite: Overlap | None = None
+
+
+def ball_of(ball: Ball, piece: slice, x: Tensor) -> Ball:
+    """The ball of a piece of the samples x, which means at them what the whole ball means.
+
+    What is given for each sample is cut. Radii for each variable get the rank of x, so that (d,) cannot be taken for
+    one radius a sample where a piece happens to have d of them.
+    """
+
+    def cut(value: Any) -> Any:
+        each = isinstance(value, Tensor) and value.ndim == x.ndim and len(value) == len(x)
+        return value[piece] if each else value
+
+    eps = ball.eps
+    if isinstance(eps, Tensor) and eps.ndim > 0:
+        one_a_sample = eps.ndim == 1 and len(eps) == len(x)
+        eps = eps[piece] if one_a_sample else cut(eps.reshape(*(1,) * (x.ndim - eps.ndim), *eps.shape))
+    domain = None if ball.domain is None else (cut(ball.domain[0]), cut(ball.domain[1]))
+    return replace(ball, eps=eps, domain=domain)
+
+
+def together(parts: Sequence[Measured], groups: int) -> Measured:
+    """All samples in one, with columns for groups that a part has none of: freezing nothing changes nothing."""
+    wide = [_widened(part, groups) for part in parts]
+    opposite = [part.opposite for part in wide if part.opposite is not None]
+    scores = torch.cat([part.scores for part in wide])
+    return Measured(scores, _joined([part.overlap for part in wide]), _joined(opposite) if opposite else None)
+
+
+def _widened(part: Measured, groups: int) -> Measured:
+    missing = groups - part.scores.shape[1]
+    if not missing:
+        return part
+
+    def wide(over: Overlap) -> Overlap:
+        return replace(over, frozen=torch.cat([over.frozen, over.full[:, None].expand(-1, missing)], dim=1))
+
+    scores = torch.nn.functional.pad(part.scores, (0, missing))
+    return Measured(scores, wide(part.overlap), None if part.opposite is None else wide(part.opposite))
+
+
+def _joined(parts: Sequence[Overlap]) -> Overlap:
+    tensors = {f.name: torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Overlap) if f.name != "certified"}
+    return Overlap(**tensors, certified=parts[0].certified)

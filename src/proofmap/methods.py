@@ -1,0 +1,57 @@
+"""The methods of explanation by name: one table, from which everything that lists methods is derived.
+
+It loads nothing: who asks for help on the command line sees the names without waiting for torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+__all__ = ["COMPARED", "EXPLAINERS", "METHODS", "READY", "Method"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """Where the class of a method is, and what it takes; the tests hold it against the class itself."""
+
+    path: str  # its module under proofmap.explain, and its name there
+    ball: bool = False  # it looks for adversaries in a ball, and scores its groups: an `Explainer`
+    target: bool = False  # it needs a class to move to
+    needs: tuple[str, ...] = ()  # settings without a default
+
+    @property
+    def kind(self) -> type[Any]:
+        """The class, an `Explainer` or a `Baseline`."""
+        module, _, name = self.path.partition(":")
+        kind: type[Any] = getattr(import_module(f"proofmap.explain.{module}"), name)
+        return kind
+
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        "saliency": Method("baselines.gradients:Saliency"),
+        "gradient-input": Method("baselines.gradients:GradientInput"),
+        "integrated-gradients": Method("baselines.gradients:IntegratedGradients"),
+        "smoothgrad": Method("baselines.noise:SmoothGrad"),
+        "vargrad": Method("baselines.noise:VarGrad"),
+        "occlusion": Method("baselines.occlusion:Occlusion"),
+        "grad-cam": Method("baselines.cam:GradCAM"),
+        "grad-cam++": Method("baselines.cam:GradCAMPlusPlus"),
+        "rise": Method("baselines.rise:RISE"),
+        "first-order": Method("baselines.first_order:FirstOrder", ball=True),
+        "greedy-as": Method("greedy:GreedyAS", ball=True),
+        "greedy-ao": Method("greedy:GreedyAO", ball=True),
+        "empirical": Method("empirical:EmpiricalEVA", ball=True),
+        "hybrid": Method("hybrid:HybridEVA", ball=True, needs=("split",)),
+        "eva": Method("eva:EVA", ball=True),
+        "targeted": Method("eva:TargetedEVA", ball=True, target=True),
+    }
+)
+
+COMPARED = tuple(name for name, method in METHODS.items() if not method.target)  # explain what was decided
+READY = tuple(name for name in COMPARED if not METHODS[name].needs)  # need nothing but a model and a ball
+EXPLAINERS = tuple(name for name, method in METHODS.items() if method.ball and not method.needs)

@@ -1,0 +1,141 @@
+"""Forms are differentiable from the output to the ball: in their coefficients and in what rules leave free."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+import torch
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.bounds import Cases
+from proofmap.bounds.backward import BackwardPass
+from proofmap.bounds.facts import is_nonlinear
+from proofmap.bounds.forward import ForwardPass
+from proofmap.bounds.knowledge import Knowledge
+from proofmap.bounds.linear import rewrite
+from proofmap.bounds.passes import Pass
+from proofmap.graph.pairs import in_pairs
+from proofmap.rules import RULES, Linear
+from proofmap.windows import Windows, where_from
+from tests.bounds import maps
+from tests.bounds.setting import BUDGET, mask_for
+from tests.bounds.test_cases import drawn, free_of
+from tests.models import MODELS, Case, graph_of
+
+
+def linear_nodes() -> list[tuple[str, str]]:
+    graphs = {name: graph_of(case, torch.float64) for name, case in MODELS.items()}
+    seen: dict[str, tuple[str, str]] = {}
+    for name, graph in graphs.items():
+        for node in graph.nodes[1:]:
+            if isinstance(RULES[node.op], Linear):
+                seen.setdefault(f"{node.op} {sorted(node.attributes)} {len(node.shape)}", (name, node.name))
+    return list(seen.values())
+
+
+@pytest.mark.parametrize(("case", "name"), linear_nodes())
+def test_the_way_back_through_a_linear_operation_has_the_way_there_for_gradient(case: str, name: str) -> None:
+    """<G, L'(A)> = <L(G), A>: its gradient in A is L(G)."""
+    graph = graph_of(MODELS[case], torch.float64)
+    node, rule = graph[name], RULES[graph[name].op]
+    assert isinstance(rule, Linear)
+    shapes = tuple(graph[i].shape for i in node.inputs)
+    for rows in (2, 40):  # few and many rows go different ways
+        form = torch.randn(rows, *node.shape, dtype=torch.float64)
+        form[:, form[0].numel() // 2 :].flatten(1)[:, ::2] = 0  # zeros have gradients too
+        form = (form * (torch.arange(form[0].numel()).view(node.shape) % 3 > 0)).requires_grad_()
+        parts, _ = rule.pull(node, shapes, form)
+        others = [torch.randn(rows, *shape, dtype=torch.float64) for shape in shapes]
+        total = sum(((part * other).sum() for part, other in zip(parts, others, strict=True)), torch.zeros(()))
+        (gradient,) = torch.autograd.grad(total, form)
+        torch.testing.assert_close(gradient, rule.apply(node, *others).expand_as(gradient))
+
+
+def bound(graph: pm.Graph, family: pm.Family, slopes: dict[str, Tensor], way: Pass) -> Tensor:
+    """Upper bounds (N, members, classes) of the logits, hidden layers by interval arithmetic."""
+    known = Knowledge(graph, Cases(family, slopes=slopes), BUDGET, for_members=False, arithmetic=True)
+    bounder = way.begin(known)
+    for node in graph.nodes:
+        if is_nonlinear(node):
+            known.relax(node)
+        known.interval(node.name)
+        bounder.visit(node)
+    unit = torch.eye(graph.classes, dtype=torch.float64).expand(family.count, -1, -1)
+    return bounder.final(unit, torch.ones(unit.shape[:2], dtype=torch.bool))
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, inf])
+@pytest.mark.parametrize("case", [c for c in MODELS.values() if c.name.startswith("deep")], ids=lambda case: case.name)
+def test_a_bound_has_the_gradient_of_its_slopes(case: Case, norm: float) -> None:
+    """Against differences along a random direction, for all members at once."""
+    torch.manual_seed(0)
+    x = case.inputs(1, torch.float64, seed=11)
+    graph = in_pairs(graph_of(case, torch.float64), x)
+    family = pm.Ball(0.05 if norm == inf else 0.2, norm, (case.low, case.high)).at(x, mask_for(case.shape, 3))
+    free = free_of(graph, family)
+    slopes = {name: value.requires_grad_() for name, value in drawn(free).items()}
+    for way in (BackwardPass(), ForwardPass()):
+        value = bound(graph, family, slopes, way).sum()
+        gradients = torch.autograd.grad(value, list(slopes.values()), allow_unused=True)
+        moves = {name: torch.randn_like(one.start) * 1e-6 * (one.least < one.most) for name, one in free.items()}
+        expected = sum(
+            float((gradient * move).sum())
+            for gradient, move in zip(gradients, moves.values(), strict=True)
+            if gradient is not None
+        )
+        with torch.no_grad():
+            up, down = (
+                float(bound(graph, family, {name: s + sign * moves[name] for name, s in slopes.items()}, way).sum())
+                for sign in (1, -1)
+            )
+        assert expected != 0
+        assert abs((up - down) / 2 - expected) <= 1e-3 * abs(expected) + 1e-9, way
+
+
+@pytest.mark.parametrize("name", maps.BODIES)
+def test_windows_have_the_gradients_of_dense_forms(name: str) -> None:
+    torch.manual_seed(0)
+    graph = in_pairs(maps.graph_of(name), maps.points(1))
+    family = pm.Ball(0.05).at(maps.points(1))
+    slopes = {key: value.requires_grad_() for key, value in drawn(free_of(graph, family)).items()}
+    known = Knowledge(graph, Cases(family, slopes=slopes), BUDGET, for_members=False, arithmetic=True)
+    for node in filter(is_nonlinear, graph.nodes):
+        known.relax(node)
+    start = [node for node in graph.nodes if len(node.shape) == 3][-1]
+    owner, entry = torch.zeros(4, dtype=torch.int64), torch.arange(4) * (start.size // 4)
+    places, channel = where_from(owner, entry, start.shape)
+    window = Windows.unit(places, channel, start.shape, family.x)
+    gradients = []
+    for form in (window, window.dense()):
+        forms, bias = rewrite(graph, start.name, form, owner, known.relaxations)
+        end = forms[graph.input.name]
+        values = family.maximise_windows(end)[0] if isinstance(end, Windows) else family.maximise(end, owner)
+        total = (bias[:, None] + values).sum()
+        gradients.append(torch.autograd.grad(total, list(slopes.values()), retain_graph=True, allow_unused=True))
+    for one, other in zip(*gradients, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            torch.testing.assert_close(one, other)
+
+
+def test_a_form_can_be_watched_at_every_node() -> None:
+    """What arrives at an activation says how much it counts: the form there, for each row."""
+    case = MODELS["deep relu"]
+    graph = graph_of(case, torch.float64)
+    family = pm.Ball(0.05).at(case.inputs(1, torch.float64, seed=11))
+    known = Knowledge(graph, Cases(family), BUDGET, for_members=False, arithmetic=True)
+    for node in filter(is_nonlinear, graph.nodes):
+        known.relax(node)
+    seen: dict[str, object] = {}
+    unit = torch.eye(graph.classes, dtype=torch.float64)
+    owner = torch.zeros(graph.classes, dtype=torch.int64)
+    rewrite(graph, graph.output, unit, owner, known.relaxations, lambda node, form: seen.update({node.name: form}))
+    last = [node for node in graph.nodes if is_nonlinear(node)][-1]
+    after = next(node for node in graph.nodes if last.name in node.inputs)
+    assert set(seen) == {node.name for node in graph.nodes[1:]}
+    form = seen[last.name]
+    assert isinstance(form, Tensor)
+    assert after.weight is not None
+    torch.testing.assert_close(form, unit @ after.weight)

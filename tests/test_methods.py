@@ -1,0 +1,94 @@
+"""The table of methods: what it says is what the classes are, and whatever lists methods follows it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import MISSING, fields
+
+import pytest
+
+from proofmap.explain import BASELINES, EVA, Explainer
+from proofmap.explain.baselines import Baseline
+from proofmap.methods import COMPARED, EXPLAINERS, METHODS, READY, Method
+
+every_method = pytest.mark.parametrize("name", METHODS)
+
+
+@every_method
+def test_the_table_says_what_the_classes_are(name: str) -> None:
+    method = METHODS[name]
+    kind = method.kind
+    assert issubclass(kind, Explainer if method.ball else Baseline)
+    assert method.target == getattr(kind, "signed", False)
+    without = [f.name for f in fields(kind) if f.kw_only and f.default is MISSING and f.default_factory is MISSING]
+    assert method.needs == tuple(without)
+
+
+def test_no_explainer_is_forgotten() -> None:
+    """Every class that can be made is in the table; those in between are abstract."""
+
+    def made(kind: type[Explainer] | type[Baseline]) -> set[type]:
+        below = {found for other in kind.__subclasses__() for found in made(other)}
+        ours = kind.__module__.startswith("proofmap.")
+        return below | ({kind} if ours and not getattr(kind, "__abstractmethods__", None) else set())
+
+    assert made(Explainer) | made(Baseline) == {method.kind for method in METHODS.values()}
+    assert METHODS["eva"].kind is EVA
+
+
+def test_what_is_derived() -> None:
+    assert [*BASELINES] == [*COMPARED] == [name for name in METHODS if name != "targeted"]
+    assert [*READY] == [name for name in COMPARED if name != "hybrid"]
+    assert [*EXPLAINERS] == ["first-order", "greedy-as", "greedy-ao", "empirical", "eva", "targeted"]
+
+
+SCRIPT = """
+import json
+from pathlib import Path
+from proofmap import methods
+
+source = Path(methods.__file__).read_text(encoding="utf-8")
+line = "        'eva': ".replace("'", chr(34))
+assert source.count(line) == 1
+exec(source.replace(line, "        'mine': Method('eva:EVA', ball=True)," + line), vars(methods))
+
+import proofmap as pm
+from proofmap.bench.spec import Entry
+from proofmap.cli import maps, names
+from proofmap.explain import BASELINES, as_attributor
+from proofmap.runs import Job
+
+x = pm.data.digits()[0][:1]
+ball = pm.Ball(0.01)
+made = as_attributor("mine", pm.trace(pm.zoo.mnist_mlp(), x), ball=ball)
+print(json.dumps({
+    "baselines": "mine" in BASELINES,
+    "by name": type(made).__name__,
+    "compare": "mine" in names.READY,
+    "run": "mine" in names.METHODS and Job("mine", ball=ball).method,
+    "explain": "mine" in names.EXPLAINERS and maps.explainers()["mine"].__name__,
+    "bench": Entry("Mine", "mine", eps=0.1).name,
+}))
+"""
+
+
+def test_a_method_that_is_added_shows_up_everywhere() -> None:
+    """In a process of its own, where the table has one line more."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "baselines": True,
+        "by name": "EVA",
+        "compare": True,
+        "run": "mine",
+        "explain": "EVA",
+        "bench": "mine",
+    }
+
+
+def test_a_method_is_found_by_its_path() -> None:
+    assert Method("eva:EVA").kind is EVA
+    with pytest.raises(AttributeError):
+        assert Method("eva:Other").kind
