@@ -57,12 +57,12 @@ TABLE = "tests/bench/test_table.py"
 PROPERTY = "tests/test_property.py"
 REFUTE = "tests/explain/test_refute.py"
 AGREE = "tests/graph/test_agree.py"
-BROADCAST = "tests/graph/test_onnx_broadcast.py"
-TRACED = "tests/graph/test_trace_linear.py"
-READ = "tests/graph/test_onnx_linear.py"
+BROADCAST = "tests/graph/onnx/test_broadcast.py"
+TRACED = "tests/graph/torch/test_linear.py"
+READ = "tests/graph/onnx/test_linear.py"
 FOREIGN = "tests/graph/test_foreign.py"
 LAST = "tests/graph/test_last.py"
-MODES = "tests/graph/test_modes.py"
+MODES = "tests/graph/torch/test_modes.py"
 
 BREAKS = [
     # the lines of scalar functions
@@ -79,17 +79,17 @@ BREAKS = [
     Break("rules/piecewise.py", "torch.where(middle <= top, rising", "torch.where(middle >= top, rising", SCALAR),
     Break("rules/piecewise.py", "kink = ((x.lower < low)", "kink = ((x.lower < low - 1)", SCALAR),
     Break("rules/smooth.py", "return x.upper < 0\n", "return x.upper > 0\n", SCALAR),
-    Break("rules/smooth.py", "return 0.0, 0.25", "return 0.0, 0.2", SCALAR),
-    Break("rules/smooth.py", "return [point, -point]\n", "return [point]\n", SCALAR),
-    Break("rules/smooth.py", "sign * (bias + self.slack(node, sign * slope, points))", "sign * (bias - 1e-4)", SCALAR),
-    Break("rules/smooth.py", "right = where > middle", "right = where < middle", SCALAR),
-    Break("rules/smooth.py", "kinks = [torch.full_like(slope, k) for k in (-3.0, 3.0)]", "kinks = []", SCALAR),
+    Break("rules/curves.py", "return 0.0, 0.25", "return 0.0, 0.2", SCALAR),
+    Break("rules/curves.py", "return [point, -point]\n", "return [point]\n", SCALAR),
+    Break("rules/curves.py", "sign * (bias + self.slack(node, sign * slope, points))", "sign * (bias - 1e-4)", SCALAR),
+    Break("rules/curves.py", "right = where > middle", "right = where < middle", SCALAR),
+    Break("rules/curves.py", "kinks = [torch.full_like(slope, k) for k in (-3.0, 3.0)]", "kinks = []", SCALAR),
     # functions that jump
     Break("rules/jumps.py", "for end in (-inf, inf))]", "for end in (-inf,))]", JUMPS),
     Break("rules/jumps.py", "_NEAR = 64", "_NEAR = 0", JUMPS),
     Break("rules/jumps.py", "return (-limit, limit)", "return (limit,)", SCALAR),
     Break("rules/jumps.py", "return () if isinf(threshold) else (threshold,)", "return ()", JUMPS),
-    Break("rules/smooth.py", "rsqrt() - 1).clamp(min=0)", "rsqrt()).clamp(min=0)", SCALAR),
+    Break("rules/curves.py", "rsqrt() - 1).clamp(min=0)", "rsqrt()).clamp(min=0)", SCALAR),
     Break("graph/scalars.py", "torch.finfo(b.precision).eps / 2", "2e-7", "tests/graph/test_scalars.py"),
     # a form through lines
     Break(
@@ -183,12 +183,12 @@ BREAKS = [
     ),
     # windows
     Break("windows.py", "offset = tuple(o * t + b", "offset = tuple(o + b", WINDOWS),
-    Break("windows.py", "self.values * self.places.spread(inside.to(self.values.dtype))", "self.values", WINDOWS),
+    Break("windows.py", "self.values * self.places.to_rows(inside.to(self.values.dtype))", "self.values", WINDOWS),
     Break("windows.py", "offset = tuple(map(min, self.offset", "offset = tuple(map(max, self.offset", WINDOWS),
     Break(
         "windows.py", "return values if self.site is None else", "return values if self.site is not None else", WINDOWS
     ),
-    Break("rules/linear.py", "tuple(-p for p in padding), tuple(stride))", "padding, tuple(stride))", WINDOWS),
+    Break("rules/linear.py", "tuple(-p for p in self.padding), tuple", "tuple(self.padding), tuple", WINDOWS),
     Break("rules/linear.py", "share = compute(node, ones)[0] / inside", "share = compute(node, ones)[0]", WINDOWS),
     Break("rules/linear.py", "starts = [sum(shape[0] for", "starts = [0 * sum(shape[0] for", WINDOWS),
     Break("rules/maximum.py", "place = place + inner * span", "place = inner * span", WINDOWS),
@@ -244,7 +244,7 @@ BREAKS = [
     Break("explain/explainer.py", "            bounds=self.bounds,\n", "", "tests/explain/test_eva.py"),
     Break("memory.py", "min(budget // 2, _CPU_PIECE)", "_CPU_PIECE", "tests/test_memory.py"),
     Break("explain/hybrid.py", "boxes // family.members", "len(task.x)", HYBRID),
-    Break("windows.py", "self.spread(own)", "self.spread(own * 0)", WINDOWS),
+    Break("windows.py", "self.to_rows(place)", "self.to_rows(place * 0)", WINDOWS),
     Break("explain/hybrid.py", "mask - first, count)", "mask, count)", HYBRID),
     Break(
         "explain/baselines/first_order.py", "(logits.shape[1] - 1) - decided", "logits.shape[1] - decided", BASELINES

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from torch import Tensor, nn
 
 from proofmap.graph import Graph, trace
-from tests.graph.onnx_files import floats, loaded, make
+from tests.graph.onnx.files import floats, loaded, make
 
 node = helper.make_node
 

@@ -20,9 +20,9 @@ from proofmap.graph.ir import Node
 from proofmap.graph.onnx import ops as onnx_ops
 from proofmap.graph.torch import aten
 from proofmap.rules import Interval, Linear
+from proofmap.rules.curves import Tanh
 from proofmap.rules.lines import Lines
 from proofmap.rules.piecewise import ReLU
-from proofmap.rules.smooth import Tanh
 from tests.hunting import files, networks
 from tests.hunting.finding import Finding, Tally
 from tests.hunting.hunt import hunt

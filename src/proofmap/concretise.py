@@ -265,27 +265,29 @@ def _newton(dual: _Dual, price: Tensor, count: Tensor) -> Tensor:
 
     Newton's step for the concave, piecewise linear function 1/λ² -> Σ min(a²/λ², c²), from the left.
     """
-    (weight, own_weight), (rest, own_rest) = dual.parts(price, count, _WEIGHT, _REST)
-    spare = dual.budget - (weight - own_weight)
-    rest = (rest - own_rest).clamp(min=0)
+    (weight, frozen_weight), (rest, frozen_rest) = dual.parts(price, count, _WEIGHT, _REST)
+    spare = dual.budget - (weight - frozen_weight)
+    rest = (rest - frozen_rest).clamp(min=0)
     solved = (rest / torch.where(spare > 0, spare, 1)).sqrt()
     return torch.where((spare > 0) | (rest == 0), solved, price)
 
 
 def _fill(dual: _Dual, price: Tensor, count: Tensor) -> Tensor:
     """p = 1: the highest r at which the caps sum to β plus what the frozen group holds so far; 0 if they never do."""
-    ((_, own),) = dual.parts(price, count, _WEIGHT)
-    filled = torch.searchsorted(dual.sums[_WEIGHT].detach(), dual.budget + own).clamp(min=1)  # d + 1: they never do
+    ((_, frozen),) = dual.parts(price, count, _WEIGHT)
+    filled = torch.searchsorted(dual.sums[_WEIGHT].detach(), dual.budget + frozen).clamp(min=1)  # d + 1: they never do
     return dual.falling.gather(1, filled - 1)
 
 
 def _value(dual: _Dual, price: Tensor, count: Tensor) -> Tensor:
     """Evaluate the dual bound at λ, plus the rounding errors of its sums: (K, M)."""
-    (weight, own_weight), (earned, own_earned), (rest, own_rest) = dual.parts(price, count, _WEIGHT, _EARNED, _REST)
+    (weight, frozen_weight), (earned, frozen_earned), (rest, frozen_rest) = dual.parts(
+        price, count, _WEIGHT, _EARNED, _REST
+    )
     if dual.norm == 1:  # λ is some a_i, and its gradient part of the maximiser
         price = dual.falling.gather(1, torch.where(price > 0, count - 1, dual.ladder.shape[1]))
     inverse = torch.where(price > 0, 1 / torch.where(price > 0, price, 1), 0)
-    bound = price * (dual.budget - (weight - own_weight)) + (earned - own_earned) + (rest - own_rest) * inverse
+    bound = price * (dual.budget - (weight - frozen_weight)) + (earned - frozen_earned) + (rest - frozen_rest) * inverse
     magnitude = price * (dual.budget + weight) + earned + rest * inverse
     return bound + (dual.ladder.shape[1] + 8) * _UNIT * magnitude.detach()
 

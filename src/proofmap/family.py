@@ -119,7 +119,7 @@ class Family:
         """
         lower, upper, x = (end.flatten(1) for end in form.at_rows(self._ends()).chunk(3, dim=1))
         middle: Tensor = torch.linalg.vecdot(form.values.flatten(1), x)
-        radius = self.eps if self.count == 1 else form.places.spread(self.eps[form.places.owner])
+        radius = self.eps if self.count == 1 else form.places.to_rows(self.eps[form.places.owner])
         cells = None if self.mask is None or full_only else self._cells
         swing, seen = window_suprema(form, lower, upper, radius, self.norm, capped=self.capped, cells=cells)
         return middle[:, None] + swing, seen
@@ -184,8 +184,8 @@ class Family:
         """Return the point of B nearest to δ in the Euclidean sense: (..., N, *shape) -> the same."""
         lower, upper = self.lower.flatten(1), self.upper.flatten(1)
         flat = delta.detach().flatten(-len(self.shape))  # (..., N, d)
-        found = nearest(flat, lower, upper, self.eps, self.norm, capped=self.capped)
-        return found.to(delta.dtype).view(delta.shape)
+        point = nearest(flat, lower, upper, self.eps, self.norm, capped=self.capped)
+        return point.to(delta.dtype).view(delta.shape)
 
     def contains(self, delta: Tensor, tolerance: float = TOLERANCE) -> Tensor:
         """Say whether δ is in B, up to tolerance · ε in the norm and at the box: (..., N, *shape) -> (..., N) bool."""

@@ -28,7 +28,7 @@ class Places:
     extent: tuple[int, ...]
     site: Tensor | None = None  # (K,)
 
-    def spread(self, values: Tensor) -> Tensor:
+    def to_rows(self, values: Tensor) -> Tensor:
         """(U, ...) -> (K, ...)."""
         return values if self.site is None else values.index_select(0, self.site)
 
@@ -36,8 +36,8 @@ class Places:
         """These places, or every position of every case where those are fewer, and at which each row stands (K,)."""
         count = prod(self.extent)
         if len(self.owner) <= cases * count:
-            own = torch.arange(len(self.owner), device=self.owner.device)
-            return replace(self, site=None), self.spread(own)
+            place = torch.arange(len(self.owner), device=self.owner.device)
+            return replace(self, site=None), self.to_rows(place)
         entry = torch.arange(count, device=self.owner.device)
         every, _ = where_from(
             torch.arange(cases, device=self.owner.device).repeat_interleave(count),
@@ -47,7 +47,7 @@ class Places:
         at = self.owner if cases > 1 else torch.zeros_like(self.owner)
         for axis, size in enumerate(self.extent):
             at = at * size + self.position[:, axis]
-        return replace(every, site=None), self.spread(at)
+        return replace(every, site=None), self.to_rows(at)
 
     def twice(self) -> Places:
         """The same places for the rows once more after themselves."""
@@ -141,10 +141,10 @@ class Windows:
         inside = None
         for axis, (start, size, whole) in enumerate(zip(self._corner(), self.size, self.shape[1:], strict=True)):
             at = start[:, None] + torch.arange(size, device=start.device)
-            own = ((at >= 0) & (at < whole)).view(len(at), 1, *(size if a == axis else 1 for a in range(len(sides))))
-            inside = own if inside is None else inside & own
+            there = ((at >= 0) & (at < whole)).view(len(at), 1, *(size if a == axis else 1 for a in range(len(sides))))
+            inside = there if inside is None else inside & there
         assert inside is not None
-        return replace(self, values=self.values * self.places.spread(inside.to(self.values.dtype)))
+        return replace(self, values=self.values * self.places.to_rows(inside.to(self.values.dtype)))
 
     def padded(self, values: Tensor) -> Tensor:
         """Maps (cases, c, *spatial) with zeros around, so that every window lies inside."""
@@ -162,7 +162,7 @@ class Windows:
         for corner, size, n in zip(self._padded_corner(), self.size, whole, strict=True):
             start = start * n + corner
             step = step[..., None] * n + torch.arange(size, device=self.values.device)
-        return self.places.spread(start), step.flatten()
+        return self.places.to_rows(start), step.flatten()
 
     def read(self, values: Tensor) -> Tensor:
         """What stands in each place's window of maps (cases, c, *spatial), zero outside: (U, c, *size)."""
@@ -176,15 +176,15 @@ class Windows:
 
     def at_rows(self, values: Tensor) -> Tensor:
         """What stands in each row's window of maps (cases, c, *spatial): (K, c, *size)."""
-        return self.places.spread(self.read(values))
+        return self.places.to_rows(self.read(values))
 
     def dot(self, values: Tensor) -> Tensor:
         """<A, v> with v one sample's value, of a shape that broadcasts to the map: (K,)."""
         if prod(values.shape[-len(self.size) :]) == 1:
             channels = values.reshape(-1).expand(self.shape[0])
             return self.values.flatten(1) @ channels.repeat_interleave(prod(self.size))
-        own = self.at_rows(values.expand(self.shape).unsqueeze(0))
-        product: Tensor = torch.linalg.vecdot(self.values.flatten(1), own.flatten(1))
+        seen = self.at_rows(values.expand(self.shape).unsqueeze(0))
+        product: Tensor = torch.linalg.vecdot(self.values.flatten(1), seen.flatten(1))
         return product
 
     def scaled(self, factor: Tensor) -> Windows:
@@ -202,7 +202,7 @@ class Windows:
         spatial = self.shape[1:]
         index = self.places.owner.new_zeros(len(self), *(1,) * len(spatial))
         for axis, (start, size, whole) in enumerate(zip(self._corner(), self.size, spatial, strict=True)):
-            at = self.places.spread(start)[:, None] + torch.arange(size, device=start.device)
+            at = self.places.to_rows(start)[:, None] + torch.arange(size, device=start.device)
             at = at.clamp(0, whole - 1)
             index = index * whole + at.view(len(self), *(size if a == axis else 1 for a in range(len(spatial))))
         # What is outside the map is zero, and adds nothing to the entry at the edge that stands for it.

@@ -60,7 +60,7 @@ def nodes() -> list[tuple[str, str]]:
 
 
 def owners(form: Windows) -> Tensor:
-    return form.places.spread(form.places.owner)
+    return form.places.to_rows(form.places.owner)
 
 
 @pytest.mark.parametrize("sites", [False, True])
@@ -150,9 +150,9 @@ def test_places_are_read_no_more_often_than_there_are() -> None:
         for places in (Places(owner, position, (3, 2), site), Places(owner, position, (3, 2))):
             few, at = places.fewest(cases)
             assert len(few.owner) == most
-            torch.testing.assert_close(few.position[at], places.spread(position))
+            torch.testing.assert_close(few.position[at], places.to_rows(position))
             if cases > 1:
-                torch.testing.assert_close(few.owner[at], places.spread(owner))
+                torch.testing.assert_close(few.owner[at], places.to_rows(owner))
 
 
 def test_an_entry_is_found_at_its_place() -> None:

@@ -19,7 +19,7 @@ from proofmap.graph.agree import difference
 from proofmap.graph.build import Builder
 from proofmap.graph.onnx.check import _Runs
 from proofmap.graph.onnx.ops import CONVERT
-from tests.graph.onnx_files import floats, ints, loaded, make, run
+from tests.graph.onnx.files import floats, ints, loaded, make, run
 from tests.models import Apply
 
 node = helper.make_node

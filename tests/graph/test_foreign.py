@@ -19,7 +19,7 @@ from proofmap.digest import hash_graph
 from proofmap.errors import InputError, ModelError, UnsupportedError
 from proofmap.graph import bounded, load
 from tests.foreign import MODELS, Branching, Sorting, file_graph, foreign_file, graph_of, inputs, seeded
-from tests.graph.onnx_files import floats, ints, loaded, make, run
+from tests.graph.onnx.files import floats, ints, loaded, make, run
 from tests.models import Apply
 
 X = inputs(5)

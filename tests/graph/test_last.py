@@ -18,7 +18,7 @@ from proofmap import sources
 from proofmap.digest import hash_graph
 from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph import bounded
-from tests.graph.onnx_files import floats, ints, loaded, make, run
+from tests.graph.onnx.files import floats, ints, loaded, make, run
 from tests.models import Apply
 
 node = helper.make_node

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from math import prod
 
+import pytest
 import torch
 from torch import nn
 from torch.nn.modules import activation
@@ -48,6 +50,27 @@ def test_every_operation_is_among_the_models() -> None:
 
 def test_linear_operations_are_those_with_a_linear_rule() -> None:
     assert {op for op, rule in RULES.items() if isinstance(rule, Linear)} == LINEAR
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_linear_operations_are_linear_up_to_their_bias(name: str) -> None:
+    """y = L(x) + bias, and |L| is L with |weight|: column by column."""
+    graph = graphs()[name]
+    for node in (node for node in graph.nodes if node.op in LINEAR):
+        plain = replace(node, bias=None)
+        positive = replace(plain, weight=None if node.weight is None else node.weight.abs())
+        shapes = [graph[before].shape for before in node.inputs]
+        points = [torch.rand(2, *shape, dtype=torch.float64) for shape in shapes]
+        bias = 0.0 if node.bias is None else node.bias
+        torch.testing.assert_close(compute(node, *points), compute(plain, *points) + bias)
+        total = torch.zeros(2, *node.shape, dtype=torch.float64)
+        for k, shape in enumerate(shapes):
+            basis = torch.eye(prod(shape), dtype=torch.float64).reshape(-1, *shape)
+            columns = [basis if j == k else basis.new_zeros(len(basis), *other) for j, other in enumerate(shapes)]
+            images = compute(plain, *columns)
+            torch.testing.assert_close(images.abs(), compute(positive, *columns))
+            total += torch.einsum("ni,i...->n...", points[k].flatten(1), images)
+        torch.testing.assert_close(total, compute(plain, *points))
 
 
 def changes(node: Node, shapes: list[tuple[int, ...]], k: int, places: torch.Tensor) -> torch.Tensor:

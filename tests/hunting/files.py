@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 from proofmap.errors import ModelError, ProofmapError
 from proofmap.graph import Graph, bounded, load
 from proofmap.graph.onnx.ops import CONVERT
-from tests.graph.onnx_files import Array
+from tests.graph.onnx.files import Array
 from tests.hunting.draw import DEAD, Draw, Undrawn
 from tests.hunting.finding import Found, Tally, misjudged, raw, reason
 from tests.hunting.onnx_layers import LAYERS

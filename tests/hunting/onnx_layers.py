@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.graph.onnx_files import Array, ints
+from tests.graph.onnx.files import Array, ints
 from tests.hunting.draw import Undrawn
 from tests.hunting.onnx_scalars import Make
 from tests.hunting.onnx_sketch import File

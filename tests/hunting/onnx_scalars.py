@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from tests.graph.onnx_files import Array, ints
+from tests.graph.onnx.files import Array, ints
 from tests.hunting.draw import Undrawn
 from tests.hunting.onnx_sketch import KINDS, File
 

@@ -11,7 +11,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.graph.onnx_files import Array
+from tests.graph.onnx.files import Array
 from tests.hunting.draw import Draw, Undrawn
 from tests.hunting.sketch import LARGEST
 

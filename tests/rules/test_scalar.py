@@ -258,7 +258,7 @@ def test_lines_carry_coefficients_back() -> None:
 
 @pytest.mark.parametrize(("op", "approximate"), [("silu", ""), ("gelu", "none"), ("gelu", "tanh"), ("mish", "")])
 def test_the_slope_turns_only_where_the_table_says(op: str, approximate: str) -> None:
-    from proofmap.rules.smooth import Swish
+    from proofmap.rules.curves import Swish
 
     rule = RULES[op]
     assert isinstance(rule, Swish)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.sources import Preparation
-from tests.graph.onnx_files import floats, ints, make
+from tests.graph.onnx.files import floats, ints, make
 
 GREY = Preparation(size=(28, 28), channels=1, shape=(1, 28, 28))
 

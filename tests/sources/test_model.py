@@ -19,7 +19,7 @@ from proofmap import zoo
 from proofmap.errors import FileError, InputError, ModelError
 from proofmap.graph import Graph, load
 from proofmap.sources import Preparation, read_model
-from tests.graph.onnx_files import floats
+from tests.graph.onnx.files import floats
 from tests.sources.files import small_state, write_convolution, write_linear, write_module
 
 MEAN, STD = (0.1, 0.2, 0.3), (0.5, 0.4, 0.3)

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from proofmap.sources import Preparation, read_model
 from proofmap.sources.rerun import rerun
-from tests.graph.onnx_files import make
+from tests.graph.onnx.files import make
 from tests.sources.files import write_convolution, write_linear, write_module
 
 

@@ -3,41 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, overload
+from typing import Any
 
 from torch import Tensor
 
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.walk import pull
 from proofmap.rules import RULES, Form, Linear, Relaxation
+from proofmap.rules.rule import AnyForm
 from proofmap.windows import Windows
 
 
-@overload
-def rewrite(
-    graph: Graph, start: str, form: Tensor, owner: Tensor, relaxations: Mapping[str, Relaxation]
-) -> tuple[dict[str, Tensor], Tensor]: ...
-
-
-@overload
 def rewrite(
     graph: Graph,
     start: str,
-    form: Form,
-    owner: Tensor,
-    relaxations: Mapping[str, Relaxation],
-    watch: Callable[[Node, Form], object] = ...,
-) -> tuple[dict[str, Form], Tensor]: ...
-
-
-def rewrite(
-    graph: Graph,
-    start: str,
-    form: Form,
+    form: AnyForm,
     owner: Tensor,
     relaxations: Mapping[str, Relaxation],
     watch: Callable[[Node, Form], object] = lambda node, form: None,
-) -> tuple[Any, Tensor]:
+) -> tuple[dict[str, AnyForm], Tensor]:
     """(forms, bias): <A, value of start> <= Σ <forms[n], value of n> + bias, row by row.
 
     K rows over the value of start; row k belongs to case owner[k] of the relaxations. The forms end at the input
@@ -62,4 +46,5 @@ def rewrite(
             bias = bias + offset
         return tuple(part.dense() if isinstance(part, Windows) and part.covers else part for part in parts)
 
-    return pull(graph, start, form, step), bias
+    start_form: Any = form
+    return pull(graph, start, start_form, step), bias

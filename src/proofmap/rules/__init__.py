@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from proofmap.rules.curves import (
+    GELU_REACH,
+    MISH_REACH,
+    SILU_REACH,
+    Elu,
+    Erf,
+    HardSwish,
+    Sigmoid,
+    Softsign,
+    Swish,
+    Tanh,
+)
 from proofmap.rules.jumps import Shrink, Softplus, Threshold
 from proofmap.rules.larger import Larger
 from proofmap.rules.linear import Add, Affine, AvgPool, Concat, Convolution, Dense, Moving, Pad, Reshape, Slice
 from proofmap.rules.maximum import Maximum, MaxPool
 from proofmap.rules.piecewise import Absolute, Clamp, LeakyReLU, ReLU
 from proofmap.rules.rule import Form, Forms, Interval, Linear, Nonlinear, Relaxation, Rule
-from proofmap.rules.smooth import (
-    GELU_REACH,
-    MISH_REACH,
-    SILU_REACH,
-    Elu,
-    Erf,
-    Exp,
-    HardSwish,
-    Log,
-    Reciprocal,
-    Sigmoid,
-    Softsign,
-    Sqrt,
-    Square,
-    Swish,
-    Tanh,
-)
+from proofmap.rules.smooth import Exp, Log, Reciprocal, Sqrt, Square
 
 __all__ = ["RULES", "Form", "Forms", "Interval", "Linear", "Nonlinear", "Relaxation", "Rule"]
 

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
+from proofmap.rules.curves import Curve
 from proofmap.rules.lines import Lines, choose
 from proofmap.rules.rule import Interval
-from proofmap.rules.smooth import Curve, bent, inside
+from proofmap.rules.smooth import bent, inside
 
 _NEAR = 64  # roundings of the numbers at hand
 
@@ -88,11 +89,11 @@ class Jumps(Curve):
 
     def _sides(self, node: Node, like: Tensor) -> list[Tensor]:
         """Every knot and its neighbours among the numbers, which have the values on either side of it."""
-        found = []
+        sides = []
         for knot in self.knots(node):
             at = torch.full_like(like, knot)
-            found += [at, *(torch.nextafter(at, torch.full_like(like, end)) for end in (-inf, inf))]
-        return found
+            sides += [at, *(torch.nextafter(at, torch.full_like(like, end)) for end in (-inf, inf))]
+        return sides
 
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
         points = self._sides(node, x.lower) + self.extremes(node, torch.zeros_like(x.lower))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
+from proofmap.graph.reach import Shapes
 from proofmap.rules.rule import Linear, differentiated
 from proofmap.windows import Windows
 
@@ -24,7 +25,7 @@ class Dense(Linear):
     Behind a ReLU many columns of A are zero in all rows, those of the neurons that are off: on a CPU they are left out.
     """
 
-    def adjoint(self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor) -> tuple[Tensor, ...]:
+    def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         weight = node.weight
         assert weight is not None
         wide = coefficients.device.type == "cpu" and coefficients.ndim == 2 and len(coefficients) > _MANY
@@ -35,99 +36,75 @@ class Dense(Linear):
         return (coefficients @ weight,)
 
 
+@dataclass(frozen=True, eq=False)
+class Filter:
+    """How a convolution goes over its input."""
+
+    weight: Tensor
+    stride: Sequence[int]
+    padding: Sequence[int]
+    dilation: Sequence[int]
+    groups: int
+
+    @staticmethod
+    def of(node: Node) -> Filter:
+        """That of a convolution."""
+        assert node.weight is not None
+        return Filter(node.weight, *(node.attributes[name] for name in ("stride", "padding", "dilation", "groups")))
+
+    def transposed(self, coefficients: Tensor, shape: Sequence[int]) -> Tensor:
+        """L'(A) (rows, *shape) for inputs of this shape."""
+        like = coefficients.new_empty(1).expand(len(coefficients), *shape)
+        over = (self.stride, self.padding, self.dilation, False, [0] * len(self.stride), self.groups)
+        gradient: Tensor
+        gradient, _, _ = torch.ops.aten.convolution_backward(
+            coefficients, like, self.weight, None, *over, [True, False, False]
+        )
+        return gradient
+
+    def seen(self, form: Windows, shape: tuple[int, ...]) -> Windows:
+        """What windows of the output see of an input: (n - 1) · stride + dilation · (k - 1) + 1 for n entries."""
+        kernel = self.weight.shape[2:]
+        axes = zip(form.size, self.stride, self.dilation, kernel, strict=True)
+        size = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in axes]
+        inner = replace(self, padding=[0] * len(size))
+        many = form.values.is_cuda and len(form) > prod(form.values.shape[1:])
+        if many and prod(size) <= _TAPS * prod(kernel):
+            values = inner.by_matrix(form.values, (shape[0], *size))
+        else:
+            values = inner.transposed(form.values.contiguous(), (shape[0], *size))
+        return form.moved(values, shape, tuple(-p for p in self.padding), tuple(self.stride))
+
+    def by_matrix(self, values: Tensor, seen: tuple[int, ...]) -> Tensor:
+        """L'(A) of many small windows (K, C, *size) as one product for each group of channels.
+
+        The matrix is that of all unit windows. It holds zeros, but a GPU takes several times as long for small windows
+        one by one.
+        """
+        rows, channels, *size = values.shape
+        entries = channels // self.groups * prod(size)  # of a window in one group
+        unit = torch.eye(entries, dtype=values.dtype, device=values.device)
+        unit = unit.view(entries, 1, channels // self.groups, *size)
+        every = unit.expand(-1, self.groups, *unit.shape[2:]).reshape(entries, channels, *size)
+        matrix = self.transposed(every, seen).view(entries, self.groups, -1).transpose(0, 1)
+        product: Tensor = values.reshape(rows, self.groups, entries).transpose(0, 1) @ matrix
+        return product.transpose(0, 1).reshape(rows, *seen)
+
+
 class Convolution(Linear):
     """y = W * x + b: L'(A) is the transposed convolution, asked for without running the convolution first."""
 
-    def adjoint(self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor) -> tuple[Tensor, ...]:
-        a = node.attributes
-        assert node.weight is not None
-        return (
-            _transposed(coefficients, node.weight, shapes[0], a["stride"], a["padding"], a["dilation"], a["groups"]),
-        )
+    def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
+        return (Filter.of(node).transposed(coefficients, shapes[0]),)
 
-    def windows(self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> tuple[Windows, ...]:
-        """A window of n entries sees (n - 1) · stride + dilation · (k - 1) + 1 of the input."""
-        a = node.attributes
-        assert node.weight is not None
-        return (_seen(form, node.weight, shapes[0], a["stride"], a["padding"], a["dilation"], a["groups"]),)
-
-
-def _transposed(
-    coefficients: Tensor,
-    weight: Tensor,
-    shape: tuple[int, ...],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-) -> Tensor:
-    """L'(A) (rows, *shape) of a convolution from inputs of this shape."""
-    like = coefficients.new_empty(1).expand(len(coefficients), *shape)
-    gradient: Tensor
-    gradient, _, _ = torch.ops.aten.convolution_backward(
-        coefficients,
-        like,
-        weight,
-        None,
-        stride,
-        padding,
-        dilation,
-        False,
-        [0] * len(stride),
-        groups,
-        [True, False, False],
-    )
-    return gradient
-
-
-def _seen(
-    form: Windows,
-    weight: Tensor,
-    shape: tuple[int, ...],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-) -> Windows:
-    """What windows of a convolution's output see of its input."""
-    size = [
-        (n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(form.size, stride, dilation, weight.shape[2:], strict=True)
-    ]
-    seen, none = (shape[0], *size), [0] * len(size)
-    if form.values.is_cuda and prod(size) <= _TAPS * prod(weight.shape[2:]) and len(form) > prod(form.values.shape[1:]):
-        values = _by_matrix(form.values, weight, seen, stride, dilation, groups)
-    else:
-        values = _transposed(form.values.contiguous(), weight, seen, stride, none, dilation, groups)
-    return form.moved(values, shape, tuple(-p for p in padding), tuple(stride))
-
-
-def _by_matrix(
-    values: Tensor,
-    weight: Tensor,
-    seen: tuple[int, ...],
-    stride: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-) -> Tensor:
-    """The transposed convolution of many small windows (K, C, *size) as one product for each group of channels.
-
-    The matrix is the convolution of all unit windows. It holds zeros, but a GPU takes several times as long for small
-    windows one by one.
-    """
-    rows, channels, *size = values.shape
-    own = channels // groups * prod(size)  # entries of a window in one group
-    unit = torch.eye(own, dtype=values.dtype, device=values.device).view(own, 1, channels // groups, *size)
-    every = unit.expand(-1, groups, *unit.shape[2:]).reshape(own, channels, *size)
-    matrix = _transposed(every, weight, seen, stride, [0] * len(size), dilation, groups)
-    matrix = matrix.view(own, groups, -1).transpose(0, 1)  # (groups, own, seen in a group)
-    product: Tensor = values.reshape(rows, groups, own).transpose(0, 1) @ matrix
-    return product.transpose(0, 1).reshape(rows, *seen)
+    def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...]:
+        return (Filter.of(node).seen(form, shapes[0]),)
 
 
 class AvgPool(Linear):
     """y = the mean of each window; at the borders the divisor may be smaller."""
 
-    def windows(self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> tuple[Windows, ...]:
+    def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...]:
         """A convolution of every channel with ones, after A over the divisor."""
         a = node.attributes
         channels, *spatial = shapes[0]
@@ -139,29 +116,29 @@ class AvgPool(Linear):
             inside = inside.unsqueeze(-1) * count
         share = compute(node, ones)[0] / inside  # 1 / divisor, (1, *output map)
         kernel = form.values.new_ones(channels, 1, *a["kernel"])
-        even = (1,) * len(spatial)
-        return (_seen(form.scaled(share), kernel, shapes[0], a["stride"], a["padding"], even, channels),)
+        sums = Filter(kernel, a["stride"], a["padding"], (1,) * len(spatial), channels)
+        return (sums.seen(form.scaled(share), shapes[0]),)
 
 
 class Add(Linear):
     """y = Σ x_i: every input receives A."""
 
-    def adjoint(self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor) -> tuple[Tensor, ...]:
+    def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         return (coefficients,) * len(shapes)
 
-    def windows(self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> tuple[Windows, ...]:
+    def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...]:
         return (form,) * len(shapes)
 
 
 class Concat(Linear):
     """The inputs one after the other along an axis: each receives its part of A."""
 
-    def adjoint(self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor) -> tuple[Tensor, ...]:
+    def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         axis = node.attributes["axis"]
         parts: tuple[Tensor, ...] = coefficients.split([shape[axis] for shape in shapes], dim=axis + 1)
         return parts
 
-    def windows(self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> tuple[Windows, ...] | None:
+    def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...] | None:
         if node.attributes["axis"] != 0:
             return None
         starts = [sum(shape[0] for shape in shapes[:k]) for k in range(len(shapes))]
@@ -181,7 +158,7 @@ class Pad(Linear):
     def moves(self, node: Node) -> bool:
         return bool(node.attributes["mode"] == "constant")
 
-    def windows(self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> tuple[Windows, ...] | None:
+    def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...] | None:
         pads = node.attributes["pads"]  # the last axis first, before and after
         axes = len(form.size)
         if not self.moves(node) or any(pads[2 * axes :]):
@@ -193,12 +170,12 @@ class Pad(Linear):
 class Slice(Moving):
     """Every so many-th entry along an axis."""
 
-    def adjoint(self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor) -> tuple[Tensor, ...]:
+    def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         pulled = coefficients.new_zeros(len(coefficients), *shapes[0])
         compute(node, pulled).copy_(coefficients)  # a view of it
         return (pulled,)
 
-    def windows(self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> tuple[Windows, ...]:
+    def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...]:
         """Along a map, a window of n entries sees (n - 1) · step + 1, with zeros between."""
         axis, (start, _, step) = node.attributes["axis"], node.attributes["range"]
         if axis == 0:
@@ -215,15 +192,15 @@ class Slice(Moving):
 class Reshape(Moving):
     """The entries in another shape, in the same order."""
 
-    def adjoint(self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor) -> tuple[Tensor, ...]:
+    def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         return (coefficients.reshape(coefficients.shape[0], *shapes[0]),)
 
 
 class Affine(Moving):
     """y = s x + b with constants entry by entry: L'(A) = s A."""
 
-    def adjoint(self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor) -> tuple[Tensor, ...]:
+    def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         return (coefficients if node.weight is None else coefficients * node.weight,)
 
-    def windows(self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> tuple[Windows, ...]:
+    def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...]:
         return (form if node.weight is None else form.scaled(node.weight),)

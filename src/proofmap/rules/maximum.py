@@ -11,7 +11,7 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute, reach
-from proofmap.graph.reach import Reach
+from proofmap.graph.reach import Reach, Shapes
 from proofmap.rules.rule import Forms, Interval, Kind, Nonlinear, Relaxation
 from proofmap.windows import Windows
 
@@ -24,7 +24,7 @@ class Picks(Relaxation):
     """
 
     shape: tuple[int, ...]
-    inputs: tuple[tuple[int, ...], ...]
+    inputs: Shapes
     reach: Reach | None
     lower: Tensor
     upper: Tensor
@@ -60,8 +60,8 @@ class Picks(Relaxation):
         channels = self.shape[0]
         flat = rest * channels + torch.arange(channels, device=place.device).view(-1, *(1,) * len(seen))
         for axis, inner in enumerate(reversed(coordinates)):
-            own = torch.arange(form.size[axis], device=place.device) * stride[axis]
-            flat = flat * seen[axis] + inner + own.view(-1, *(1,) * (len(seen) - 1 - axis))
+            start = torch.arange(form.size[axis], device=place.device) * stride[axis]
+            flat = flat * seen[axis] + inner + start.view(-1, *(1,) * (len(seen) - 1 - axis))
         pulled = weight.new_zeros(len(form), len(self.inputs) * channels * prod(seen))
         pulled.scatter_add_(1, flat.flatten(1), weight)
         parts = pulled.view(len(form), len(self.inputs), channels, *seen).unbind(1)
@@ -83,13 +83,13 @@ def _local(index: Tensor, reach: Reach, shape: tuple[int, ...], source: tuple[in
     """(cases, outputs): positions in all inputs laid flat -> input · box + place in the box that the output reads."""
     channels, *spatial = source
     number = index // (channels * prod(spatial))
-    own = torch.arange(prod(shape[1:]), device=index.device).repeat(shape[0])
+    output = torch.arange(prod(shape[1:]), device=index.device).repeat(shape[0])
     place, span = torch.zeros_like(index), 1
     for axis in reversed(range(len(spatial))):
-        inner = index % spatial[axis] - (own % shape[1 + axis] * reach.stride[axis] - reach.padding[axis])
+        inner = index % spatial[axis] - (output % shape[1 + axis] * reach.stride[axis] - reach.padding[axis])
         place = place + inner * span
         span *= reach.extent[axis]
-        index, own = index // spatial[axis], own // shape[1 + axis]
+        index, output = index // spatial[axis], output // shape[1 + axis]
     return place + number * span
 
 
@@ -112,7 +112,7 @@ class Largest(Nonlinear):
     """y_o = max over the candidates of o, which `candidates` names."""
 
     @abstractmethod
-    def candidates(self, node: Node, shapes: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
+    def candidates(self, node: Node, shapes: Shapes, device: torch.device) -> Tensor:
         """(outputs, k): positions in all inputs laid flat one after the other; the total size stands for "none"."""
 
     def interval(self, node: Node, *inputs: Interval) -> Interval:
@@ -172,7 +172,7 @@ def _windows(values: list[Tensor], index: Tensor) -> Tensor:
 class Maximum(Largest):
     """y = max(a, b)."""
 
-    def candidates(self, node: Node, shapes: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
+    def candidates(self, node: Node, shapes: Shapes, device: torch.device) -> Tensor:
         one = torch.arange(prod(shapes[0]), device=device)
         return torch.stack([one, one + len(one)], dim=1)
 
@@ -180,7 +180,7 @@ class Maximum(Largest):
 class MaxPool(Largest):
     """y = the largest of a window, with any stride, padding and dilation; padding is no candidate."""
 
-    def candidates(self, node: Node, shapes: tuple[tuple[int, ...], ...], device: torch.device) -> Tensor:
+    def candidates(self, node: Node, shapes: Shapes, device: torch.device) -> Tensor:
         channels, *spatial = shapes[0]
         a = node.attributes
         every = torch.zeros(1, 1, dtype=torch.long, device=device)  # (windows so far, candidates so far)

@@ -8,17 +8,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
+from proofmap.graph.reach import Shapes
 from proofmap.windows import Windows
 
 Form = Tensor | Windows  # rows of coefficients over a value: (rows, *shape), or windows of a map
 Kind = TypeVar("Kind", Tensor, Windows)
+AnyForm = TypeVar("AnyForm", Tensor, Form)  # dense forms stay dense, windows may become dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +168,7 @@ class Linear(Rule):
         half = self.magnitude(node, *((up - low) / 2 for low, up in pairs))
         return middle - half, middle + half
 
-    def adjoint(self, node: Node, shapes: tuple[tuple[int, ...], ...], coefficients: Tensor) -> tuple[Tensor, ...]:
+    def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         """L'(A): <A, L(x)> = Σ <L'(A)_i, x_i>, for rows A (rows, *node.shape)."""
         rows, again = coefficients.shape[0], differentiated(coefficients)
         with torch.enable_grad():
@@ -174,23 +176,11 @@ class Linear(Rule):
             value = self.apply(node, *points)
         return torch.autograd.grad(value, points, coefficients, create_graph=again)
 
-    def windows(self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> tuple[Windows, ...] | None:
+    def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...] | None:
         """L'(A) for windows of y, as windows of the inputs; None where the operation mixes far places."""
         return None
 
-    @overload
-    def pull(
-        self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Tensor
-    ) -> tuple[tuple[Tensor, ...], Tensor | None]: ...
-
-    @overload
-    def pull(
-        self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Form
-    ) -> tuple[tuple[Form, ...], Tensor | None]: ...
-
-    def pull(
-        self, node: Node, shapes: tuple[tuple[int, ...], ...], form: Form
-    ) -> tuple[tuple[Form, ...], Tensor | None]:
+    def pull(self, node: Node, shapes: Shapes, form: AnyForm) -> tuple[tuple[AnyForm, ...], Tensor | None]:
         """<A, y> as a form of the inputs: (L'(A), <A, b>). Windows stay windows where they can."""
         if isinstance(form, Windows):
             parts = self.windows(node, shapes, form)

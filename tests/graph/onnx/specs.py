@@ -13,7 +13,7 @@ import pytest
 from onnx import helper
 
 from proofmap.graph import Graph
-from tests.graph.onnx_files import NEWEST, Array, assert_same, floats, make
+from tests.graph.onnx.files import NEWEST, Array, assert_same, floats, make
 
 node = helper.make_node
 

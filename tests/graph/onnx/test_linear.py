@@ -14,8 +14,8 @@ from proofmap.errors import UnsupportedError
 from proofmap.graph import bounded
 from proofmap.graph.onnx.linear import LINEAR
 from proofmap.graph.ops import LINEAR as LINEAR_OPS
-from tests.graph.onnx_files import Array, floats, ints, loaded, make
-from tests.graph.onnx_specs import NONE, Spec, assert_read, cases, fixed, node, one
+from tests.graph.onnx.files import Array, floats, ints, loaded, make
+from tests.graph.onnx.specs import NONE, Spec, assert_read, cases, fixed, node, one
 
 
 def scaled(

@@ -11,8 +11,8 @@ from onnx import TensorProto, helper
 
 from proofmap.graph.onnx.linear import LINEAR
 from proofmap.graph.onnx.ops import CONVERT
-from tests.graph.onnx_files import NEWEST, floats, ints
-from tests.graph.onnx_specs import NONE, Spec, assert_read, cases, moved, node, one, several
+from tests.graph.onnx.files import NEWEST, floats, ints
+from tests.graph.onnx.specs import NONE, Spec, assert_read, cases, moved, node, one, several
 
 
 def clip(opset: int) -> list[onnx.NodeProto]:

@@ -10,8 +10,8 @@ import pytest
 
 from proofmap.errors import UnsupportedError
 from proofmap.graph import bounded
-from tests.graph.onnx_files import Array, floats, loaded, make
-from tests.graph.onnx_specs import Spec, assert_read, cases, fixed, node
+from tests.graph.onnx.files import Array, floats, loaded, make
+from tests.graph.onnx.specs import Spec, assert_read, cases, fixed, node
 
 BRANCHES = [(1, 3), (2, 1), (2, 3), (1, 1)]  # one sample's shape, of x
 CONSTANTS = [(), (1,), (3,), (2, 1), (2, 3), (1, 1, 3), (1, 2, 1), (1, 1, 1)]
