@@ -234,7 +234,7 @@ BREAKS = [
     Break("bounds/engine.py", "flat[part] > flat[part].gather(1, front)", "flat[part] > inf", FAMILY),
     # values without an axis, and what a bound decides
     Break("graph/axes.py", '"keepdim": True', '"keepdim": False', "tests/graph/test_axes.py"),
-    Break("overlaps.py", 'in ("margin", "apart")', 'in ("margin", "apart", "mean")', "tests/explain/test_picture.py"),
+    Break("overlaps.py", 'in ("margin", "apart")', 'in ("margin", "apart", "mean")', "tests/explain/test_headline.py"),
     # what is proven, and over which ball
     Break("explain/explanation.py", "(self.target != self.overlap.target) & ", "", "tests/explain/test_eva.py"),
     Break("ball.py", "lower, upper = radius * (low - x), radius * (high - x)", "pass", "tests/test_ball.py"),

@@ -54,13 +54,13 @@ class Overlap:
         below = int((self.full <= 0).sum())
         one = "at most 0" if below else "above 0"
         proven = f", {one}" if count == 1 else f", at most 0 for {below} of {count}"
-        said = (
+        bounds = (
             f"certified: AO(B) <= {span(*ends, 'certified')}{proven}"
             if self.certified
             else f"not certified: AO(B) about {span(*ends, 'none')}"
         )
         samples, variables = f"{count} sample{'s' * (count != 1)}", f"{groups or 'no'} group{'s' * (groups != 1)}"
-        return f"Overlap({samples}, {variables}, {said})"
+        return f"Overlap({samples}, {variables}, {bounds})"
 
 
 def overlap(
@@ -113,10 +113,10 @@ def family_overlap(
     bounded(graph)
     with full_precision(family.x.device):
         logits = _logits(graph, family.x)
-        classes = _chosen("target", target, logits)
+        classes = _classes("target", target, logits)
         if classes is None:
             classes = logits.argmax(1)
-        forms = _forms(logits, classes, _chosen("rival", rival, logits), objective)
+        forms = _forms(logits, classes, _classes("rival", rival, logits), objective)
         value = _bound(graph, family, logits, forms, method, sharing, objective, available)
     return Overlap(value[:, 0], value[:, 1:], _nominal(forms, logits, objective), classes, certified=True)
 
@@ -129,20 +129,20 @@ def classes_of(
     A tensor with one entry counts for all samples, as it does for Captum.
     """
     try:
-        found = torch.as_tensor(given.tolist() if isinstance(given, np.ndarray) else given, device=device)
+        numbers = torch.as_tensor(given.tolist() if isinstance(given, np.ndarray) else given, device=device)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(f"got {what} {given!r}, expected a class number, or one for each sample") from None
-    if found.numel() == 1:
-        found = found.reshape(())
-    if found.is_floating_point() or found.dtype == torch.bool or found.shape not in ((), (count,)):
+    if numbers.numel() == 1:
+        numbers = numbers.reshape(())
+    if numbers.is_floating_point() or numbers.dtype == torch.bool or numbers.shape not in ((), (count,)):
         raise InputError(
-            f"got {what} of type {found.dtype} and shape {tuple(found.shape)}, expected a class number, or one for "
+            f"got {what} of type {numbers.dtype} and shape {tuple(numbers.shape)}, expected a class number, or one for "
             f"each of {count} samples"
         )
-    if bool((found < 0).any()) or (classes is not None and bool((found >= classes).any())):
+    if bool((numbers < 0).any()) or (classes is not None and bool((numbers >= classes).any())):
         largest = "above" if classes is None else f"to {classes - 1}"
         raise InputError(f"got {what} {given}, expected a class from 0 {largest}")
-    return found.long().expand(count)
+    return numbers.long().expand(count)
 
 
 def decides(objective: object) -> bool:
@@ -176,7 +176,7 @@ def certified_radius(
     graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
     with full_precision(x.device):
         logits = _logits(graph, x)
-        classes = _chosen("target", target, logits)
+        classes = _classes("target", target, logits)
         forms = _forms(logits, logits.argmax(1) if classes is None else classes, None, "margin")
         whole = torch.maximum(-domain_ball.lower, domain_ball.upper).flatten(1).norm(norm, dim=1)
         proven, open_at, trial = torch.zeros_like(whole), torch.full_like(whole, inf), whole.clamp(max=1)
@@ -230,18 +230,18 @@ def _forms(logits: Tensor, target: Tensor, rival: Tensor | None, objective: Obje
     """The forms of the logits (N, R, classes), in their precision, whose values `_join` puts together."""
     classes = logits.shape[1]
     unit = torch.eye(classes, dtype=logits.dtype, device=logits.device)
-    own = unit[target].unsqueeze(1)  # (N, 1, C)
+    decided = unit[target].unsqueeze(1)  # (N, 1, C)
     every = torch.arange(classes - 1, device=target.device).expand(len(target), -1)
     others = unit[every + (every >= target[:, None])] if rival is None else unit[rival].unsqueeze(1)
     match objective:
         case "margin":
-            return others - own
+            return others - decided
         case "class":
-            return -own
+            return -decided
         case "mean":
-            return (others - own).mean(1, keepdim=True)
+            return (others - decided).mean(1, keepdim=True)
         case "apart":
-            return torch.cat([others, -own], dim=1)
+            return torch.cat([others, -decided], dim=1)
 
 
 def _join(value: Tensor, objective: Objective) -> Tensor:
@@ -263,7 +263,7 @@ def _logits(graph: Graph, x: Tensor) -> Tensor:
     return logits
 
 
-def _chosen(what: str, given: Target, logits: Tensor) -> Tensor | None:
+def _classes(what: str, given: Target, logits: Tensor) -> Tensor | None:
     return None if given is None else classes_of(given, logits.shape[0], logits.shape[1], logits.device, what)
 
 
@@ -272,9 +272,9 @@ def _check_rival(graph: Graph, x: Tensor, target: Target, rival: Target) -> None
     with full_precision(x.device):
         logits = _logits(graph, x)
     count, classes = logits.shape
-    own = _chosen("target", target, logits)
+    given = _classes("target", target, logits)
     other = classes_of(rival, count, classes, logits.device, "rival")
-    same = torch.eq(other, logits.argmax(1) if own is None else own).nonzero()
+    same = torch.eq(other, logits.argmax(1) if given is None else given).nonzero()
     if len(same):
         k = int(same[0])
         raise InputError(

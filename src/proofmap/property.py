@@ -117,11 +117,11 @@ def decide(
         left += [(region, case) for case, excluded in zip(region.unsafe, clear, strict=True) if not excluded]
     if not left:
         return Answer("holds", margin, 0)
-    own = graph.to(device, graph.dtype)
+    network = graph.to(device, graph.dtype)
     for start in range(0, len(left), _TOGETHER):
-        found = _attack(own, precise, left[start : start + _TOGETHER], run or own, device)
-        if found is not None:
-            return Answer("violated", margin, len(left), *found, why=why)
+        violation = _attack(network, precise, left[start : start + _TOGETHER], run or network, device)
+        if violation is not None:
+            return Answer("violated", margin, len(left), *violation, why=why)
     return Answer("unknown", margin, len(left), why=why)
 
 
@@ -147,8 +147,8 @@ def _check_outputs(graph: Graph, case: Unsafe) -> None:
         )
     outputs = case.weight.shape[1]
     if outputs != graph.classes:
-        said = f"{outputs} output{'s' * (outputs != 1)}"
-        raise InputError(f"got a property of {said}, expected {graph.classes}, those of the network")
+        many = f"{outputs} output{'s' * (outputs != 1)}"
+        raise InputError(f"got a property of {many}, expected {graph.classes}, those of the network")
 
 
 def _margins(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
-from proofmap.explain.overlay import overlaid
+from proofmap.explain.overlay import bar_colour, coloured, colours, ends, overlaid, picture_of, pixels_of
 
 SCORES = np.linspace(0, 1, 21)
 SHADES = np.linspace(0, 1, 11)
@@ -66,3 +67,41 @@ def test_what_is_no_number_or_below_zero_has_no_colour() -> None:
     found = overlaid(picture, np.array([[0.0, -3.0, np.nan, 1.0]]), 1.0, signed=False)
     assert (found[0, :3] == found[0, 0]).all()
     assert (found[0, 3] != found[0, 0]).any()
+
+
+@pytest.mark.parametrize(
+    ("values", "signed", "expected"),
+    [
+        ([0.5, 2.0], False, (0.0, 2.0)),
+        ([-3.0, 2.0], False, (0.0, 2.0)),
+        ([-3.0, 2.0], True, (-3.0, 3.0)),
+        ([np.nan, np.inf, -1.0], True, (-1.0, 1.0)),
+        ([-1.0, np.nan], False, (0.0, 1.0)),
+        ([0.0], True, (-1.0, 1.0)),
+    ],
+)
+def test_the_ends_of_the_colours(values: list[float], signed: bool, expected: tuple[float, float]) -> None:
+    """From 0, or symmetric about it; what is no number counts for nothing, and nothing has an end too."""
+    assert ends(np.array(values), signed) == expected
+
+
+def test_a_map_in_colours() -> None:
+    values = np.array([[-1.0, 0.0, 1.0, np.nan, 9.0]])
+    pixels = coloured(values, -1.0, 1.0, signed=True)[0]
+    scale = colours(signed=True)
+    for pixel, place in zip(pixels[[0, 1, 2, 4]], (0.0, 0.5, 1.0, 1.0), strict=True):
+        np.testing.assert_allclose(pixel, scale(place)[:3])
+    assert pixels[3].tolist() == [0.5] * 3
+    assert pixels[2, 0] > pixels[2, 2]  # red
+    assert bar_colour(1.0, signed=True) == scale(0.88)
+    assert bar_colour(-1.0, signed=True) == scale(0.12)
+    assert bar_colour(-1.0, signed=False) == bar_colour(1.0, signed=False)
+
+
+def test_samples_as_pictures() -> None:
+    """Grey and colour as they are; anything else by the mean of its channels, brought into [0, 1] where it is not."""
+    colour = torch.rand(3, 4, 5)
+    np.testing.assert_allclose(picture_of(colour), colour.movedim(0, 2))
+    np.testing.assert_allclose(pixels_of(colour), colour.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(picture_of(torch.tensor([[-1.0, 3.0]])), [[0.0, 1.0]])
+    np.testing.assert_allclose(picture_of(torch.full((2, 1, 1), 7.0)), [[0.0]])

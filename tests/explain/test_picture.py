@@ -17,21 +17,14 @@ from matplotlib.axes import Axes
 from matplotlib.image import imread
 
 from proofmap.errors import InputError
-from proofmap.explain import Explanation, Origin, Source, picture
+from proofmap.explain import Origin, Source, picture
+from proofmap.explain.headline import caption, title
 from proofmap.explain.picture import ROWS, Picture, draw
-from tests.explain.test_explanation import bounds, make, make_signed
+from tests.explain.making import certified, make, make_signed
 
 PNG = b"\x89PNG\r\n\x1a\n"
-BALL = "ε = 0.01 in L∞, values within [0, 1]"
 LONG = [f"the {'very ' * 20}long name of class {k}" for k in range(30)]
 UNBROKEN = ["x" * 300] * 30
-
-
-def certified(*full: float, guarantee: str = "certified") -> Explanation:
-    """One sample for each overlap."""
-    scores = torch.rand(len(full), 5, generator=torch.Generator().manual_seed(0))
-    over = bounds(scores, torch.tensor(full))
-    return make((len(full), 1, 4, 4), scores=scores, overlap=over, guarantee=guarantee)
 
 
 def titles(figure: Picture) -> list[str]:
@@ -121,11 +114,6 @@ def test_signed_maps_share_one_symmetric_scale(sign: int) -> None:
     _, _, blue, _ = heat.to_rgba(np.array([-most]))[0]
     assert red > 0.3
     assert blue > 0.3
-    assert "red: add ink, blue: remove it" in words(figure)
-
-
-def test_more_than_ink_is_raised_and_lowered() -> None:
-    assert "red: raise it, blue: lower it" in words(draw(make_signed((1, 3, 4, 4))))
 
 
 def test_colours() -> None:
@@ -182,108 +170,21 @@ def test_bars_of_negative_scores_end_at_0() -> None:
     assert panel.get_xlim() == pytest.approx((-1.03, 0))
 
 
-def test_a_title_says_what_is_proven() -> None:
-    assert titles(draw(certified(-3.2099, 0.9))) == [
-        f"class 0 · AO ≤ -3.20: proven for {BALL}, no input of the ball is classified otherwise",
-        f"class 1 · AO ≤ 0.90: undecided for {BALL}",
-    ]
+def test_every_row_has_its_title() -> None:
+    """Broken into lines, with the names that were given, or else those of the origin."""
+    e = certified(-3.2099, 0.9)
+    assert titles(draw(e)) == [title(e, k, None) for k in range(2)]
+    names = ("cat", "dog")
+    assert titles(draw(e, class_names=names)) == [title(e, k, names) for k in range(2)]
+    origin = Origin(Source("net.onnx"), (Source("x.png"),) * 2, (0, 0), classes=names)
+    labelled = replace(e, origin=origin)
+    assert titles(draw(labelled)) == [title(labelled, k, names) for k in range(2)]
+    assert titles(draw(labelled))[1].startswith("dog, but labelled cat · AO")
 
 
-def test_a_title_says_which_ball_each_sample_has() -> None:
-    """Also of a part of the samples: the radius goes with its sample."""
-    e = replace(certified(-1.0, -2.0, -3.0), settings={"eps": [0.1, 0.2, 0.3], "norm": 2.0, "domain": None})
-    said = titles(draw(e))
-    assert ["ε = 0.1 in L2, values without limits" in title for title in said] == [True, False, False]
-    assert "ε = 0.3 in L2" in said[2]
-    assert titles(draw(e[2]))[0].partition(": ")[2] == said[2].partition(": ")[2]
-    assert "ε = 0.2 in L2" in titles(draw(e[1:]))[0]
-
-
-@pytest.mark.parametrize(("label", "said"), [(0, "cat, as labelled"), (2, "cat, but labelled cow"), (None, "cat")])
-def test_a_title_says_the_true_class(label: int | None, said: str) -> None:
-    origin = Origin(Source("net.onnx"), (Source("x.png"),), (label,))
-    e = replace(certified(-3.0), origin=origin)
-    assert titles(draw(e, class_names=["cat", "dog", "cow", "fox"]))[0].startswith(f"{said} · AO")
-    named = replace(e, origin=replace(origin, classes=("cat", "dog", "cow")))
-    assert titles(draw(named))[0].startswith(f"{said} · AO")
-
-
-def test_a_class_that_the_input_is_not_is_refuted() -> None:
-    over = bounds(torch.rand(1, 5), torch.tensor([2.0]))
-    e = replace(certified(2.0), overlap=replace(over, nominal=torch.tensor([0.5])), predicted=torch.tensor([3]))
-    assert titles(draw(e)) == [
-        f"class 0 (predicted: class 3) · AO ≤ 2.00: refuted for {BALL}, the input itself is classified otherwise"
-    ]
-
-
-@pytest.mark.parametrize("objective", ["class", "mean"])
-def test_a_bound_of_something_else_is_no_certificate(objective: str) -> None:
-    """Below 0 it says nothing about other classes."""
-    e = certified(-3.2)
-    e = replace(e, settings={**e.settings, "objective": objective})
-    said = f"class 0 · bound ≤ -3.20 of the objective '{objective}' for {BALL}: not about the decision"
-    assert titles(draw(e)) == [said]
-
-
-def test_zero_is_a_certificate() -> None:
-    assert titles(draw(certified(0.0)))[0].startswith("class 0 · AO ≤ 0.00: proven for ε")
-
-
-@pytest.mark.parametrize(
-    ("guarantee", "value", "said"),
-    [
-        ("sampled", 1.234, f"AO ≥ 1.23 seen in samples of {BALL}: refuted"),
-        ("sampled", -1.234, f"AO ≥ -1.24 seen in samples of {BALL}: nothing proven"),
-        ("none", -2.0, f"AO ≈ -2.00 estimated for {BALL}: nothing proven"),
-        ("none", math.nan, "AO unknown: nothing proven"),
-    ],
-)
-def test_a_title_says_that_nothing_is_proven(guarantee: str, value: float, said: str) -> None:
-    figure = draw(certified(value, guarantee=guarantee))
-    assert titles(figure) == [f"class 0 · {said}"]
-    assert "proven for" not in words(figure)
-
-
-@pytest.mark.parametrize(
-    ("added", "removed", "said"),
-    [
-        (-1.0, -2.0, f"proven for {BALL}, no input of either half of the ball is classified as class 1"),
-        (-1.0, 2.0, f"proven for adding alone, {BALL}"),
-        (1.0, -2.0, f"proven for removing alone, {BALL}"),
-        (1.0, 2.0, f"undecided for {BALL}"),
-    ],
-)
-def test_a_targeted_title_says_what_is_proven_of_each_half(added: float, removed: float, said: str) -> None:
-    e = make_signed((1, 1, 4, 4))
-    assert e.opposite is not None
-    e = replace(
-        e,
-        overlap=replace(e.overlap, full=torch.tensor([added])),
-        opposite=replace(e.opposite, full=torch.tensor([removed])),
-    )
-    assert titles(draw(e)) == [
-        f"class 0, aimed at class 1 · adding: AO ≤ {added:.2f}, removing: AO ≤ {removed:.2f}: {said}"
-    ]
-    assert titles(draw(replace(e, guarantee="sampled")))[0].endswith(f"seen in samples of {BALL}: nothing proven")
-
-
-def test_towards_its_own_class_nothing_is_asked() -> None:
-    e = make_signed((1, 1, 4, 4))
-    assert titles(draw(replace(e, target=e.overlap.target)))[0].endswith("its own class: nothing is asked")
-
-
-def test_a_class_that_was_not_predicted() -> None:
-    e = replace(certified(0.5), predicted=torch.tensor([3]))
-    assert titles(draw(e)) == [f"class 0 (predicted: class 3) · AO ≤ 0.50: undecided for {BALL}"]
-    assert titles(draw(e, class_names=["cat", "dog", "cow", "fox"]))[0].startswith("cat (predicted: fox) · ")
-
-
-def test_a_score_is_called_what_it_is() -> None:
-    proven = "an importance, not itself proven"
-    assert f"score = AO(B) - AO(B_u), {proven}" in words(draw(make()))
-    assert f"score = φ(+) - φ(-), φ = AO(B) - AO(B_u), {proven}" in words(draw(make_signed()))
-    other = make(scores=torch.rand(3, 5), overlap=make().overlap, method="Saliency")
-    assert f"score of Saliency, {proven}" in words(draw(other))
+def test_under_the_rows_stands_what_a_score_is() -> None:
+    for e in (make(), make_signed()):
+        assert " ".join(caption(e).split()) in words(draw(e))
 
 
 @pytest.mark.parametrize("shape", [(1, 4, 4), (5,)])

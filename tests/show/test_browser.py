@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from proofmap.show import report
-from tests.explain.test_explanation import make
+from tests.explain.making import make
 from tests.show.browser import NAMES, Tab, find, tab
 from tests.show.test_report import MARKUP
 

@@ -14,7 +14,7 @@ from proofmap.digest import hash_tensor
 from proofmap.errors import InputError
 from proofmap.explain import Explanation, File, Origin, Source
 from proofmap.show import report
-from tests.explain.test_explanation import bounds, make
+from tests.explain.making import bounds, make
 from tests.show.markup import Element, faults, read
 
 CLASSES = ("cat", "dog", "ship")

@@ -17,7 +17,7 @@ from proofmap.explain import Explanation
 from proofmap.explain.explanation import spread
 from proofmap.show.axis import Axis
 from proofmap.show.panels import Panel, Place, bars, describe, gradient, largest, maps, means, places
-from tests.explain.test_explanation import make, make_signed
+from tests.explain.making import make, make_signed
 
 
 def pixels(panel: Panel) -> Image.Image:

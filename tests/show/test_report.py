@@ -21,7 +21,7 @@ from proofmap.errors import FileError, InputError
 from proofmap.explain import Explanation, Origin, Source
 from proofmap.overlaps import Overlap
 from proofmap.show import report
-from tests.explain.test_explanation import bounds, make, make_signed
+from tests.explain.making import bounds, make, make_signed
 from tests.show.conftest import CLASSES, tabular
 from tests.show.markup import Element, faults, read
 

@@ -13,7 +13,7 @@ from proofmap.explain import Explanation
 from proofmap.overlaps import Overlap
 from proofmap.show.sides import Range, kind_of, ranges, verdict
 from proofmap.show.words import Claim, ball, claim, name_of, number, sources
-from tests.explain.test_explanation import make, make_signed
+from tests.explain.making import make, make_signed
 
 SCORES = "the scores themselves are not proven"
 

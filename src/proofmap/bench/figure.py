@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from proofmap.bench.table import Cell, Table
+from proofmap.explain.overlay import LINES
 from proofmap.explain.picture import PLAIN, Picture
 
-_LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito
-_OURS, _BEST, _PAPER = "#0072b2", "#d55e00", "#777777"  # told apart by the colour-blind too
+_OURS, _BEST, _PAPER = LINES[0], LINES[1], "#777777"
 _FAR = 4  # times the room that ours take: what would take more of it is not shown
 
 
@@ -81,14 +81,14 @@ def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:
     """
     curves = dict.fromkeys(curve for curve, _ in points.values())
     radii = sorted({eps for _, eps in points.values()})
-    few = len(curves) <= len(_LINES)
+    few = len(curves) <= len(LINES)
     figure = Figure(figsize=(0.6 + 2.6 * len(table.columns), 3.3 if few else 4.1), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(table.columns), squeeze=False)[0]
     for panel, column in zip(panels, table.columns, strict=True):
         for k, curve in enumerate(curves):
-            color, marker = _LINES[k % len(_LINES)], "osv^Dd"[k % 6]
-            again = min(k // len(_LINES), 2)  # the colours once more, dashed and hollow, and a third time, dotted
+            color, marker = LINES[k % len(LINES)], "osv^Dd"[k % 6]
+            again = min(k // len(LINES), 2)  # the colours once more, dashed and hollow, and a third time, dotted
             rows = sorted(
                 (eps, table.rows[row][column.name])
                 for row, (of_curve, eps) in points.items()

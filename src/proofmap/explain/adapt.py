@@ -80,8 +80,8 @@ def name_of(method: Method) -> str:
     if isinstance(method, Tensor | np.ndarray):
         return "map"
     owner = getattr(method, "__self__", None)  # of eva.attribute, for one
-    found = type(owner).__name__ if ismethod(method) else getattr(method, "__name__", type(method).__name__)
-    return "function" if found == "<lambda>" else str(found)
+    name = type(owner).__name__ if ismethod(method) else getattr(method, "__name__", type(method).__name__)
+    return "function" if name == "<lambda>" else str(name)
 
 
 def _check_function(function: Callable[..., Any]) -> None:
@@ -103,10 +103,10 @@ def _check_object(name: str, attribute: Callable[..., Any]) -> None:
     takes = ["target=target"] if any(p.name == "target" or p.kind is p.VAR_KEYWORD for p in (first, *others)) else []
     needs = [p.name for p in others if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     words = ", ".join(["x", *takes, *(f"{need}=..." for need in needs if need != "target")])
-    own = name[0].lower() + name[1:]
+    variable = name[0].lower() + name[1:]
     raise InputError(
         f"got {name}, and cannot call {name}.attribute(x, target=...): {problem}; give a function, "
-        f"lambda x, target: {own}.attribute({words})"
+        f"lambda x, target: {variable}.attribute({words})"
     )
 
 

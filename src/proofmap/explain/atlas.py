@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.colors import TwoSlopeNorm
 
 from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation
-from proofmap.explain.overlay import NEGATIVE_TOO
-from proofmap.explain.picture import Picture, picture_of, pixels_of
+from proofmap.explain.overlay import colours, ends, numbers, picture_of, pixels_of
+from proofmap.explain.picture import Picture
 from proofmap.explain.wording import around
 
 _CELL = 0.95  # inches
@@ -30,8 +28,7 @@ def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Pictu
     if not whole or every.target.tolist() != list(range(classes)) * count:
         raise InputError("got an explanation of other things, expected images from TargetedEVA(...).explain_all(x)")
     rows = min(count, _MOST)
-    largest = max(float(every.scores[: rows * classes].abs().max()), 1e-12)
-    norm = TwoSlopeNorm(0.0, -largest, largest)
+    low, high = ends(numbers(every.scores[: rows * classes]), signed=True)
     proven = every.proven
     figure = Picture(figsize=(_CELL * (classes + 1), _CELL * rows + 0.75))
     panels = figure.subplots(rows, classes + 1, squeeze=False)
@@ -46,7 +43,7 @@ def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Pictu
                 panel.set_box_aspect(every.x.shape[-2] / every.x.shape[-1])
             else:
                 values = pixels_of(every.attributions[first + c])
-                panel.imshow(values, cmap=matplotlib.colormaps[NEGATIVE_TOO], norm=norm, interpolation="nearest")
+                panel.imshow(values, cmap=colours(signed=True), vmin=low, vmax=high, interpolation="nearest")
             _frame(panel, bool(proven[first + c]))
     for c in range(classes):
         name = str(c) if class_names is None else class_names[c]

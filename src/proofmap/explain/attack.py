@@ -53,10 +53,10 @@ def attack(
     """
     _check(graph, family, target, steps, restarts)
     starts = climbs(partial(margin, graph, target=target), family, steps, restarts, generator)
-    best, found = next(starts)
+    best, delta = next(starts)
     for again in starts:
-        best, found = _better(*again, best, found)
-    return best, found
+        best, delta = _better(*again, best, delta)
+    return best, delta
 
 
 def climbs(
@@ -147,24 +147,24 @@ def restrict(family: Family, free: Tensor) -> Family:
 
 def _climb(value: Value, family: Family, delta: Tensor, steps: int) -> tuple[Tensor, Tensor]:
     """The best of the start and of what `steps` steps lead to."""
-    best, found = torch.full_like(family.eps, -inf), delta
+    best, at = torch.full_like(family.eps, -inf), delta
     for step in range(steps):
         reached, slope = _slope(value, family.x + delta)
-        best, found = _better(reached, delta, best, found)
+        best, at = _better(reached, delta, best, at)
         delta = _project(family, delta + (1 - step / steps) * _steepest(family, slope))
-    return _better(value(family.x + delta), delta, best, found)
+    return _better(value(family.x + delta), delta, best, at)
 
 
-def _better(value: Tensor, delta: Tensor, best: Tensor, found: Tensor) -> tuple[Tensor, Tensor]:
+def _better(value: Tensor, delta: Tensor, best: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
     """(the larger of two values, its δ), for each sample."""
-    return torch.maximum(value, best), torch.where(_wide(value > best, delta), delta, found)
+    return torch.maximum(value, best), torch.where(_wide(value > best, delta), delta, at)
 
 
 def margin(graph: Graph, points: Tensor, target: Tensor) -> Tensor:
     """max over c' != c of f_c' - f_c: (N,)."""
     logits = graph(points)
-    own = logits.gather(1, target[:, None])
-    return (logits.scatter(1, target[:, None], -inf) - own).amax(1)
+    decided = logits.gather(1, target[:, None])
+    return (logits.scatter(1, target[:, None], -inf) - decided).amax(1)
 
 
 def _slope(value: Value, points: Tensor) -> tuple[Tensor, Tensor]:
@@ -183,8 +183,8 @@ def _steepest(family: Family, slope: Tensor) -> Tensor:
     with torch.enable_grad():
         slope = slope.requires_grad_()
         owner = torch.arange(family.count, device=slope.device)
-        (found,) = torch.autograd.grad(family.concretise(slope, owner, full_only=True).sum(), slope)
-    return found
+        (steepest,) = torch.autograd.grad(family.concretise(slope, owner, full_only=True).sum(), slope)
+    return steepest
 
 
 def _project(family: Family, delta: Tensor) -> Tensor:

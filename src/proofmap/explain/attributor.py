@@ -25,16 +25,16 @@ class Attributor(Protocol):
         ...
 
 
-def fitted(found: Any, x: Tensor, who: str) -> Tensor:
+def fitted(given: Any, x: Tensor, who: str) -> Tensor:
     """What `who` gave for x, in x's shape, type and place: finite numbers, one a variable.
 
     One a pixel, (N, H, W) or (N, 1, H, W), is spread over the channels of x (N, C, H, W).
     """
-    if not isinstance(found, Tensor | np.ndarray):
+    if not isinstance(given, Tensor | np.ndarray):
         raise InputError(
-            f"{who} gave a {type(found).__name__}, expected a tensor of x's shape {tuple(x.shape)}: return attributions"
+            f"{who} gave a {type(given).__name__}, expected a tensor of x's shape {tuple(x.shape)}: return attributions"
         )
-    maps = tensor_of(found) if isinstance(found, np.ndarray) else found.detach()
+    maps = tensor_of(given) if isinstance(given, np.ndarray) else given.detach()
     pixels = (len(x), *x.shape[2:])
     if x.ndim == 4 and maps.shape in (pixels, (len(x), 1, *x.shape[2:])):
         maps = maps.reshape(len(x), 1, *x.shape[2:]).expand(x.shape)

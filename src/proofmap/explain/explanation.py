@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "Guarantee", "rounded", "spread"]
 
 _BOUNDS = ("full", "frozen", "nominal", "target")  # the tensors of an Overlap
-_OWN = ("x", "scores", "mask", "target", "predicted")  # attributions follow from scores and mask
+_STORED = ("x", "scores", "mask", "target", "predicted")  # attributions follow from scores and mask
 _WORDS = ("signed", "guarantee", "method", "settings", "seed", "versions", "model_hash", "input_hash", "seconds")
 
 
@@ -81,7 +81,7 @@ class Explanation:
             if not -len(self) <= k < len(self):
                 raise IndexError(f"got sample {k}, expected one of {len(self)}")
             which = slice(k, k + 1 or None)
-        part = {name: getattr(self, name)[which] for name in (*_OWN, "attributions")}
+        part = {name: getattr(self, name)[which] for name in (*_STORED, "attributions")}
         if len(self.mask) == 1:
             part["mask"] = self.mask
         eps = self.settings.get("eps")
@@ -127,7 +127,7 @@ class Explanation:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the explanation to a file, whole or not at all."""
-        tensors = {name: getattr(self, name) for name in _OWN}
+        tensors = {name: getattr(self, name) for name in _STORED}
         certified = {}
         for side, bounds in (("overlap", self.overlap), ("opposite", self.opposite)):
             if bounds is not None:
@@ -145,7 +145,7 @@ class Explanation:
         certified, origin = words.pop("certified"), words.pop("origin")
         if certified.keys() not in ({"overlap"}, {"overlap", "opposite"}):
             raise FileError(f"{path} is no explanation: it has the overlaps {sorted(certified)}")
-        check_names(path, "tensors", tensors, {*_OWN, *(f"{side}.{name}" for side in certified for name in _BOUNDS)})
+        check_names(path, "tensors", tensors, {*_STORED, *(f"{side}.{name}" for side in certified for name in _BOUNDS)})
         try:
             sides = {
                 side: Overlap(**{name: tensors.pop(f"{side}.{name}") for name in _BOUNDS}, certified=holds)
@@ -251,18 +251,18 @@ def _check_tensors(e: Explanation) -> None:
         "target": [(count,)],
         "predicted": [(count,)],
     }
-    found = {name: getattr(e, name) for name in ("x", *expected)}
+    tensors = {name: getattr(e, name) for name in ("x", *expected)}
     for side, bounds in (("overlap", e.overlap), ("opposite", e.opposite)):
         if bounds is not None:
-            found |= {f"{side}.{name}": getattr(bounds, name) for name in _BOUNDS}
+            tensors |= {f"{side}.{name}": getattr(bounds, name) for name in _BOUNDS}
             expected |= {f"{side}.{name}": [(count,)] for name in _BOUNDS}
             expected[f"{side}.frozen"] = [(count, groups), (count, 0)]  # (N, 0): no B_u was bounded
     for name, shapes in expected.items():
-        got = tuple(found[name].shape)
+        got = tuple(tensors[name].shape)
         if got not in shapes:
             wanted = " or ".join(map(str, shapes))
             raise InputError(f"{name} has shape {got}, expected {wanted} for x of {tuple(e.x.shape)}")
-    for name, tensor in found.items():
+    for name, tensor in tensors.items():
         if name.endswith(("mask", "target", "predicted")):
             if tensor.dtype != torch.int64:
                 raise InputError(f"{name} has type {tensor.dtype}, expected torch.int64")
@@ -275,8 +275,8 @@ def _check_tensors(e: Explanation) -> None:
         raise InputError(
             f"mask has ids from {low} to {high}, expected 0 to {groups - 1}: one for each column of scores"
         )
-    own = spread(e.scores, e.mask)
-    if own.dtype != e.attributions.dtype or not torch.allclose(own, e.attributions, rtol=0, atol=0, equal_nan=True):
+    maps = spread(e.scores, e.mask)
+    if maps.dtype != e.attributions.dtype or not torch.allclose(maps, e.attributions, rtol=0, atol=0, equal_nan=True):
         raise InputError("attributions differ from the scores of their groups: make them with spread(scores, mask)")
 
 

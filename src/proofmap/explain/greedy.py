@@ -99,8 +99,8 @@ class Greedy(Explainer):
             value = torch.cat(list(self._values(task, family, mask, moving))).view(samples, self.subsets)
             fitted = regress(moving & open_[:, None], value)
             best = fitted.masked_fill(~open_, -torch.inf).argsort(dim=1, descending=True, stable=True)[:, :stride]
-            chosen = torch.zeros_like(open_).scatter_(1, best, True) & open_
-            weight, when = torch.where(chosen, fitted, weight), torch.where(chosen, float(left), when)
+            joins = torch.zeros_like(open_).scatter_(1, best, True) & open_
+            weight, when = torch.where(joins, fitted, weight), torch.where(joins, float(left), when)
         by_weight = weight.argsort(dim=1, descending=True, stable=True)
         by_step = when.gather(1, by_weight).argsort(dim=1, descending=True, stable=True)
         return by_weight.gather(1, by_step)

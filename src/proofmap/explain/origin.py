@@ -44,9 +44,9 @@ class Source:
         return {"name": self.name, "files": [vars(file) for file in self.files]}
 
     @classmethod
-    def read(cls, said: Any) -> Source:
+    def read(cls, record: Any) -> Source:
         """What `json` gave; TypeError, ValueError, LookupError or AttributeError for anything else."""
-        return cls(_text(said["name"]), tuple(File(**file) for file in said["files"]))
+        return cls(_text(record["name"]), tuple(File(**file) for file in record["files"]))
 
 
 @dataclass(frozen=True)
@@ -87,29 +87,29 @@ class Origin:
         }
 
     @classmethod
-    def read(cls, said: Mapping[str, Any]) -> Origin:
+    def read(cls, record: Mapping[str, Any]) -> Origin:
         """What `json` gave; TypeError, ValueError, LookupError or AttributeError for anything else."""
         return cls(
-            Source.read(said["model"]),
-            tuple(Source.read(sample) for sample in said["samples"]),
-            _entries(said["labels"], lambda label: None if label is None else _number(label)),
-            _entries(said["classes"], _text),
-            _entries(said["columns"], _text),
-            None if said["made"] is None else _text(said["made"]),
+            Source.read(record["model"]),
+            tuple(Source.read(sample) for sample in record["samples"]),
+            _entries(record["labels"], lambda label: None if label is None else _number(label)),
+            _entries(record["classes"], _text),
+            _entries(record["columns"], _text),
+            None if record["made"] is None else _text(record["made"]),
         )
 
 
-def _entries(said: Any, kind: Callable[[Any], Any]) -> tuple[Any, ...] | None:
-    return None if said is None else tuple(kind(entry) for entry in said)
+def _entries(record: Any, kind: Callable[[Any], Any]) -> tuple[Any, ...] | None:
+    return None if record is None else tuple(kind(entry) for entry in record)
 
 
-def _text(said: Any) -> str:
-    if not isinstance(said, str):
-        raise TypeError(f"{said!r:.40} is no text")
-    return said
+def _text(entry: Any) -> str:
+    if not isinstance(entry, str):
+        raise TypeError(f"{entry!r:.40} is no text")
+    return entry
 
 
-def _number(said: Any) -> int:
-    if type(said) is not int or said < 0:
-        raise TypeError(f"{said!r:.40} is no class number")
-    return said
+def _number(entry: Any) -> int:
+    if type(entry) is not int or entry < 0:
+        raise TypeError(f"{entry!r:.40} is no class number")
+    return entry

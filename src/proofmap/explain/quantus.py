@@ -51,8 +51,7 @@ def explain_func(explainer: Explainer) -> ExplainFunc:
         like = weight_of(model)
         x = tensor_of(inputs).to(like.device if device is None else device, like.dtype)
         mask = None if feature_mask is None else tensor_of(feature_mask)
-        found = current.attribute(x, _classes(targets), mask, **kwargs)
-        return found.detach().cpu().numpy()
+        return current.attribute(x, _classes(targets), mask, **kwargs).detach().cpu().numpy()
 
     return explain
 
@@ -66,7 +65,7 @@ def _of(explainer: Explainer, model: nn.Module | Graph) -> Explainer:
 
 def _classes(targets: Any) -> Tensor:
     """Class numbers, one for all or (N,), as the metrics hand them over: some as floats, all of them whole."""
-    found = np.asarray(targets)
-    if found.dtype.kind not in "iuf" or not bool((found == np.floor(found)).all()):
+    classes = np.asarray(targets)
+    if classes.dtype.kind not in "iuf" or not bool((classes == np.floor(classes)).all()):
         raise InputError(f"got targets {targets!r}, expected whole class numbers")
-    return tensor_of(found.astype(np.int64)).squeeze()
+    return tensor_of(classes.astype(np.int64)).squeeze()

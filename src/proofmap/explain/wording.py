@@ -58,8 +58,8 @@ def around(ball: Mapping[str, Any], k: int = 0, count: int = 1, *, stated: str |
         size = f"ε = {radius(eps)}"
     else:
         plain = isinstance(eps, list) and all(isinstance(entry, float | int) for entry in eps)
-        own = "each sample's own ε" if plain else "an ε for each value"
-        size = "each sample's own proven ε" if eps == "auto" else own
+        several = "each sample's own ε" if plain else "an ε for each value"
+        size = "each sample's own proven ε" if eps == "auto" else several
     if ball.get("relative"):
         return f"{size} of the way to either end of a value's range{_half(ball)}{_within(ball.get('domain'))}"
     norm = {"inf": "L∞", "2": "L2", "1": "L1"}.get(f"{ball.get('norm')}".removesuffix(".0"), "the norm on record")

@@ -43,8 +43,8 @@ class Variables:
         family = Ball(0.0).at(x, mask)
         assert isinstance(mask, Tensor)
         assert family.mask is not None
-        own = mask.ndim == x.ndim and len(mask) > 1
-        ids = (family.mask if own else family.mask[:1]).flatten(1)
+        each = mask.ndim == x.ndim and len(mask) > 1
+        ids = (family.mask if each else family.mask[:1]).flatten(1)
         sizes = torch.zeros(len(ids), family.groups, dtype=torch.int64, device=x.device)
         return cls(ids, sizes.scatter_add_(1, ids, torch.ones_like(ids)))
 

@@ -11,10 +11,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
+from proofmap.explain.overlay import PROVEN, REST, colours, ends
 from proofmap.explain.wording import share
 from proofmap.runs.totals import Totals
 
-_PROVEN, _REST = "#0072b2", "#999999"  # told apart by the colour-blind, and in grey
 _CLASSES = 12  # maps that are drawn
 _COLUMNS = 4
 _COLUMN_NAMES = 24  # that have room
@@ -42,7 +42,7 @@ def _overlaps(figure: SubFigure, totals: Totals) -> None:
         return
     edges = np.array(totals.overlap.edges)
     sure = edges[1:] <= 0 if totals.certified is not None else np.zeros(len(edges) - 1, dtype=bool)
-    colours = [_PROVEN if yes else _REST for yes in sure]
+    colours = [PROVEN if yes else REST for yes in sure]
     panel.bar(edges[:-1], totals.overlap.counts, np.diff(edges), align="edge", color=colours, edgecolor="white")
     panel.axvline(0, color="black", linewidth=1)
     panel.set_xlabel("adversarial overlap AO(B)")
@@ -64,16 +64,11 @@ def _maps(figure: SubFigure, totals: Totals) -> None:
     maps = totals.maps[: len(shown)].astype(np.float64)  # (K, *shape)
     figure.suptitle(_heading(len(shown), len(totals.classes)), fontsize=10)
     signed = bool((maps < 0).any())
-    most = float(np.abs(maps).max()) or 1.0
-    colours: dict[str, Any] = {
-        "cmap": "RdBu_r" if signed else "magma",
-        "vmin": -most if signed else 0.0,
-        "vmax": most,
-        "interpolation": "nearest",
-    }
+    low, high = ends(maps, signed)
+    scale: dict[str, Any] = {"cmap": colours(signed), "vmin": low, "vmax": high, "interpolation": "nearest"}
     if maps.ndim not in (3, 4):
         panel = figure.subplots()
-        image = panel.imshow(maps.reshape(len(maps), -1), aspect="auto", **colours)
+        image = panel.imshow(maps.reshape(len(maps), -1), aspect="auto", **scale)
         panel.set_yticks(range(len(shown)), [_short(entry.title, 24) for entry in shown], fontsize=8)
         if totals.columns is not None and len(totals.columns) <= _COLUMN_NAMES:
             names = [_short(name, 16) for name in totals.columns]
@@ -89,7 +84,7 @@ def _maps(figure: SubFigure, totals: Totals) -> None:
     for panel in panels:
         panel.set_axis_off()
     for panel, picture, entry in zip(panels, pictures, shown, strict=False):
-        image = panel.imshow(picture, **colours)
+        image = panel.imshow(picture, **scale)
         panel.set_title(f"{_short(entry.title, 11)} ({entry.count})", fontsize=8)
     figure.colorbar(image, ax=list(panels), shrink=0.8, label="mean score")
 

@@ -13,13 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib import colormaps
 from numpy.typing import NDArray
 from PIL import Image
 
 from proofmap.explain import Explanation
-from proofmap.explain.overlay import NEGATIVE_TOO, POSITIVE, Array, overlaid
-from proofmap.explain.picture import picture_of, pixels_of
+from proofmap.explain.overlay import Array, coloured, colours, ends, overlaid, picture_of, pixels_of
 
 __all__ = [
     "Bar",
@@ -38,7 +36,6 @@ __all__ = [
 
 _SHORTEST, _LONGEST = 224, 448  # pixels of a picture's longer side: small ones are enlarged, large ones reduced
 _FEW = 5  # variables by name
-_UNKNOWN = 0.5  # grey: no number
 _MUCH = 0.15  # of all scores in a ninth of the image is worth naming it; an even spread has 0.11
 _REGIONS = (
     ("upper left", "upper middle", "upper right"),
@@ -93,13 +90,13 @@ def maps(e: Explanation, name: str) -> Maps | None:
     if e.x.ndim not in (3, 4):
         return None
     picture, values = picture_of(e.x[0]), pixels_of(e.attributions[0])
-    low, high = _scale(values, e.signed)
+    low, high = ends(values, e.signed)
     tall, wide = values.shape
     kind = "colour" if picture.ndim == 3 else "grey"
     seen = describe(values, e.signed)
     return Maps(
         _panel(picture, f"The input {name}: a {kind} picture of {tall} rows and {wide} columns of pixels."),
-        _panel(_coloured(values, low, high, e.signed), f"Map of the scores. {seen}"),
+        _panel(coloured(values, low, high, e.signed), f"Map of the scores. {seen}"),
         _panel(overlaid(picture, values, high, e.signed), f"The input with its scores laid over it. {seen}"),
         low,
         high,
@@ -108,8 +105,8 @@ def maps(e: Explanation, name: str) -> Maps | None:
 
 def gradient(signed: bool) -> str:
     """The colours of a scale from its low end to its high end, as a CSS gradient."""
-    colours = colormaps[NEGATIVE_TOO if signed else POSITIVE](np.linspace(0, 1, 17))
-    stops = ", ".join("#" + "".join(f"{round(255 * part):02x}" for part in colour[:3]) for colour in colours)
+    scale = colours(signed)(np.linspace(0, 1, 17))
+    stops = ", ".join("#" + "".join(f"{round(255 * part):02x}" for part in colour[:3]) for colour in scale)
     return f"linear-gradient(to right, {stops})"
 
 
@@ -148,9 +145,9 @@ def means(maps: NDArray[Any], names: Sequence[str]) -> tuple[list[Panel], float,
         return [], 0.0, 1.0, False
     pictures = [pixels_of(torch.from_numpy(each)) for each in maps]
     signed = bool((maps < 0).any())
-    low, high = _scale(np.stack(pictures), signed)
+    low, high = ends(np.stack(pictures), signed)
     panels = [
-        _panel(_coloured(values, low, high, signed), f"Mean map of {name}. {describe(values, signed)}")
+        _panel(coloured(values, low, high, signed), f"Mean map of {name}. {describe(values, signed)}")
         for values, name in zip(pictures, names, strict=True)
     ]
     return panels, low, high, signed
@@ -237,21 +234,6 @@ def _numbers(what: str, numbers: NDArray[Any]) -> str:
 def _first(names: list[str]) -> str:
     """At most five of them."""
     return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
-
-
-def _scale(values: Array, signed: bool) -> tuple[float, float]:
-    """The ends of the colours: from 0, or symmetric about it."""
-    finite = np.where(np.isfinite(values), values, 0.0)
-    most = float(np.abs(finite).max() if signed else max(finite.max(), 0.0)) or 1.0
-    return (-most if signed else 0.0), most
-
-
-def _coloured(values: Array, low: float, high: float, signed: bool) -> Array:
-    """(H, W, 3); grey where there is no number."""
-    colours = colormaps[NEGATIVE_TOO if signed else POSITIVE]
-    pixels: Array = np.asarray(colours(np.clip((np.nan_to_num(values) - low) / (high - low), 0, 1)))[..., :3]
-    pixels[~np.isfinite(values)] = _UNKNOWN
-    return pixels
 
 
 def _panel(values: Array, alt: str) -> Panel:

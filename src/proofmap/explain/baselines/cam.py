@@ -82,8 +82,8 @@ class GradCAMPlusPlus(ClassActivation):
 def _last_convolution(task: Task) -> str:
     """The last convolution, or the activation that alone reads it."""
     graph = task.graph
-    found = [node.name for node in graph.nodes if node.op == "conv"]
-    if not found:
+    convolved = [node.name for node in graph.nodes if node.op == "conv"]
+    if not convolved:
         inside = list(_inside(task).items())
         convolutions = [k for k, (_, module) in enumerate(inside) if isinstance(module, _ConvNd)]
         if convolutions:
@@ -94,14 +94,14 @@ def _last_convolution(task: Task) -> str:
             "Grad-CAM got a network without a convolution, expected maps to weigh: choose another method, such as "
             "saliency or first-order, or name a layer with layer=..."
         )
-    readers = [node for node in graph.nodes if found[-1] in node.inputs]
-    return readers[0].name if len(readers) == 1 and OPERATIONS[readers[0].op].activation else found[-1]
+    readers = [node for node in graph.nodes if convolved[-1] in node.inputs]
+    return readers[0].name if len(readers) == 1 and OPERATIONS[readers[0].op].activation else convolved[-1]
 
 
 def _inside(task: Task) -> dict[str, nn.Module]:
     """The modules of a part that is run as it is, in the order of their calls."""
-    found = foreign_of(task.graph)
-    return found[1].layers(task.x[:1]) if found is not None and isinstance(found[1], Hooked) else {}
+    foreign = foreign_of(task.graph)
+    return foreign[1].layers(task.x[:1]) if foreign is not None and isinstance(foreign[1], Hooked) else {}
 
 
 def _named(task: Task, layer: str) -> str:

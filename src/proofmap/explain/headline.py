@@ -1,0 +1,119 @@
+"""What a figure says of an explanation: a title for each sample, what a score is, and which scores are shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from proofmap.explain.explanation import Explanation, rounded
+from proofmap.explain.wording import around, beside
+from proofmap.overlaps import Overlap, decides
+
+__all__ = ["caption", "group_name", "selection", "title"]
+
+
+def title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
+    """What sample k was decided to be, and what is known of its ball."""
+    target, predicted = int(e.target[k]), int(e.predicted[k])
+    label = beside(e.label(k), predicted, lambda number: _class(number, names))
+    if e.opposite is not None:
+        aim = _class(target, names)
+        return f"{_class(predicted, names)}{label}, aimed at {aim} · {_targeted(e, e.opposite, k, aim)}"
+    aside = label if target == predicted else f" (predicted: {_class(predicted, names)}{label})"
+    return f"{_class(target, names)}{aside} · {_meaning(e, k)}"
+
+
+def _meaning(e: Explanation, k: int) -> str:
+    value, ball = float(e.overlap.full[k]), around(e.settings, k, len(e))
+    if e.guarantee != "certified":
+        refuted = e.guarantee == "sampled" and value > 0
+        return f"{_unproven(e, value, ball)}: {'refuted' if refuted else 'nothing proven'}"
+    objective = e.settings.get("objective", "margin")
+    if not decides(objective):
+        bound = f"bound ≤ {rounded(value, e.guarantee)} of the objective {objective!r} for {ball}"
+        return f"{bound}: not about the decision"
+    if value <= 0:
+        answer = f"proven for {ball}, no input of the ball is classified otherwise"
+    elif float(e.overlap.nominal[k]) > 0:
+        answer = f"refuted for {ball}, the input itself is classified otherwise"
+    else:
+        answer = f"undecided for {ball}"
+    return f"AO ≤ {rounded(value, e.guarantee)}: {answer}"
+
+
+def _targeted(e: Explanation, opposite: Overlap, k: int, aim: str) -> str:
+    if int(e.target[k]) == int(e.overlap.target[k]):
+        return "its own class: nothing is asked"
+    added, removed, ball = float(e.overlap.full[k]), float(opposite.full[k]), around(e.settings, k, len(e))
+    if e.guarantee != "certified":
+        return f"adding: {_unproven(e, added, ball)}, removing: {_unproven(e, removed, ball)}: nothing proven"
+    proven = {
+        (True, True): f"proven for {ball}, no input of either half of the ball is classified as {aim}",
+        (True, False): f"proven for adding alone, {ball}",
+        (False, True): f"proven for removing alone, {ball}",
+        (False, False): f"undecided for {ball}",
+    }[added <= 0, removed <= 0]
+    return f"adding: AO ≤ {rounded(added, e.guarantee)}, removing: AO ≤ {rounded(removed, e.guarantee)}: {proven}"
+
+
+def _unproven(e: Explanation, value: float, ball: str) -> str:
+    if math.isnan(value):
+        return "AO unknown"
+    if e.guarantee == "sampled":
+        return f"AO ≥ {rounded(value, e.guarantee)} seen in samples of {ball}"
+    return f"AO ≈ {rounded(value, e.guarantee)} estimated for {ball}"
+
+
+def _class(k: int, names: Sequence[str] | None) -> str:
+    if names is None:
+        return f"class {k}"
+    return _cut(str(names[k]), 60)
+
+
+def _cut(text: str, most: int) -> str:
+    """One line of at most so many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def caption(e: Explanation) -> str:
+    """What a score is: a difference of overlaps only where it is one."""
+    same = _agree(e.scores, _drop(e.overlap) - (0 if e.opposite is None else _drop(e.opposite)))
+    if not same:
+        formula = f"score of {_cut(e.method, 32)}"
+    elif e.opposite is None:
+        formula = "score = AO(B) - AO(B_u)"
+    else:
+        formula = "score = φ(+) - φ(-), φ = AO(B) - AO(B_u)"
+    lines = [f"{formula},", "an importance, not itself proven"]
+    if e.signed:
+        ink = e.x.ndim == 3 or (e.x.ndim == 4 and e.x.shape[1] == 1)
+        add, remove = ("add ink", "remove it") if ink else ("raise it", "lower it")
+        lines.append(f"red: {add}, blue: {remove}" if e.opposite else "red: positive, blue: negative")
+    return "\n".join(lines)
+
+
+def _drop(bounds: Overlap) -> Tensor:
+    return bounds.full[:, None] - bounds.frozen  # (N, G)
+
+
+def _agree(scores: Tensor, drop: Tensor) -> bool:
+    if scores.shape != drop.shape or not bool(drop.isfinite().all()):
+        return False
+    return torch.allclose(scores.double(), drop.double(), rtol=1e-4, atol=1e-5 * float(drop.abs().max()))
+
+
+def selection(e: Explanation, bars: int) -> str:
+    """Which scores are drawn as bars."""
+    groups = e.scores.shape[1]
+    which = f"the {bars} largest of {groups} scores" if bars < groups else f"all {groups} scores"
+    return f"{which}, by {'column' if e.x.ndim == 2 else 'variable'}"
+
+
+def group_name(names: list[str]) -> str:
+    """The columns of a group, cut where they are many."""
+    text = ", ".join(names[:3]) + ("…" if len(names) > 3 else "")
+    return _cut(text, 32)
