@@ -43,14 +43,6 @@ class Reference:
     other: bool = False
 
 
-@dataclass(frozen=True)
-class Disagreement:
-    """By how much of the largest logit a graph and its model differ, and why."""
-
-    off: float
-    cause: Cause
-
-
 def require_agreement(
     graph: Graph, reference: Reference, points: Tensor, whose: str, advice: Mapping[Cause, str]
 ) -> None:
@@ -58,25 +50,26 @@ def require_agreement(
 
     whose: logits, with {} for how far they are apart.
     """
-    apart = disagreement(graph, reference, points)
-    if apart is not None and apart.cause in advice:
-        raise ModelError(
-            f"{whose.format(f'{apart.off:.1e}')}, expected {TOLERANCE[points.dtype]:g} at most: {advice[apart.cause]}"
-        )
+    off, cause = _disagreement(graph, reference, points)
+    if cause is not None and cause in advice:
+        most = f"expected {TOLERANCE[points.dtype]:g} at most"
+        raise ModelError(f"{whose.format(f'{off:.1e}')}, {most}: {advice[cause]}")
 
 
-def disagreement(graph: Graph, reference: Reference, points: Tensor) -> Disagreement | None:
-    """None where they agree at all points together and at the first alone; undefined values are left out."""
+def _disagreement(graph: Graph, reference: Reference, points: Tensor) -> tuple[float, Cause | None]:
+    """By how much of the largest logit they differ, and why: at all points together, and at the first alone. Undefined
+    values are left out.
+    """
     values = graph.as_model(graph(points))
     together, alone = reference.run(points), reference.run(points[:1])
     tolerance = TOLERANCE[points.dtype]
     off = max(difference(values, together), difference(values[:1], alone))
     if off <= tolerance:
-        return None
+        return off, None
     if difference(reference.run(points), together) > tolerance:
-        return Disagreement(off, Cause.RANDOM)
+        return off, Cause.RANDOM
     if difference(together[:1], alone) > tolerance:
-        return Disagreement(off, Cause.BATCH)
+        return off, Cause.BATCH
     exact = points.double()
     try:
         double = graph.to(points.device, torch.float64)
@@ -85,10 +78,10 @@ def disagreement(graph: Graph, reference: Reference, points: Tensor) -> Disagree
     except Exception:  # a model that double precision stops: nothing is learnt
         same, apart = inf, 0.0
     if reference.other and apart > _ROUNDED[points.dtype]:
-        return Disagreement(off, Cause.REFERENCE)
+        return off, Cause.REFERENCE
     if points.dtype != torch.float64 and same <= TOLERANCE[torch.float64]:
-        return Disagreement(off, Cause.ROUNDING)
-    return Disagreement(off, Cause.READING)
+        return off, Cause.ROUNDING
+    return off, Cause.READING
 
 
 def difference(got: Tensor, expected: Tensor) -> float:

@@ -20,15 +20,15 @@ def _with_axis(node: Node, graph: Graph) -> Iterator[Node]:
     if node.shape:
         yield node
         return
-    said: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if node.op in ("reshape", "expand"):
-        said = {"shape": (1,)}
+        settings = {"shape": (1,)}
     elif node.op == "permute":
-        said = {"axes": (0,)}
+        settings = {"axes": (0,)}
     elif node.op == "sum":
         kept = replace(node, name=f"{node.name}.kept", attributes={**node.attributes, "keepdim": True})
         kept = replace(kept, shape=(1,) * len(graph[node.inputs[0]].shape))
         yield kept
         node = Node(node.name, "reshape", (kept.name,), ())
-        said = {"shape": (1,)}
-    yield replace(node, shape=(1,), attributes={**node.attributes, **said})
+        settings = {"shape": (1,)}
+    yield replace(node, shape=(1,), attributes={**node.attributes, **settings})

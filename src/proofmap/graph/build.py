@@ -100,8 +100,6 @@ class Builder:
             _check_finite(node)
         return fold(with_axes(Graph(nodes, output, taken_off))).to(device, dtype)
 
-    # --- the mechanism ---
-
     def add_node(
         self,
         name: str,
@@ -175,6 +173,10 @@ class Builder:
 
     def shape(self, value: str) -> tuple[int, ...]:
         return self.nodes[value].shape
+
+    def batched(self, value: Value) -> tuple[int, ...]:
+        """The shape with the sample dimension; a constant has the one it was written with."""
+        return (self.batch, *self.shape(value)) if isinstance(value, str) else tuple(value.shape)
 
     def rank(self, value: str) -> int:
         """With the sample dimension."""

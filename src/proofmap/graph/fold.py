@@ -43,8 +43,8 @@ def _merge(before: Node, node: Node) -> Node | None:
         tensors = _scaled(before, node.weight, node.bias)
         if tensors is None:
             return None
-        own = before.name.startswith(f"{node.name}.")  # a step of one lowering: the name is that of the whole
-        return replace(before, name=node.name if own else before.name, weight=tensors[0], bias=tensors[1])
+        inner = before.name.startswith(f"{node.name}.")  # a step of one lowering: the name is that of the whole
+        return replace(before, name=node.name if inner else before.name, weight=tensors[0], bias=tensors[1])
     if before.op == "affine" and not before.inputs[0].startswith(f"{before.name}."):  # else its name is asked for
         tensors = _absorbed(before, node)
         return tensors and replace(node, inputs=before.inputs, weight=tensors[0], bias=tensors[1])

@@ -38,7 +38,7 @@ class Entries:
 
     @staticmethod
     def of(b: Builder, value: Value) -> Entries:
-        return Entries((value,), _numbered((b.batch, *b.shape(value)) if isinstance(value, str) else value.shape))
+        return Entries((value,), _numbered(b.batched(value)))
 
 
 def move(b: Builder, name: str, op: str, x: str, function: Callable[[Tensor], Tensor]) -> str:

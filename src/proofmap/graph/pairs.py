@@ -48,18 +48,18 @@ def _larger(name: str, a: str, b: str, shape: tuple[int, ...], like: Tensor) -> 
 def _pool(node: Node, source: Node, like: Tensor) -> list[Node]:
     a = node.attributes
     nodes: list[Node] = []
-    found, shape = source.name, source.shape
+    largest, shape = source.name, source.shape
     for axis in reversed(range(1, len(shape))):
         kernel, stride, dilation = (a[key][axis - 1] for key in ("kernel", "stride", "dilation"))
         count = node.shape[axis]
-        whole, shape = found, (*shape[:axis], count, *shape[axis + 1 :])
+        whole, shape = largest, (*shape[:axis], count, *shape[axis + 1 :])
         for k in range(kernel):
             start = k * dilation
             taken = (start, start + (count - 1) * stride + 1, stride)
             part = f"{node.name}.axis{axis}.part{k}"
             nodes.append(Node(part, "slice", (whole,), shape, attributes={"axis": axis, "range": taken}))
             if k:
-                nodes += _larger(f"{node.name}.axis{axis}.first{k}", found, part, shape, like)
-            found = nodes[-1].name
+                nodes += _larger(f"{node.name}.axis{axis}.first{k}", largest, part, shape, like)
+            largest = nodes[-1].name
     last = nodes.pop()
     return [*nodes, Node(node.name, last.op, last.inputs, last.shape, attributes=last.attributes)]

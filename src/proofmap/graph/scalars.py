@@ -148,10 +148,10 @@ def _gate(b: Builder, name: str, left: str, right: str) -> str | None:
     node = b.nodes[gate]
     if offset != 0.0 or scale == 0.0 or node.op not in _GATES:
         return None
-    found = _GATES[node.op](b, node, x, shift / scale)
-    if found is None:
+    matched = _GATES[node.op](b, node, x, shift / scale)
+    if matched is None:
         return None
-    op, stretch, factor, attributes = found
+    op, stretch, factor, attributes = matched
     if close(b, stretch, 1.0):
         stretch, factor = 1.0, factor * stretch
     inner = b.scale(f"{name}.in", x, stretch)

@@ -78,7 +78,7 @@ def fold(b: Builder, name: str, x: str, size: Sequence[int], slide: Slide) -> st
 
 
 def einsum(b: Builder, name: str, equation: str, operands: Sequence[Value]) -> str:
-    """Products of one branch with constants, summed over the letters that the result does not have."""
+    """Products of one branch with constants, summed over the axes that the result does not have."""
     branches = [k for k, value in enumerate(operands) if isinstance(value, str)]
     if len(branches) != 1:
         raise NoRule("of several branches")
@@ -86,24 +86,24 @@ def einsum(b: Builder, name: str, equation: str, operands: Sequence[Value]) -> s
     terms, result = _letters(name, equation, ranks)
     x = operands[branches[0]]
     assert isinstance(x, str)
-    sample, own = terms[branches[0]][0], terms[branches[0]]
-    if own.count(sample) > 1 or not result.startswith(sample):
+    sample, axes = terms[branches[0]][0], terms[branches[0]]
+    if axes.count(sample) > 1 or not result.startswith(sample):
         raise MixedError(name, "einsum")
-    if len(set(own)) < len(own):  # a letter twice: the diagonal
-        kept = "".join(dict.fromkeys(own))
-        x = move(b, f"{name}.diagonal", "einsum", x, lambda positions: torch.einsum(f"{own}->{kept}", positions))
-        own = kept
-    own = own[1:]
+    if len(set(axes)) < len(axes):  # a letter twice: the diagonal
+        kept = "".join(dict.fromkeys(axes))
+        x = move(b, f"{name}.diagonal", "einsum", x, lambda positions: torch.einsum(f"{axes}->{kept}", positions))
+        axes = kept
+    axes = axes[1:]
     constants = [(term, value) for term, value in zip(terms, operands, strict=True) if isinstance(value, Tensor)]
     for k, (term, value) in enumerate(constants):
         wanted = {*result, *(letter for other, _ in constants[k + 1 :] for letter in other)}
         value, term = _plain(b, name, value.double(), term, sample)
-        x, own = _product(b, f"{name}.{k}", x, own, value, term, wanted)
-    gone = [axis for axis, letter in enumerate(own) if letter not in result]
+        x, axes = _product(b, f"{name}.{k}", x, axes, value, term, wanted)
+    gone = [axis for axis, letter in enumerate(axes) if letter not in result]
     if gone:
         x = b.reduce(f"{name}.rest", x, gone, keepdim=False, mean=False)
-        own = "".join(letter for letter in own if letter in result)
-    return b.permute(name, "einsum", x, (0, *(own.index(letter) + 1 for letter in result[1:])))
+        axes = "".join(letter for letter in axes if letter in result)
+    return b.permute(name, "einsum", x, (0, *(axes.index(letter) + 1 for letter in result[1:])))
 
 
 def _letters(name: str, equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
@@ -136,20 +136,20 @@ def _plain(b: Builder, name: str, value: Tensor, term: str, sample: str) -> tupl
     return value, kept
 
 
-def _product(b: Builder, name: str, x: str, own: str, value: Tensor, term: str, wanted: set[str]) -> tuple[str, str]:
-    """One sample's x (letters `own`) times a constant (letters `term`), summed over what nobody wants any more."""
-    alone = [letter for letter in term if letter not in own and letter not in wanted]
+def _product(b: Builder, name: str, x: str, axes: str, value: Tensor, term: str, wanted: set[str]) -> tuple[str, str]:
+    """One sample's x (letters `axes`) times a constant (letters `term`), summed over what nobody wants any more."""
+    alone = [letter for letter in term if letter not in axes and letter not in wanted]
     value = value.sum([term.index(letter) for letter in alone]) if alone else value
     term = "".join(letter for letter in term if letter not in alone)
-    size = dict(zip(own, b.shape(x), strict=True))
+    size = dict(zip(axes, b.shape(x), strict=True))
     for letter, n in zip(term, value.shape, strict=True):
         size[letter] = n if size.get(letter, 1) == 1 else size[letter]
-    x = b.expand(f"{name}.expand", x, [size[c] for c in own])
+    x = b.expand(f"{name}.expand", x, [size[c] for c in axes])
     value = value.expand([size[c] for c in term])
-    both = [letter for letter in own if letter in term and letter in wanted]
-    summed = [letter for letter in own if letter in term and letter not in wanted]
-    rest, new = [c for c in own if c not in term], [c for c in term if c not in own]
-    x = b.permute(f"{name}.in", "einsum", x, (0, *(own.index(c) + 1 for c in (*both, *rest, *summed))))
+    both = [letter for letter in axes if letter in term and letter in wanted]
+    summed = [letter for letter in axes if letter in term and letter not in wanted]
+    rest, new = [c for c in axes if c not in term], [c for c in term if c not in axes]
+    x = b.permute(f"{name}.in", "einsum", x, (0, *(axes.index(c) + 1 for c in (*both, *rest, *summed))))
     value = value.permute([term.index(c) for c in (*both, *summed, *new)])
     counts = [prod(size[c] for c in group) for group in (both, rest, summed, new)]
     x = b.reshape(f"{name}.rows", x, (counts[0], counts[1], counts[2]))

@@ -9,7 +9,7 @@ output.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -76,7 +76,7 @@ def box_file(
         value = values[at]
         if not value.is_floating_point() or value.ndim < 1 or len(value) != len(points):
             continue
-        run = several.ending_at(_until(read, [at]), elements)
+        run = replace(several, content=_until(read, [at]))
         try:
             name, tail = _rest(read, again, at, node, value)
             if independent(run, points, [1]) is None:
@@ -106,7 +106,7 @@ def _refusal(read: Read, run: Session, points: Tensor, output: Tensor) -> ModelE
         last = read.nodes[-1]
         return no_logits(last.op_type, last.name or read.output)
     try:
-        why = independent(run.ending_at(_until(read, [read.output]), run.elements), points, [1])
+        why = independent(replace(run, content=_until(read, [read.output])), points, [1])
     except Exception as error:  # of onnxruntime's
         why = f"{_LIMITED}: {first_line(error)}"
     if why is not None:

@@ -41,8 +41,8 @@ def branch(value: Value | None) -> str:
 def numbers(call: Call, what: str, value: Value | None) -> list[int] | None:
     """Whole numbers that are an attribute in old opsets and an input in new ones."""
     if value is None:
-        found = call.get(what)
-        return None if found is None else [int(n) for n in found]
+        listed = call.get(what)
+        return None if listed is None else [int(n) for n in listed]
     return [int(n) for n in constant(value, what).flatten().tolist()]
 
 

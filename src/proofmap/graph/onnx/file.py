@@ -37,8 +37,8 @@ def beside(path: Path) -> list[Path]:
 
 def _external(model: ModelProto) -> list[TensorProto]:
     """What lies in other files."""
-    found = [t for t in _of_graph(model.graph) if t.data_location == TensorProto.EXTERNAL]
-    return found + [t for f in model.functions for t in _of_nodes(f.node) if t.data_location == TensorProto.EXTERNAL]
+    outside = [t for t in _of_graph(model.graph) if t.data_location == TensorProto.EXTERNAL]
+    return outside + [t for f in model.functions for t in _of_nodes(f.node) if t.data_location == TensorProto.EXTERNAL]
 
 
 def _load_external(model: ModelProto, path: Path) -> None:

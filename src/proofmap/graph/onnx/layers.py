@@ -117,21 +117,13 @@ def _avg_pool(b: Builder, call: Call, x: str) -> str:
     return pools.avg_pool(b, call.name, x, slide, ceil=ceil, count_padding=counting)
 
 
-def _global_avg_pool(b: Builder, call: Call, x: str) -> str:
-    return pools.adaptive_avg_pool(b, call.name, x, (1,) * (len(b.shape(x)) - 1))
-
-
-def _global_max_pool(b: Builder, call: Call, x: str) -> str:
-    return pools.max_over(b, call.name, x, range(1, len(b.shape(x))), keepdim=True)
-
-
 def _reduce(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
-    found = numbers(call, "axes", axes)
-    if not found and call.get("noop_with_empty_axes", 0):
+    given = numbers(call, "axes", axes)
+    if not given and call.get("noop_with_empty_axes", 0):
         return x
-    if not found:
+    if not given:
         raise MixedError(call.name, call.op)
-    sample, keepdim = axes_of(b, call, x, found), bool(call.get("keepdims", 1))
+    sample, keepdim = axes_of(b, call, x, given), bool(call.get("keepdims", 1))
     if call.op == "ReduceMax":
         return pools.max_over(b, call.name, x, sample, keepdim=keepdim)
     if call.op == "ReduceMin":
@@ -155,8 +147,8 @@ LAYERS: dict[str, Callable[..., Any]] = {
     "BatchNormalization": _batch_norm,
     "MaxPool": _max_pool,
     "AveragePool": _avg_pool,
-    "GlobalAveragePool": _global_avg_pool,
-    "GlobalMaxPool": _global_max_pool,
+    "GlobalAveragePool": lambda b, call, x: pools.adaptive_avg_pool(b, call.name, x, (1,) * (b.rank(x) - 2)),
+    "GlobalMaxPool": lambda b, call, x: pools.max_over(b, call.name, x, range(1, b.rank(x) - 1), keepdim=True),
     **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"), _reduce),
     "Softmax": _softmax,
     "LogSoftmax": _softmax,

@@ -61,7 +61,7 @@ def _scatter(b: Builder, call: Call, x: Value, updates: Value, place: Callable[[
         return write(b, call.name, call.op, x, updates, once(place))
     if reduction != "add":
         raise NoRule(f"with reduction {reduction!r}")
-    shape = (b.batch, *b.shape(x)) if isinstance(x, str) else x.shape
+    shape = b.batched(x)
     return b.add(call.name, x, write(b, f"{call.name}.writes", call.op, torch.zeros(shape), updates, once(place)))
 
 

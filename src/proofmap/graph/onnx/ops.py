@@ -95,10 +95,6 @@ def _dropout(b: Builder, call: Call, x: str, ratio: Value | None = None, trainin
     return x
 
 
-def _same(b: Builder, call: Call, x: str) -> str:
-    return x
-
-
 def _unary(op: str) -> Callable[..., str]:
     return lambda b, call, x: scalars.unary(b, call.name, op, x)
 
@@ -142,5 +138,5 @@ CONVERT: dict[str, Callable[..., Any]] = {
     "Where": _where,
     "Cast": _cast,
     "Dropout": _dropout,
-    "Identity": _same,
+    "Identity": lambda b, call, x: x,
 }

@@ -1,4 +1,4 @@
-"""ONNX's Resize and Upsample: each axis on its own, a nearest entry picked or a few neighbours weighed."""
+"""ONNX's Resize and Upsample: each axis on its shape, a nearest entry picked or a few neighbours weighed."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class _How:
 
 
 def _upsample(b: Builder, call: Call, x: str, scales: Value | None = None) -> str:
-    found = call.get("scales") if scales is None else constant(scales, "scales").tolist()
+    factors = call.get("scales") if scales is None else constant(scales, "scales").tolist()
     how = _How(call.get("mode", "nearest"), "asymmetric", "simple")
-    return _resized(b, call, x, [float(s) for s in found], None, how)
+    return _resized(b, call, x, [float(s) for s in factors], None, how)
 
 
 def _resize(
@@ -56,22 +56,22 @@ def _resize(
     factors = None if scales is None else [float(s) for s in constant(scales, "scales").flatten().tolist()]
     target = numbers(call, "sizes", sizes)
     axes = [axis % b.rank(x) for axis in call.get("axes", range(b.rank(x)))]
-    own = (b.batch, *b.shape(x))
+    shape = b.batched(x)
     if target:
-        target = [target[axes.index(k)] if k in axes else n for k, n in enumerate(own)]
+        target = [target[axes.index(k)] if k in axes else n for k, n in enumerate(shape)]
     elif factors:
-        factors = [factors[axes.index(k)] if k in axes else 1.0 for k in range(len(own))]
+        factors = [factors[axes.index(k)] if k in axes else 1.0 for k in range(len(shape))]
     return _resized(b, call, x, factors, target, how)
 
 
 def _resized(b: Builder, call: Call, x: str, scales: list[float] | None, sizes: list[int] | None, how: _How) -> str:
-    own = (b.batch, *b.shape(x))
-    for axis, n in enumerate(own):
+    shape = b.batched(x)
+    for axis, n in enumerate(shape):
         m = sizes[axis] if sizes else _scaled(n, scales[axis]) if scales else n
         scale = m / n if sizes or not scales else scales[axis]
         if m == n and scale == 1.0:
             continue
-        sample = b.axis(call.name, call.op, axis, len(own))
+        sample = b.axis(call.name, call.op, axis, len(shape))
         b.fits(call.name, call.op, (m,))
         here = f"{call.name}.axis{axis}"
         sources = _sources(n, m, scale, how.coordinates)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -59,10 +59,6 @@ class Session(Foreign):
 
     def spelled(self) -> Iterator[str | Tensor]:
         yield f"onnx {self.batch} {sha256(self.content).hexdigest()}"
-
-    def ending_at(self, content: bytes, elements: int) -> Session:
-        """The same for another part of the file."""
-        return replace(self, content=content, elements=elements)
 
 
 def _rows(value: Tensor, fed: int, wanted: int) -> Tensor:

@@ -16,52 +16,42 @@ from proofmap.graph.onnx.call import Call, axes_of, branch, number, numbers
 
 
 def _shape(b: Builder, call: Call, x: str) -> Tensor:
-    return torch.tensor((b.batch, *b.shape(x))[call.get("start", 0) : call.get("end")], dtype=torch.int64)
-
-
-def _size(b: Builder, call: Call, x: str) -> Tensor:
-    return torch.tensor(b.batch * prod(b.shape(x)), dtype=torch.int64)
+    return torch.tensor(b.batched(x)[call.get("start", 0) : call.get("end")], dtype=torch.int64)
 
 
 def _reshape(b: Builder, call: Call, x: Value, shape: Value | None = None) -> str:
     x = branch(x)
-    wanted = numbers(call, "shape", shape) or []
-    own = (b.batch, *b.shape(x))
+    wanted, sizes = numbers(call, "shape", shape) or [], b.batched(x)
     if not call.get("allowzero", 0):
-        wanted = [own[k] if n == 0 and k < len(own) else n for k, n in enumerate(wanted)]
+        wanted = [sizes[k] if n == 0 and k < len(sizes) else n for k, n in enumerate(wanted)]
     return b.batched_reshape(call.name, call.op, x, wanted)
 
 
 def _flatten(b: Builder, call: Call, x: str) -> str:
-    own = (b.batch, *b.shape(x))
-    axis = call.get("axis", 1)
-    return b.batched_reshape(call.name, call.op, x, (prod(own[:axis]), prod(own[axis:])))
+    shape, axis = b.batched(x), call.get("axis", 1)
+    return b.batched_reshape(call.name, call.op, x, (prod(shape[:axis]), prod(shape[axis:])))
 
 
 def _squeeze(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
     shape = b.shape(x)
-    found = numbers(call, "axes", axes)
-    if found is None and b.batch == 1:
+    named = numbers(call, "axes", axes)
+    if named is None and b.batch == 1:
         raise MixedError(call.name, call.op)
-    gone = [k for k, n in enumerate(shape) if n == 1] if found is None else axes_of(b, call, x, found)
+    gone = [k for k, n in enumerate(shape) if n == 1] if named is None else axes_of(b, call, x, named)
     return b.reshape(call.name, x, [n for k, n in enumerate(shape) if k not in gone])
 
 
 def _unsqueeze(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
-    found = numbers(call, "axes", axes) or []
-    rank = b.rank(x) + len(found)
-    new = {b.axis(call.name, call.op, axis, rank) for axis in found}
+    named = numbers(call, "axes", axes) or []
+    rank = b.rank(x) + len(named)
+    new = {b.axis(call.name, call.op, axis, rank) for axis in named}
     rest = iter(b.shape(x))
     return b.reshape(call.name, x, [1 if k in new else next(rest) for k in range(rank - 1)])
 
 
-def _transpose(b: Builder, call: Call, x: str) -> str:
-    return b.permute(call.name, call.op, x, call.get("perm", range(b.rank(x))[::-1]))
-
-
 def _expand(b: Builder, call: Call, x: Value, shape: Value) -> str:
     x = branch(x)
-    wanted = torch.broadcast_shapes((b.batch, *b.shape(x)), tuple(numbers(call, "shape", shape) or ()))
+    wanted = torch.broadcast_shapes(b.batched(x), tuple(numbers(call, "shape", shape) or ()))
     return b.batched_expand(call.name, call.op, x, wanted)
 
 
@@ -94,14 +84,14 @@ def _slice(
     along = numbers(call, "axes", axes) or list(range(len(first)))
     strides = numbers(call, "steps", steps) or [1] * len(first)
     for axis, start, stop, step in zip(along, first, last, strides, strict=True):
-        own = (b.batch, *b.shape(x))
-        size = own[axis]
+        shape = b.batched(x)
+        size = shape[axis]
         if step < 0:  # ONNX takes the first entry where Python takes none
             start = max(start, -size)
         picked = torch.tensor(range(size)[start:stop:step], dtype=torch.int64)
-        if axis % len(own) == 0 and torch.equal(picked, torch.arange(size)):
+        if axis % len(shape) == 0 and torch.equal(picked, torch.arange(size)):
             continue
-        sample = b.axis(call.name, call.op, axis, len(own))
+        sample = b.axis(call.name, call.op, axis, len(shape))
         here = f"{call.name}.axis{axis}"
         x = picks.slice(b, here, x, sample, start, stop, step) if step > 0 else picks.index(b, here, x, sample, picked)
     return x
@@ -118,7 +108,7 @@ def _gather(b: Builder, call: Call, x: Value, index: Value) -> str:
 def _gather_elements(b: Builder, call: Call, x: Value, index: Value) -> str:
     x, index = branch(x), constant(index, "positions").long()
     axis = call.get("axis", 0) % b.rank(x)
-    index = torch.where(index < 0, index + (b.batch, *b.shape(x))[axis], index)
+    index = torch.where(index < 0, index + b.batched(x)[axis], index)
     return move(b, call.name, call.op, x, lambda positions: positions.gather(axis, index))
 
 
@@ -157,10 +147,10 @@ def _pad(
 ) -> str:
     x = branch(x)
     rank = b.rank(x)
-    found = numbers(call, "pads", pads) or []
+    amounts = numbers(call, "pads", pads) or []
     along = numbers(call, "axes", axes) or list(range(rank))
     pairs = [(0, 0)] * rank
-    for axis, before, after in zip(along, found[: len(along)], found[len(along) :], strict=True):
+    for axis, before, after in zip(along, amounts[: len(along)], amounts[len(along) :], strict=True):
         pairs[axis] = (before, after)
     mode = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}[
         call.get("mode", "constant")
@@ -172,12 +162,12 @@ def _pad(
 
 SHAPES: dict[str, Callable[..., Any]] = {
     "Shape": _shape,
-    "Size": _size,
+    "Size": lambda b, call, x: torch.tensor(prod(b.batched(x)), dtype=torch.int64),
     "Reshape": _reshape,
     "Flatten": _flatten,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
-    "Transpose": _transpose,
+    "Transpose": lambda b, call, x: b.permute(call.name, call.op, x, call.get("perm", range(b.rank(x))[::-1])),
     "Expand": _expand,
     "Tile": _tile,
     "Concat": _concat,

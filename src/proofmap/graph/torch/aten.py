@@ -26,10 +26,6 @@ def _add(sign: float) -> Callable[..., str]:
     return convert
 
 
-def _rsub(b: Builder, name: str, x: Any, y: Any, alpha: float = 1) -> str:
-    return _add(-1.0)(b, name, y, x, alpha=alpha)
-
-
 def _div(b: Builder, name: str, x: Any, y: Any, *, rounding_mode: str | None = None) -> str:
     if rounding_mode is not None:
         raise NoRule(f"with rounding_mode {rounding_mode!r}")
@@ -70,21 +66,13 @@ def _convert_type(b: Builder, name: str, x: str, *_: Any, dtype: torch.dtype | N
 
 
 def _full_like(b: Builder, name: str, x: str, value: float, *, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
-    return torch.full((b.batch, *b.shape(x)), value, dtype=dtype or torch.float64)
-
-
-def _size(b: Builder, name: str, x: str, axis: int) -> int:
-    return (b.batch, *b.shape(x))[axis]
+    return torch.full(b.batched(x), value, dtype=dtype or torch.float64)
 
 
 def _item(b: Builder, name: str, xs: Any, k: int) -> Any:
     if k >= len(xs):
         raise NoRule("of the positions of a maximum")
     return operator.getitem(xs, k)
-
-
-def _same(b: Builder, name: str, x: str, *_: Any, **__: Any) -> str:
-    return x
 
 
 def _unary(op: str) -> Callable[..., str]:
@@ -99,12 +87,12 @@ CONVERT: dict[str, Callable[..., Any]] = {
     **LINEAR,
     **SHAPES,
     **{f"aten.{op}.default": _unary(op) for op in _UNARY.split()},
-    **{f"aten.{op}.default": _same for op in _SAME.split()},
+    **{f"aten.{op}.default": lambda b, name, x, *_, **__: x for op in _SAME.split()},
     "aten.add.Tensor": _add(1.0),
     "aten.add.Scalar": _add(1.0),
     "aten.sub.Tensor": _add(-1.0),
     "aten.sub.Scalar": _add(-1.0),
-    "aten.rsub.Scalar": _rsub,
+    "aten.rsub.Scalar": lambda b, name, x, y, alpha=1: _add(-1.0)(b, name, y, x, alpha=alpha),
     "aten.neg.default": lambda b, name, x: b.scale(name, x, -1.0),
     "aten.mul.Tensor": lambda b, name, x, y: scalars.mul(b, name, as_value(x), as_value(y)),
     "aten.mul.Scalar": lambda b, name, x, y: scalars.mul(b, name, x, as_value(y)),
@@ -115,7 +103,7 @@ CONVERT: dict[str, Callable[..., Any]] = {
     "aten.dropout.default": _dropout,
     "aten.native_dropout.default": first(_dropout),
     "aten.full_like.default": _full_like,
-    "aten.sym_size.int": _size,
+    "aten.sym_size.int": lambda b, name, x, axis: b.batched(x)[axis],
     "<built-in function getitem>": _item,
     "aten.leaky_relu.default": lambda b, name, x, slope=0.01: scalars.leaky_relu(b, name, x, scalar(slope)),
     "aten.prelu.default": _prelu,

@@ -37,8 +37,8 @@ instance_norm group_norm layer_norm scaled_dot_product_attention lstm.input gru.
 def kept() -> list[Any]:
     """The operators above that this version of torch has."""
     names = (name.split(".") for name in (KEPT + NAMED).split())
-    found = (getattr(getattr(torch.ops.aten, name, None), (*overload, "default")[0], None) for name, *overload in names)
-    return [op for op in found if op is not None]
+    ops = (getattr(getattr(torch.ops.aten, name, None), (*overload, "default")[0], None) for name, *overload in names)
+    return [op for op in ops if op is not None]
 
 
 def export(model: nn.Module, x: Tensor) -> ExportedProgram:
@@ -66,10 +66,10 @@ def export(model: nn.Module, x: Tensor) -> ExportedProgram:
 class ExportError(ModelError):
     """torch.export cannot follow the model."""
 
-    def __init__(self, said: str, shape: tuple[int, ...]) -> None:
-        self.reason = f"torch.export cannot follow ({said})"
+    def __init__(self, reason: str, shape: tuple[int, ...]) -> None:
+        self.reason = f"torch.export cannot follow ({reason})"
         super().__init__(
-            f"torch.export cannot follow the model on a batch of {BATCH} of shape {shape} ({said}): check that it "
+            f"torch.export cannot follow the model on a batch of {BATCH} of shape {shape} ({reason}): check that it "
             "takes one tensor of that shape, any number of samples, and that its forward has no branches on values"
         )
 

@@ -24,12 +24,15 @@ from proofmap.graph.foreign import Foreign
 __all__ = ["Hooked", "Site", "hook", "passing"]
 
 
+Side = Literal["input", "output"]
+
+
 @dataclass(frozen=True)
 class Site:
     """A value that a part of a module takes or gives: at which of its calls, and which of the tensors there."""
 
     path: str
-    side: Literal["input", "output"]
+    side: Side
     call: int = 1
     leaf: int = 0
 
@@ -130,9 +133,7 @@ def _watched(parts: Iterable[nn.Module], note: Callable[[nn.Module, Any], None])
 
 
 @contextmanager
-def hook(
-    model: nn.Module, path: str, side: Literal["input", "output"], read: Callable[[int, list[Any]], None]
-) -> Iterator[None]:
+def hook(model: nn.Module, path: str, side: Side, read: Callable[[int, list[Any]], None]) -> Iterator[None]:
     """Call read(number of the call from 1, the tensors) whenever the part takes or has given something."""
     calls = count(1)
     part = model.get_submodule(path)
@@ -148,7 +149,7 @@ def hook(
         handle.remove()
 
 
-def passing(model: nn.Module, x: Tensor, path: str, side: Literal["input", "output"], value: Tensor) -> Site | None:
+def passing(model: nn.Module, x: Tensor, path: str, side: Side, value: Tensor) -> Site | None:
     """The site at that part where the model, run on x, has this value."""
     sites: list[Site] = []
 

@@ -122,7 +122,7 @@ def _copied(into: Tensor, values: Tensor, *_: Any) -> Tensor:
 
 def _scatter(b: Builder, name: str, x: Value, axis: int, index: Value, source: Any) -> Value:
     index = constant(index, "positions")
-    places = torch.zeros((b.batch, *b.shape(x)) if isinstance(x, str) else x.shape, dtype=torch.long)
+    places = torch.zeros(b.batched(x), dtype=torch.long)
     if int(places.scatter_add(axis, index, torch.ones_like(index)).max()) > 1 and not isinstance(source, int | float):
         raise NoRule("with places that repeat")
 
@@ -136,7 +136,7 @@ def _index_put(
     b: Builder, name: str, x: Value, indices: Sequence[Value | None], source: Value, accumulate: bool = False
 ) -> Value:
     picks = tuple(slice(None) if i is None else constant(i, "positions") for i in indices)
-    shape = (b.batch, *b.shape(x)) if isinstance(x, str) else x.shape
+    shape = b.batched(x)
 
     def place(into: Tensor, values: Tensor) -> Tensor:
         written = into.clone()

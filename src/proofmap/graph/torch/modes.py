@@ -51,9 +51,9 @@ def _differs(model: nn.Module, x: Tensor) -> bool:
     rows = x.repeat(_ROWS, *(1,) * (x.ndim - 1))
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         try:
-            own = model(rows)
+            trained = model(rows)
         except Exception:  # batch norm of one value, ...
-            own = None
+            trained = None
         model.eval()
         try:
             other, again = model(rows), model(rows)
@@ -64,7 +64,7 @@ def _differs(model: nn.Module, x: Tensor) -> bool:
                 module.training = mode
     if not isinstance(other, Tensor) or not _close(other, again):
         return False  # no tensor, or random in every mode: not for want of a mode
-    return not isinstance(own, Tensor) or not _close(own, other)
+    return not isinstance(trained, Tensor) or not _close(trained, other)
 
 
 def _close(one: Tensor, other: Tensor) -> bool:

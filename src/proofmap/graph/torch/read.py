@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
+from torch.utils._pytree import tree_leaves
 
 from proofmap.errors import ModelError
 from proofmap.graph.build import Builder, NoRule
@@ -48,7 +49,8 @@ def read(
 def _convert(builder: Builder, node: fx.Node, values: dict[str, Any]) -> Any:
     args = fx.node.map_arg(node.args, lambda n: values[n.name])
     kwargs = fx.node.map_arg(node.kwargs, lambda n: values[n.name])
-    branches = list(_branches([values[n.name] for n in node.all_input_nodes]))
+    inputs = tree_leaves([values[n.name] for n in node.all_input_nodes])
+    branches = [value for value in inputs if isinstance(value, str)]
     op, name = str(node.target), name_of(node)
     if not branches:
         return _constant(node, name, args, kwargs)
@@ -75,14 +77,6 @@ def _constant(node: fx.Node, name: str, args: Any, kwargs: Any) -> Any:
     if "device" in kwargs:
         kwargs = {**kwargs, "device": torch.device("cpu")}
     return node.target(*args, **kwargs)
-
-
-def _branches(values: Any) -> Iterator[str]:
-    for value in values:
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _branches(value)
 
 
 def _placeholders(meta: Any, place: Callable[[list[int]], str]) -> Any:

@@ -102,14 +102,13 @@ def _view(b: Builder, name: str, x: str, shape: Sequence[int]) -> str:
 
 
 def _flatten(b: Builder, name: str, x: str, start: int = 0, end: int = -1) -> str:
-    shape = (b.batch, *b.shape(x))
+    shape = b.batched(x)
     start, end = start % len(shape), end % len(shape)
     return b.batched_reshape(name, "flatten", x, (*shape[:start], prod(shape[start : end + 1]), *shape[end + 1 :]))
 
 
 def _chunk(b: Builder, name: str, x: str, count: int, axis: int = 0) -> list[str]:
-    size = (b.batch, *b.shape(x))[axis]
-    return _split(b, name, x, -(-size // count), axis)
+    return _split(b, name, x, -(-b.batched(x)[axis] // count), axis)
 
 
 def _unsqueeze(b: Builder, name: str, x: str, axis: int) -> str:
@@ -136,8 +135,8 @@ def _transpose(b: Builder, name: str, x: str, one: int = 0, other: int = 1) -> s
 
 
 def _expand(b: Builder, name: str, x: str, shape: Sequence[int], **_: Any) -> str:
-    own = (1,) * (len(shape) - b.rank(x)) + (b.batch, *b.shape(x))
-    return b.batched_expand(name, "expand", x, [m if n == -1 else n for n, m in zip(shape, own, strict=True)])
+    sizes = (1,) * (len(shape) - b.rank(x)) + b.batched(x)
+    return b.batched_expand(name, "expand", x, [m if n == -1 else n for n, m in zip(shape, sizes, strict=True)])
 
 
 def _pad(b: Builder, name: str, x: str, pads: Sequence[int], mode: str = "constant", value: float | None = None) -> str:
