@@ -143,7 +143,7 @@ BREAKS = [
     Break("graph/walk.py", "pending[name] + part if name in pending else part", "part", SOUND),
     Break("rules/rule.py", "create_graph=again", "create_graph=False", GRADIENTS),
     Break("rules/linear.py", "if wide and not differentiated(coefficients)", "if wide", GRADIENTS),
-    Break("rules/lines.py", "if watched else above.mul_", "if False else above.mul_", GRADIENTS),
+    Break("rules/lines.py", "above * upper if watched else", "above * upper if False else", GRADIENTS),
     Break("rules/piecewise.py", "torch.where(bend, torch.maximum(left, right), start)", "1 + start.abs()", SLOPES),
     Break("rules/piecewise.py", "most = torch.stack([falling, rising], dim=1)", "most = torch.ones(())", SLOPES),
     Break("rules/smooth.py", "given = inside(slopes[:, 0], x)", "given = slopes[:, 0]", SLOPES),
