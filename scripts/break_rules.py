@@ -92,9 +92,7 @@ BREAKS = [
     Break("rules/curves.py", "rsqrt() - 1).clamp(min=0)", "rsqrt()).clamp(min=0)", SCALAR),
     Break("graph/scalars.py", "torch.finfo(b.precision).eps / 2", "2e-7", "tests/graph/test_scalars.py"),
     # a form through lines
-    Break(
-        "rules/lines.py", "upper, lower = at_rows(self.upper_slope", "upper, lower = at_rows(self.lower_slope", SOUND
-    ),
+    Break("rules/lines.py", "upper = at_rows(self.upper_slope", "upper = at_rows(self.lower_slope", SOUND),
     Break("rules/lines.py", "negative = slope < 0", "negative = slope < -9", SCALAR),
     # the largest of several
     Break(
