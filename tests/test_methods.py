@@ -56,19 +56,25 @@ exec(source.replace(line, "        'mine': Method('eva:EVA', ball=True)," + line
 
 import proofmap as pm
 from proofmap.bench.spec import Entry
-from proofmap.cli import maps, names
+from proofmap.cli import COMMANDS, bundles
 from proofmap.explain import BASELINES, as_attributor
 from proofmap.runs import Job
 
 x = pm.data.digits()[0][:1]
 ball = pm.Ball(0.01)
 made = as_attributor("mine", pm.trace(pm.zoo.mnist_mlp(), x), ball=ball)
+offered = {
+    command.__name__: any("mine" in (getattr(one, "help", "") or "") for one in bundles.metadata(option))
+    for command in COMMANDS
+    for option in bundles.options(command)
+    if option.name in ("method", "methods")
+}
 print(json.dumps({
     "baselines": "mine" in BASELINES,
     "by name": type(made).__name__,
-    "compare": "mine" in names.READY,
-    "run": "mine" in names.METHODS and Job("mine", ball=ball).method,
-    "explain": "mine" in names.EXPLAINERS and maps.explainers()["mine"].__name__,
+    "compare": offered["compare"],
+    "run": offered["run"] and Job("mine", ball=ball).method,
+    "explain": offered["explain"] and methods.METHODS["mine"].kind.__name__,
     "bench": Entry("Mine", "mine", eps=0.1).name,
 }))
 """

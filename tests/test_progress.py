@@ -99,12 +99,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_a_file_gets_a_line_now_and_then(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     with Bar(2, "EVA") as bar:
-        with bar.take():
+        with bar.work():
             for k in range(1000):  # a hundred seconds for the first sample
                 clock.now += 0.1
                 report(k / 1000, "layer 3 of 9")
         clock.now += 5
-        with bar.take():
+        with bar.work():
             report(0.5)
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "EVA: 10 %, 0 of 2 samples, layer 3 of 9, 00:20 so far, about 03:00 left"
@@ -150,7 +150,7 @@ def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr("tqdm.std.time", partial(next, count()))  # a second for every look at the clock
-    with Bar(1, "EVA") as bar, bar.take():
+    with Bar(1, "EVA") as bar, bar.work():
         for k in range(5):
             report(k / 10, f"layer {k} of 9")
     shown = screen.getvalue()
@@ -163,7 +163,7 @@ def test_who_shows_nothing_lets_others_hear(monkeypatch: pytest.MonkeyPatch) -> 
     heard: Heard = []
     with listening(lambda *said: heard.append(said)), Bar(4, "EVA", show=False) as bar:
         for _ in range(2):
-            with bar.take(2):
+            with bar.work(2):
                 report(0.5, "here")
     assert heard == [(0.0, ""), (0.25, "here"), (0.5, ""), (0.5, ""), (0.75, "here"), (1.0, "")]
 

@@ -26,7 +26,7 @@ _SHARE = 0.1  # or this share of the time so far, where that is longer
 class Bar:
     """How far `total` units of work are, on the error output, with the time that is left.
 
-    Inside `take`, what the work itself reports counts as shares of the units that were taken. Without `show` nothing
+    Inside `work`, what is reported counts as shares of the units that are at work. Without `show` nothing
     is shown, and whoever listens around hears it instead.
     """
 
@@ -45,7 +45,7 @@ class Bar:
             self._display.close()
 
     @contextmanager
-    def take(self, count: int = 1) -> Iterator[None]:
+    def work(self, count: int = 1) -> Iterator[None]:
         """Inside, the next `count` units are done."""
         with self.ahead(count):
             yield

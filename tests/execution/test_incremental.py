@@ -180,7 +180,7 @@ def test_incremental_is_plain_on_every_operation(name: str) -> None:
 @pytest.mark.parametrize("name", ["vgg", "mobile with uneven padding", "stride"])
 def test_ends_in_one_kernel(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a GPU compiles, as it is written."""
-    monkeypatch.setattr(kernel, "worth", lambda values: True)
+    monkeypatch.setattr(kernel, "pays", lambda values: True)
     monkeypatch.setattr(kernel, "compiled", lambda function, trial: function)
     graph = made(name)
     x = torch.rand(2, *graph.input.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

@@ -21,7 +21,7 @@ from proofmap.ball import Ball
 from proofmap.data import idx
 from proofmap.errors import FileError, InputError, ProofmapError
 from proofmap.sources import Preparation, Samples, arrays, open_samples, table
-from proofmap.sources.fit import spread
+from proofmap.sources.fit import scaled
 from tests.sources.files import GREY, bytes_of, digits, npy, write_idx, write_png
 
 FLAT = Preparation(shape=(3,))
@@ -196,7 +196,7 @@ def test_pictures_are_brought_to_size_channels_and_range(tmp_path: Path) -> None
 def test_bytes_never_leave_the_range(low: float, width: float) -> None:
     """Whatever rounding does: a white pixel outside it would leave the ball's domain."""
     ends = (low, low + width)
-    values = spread(torch.arange(256, dtype=torch.uint8), Preparation(range=ends))
+    values = scaled(torch.arange(256, dtype=torch.uint8), Preparation(range=ends))
     Ball(0.0, domain=ends).at(values[None])
     torch.testing.assert_close(values[[0, -1]], torch.tensor(ends))
 

@@ -21,8 +21,8 @@ from proofmap.explain import Explainer
 from proofmap.explain.adapt import Method, as_attributor, name_of
 from proofmap.explain.attributor import Attributor
 from proofmap.graph import Graph, as_graph
-from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
+from proofmap.inputs import as_samples
 from proofmap.metrics import METRICS, Metric
 from proofmap.metrics.check import check_groups
 from proofmap.metrics.points import classes_of
@@ -79,14 +79,14 @@ def compare(
     with Bar(len(attributors) * (1 + len(judges)), "compare", show=progress, unit="step") as bar:
         for label, attributor in attributors.items():
             stored = isinstance(named[label], Tensor | np.ndarray)  # how long that took, nobody knows
-            with bar.take():
+            with bar.work():
                 if not stored:
                     warm_up(attributor, x, aim)
                 maps, took = timed(attributor, x, aim)
             seconds[label] = None if stored else took / len(x)
             values[label] = {}
             for head, metric in zip(heads, judges, strict=True):
-                with bar.take():
+                with bar.work():
                     judged = judge(metric, graph, x, aim, attributor, maps)
                 if judged is not None:
                     values[label][head.name] = judged

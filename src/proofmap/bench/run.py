@@ -75,7 +75,7 @@ def run(
         log.add("start", machine=machine, methods=len(jobs))
         for label, job in jobs.items():
             shelf, count = job.shelf, job.count
-            with bar.take(), part(0.0, 1.0, label):
+            with bar.work(), part(0.0, 1.0, label):
                 if any(shelf.values(metric) is None for metric in job.metrics):
                     _measure(job, graph, x[:count], target[:count])
                     log.add("method", label=label)

@@ -56,7 +56,7 @@ def answer_all(cases: Sequence[Case], question: Question, as_json: bool) -> bool
     entries = []
     with Bar(len(cases), "verify") as bar:
         for case, stem in zip(cases, stems([case.name for case in cases]), strict=True):
-            with bar.take():
+            with bar.work():
                 entry = _answer(case, networks[case.shape], question, stem)
             entries.append(entry)
             if not as_json:

@@ -43,7 +43,7 @@ def decide_files(
     names = stems([path.name.removesuffix(".gz") for path in paths])
     with Bar(len(paths), "verify") as bar:
         for path, (regions, graph), stem in zip(paths, asked, names, strict=True):
-            with bar.take():
+            with bar.work():
                 answer = decide(graph, regions, bounds=method, run=points.run, device=device)
             answered = _entry(path.name, regions, answer)
             entry = points.keep(answer.point, f"{stem}{VIOLATED}", answered, picture=False)

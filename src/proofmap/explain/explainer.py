@@ -29,7 +29,7 @@ from proofmap.explain.task import Measured, Task, ball_of, together
 from proofmap.family import resolve_mask
 from proofmap.graph import Graph, bounded
 from proofmap.graph.foreign import foreign_of
-from proofmap.graph.samples import as_samples
+from proofmap.inputs import as_samples
 from proofmap.memory import check_memory
 from proofmap.overlaps import certified_radius, classes_of, method_of
 from proofmap.progress import part
@@ -205,7 +205,7 @@ class Explainer(ABC):
                 masks = mask if len(mask) == 1 else mask[piece]
                 around = ball_of(ball, piece, x)
                 task = Task(graph, x[piece], around, masks, aim[piece], predicted[piece], generator)
-                with bar.take(len(task.x)):
+                with bar.work(len(task.x)):
                     parts.append(self._measure(task))
         whole = together(parts, int(mask.max()) + 1)
         return Explanation(
@@ -255,7 +255,7 @@ class Explainer(ABC):
     def _ball(self, graph: Graph, x: Tensor, target: Tensor, show: bool) -> Ball:
         if not isinstance(self.ball.eps, str):
             return self.ball
-        with Bar(1, "radius", show=show) as bar, bar.take():
+        with Bar(1, "radius", show=show) as bar, bar.work():
             radius = certified_radius(
                 graph,
                 x,

@@ -46,7 +46,7 @@ def claim(e: Explanation, k: int, kind: Kind, sides: tuple[Range, ...], answer: 
     if kind == "targeted":
         short, holds, does_not = _targeted(sides, answer, title, aim)
     elif kind == "own":
-        short, holds, does_not = _own(title)
+        short, holds, does_not = _same_class(title)
     elif kind == "other":
         short, holds, does_not = _other(e, sides[0])
     elif sides[0].upper is not None:
@@ -124,7 +124,7 @@ def _targeted(sides: tuple[Range, ...], answer: Verdict, title: str, aim: str) -
     return short, holds, [mixed]
 
 
-def _own(title: str) -> tuple[str, list[str], list[str]]:
+def _same_class(title: str) -> tuple[str, list[str], list[str]]:
     nothing = "Nothing: no class gets ahead of itself."
     return f"It is {title} already: what would make it so is not asked.", [nothing], [f"That it stays {title}."]
 

@@ -13,12 +13,12 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.sources.preparation import Preparation
 
-__all__ = ["Array", "arrange", "fit", "fits", "planes", "spread"]
+__all__ = ["Array", "arrange", "fit", "fits", "planes", "scaled"]
 
 Array = NDArray[Any]
 
 
-def spread(pixels: Tensor, preparation: Preparation) -> Tensor:
+def scaled(pixels: Tensor, preparation: Preparation) -> Tensor:
     """Bytes as values of the range: 0 is its lower end, 255 its upper, and rounding leads to nothing outside."""
     low, high = preparation.range
     return (pixels.float() / 255 * (high - low) + low).clamp(low, high)
@@ -44,7 +44,7 @@ def fit(values: Array, preparation: Preparation, where: str) -> Tensor:
     values = arrange(values, preparation, where)
     with np.errstate(over="ignore"):  # what is too large for a float is found below
         numbers = torch.from_numpy(np.array(values, dtype=np.float32 if values.dtype != np.uint8 else np.uint8))
-    sample = spread(numbers, preparation) if numbers.dtype == torch.uint8 else numbers
+    sample = scaled(numbers, preparation) if numbers.dtype == torch.uint8 else numbers
     if not sample.numel() or not bool(sample.isfinite().all()):
         raise InputError(f"{where} has no values, or NaN or infinite ones, expected finite numbers")
     return sample.contiguous()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from proofmap.data.images import read_picture
 from proofmap.errors import InputError
-from proofmap.sources.fit import spread
+from proofmap.sources.fit import scaled
 from proofmap.sources.preparation import Preparation
 
 __all__ = ["Picture"]
@@ -38,4 +38,4 @@ class Picture:
                 "--layout NHWC for a model with the channels last"
             )
         pixels = read_picture(self.path, self.preparation.size, self.preparation.channels)  # (H, W, C)
-        return spread(pixels.permute(2, 0, 1), self.preparation).contiguous()
+        return scaled(pixels.permute(2, 0, 1), self.preparation).contiguous()
