@@ -27,7 +27,7 @@ ORDER = (
         "progress",
         "bar",
     },
-    {"memory", "graph", "digest", "records", "resume", "fingerprint", "traced"},
+    {"memory", "graph", "inputs", "digest", "records", "resume", "fingerprint", "traced"},
     {"execution"},
     {"rules"},
     {"bounds"},

@@ -22,8 +22,8 @@ from proofmap.bounds import Backward, Cases, Method, Sharing, solve
 from proofmap.errors import BoundError, InputError, RoomError
 from proofmap.family import Family
 from proofmap.graph import Graph, bounded
-from proofmap.graph.samples import as_samples
 from proofmap.guarantee import span
+from proofmap.inputs import as_samples
 from proofmap.memory import budget
 from proofmap.precision import full_precision
 from proofmap.progress import part

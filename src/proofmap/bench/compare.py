@@ -21,8 +21,8 @@ from proofmap.explain import Explainer
 from proofmap.explain.adapt import Method, as_attributor, name_of
 from proofmap.explain.attributor import Attributor
 from proofmap.graph import Graph, as_graph
-from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
+from proofmap.inputs import as_samples
 from proofmap.metrics import METRICS, Metric
 from proofmap.metrics.check import check_count, check_flag, check_groups
 from proofmap.metrics.points import classes_of

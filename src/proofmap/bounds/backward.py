@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proofmap.bounds import facts, interval
+from proofmap.bounds import interval
 from proofmap.bounds.knowledge import Knowledge
-from proofmap.bounds.linear import rewrite
+from proofmap.bounds.linear import bytes_per_row, rewrite
 from proofmap.bounds.passes import Bounder, Pass
 from proofmap.bounds.rows import Rows, Tightened
 from proofmap.bounds.sieve import Sieve
-from proofmap.graph.ir import Graph, Node
+from proofmap.graph.ir import Node
 from proofmap.memory import bytes_of, in_pieces, piece_of
 from proofmap.rules import Form, Interval, Relaxation
 from proofmap.windows import Windows, where_from
@@ -41,11 +41,6 @@ class BackwardPass(Pass):
 
     def begin(self, knowledge: Knowledge) -> BackwardBounder:
         return BackwardBounder(knowledge, self)
-
-
-def bytes_per_row(graph: Graph, start: str, members: int, itemsize: int) -> int:
-    """What a row takes on its way back, from the widest layer that it meets."""
-    return bytes_of("back", facts.widest(graph, start) + members, itemsize)
 
 
 class BackwardBounder(Bounder):

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from proofmap import progress
 from proofmap.bounds import facts, interval
-from proofmap.bounds.backward import bytes_per_row
 from proofmap.bounds.cases import Cases
 from proofmap.bounds.knowledge import Knowledge
 from proofmap.bounds.layers import Layers
+from proofmap.bounds.linear import bytes_per_row
 from proofmap.bounds.method import Method, Plan
 from proofmap.bounds.passes import Bounder
 from proofmap.errors import BoundError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from proofmap.graph.ir import Graph, Node
-from proofmap.graph.walk import before
 from proofmap.rules import RULES, Linear, Nonlinear
 from proofmap.rules.lines import Scalar
 
@@ -57,8 +56,3 @@ def frontier(graph: Graph) -> set[str]:
             else:
                 reached.update(node.inputs)
     return ends
-
-
-def widest(graph: Graph, start: str) -> int:
-    """The size of the largest value that a form of `start` can meet on its way back."""
-    return max(graph[name].size for name in before(graph.nodes, start))

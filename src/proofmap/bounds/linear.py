@@ -8,7 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from proofmap.graph.ir import Graph, Node
-from proofmap.graph.walk import pull
+from proofmap.graph.walk import before, pull
+from proofmap.memory import bytes_of
 from proofmap.rules import RULES, Form, Linear, Relaxation
 from proofmap.rules.rule import AnyForm
 from proofmap.windows import Windows
@@ -48,3 +49,8 @@ def rewrite(
 
     start_form: Any = form
     return pull(graph, start, start_form, step), bias
+
+
+def bytes_per_row(graph: Graph, start: str, members: int, itemsize: int) -> int:
+    """What a row takes on its way back from `start`, by the widest layer that it can meet."""
+    return bytes_of("back", max(graph[name].size for name in before(graph.nodes, start)) + members, itemsize)

@@ -119,11 +119,9 @@ def _blocks(
     graph: Graph, mask: Tensor, images: int, groups: int, precision: torch.dtype, room: int
 ) -> Iterator[tuple[slice, list[Schedule]]]:
     """The images that share a mask, and schedules for all groups of it."""
-    if len(mask) == 1:
-        yield slice(0, images), list(_schedules(graph, mask[0], groups, precision, room))
-        return
-    for i in range(images):
-        yield slice(i, i + 1), list(_schedules(graph, mask[i], groups, precision, room))
+    for i, one in enumerate(mask):
+        sharing = slice(0, images) if len(mask) == 1 else slice(i, i + 1)
+        yield sharing, list(_schedules(graph, one, groups, precision, room))
 
 
 def _schedules(graph: Graph, mask: Tensor, groups: int, precision: torch.dtype, room: int) -> Iterator[Schedule]:

@@ -19,8 +19,8 @@ from proofmap.explain.attributor import Attributor, fitted
 from proofmap.explain.baselines import Baseline, make
 from proofmap.explain.explainer import Explainer
 from proofmap.graph import Graph
-from proofmap.graph.samples import as_samples
 from proofmap.groups import Groups
+from proofmap.inputs import as_samples
 from proofmap.overlaps import classes_of
 
 __all__ = ["as_attributor"]

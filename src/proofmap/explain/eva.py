@@ -13,7 +13,7 @@ from proofmap.bounds import Method, Sharing
 from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Explanation, Guarantee
-from proofmap.graph.samples import as_samples
+from proofmap.inputs import as_samples
 from proofmap.memory import budget
 from proofmap.overlaps import Objective, Overlap, family_overlap, method_of, overlap
 from proofmap.progress import part

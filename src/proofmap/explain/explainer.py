@@ -29,7 +29,7 @@ from proofmap.explain.task import Measured, Task, ball_of, together
 from proofmap.family import resolve_mask
 from proofmap.graph import Graph, bounded
 from proofmap.graph.foreign import foreign_of
-from proofmap.graph.samples import as_samples
+from proofmap.inputs import as_samples
 from proofmap.memory import check_memory
 from proofmap.overlaps import certified_radius, classes_of
 from proofmap.progress import part

@@ -15,7 +15,7 @@ from proofmap.arrays import tensor_of
 from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer
 from proofmap.graph import Graph
-from proofmap.graph.samples import weight_of
+from proofmap.inputs import weight_of
 
 __all__ = ["ExplainFunc", "explain_func"]
 

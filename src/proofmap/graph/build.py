@@ -58,6 +58,13 @@ def scalar(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.float64)
 
 
+def constant(value: Any, what: str) -> Tensor:
+    """The value, if it is known now."""
+    if not isinstance(value, Tensor):
+        raise NoRule(f"with computed {what}")
+    return value
+
+
 class Builder:
     """Collects nodes for one model. `batch` is the size of the sample dimension in what the front end reads, and
     `precision` that of the model's constants: what they are rounded to counts as what they are meant to be.

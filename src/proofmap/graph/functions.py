@@ -1,4 +1,4 @@
-"""What each operation computes, from a node and the values of its inputs.
+"""What those operations compute that take more than a line, from a node and the values of its inputs.
 
 Tensors carry the sample dimension in front, so an axis `a` of a sample is the tensor's axis `a + 1`.
 """
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 _CONV: dict[int, Any] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _CONV_TRANSPOSE: dict[int, Any] = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 _AVG_POOL: dict[int, Any] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
-_ADAPTIVE: dict[int, Any] = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
 _MAX_POOL: dict[int, Any] = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 
 
@@ -86,11 +85,6 @@ def add(node: Node, *xs: Tensor) -> Tensor:
     return total
 
 
-def concat(node: Node, *xs: Tensor) -> Tensor:
-    """The inputs behind each other along an axis."""
-    return torch.cat(xs, dim=node.attributes["axis"] + 1)
-
-
 def summed(node: Node, x: Tensor) -> Tensor:
     """The sum over axes."""
     axes = [axis + 1 for axis in node.attributes["axes"]]
@@ -107,31 +101,10 @@ def avg_pool(node: Node, x: Tensor) -> Tensor:
     return value
 
 
-def adaptive_avg_pool(node: Node, x: Tensor) -> Tensor:
-    """Means of as many windows as are wanted."""
-    value: Tensor = _ADAPTIVE[x.ndim - 2](x, node.attributes["size"])
-    return value
-
-
-def reshape(node: Node, x: Tensor) -> Tensor:
-    """The same entries in another shape."""
-    return x.reshape(x.shape[0], *node.attributes["shape"])
-
-
-def permute(node: Node, x: Tensor) -> Tensor:
-    """The axes in another order."""
-    return x.permute(0, *(axis + 1 for axis in node.attributes["axes"]))
-
-
 def expand(node: Node, x: Tensor) -> Tensor:
     """Axes of one repeated."""
     shape = node.attributes["shape"]
     return x.reshape(x.shape[0], *(1,) * (len(shape) + 1 - x.ndim), *x.shape[1:]).expand(x.shape[0], *shape)
-
-
-def index(node: Node, x: Tensor) -> Tensor:
-    """The entries at constant positions along an axis."""
-    return x.index_select(node.attributes["axis"] + 1, node.attributes["index"].to(x.device))
 
 
 def sliced(node: Node, x: Tensor) -> Tensor:
@@ -154,16 +127,6 @@ def leaky_relu(node: Node, x: Tensor) -> Tensor:
     return torch.where(x >= 0, x, x * node.weight)
 
 
-def clamp(node: Node, x: Tensor) -> Tensor:
-    """min(max(x, low), high)."""
-    return x.clamp(node.attributes["low"], node.attributes["high"])
-
-
-def elu(node: Node, x: Tensor) -> Tensor:
-    """x above zero, alpha (exp(x) - 1) below."""
-    return F.elu(x, node.attributes["alpha"])
-
-
 def softplus(node: Node, x: Tensor) -> Tensor:
     """log(1 + exp(x)) up to the threshold, x itself above it."""
     return torch.where(x > node.attributes["threshold"], x, torch.logaddexp(x, x.new_zeros(())))
@@ -180,30 +143,9 @@ def threshold(node: Node, x: Tensor) -> Tensor:
     return torch.where(x > node.attributes["limit"], x, node.attributes["value"])
 
 
-def gelu(node: Node, x: Tensor) -> Tensor:
-    """x Φ(x), or its approximation by tanh."""
-    return F.gelu(x, approximate=node.attributes["approximate"])
-
-
 def max_pool(node: Node, x: Tensor) -> Tensor:
     """The largest entry of each window."""
     a = node.attributes
     apply = _MAX_POOL[x.ndim - 2]
     value: Tensor = apply(x, a["kernel"], a["stride"], a["padding"], a["dilation"], a["ceil"])
-    return value
-
-
-def largest(node: Node, a: Tensor, b: Tensor) -> Tensor:
-    """max(a, b), entry by entry."""
-    return torch.maximum(a, b)
-
-
-def larger(node: Node, difference: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """max(a, b), with b - a beside them for who bounds it."""
-    return torch.maximum(a, b)
-
-
-def foreign(node: Node, x: Tensor) -> Tensor:
-    """What somebody else computes."""
-    value: Tensor = node.attributes["run"](x)
     return value

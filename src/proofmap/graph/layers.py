@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -48,18 +47,9 @@ def conv(b: Builder, name: str, x: str, weight: Tensor, bias: Tensor | None, sli
     _check_channels(b, name, "conv", x, weight.shape[1] * groups, weight.shape[0], groups)
     if not slide.even:
         x = picks.pad(b, f"{name}.pad", x, slide.flat)
-        slide = replace(slide, padding=((0, 0),) * len(slide.kernel))
-    return b.add_node(
-        name,
-        "conv",
-        [x],
-        weight=weight,
-        bias=_column(name, bias, weight.shape[0], weight.ndim - 2),
-        stride=slide.stride,
-        padding=slide.before,
-        dilation=slide.dilation,
-        groups=groups,
-    )
+        slide = slide.bare
+    column = _column(name, bias, weight.shape[0], weight.ndim - 2)
+    return b.add_node(name, "conv", [x], weight=weight, bias=column, groups=groups, **slide.attributes)
 
 
 def conv_transpose(
@@ -76,18 +66,11 @@ def conv_transpose(
     _check_channels(b, name, "conv_transpose", x, weight.shape[0], weight.shape[0], groups)
     if not slide.even and min(slide.flat) < 0:
         raise NoRule("with an output larger than its windows reach")
-    y = b.add_node(
-        name if slide.even else f"{name}.whole",
-        "conv_transpose",
-        [x],
-        weight=weight,
-        bias=_column(name, bias, weight.shape[1] * groups, weight.ndim - 2),
-        stride=slide.stride,
-        padding=slide.before if slide.even else (0,) * len(slide.kernel),
-        output_padding=tuple(output_padding),
-        dilation=slide.dilation,
-        groups=groups,
-    )
+    column = _column(name, bias, weight.shape[1] * groups, weight.ndim - 2)
+    how = (slide if slide.even else slide.bare).attributes
+    how |= {"output_padding": tuple(output_padding), "groups": groups}
+    whole = name if slide.even else f"{name}.whole"
+    y = b.add_node(whole, "conv_transpose", [x], weight=weight, bias=column, **how)
     return y if slide.even else picks.pad(b, name, y, [-p for p in slide.flat])
 
 

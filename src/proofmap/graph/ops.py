@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +16,7 @@ from proofmap.graph.reach import Reach, Shapes, filtered, framed, nowhere, poole
 if TYPE_CHECKING:
     from proofmap.graph.ir import Node
 
+_ADAPTIVE: dict[int, Any] = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
 _SMOOTH = 16  # torch's softplus, cut off above this, jumps by less than rounding in float32
 
 
@@ -74,24 +75,26 @@ OPERATIONS: dict[str, Operation] = {
     "affine": Operation(functions.affine, "weighted", same_place),
     "keep": Operation(functions.keep, "weighted", same_place),
     "add": Operation(functions.add, "unsigned", same_place),
-    "concat": Operation(functions.concat, "unsigned", same_position),
+    "concat": Operation(lambda node, *xs: torch.cat(xs, node.attributes["axis"] + 1), "unsigned", same_position),
     "sum": Operation(functions.summed, "unsigned"),
     "avg_pool": Operation(functions.avg_pool, "unsigned", pooled),
-    "adaptive_avg_pool": Operation(functions.adaptive_avg_pool, "unsigned"),
-    "reshape": Operation(functions.reshape, "unsigned"),
-    "permute": Operation(functions.permute, "unsigned"),
+    "adaptive_avg_pool": Operation(lambda node, x: _ADAPTIVE[x.ndim - 2](x, node.attributes["size"]), "unsigned"),
+    "reshape": Operation(lambda node, x: x.reshape(x.shape[0], *node.attributes["shape"]), "unsigned"),
+    "permute": Operation(lambda node, x: x.permute(0, *(axis + 1 for axis in node.attributes["axes"])), "unsigned"),
     "expand": Operation(functions.expand, "unsigned"),
-    "index": Operation(functions.index, "unsigned"),
+    "index": Operation(
+        lambda node, x: x.index_select(node.attributes["axis"] + 1, node.attributes["index"].to(x.device)), "unsigned"
+    ),
     "slice": Operation(functions.sliced, "unsigned"),
     "pad": Operation(functions.pad, "unsigned", framed),
     # functions of one scalar
     "relu": _plain(F.relu, activation=True),
     "leaky_relu": _scalar(functions.leaky_relu, activation=True),
-    "clamp": _scalar(functions.clamp, activation=True),
+    "clamp": _scalar(lambda node, x: x.clamp(node.attributes["low"], node.attributes["high"]), activation=True),
     "abs": _plain(torch.abs),
     "shrink": _edged(_scalar(functions.shrink, activation=True)),
     "threshold": _edged(_scalar(functions.threshold, activation=True)),
-    "elu": _scalar(functions.elu, activation=True),
+    "elu": _scalar(lambda node, x: F.elu(x, node.attributes["alpha"]), activation=True),
     "softplus": replace(
         _scalar(functions.softplus, activation=True), steep=lambda node: node.attributes["threshold"] < _SMOOTH
     ),
@@ -99,7 +102,7 @@ OPERATIONS: dict[str, Operation] = {
     "tanh": _plain(torch.tanh, activation=True),
     "softsign": _plain(F.softsign, activation=True),
     "erf": _plain(torch.erf),
-    "gelu": _scalar(functions.gelu, activation=True),
+    "gelu": _scalar(lambda node, x: F.gelu(x, approximate=node.attributes["approximate"]), activation=True),
     "silu": _plain(F.silu, activation=True),
     "mish": _plain(F.mish, activation=True),
     "hardswish": _plain(F.hardswish, activation=True),
@@ -110,10 +113,10 @@ OPERATIONS: dict[str, Operation] = {
     "reciprocal": _edged(_plain(torch.reciprocal)),
     # the largest of several
     "max_pool": Operation(functions.max_pool, reach=pooled),
-    "maximum": Operation(functions.largest, reach=same_place),
-    "larger": Operation(functions.larger, reach=same_place),
+    "maximum": Operation(lambda node, a, b: torch.maximum(a, b), reach=same_place),
+    "larger": Operation(lambda node, difference, a, b: torch.maximum(a, b), reach=same_place),  # difference = b - a
     # of which nothing is known but what it makes of a whole sample
-    "foreign": Operation(functions.foreign, steep=_always),
+    "foreign": Operation(lambda node, x: node.attributes["run"](x), steep=_always),
 }
 
 WEIGHTED = frozenset(name for name, operation in OPERATIONS.items() if operation.linear == "weighted")

@@ -43,8 +43,7 @@ def avg_pool(
     padded = picks.pad(b, f"{name}.pad", inner, around.flat)
     channels = b.shape(inner)[0]
     share = torch.full((channels, 1, *slide.kernel), 1 / prod(slide.kernel), dtype=torch.float64)
-    inside = Slide.of(slide.kernel, slide.stride, dilation=slide.dilation)
-    y = layers.conv(b, f"{name}.window", padded, share, None, inside, channels)
+    y = layers.conv(b, f"{name}.window", padded, share, None, slide.bare, channels)
     scale = torch.ones((), dtype=torch.float64)
     for w, n, (first, last), k in zip(windows, shape[-rank:], slide.padding, slide.kernel, strict=True):
         low, high = (-first, n + last) if count_padding else (0, n)
@@ -76,16 +75,7 @@ def max_pool(b: Builder, name: str, x: str, slide: Slide, *, ceil: bool = False)
             positions.append(w.clamp(first, last).flatten())  # (out · kernel,)
         inner = picks.resample(b, f"{name}.windows", inner, positions)
         slide, ceil = Slide.of(slide.kernel, slide.kernel), False
-    y = b.add_node(
-        f"{name}.pool",
-        "max_pool",
-        [inner],
-        kernel=slide.kernel,
-        stride=slide.stride,
-        padding=slide.before,
-        dilation=slide.dilation,
-        ceil=ceil,
-    )
+    y = b.add_node(f"{name}.pool", "max_pool", [inner], kernel=slide.kernel, ceil=ceil, **slide.attributes)
     return b.reshape(name, y, (*shape[:-rank], *b.shape(y)[1:]))
 
 

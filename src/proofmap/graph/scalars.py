@@ -46,7 +46,7 @@ def softplus(b: Builder, name: str, x: str, beta: float = 1.0, threshold: float 
     """log(1 + exp(beta · x)) / beta; x itself where beta · x is above the threshold."""
     if beta == 0.0 or isnan(beta) or isnan(threshold):
         raise NoRule(f"with beta {beta:g} and threshold {threshold:g}")
-    y = unary(b, f"{name}.unit", "softplus", b.scale(f"{name}.in", x, beta), threshold=threshold)
+    y = unary(b, f"{name}.unit", "softplus", b.scale(f"{name}.in", x, beta), threshold=float(threshold))
     return b.scale(name, y, 1 / beta)
 
 
@@ -54,14 +54,18 @@ def shrink(b: Builder, name: str, x: str, limit: float, shift: float) -> str:
     """x - shift above the limit, x + shift below -limit, 0 between: soft shrinking with shift = limit, hard with 0."""
     if not 0 <= limit < inf or not -inf < shift < inf:
         raise NoRule(f"with limit {limit:g} and shift {shift:g}")
-    return unary(b, name, "shrink", x, limit=limit, shift=shift)
+    return unary(b, name, "shrink", x, limit=float(limit), shift=float(shift))
 
 
 def threshold(b: Builder, name: str, x: str, limit: float, value: float) -> str:
     """x above the limit, else the value; where they are the same, nothing jumps."""
     if not -inf < limit < inf or not -inf < value < inf:
         raise NoRule(f"with limit {limit:g} and value {value:g}")
-    return clamp(b, name, x, low=limit) if limit == value else unary(b, name, "threshold", x, limit=limit, value=value)
+    return (
+        clamp(b, name, x, low=limit)
+        if limit == value
+        else unary(b, name, "threshold", x, limit=float(limit), value=float(value))
+    )
 
 
 def log(b: Builder, name: str, x: str) -> str:
@@ -84,7 +88,7 @@ def elu(b: Builder, name: str, x: str, alpha: float = 1.0, scale: float = 1.0, s
         raise NoRule(f"with alpha {alpha:g}")
     factor = scale / stretch
     inner = b.scale(f"{name}.in", x, stretch)
-    y = unary(b, f"{name}.unit", "elu", inner, alpha=alpha * stretch)
+    y = unary(b, f"{name}.unit", "elu", inner, alpha=float(alpha * stretch))
     return b.scale(name, y, factor)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,7 +42,18 @@ class Slide:
 
     @property
     def before(self) -> tuple[int, ...]:
+        """The padding of each axis, where it is the same on both sides."""
         return tuple(first for first, _ in self.padding)
+
+    @property
+    def bare(self) -> Slide:
+        """The same without padding."""
+        return replace(self, padding=((0, 0),) * len(self.kernel))
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """As a node has them."""
+        return {"stride": self.stride, "padding": self.before, "dilation": self.dilation}
 
     @property
     def even(self) -> bool:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from proofmap.arrays import Samples, tensor_of
 from proofmap.errors import InputError
 from proofmap.graph import Graph
-from proofmap.graph.samples import as_samples
 from proofmap.groups import SampleGrouping
+from proofmap.inputs import as_samples
 from proofmap.overlaps import Overlap
 
 

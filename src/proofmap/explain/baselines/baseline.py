@@ -19,7 +19,7 @@ from proofmap.explain.attributor import fitted
 from proofmap.explain.explainer import check_model
 from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
-from proofmap.graph.samples import as_samples
+from proofmap.inputs import as_samples
 from proofmap.memory import budget, bytes_of, check_memory, piece_of
 from proofmap.overlaps import classes_of
 from proofmap.precision import full_precision

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -53,14 +54,14 @@ class _NotRunError(Exception):
     """The file cannot be run."""
 
 
+@dataclass(frozen=True)
 class _Runs:
     """onnxruntime's logits, and those of onnx's own evaluator, which has everything in double precision."""
 
-    def __init__(self, session: Any, model: ModelProto, name: str, batch: int | None) -> None:
-        self.session = session
-        self.model = model
-        self.name = name
-        self.batch = batch
+    session: Any
+    model: ModelProto
+    name: str  # of the input
+    batch: int | None
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._batches(lambda feeds: self.session.run(None, feeds), x)

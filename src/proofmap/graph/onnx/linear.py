@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from proofmap.graph import sums
-from proofmap.graph.build import Builder, MixedError, NoRule, Value, scalar
+from proofmap.graph.build import Builder, MixedError, NoRule, Value, constant, scalar
 from proofmap.graph.moves import choose, write
-from proofmap.graph.onnx.call import Call, branch, constant, number, numbers
+from proofmap.graph.onnx.call import Call, branch, number, numbers
 
 
 def _einsum(b: Builder, call: Call, *xs: Value) -> str:

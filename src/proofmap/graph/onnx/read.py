@@ -18,21 +18,11 @@ from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedErr
 from proofmap.graph.build import Builder, LargeError, MixedError, NoRule, Value
 from proofmap.graph.ir import Graph
 from proofmap.graph.moves import Entries, gather, merge
+from proofmap.graph.onnx import message
 from proofmap.graph.onnx.boxed import Read
 from proofmap.graph.onnx.call import Call
-from proofmap.graph.onnx.constants import evaluate
 from proofmap.graph.onnx.linear import once
-from proofmap.graph.onnx.message import (
-    Array,
-    attribute_of,
-    input_of,
-    is_known,
-    name_of,
-    needed_for,
-    opset_of,
-    sizes_of,
-    weights_of,
-)
+from proofmap.graph.onnx.message import Array, attribute_of, name_of
 from proofmap.graph.onnx.ops import CONVERT
 
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -40,6 +30,7 @@ _MOVES = {
     *("Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice", "Squeeze", "Transpose"),
     "Unsqueeze",
 }
+_COMPUTED = 2**24  # numbers in a constant that a file has computed; beyond it the file is damaged
 _WRITES = {"ScatterND"}  # from the third input into the first
 
 
@@ -58,16 +49,16 @@ class Reader:
 
     def __init__(self, model: ModelProto, batch: int) -> None:
         self.model = model
-        self.opset = opset_of(model)
+        self.opset = message.opset_of(model)
         stored = {tensor.name: tensor for tensor in model.graph.initializer}
-        given, self.dtype = input_of(model, stored)
-        self.fixed, shape = sizes_of(given)
+        given, self.dtype = message.input_of(model, stored)
+        self.fixed, shape = message.sizes_of(given)
         self.batch = self.fixed or batch
         self.output = model.graph.output[0].name
-        self.nodes, self.wanted = needed_for(model.graph.node, self.output)
+        self.nodes, self.wanted = message.needed_for(model.graph.node, self.output)
         self.builder = Builder(shape, self.batch, given.name, self.dtype)
         self.branches: dict[str, str] = {given.name: given.name}
-        self.constants: dict[str, Array] = {n: weights_of(t) for n, t in stored.items() if n in self.wanted}
+        self.constants: dict[str, Array] = {n: message.weights_of(t) for n, t in stored.items() if n in self.wanted}
         self.moved: dict[str, _Moved] = {}
         self.lost: set[str] = set()
         self.mixed: MixedError | None = None
@@ -214,7 +205,8 @@ class Reader:
         """The shapes of one sample that onnx can infer."""
         try:
             graph = onnx.shape_inference.infer_shapes(self.model, data_prop=True).graph
-            return {info.name: sizes_of(info)[1] for info in (*graph.value_info, *graph.output) if is_known(info)}
+            infos = filter(message.is_known, (*graph.value_info, *graph.output))
+            return {info.name: message.sizes_of(info)[1] for info in infos}
         except Exception:  # of use for a longer list in an error, no more
             return {}
 
@@ -226,4 +218,42 @@ class Reader:
     def _evaluate(self, name: str, node: NodeProto, also: dict[str, Array]) -> list[Array]:
         """The value of an operation on constants, and on what is given beside them."""
         feeds = {i: also[i] if i in also else self.constants[i] for i in node.input if i}
-        return evaluate(name, node, feeds, self.opset)
+        return _evaluate(name, node, feeds, self.opset)
+
+
+def _evaluate(name: str, node: NodeProto, feeds: dict[str, Array], opset: int) -> list[Array]:
+    """The value of an operation on constants, as onnx's reference implementation has it."""
+    from onnx.reference import ReferenceEvaluator  # slow to import, and not needed by many
+
+    if _growth(node.op_type, list(feeds.values())) > _COMPUTED:
+        raise LargeError(f"{node.op_type} (node {name!r}) makes a constant of more than {_COMPUTED} numbers")
+    infos = [onnx.helper.make_empty_tensor_value_info(i) for i in feeds]
+    outputs = [onnx.helper.make_empty_tensor_value_info(o) for o in node.output if o]
+    graph = onnx.helper.make_graph([node], "constant", infos, outputs)
+    opsets = [onnx.helper.make_opsetid("", opset)]
+    try:
+        with np.errstate(all="ignore"):
+            results = ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=opsets)).run(None, feeds)
+    except Exception as error:
+        raise ModelError(
+            f"{node.op_type} (node {name!r}) of constants cannot be computed: {first_line(error)}"
+        ) from error
+    return [np.asarray(result) for result in results]
+
+
+def _growth(op: str, inputs: list[Array]) -> int:
+    """How many numbers an operation makes whose output does not follow from the sizes of its inputs."""
+    if op in ("ConstantOfShape", "Expand") and inputs:
+        return prod(max(1, int(n)) for n in inputs[-1].flatten())
+    if op == "Tile" and len(inputs) == 2:
+        return inputs[0].size * prod(max(1, int(n)) for n in inputs[1].flatten())
+    if op == "Range" and len(inputs) == 3:
+        start, stop, step = (float(i.flatten()[0]) for i in inputs)
+        return int(abs((stop - start) / step)) if step else 0
+    if op in ("Pad", "OneHot", "Resize", "Upsample", "EyeLike"):
+        return (
+            _COMPUTED + 1
+            if any(i.dtype.kind in "iu" and i.size and int(np.abs(i).max()) > 2**16 for i in inputs)
+            else 0
+        )
+    return 0

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from proofmap.graph import picks
-from proofmap.graph.build import Builder, NoRule, Value
-from proofmap.graph.onnx.call import Call, branch, constant, numbers
+from proofmap.graph.build import Builder, NoRule, Value, constant
+from proofmap.graph.onnx.call import Call, branch, numbers
 from proofmap.graph.sums import along
 
 

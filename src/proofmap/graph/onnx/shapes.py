@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from proofmap.graph import picks
-from proofmap.graph.build import Builder, MixedError, Value
+from proofmap.graph.build import Builder, MixedError, Value, constant
 from proofmap.graph.moves import move
-from proofmap.graph.onnx.call import Call, axes_of, branch, constant, number, numbers
+from proofmap.graph.onnx.call import Call, axes_of, branch, number, numbers
 
 
 def _shape(b: Builder, call: Call, x: str) -> Tensor:

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from proofmap.graph import scalars
-from proofmap.graph.build import Builder, NoRule, Value, scalar
+from proofmap.graph.build import Builder, NoRule, Value, constant, scalar
 from proofmap.graph.torch.layers import LAYERS, first
 from proofmap.graph.torch.linear import LINEAR
-from proofmap.graph.torch.shapes import SHAPES, as_value, constant
+from proofmap.graph.torch.shapes import SHAPES, as_value
 
 
 def _add(sign: float) -> Callable[..., str]:
@@ -47,30 +47,6 @@ def _prelu(b: Builder, name: str, x: str, weight: Value) -> str:
     weight = constant(weight, "slopes")
     column = (-1, *(1,) * (len(b.shape(x)) - 1)) if weight.numel() > 1 else ()
     return scalars.leaky_relu(b, name, x, weight.reshape(column))
-
-
-def _elu(b: Builder, name: str, x: str, alpha: float = 1, scale: float = 1, stretch: float = 1) -> str:
-    return scalars.elu(b, name, x, float(alpha), float(scale), float(stretch))
-
-
-def _celu(b: Builder, name: str, x: str, alpha: float = 1.0) -> str:
-    return scalars.elu(b, name, x, float(alpha), 1.0, 1.0 / float(alpha))
-
-
-def _softplus(b: Builder, name: str, x: str, beta: float = 1, threshold: float = 20) -> str:
-    return scalars.softplus(b, name, x, float(beta), float(threshold))
-
-
-def _hard_shrink(b: Builder, name: str, x: str, limit: float = 0.5) -> str:
-    return x if limit < 0 else scalars.shrink(b, name, x, float(limit), 0.0)
-
-
-def _soft_shrink(b: Builder, name: str, x: str, limit: float = 0.5) -> str:
-    return scalars.shrink(b, name, x, float(limit), float(limit))
-
-
-def _threshold(b: Builder, name: str, x: str, limit: float, value: float) -> str:
-    return scalars.threshold(b, name, x, float(limit), float(value))
 
 
 def _rrelu(
@@ -154,10 +130,10 @@ CONVERT: dict[str, Callable[..., Any]] = {
     "aten.hardsigmoid.default": scalars.hard_sigmoid,
     "aten.hardswish.default": _unary("hardswish"),
     "aten.abs.default": _unary("abs"),
-    "aten.elu.default": _elu,
+    "aten.elu.default": scalars.elu,
     "aten.selu.default": lambda b, name, x: scalars.elu(b, name, x, 1.6732632423543772, 1.0507009873554805),
-    "aten.celu.default": _celu,
-    "aten.softplus.default": _softplus,
+    "aten.celu.default": lambda b, name, x, alpha=1.0: scalars.elu(b, name, x, alpha, 1.0, 1 / alpha),
+    "aten.softplus.default": lambda b, name, x, beta=1, threshold=20: scalars.softplus(b, name, x, beta, threshold),
     "aten.log_sigmoid.default": scalars.log_sigmoid,
     "aten.sigmoid.default": _unary("sigmoid"),
     "aten.tanh.default": _unary("tanh"),
@@ -167,9 +143,9 @@ CONVERT: dict[str, Callable[..., Any]] = {
     ),
     "aten.silu.default": scalars.swish,
     "aten.mish.default": _unary("mish"),
-    "aten.softshrink.default": _soft_shrink,
-    "aten.hardshrink.default": _hard_shrink,
-    "aten.threshold.default": _threshold,
+    "aten.softshrink.default": lambda b, name, x, limit=0.5: scalars.shrink(b, name, x, limit, limit),
+    "aten.hardshrink.default": lambda b, name, x, limit=0.5: x if limit < 0 else scalars.shrink(b, name, x, limit, 0.0),
+    "aten.threshold.default": scalars.threshold,
     "aten.rrelu.default": _rrelu,
     "aten.pow.Tensor_Scalar": lambda b, name, x, exponent: scalars.power(b, name, x, float(exponent)),
     "aten.square.default": _unary("square"),

@@ -8,9 +8,10 @@ from __future__ import annotations
 import copy
 import inspect
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, Literal
 
 import torch
@@ -62,32 +63,24 @@ class Hooked(Foreign):
 
     def inside(self, x: Tensor, path: str) -> tuple[Tensor, Tensor]:
         """(what the part of that name gave when it was last called, the value): both on one tape of gradients."""
-        found: list[Tensor] = []
-        keep = self.module.get_submodule(path).register_forward_hook(lambda m, args, out: found.append(out))
-        try:
+        given: list[Tensor] = []
+        with _watched([self.module.get_submodule(path)], lambda part, out: given.append(out)):
             value = self(x)
-        finally:
-            keep.remove()
-        return found[-1], value
+        return given[-1], value
 
     def layers(self, x: Tensor) -> dict[str, nn.Module]:
         """The parts without parts of their own that compute a tensor for the value, by name, in the order of calls."""
-        found: dict[str, nn.Module] = {}
+        layers: dict[str, nn.Module] = {}
         names = {module: name for name, module in self.module.named_modules() if _simple(module)}
 
-        def note(module: nn.Module, args: Any, out: Any) -> None:
+        def note(part: nn.Module, out: Any) -> None:
             if isinstance(out, Tensor):
-                found.pop(names[module], None)
-                found[names[module]] = module
+                layers.pop(names[part], None)
+                layers[names[part]] = part
 
-        hooks = [module.register_forward_hook(note) for module in names]
-        try:
-            with torch.no_grad():
-                self(x)
-        finally:
-            for one in hooks:
-                one.remove()
-        return found
+        with _watched(names, note), torch.no_grad():
+            self(x)
+        return layers
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Hooked:
         tensors = (*self.module.parameters(), *self.module.buffers())
@@ -128,28 +121,27 @@ class _ReachedError(BaseException):
 
 
 @contextmanager
+def _watched(parts: Iterable[nn.Module], note: Callable[[nn.Module, Any], None]) -> Iterator[None]:
+    """Call note(part, what it gave) whenever one of the parts has been called."""
+    with ExitStack() as hooks:
+        for part in parts:
+            hooks.callback(part.register_forward_hook(lambda module, args, out: note(module, out)).remove)
+        yield
+
+
+@contextmanager
 def hook(
     model: nn.Module, path: str, side: Literal["input", "output"], read: Callable[[int, list[Any]], None]
 ) -> Iterator[None]:
     """Call read(number of the call from 1, the tensors) whenever the part takes or has given something."""
-    calls = 0
-
-    def before(module: nn.Module, args: Any, kwargs: Any) -> None:
-        nonlocal calls
-        calls += 1
-        read(calls, tree_leaves((args, kwargs)))
-
-    def after(module: nn.Module, args: Any, output: Any) -> None:
-        nonlocal calls
-        calls += 1
-        read(calls, tree_leaves(output))
-
+    calls = count(1)
     part = model.get_submodule(path)
-    handle = (
-        part.register_forward_pre_hook(before, with_kwargs=True)
-        if side == "input"
-        else part.register_forward_hook(after)
-    )
+    if side == "input":
+        handle = part.register_forward_pre_hook(
+            lambda module, args, kwargs: read(next(calls), tree_leaves((args, kwargs))), with_kwargs=True
+        )
+    else:
+        handle = part.register_forward_hook(lambda module, args, out: read(next(calls), tree_leaves(out)))
     try:
         yield
     finally:
@@ -158,17 +150,17 @@ def hook(
 
 def passing(model: nn.Module, x: Tensor, path: str, side: Literal["input", "output"], value: Tensor) -> Site | None:
     """The site at that part where the model, run on x, has this value."""
-    found: list[Site] = []
+    sites: list[Site] = []
 
     def read(call: int, leaves: list[Any]) -> None:
         for k, leaf in enumerate(leaves):
             same = isinstance(leaf, Tensor) and leaf.shape == value.shape and leaf.is_floating_point()
             if same and torch.allclose(leaf, value, rtol=1e-4, atol=1e-6, equal_nan=True):
-                found.append(Site(path, side, call, k))
+                sites.append(Site(path, side, call, k))
 
     with hook(model, path, side, read), torch.no_grad():
         model(x)
-    return found[0] if found else None
+    return sites[0] if sites else None
 
 
 def _simple(part: nn.Module) -> bool:
@@ -180,17 +172,12 @@ def _elements(module: nn.Module, x: Tensor) -> int:
     """About how many scalars one sample takes inside: what all parts give, and as many for what stands between them."""
     total = 0
 
-    def count(module: nn.Module, args: Any, out: Any) -> None:
+    def add(part: nn.Module, out: Any) -> None:
         nonlocal total
         total += sum(leaf.numel() for leaf in tree_leaves(out) if isinstance(leaf, Tensor))
 
-    hooks = [part.register_forward_hook(count) for part in module.modules() if _simple(part)]
-    try:
-        with torch.no_grad():
-            module(x[:1])
-    finally:
-        for one in hooks:
-            one.remove()
+    with _watched(filter(_simple, module.modules()), add), torch.no_grad():
+        module(x[:1])
     return max(2 * total, 8 * x[:1].numel())
 
 
@@ -208,8 +195,8 @@ def _code(model: nn.Module) -> Iterator[str]:
     for name, module in model.named_modules():
         kind = type(module)
         plain = (bool, int, float, str, type(None), tuple)
-        said = {k: v for k, v in sorted(vars(module).items()) if isinstance(v, plain) and k != "training"}
-        settings = {k: v for k, v in said.items() if not k.startswith("_")}
+        kept = (k for k, v in sorted(vars(module).items()) if isinstance(v, plain) and k != "training")
+        settings = {k: vars(module)[k] for k in kept if not k.startswith("_")}
         yield f"{name} {kind.__qualname__} {_without_addresses(module.extra_repr())} {_without_addresses(settings)}"
         for base in kind.__mro__:
             if base in seen or base.__module__.partition(".")[0] in ("torch", "builtins", "abc", "typing"):

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from proofmap.errors import ModelError
 from proofmap.graph import layers, picks, pools
-from proofmap.graph.build import Builder, MixedError, Value
+from proofmap.graph.build import Builder, MixedError, Value, constant
 from proofmap.graph.last import softmax
 from proofmap.graph.slide import Slide
-from proofmap.graph.torch.shapes import axes_of, constant
+from proofmap.graph.torch.shapes import axes_of
 
 
 def _all(value: int | Sequence[int], rank: int) -> tuple[int, ...]:
@@ -91,19 +91,11 @@ def _conv(
     return _convolution(b, name, x, weight, bias, stride, padding, dilation, False, 0, groups)
 
 
-def _conv_transpose(
-    b: Builder,
-    name: str,
-    x: Value,
-    weight: Value,
-    bias: Value | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> str:
-    return _convolution(b, name, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
+def _conv_transpose(b: Builder, name: str, x: Value, weight: Value, bias: Value | None = None, *how: Any) -> str:
+    """how: stride, padding, output_padding, groups, dilation, as far as they are given."""
+    defaults: tuple[Any, ...] = (1, 0, 0, 1, 1)
+    stride, padding, extra, groups, dilation = (*how, *defaults[len(how) :])
+    return _convolution(b, name, x, weight, bias, stride, padding, dilation, True, extra, groups)
 
 
 def _batch_norm(
@@ -166,16 +158,11 @@ def _avg_pool(rank: int) -> Callable[..., str]:
     return convert
 
 
-def _adaptive_max_pool(b: Builder, name: str, x: str, size: Sequence[int]) -> list[str]:
-    return [pools.adaptive_max_pool(b, name, x, size)]
+def _extreme(op: str, over: Callable[..., str]) -> Callable[..., str]:
+    def convert(b: Builder, name: str, x: str, axes: Any = None, keepdim: bool = False) -> str:
+        return over(b, name, x, axes_of(b, name, op, x, axes), keepdim=keepdim)
 
-
-def _largest(b: Builder, name: str, x: str, axes: Any = None, keepdim: bool = False) -> str:
-    return pools.max_over(b, name, x, axes_of(b, name, "max", x, axes), keepdim=keepdim)
-
-
-def _smallest(b: Builder, name: str, x: str, axes: Any = None, keepdim: bool = False) -> str:
-    return pools.min_over(b, name, x, axes_of(b, name, "min", x, axes), keepdim=keepdim)
+    return convert
 
 
 def _reduce(op: str) -> Callable[..., str]:
@@ -197,6 +184,8 @@ def first(convert: Callable[..., Any]) -> Callable[..., list[Any]]:
     """An operator with further results that nobody may read."""
     return lambda *args, **kwargs: [convert(*args, **kwargs)]
 
+
+_LARGEST, _SMALLEST = _extreme("max", pools.max_over), _extreme("min", pools.min_over)
 
 LAYERS: dict[str, Callable[..., Any]] = {
     "aten.linear.default": _linear,
@@ -244,11 +233,11 @@ LAYERS: dict[str, Callable[..., Any]] = {
     "aten.max_pool3d.default": _max_pool(3),
     "aten.max_pool2d_with_indices.default": first(_max_pool(2)),
     "aten.max_pool3d_with_indices.default": first(_max_pool(3)),
-    "aten.adaptive_max_pool1d.default": _adaptive_max_pool,
-    "aten.adaptive_max_pool2d.default": _adaptive_max_pool,
-    "aten.adaptive_max_pool3d.default": _adaptive_max_pool,
-    "aten.amax.default": _largest,
-    "aten.amin.default": _smallest,
-    "aten.max.dim": first(_largest),
-    "aten.min.dim": first(_smallest),
+    "aten.adaptive_max_pool1d.default": first(pools.adaptive_max_pool),
+    "aten.adaptive_max_pool2d.default": first(pools.adaptive_max_pool),
+    "aten.adaptive_max_pool3d.default": first(pools.adaptive_max_pool),
+    "aten.amax.default": _LARGEST,
+    "aten.amin.default": _SMALLEST,
+    "aten.max.dim": first(_LARGEST),
+    "aten.min.dim": first(_SMALLEST),
 }

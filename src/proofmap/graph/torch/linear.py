@@ -10,10 +10,10 @@ from torch import Tensor
 
 from proofmap.errors import ModelError
 from proofmap.graph import scalars, sums
-from proofmap.graph.build import Builder, MixedError, NoRule, Value, scalar
+from proofmap.graph.build import Builder, MixedError, NoRule, Value, constant, scalar
 from proofmap.graph.moves import choose, write
 from proofmap.graph.slide import Slide
-from proofmap.graph.torch.shapes import as_value, constant
+from proofmap.graph.torch.shapes import as_value
 
 
 def _where(b: Builder, name: str, mask: Value, x: Any, y: Any) -> Value:

@@ -11,20 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.graph import picks
-from proofmap.graph.build import Builder, MixedError, NoRule, Value, scalar
+from proofmap.graph.build import Builder, MixedError, NoRule, Value, constant, scalar
 from proofmap.graph.moves import move
 
 
 def as_value(value: Any) -> Value:
     """An operand that may be a plain number."""
     return value if isinstance(value, str | Tensor) else scalar(float(value))
-
-
-def constant(value: Any, what: str) -> Tensor:
-    """The value, if it is known now."""
-    if not isinstance(value, Tensor):
-        raise NoRule(f"with computed {what}")
-    return value
 
 
 def axes_of(b: Builder, name: str, op: str, x: str, axes: int | Sequence[int] | None) -> list[int]:

@@ -16,7 +16,7 @@ import proofmap as pm
 from proofmap.errors import InputError
 from proofmap.explain.baselines import BASELINES
 from proofmap.explain.baselines.baseline import Baseline
-from proofmap.graph.samples import as_samples
+from proofmap.inputs import as_samples
 
 BALL = pm.Ball(0.1)
 
