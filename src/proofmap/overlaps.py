@@ -27,7 +27,7 @@ from proofmap.inputs import as_samples
 from proofmap.memory import budget
 from proofmap.precision import full_precision
 from proofmap.progress import part
-from proofmap.settings import check_counts, one_of
+from proofmap.settings import check_choice, check_counts
 from proofmap.traced import traced
 
 Objective = Literal["margin", "class", "mean", "apart"]
@@ -87,8 +87,8 @@ def overlap(
 
     Only with "margin" and "apart", and without a rival, does an overlap of at most 0 prove the decision.
     """
-    one_of("objective", objective, Objective)
-    one_of("sharing", sharing, Sharing)
+    check_choice("got objective", objective, Objective)
+    check_choice("got sharing", sharing, Sharing)
     method = method_of(bounds)
     x = as_samples(x, model)
     family = ball.at(x, grouping.resolve(groups, x))

@@ -23,6 +23,7 @@ from proofmap.inputs import as_samples
 from proofmap.memory import budget, bytes_of, check_memory, piece_of
 from proofmap.overlaps import classes_of
 from proofmap.precision import full_precision
+from proofmap.settings import check_settings
 from proofmap.traced import traced
 
 
@@ -63,6 +64,7 @@ class Baseline(ABC):
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
         check_model(self.model)
+        check_settings(self)
         check_memory(self.memory)
 
     @abstractmethod
