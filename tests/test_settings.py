@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ import proofmap as pm
 from proofmap import explain, metrics
 from proofmap.errors import InputError
 from proofmap.explain import baselines
+from proofmap.settings import check_settings, choice, count
 
 MODEL = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
 NEEDED: dict[str, Any] = {"model": MODEL, "ball": pm.Ball(0.1), "radius": 0.1, "split": "0", "bounds": None, "n": 2}
@@ -63,3 +65,27 @@ def test_what_is_no_number_is_refused(make: Callable[..., Any], given: dict[str,
 def test_a_count_in_quotes_is_no_count() -> None:
     with pytest.raises(InputError, match="got steps='3', expected a whole number of at least 1"):
         pm.certified_radius(MODEL, torch.rand(1, 4), steps="3")  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Settings:
+    steps: int = count(3, least=2)
+    batch: int | None = count(None)
+    kind: str = choice("mean", Literal["mean", "max"])
+    free: str = ""
+
+
+def test_a_setting_states_its_check() -> None:
+    check_settings(Settings())
+    check_settings(Settings(steps=2, batch=1, kind="max"))
+    wrong: list[tuple[Any, str]] = [
+        (Settings(steps=1), "Maker got steps=1, expected a whole number of at least 2"),
+        (Settings(steps=None), "Maker got steps=None, expected a whole number of at least 2"),  # type: ignore[arg-type]
+        (Settings(batch=0), "Maker got batch=0, expected a whole number of at least 1"),
+        (Settings(kind="least"), "Maker got kind='least', expected one of 'mean', 'max'"),
+    ]
+    for settings_, message in wrong:
+        with pytest.raises(InputError, match=f"^{message}$"):
+            check_settings(settings_, "Maker")
+        with pytest.raises(InputError, match=f"^{message.removeprefix('Maker ')}$"):
+            check_settings(settings_)

@@ -31,6 +31,15 @@ _PLAIN = {
 }
 _TENSORS = (Tensor, nn.Parameter)
 _CONTAINERS = (list, tuple, dict, OrderedDict, torch.Size)
+_PARTS: dict[type, tuple[str, ...]] = {  # that an object consists of
+    MethodType: ("__func__", "__self__"),
+    CodeType: ("co_code", "co_consts", "co_names"),
+    partial: ("func", "args", "keywords"),
+    slice: ("start", "stop", "step"),
+    property: ("fget", "fset"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+}
 _HOOKS = [name for name in vars(torch_module) if name.startswith("_global_forward")]  # of all modules
 _ENDS = (nn.Module, object)  # classes that no model adds anything to
 
@@ -64,7 +73,7 @@ class _Reader:
     def __init__(self) -> None:
         self.parts: list[str | Tensor] = []
         self.held: list[object] = []
-        self._places: dict[int, int] = {}  # of what was spelled already, by its identity
+        self._seen: dict[int, tuple[int, object]] = {}  # by identity, which stays an object's own while it is held
 
     def read(self, *values: Any) -> None:
         for value in values:
@@ -75,10 +84,10 @@ class _Reader:
                 self.parts.append(f"{kind.__qualname__}.{value.name}")
             elif kind is ModuleType or kind is BuiltinFunctionType:
                 self._identity(value)
-            elif id(value) in self._places:
-                self.parts.append(f"again {self._places[id(value)]}")
+            elif id(value) in self._seen:
+                self.parts.append(f"again {self._seen[id(value)][0]}")
             else:
-                self._places[id(value)] = len(self._places)
+                self._seen[id(value)] = len(self._seen), value
                 self.parts.append(kind.__qualname__)
                 self._whole(value, kind)
 
@@ -95,18 +104,8 @@ class _Reader:
             self.parts.append(str(sorted(map(repr, value))))
         elif kind is FunctionType:
             self._function(value)
-        elif kind is MethodType:
-            self.read(value.__func__, value.__self__)
-        elif kind is partial:
-            self.read(value.func, value.args, value.keywords)
-        elif kind is slice:
-            self.read(value.start, value.stop, value.step)
-        elif kind is property:
-            self.read(value.fget, value.fset)
-        elif kind is staticmethod or kind is classmethod:
-            self.read(value.__func__)
-        elif kind is CodeType:
-            self.read(value.co_code, value.co_consts, value.co_names)
+        elif kind in _PARTS:
+            self.read(*(getattr(value, part) for part in _PARTS[kind]))
         elif isinstance(value, type):
             self._class(value)
         elif (isinstance(value, nn.Module) and not isinstance(value, torch.jit.ScriptModule)) or _is_open(kind):

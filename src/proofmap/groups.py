@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from proofmap.arrays import tensor_of
 from proofmap.errors import InputError
+from proofmap.settings import check_count, is_number
 
 __all__ = [
     "Columns",
@@ -77,9 +77,8 @@ class Grid:
 
     def __post_init__(self) -> None:
         """Refuse a grid without cells."""
-        for name, count in (("rows", self.rows), ("columns", self.columns)):
-            if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-                raise InputError(f"grid got {name}={count!r}, expected a whole number of at least 1")
+        check_count("grid got rows", self.rows)
+        check_count("grid got columns", self.columns)
 
     def __call__(self, shape: Shape) -> Tensor:
         """Number the cells row by row: id(c, i, j) = row cell · columns + column cell."""
@@ -127,10 +126,8 @@ class Superpixels:
 
     def __post_init__(self) -> None:
         """Refuse what asks for no segments."""
-        if not isinstance(self.segments, int) or isinstance(self.segments, bool) or self.segments < 1:
-            raise InputError(f"superpixels got segments={self.segments!r}, expected a whole number of at least 1")
-        number = isinstance(self.compactness, (int, float)) and not isinstance(self.compactness, bool)
-        if not number or not 0 < self.compactness < inf:
+        check_count("superpixels got segments", self.segments)
+        if not is_number(self.compactness) or not self.compactness > 0:
             raise InputError(f"superpixels got compactness={self.compactness!r}, expected a finite number above 0")
 
     def of(self, x: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""The methods of explanation by name: one table, from which everything that lists methods is derived.
+"""The methods of explanation by name, and the metrics that judge them: two tables, from which all lists are derived.
 
-It loads nothing: who asks for help on the command line sees the names without waiting for torch.
+They load nothing: who asks for help on the command line sees the names without waiting for torch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["COMPARED", "EXPLAINERS", "METHODS", "READY", "Method"]
+__all__ = ["COMPARED", "EXPLAINERS", "JUDGES", "METHODS", "READY", "Judge", "Method"]
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,26 @@ class Method:
     @property
     def kind(self) -> type[Any]:
         """The class, an `Explainer` or a `Baseline`."""
-        module, _, name = self.path.partition(":")
-        kind: type[Any] = getattr(import_module(f"proofmap.explain.{module}"), name)
-        return kind
+        return _loaded("explain", self.path)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Where the class of a metric is, and whether it judges any method's maps; the tests hold it against the class."""
+
+    path: str  # its module under proofmap.metrics, and its name there
+    maps: bool = True  # or only overlaps that are proven
+
+    @property
+    def kind(self) -> type[Any]:
+        """The class, a `Metric`."""
+        return _loaded("metrics", self.path)
+
+
+def _loaded(part: str, path: str) -> type[Any]:
+    module, _, name = path.partition(":")
+    kind: type[Any] = getattr(import_module(f"proofmap.{part}.{module}"), name)
+    return kind
 
 
 METHODS: Mapping[str, Method] = MappingProxyType(
@@ -55,3 +72,14 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 COMPARED = tuple(name for name, method in METHODS.items() if not method.target)  # explain what was decided
 READY = tuple(name for name in COMPARED if not METHODS[name].needs)  # need nothing but a model and a ball
 EXPLAINERS = tuple(name for name, method in METHODS.items() if method.ball and not method.needs)
+
+JUDGES: Mapping[str, Judge] = MappingProxyType(
+    {
+        "deletion": Judge("curves:Deletion"),
+        "insertion": Judge("curves:Insertion"),
+        "mu-fidelity": Judge("fidelity:MuFidelity"),
+        "robustness-sr": Judge("robustness:RobustnessSr"),
+        "stability": Judge("stability:Stability"),
+        "tightness": Judge("tightness:Tightness", maps=False),
+    }
+)

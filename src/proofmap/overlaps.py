@@ -27,7 +27,7 @@ from proofmap.inputs import as_samples
 from proofmap.memory import budget
 from proofmap.precision import full_precision
 from proofmap.progress import part
-from proofmap.settings import check_counts, one_of
+from proofmap.settings import check_choice, check_counts
 from proofmap.traced import traced
 
 Objective = Literal["margin", "class", "mean", "apart"]
@@ -87,8 +87,8 @@ def overlap(
 
     Only with "margin" and "apart", and without a rival, does an overlap of at most 0 prove the decision.
     """
-    one_of("objective", objective, Objective)
-    one_of("sharing", sharing, Sharing)
+    check_choice("got objective", objective, Objective)
+    check_choice("got sharing", sharing, Sharing)
     method = method_of(bounds)
     x = as_samples(x, model)
     family = ball.at(x, grouping.resolve(groups, x))
@@ -111,7 +111,7 @@ def family_overlap(
 ) -> Overlap:
     """The same for a family of balls that stands already, and a budget of bytes; towards its own class it is 0."""
     bounded(graph)
-    with full_precision(family.x.device):
+    with full_precision(family.x.device), torch.no_grad():
         logits = _logits(graph, family.x)
         classes = _classes("target", target, logits)
         if classes is None:
@@ -174,7 +174,7 @@ def certified_radius(
     domain_ball = Ball(torch.finfo(x.dtype).max, norm, domain).at(x)
     available = budget(memory, x.device)
     graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
-    with full_precision(x.device):
+    with full_precision(x.device), torch.no_grad():
         logits = _logits(graph, x)
         classes = _classes("target", target, logits)
         forms = _forms(logits, logits.argmax(1) if classes is None else classes, None, "margin")
@@ -269,7 +269,7 @@ def _classes(what: str, given: Target, logits: Tensor) -> Tensor | None:
 
 def _check_rival(graph: Graph, x: Tensor, target: Target, rival: Target) -> None:
     """Refuse a rival that is the target itself."""
-    with full_precision(x.device):
+    with full_precision(x.device), torch.no_grad():
         logits = _logits(graph, x)
     count, classes = logits.shape
     given = _classes("target", target, logits)

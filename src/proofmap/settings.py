@@ -1,34 +1,77 @@
-"""What a setting may be: whole numbers, numbers, words. What is none of it is refused before any work starts."""
+"""What a setting may be: whole numbers, numbers, words. What is none of it is refused before any work starts.
+
+A dataclass states the check of a setting with its field, `samples: int = count(100)`, and calls `check_settings`.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import Any, get_args
+from collections.abc import Callable
+from dataclasses import field, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from proofmap.errors import InputError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Check: TypeAlias = Callable[[str, Any], None]  # of what a message calls it, such as "got steps", and the value
+
+
+def setting(default: Any, check: Check) -> Any:
+    """A field of a dataclass, with its check; None is taken where it is the default."""
+    return field(default=default, metadata={"check": check})
+
+
+def count(default: int | None, least: int = 1) -> Any:
+    """A field that is a whole number."""
+    return setting(default, partial(check_count, least=least))
+
+
+def choice(default: str, words: Any) -> Any:
+    """A field that is one of the words of a Literal."""
+    return setting(default, partial(check_choice, words=words))
+
+
+def check_settings(of: DataclassInstance, who: str = "") -> None:
+    """Refuse a setting that its field does not allow."""
+    for f in fields(of):
+        value = getattr(of, f.name)
+        if "check" in f.metadata and not (value is None and f.default is None):
+            f.metadata["check"](f"{who} got {f.name}".lstrip(), value)
+
+
+def check_count(said: str, got: Any, least: int = 1, other: str = "") -> None:
+    """Refuse what is no whole number, or too small; other: what is taken beside."""
+    if not isinstance(got, int) or isinstance(got, bool) or got < least:
+        raise InputError(f"{said}={got!r}, expected a whole number of at least {least}{other}")
 
 
 def check_counts(least: int = 1, **given: int) -> None:
     """Refuse what is no whole number, or too small."""
-    for name, count in given.items():
-        if not isinstance(count, int) or isinstance(count, bool) or count < least:
-            raise InputError(f"got {name}={count!r}, expected a whole number of at least {least}")
+    for name, got in given.items():
+        check_count(f"got {name}", got, least)
+
+
+def check_choice(said: str, got: Any, words: Any) -> None:
+    """Refuse what is none of the words of a Literal."""
+    if not isinstance(got, str) or got not in get_args(words):
+        raise InputError(f"{said}={got!r}, expected one of {', '.join(map(repr, get_args(words)))}")
+
+
+def check_flag(said: str, got: Any) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(got, bool):
+        raise InputError(f"{said}={got!r}, expected True or False")
+
+
+def check_number(said: str, got: Any) -> None:
+    """Refuse what is no finite number."""
+    if not is_number(got):
+        raise InputError(f"{said}={got!r}, expected a finite number")
 
 
 def is_number(value: object) -> bool:
     """Whether it is one finite number, which a float can hold."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-
-
-def check_numbers(**given: float) -> None:
-    """Refuse what is no finite number."""
-    for name, value in given.items():
-        if not is_number(value):
-            raise InputError(f"got {name}={value!r}, expected a finite number")
-
-
-def one_of(what: str, got: Any, choices: Any) -> Any:
-    """What was got, if it is one of the words of a Literal."""
-    if got not in get_args(choices):
-        raise InputError(f"got {what}={got!r}, expected one of {', '.join(map(repr, get_args(choices)))}")
-    return got

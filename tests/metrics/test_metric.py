@@ -29,6 +29,7 @@ from proofmap.metrics import (
 )
 from proofmap.metrics.draws import Stream
 from proofmap.metrics.metric import ByPreset, Case, Presets, table
+from proofmap.settings import check_number, count
 from tests.metrics.models import drawn, network
 
 MODEL, X = network(12, 8, 3), drawn(3, 1, 3, 4)
@@ -117,8 +118,8 @@ class Confidence(Metric[Tensor]):
     presets: ClassVar[Presets] = table("power", paper=(1.0,), squared=(2.0,))
 
     preset: str = "paper"
-    power: ByPreset[float] = ByPreset()
-    batch: int | None = None
+    power: ByPreset[float] = ByPreset(check_number)
+    batch: int | None = count(None)
 
     @classmethod
     def for_ball(cls, ball: pm.Ball, values: tuple[float, float]) -> Confidence:
@@ -139,6 +140,8 @@ def test_the_base_class_owns_the_call() -> None:
         Confidence("other")
     with pytest.raises(InputError, match="Confidence got batch=0, expected a whole number of at least 1"):
         Confidence(batch=0)
+    with pytest.raises(InputError, match="Confidence got power='2', expected a finite number"):
+        Confidence(power="2")  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"attributions have shape \(2, 1, 3, 4\)"):
         Confidence()(MODEL, X, None, maps[:2])
 

@@ -24,10 +24,11 @@ from proofmap.graph import Graph, as_graph
 from proofmap.groups import Groups
 from proofmap.inputs import as_samples
 from proofmap.metrics import METRICS, Metric
-from proofmap.metrics.check import check_count, check_flag, check_groups
+from proofmap.metrics.check import check_groups
 from proofmap.metrics.points import classes_of
 from proofmap.overlaps import decides
 from proofmap.records import JSON
+from proofmap.settings import check_count, check_flag
 
 __all__ = ["column", "columns", "compare", "judge"]
 
@@ -57,9 +58,9 @@ def compare(
     if ball is not None and not isinstance(ball, Ball):
         raise InputError(f"got ball={ball!r}, expected a pm.Ball such as pm.Ball(0.02, domain=(0.0, 1.0))")
     if groups is not None:
-        check_groups("compare", groups)
-    check_count("compare", "seed", seed, 0)
-    check_flag("compare", "progress", progress)
+        check_groups("compare got groups", groups)
+    check_count("compare got seed", seed, 0)
+    check_flag("compare got progress", progress)
     named, judges = _labelled(methods), _judges(metrics)
     if not named or not judges:
         raise InputError("got no method or no metric, expected at least one of each, such as ['eva'] and ['deletion']")

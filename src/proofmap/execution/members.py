@@ -24,12 +24,11 @@ from proofmap.progress import part
 Fold = Callable[[slice, Tensor, Tensor], None]
 
 
-def check_precision(precision: torch.dtype | None) -> None:
+def check_precision(said: str, precision: torch.dtype | None) -> None:
     """Refuse what samples cannot run in."""
     if precision not in (None, torch.float16, torch.bfloat16):
         raise InputError(
-            f"got precision={precision!r}, expected torch.float16 or torch.bfloat16: leave it out to sample in the "
-            "type of x"
+            f"{said}={precision!r}, expected torch.float16 or torch.bfloat16: leave it out to sample in the type of x"
         )
 
 

@@ -14,7 +14,7 @@ from proofmap.explain.explanation import Guarantee
 from proofmap.memory import budget
 from proofmap.overlaps import Overlap
 from proofmap.precision import full_precision
-from proofmap.settings import check_counts
+from proofmap.settings import count, setting
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -30,21 +30,15 @@ class EmpiricalEVA(Explainer):
 
     guarantee: ClassVar[Guarantee] = "sampled"
 
-    samples: int = 100
-    precision: torch.dtype | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse what is no setting."""
-        super().__post_init__()
-        check_counts(samples=self.samples)
-        check_precision(self.precision)
+    samples: int = count(100)
+    precision: torch.dtype | None = setting(None, check_precision)
+    seed: int = count(0, least=0)
 
     def _measure(self, task: Task) -> Measured:
         family = task.ball.at(task.x, task.mask.expand_as(task.x))
         delta = family.sample(self.samples, task.generator)  # (S, n, *shape)
         sampler = Sampler(task.graph, self.precision, budget(self.memory, task.x.device))
-        with full_precision(task.x.device):
+        with full_precision(task.x.device), torch.no_grad():
             nominal = margins(task.graph(task.x).flatten(1), task.target)
             best = nominal[:, None].repeat(1, family.members)  # x itself lies in every member
 

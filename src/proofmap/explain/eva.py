@@ -17,7 +17,7 @@ from proofmap.inputs import as_samples
 from proofmap.memory import budget
 from proofmap.overlaps import Objective, Overlap, family_overlap, method_of, overlap
 from proofmap.progress import part
-from proofmap.settings import one_of
+from proofmap.settings import choice
 from proofmap.traced import traced
 
 
@@ -32,15 +32,8 @@ class EVA(Explainer):
     guarantee: ClassVar[Guarantee] = "certified"
 
     bounds: Method | None = None
-    sharing: Sharing = "shared"
-    objective: Objective = "margin"
-
-    def __post_init__(self) -> None:
-        """Refuse what is no setting."""
-        super().__post_init__()
-        self._set(bounds=method_of(self.bounds))
-        one_of("sharing", self.sharing, Sharing)
-        one_of("objective", self.objective, Objective)
+    sharing: Sharing = choice("shared", Sharing)
+    objective: Objective = choice("margin", Objective)
 
     def _measure(self, task: Task) -> Measured:
         over = overlap(
@@ -67,7 +60,7 @@ class TargetedEVA(Explainer):
     signed: ClassVar[bool] = True
 
     bounds: Method | None = None
-    sharing: Sharing = "shared"
+    sharing: Sharing = choice("shared", Sharing)
 
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
@@ -76,8 +69,6 @@ class TargetedEVA(Explainer):
             raise InputError(
                 f"got a ball with half={self.ball.half!r}, expected a whole one: both halves are explained"
             )
-        self._set(bounds=method_of(self.bounds))
-        one_of("sharing", self.sharing, Sharing)
 
     def explain(self, x: Samples, target: Target = None) -> Explanation:
         """Explain what would make each sample of x (N, *shape) a `target`; one class, or one for each sample."""

@@ -31,10 +31,10 @@ from proofmap.graph import Graph, bounded
 from proofmap.graph.foreign import foreign_of
 from proofmap.inputs import as_samples
 from proofmap.memory import check_memory
-from proofmap.overlaps import certified_radius, classes_of
+from proofmap.overlaps import certified_radius, classes_of, method_of
 from proofmap.progress import part
 from proofmap.records import JSON, recorded
-from proofmap.settings import check_counts
+from proofmap.settings import check_counts, check_settings, count
 from proofmap.traced import traced
 
 __all__ = ["COSTS", "Explainer", "Measured", "Task", "check_model"]
@@ -79,7 +79,7 @@ class Explainer(ABC):
     ball: Ball
     _: KW_ONLY
     groups: grouping.Groups = None
-    batch: int = 16
+    batch: int = count(16)
     progress: bool = True
     memory: int | None = None
 
@@ -88,18 +88,13 @@ class Explainer(ABC):
         check_model(self.model)
         if not isinstance(self.ball, Ball):
             raise InputError(f"got ball={self.ball!r}, expected a pm.Ball such as pm.Ball(0.02, domain=(0.0, 1.0))")
-        check_counts(batch=self.batch)
+        check_settings(self)
         check_memory(self.memory)
-        if self.seed is not None:
-            check_counts(0, seed=self.seed)
-        self._set(groups=grouping.pixels() if self.groups is None else self.groups)
+        object.__setattr__(self, "groups", grouping.pixels() if self.groups is None else self.groups)
+        if "bounds" in {field.name for field in fields(self)}:
+            object.__setattr__(self, "bounds", method_of(self.bounds))
         if isinstance(self.model, Graph):
             self._check_graph(self.model)
-
-    def _set(self, **settings: object) -> None:
-        """What settings mean, in place of what was given for them."""
-        for name, value in settings.items():
-            object.__setattr__(self, name, value)
 
     @property
     def seed(self) -> int | None:

@@ -29,7 +29,7 @@ from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
 from proofmap.overlaps import Overlap
 from proofmap.progress import report
-from proofmap.settings import check_counts, is_number
+from proofmap.settings import count, is_number
 
 _RIDGE = 1e-8  # of the mean variance: decides only what the subsets leave open, and there for the smallest weights
 
@@ -47,19 +47,17 @@ class Greedy(Explainer):
     guarantee: ClassVar[Guarantee] = "none"
 
     step: float = 0.1
-    subsets: int = 1000
-    attack_steps: int = 10
-    attacks: int = 500
-    seed: int = 0
-    batch: int = 1
+    subsets: int = count(1000, least=2)
+    attack_steps: int = count(10)
+    attacks: int = count(500)
+    seed: int = count(0, least=0)
+    batch: int = count(1)
 
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
         super().__post_init__()
         if not is_number(self.step) or not 0 < self.step <= 1:
             raise InputError(f"got step={self.step!r}, expected a share of the groups above 0 and up to 1")
-        check_counts(2, subsets=self.subsets)
-        check_counts(attack_steps=self.attack_steps, attacks=self.attacks)
 
     def _check_graph(self, graph: Graph) -> None:
         super()._check_graph(graph)
@@ -147,14 +145,13 @@ class GreedyAS(Greedy):
     """
 
     largest: float = 1.0
-    rounds: int = 5
+    rounds: int = count(5)
 
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
         super().__post_init__()
         if not is_number(self.largest) or self.largest <= 0:
             raise InputError(f"got largest={self.largest!r}, expected a finite distance above 0")
-        check_counts(rounds=self.rounds)
 
     def _family(self, task: Task) -> Family:
         return Ball(self.largest, task.ball.norm, task.ball.domain, task.ball.half).at(task.x)

@@ -21,7 +21,7 @@ from proofmap.memory import budget, bytes_of, in_pieces
 from proofmap.overlaps import Overlap, method_of
 from proofmap.precision import full_precision
 from proofmap.progress import part
-from proofmap.settings import check_counts
+from proofmap.settings import count, setting
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -37,19 +37,16 @@ class HybridEVA(Explainer):
     guarantee: ClassVar[Guarantee] = "none"
 
     split: str
-    samples: int = 100
+    samples: int = count(100)
     bounds: Method | None = None
-    precision: torch.dtype | None = None
-    seed: int = 0
+    precision: torch.dtype | None = setting(None, check_precision)
+    seed: int = count(0, least=0)
 
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
         if not isinstance(self.split, str):
             raise InputError(f"got split={self.split!r}, expected the name of a module or node, such as 'features.29'")
         super().__post_init__()
-        check_counts(samples=self.samples)
-        check_precision(self.precision)
-        self._set(bounds=method_of(self.bounds))
 
     def _check_graph(self, graph: Graph) -> None:
         super()._check_graph(graph)
@@ -82,7 +79,7 @@ class HybridEVA(Explainer):
             in_pieces(family.groups, boxes - 2, groups)
 
         in_pieces(len(task.x), boxes // family.members, images)
-        with full_precision(task.x.device):
+        with full_precision(task.x.device), torch.no_grad():
             nominal = margins(task.graph(task.x).flatten(1), task.target)
         over = Overlap(value[:, 0].clone(), value[:, 1:].contiguous(), nominal, task.target, certified=False)
         return Measured(over.full[:, None] - over.frozen, over)
@@ -90,7 +87,7 @@ class HybridEVA(Explainer):
 
 def enclose(sampler: Sampler, x: Tensor, mask: Tensor, delta: Tensor, groups: int) -> tuple[Tensor, Tensor]:
     """The smallest and largest values (n, 1 + groups, *inner) of h at x and at the samples of every member."""
-    with full_precision(x.device):
+    with full_precision(x.device), torch.no_grad():
         start = sampler.at(x)
         lower, upper = (torch.stack([start] * (1 + groups), dim=1) for _ in range(2))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,30 +16,10 @@ from proofmap.inputs import as_samples
 from proofmap.overlaps import Overlap
 
 
-def check_count(metric: str, name: str, got: Any, least: int = 1, other: str = "") -> None:
-    """Refuse what is no whole number from `least` up; other: what is taken beside."""
-    if not isinstance(got, int) or isinstance(got, bool) or got < least:
-        raise InputError(f"{metric} got {name}={got!r}, expected a whole number of at least {least}{other}")
-
-
-def check_choice(metric: str, name: str, got: Any, choices: Any) -> None:
-    """Refuse a word that is none of a Literal."""
-    if not isinstance(got, str) or got not in get_args(choices):
-        raise InputError(f"{metric} got {name}={got!r}, expected one of {', '.join(map(repr, get_args(choices)))}")
-
-
-def check_groups(metric: str, groups: Any) -> None:
+def check_groups(said: str, groups: Any) -> None:
     """Refuse what groups no variables."""
     if not callable(groups) and not isinstance(groups, SampleGrouping | Tensor | np.ndarray):
-        raise InputError(
-            f"{metric} got groups={groups!r}, expected a grouping such as pm.groups.grid(12), or an integer mask"
-        )
-
-
-def check_flag(metric: str, name: str, got: Any) -> None:
-    """Refuse what is neither True nor False."""
-    if not isinstance(got, bool):
-        raise InputError(f"{metric} got {name}={got!r}, expected True or False")
+        raise InputError(f"{said}={groups!r}, expected a grouping such as pm.groups.grid(12), or an integer mask")
 
 
 def check_call(model: nn.Module | Graph, x: Samples) -> Tensor:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal, TypeAlias
+from functools import partial
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +17,13 @@ from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.graph import Graph
 from proofmap.groups import Groups, pixels
-from proofmap.metrics.check import check_choice, check_count
+from proofmap.metrics.check import check_groups
 from proofmap.metrics.draws import Baseline, Darkest, Stream, Uniform, baseline_at, check_baseline, check_broadcast
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, ends_of, table
 from proofmap.metrics.points import Score, pieces, score_at
 from proofmap.metrics.variables import Entries, Variables
 from proofmap.precision import full_precision
+from proofmap.settings import check_choice, check_count, count
 
 __all__ = ["Curve", "Deletion", "Insertion"]
 
@@ -35,6 +37,11 @@ _PRESETS = table(
     paper=(Uniform(), 100, "softmax", "mean", pixels()),
     xplique=(0.0, 10, "logit", "mean", pixels()),
 )
+
+
+def _check_steps(said: str, steps: Any) -> None:
+    if not isinstance(steps, str) or steps != "all":
+        check_count(said, steps, other=", or 'all'")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,23 +68,13 @@ class Curve(Metric[Samples]):
 
     preset: str = "paper"
     _: KW_ONLY
-    baseline: ByPreset[Baseline] = ByPreset()
-    steps: ByPreset[Steps] = ByPreset()
-    score: ByPreset[Score] = ByPreset()
-    area: ByPreset[Area] = ByPreset()
-    groups: ByPreset[Groups] = ByPreset()
-    seed: int = 0
-    batch: int | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what is no setting."""
-        super().__post_init__()
-        kind = type(self).__name__
-        check_baseline(kind, self.baseline)
-        if not isinstance(self.steps, str) or self.steps != "all":
-            check_count(kind, "steps", self.steps, other=", or 'all'")
-        check_choice(kind, "score", self.score, Score)
-        check_choice(kind, "area", self.area, Area)
+    baseline: ByPreset[Baseline] = ByPreset(check_baseline)
+    steps: ByPreset[Steps] = ByPreset(_check_steps)
+    score: ByPreset[Score] = ByPreset(partial(check_choice, words=Score))
+    area: ByPreset[Area] = ByPreset(partial(check_choice, words=Area))
+    groups: ByPreset[Groups] = ByPreset(check_groups)
+    seed: int = count(0, least=0)
+    batch: int | None = count(None)
 
     @classmethod
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> Curve:
@@ -108,7 +105,7 @@ class Curve(Metric[Samples]):
         shares = torch.stack([index, torch.full_like(index, steps)], 1)  # (P, 2)
         baselines, ties = Stream(self.seed, "baseline"), Stream(self.seed, "ties")
         scores = []
-        with full_precision(x.device):
+        with full_precision(x.device), torch.no_grad():
             for piece in pieces(len(x), steps + 1, rows):
                 present = variables.cut(piece)
                 baseline = baseline_at(self.baseline, x, piece, baselines)

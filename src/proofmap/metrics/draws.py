@@ -48,14 +48,14 @@ class Stream:
         return torch.rand(shape, dtype=torch.float64, generator=self._generator).to(device)
 
 
-def check_baseline(metric: str, baseline: Any) -> None:
+def check_baseline(said: str, baseline: Any) -> None:
     """Refuse what no variable can be set to."""
     if isinstance(baseline, Darkest | Tensor):
         return
     numbers = (baseline.low, baseline.high) if isinstance(baseline, Uniform) else (baseline,)
     if not all(map(is_number, numbers)):
         raise InputError(
-            f"{metric} got baseline={baseline!r:.60}, expected a number, a tensor that broadcasts to x, Uniform(low, "
+            f"{said}={baseline!r:.60}, expected a number, a tensor that broadcasts to x, Uniform(low, "
             "high) or Darkest()"
         )
 

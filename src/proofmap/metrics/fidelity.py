@@ -6,6 +6,7 @@ Bhatt et al. 2020, "Evaluating and aggregating feature-based model explanations"
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
@@ -16,12 +17,13 @@ from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.graph import Graph
 from proofmap.groups import Groups, Shape, pixels
-from proofmap.metrics.check import check_choice, check_count
+from proofmap.metrics.check import check_groups
 from proofmap.metrics.draws import Baseline, Darkest, Stream, Uniform, baseline_at, check_baseline, check_broadcast
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, ends_of, table
 from proofmap.metrics.points import Score, pieces, score_at
 from proofmap.metrics.variables import Entries, Variables
 from proofmap.precision import full_precision
+from proofmap.settings import check_choice, check_count, count
 
 __all__ = ["Cells", "MuFidelity", "pearson", "spearman"]
 
@@ -42,7 +44,7 @@ class Cells:
 
     def __post_init__(self) -> None:
         """Refuse a grid without cells."""
-        check_count("Cells", "n", self.n)
+        check_count("Cells got n", self.n)
 
     def __call__(self, shape: Shape) -> Tensor:
         """Number the cells row by row; where an image has fewer pixels than cells, each pixel is one."""
@@ -88,24 +90,19 @@ class MuFidelity(Metric[Samples]):
 
     preset: str = "paper"
     _: KW_ONLY
-    baseline: ByPreset[Baseline] = ByPreset()
+    baseline: ByPreset[Baseline] = ByPreset(check_baseline)
     subset: ByPreset[float] = ByPreset()
-    subsets: ByPreset[int] = ByPreset()
-    draw: ByPreset[Draw] = ByPreset()
-    correlation: ByPreset[Correlation] = ByPreset()
-    score: ByPreset[Score] = ByPreset()
-    groups: ByPreset[Groups] = ByPreset()
-    seed: int = 0
-    batch: int | None = None
+    subsets: ByPreset[int] = ByPreset(partial(check_count, least=2))
+    draw: ByPreset[Draw] = ByPreset(partial(check_choice, words=Draw))
+    correlation: ByPreset[Correlation] = ByPreset(partial(check_choice, words=Correlation))
+    score: ByPreset[Score] = ByPreset(partial(check_choice, words=Score))
+    groups: ByPreset[Groups] = ByPreset(check_groups)
+    seed: int = count(0, least=0)
+    batch: int | None = count(None)
 
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
         super().__post_init__()
-        check_baseline("MuFidelity", self.baseline)
-        check_count("MuFidelity", "subsets", self.subsets, 2)
-        check_choice("MuFidelity", "draw", self.draw, Draw)
-        check_choice("MuFidelity", "correlation", self.correlation, Correlation)
-        check_choice("MuFidelity", "score", self.score, Score)
         _check_subset(self.subset, self.draw)
 
     @classmethod
@@ -140,7 +137,7 @@ class MuFidelity(Metric[Samples]):
         subsets = self._count(chosen, len(x), variables)
         baselines, random = Stream(self.seed, "baseline"), Stream(self.seed, "subsets")
         drops, totals = [], []
-        with full_precision(x.device):
+        with full_precision(x.device), torch.no_grad():
             before = score_at(case.graph, x, case.target, self.score, rows)
             for piece in pieces(len(x), subsets, rows):
                 present, part = variables.cut(piece), x[piece]

@@ -9,25 +9,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, fields
+from inspect import getattr_static
 from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, overload
 
+import torch
 from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.graph import Graph
-from proofmap.metrics.check import (
-    check_attributions,
-    check_call,
-    check_count,
-    check_explainer,
-    check_groups,
-    check_overlap,
-)
+from proofmap.metrics.check import check_attributions, check_call, check_explainer, check_overlap
 from proofmap.metrics.points import classes_of, logits_at, rows_of
 from proofmap.precision import full_precision
 from proofmap.records import JSON, recorded
+from proofmap.settings import Check, check_settings
 from proofmap.traced import traced
 
 __all__ = ["ByPreset", "Case", "Metric", "Presets", "Subject", "ends_of", "radius_of", "table"]
@@ -42,7 +38,10 @@ _COSTS = ("batch", "memory")  # on which no value depends
 
 
 class ByPreset(Generic[_Setting]):
-    """A setting that the preset gives where it is None: the type of a dataclass's field."""
+    """A setting that the preset gives where it is None: the type of a dataclass's field, with its check."""
+
+    def __init__(self, check: Check | None = None) -> None:
+        self.check = check
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -96,16 +95,15 @@ class Metric(ABC, Generic[_Judged_contra]):
 
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
-        kind, given = type(self).__name__, {field.name for field in fields(self)}
+        kind = type(self).__name__
         if not isinstance(self.preset, str) or self.preset not in self.presets:
             known = ", ".join(map(repr, self.presets))
             raise InputError(f"{kind} got preset={self.preset!r}, expected one of {known}")
-        if "groups" in given:
-            check_groups(kind, getattr(self, "groups", None))
-        if "seed" in given:
-            check_count(kind, "seed", getattr(self, "seed", None), 0)
-        if self.batch is not None:
-            check_count(kind, "batch", self.batch)
+        check_settings(self, kind)
+        for name in self.presets[self.preset]:
+            check = getattr_static(self, name).check
+            if check is not None:
+                check(f"{kind} got {name}", getattr(self, name))
 
     @classmethod
     @abstractmethod
@@ -134,7 +132,7 @@ class Metric(ABC, Generic[_Judged_contra]):
         judged: Any = _CHECKS[self.subject](type(self).__name__, subject, x)
         x, rows = x.detach(), rows_of(self.batch, x)
         graph = traced(model, x).graph.to(x.device, x.dtype)
-        with full_precision(x.device):
+        with full_precision(x.device), torch.no_grad():
             logits = logits_at(graph, x, rows)
         aim = judged.target if target is None and self.subject == "overlap" else target
         return Case(graph, x, logits, classes_of(aim, logits), judged, rows)

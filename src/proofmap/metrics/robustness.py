@@ -21,13 +21,13 @@ from proofmap.graph import Graph, bounded
 from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups, pixels
 from proofmap.memory import budget, check_memory
-from proofmap.metrics.check import check_count
+from proofmap.metrics.check import check_groups
 from proofmap.metrics.draws import Stream
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, ends_of
 from proofmap.metrics.points import pieces
 from proofmap.metrics.variables import Variables
 from proofmap.overlaps import family_overlap, method_of
-from proofmap.settings import is_number
+from proofmap.settings import check_count, count, is_number, setting
 
 __all__ = ["Distances", "RobustnessSr"]
 
@@ -79,14 +79,14 @@ class RobustnessSr(Metric[Samples]):
     norm: ByPreset[float] = ByPreset()
     domain: ByPreset[tuple[float | Tensor, float | Tensor]] = ByPreset()
     largest: ByPreset[float] = ByPreset()
-    steps: ByPreset[int] = ByPreset()
-    rounds: ByPreset[int] = ByPreset()
-    attack_steps: ByPreset[int] = ByPreset()
+    steps: ByPreset[int] = ByPreset(check_count)
+    rounds: ByPreset[int] = ByPreset(check_count)
+    attack_steps: ByPreset[int] = ByPreset(check_count)
     bounds: Method | None = None
-    halvings: int = 8
-    groups: Groups = None
-    seed: int = 0
-    batch: int | None = None
+    halvings: int = count(8)
+    groups: Groups = setting(None, check_groups)
+    seed: int = count(0, least=0)
+    batch: int | None = count(None)
     memory: int | None = None
 
     def __post_init__(self) -> None:
@@ -96,8 +96,6 @@ class RobustnessSr(Metric[Samples]):
         if not is_number(self.largest) or not self.largest > 0:
             raise InputError(f"RobustnessSr got largest={self.largest!r:.60}, expected a distance above 0")
         Ball(self.largest, self.norm, self.domain)
-        for name in ("steps", "rounds", "attack_steps", "halvings"):
-            check_count("RobustnessSr", name, getattr(self, name))
         check_memory(self.memory)
         if self.bounds is not None and not isinstance(self.bounds, Method):
             raise InputError(f"RobustnessSr got bounds={self.bounds!r}, expected a method such as pm.bounds.Backward()")

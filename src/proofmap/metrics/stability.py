@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from math import inf
 from typing import ClassVar, Literal, TypeAlias
 
@@ -14,11 +15,11 @@ from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.graph import Graph
-from proofmap.metrics.check import check_attributions, check_choice, check_count, check_flag
+from proofmap.metrics.check import check_attributions
 from proofmap.metrics.draws import seeded
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, radius_of, table
 from proofmap.metrics.points import pieces
-from proofmap.settings import is_number
+from proofmap.settings import check_choice, check_flag, count, is_number
 
 __all__ = ["Explain", "Stability"]
 
@@ -61,25 +62,22 @@ class Stability(Metric[Explain]):
     )
 
     radius: float
-    samples: int = 20
+    samples: int = count(20)
     preset: str = "paper"
     _: KW_ONLY
     norm: ByPreset[float] = ByPreset()
     half: ByPreset[Half | None] = ByPreset()
-    relative: ByPreset[bool] = ByPreset()
-    over: ByPreset[Over] = ByPreset()
+    relative: ByPreset[bool] = ByPreset(check_flag)
+    over: ByPreset[Over] = ByPreset(partial(check_choice, words=Over))
     domain: tuple[float | Tensor, float | Tensor] | None = None
-    seed: int = 0
-    batch: int | None = None
+    seed: int = count(0, least=0)
+    batch: int | None = count(None)
 
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
         super().__post_init__()
         if not is_number(self.radius) or not self.radius > 0:
             raise InputError(f"Stability got radius={self.radius!r:.60}, expected a number above 0")
-        check_flag("Stability", "relative", self.relative)
-        check_choice("Stability", "over", self.over, Over)
-        check_count("Stability", "samples", self.samples)
         assert self.ball  # which refuses what is none
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import ClassVar, Literal, TypeAlias
 
 import torch
@@ -14,9 +15,9 @@ from proofmap.errors import InputError
 from proofmap.explain.attack import attack
 from proofmap.explain.empirical import margins
 from proofmap.graph import Graph
-from proofmap.metrics.check import check_choice, check_count
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, radius_of, table
 from proofmap.overlaps import Overlap
+from proofmap.settings import check_choice, count
 
 __all__ = ["Tightness"]
 
@@ -51,17 +52,15 @@ class Tightness(Metric[Overlap]):
     ball: Ball
     preset: str = "paper"
     _: KW_ONLY
-    above: ByPreset[Above] = ByPreset()
-    attack_steps: int = 20
-    batch: int | None = None
+    above: ByPreset[Above] = ByPreset(partial(check_choice, words=Above))
+    attack_steps: int = count(20)
+    batch: int | None = count(None)
 
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
         super().__post_init__()
         if not isinstance(self.ball, Ball):
             raise InputError(f"Tightness got ball={self.ball!r}, expected the pm.Ball of the overlaps that are judged")
-        check_choice("Tightness", "above", self.above, Above)
-        check_count("Tightness", "attack_steps", self.attack_steps)
 
     @classmethod
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> Tightness:

@@ -23,6 +23,7 @@ from proofmap.inputs import as_samples
 from proofmap.memory import budget, bytes_of, check_memory, piece_of
 from proofmap.overlaps import classes_of
 from proofmap.precision import full_precision
+from proofmap.settings import check_settings
 from proofmap.traced import traced
 
 
@@ -63,6 +64,7 @@ class Baseline(ABC):
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
         check_model(self.model)
+        check_settings(self)
         check_memory(self.memory)
 
     @abstractmethod
@@ -83,7 +85,7 @@ class Baseline(ABC):
         points = max(1, room // point)
         aim = None if target is None else classes_of(target, len(x), graph.classes, x.device)
         maps = torch.empty_like(x, memory_format=torch.contiguous_format)
-        with full_precision(x.device):
+        with full_precision(x.device), torch.no_grad():
             for start in range(0, len(x), points):
                 piece = slice(start, start + points)
                 classes = graph(x[piece]).flatten(1).argmax(1) if aim is None else aim[piece]

@@ -15,7 +15,7 @@ from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
 from proofmap.overlaps import Overlap
 from proofmap.precision import full_precision
-from proofmap.settings import one_of
+from proofmap.settings import choice
 
 __all__ = ["FirstOrder"]
 
@@ -32,12 +32,7 @@ class FirstOrder(Explainer):
 
     guarantee: ClassVar[Guarantee] = "none"
 
-    objective: Objective = "margin"
-
-    def __post_init__(self) -> None:
-        """Refuse what is no setting."""
-        super().__post_init__()
-        one_of("objective", self.objective, Objective)
+    objective: Objective = choice("margin", Objective)
 
     def _check_graph(self, graph: Graph) -> None:
         super()._check_graph(graph)

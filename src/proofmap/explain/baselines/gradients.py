@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from proofmap.explain.baselines.baseline import Baseline, Task, captum
-from proofmap.settings import check_counts, check_numbers
+from proofmap.settings import check_number, count, setting
 
 __all__ = ["GradientInput", "IntegratedGradients", "Saliency", "gradient"]
 
@@ -45,14 +45,8 @@ class IntegratedGradients(Baseline):
     w (x - x0) by that factor, which is put right here.
     """
 
-    steps: int = 100
-    baseline: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse what is no setting."""
-        super().__post_init__()
-        check_counts(2, steps=self.steps)  # the ends of the way
-        check_numbers(baseline=self.baseline)
+    steps: int = count(100, least=2)  # the ends of the way
+    baseline: float = setting(0.0, check_number)
 
     def _maps(self, task: Task) -> Tensor:
         maps: Tensor = (

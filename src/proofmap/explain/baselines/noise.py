@@ -16,7 +16,7 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task
 from proofmap.explain.baselines.gradients import gradient
-from proofmap.settings import check_counts, is_number
+from proofmap.settings import count, is_number
 
 __all__ = ["NoisyGradients", "SmoothGrad", "VarGrad"]
 
@@ -29,16 +29,14 @@ class NoisyGradients(Baseline):
     sample. The points are not clamped to it.
     """
 
-    samples: int = 100
+    samples: int = count(100)
     sigma: float = 0.2
     domain: tuple[float | Tensor, float | Tensor] = (0.0, 1.0)
-    seed: int = 0
+    seed: int = count(0, least=0)
 
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
         super().__post_init__()
-        check_counts(samples=self.samples)
-        check_counts(0, seed=self.seed)
         width = self._width()
         if not is_number(self.sigma) or self.sigma <= 0 or not bool(((width > 0) & width.isfinite()).all()):
             raise InputError(

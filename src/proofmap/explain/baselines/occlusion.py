@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from proofmap.explain.baselines.baseline import Baseline, Task, captum
-from proofmap.settings import check_counts, check_numbers
+from proofmap.settings import check_number, count, setting
 
 __all__ = ["Occlusion"]
 
@@ -23,14 +23,8 @@ class Occlusion(Baseline):
 
     differentiates: ClassVar[bool] = False
 
-    parts: int = 7
-    baseline: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse what is no setting."""
-        super().__post_init__()
-        check_counts(parts=self.parts)
-        check_numbers(baseline=self.baseline)
+    parts: int = count(7)
+    baseline: float = setting(0.0, check_number)
 
     def _maps(self, task: Task) -> Tensor:
         patch = self._patch(tuple(task.x.shape[1:]))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task
-from proofmap.settings import check_counts, is_number
+from proofmap.settings import count, is_number
 
 __all__ = ["RISE"]
 
@@ -31,17 +31,15 @@ class RISE(Baseline):
 
     differentiates: ClassVar[bool] = False
 
-    masks: int = 6000
-    cells: int = 7
+    masks: int = count(6000)
+    cells: int = count(7)
     p: float = 0.5
     probabilities: bool = False
-    seed: int = 0
+    seed: int = count(0, least=0)
 
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
         super().__post_init__()
-        check_counts(masks=self.masks, cells=self.cells)
-        check_counts(0, seed=self.seed)
         if not is_number(self.p) or not 0 < self.p < 1:
             raise InputError(f"got p={self.p!r}, expected a probability between 0 and 1")
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
@@ -43,7 +44,7 @@ class Exported:
 
 def box(model: nn.Module, x: Tensor, missing: Missing, mixed: MixedError | None, exported: Exported | None) -> Graph:
     """The graph of a model in evaluation mode that can be run on samples like x (1, *shape)."""
-    with full_precision(x.device):
+    with full_precision(x.device), torch.no_grad():
         return _box(model, x, missing, mixed, exported)
 
 
