@@ -45,7 +45,7 @@ def main() -> None:
     for stop in (signal.SIGINT, signal.SIGTERM):  # also where a shell has it ignored in the background
         signal.signal(stop, signal.default_int_handler)
     tally = Tally()
-    found: list[Finding] = []
+    findings: list[Finding] = []
     start = shown = time.monotonic()
     seed = args.seed
     with tempfile.TemporaryDirectory() as folder:
@@ -56,12 +56,12 @@ def main() -> None:
                     break
                 if now - shown > _EVERY:
                     shown = now
-                    print(f"[{now - start:.0f} s] seed {seed}: {_counts(tally)}, {len(found)} findings", flush=True)
-                found += _one(seed, tally, Path(folder), args.only)
+                    print(f"[{now - start:.0f} s] seed {seed}: {_counts(tally)}, {len(findings)} findings", flush=True)
+                findings += _one(seed, tally, Path(folder), args.only)
         except KeyboardInterrupt:
             print(f"stopped at seed {seed}")
-    _sum_up(tally, found, time.monotonic() - start)
-    sys.exit(1 if found else 0)
+    _sum_up(tally, findings, time.monotonic() - start)
+    sys.exit(1 if findings else 0)
 
 
 def _arguments() -> argparse.Namespace:
@@ -75,18 +75,18 @@ def _arguments() -> argparse.Namespace:
 
 def _one(seed: int, tally: Tally, folder: Path, only: str | None) -> list[Finding]:
     """The findings of one seed, printed as they come."""
-    found = []
+    findings = []
     signal.alarm(_ENDLESS)
     try:
         for finding in hunt(seed, tally, folder, only):
-            found.append(finding)
+            findings.append(finding)
             print(f"\n{finding}\n", flush=True)
     except _EndlessError:
-        found.append(Finding(seed, "raw error", f"takes more than {_ENDLESS} seconds", ()))
-        print(f"\n{found[-1]}\n", flush=True)
+        findings.append(Finding(seed, "raw error", f"takes more than {_ENDLESS} seconds", ()))
+        print(f"\n{findings[-1]}\n", flush=True)
     finally:
         signal.alarm(0)
-    return found
+    return findings
 
 
 def _too_long(*_: object) -> None:
@@ -100,18 +100,18 @@ def _counts(tally: Tally) -> str:
     )
 
 
-def _sum_up(tally: Tally, found: list[Finding], seconds: float) -> None:
+def _sum_up(tally: Tally, findings: list[Finding], seconds: float) -> None:
     print(f"{_counts(tally)} in {seconds:.0f} s")
     print(f"rounding took at most {tally.rounding:.2g} of its tolerance")
     print(f"operations: {len(tally.operations)}; of the tables never drawn: {_said(_never(tally))}")
     print(f"of the tables, without a generator: {_said(networks.uncovered() | files.uncovered())}")
     for words, count in tally.refused.most_common(12):
         print(f"  refused {count:5d}  {words}")
-    kinds = Counter(finding.kind for finding in found)
-    said = ", ".join(f"{kinds[k]} {k}" for k in KINDS if kinds[k]) or "nothing is wrong"
-    print(f"{len(found)} finding{'' if len(found) == 1 else 's'}: {said}")
+    kinds = Counter(finding.kind for finding in findings)
+    counts = ", ".join(f"{kinds[k]} {k}" for k in KINDS if kinds[k]) or "nothing is wrong"
+    print(f"{len(findings)} finding{'' if len(findings) == 1 else 's'}: {counts}")
     sorts: dict[str, list[Finding]] = {}
-    for finding in sorted(found, key=lambda one: KINDS.index(one.kind)):
+    for finding in sorted(findings, key=lambda one: KINDS.index(one.kind)):
         sorts.setdefault(finding.sort, []).append(finding)
     for same in sorts.values():
         seeds = ", ".join(str(one.seed) for one in same[:6])

@@ -34,8 +34,8 @@ class Sequence(nn.Module):
         self.first = first
 
     def forward(self, x: Tensor) -> Tensor:
-        found = self.rnn(x if self.first else x.transpose(0, 1))[0]
-        logits: Tensor = self.head(found[:, -1] if self.first else found[-1])
+        rows = self.rnn(x if self.first else x.transpose(0, 1))[0]
+        logits: Tensor = self.head(rows[:, -1] if self.first else rows[-1])
         return logits
 
 

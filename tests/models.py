@@ -498,10 +498,10 @@ def _traced(name: str) -> Graph:
         graph = torch.load(file, weights_only=False)
         return graph
     graph = trace(case.build(torch.float64), case.inputs(1, torch.float64))
-    own = file.with_suffix(f".{os.getpid()}")
+    written = file.with_suffix(f".{os.getpid()}")
     with suppress(OSError, RuntimeError):  # another process may be done already, and have cleaned up
-        torch.save(graph, own)
-        own.replace(file)
+        torch.save(graph, written)
+        written.replace(file)
     return graph
 
 

@@ -55,8 +55,8 @@ def test_the_operation_whose_turn_it_is_stands_in_its_network() -> None:
 
 def test_a_seed_draws_the_same_again() -> None:
     one, two = networks.drawn(40), networks.drawn(40)
-    assert one.network.said() == two.network.said()
-    assert one.said == two.said
+    assert one.network.described() == two.network.described()
+    assert one.described == two.described
     assert torch.equal(one.x, two.x)
     first, second = files.drawn(40), files.drawn(40)
     assert first.model().SerializeToString() == second.model().SerializeToString()
@@ -106,15 +106,15 @@ def test_the_script_counts_and_says_how_to_see_a_finding_again(
     seed = str(files.turns().index("Neg") // 4)
     arguments = ("--seed", seed, "--networks", "1", "--only", "onnx")
     assert hunting(monkeypatch, *arguments) == 0
-    said = capsys.readouterr().out
-    assert re.search(r"\d+ networks, \d+ balls, \d+ points, \d+ hidden intervals, .* 4 files in", said)
-    assert "without a generator: none" in said
-    assert "0 findings: nothing is wrong" in said
+    printed = capsys.readouterr().out
+    assert re.search(r"\d+ networks, \d+ balls, \d+ points, \d+ hidden intervals, .* 4 files in", printed)
+    assert "without a generator: none" in printed
+    assert "0 findings: nothing is wrong" in printed
     monkeypatch.setitem(onnx_ops.CONVERT, "Neg", onnx_ops.CONVERT["Relu"])
     assert hunting(monkeypatch, *arguments) == 1
-    said = capsys.readouterr().out
-    assert f"python scripts/hunt.py --seed {seed} --networks 1" in said
-    assert re.search(r"\d findings?: \d misread", said)
+    printed = capsys.readouterr().out
+    assert f"python scripts/hunt.py --seed {seed} --networks 1" in printed
+    assert re.search(r"\d findings?: \d misread", printed)
 
 
 # --- what is broken on purpose is seen ---

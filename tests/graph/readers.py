@@ -89,4 +89,4 @@ def through_both(cases: Mapping[str, Iterable[tuple[Any, ...]]]) -> pytest.MarkD
         for name, rows_of in cases.items()
         for row in rows_of
     ]
-    return pytest.mark.parametrize(("source", "said"), rows)
+    return pytest.mark.parametrize(("source", "expected"), rows)

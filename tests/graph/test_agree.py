@@ -74,11 +74,13 @@ CAUSES: dict[str, tuple[nn.Module, str]] = {
 }
 
 
-@pytest.mark.parametrize(("model", "said"), CAUSES.values(), ids=CAUSES)
-def test_a_difference_names_its_cause(model: nn.Module, said: str) -> None:
-    with pytest.raises(ModelError, match=f"differ by .* of the largest logit, expected 0.0001 at most: .*{said}") as e:
+@pytest.mark.parametrize(("model", "message"), CAUSES.values(), ids=CAUSES)
+def test_a_difference_names_its_cause(model: nn.Module, message: str) -> None:
+    with pytest.raises(
+        ModelError, match=f"differ by .* of the largest logit, expected 0.0001 at most: .*{message}"
+    ) as e:
         trace(model, X)
-    assert ("random" in str(e.value)) == ("random" in said)
+    assert ("random" in str(e.value)) == ("random" in message)
 
 
 def test_a_wrong_reading_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,12 +153,12 @@ def test_a_file_that_is_read_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch,
 
 def test_without_onnxruntime_nothing_is_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     wrong(monkeypatch)
-    found = builtins.__import__
+    imported = builtins.__import__
 
     def absent(name: str, *args: Any, **kwargs: Any) -> Any:
         if name == "onnxruntime":
             raise ImportError(name)
-        return found(name, *args, **kwargs)
+        return imported(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", absent)
     assert loaded(make(ADDED, ("n", 4), {"c": floats(4)}), tmp_path).classes == 4

@@ -50,7 +50,7 @@ def test_the_graph_runs_as_the_model_does(name: str) -> None:
 
 @ALL
 def test_bounds_refuse_it_and_name_everything(name: str) -> None:
-    model, said, split, gradients = MODELS[name]
+    model, missing, split, gradients = MODELS[name]
     ball = pm.Ball(0.01)
     calls: list[Callable[[], object]] = [
         lambda: bounded(graph_of(name)),
@@ -63,7 +63,7 @@ def test_bounds_refuse_it_and_name_everything(name: str) -> None:
     for call in calls[:1] if name != "functions" else calls:
         with pytest.raises(UnsupportedError) as caught:
             call()
-        for part in (*said, f"HybridEVA(split={split!r})", "EmpiricalEVA", "occlusion"):
+        for part in (*missing, f"HybridEVA(split={split!r})", "EmpiricalEVA", "occlusion"):
             assert part in str(caught.value)
         assert ("GreedyAS" in str(caught.value)) == gradients
         assert "mixes" not in str(caught.value)
@@ -146,9 +146,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("function", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_function_of_a_sample_is_refused(function: object, said: str) -> None:
-    with pytest.raises(ModelError, match=said):
+@pytest.mark.parametrize(("function", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_is_no_function_of_a_sample_is_refused(function: object, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
         pm.trace(Apply(function), X)  # type: ignore[arg-type]
 
 

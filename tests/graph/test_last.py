@@ -42,20 +42,20 @@ TAKEN: dict[str, tuple[nn.Module, int, str]] = {
 }
 
 
-@pytest.mark.parametrize(("last", "classes", "said"), TAKEN.values(), ids=TAKEN)
-def test_what_ends_a_classifier_is_taken_off(last: nn.Module, classes: int, said: str) -> None:
+@pytest.mark.parametrize(("last", "classes", "taken_off"), TAKEN.values(), ids=TAKEN)
+def test_what_ends_a_classifier_is_taken_off(last: nn.Module, classes: int, taken_off: str) -> None:
     model = ending(last, classes=classes)
     graph = pm.trace(model, X)
-    assert graph.taken_off == said
+    assert graph.taken_off == taken_off
     assert not {"sigmoid", "foreign"} & {n.op for n in graph.nodes}
     with torch.no_grad():
         assert torch.equal(graph(X).argmax(1), model(X).argmax(1))
         torch.testing.assert_close(graph.as_model(graph(X)), model(X))
-        if not isinstance(last, Apply) or classes != 3 or said != "softmax":
+        if not isinstance(last, Apply) or classes != 3 or taken_off != "softmax":
             torch.testing.assert_close(graph(X), model[:3](X))
     assert pm.overlap(model, X, pm.Ball(0.01)).certified
     eva = pm.EVA(model, pm.Ball(0.01), progress=False).explain(X)
-    assert eva.settings["taken_off"] == said
+    assert eva.settings["taken_off"] == taken_off
     assert "taken_off" not in pm.EVA(ending(), pm.Ball(0.01), progress=False).explain(X).settings
 
 
@@ -134,17 +134,17 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize(("last", "said"), FILES.values(), ids=FILES)
-def test_files_end_as_modules_do(last: list[onnx.NodeProto], said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("last", "taken_off"), FILES.values(), ids=FILES)
+def test_files_end_as_modules_do(last: list[onnx.NodeProto], taken_off: str, tmp_path: Path) -> None:
     constants = {**WEIGHTS, "map": ints(-1, 3, 1, 1)}
     used = {name: value for name, value in constants.items() if any(name in n.input for n in (GEMM, *last))}
     model = make([GEMM, *last], ("n", 4), used)
     graph = loaded(model, tmp_path)
-    assert graph.taken_off == said
+    assert graph.taken_off == taken_off
     bounded(graph)
     torch.testing.assert_close(graph.as_model(graph(X)), torch.from_numpy(run(model, X.numpy())))
     eva = pm.EVA(graph, pm.Ball(0.01), progress=False).explain(X)
-    assert eva.settings["taken_off"] == said
+    assert eva.settings["taken_off"] == taken_off
 
 
 def test_one_probability_of_a_file_is_two_classes(tmp_path: Path) -> None:

@@ -87,9 +87,9 @@ def test_what_moves_together_is_told_apart(method: Method, pool: bool, monkeypat
     """The intervals of s and s + 0.1 overlap by far, their difference is 0.1."""
     graph, x = traced(Neighbours(pool), (6,))
     call = {"target": 0, "groups": pm.groups.columns(), "bounds": method}
-    found = pm.overlap(graph, x, pm.Ball(0.5), **call)  # type: ignore[arg-type]
-    assert float(found.full.abs().max()) < 1e-12
-    assert float(found.frozen.abs().max()) < 1e-12
+    overlap = pm.overlap(graph, x, pm.Ball(0.5), **call)  # type: ignore[arg-type]
+    assert float(overlap.full.abs().max()) < 1e-12
+    assert float(overlap.frozen.abs().max()) < 1e-12
     monkeypatch.setattr(engine, "in_pairs", lambda graph, like: graph)
     loose = pm.overlap(graph, x, pm.Ball(0.5), **call)  # type: ignore[arg-type]
     assert float(loose.full.min()) > 0.01

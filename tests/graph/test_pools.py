@@ -22,13 +22,13 @@ def windows(axis: Axis, ceil: bool) -> list[list[int]]:
     on an entry and overhangs by less than a stride.
     """
     n, k, s, (before, after), d = axis
-    found: list[list[int]] = []
+    sets: list[list[int]] = []
     start = -before
     while True:
         over = start + d * (k - 1) + 1 - (n + after)
         if over > 0 and not (ceil and over < s and start < n):
-            return found
-        found.append([start + d * j for j in range(k)])
+            return sets
+        sets.append([start + d * j for j in range(k)])
         start += s
 
 

@@ -242,8 +242,8 @@ def test_a_graph_checks_its_input(source: Source, tmp_path: Path) -> None:
 NUMBERS = {"all": ints(-1), "zero": ints(0), "one": ints(1), "pads": ints(1, 0, 0, 0), "rows": floats(3, 4)}
 
 
-def mixing(op: str, *inputs: str, said: str | None = None, **attributes: Any) -> tuple[File, str]:
-    return File([node(op, ["x", *inputs], ["y"], name="bad", **attributes)], NUMBERS), said or op
+def mixing(op: str, *inputs: str, named: str | None = None, **attributes: Any) -> tuple[File, str]:
+    return File([node(op, ["x", *inputs], ["y"], name="bad", **attributes)], NUMBERS), named or op
 
 
 def mixed(function: Callable[[Tensor], Tensor], op: str) -> tuple[Module, str]:
@@ -269,10 +269,10 @@ MIXED: dict[str, list[tuple[Source, str]]] = {
     "stack": [mixed(lambda x: torch.stack([x, x], 0), "stack")],
     "one of the samples": [mixed(lambda x: x + x[0], "select"), mixing("Gather", "zero", axis=0)],
     "slice": [mixed(lambda x: x[1:], "slice"), mixing("Slice", "zero", "one")],
-    "pad": [mixed(lambda x: F.pad(x, (0, 0, 1, 0)), "pad"), mixing("Pad", "pads", said="pad")],
+    "pad": [mixed(lambda x: F.pad(x, (0, 0, 1, 0)), "pad"), mixing("Pad", "pads", named="pad")],
     "constants": [
         mixed(lambda x: x + torch.arange(x.shape[0])[:, None], "add"),
-        mixing("Add", "rows", said="add"),
+        mixing("Add", "rows", named="add"),
     ],
     "factors": [mixed(lambda x: x * torch.arange(x.shape[0])[:, None], "mul")],
     "product from the left": [
@@ -295,11 +295,11 @@ MIXED: dict[str, list[tuple[Source, str]]] = {
 
 
 @through_both(MIXED)
-def test_mixed_samples_are_refused(source: Source, said: str, tmp_path: Path) -> None:
+def test_mixed_samples_are_refused(source: Source, expected: str, tmp_path: Path) -> None:
     """A file may leave the number of samples free, or fix it."""
     sources = [source, replace(source, shape=(3, 4))] if isinstance(source, File) else [source]
     for one in sources:
-        with pytest.raises(ModelError, match=rf"^{said} \(node '.*'\) mixes the samples of a batch.*keep dimension 0"):
+        with pytest.raises(ModelError, match=rf"^{expected} \(node '.*'\) mixes the samples .*keep dimension 0"):
             one.read(tmp_path)
 
 
@@ -379,10 +379,10 @@ class Foreign(File):
         ]
     }
 )
-def test_every_unsupported_node_is_named_at_once(source: Source, said: dict[str, str], tmp_path: Path) -> None:
+def test_every_unsupported_node_is_named_at_once(source: Source, expected: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError) as caught:
         bounded(source.read(tmp_path))
-    assert dict(caught.value.nodes) == said
+    assert dict(caught.value.nodes) == expected
 
 
 # --- numbers, types, inputs and outputs ---
@@ -487,6 +487,6 @@ REFUSED: dict[str, list[tuple[Source, str]]] = {
 
 
 @through_both(REFUSED)
-def test_other_networks_are_refused(source: Source, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=said):
+def test_other_networks_are_refused(source: Source, expected: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=expected):
         source.read(tmp_path)

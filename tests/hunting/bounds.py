@@ -28,8 +28,8 @@ def tried(graph: Graph, family: Family, draw: Draw, tally: Tally) -> Iterator[Fo
     """Everything that is wrong with what is said of a graph on a family of balls."""
     try:
         trial = _Trial(graph, family, draw, tally)
-    except Found as found:
-        yield found
+    except Found as finding:
+        yield finding
         return
     yield from trial.findings()
 
@@ -59,15 +59,15 @@ class _Trial:
         if self.draw.chance(0.2):
             checks.append(self._radius)
         for one in checks:
-            found = self._outcome(one)
-            if found is not None:
-                yield found
+            finding = self._outcome(one)
+            if finding is not None:
+                yield finding
 
     def _outcome(self, one: Callable[[], None]) -> Found | None:
         try:
             one()
-        except Found as found:
-            return found
+        except Found as finding:
+            return finding
         except BoundError as error:
             self.tally.refused[f"BoundError: {str(error)[:60]}"] += 1
             return Found("wrong refusal", str(error)) if "0.0 GB" in str(error) else None
@@ -107,24 +107,24 @@ class _Trial:
         """The overlap at points stays below its bounds, for a target that need not be the predicted class."""
         target = torch.tensor(self.draw.wholes(self.family.count, 0, self.graph.classes - 1))
         rival = (target + 1) % self.graph.classes if self.draw.chance(0.3) else None
-        found = family_overlap(self.graph, self.family, target, rival, named(name), sharing, objective, BUDGET)
+        overlap = family_overlap(self.graph, self.family, target, rival, named(name), sharing, objective, BUDGET)
         reached = overlap_at(self.logits, target, rival, objective)
-        bound = torch.cat([found.full[:, None], found.frozen], 1)[..., None]
+        bound = torch.cat([overlap.full[:, None], overlap.frozen], 1)[..., None]
         self._holds(f"{name}, {sharing}: the overlap {objective!r}", reached, bound, 2 * self._size(name))
-        self._nominal(found, target, rival, objective, self._size(name))
+        self._nominal(overlap, target, rival, objective, self._size(name))
 
     def _nominal(
-        self, found: Overlap, target: Tensor, rival: Tensor | None, objective: Objective, size: Tensor
+        self, overlap: Overlap, target: Tensor, rival: Tensor | None, objective: Objective, size: Tensor
     ) -> None:
         """At x itself it is what the definition says, and no bound is below it."""
         at_x = values_of(self.graph, self.family.x[None])[self.graph.output].flatten(2).unsqueeze(2)
         expected = overlap_at(at_x, target, rival, objective)[:, 0, 0]
-        dtype = found.nominal.dtype
+        dtype = overlap.nominal.dtype
         slack = units(dtype) * 2 * size.amax((1, 2)) + floor_of(dtype)
-        off = (found.nominal.double() - expected).abs()
+        off = (overlap.nominal.double() - expected).abs()
         if bool((off > slack).any()):
             raise Found("unsound", f"the overlap {objective!r} at x itself is {float(off.max()):.3g} off ({dtype})")
-        if bool((found.nominal.double() - found.full.double() > slack).any()):
+        if bool((overlap.nominal.double() - overlap.full.double() > slack).any()):
             raise Found("unsound", f"the overlap {objective!r} at x itself is above the bound of its ball ({dtype})")
 
     def _size(self, name: str) -> Tensor:
@@ -187,8 +187,8 @@ class _Trial:
             raise Found("wrong refusal", f"certified_radius raises where a ball has no bound: {error}") from error
         family = Ball(radius.clamp(max=1e6), norm).at(x)
         logits = values_of(self.graph, points_of(self.graph, family, self.draw.generator))[self.graph.output].flatten(2)
-        own = self.graph(x).argmax(1)
-        margin = logits.gather(2, own[None, :, None].expand(len(logits), -1, 1)) - logits
+        decided = self.graph(x).argmax(1)
+        margin = logits.gather(2, decided[None, :, None].expand(len(logits), -1, 1)) - logits
         slack = 2 * units(x.dtype) * self._size("ibp").amax()
         if bool((margin.amin((0, 2)) < -slack)[radius > 0].any()):
             raise Found("unsound", f"a certified radius, norm {norm:g}, does not hold ({x.dtype})")
@@ -202,20 +202,20 @@ def reach(values: Tensor) -> Tensor:
 
 def overlap_at(logits: Tensor, target: Tensor, rival: Tensor | None, objective: Objective) -> Tensor:
     """The overlap that logits (P, N, members, classes) reach, straight from its definition: (N, members, 1)."""
-    own = logits.gather(3, target[None, :, None, None].expand(*logits.shape[:3], 1))
-    chosen = one_hot(target, logits.shape[3]).bool().logical_not() if rival is None else one_hot(rival, logits.shape[3])
-    others = chosen.bool()[None, :, None]
+    aim = logits.gather(3, target[None, :, None, None].expand(*logits.shape[:3], 1))
+    rivals = one_hot(target, logits.shape[3]).bool().logical_not() if rival is None else one_hot(rival, logits.shape[3])
+    others = rivals.bool()[None, :, None]
     rest = logits.masked_fill(~others, -inf)
     match objective:
         case "margin":
-            return reach(rest.amax(3, keepdim=True) - own)
+            return reach(rest.amax(3, keepdim=True) - aim)
         case "class":
-            return reach(-own)
+            return reach(-aim)
         case "apart":
-            return reach(rest).amax(2, keepdim=True) + reach(-own)
+            return reach(rest).amax(2, keepdim=True) + reach(-aim)
         case "mean":
             mean = logits.masked_fill(~others, 0.0).sum(3, keepdim=True) / others.sum(3, keepdim=True)
-            return reach(mean - own)
+            return reach(mean - aim)
 
 
 def precisions_agree(graph: Graph, wide: Family, narrow: Family) -> None:

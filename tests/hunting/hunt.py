@@ -46,11 +46,11 @@ def onnx(seed: int, place: int, tally: Tally, folder: Path) -> Iterator[Finding]
     except Undrawn:
         tally.refused["no file was found for the operator in turn"] += 1
         return
-    said = (f"x {file['x'].shape} {file.dtype}, samples: {file.batch}, opset {file.opset}", *file.said())
+    described = (f"x {file['x'].shape} {file.dtype}, samples: {file.batch}, opset {file.opset}", *file.described())
     try:
         graph = files.graph_of(file, folder, tally)
-    except Found as found:
-        yield Finding(seed, found.kind, found.what, said)
+    except Found as finding:
+        yield Finding(seed, finding.kind, finding.what, described)
         return
     draw = Draw("file's trial", seed, place)
     if graph is not None and graph.classes > 1 and draw.chance(0.1):
@@ -58,7 +58,7 @@ def onnx(seed: int, place: int, tally: Tally, folder: Path) -> Iterator[Finding]
         family = Ball(draw.pick([0.01, 0.1]), draw.pick([1.0, 2.0, inf])).at(x, draw.ids(graph.input.shape, 3))
         tally.networks += 1
         for one in tried(graph, family, draw, tally):
-            yield Finding(seed, one.kind, one.what, said)
+            yield Finding(seed, one.kind, one.what, described)
 
 
 def bounds(seed: int, tally: Tally) -> Iterator[Finding]:
@@ -70,16 +70,16 @@ def bounds(seed: int, tally: Tally) -> Iterator[Finding]:
         return
     tally.networks += 1
     tally.operations.update(network.network.operations())
-    said = (network.said, *network.network.said())
-    for found in _findings(network, Draw("trial", seed), tally):
-        yield Finding(seed, found.kind, found.what, said)
+    described = (network.described, *network.network.described())
+    for finding in _findings(network, Draw("trial", seed), tally):
+        yield Finding(seed, finding.kind, finding.what, described)
 
 
 def _findings(network: Drawn, draw: Draw, tally: Tally) -> Iterator[Found]:
     try:
         graph = _read(network)
-    except Found as found:
-        yield found
+    except Found as finding:
+        yield finding
         return
     except ProofmapError as error:
         tally.refused[reason(error)] += 1
@@ -101,8 +101,8 @@ def _in_single_precision(graph: Graph, network: Drawn, draw: Draw, tally: Tally)
         yield from tried(single, narrow, draw, tally)
         try:
             precisions_agree(graph, network.family(torch.float64), narrow)
-        except Found as found:
-            yield found
+        except Found as finding:
+            yield finding
         except ProofmapError:
             return
 

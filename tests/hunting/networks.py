@@ -48,7 +48,7 @@ class Drawn:
     x: Tensor  # (N, *shape) float64
     ball: Ball
     mask: Tensor
-    said: str  # the ball, in words
+    described: str  # the ball, in words
     turn: str
 
     def family(self, dtype: torch.dtype) -> Family:
@@ -62,14 +62,14 @@ def drawn(seed: int) -> Drawn:
     draw = Draw("network", seed)
     turn = turns()[seed % len(turns())]
     for _ in range(20 * DEAD):
-        x, ball, said = _inputs(draw, turn)
+        x, ball, described = _inputs(draw, turn)
         mask = draw.ids(x.shape[1:], draw.whole(1, 4))
         probes = _probes(draw, ball.at(x))
         try:
             network = _network(draw, probes, turn)
         except Undrawn:
             continue
-        return Drawn(network, x, ball, mask, said, turn)
+        return Drawn(network, x, ball, mask, described, turn)
     raise Undrawn(f"no network with {turn} was found")
 
 
@@ -90,8 +90,10 @@ def _inputs(draw: Draw, turn: str) -> tuple[Tensor, Ball, str]:
     eps = torch.tensor([draw.pick([0.01, 0.1, 0.3, 1.0]) for _ in range(count)], dtype=torch.float64)
     eps = eps.clamp(max=1.0) if relative else eps * tiny
     half = draw.pick([None, None, "+", "-"])
-    said = f"x {tuple(x.shape)} in [{low:g}, {high:g}], eps {eps.tolist()}, norm {norm:g}, domain {domain}, half {half}"
-    return x, Ball(eps, norm, domain, half, relative), said + (", relative" if relative else "")  # type: ignore[arg-type]
+    described = (
+        f"x {tuple(x.shape)} in [{low:g}, {high:g}], eps {eps.tolist()}, norm {norm:g}, domain {domain}, half {half}"
+    )
+    return x, Ball(eps, norm, domain, half, relative), described + (", relative" if relative else "")  # type: ignore[arg-type]
 
 
 def _probes(draw: Draw, family: Family) -> Tensor:

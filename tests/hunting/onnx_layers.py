@@ -27,19 +27,19 @@ def _map(f: File, x: str) -> tuple[int, ...]:
 
 def _window(f: File, sizes: tuple[int, ...], *, dilated: bool = True) -> dict[str, Any]:
     rank = len(sizes)
-    found: dict[str, Any] = {"kernel_shape": [f.draw.whole(1, min(3, n)) for n in sizes]}
+    settings: dict[str, Any] = {"kernel_shape": [f.draw.whole(1, min(3, n)) for n in sizes]}
     if f.draw.chance(0.7):
-        found["strides"] = f.draw.wholes(rank, 1, 3)
+        settings["strides"] = f.draw.wholes(rank, 1, 3)
     if dilated and f.draw.chance(0.3):
-        found["dilations"] = f.draw.wholes(rank, 1, 2)
+        settings["dilations"] = f.draw.wholes(rank, 1, 2)
     if f.draw.chance(0.3):
-        found["auto_pad"] = f.draw.pick(["SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"])
+        settings["auto_pad"] = f.draw.pick(["SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"])
     elif f.draw.chance(0.7):
-        found["pads"] = f.draw.wholes(2 * rank, 0, 2)
-    reach = [d * (k - 1) for d, k in zip(found.get("dilations", [1] * rank), found["kernel_shape"], strict=True)]
+        settings["pads"] = f.draw.wholes(2 * rank, 0, 2)
+    reach = [d * (k - 1) for d, k in zip(settings.get("dilations", [1] * rank), settings["kernel_shape"], strict=True)]
     if any(r >= n for r, n in zip(reach, sizes, strict=True)):  # onnxruntime also takes windows larger than the map
         raise Undrawn("a window that does not fit")
-    return found
+    return settings
 
 
 def _matmul(f: File, op: str, x: str) -> str:
@@ -112,11 +112,11 @@ def _whole_map(f: File, op: str, x: str) -> str:
 
 def _reduce(f: File, op: str, x: str) -> str:
     rank = f[x].ndim
-    chosen = [k + 1 for k in f.draw.order(rank - 1)[: f.draw.whole(1, rank - 1)]]
+    axes = [k + 1 for k in f.draw.order(rank - 1)[: f.draw.whole(1, rank - 1)]]
     if f.opset >= 11:
-        chosen = [k - rank if f.draw.chance(0.3) else k for k in chosen]
+        axes = [k - rank if f.draw.chance(0.3) else k for k in axes]
     keep = {"keepdims": f.draw.whole(0, 1)} if f.draw.chance(0.7) else {}
-    return f.moved(op, x, 13 if op == "ReduceSum" else 18, {"axes": ints(*chosen)}, **keep)
+    return f.moved(op, x, 13 if op == "ReduceSum" else 18, {"axes": ints(*axes)}, **keep)
 
 
 LAYERS: dict[str, Make] = {

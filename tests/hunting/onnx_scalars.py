@@ -38,10 +38,10 @@ def _plain(*bends: float, **choices: Sequence[float]) -> Make:
     """f(x), each attribute drawn or left out."""
 
     def make(f: File, op: str, x: str) -> str:
-        chosen: dict[str, Any] = {
+        settings: dict[str, Any] = {
             key: float(f.draw.pick(values)) for key, values in choices.items() if f.draw.chance(0.7)
         }
-        return f.add(op, aimed(f, x, *bends), **chosen)
+        return f.add(op, aimed(f, x, *bends), **settings)
 
     return make
 
@@ -162,10 +162,10 @@ def _softmax(f: File, op: str, x: str) -> str:
 
 def _samples(f: File, op: str, x: str) -> str:
     """How many samples or scalars there are, used as a number: only where the file fixes it does it have a meaning."""
-    found = f.add(op, x)
+    place = f.add(op, x)
     if op == "Shape":
-        found = f.add("Gather", found, ints(f.draw.whole(0, f[x].ndim - 1)), axis=0)
-    return f.add(f.draw.pick(["Add", "Mul"]), x, f.add("Cast", found, to=KINDS[f.dtype]))
+        place = f.add("Gather", place, ints(f.draw.whole(0, f[x].ndim - 1)), axis=0)
+    return f.add(f.draw.pick(["Add", "Mul"]), x, f.add("Cast", place, to=KINDS[f.dtype]))
 
 
 def constants_of(f: File, op: str, x: str) -> str:

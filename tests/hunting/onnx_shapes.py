@@ -151,9 +151,9 @@ def _pad(f: File, op: str, x: str) -> str:
         pads = [p if f.draw.chance(0.6) else 0 for p in pads]
     if f.opset >= 18 and f.draw.chance(0.3):
         axes = [k + 1 for k in f.draw.order(rank - 1)[: f.draw.whole(1, rank - 1)]]
-        chosen = ints(*(pads[k] for k in axes), *(pads[rank + k] for k in axes))
+        amounts = ints(*(pads[k] for k in axes), *(pads[rank + k] for k in axes))
         named = ints(*(k - rank if f.draw.chance(0.4) else k for k in axes))
-        return f.add(op, x, chosen, f.number(f.draw.between(-1, 1)), named, mode=mode)
+        return f.add(op, x, amounts, f.number(f.draw.between(-1, 1)), named, mode=mode)
     value = {"value": f.number(f.draw.between(-1, 1))} if f.draw.chance(0.5) else {}
     return f.moved(op, x, 11, {"pads": ints(*pads), **value}, mode=mode)
 

@@ -70,12 +70,12 @@ class File:
         self.nodes.append(node)
         results = self._run(node) if sound else [self.values["x"]] * outputs
         self.values.update(zip(names, results, strict=True))
-        chosen = self.draw.pick(names)
-        value = self.values[chosen]
+        name = self.draw.pick(names)
+        value = self.values[name]
         if value.dtype == self.dtype and value.ndim:  # a single number is for others to read
             self._useful(value)
-            self.last = chosen
-        return chosen
+            self.last = name
+        return name
 
     def moved(self, op: str, x: str, since: int, values: dict[str, Array], outputs: int = 1, **attributes: Any) -> str:
         """A node whose settings are attributes before opset `since`, and inputs from then on."""
@@ -128,7 +128,7 @@ class File:
             _, self.constants, self.values, self.last = before
             raise
 
-    def said(self) -> list[str]:
+    def described(self) -> list[str]:
         """One line a node; constants by value where they are short."""
         return [self._word(node) for node in self.nodes]
 

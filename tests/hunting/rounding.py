@@ -39,24 +39,24 @@ def floor_of(dtype: torch.dtype) -> float:
 
 def sizes(graph: Graph, intervals: Mapping[str, Interval]) -> dict[str, Tensor]:
     """The size of every node's value (cases, *shape) in float64, on intervals of all of them."""
-    found: dict[str, Tensor] = {}
+    size: dict[str, Tensor] = {}
     for node in graph.to(torch.device("cpu"), torch.float64).nodes:  # `graph` itself says how values are rounded
         around = [_double(intervals[name]) for name in node.inputs]
-        own = _double(intervals[node.name])
-        largest = torch.maximum(own.lower.abs(), own.upper.abs())
+        interval = _double(intervals[node.name])
+        largest = torch.maximum(interval.lower.abs(), interval.upper.abs())
         if node.op == "input":
-            found[node.name] = largest
+            size[node.name] = largest
             continue
-        inputs = [found[name] for name in node.inputs]
+        inputs = [size[name] for name in node.inputs]
         if node.op in LINEAR:
-            found[node.name] = torch.maximum(_through(node, inputs), largest)
+            size[node.name] = torch.maximum(_through(node, inputs), largest)
         elif len(inputs) == 1 and inputs[0].shape == largest.shape and "pool" not in node.op:
-            found[node.name] = _steepest(node, around[0], units(graph.dtype) * inputs[0]) * inputs[0] + largest
+            size[node.name] = _steepest(node, around[0], units(graph.dtype) * inputs[0]) * inputs[0] + largest
         elif len(inputs) == 1:
-            found[node.name] = compute(node, inputs[0]).abs() + largest
+            size[node.name] = compute(node, inputs[0]).abs() + largest
         else:  # the larger of several: forms of all of them may stand for it
-            found[node.name] = sum(inputs, torch.zeros_like(largest)) + largest
-    return found
+            size[node.name] = sum(inputs, torch.zeros_like(largest)) + largest
+    return size
 
 
 def at_points(graph: Graph, values: Mapping[str, Tensor]) -> Tensor:

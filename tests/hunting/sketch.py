@@ -61,7 +61,7 @@ class Step(nn.Module):
         result: Tensor = out[self.item] if isinstance(out, list | tuple) else out
         return result
 
-    def said(self) -> str:
+    def described(self) -> str:
         """As a line to read, its constants by shape, or by value where they are one number."""
         args = [self._word(a) for a in self.args] + [f"{k}={v}" for k, v in self.kwargs.items()]
         return f"{self.name}({', '.join(args)})" + (f"[{self.item}]" if self.item else "")
@@ -95,9 +95,9 @@ class Network(nn.Module):
     def operations(self) -> list[str]:
         return [step.name for step in self.steps if isinstance(step, Step)]
 
-    def said(self) -> list[str]:
+    def described(self) -> list[str]:
         """One line a step."""
-        return [f"v{k} = {step.said()}" for k, step in enumerate(self.steps, 1) if isinstance(step, Step)]
+        return [f"v{k} = {step.described()}" for k, step in enumerate(self.steps, 1) if isinstance(step, Step)]
 
 
 class Sketch:
@@ -206,8 +206,8 @@ class Sketch:
 def operator_of(op: str) -> Callable[..., Any]:
     """torch's operator of the name that export gives it: "aten.relu.default"."""
     package, *path = op.split(".")
-    found: Any = torch.ops
+    operator: Any = torch.ops
     for name in (package, *path):
-        found = getattr(found, name)
-    function: Callable[..., Any] = found
+        operator = getattr(operator, name)
+    function: Callable[..., Any] = operator
     return function

@@ -146,8 +146,8 @@ def _adaptive(rank: int) -> Make:
 def some_axes(s: Sketch, x: Ref) -> list[int]:
     """Different axes of the value without that of the samples, some counted from the end."""
     rank = s[x].ndim
-    chosen = s.draw.order(rank - 1)[: s.draw.whole(1, rank - 1)]
-    return [axis + 1 - rank if s.draw.chance(0.4) else axis + 1 for axis in chosen]
+    axes = s.draw.order(rank - 1)[: s.draw.whole(1, rank - 1)]
+    return [axis + 1 - rank if s.draw.chance(0.4) else axis + 1 for axis in axes]
 
 
 def _over_axes(s: Sketch, op: str, x: Ref) -> Ref:

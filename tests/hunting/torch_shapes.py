@@ -93,8 +93,8 @@ def _diagonal(s: Sketch, op: str, x: Ref) -> Ref:
 
 def _flip(s: Sketch, op: str, x: Ref) -> Ref:
     rank = s[x].ndim
-    chosen = [k + 1 for k in s.draw.order(rank - 1)[: s.draw.whole(1, rank - 1)]]
-    return s.add(op, x, [k - rank if s.draw.chance(0.3) else k for k in chosen])
+    axes = [k + 1 for k in s.draw.order(rank - 1)[: s.draw.whole(1, rank - 1)]]
+    return s.add(op, x, [k - rank if s.draw.chance(0.3) else k for k in axes])
 
 
 def _split(s: Sketch, op: str, x: Ref) -> Ref:
@@ -142,12 +142,12 @@ def _upsample(rank: int) -> Make:
 
 def _divided(s: Sketch, shape: Sequence[int]) -> list[int]:
     """Another shape of as many scalars."""
-    found: list[int] = []
+    factors: list[int] = []
     rest = torch.Size(shape).numel()
-    while rest > 1 and len(found) < 3:
-        found.append(s.draw.pick([n for n in range(1, rest + 1) if rest % n == 0]))
-        rest //= found[-1]
-    return [*found, rest]
+    while rest > 1 and len(factors) < 3:
+        factors.append(s.draw.pick([n for n in range(1, rest + 1) if rest % n == 0]))
+        rest //= factors[-1]
+    return [*factors, rest]
 
 
 def _view(s: Sketch, op: str, x: Ref) -> Ref:

@@ -76,8 +76,8 @@ class Ground:
         for k in range(family.count):
             same = (self.singles.x == family.x[k]).flatten(1).all(1) & (self.singles.eps <= family.eps[k])
             inside = (self.singles.lower >= family.lower[k]) & (self.singles.upper <= family.upper[k])
-            found = (same & inside.flatten(1).all(1)).nonzero().flatten()
-            pairs.append(torch.stack([torch.full_like(found, k), found]))
+            cases = (same & inside.flatten(1).all(1)).nonzero().flatten()
+            pairs.append(torch.stack([torch.full_like(cases, k), cases]))
         ball, single = torch.cat(pairs, 1)
         return ball, single
 

@@ -186,8 +186,8 @@ REFUSED: dict[str, tuple[list[onnx.NodeProto], str]] = {
 }
 
 
-@pytest.mark.parametrize(("nodes", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_has_no_rule_is_named(nodes: list[onnx.NodeProto], said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("nodes", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_has_no_rule_is_named(nodes: list[onnx.NodeProto], message: str, tmp_path: Path) -> None:
     """The same sentence in front of the operation, whatever else the file has."""
     constants = {
         "twice": ints(0, 1, 1, 0, 1, 1).reshape(2, 3),
@@ -198,5 +198,5 @@ def test_what_has_no_rule_is_named(nodes: list[onnx.NodeProto], said: str, tmp_p
     }
     used = {name: value for name, value in constants.items() if name in nodes[0].input}
     whole = [*nodes, node("Flatten", ["h"], ["y"])]
-    with pytest.raises(UnsupportedError, match=said):
+    with pytest.raises(UnsupportedError, match=message):
         bounded(loaded(make(whole, (1, 3, 4), used, opset=18), tmp_path))

@@ -177,9 +177,9 @@ def test_other_types_are_refused(kind: int, tmp_path: Path) -> None:
         loaded(make([node("Relu", ["x"], ["y"])], ("n", 4), kind=kind), tmp_path)
 
 
-@pytest.mark.parametrize(("shape", "said"), [(("n", 3, "h"), "n, 3, h"), ((4,), "4"), (("n", 0), "n, 0"), ((), "")])
-def test_inputs_without_a_shape_are_refused(shape: Sequence[int | str], said: str, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=rf"the input 'x' has shape \({said}\), expected the samples first"):
+@pytest.mark.parametrize(("shape", "message"), [(("n", 3, "h"), "n, 3, h"), ((4,), "4"), (("n", 0), "n, 0"), ((), "")])
+def test_inputs_without_a_shape_are_refused(shape: Sequence[int | str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=rf"the input 'x' has shape \({message}\), expected the samples first"):
         loaded(make([node("Relu", ["x"], ["y"])], shape), tmp_path)
 
 
@@ -295,8 +295,8 @@ BROKEN: dict[str, tuple[list[onnx.NodeProto], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("nodes", "said"), BROKEN.values(), ids=BROKEN)
-def test_broken_networks_are_refused(nodes: list[onnx.NodeProto], said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("nodes", "message"), BROKEN.values(), ids=BROKEN)
+def test_broken_networks_are_refused(nodes: list[onnx.NodeProto], message: str, tmp_path: Path) -> None:
     constants = {
         "w": floats(7, 3),
         "big": ints(99),
@@ -307,7 +307,7 @@ def test_broken_networks_are_refused(nodes: list[onnx.NodeProto], said: str, tmp
     if "map" in nodes[0].input:
         nodes = [node("Unsqueeze", ["x", "axes"], ["map"]), *nodes]
     used = {name: value for name, value in constants.items() if any(name in n.input for n in nodes)}
-    with pytest.raises((ModelError, FileError), match=said):
+    with pytest.raises((ModelError, FileError), match=message):
         loaded(make(nodes, ("n", 4), used), tmp_path)
 
 

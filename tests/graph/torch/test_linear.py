@@ -185,9 +185,9 @@ UNKNOWN: dict[str, tuple[Function, str]] = {
 }
 
 
-@pytest.mark.parametrize(("function", "said"), UNKNOWN.values(), ids=UNKNOWN)
-def test_what_has_no_rule_is_named(function: Function, said: str) -> None:
-    with pytest.raises(UnsupportedError, match=said):
+@pytest.mark.parametrize(("function", "message"), UNKNOWN.values(), ids=UNKNOWN)
+def test_what_has_no_rule_is_named(function: Function, message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
         bounded(trace(Apply(function), torch.rand(1, 4)))
 
 

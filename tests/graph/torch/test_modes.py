@@ -50,11 +50,11 @@ CHANGING = {
 }
 
 
-@pytest.mark.parametrize(("model", "said"), CHANGING.values(), ids=CHANGING)
-def test_a_model_in_training_is_refused(model: nn.Module, said: str) -> None:
+@pytest.mark.parametrize(("model", "message"), CHANGING.values(), ids=CHANGING)
+def test_a_model_in_training_is_refused(model: nn.Module, message: str) -> None:
     before = {name: value.clone() for name, value in model.state_dict().items()}
     state = torch.get_rng_state()
-    with pytest.raises(ModelError, match=rf"^got a model in training mode.*{said}.*: call model\.eval\(\) first"):
+    with pytest.raises(ModelError, match=rf"^got a model in training mode.*{message}.*: call model\.eval\(\) first"):
         pm.trace(model.train(), X)
     assert all(module.training for module in model.modules())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -321,10 +321,10 @@ REFUSED: dict[str, tuple[nn.Module, str]] = {
 }
 
 
-@pytest.mark.parametrize(("model", "said"), REFUSED.values(), ids=REFUSED)
-def test_other_models_are_refused(model: nn.Module, said: str) -> None:
+@pytest.mark.parametrize(("model", "message"), REFUSED.values(), ids=REFUSED)
+def test_other_models_are_refused(model: nn.Module, message: str) -> None:
     before = copy.deepcopy(model.state_dict())
-    with pytest.raises(ModelError, match=said):
+    with pytest.raises(ModelError, match=message):
         trace(model, torch.rand(1, 4))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
