@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 from dataclasses import MISSING, fields
+from typing import Any
 
 import pytest
 
 from proofmap.explain import BASELINES, EVA, Explainer
 from proofmap.explain.baselines import Baseline
-from proofmap.methods import COMPARED, EXPLAINERS, METHODS, READY, Method
+from proofmap.methods import COMPARED, EXPLAINERS, JUDGES, METHODS, OF_MAPS, READY, Method
+from proofmap.metrics import METRICS, Metric
 
 every_method = pytest.mark.parametrize("name", METHODS)
 
@@ -26,15 +28,24 @@ def test_the_table_says_what_the_classes_are(name: str) -> None:
     assert method.needs == tuple(without)
 
 
-def test_no_explainer_is_forgotten() -> None:
-    """Every class that can be made is in the table; those in between are abstract."""
+@pytest.mark.parametrize("name", JUDGES)
+def test_the_table_says_what_metrics_are(name: str) -> None:
+    kind = JUDGES[name].kind
+    assert (kind.name, METRICS[name]) == (name, kind)
+    assert JUDGES[name].maps == (kind.subject != "overlap")
+    assert (name in OF_MAPS) == JUDGES[name].maps
 
-    def made(kind: type[Explainer] | type[Baseline]) -> set[type]:
+
+def test_nothing_is_forgotten() -> None:
+    """Every class that can be made is in a table; those in between are abstract."""
+
+    def made(kind: type[Any]) -> set[type]:
         below = {found for other in kind.__subclasses__() for found in made(other)}
         ours = kind.__module__.startswith("proofmap.")
         return below | ({kind} if ours and not getattr(kind, "__abstractmethods__", None) else set())
 
     assert made(Explainer) | made(Baseline) == {method.kind for method in METHODS.values()}
+    assert made(Metric) == {judge.kind for judge in JUDGES.values()}
     assert METHODS["eva"].kind is EVA
 
 

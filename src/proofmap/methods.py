@@ -1,6 +1,6 @@
-"""The methods of explanation by name: one table, from which everything that lists methods is derived.
+"""Methods of explanation and metrics by name: one table of each, from which everything that lists them is derived.
 
-It loads nothing: who asks for help on the command line sees the names without waiting for torch.
+They load nothing: who asks for help on the command line sees the names without waiting for torch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["COMPARED", "EXPLAINERS", "METHODS", "READY", "Method"]
+__all__ = ["COMPARED", "EXPLAINERS", "JUDGES", "METHODS", "OF_MAPS", "READY", "Judge", "Method"]
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,26 @@ class Method:
     @property
     def kind(self) -> type[Any]:
         """The class, an `Explainer` or a `Baseline`."""
-        module, _, name = self.path.partition(":")
-        kind: type[Any] = getattr(import_module(f"proofmap.explain.{module}"), name)
-        return kind
+        return _load("explain", self.path)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Where the class of a metric is, and what it judges."""
+
+    path: str  # its module under proofmap.metrics, and its name there
+    maps: bool = True  # it judges attributions, or who makes them; else a certified overlap
+
+    @property
+    def kind(self) -> type[Any]:
+        """The class, a `Metric`."""
+        return _load("metrics", self.path)
+
+
+def _load(package: str, path: str) -> type[Any]:
+    module, _, name = path.partition(":")
+    kind: type[Any] = getattr(import_module(f"proofmap.{package}.{module}"), name)
+    return kind
 
 
 METHODS: Mapping[str, Method] = MappingProxyType(
@@ -55,3 +72,16 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 COMPARED = tuple(name for name, method in METHODS.items() if not method.target)  # explain what was decided
 READY = tuple(name for name in COMPARED if not METHODS[name].needs)  # need nothing but a model and a ball
 EXPLAINERS = tuple(name for name, method in METHODS.items() if method.ball and not method.needs)
+
+JUDGES: Mapping[str, Judge] = MappingProxyType(
+    {
+        "deletion": Judge("curves:Deletion"),
+        "insertion": Judge("curves:Insertion"),
+        "mu-fidelity": Judge("fidelity:MuFidelity"),
+        "robustness-sr": Judge("robustness:RobustnessSr"),
+        "stability": Judge("stability:Stability"),
+        "tightness": Judge("tightness:Tightness", maps=False),
+    }
+)
+
+OF_MAPS = tuple(name for name, judge in JUDGES.items() if judge.maps)

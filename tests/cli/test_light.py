@@ -15,7 +15,6 @@ from proofmap.bench import names as bench_names
 from proofmap.bounds import METHODS
 from proofmap.bounds.method import SYNONYMS
 from proofmap.cli import names
-from proofmap.metrics import METRICS
 from proofmap.runs.export import FORMATS
 from proofmap.zoo import __all__ as zoo_names
 from tests.cli.test_app import completion
@@ -130,7 +129,6 @@ def test_the_shell_completes(k: int, answers: list[Any]) -> None:
 
 def test_names_are_those_of_the_tables() -> None:
     assert (*METHODS, *SYNONYMS) == names.BOUNDS
-    assert tuple(name for name, kind in METRICS.items() if kind.subject != "overlap") == names.METRICS
     assert tuple(FORMATS) == names.FORMATS
     assert names.zoo() == sorted(zoo_names)
     assert names.benches() == sorted(bench_names())

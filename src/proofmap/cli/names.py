@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from importlib.resources import files
 
 BOUNDS = ("ibp", "forward", "backward", "crown-ibp", "crown")
-METRICS = ("deletion", "insertion", "mu-fidelity", "robustness-sr", "stability")  # those that judge maps
 FORMATS = (".csv", ".parquet", ".npz", ".zarr")
 NORMS = ("1", "2", "inf")
 LAYOUTS = ("NCHW", "NHWC")

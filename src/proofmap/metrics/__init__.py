@@ -3,7 +3,7 @@
     pm.metrics.Deletion()(model, x, target, attributions)    # (N,)
     pm.metrics.METRICS["deletion"]                           # by name
 
-Adding a metric is one file and one line in the table.
+Adding a metric is one file and one line in the table of `proofmap.methods`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from proofmap.methods import JUDGES
 from proofmap.metrics.curves import Deletion, Insertion
 from proofmap.metrics.draws import Darkest, Uniform
 from proofmap.metrics.fidelity import Cells, MuFidelity
@@ -37,6 +38,4 @@ __all__ = [
     "Uniform",
 ]
 
-METRICS: Mapping[str, type[Metric[Any]]] = MappingProxyType(
-    {metric.name: metric for metric in (Deletion, Insertion, MuFidelity, RobustnessSr, Stability, Tightness)}
-)
+METRICS: Mapping[str, type[Metric[Any]]] = MappingProxyType({name: judge.kind for name, judge in JUDGES.items()})
