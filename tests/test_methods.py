@@ -6,13 +6,13 @@ import json
 import subprocess
 import sys
 from dataclasses import MISSING, fields
-from typing import Any
 
 import pytest
 
+from proofmap import metrics
 from proofmap.explain import BASELINES, EVA, Explainer
 from proofmap.explain.baselines import Baseline
-from proofmap.methods import COMPARED, EXPLAINERS, JUDGES, METHODS, OF_MAPS, READY, Method
+from proofmap.methods import COMPARED, EXPLAINERS, JUDGES, METHODS, READY, Method
 from proofmap.metrics import METRICS, Metric
 
 every_method = pytest.mark.parametrize("name", METHODS)
@@ -28,25 +28,29 @@ def test_the_table_says_what_the_classes_are(name: str) -> None:
     assert method.needs == tuple(without)
 
 
-@pytest.mark.parametrize("name", JUDGES)
-def test_the_table_says_what_metrics_are(name: str) -> None:
-    kind = JUDGES[name].kind
-    assert (kind.name, METRICS[name]) == (name, kind)
-    assert JUDGES[name].maps == (kind.subject != "overlap")
-    assert (name in OF_MAPS) == JUDGES[name].maps
+def test_no_explainer_is_forgotten() -> None:
+    """Every class that can be made is in the table; those in between are abstract."""
 
-
-def test_nothing_is_forgotten() -> None:
-    """Every class that can be made is in a table; those in between are abstract."""
-
-    def made(kind: type[Any]) -> set[type]:
+    def made(kind: type[Explainer] | type[Baseline]) -> set[type]:
         below = {found for other in kind.__subclasses__() for found in made(other)}
         ours = kind.__module__.startswith("proofmap.")
         return below | ({kind} if ours and not getattr(kind, "__abstractmethods__", None) else set())
 
     assert made(Explainer) | made(Baseline) == {method.kind for method in METHODS.values()}
-    assert made(Metric) == {judge.kind for judge in JUDGES.values()}
     assert METHODS["eva"].kind is EVA
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_the_table_says_what_the_metrics_are(name: str) -> None:
+    judge = JUDGES[name]
+    assert judge.kind.name == name
+    assert judge.maps == (judge.kind.subject != "overlap")
+
+
+def test_no_metric_is_forgotten() -> None:
+    """Nor one that is named in the package."""
+    of_package = {kind for kind in vars(metrics).values() if isinstance(kind, type) and issubclass(kind, Metric)}
+    assert of_package - {Metric} == {judge.kind for judge in JUDGES.values()} == set(METRICS.values())
 
 
 def test_what_is_derived() -> None:
@@ -63,30 +67,35 @@ from proofmap import methods
 source = Path(methods.__file__).read_text(encoding="utf-8")
 line = "        'eva': ".replace("'", chr(34))
 assert source.count(line) == 1
-exec(source.replace(line, "        'mine': Method('eva:EVA', ball=True)," + line), vars(methods))
+source = source.replace(line, "        'mine': Method('eva:EVA', ball=True)," + line)
+line = "        'deletion': ".replace("'", chr(34))
+assert source.count(line) == 1
+exec(source.replace(line, "        'also mine': Judge('curves:Insertion')," + line), vars(methods))
 
 import proofmap as pm
 from proofmap.bench.spec import Entry
 from proofmap.cli import COMMANDS, bundles
 from proofmap.explain import BASELINES, as_attributor
+from proofmap.metrics import METRICS
 from proofmap.runs import Job
 
 x = pm.data.digits()[0][:1]
 ball = pm.Ball(0.01)
 made = as_attributor("mine", pm.trace(pm.zoo.mnist_mlp(), x), ball=ball)
 offered = {
-    command.__name__: any("mine" in (getattr(one, "help", "") or "") for one in bundles.metadata(option))
+    f"{command.__name__} {option.name}": "mine" in getattr(bundles.metadata(option)[0], "help", "")
     for command in COMMANDS
     for option in bundles.options(command)
-    if option.name in ("method", "methods")
+    if option.name in ("method", "methods", "metrics")
 }
 print(json.dumps({
     "baselines": "mine" in BASELINES,
     "by name": type(made).__name__,
-    "compare": offered["compare"],
-    "run": offered["run"] and Job("mine", ball=ball).method,
-    "explain": offered["explain"] and methods.METHODS["mine"].kind.__name__,
+    "compare": offered["compare methods"],
+    "run": offered["run method"] and Job("mine", ball=ball).method,
+    "explain": offered["explain method"] and methods.METHODS["mine"].kind.__name__,
     "bench": Entry("Mine", "mine", eps=0.1).name,
+    "metrics": offered["compare metrics"] and "also mine" in METRICS,
 }))
 """
 
@@ -102,6 +111,7 @@ def test_a_method_that_is_added_shows_up_everywhere() -> None:
         "run": "mine",
         "explain": "EVA",
         "bench": "mine",
+        "metrics": True,
     }
 
 

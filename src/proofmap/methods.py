@@ -1,4 +1,4 @@
-"""Methods of explanation and metrics by name: one table of each, from which everything that lists them is derived.
+"""The methods of explanation by name, and the metrics that judge them: two tables, from which all lists are derived.
 
 They load nothing: who asks for help on the command line sees the names without waiting for torch.
 """
@@ -11,7 +11,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["COMPARED", "EXPLAINERS", "JUDGES", "METHODS", "OF_MAPS", "READY", "Judge", "Method"]
+__all__ = ["COMPARED", "EXPLAINERS", "JUDGES", "METHODS", "READY", "Judge", "Method"]
 
 
 @dataclass(frozen=True)
@@ -26,25 +26,25 @@ class Method:
     @property
     def kind(self) -> type[Any]:
         """The class, an `Explainer` or a `Baseline`."""
-        return _load("explain", self.path)
+        return _loaded("explain", self.path)
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Where the class of a metric is, and what it judges."""
+    """Where the class of a metric is, and whether it judges any method's maps; the tests hold it against the class."""
 
     path: str  # its module under proofmap.metrics, and its name there
-    maps: bool = True  # it judges attributions, or who makes them; else a certified overlap
+    maps: bool = True  # or only overlaps that are proven
 
     @property
     def kind(self) -> type[Any]:
         """The class, a `Metric`."""
-        return _load("metrics", self.path)
+        return _loaded("metrics", self.path)
 
 
-def _load(package: str, path: str) -> type[Any]:
+def _loaded(part: str, path: str) -> type[Any]:
     module, _, name = path.partition(":")
-    kind: type[Any] = getattr(import_module(f"proofmap.{package}.{module}"), name)
+    kind: type[Any] = getattr(import_module(f"proofmap.{part}.{module}"), name)
     return kind
 
 
@@ -83,5 +83,3 @@ JUDGES: Mapping[str, Judge] = MappingProxyType(
         "tightness": Judge("tightness:Tightness", maps=False),
     }
 )
-
-OF_MAPS = tuple(name for name, judge in JUDGES.items() if judge.maps)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from proofmap.cli import names, texts
 from proofmap.cli import options as o
-from proofmap.cli import texts
 from proofmap.cli.bundles import unset
 from proofmap.cli.subject import Subject
 from proofmap.errors import FileError, InputError
-from proofmap.methods import OF_MAPS, READY
+from proofmap.methods import READY
 
 if TYPE_CHECKING:
     from proofmap.bench import Table
@@ -32,8 +32,8 @@ def compare(
     ] = "eva,first-order,saliency",
     metrics: Annotated[
         str,
-        typer.Option(help=f"Names among {', '.join(OF_MAPS)}: --metrics deletion,mu-fidelity"),
-        texts.all_among(OF_MAPS, "metric"),
+        typer.Option(help=f"Names among {', '.join(names.METRICS)}: --metrics deletion,mu-fidelity"),
+        texts.all_among(names.METRICS, "metric"),
     ] = "deletion,insertion",
     ball: o.BallOptions,
     groups: o.Groups = None,

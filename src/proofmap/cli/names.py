@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib.resources import files
 
+from proofmap.methods import JUDGES
+
 BOUNDS = ("ibp", "forward", "backward", "crown-ibp", "crown")
+METRICS = tuple(name for name, judge in JUDGES.items() if judge.maps)
 FORMATS = (".csv", ".parquet", ".npz", ".zarr")
 NORMS = ("1", "2", "inf")
 LAYOUTS = ("NCHW", "NHWC")

@@ -3,7 +3,7 @@
     pm.metrics.Deletion()(model, x, target, attributions)    # (N,)
     pm.metrics.METRICS["deletion"]                           # by name
 
-Adding a metric is one file and one line in the table of `proofmap.methods`.
+Adding a metric is one file and one line in the table of `methods.py`.
 """
 
 from __future__ import annotations
