@@ -121,10 +121,6 @@ class Confidence(Metric[Tensor]):
     power: ByPreset[float] = ByPreset(check_number)
     batch: int | None = count(None)
 
-    @classmethod
-    def for_ball(cls, ball: pm.Ball, values: tuple[float, float]) -> Confidence:
-        return cls()
-
     def _values(self, case: Case) -> Tensor:
         return case.logits.gather(1, case.target[:, None])[:, 0] ** self.power
 
@@ -135,6 +131,7 @@ def test_the_base_class_owns_the_call() -> None:
     torch.testing.assert_close(Confidence()(MODEL, X, None, maps), logits.amax(1))
     torch.testing.assert_close(Confidence("squared")(MODEL, X, classes, maps), logits[[0, 1, 2], classes] ** 2)
     assert Confidence("squared", batch=2).settings() == {"preset": "squared", "power": 2.0}
+    assert type(Confidence.for_ball(BALL, RANGE)) is Confidence
     assert Confidence(power=3.0).settings() == {"preset": "paper", "power": 3.0}
     with pytest.raises(InputError, match="Confidence got preset='other', expected one of 'paper', 'squared'"):
         Confidence("other")

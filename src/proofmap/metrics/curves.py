@@ -14,12 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target
-from proofmap.ball import Ball
 from proofmap.graph import Graph
 from proofmap.groups import Groups, pixels
 from proofmap.metrics.check import check_groups
 from proofmap.metrics.draws import Baseline, Darkest, Stream, Uniform, baseline_at, check_baseline, check_broadcast
-from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, ends_of, table
+from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, table
 from proofmap.metrics.points import Score, pieces, score_at
 from proofmap.metrics.variables import Entries, Variables
 from proofmap.precision import full_precision
@@ -75,11 +74,6 @@ class Curve(Metric[Samples]):
     groups: ByPreset[Groups] = ByPreset(check_groups)
     seed: int = count(0, least=0)
     batch: int | None = count(None)
-
-    @classmethod
-    def for_ball(cls, ball: Ball, values: tuple[float, float]) -> Curve:
-        """With a baseline drawn from all values that inputs have."""
-        return cls(baseline=Uniform(*ends_of(ball, values)))
 
     @abstractmethod
     def _ends(self, x: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,13 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target
-from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.graph import Graph
 from proofmap.groups import Groups, Shape, pixels
 from proofmap.metrics.check import check_groups
 from proofmap.metrics.draws import Baseline, Darkest, Stream, Uniform, baseline_at, check_baseline, check_broadcast
-from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, ends_of, table
+from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, table
 from proofmap.metrics.points import Score, pieces, score_at
 from proofmap.metrics.variables import Entries, Variables
 from proofmap.precision import full_precision
@@ -104,11 +103,6 @@ class MuFidelity(Metric[Samples]):
         """Refuse what is no setting."""
         super().__post_init__()
         _check_subset(self.subset, self.draw)
-
-    @classmethod
-    def for_ball(cls, ball: Ball, values: tuple[float, float]) -> MuFidelity:
-        """With a baseline drawn from all values that inputs have."""
-        return cls(baseline=Uniform(*ends_of(ball, values)))
 
     def _check(self, x: Tensor) -> None:
         check_broadcast(self.baseline, x)

@@ -20,6 +20,7 @@ from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.graph import Graph
 from proofmap.metrics.check import check_attributions, check_call, check_explainer, check_overlap
+from proofmap.metrics.draws import Uniform
 from proofmap.metrics.points import classes_of, logits_at, rows_of
 from proofmap.precision import full_precision
 from proofmap.records import JSON, recorded
@@ -106,9 +107,13 @@ class Metric(ABC, Generic[_Judged_contra]):
                 check(f"{kind} got {name}", getattr(self, name))
 
     @classmethod
-    @abstractmethod
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> Metric[Any]:
-        """The metric for inputs that move within a ball and, where it has no domain, have values of that range."""
+        """The metric for inputs that move within a ball and, where it has no domain, have values of that range.
+
+        One with a baseline draws it from all values that inputs have; one that needs more of the ball says how.
+        """
+        baseline = {"baseline": Uniform(*ends_of(ball, values))} if "baseline" in cls.__dataclass_fields__ else {}
+        return cls(**baseline)
 
     @abstractmethod
     def _values(self, case: Case) -> Tensor:
