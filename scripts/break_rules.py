@@ -92,9 +92,7 @@ BREAKS = [
     Break("rules/curves.py", "rsqrt() - 1).clamp(min=0)", "rsqrt()).clamp(min=0)", SCALAR),
     Break("graph/scalars.py", "torch.finfo(b.precision).eps / 2", "2e-7", "tests/graph/test_scalars.py"),
     # a form through lines
-    Break(
-        "rules/lines.py", "upper, lower = at_rows(self.upper_slope", "upper, lower = at_rows(self.lower_slope", SOUND
-    ),
+    Break("rules/lines.py", "upper = at_rows(self.upper_slope", "upper = at_rows(self.lower_slope", SOUND),
     Break("rules/lines.py", "negative = slope < 0", "negative = slope < -9", SCALAR),
     # the largest of several
     Break(
@@ -143,7 +141,7 @@ BREAKS = [
     Break("graph/walk.py", "pending[name] + part if name in pending else part", "part", SOUND),
     Break("rules/rule.py", "create_graph=again", "create_graph=False", GRADIENTS),
     Break("rules/linear.py", "if wide and not differentiated(coefficients)", "if wide", GRADIENTS),
-    Break("rules/lines.py", "if watched else above.mul_", "if False else above.mul_", GRADIENTS),
+    Break("rules/lines.py", "above * upper if watched else", "above * upper if False else", GRADIENTS),
     Break("rules/piecewise.py", "torch.where(bend, torch.maximum(left, right), start)", "1 + start.abs()", SLOPES),
     Break("rules/piecewise.py", "most = torch.stack([falling, rising], dim=1)", "most = torch.ones(())", SLOPES),
     Break("rules/smooth.py", "given = inside(slopes[:, 0], x)", "given = slopes[:, 0]", SLOPES),

@@ -25,7 +25,7 @@ from torch.nn.functional import pad
 
 from proofmap.windows import Windows
 
-__all__ = ["rows_at_once", "suprema", "window_suprema"]
+__all__ = ["Sets", "rows_at_once", "suprema", "window_suprema"]
 
 _ELEMENTS = {1.0: 2**22, 2.0: 2**22, inf: 2**25}  # coefficients at a time; p = 1 and 2 sort them in float64
 
@@ -33,32 +33,41 @@ _UNIT = 2.0**-52  # at least the relative error of two operations in float64
 _WEIGHT, _EARNED, _REST = range(3)  # the sums of the dual
 
 
-def suprema(
-    coefficients: Tensor,
-    lower: Tensor,
-    upper: Tensor,
-    radius: Tensor,
-    norm: float,
-    *,
-    capped: bool,
-    group: Tensor | None = None,
-    groups: int = 0,
-) -> Tensor:
+@dataclass(frozen=True, eq=False)
+class Sets:
+    """{δ : lower <= δ <= upper, ||δ||_p <= radius} for each row, lower <= 0 <= upper.
+
+    `capped` says that some end of a box lies strictly between 0 and the radius; if not, p = 1 and 2 have closed forms.
+    """
+
+    lower: Tensor  # (K or 1, d)
+    upper: Tensor  # (K or 1, d)
+    radius: Tensor  # (K or 1,)
+    norm: float
+    capped: bool
+
+    def of(self, piece: slice) -> Sets:
+        """Those of some rows."""
+        lower, upper, radius = (e if len(e) == 1 else e[piece] for e in (self.lower, self.upper, self.radius))
+        return Sets(lower, upper, radius, self.norm, self.capped)
+
+
+def suprema(coefficients: Tensor, sets: Sets, group: Tensor | None = None, groups: int = 0) -> Tensor:
     """Return sup <A_k, δ> for each row k and each member: (K, 1 + G), the full ball first.
 
-    coefficients (K, d); lower, upper (K or 1, d), lower <= 0 <= upper; radius (K or 1,); group (K, d) int64 or None.
-    `capped` says that some end of a box lies strictly between 0 and the radius; if not, p = 1 and 2 have closed forms.
-    0 <= out[:, 1 + u] <= out[:, 0] exactly. Differentiable in the coefficients: the gradient is a maximiser δ.
+    coefficients (K, d); group (K, d) int64 or None. 0 <= out[:, 1 + u] <= out[:, 0] exactly. Differentiable in the
+    coefficients: the gradient is a maximiser δ.
     """
     partition = _Partition(group, groups)
+    lower, upper, norm = sets.lower, sets.upper, sets.norm
     if norm == inf:
         lower, upper = lower.to(coefficients), upper.to(coefficients)
         return partition.sum_outside(torch.maximum(coefficients * lower, coefficients * upper))  # Σ a c
     wide = coefficients.double()
     sign = wide.detach().sign()
     cap = torch.maximum(sign * lower.double(), sign * upper.double())
-    rows = _Rows(wide.abs(), cap, radius.double()[:, None], partition)
-    values = _capped(rows, norm) if capped else _euclidean(rows) if norm == 2 else _largest(rows)
+    rows = _Rows(wide.abs(), cap, sets.radius.double()[:, None], partition)
+    values = _capped(rows, norm) if sets.capped else _euclidean(rows) if norm == 2 else _largest(rows)
     return _round_up(values, coefficients.shape[1], coefficients.dtype)
 
 
@@ -67,20 +76,11 @@ def rows_at_once(norm: float, variables: int) -> int:
     return max(1, _ELEMENTS[norm] // variables)
 
 
-def window_suprema(
-    form: Windows,
-    lower: Tensor,
-    upper: Tensor,
-    radius: Tensor,
-    norm: float,
-    *,
-    capped: bool,
-    cells: Tensor | None,
-) -> tuple[Tensor, Tensor]:
+def window_suprema(form: Windows, sets: Sets, cells: Tensor | None) -> tuple[Tensor, Tensor]:
     """`suprema` of forms that see a window of x: (K, 1 + T), and the groups (K, T) that each window sees, -1 for none.
 
-    lower, upper (K or 1, d) are those of the d variables of a window. cells (1 or N, 1 or C, *map): every variable's
-    group plus 1, one channel of it where all channels are alike; None: the full ball alone.
+    The sets are those of the variables of each window. cells (1 or N, 1 or C, *map): every variable's group plus 1, one
+    channel of it where all channels are alike; None: the full ball alone.
     """
     flat = form.values.flatten(1)
     local, seen = None, torch.empty(len(form), 0, dtype=torch.int64, device=flat.device)
@@ -89,18 +89,9 @@ def window_suprema(
         local, named = _renumbered(replace(form, places=places).read(cells).flatten(1).sub_(1))
         local, seen = local[at], named[at]
         local = local.unsqueeze(1).expand(-1, flat.shape[1] // local.shape[1], -1).flatten(1)
-    rows = rows_at_once(norm, flat.shape[1])
+    rows = rows_at_once(sets.norm, flat.shape[1])
     pieces = [
-        suprema(
-            flat[piece],
-            lower[piece],
-            upper[piece],
-            radius if len(radius) == 1 else radius[piece],
-            norm,
-            capped=capped,
-            group=None if local is None else local[piece],
-            groups=seen.shape[1],
-        )
+        suprema(flat[piece], sets.of(piece), None if local is None else local[piece], seen.shape[1])
         for piece in (slice(start, start + rows) for start in range(0, len(flat), rows))
     ]
     return torch.cat(pieces), seen

@@ -12,7 +12,7 @@ from math import inf, prod
 import torch
 from torch import Tensor
 
-from proofmap.concretise import rows_at_once, suprema, window_suprema
+from proofmap.concretise import Sets, rows_at_once, suprema, window_suprema
 from proofmap.errors import InputError
 from proofmap.sampling import nearest, uniform
 from proofmap.windows import Windows
@@ -121,7 +121,7 @@ class Family:
         middle: Tensor = torch.linalg.vecdot(form.values.flatten(1), x)
         radius = self.eps if self.count == 1 else form.places.to_rows(self.eps[form.places.owner])
         cells = None if self.mask is None or full_only else self._cells
-        swing, seen = window_suprema(form, lower, upper, radius, self.norm, capped=self.capped, cells=cells)
+        swing, seen = window_suprema(form, Sets(lower, upper, radius, self.norm, self.capped), cells)
         return middle[:, None] + swing, seen
 
     def _ends(self) -> Tensor:
@@ -129,26 +129,16 @@ class Family:
         return torch.cat([self.lower, self.upper, self.x], dim=1)
 
     def _of(self, values: Tensor, owner: Tensor) -> Tensor:
-        """Each row's sample: (N, d) -> (K, d), without a copy where there is one sample."""
+        """Each row's sample: (N, ...) -> (K, ...), without a copy where there is one sample."""
         return values if self.count == 1 else values[owner]
 
     def _concretise(self, coefficients: Tensor, owner: Tensor, *, full_only: bool) -> Tensor:
-        lower, upper, radius = self.lower.flatten(1), self.upper.flatten(1), self.eps
-        if self.count > 1:
-            lower, upper, radius = lower[owner], upper[owner], radius[owner]  # (K, d), (K,)
+        low, high = (self._of(end.flatten(1), owner) for end in (self.lower, self.upper))
         group = None
         if self.mask is not None and not full_only:
             group = self.mask[0].flatten().expand_as(coefficients) if self._shared else self.mask.flatten(1)[owner]
-        return suprema(
-            coefficients,
-            lower,
-            upper,
-            radius,
-            self.norm,
-            capped=self.capped,
-            group=group,
-            groups=0 if group is None else self.groups,
-        )
+        sets = Sets(low, high, self._of(self.eps, owner), self.norm, self.capped)
+        return suprema(coefficients, sets, group, 0 if group is None else self.groups)
 
     def pick(self, index: Tensor) -> Family:
         """Return the families of some samples: index (n,) into the N."""

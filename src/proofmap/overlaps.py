@@ -111,7 +111,7 @@ def family_overlap(
 ) -> Overlap:
     """The same for a family of balls that stands already, and a budget of bytes; towards its own class it is 0."""
     bounded(graph)
-    with full_precision(family.x.device):
+    with full_precision(family.x.device), torch.no_grad():
         logits = _logits(graph, family.x)
         classes = _classes("target", target, logits)
         if classes is None:
@@ -174,7 +174,7 @@ def certified_radius(
     domain_ball = Ball(torch.finfo(x.dtype).max, norm, domain).at(x)
     available = budget(memory, x.device)
     graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
-    with full_precision(x.device):
+    with full_precision(x.device), torch.no_grad():
         logits = _logits(graph, x)
         classes = _classes("target", target, logits)
         forms = _forms(logits, logits.argmax(1) if classes is None else classes, None, "margin")
@@ -269,7 +269,7 @@ def _classes(what: str, given: Target, logits: Tensor) -> Tensor | None:
 
 def _check_rival(graph: Graph, x: Tensor, target: Target, rival: Target) -> None:
     """Refuse a rival that is the target itself."""
-    with full_precision(x.device):
+    with full_precision(x.device), torch.no_grad():
         logits = _logits(graph, x)
     count, classes = logits.shape
     given = _classes("target", target, logits)

@@ -11,13 +11,13 @@ import torch
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """Inside: no TF32 or bf16 in matrix products and convolutions, no autocast, no gradients. Outside: as before."""
+    """Inside: no TF32 or bf16 in matrix products and convolutions, no autocast. Outside: as before."""
     switches = _switches()
     before = [getattr(owner, name) for owner, name, _ in switches]
     try:
         for owner, name, strict in switches:
             setattr(owner, name, strict)
-        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+        with torch.autocast(device.type, enabled=False):
             yield
     finally:
         for (owner, name, _), value in zip(switches, before, strict=True):

@@ -158,7 +158,7 @@ def _margins(
     family = region.ball(device)
     weight = torch.cat([case.weight for case in region.unsafe]).to(family.x)
     bias = torch.cat([case.bias for case in region.unsafe]).to(family.x)
-    with full_precision(family.x.device):
+    with full_precision(family.x.device), torch.no_grad():
         size = weight.abs() @ graph(family.x).flatten().abs() + bias.abs()
     above = solve(graph, Cases(family), -weight[None], method, "one-pass", available)
     lower = bias - above[0, 0]  # (rows of all cases,)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from proofmap import Ball, Graph
 from proofmap.bounds import METHODS, Sharing, named
-from proofmap.graph import layers, pools, scalars
+from proofmap.graph import layers, picks, pools, scalars
 from proofmap.graph.build import Builder
 from proofmap.graph.slide import Slide
 from tests.bounds.attack import climbed, sampled
@@ -107,7 +107,7 @@ def blocks(draw: st.DrawFn, b: Builder, x: str, generator: torch.Generator) -> s
             if kind == "branch":
                 return b.sub("s", x, other) if draw(st.booleans()) else b.add("s", x, other)
             if kind == "concat":
-                return b.concat("k", [x, other], draw(st.integers(0, len(shape) - 1)))
+                return picks.concat(b, "k", [x, other], draw(st.integers(0, len(shape) - 1)))
             return scalars.maximum(b, "m", x, other) if kind == "max" else scalars.minimum(b, "m", x, other)
 
 

@@ -52,36 +52,28 @@ class Method(ABC):
 class IBP(Method):
     """Interval arithmetic from the input to the output (Gowal et al. 2018). Cheapest, loosest."""
 
-    @property
-    def plans(self) -> tuple[Plan, ...]:
-        return (Plan(interval_hidden=True, interval_final=True),)
+    plans = (Plan(interval_hidden=True, interval_final=True),)
 
 
 @dataclass(frozen=True)
 class Forward(Method):
     """Affine forms of the input, carried forward."""
 
-    @property
-    def plans(self) -> tuple[Plan, ...]:
-        return (Plan(hidden=(ForwardPass(),), final=(ForwardPass(),)),)
+    plans = (Plan(hidden=(ForwardPass(),), final=(ForwardPass(),)),)
 
 
 @dataclass(frozen=True)
 class Backward(Method):
     """CROWN (Zhang et al. 2018): every hidden layer and the output by forms carried back to the input."""
 
-    @property
-    def plans(self) -> tuple[Plan, ...]:
-        return (Plan(hidden=(BackwardPass(),), final=(BackwardPass(),)),)
+    plans = (Plan(hidden=(BackwardPass(),), final=(BackwardPass(),)),)
 
 
 @dataclass(frozen=True)
 class CrownIBP(Method):
     """Hidden layers by interval arithmetic, the output by forms carried back (Zhang et al. 2020)."""
 
-    @property
-    def plans(self) -> tuple[Plan, ...]:
-        return (Plan(final=(BackwardPass(),), interval_hidden=True),)
+    plans = (Plan(final=(BackwardPass(),), interval_hidden=True),)
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def climbs(
     """From x itself, then from points drawn of B: (the largest value met (N,), its δ), one start after the other."""
     for k in range(restarts):
         start = family.sample(1, generator)[0] if k else torch.zeros_like(family.x)
-        with full_precision(family.x.device):
+        with full_precision(family.x.device), torch.no_grad():
             met = _climb(value, family, start, steps)
         yield met
 
@@ -112,7 +112,7 @@ def nearest_within(
     """
     _check(graph, family, target, steps, restarts)
     check_counts(rounds=rounds)
-    with full_precision(family.x.device):
+    with full_precision(family.x.device), torch.no_grad():
         overlap, trial = _first_order(graph, family, target)
         low, high = torch.zeros_like(trial), torch.where(overlap > 0, 0.0, inf).to(trial)
         left = torch.full_like(target, rounds)

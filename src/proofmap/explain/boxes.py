@@ -22,7 +22,7 @@ def overlap_of_boxes(
     Of one linear layer every method bounds the margins exactly; they are then had without a form for each box.
     """
     rest = graph.nodes[1:]
-    with full_precision(lower.device):
+    with full_precision(lower.device), torch.no_grad():
         if len(rest) == 1 and rest[0].op == "linear" and lower.ndim == 3:
             pairs = zip(lower, upper, target, strict=True)
             return torch.stack([_largest_margin(rest[0], *one) for one in pairs])

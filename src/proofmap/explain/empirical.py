@@ -38,7 +38,7 @@ class EmpiricalEVA(Explainer):
         family = task.ball.at(task.x, task.mask.expand_as(task.x))
         delta = family.sample(self.samples, task.generator)  # (S, n, *shape)
         sampler = Sampler(task.graph, self.precision, budget(self.memory, task.x.device))
-        with full_precision(task.x.device):
+        with full_precision(task.x.device), torch.no_grad():
             nominal = margins(task.graph(task.x).flatten(1), task.target)
             best = nominal[:, None].repeat(1, family.members)  # x itself lies in every member
 

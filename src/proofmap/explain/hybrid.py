@@ -79,7 +79,7 @@ class HybridEVA(Explainer):
             in_pieces(family.groups, boxes - 2, groups)
 
         in_pieces(len(task.x), boxes // family.members, images)
-        with full_precision(task.x.device):
+        with full_precision(task.x.device), torch.no_grad():
             nominal = margins(task.graph(task.x).flatten(1), task.target)
         over = Overlap(value[:, 0].clone(), value[:, 1:].contiguous(), nominal, task.target, certified=False)
         return Measured(over.full[:, None] - over.frozen, over)
@@ -87,7 +87,7 @@ class HybridEVA(Explainer):
 
 def enclose(sampler: Sampler, x: Tensor, mask: Tensor, delta: Tensor, groups: int) -> tuple[Tensor, Tensor]:
     """The smallest and largest values (n, 1 + groups, *inner) of h at x and at the samples of every member."""
-    with full_precision(x.device):
+    with full_precision(x.device), torch.no_grad():
         start = sampler.at(x)
         lower, upper = (torch.stack([start] * (1 + groups), dim=1) for _ in range(2))
 

@@ -238,25 +238,6 @@ class Builder:
             raise ModelError(f"node {name!r} joins shapes {self.shape(a)} and {self.shape(b)}: {error}") from error
         return self.expand(f"{name}.expand", a, target), self.expand(f"{name}.expand", b, target)
 
-    def concat(self, name: str, xs: Sequence[Value], axis: int) -> str:
-        """Along an axis of one sample; a constant among the parts is a slice of a branch times zero, plus itself."""
-        branch = next(x for x in xs if isinstance(x, str))
-        if len(xs) == 1:
-            return branch
-        parts = []
-        for k, x in enumerate(xs):
-            if isinstance(x, str):
-                parts.append(x)
-                continue
-            if x.ndim != self.rank(branch):
-                raise ModelError(f"concat (node {name!r}) joins a constant of shape {tuple(x.shape)} to another rank")
-            constant = self.sample_constant(name, "concat", x, x.ndim)
-            if constant.numel():
-                zeros = torch.zeros(constant.shape[axis], dtype=torch.long)
-                part = self.add_node(f"{name}.like{k}", "index", [branch], axis=axis, index=zeros)
-                parts.append(self.affine(f"{name}.constant{k}", part, scalar(0.0), constant))
-        return self.add_node(name, "concat", parts, axis=axis)
-
     def reduce(self, name: str, x: str, axes: Sequence[int], *, keepdim: bool, mean: bool) -> str:
         """Sum or mean over axes of one sample."""
         y = self.add_node(f"{name}.sum", "sum", [x], axes=tuple(axes), keepdim=keepdim)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph.build import Builder, MixedError
+from proofmap.graph.build import Builder, MixedError, Value, scalar
 
 _NUMPY_MODE: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
@@ -42,6 +43,33 @@ def slice(b: Builder, name: str, x: str, axis: int, start: int, stop: int, step:
     if taken == whole:
         return x
     return b.add_node(name, "slice", [x], axis=axis, range=(taken.start, taken.stop, taken.step))
+
+
+def split(b: Builder, name: str, x: str, axis: int, sizes: Sequence[int]) -> list[str]:
+    """Parts of these sizes, one after the other along an axis of one sample."""
+    ends = list(accumulate(sizes))
+    pairs = zip(ends, sizes, strict=True)
+    return [slice(b, f"{name}.{k}", x, axis, end - size, end) for k, (end, size) in enumerate(pairs)]
+
+
+def concat(b: Builder, name: str, xs: Sequence[Value], axis: int) -> str:
+    """Along an axis of one sample; a constant among the parts is a slice of a branch times zero, plus itself."""
+    branch = next(x for x in xs if isinstance(x, str))
+    if len(xs) == 1:
+        return branch
+    parts = []
+    for k, x in enumerate(xs):
+        if isinstance(x, str):
+            parts.append(x)
+            continue
+        if x.ndim != b.rank(branch):
+            raise ModelError(f"concat (node {name!r}) joins a constant of shape {tuple(x.shape)} to another rank")
+        constant = b.sample_constant(name, "concat", x, x.ndim)
+        if constant.numel():
+            zeros = torch.zeros(constant.shape[axis], dtype=torch.long)
+            part = b.add_node(f"{name}.like{k}", "index", [branch], axis=axis, index=zeros)
+            parts.append(b.affine(f"{name}.constant{k}", part, scalar(0.0), constant))
+    return b.add_node(name, "concat", parts, axis=axis)
 
 
 def pad(b: Builder, name: str, x: str, pads: Sequence[int], mode: str = "constant", value: float = 0.0) -> str:

@@ -105,7 +105,7 @@ class Curve(Metric[Samples]):
         shares = torch.stack([index, torch.full_like(index, steps)], 1)  # (P, 2)
         baselines, ties = Stream(self.seed, "baseline"), Stream(self.seed, "ties")
         scores = []
-        with full_precision(x.device):
+        with full_precision(x.device), torch.no_grad():
             for piece in pieces(len(x), steps + 1, rows):
                 present = variables.cut(piece)
                 baseline = baseline_at(self.baseline, x, piece, baselines)

@@ -137,7 +137,7 @@ class MuFidelity(Metric[Samples]):
         subsets = self._count(chosen, len(x), variables)
         baselines, random = Stream(self.seed, "baseline"), Stream(self.seed, "subsets")
         drops, totals = [], []
-        with full_precision(x.device):
+        with full_precision(x.device), torch.no_grad():
             before = score_at(case.graph, x, case.target, self.score, rows)
             for piece in pieces(len(x), subsets, rows):
                 present, part = variables.cut(piece), x[piece]

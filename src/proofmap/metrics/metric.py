@@ -12,6 +12,7 @@ from dataclasses import Field, dataclass, fields
 from inspect import getattr_static
 from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, overload
 
+import torch
 from torch import Tensor, nn
 
 from proofmap.arrays import Samples, Target
@@ -131,7 +132,7 @@ class Metric(ABC, Generic[_Judged_contra]):
         judged: Any = _CHECKS[self.subject](type(self).__name__, subject, x)
         x, rows = x.detach(), rows_of(self.batch, x)
         graph = traced(model, x).graph.to(x.device, x.dtype)
-        with full_precision(x.device):
+        with full_precision(x.device), torch.no_grad():
             logits = logits_at(graph, x, rows)
         aim = judged.target if target is None and self.subject == "overlap" else target
         return Case(graph, x, logits, classes_of(aim, logits), judged, rows)

@@ -6,33 +6,18 @@ where they stand.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from proofmap import kernel
 
 
-def pays(coefficients: Tensor) -> bool:
-    """Whether to take the kernel: on a GPU, for enough coefficients, where torch finds a compiler."""
-    return kernel.pays(coefficients) and kernel.compiled(_lines, _trial) is not None
-
-
-def through_lines(
-    coefficients: Tensor,
-    start: Tensor,
-    step: Tensor,
-    upper_slope: Tensor,
-    upper_bias: Tensor,
-    lower_slope: Tensor,
-    lower_bias: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """(A⁺ u + A⁻ l, Σ A⁺ b_u + A⁻ b_l) for A (K, d); row k's entry i has its lines at start[k] + step[i] of flat
-    tensors.
-    """
-    run = kernel.compiled(_lines, _trial)
-    assert run is not None
-    pulled: tuple[Tensor, Tensor] = run(coefficients, start, step, upper_slope, upper_bias, lower_slope, lower_bias)
-    return pulled
+def through_lines(coefficients: Tensor) -> Callable[..., Any] | None:
+    """`_lines` as a kernel, where it pays: on a GPU, for enough coefficients, where torch finds a compiler."""
+    return kernel.compiled(_lines, _trial) if kernel.pays(coefficients) else None
 
 
 def _lines(
@@ -44,6 +29,9 @@ def _lines(
     lower_slope: Tensor,
     lower_bias: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
+    """(A⁺ u + A⁻ l, Σ A⁺ b_u + A⁻ b_l) for A (K, d); row k's entry i has its lines at start[k] + step[i] of flat
+    tensors.
+    """
     at = start[:, None] + step
     above, below = coefficients.clamp(min=0), coefficients.clamp(max=0)
     bias = above * upper_bias[at]

@@ -34,38 +34,32 @@ class Lines(Relaxation):
         (Two products with A⁺ and A⁻ are, on a CPU, six times as fast as a choice by the sign of A.)
         """
         values = form.values if isinstance(form, Windows) else form
-        watched = differentiated(values, self.lower_slope, self.lower_bias, self.upper_slope, self.upper_bias)
-        if fused.pays(values) and not watched:
-            return self._pull_fused(form, values, owner)
-        above, below = values.clamp(min=0), values.clamp(max=0)
-        bias = dot(above, at_rows(self.upper_bias, form, owner))
-        if self.lower_bias is not None:
-            bias = bias + dot(below, at_rows(self.lower_bias, form, owner))
-        upper, lower = at_rows(self.upper_slope, form, owner), at_rows(self.lower_slope, form, owner)
-        # A gradient needs what working in place overwrites.
-        pulled = above * upper + below * lower if watched else above.mul_(upper).addcmul_(below, lower)
+        lines = (self.upper_slope, self.upper_bias, self.lower_slope, self.lower_bias)
+        watched = differentiated(values, *lines)
+        run = None if watched else fused.through_lines(values)
+        if run is not None:
+            start, step, laid = self._addresses(form, owner)
+            flat = (None if line is None else laid(line).flatten() for line in lines)
+            pulled, bias = run(values.flatten(1), start, step, *flat)
+            pulled = pulled.view(values.shape)
+        else:
+            above, below = values.clamp(min=0), values.clamp(max=0)
+            bias = dot(above, at_rows(self.upper_bias, form, owner))
+            if self.lower_bias is not None:
+                bias = bias + dot(below, at_rows(self.lower_bias, form, owner))
+            upper = at_rows(self.upper_slope, form, owner)
+            pulled = above * upper if watched else above.mul_(upper)  # a gradient needs what this overwrites
+            pulled = pulled.addcmul_(below, at_rows(self.lower_slope, form, owner))
         return (replace(form, values=pulled) if isinstance(form, Windows) else pulled,), bias
 
-    def _pull_fused(self, form: Kind, values: Tensor, owner: Tensor) -> tuple[tuple[Kind, ...], Tensor]:
+    def _addresses(self, form: Form, owner: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
+        """Where each row and each entry has its lines, in tensors that are laid out as the last says."""
         cases = len(self.upper_slope)
         if isinstance(form, Windows):
-            start, step = form.addresses(cases)
-            around: Callable[[Tensor], Tensor] = form.padded
-        else:
-            size = self.upper_slope[0].numel()
-            start, step = owner * (size if cases > 1 else 0), torch.arange(size, device=owner.device)
-            around = torch.Tensor.contiguous
-        pulled, bias = fused.through_lines(
-            values.flatten(1),
-            start,
-            step,
-            around(self.upper_slope).flatten(),
-            around(self.upper_bias).flatten(),
-            around(self.lower_slope).flatten(),
-            None if self.lower_bias is None else around(self.lower_bias).flatten(),
-        )
-        pulled = pulled.view(values.shape)
-        return (replace(form, values=pulled) if isinstance(form, Windows) else pulled,), bias
+            return *form.addresses(cases), form.padded
+        size = self.upper_slope[0].numel()
+        step = torch.arange(size, device=owner.device)
+        return owner * (size if cases > 1 else 0), step, torch.Tensor.contiguous
 
     def push(self, *inputs: Forms) -> Forms:
         (x,) = inputs

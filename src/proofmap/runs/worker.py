@@ -110,7 +110,7 @@ class Worker:
             }
             eps = np.broadcast_to(np.asarray(e.settings["eps"], dtype=np.float64), len(x))
             return {"eps": eps, **_numpy(tensors)}
-        with full_precision(self.device):
+        with full_precision(self.device), torch.no_grad():
             predicted = self.graph(x).flatten(1).argmax(1)
         aim = predicted if target is None else torch.full_like(predicted, target)
         scores = self.method.attribute(x, aim).flatten(1)

@@ -85,7 +85,7 @@ class Baseline(ABC):
         points = max(1, room // point)
         aim = None if target is None else classes_of(target, len(x), graph.classes, x.device)
         maps = torch.empty_like(x, memory_format=torch.contiguous_format)
-        with full_precision(x.device):
+        with full_precision(x.device), torch.no_grad():
             for start in range(0, len(x), points):
                 piece = slice(start, start + points)
                 classes = graph(x[piece]).flatten(1).argmax(1) if aim is None else aim[piece]

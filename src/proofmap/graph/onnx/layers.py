@@ -157,10 +157,7 @@ LAYERS: dict[str, Callable[..., Any]] = {
     "AveragePool": _avg_pool,
     "GlobalAveragePool": _global_avg_pool,
     "GlobalMaxPool": _global_max_pool,
-    "ReduceMean": _reduce,
-    "ReduceSum": _reduce,
-    "ReduceMax": _reduce,
-    "ReduceMin": _reduce,
+    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"), _reduce),
     "Softmax": _softmax,
     "LogSoftmax": _softmax,
 }

@@ -103,11 +103,14 @@ def _unary(op: str) -> Callable[..., str]:
     return lambda b, call, x: scalars.unary(b, call.name, op, x)
 
 
+_UNARY = "Relu Abs Exp Sqrt Reciprocal Sigmoid Tanh Erf Softsign Mish HardSwish"  # of the same name here
+
 CONVERT: dict[str, Callable[..., Any]] = {
     **SHAPES,
     **RESIZE,
     **LINEAR,
     **LAYERS,
+    **{op: _unary(op.lower()) for op in _UNARY.split()},
     "Add": _chain(Builder.add),
     "Sum": _chain(Builder.add),
     "Sub": _chain(Builder.sub),
@@ -118,7 +121,6 @@ CONVERT: dict[str, Callable[..., Any]] = {
     "Mean": _mean,
     "Neg": lambda b, call, x: b.scale(call.name, x, -1.0),
     "Clip": _clip,
-    "Relu": _unary("relu"),
     "LeakyRelu": lambda b, call, x: scalars.leaky_relu(b, call.name, x, scalar(call.get("alpha", 0.01))),
     "PRelu": _prelu,
     "Elu": lambda b, call, x: scalars.elu(b, call.name, x, call.get("alpha", 1.0)),
@@ -127,27 +129,17 @@ CONVERT: dict[str, Callable[..., Any]] = {
     ),
     "Celu": lambda b, call, x: scalars.elu(b, call.name, x, call.get("alpha", 1.0), 1.0, 1 / call.get("alpha", 1.0)),
     "Softplus": lambda b, call, x: scalars.softplus(b, call.name, x),
-    "Softsign": _unary("softsign"),
-    "Mish": _unary("mish"),
     "Shrink": lambda b, call, x: scalars.shrink(b, call.name, x, call.get("lambd", 0.5), call.get("bias", 0.0)),
     "ThresholdedRelu": lambda b, call, x: scalars.threshold(b, call.name, x, call.get("alpha", 1.0), 0.0),
-    "Sigmoid": _unary("sigmoid"),
-    "Tanh": _unary("tanh"),
-    "Erf": _unary("erf"),
     "Gelu": lambda b, call, x: scalars.unary(b, call.name, "gelu", x, approximate=call.get("approximate", "none")),
     "Swish": lambda b, call, x: scalars.swish(b, call.name, x, call.get("alpha", 1.0)),
     "HardSigmoid": lambda b, call, x: scalars.hard_sigmoid(
         b, call.name, x, call.get("alpha", 0.2), call.get("beta", 0.5)
     ),
-    "HardSwish": _unary("hardswish"),
-    "Abs": _unary("abs"),
     "Pow": _pow,
-    "Exp": _unary("exp"),
     "Log": lambda b, call, x: scalars.log(b, call.name, x),
     "Greater": _greater,
     "Where": _where,
-    "Sqrt": _unary("sqrt"),
-    "Reciprocal": _unary("reciprocal"),
     "Cast": _cast,
     "Dropout": _dropout,
     "Identity": _same,

@@ -77,7 +77,7 @@ def _tile(b: Builder, call: Call, x: Value, repeats: Value) -> str:
 
 def _concat(b: Builder, call: Call, *xs: Value) -> str:
     rank = next(b.rank(x) for x in xs if isinstance(x, str))
-    return b.concat(call.name, xs, b.axis(call.name, call.op, call.get("axis", 1), rank))
+    return picks.concat(b, call.name, xs, b.axis(call.name, call.op, call.get("axis", 1), rank))
 
 
 def _slice(
@@ -125,14 +125,12 @@ def _gather_elements(b: Builder, call: Call, x: Value, index: Value) -> str:
 def _split(b: Builder, call: Call, x: str, sizes: Value | None = None) -> list[str]:
     axis = b.axis(call.name, call.op, call.get("axis", 0), b.rank(x))
     total = b.shape(x)[axis]
-    found = numbers(call, "split", sizes)
-    if found is None:
+    parts = numbers(call, "split", sizes)
+    if parts is None:
         count = call.get("num_outputs", call.outputs)
         part = -(-total // count)
-        found = [min(part, total - part * k) for k in range(count)]
-    starts = [sum(found[:k]) for k in range(len(found))]
-    pairs = zip(starts, found, strict=True)
-    return [picks.slice(b, f"{call.name}.{k}", x, axis, start, start + size) for k, (start, size) in enumerate(pairs)]
+        parts = [min(part, total - part * k) for k in range(count)]
+    return picks.split(b, call.name, x, axis, parts)
 
 
 def _depth_to_space(b: Builder, call: Call, x: str) -> str:

@@ -91,10 +91,15 @@ def _unary(op: str) -> Callable[..., str]:
     return lambda b, name, x: scalars.unary(b, name, op, x)
 
 
+_UNARY = "relu abs square exp sqrt reciprocal sigmoid tanh erf mish hardswish"  # of the same name here
+_SAME = "clone alias contiguous detach lift_fresh_copy _assert_tensor_metadata"
+
 CONVERT: dict[str, Callable[..., Any]] = {
     **LAYERS,
     **LINEAR,
     **SHAPES,
+    **{f"aten.{op}.default": _unary(op) for op in _UNARY.split()},
+    **{f"aten.{op}.default": _same for op in _SAME.split()},
     "aten.add.Tensor": _add(1.0),
     "aten.add.Scalar": _add(1.0),
     "aten.sub.Tensor": _add(-1.0),
@@ -106,19 +111,12 @@ CONVERT: dict[str, Callable[..., Any]] = {
     "aten.div.Tensor": _div,
     "aten.div.Scalar": _div,
     "aten.div.Tensor_mode": _div,
-    "aten.clone.default": _same,
-    "aten.alias.default": _same,
-    "aten.contiguous.default": _same,
-    "aten.detach.default": _same,
-    "aten.lift_fresh_copy.default": _same,
-    "aten._assert_tensor_metadata.default": _same,
     "aten._to_copy.default": _convert_type,
     "aten.dropout.default": _dropout,
     "aten.native_dropout.default": first(_dropout),
     "aten.full_like.default": _full_like,
     "aten.sym_size.int": _size,
     "<built-in function getitem>": _item,
-    "aten.relu.default": _unary("relu"),
     "aten.leaky_relu.default": lambda b, name, x, slope=0.01: scalars.leaky_relu(b, name, x, scalar(slope)),
     "aten.prelu.default": _prelu,
     "aten.clamp.default": _clamp,
@@ -128,32 +126,22 @@ CONVERT: dict[str, Callable[..., Any]] = {
     "aten.relu6.default": lambda b, name, x: _clamp(b, name, x, 0.0, 6.0),
     "aten.hardtanh.default": lambda b, name, x, low=-1.0, high=1.0: _clamp(b, name, x, low, high),
     "aten.hardsigmoid.default": scalars.hard_sigmoid,
-    "aten.hardswish.default": _unary("hardswish"),
-    "aten.abs.default": _unary("abs"),
     "aten.elu.default": scalars.elu,
     "aten.selu.default": lambda b, name, x: scalars.elu(b, name, x, 1.6732632423543772, 1.0507009873554805),
     "aten.celu.default": lambda b, name, x, alpha=1.0: scalars.elu(b, name, x, alpha, 1.0, 1 / alpha),
     "aten.softplus.default": lambda b, name, x, beta=1, threshold=20: scalars.softplus(b, name, x, beta, threshold),
     "aten.log_sigmoid.default": scalars.log_sigmoid,
-    "aten.sigmoid.default": _unary("sigmoid"),
-    "aten.tanh.default": _unary("tanh"),
-    "aten.erf.default": _unary("erf"),
     "aten.gelu.default": lambda b, name, x, *, approximate="none": scalars.unary(
         b, name, "gelu", x, approximate=approximate
     ),
     "aten.silu.default": scalars.swish,
-    "aten.mish.default": _unary("mish"),
     "aten.softshrink.default": lambda b, name, x, limit=0.5: scalars.shrink(b, name, x, limit, limit),
     "aten.hardshrink.default": lambda b, name, x, limit=0.5: x if limit < 0 else scalars.shrink(b, name, x, limit, 0.0),
     "aten.threshold.default": scalars.threshold,
     "aten.rrelu.default": _rrelu,
     "aten.pow.Tensor_Scalar": lambda b, name, x, exponent: scalars.power(b, name, x, float(exponent)),
-    "aten.square.default": _unary("square"),
-    "aten.exp.default": _unary("exp"),
     "aten.log.default": scalars.log,
-    "aten.sqrt.default": _unary("sqrt"),
     "aten.rsqrt.default": lambda b, name, x: scalars.power(b, name, x, -0.5),
-    "aten.reciprocal.default": _unary("reciprocal"),
     "aten.maximum.default": scalars.maximum,
     "aten.minimum.default": scalars.minimum,
 }

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
@@ -20,6 +21,7 @@ from proofmap.graph.build import MixedError
 from proofmap.graph.foreign import FEW, MANY, in_front, independent, points_around, straits
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.last import no_classes
+from proofmap.graph.torch.check import output_of
 from proofmap.graph.torch.export import BATCH, evaluate, name_of
 from proofmap.graph.torch.hooked import Hooked, Site, passing
 from proofmap.precision import full_precision
@@ -42,7 +44,7 @@ class Exported:
 
 def box(model: nn.Module, x: Tensor, missing: Missing, mixed: MixedError | None, exported: Exported | None) -> Graph:
     """The graph of a model in evaluation mode that can be run on samples like x (1, *shape)."""
-    with full_precision(x.device):
+    with full_precision(x.device), torch.no_grad():
         return _box(model, x, missing, mixed, exported)
 
 
@@ -69,11 +71,9 @@ def _box(model: nn.Module, x: Tensor, missing: Missing, mixed: MixedError | None
 def _run(model: nn.Module, points: Tensor) -> str | None:
     """Why the model cannot be taken as it is."""
     try:
-        output = model(points)
-    except Exception as error:  # a module may raise anything
-        return f"the model cannot take a batch of {len(points)}: {error}"
-    if not isinstance(output, Tensor):
-        return f"got a model whose output is a {type(output).__name__}, expected one tensor of logits"
+        output = output_of(model, points)
+    except ModelError as error:
+        return str(error)
     if not output.is_floating_point():
         return f"got a model whose output is {output.dtype}, expected logits: hand over the network before its argmax"
     why = independent(model, points, [1])

@@ -42,18 +42,23 @@ _ADVICE = {
 }
 
 
+def output_of(model: nn.Module, points: Tensor) -> Tensor:
+    """What a model gives for a batch, if that is one tensor."""
+    try:
+        value = model(points)
+    except Exception as error:  # a module may raise anything
+        raise ModelError(f"the model cannot take a batch of {len(points)}: {error}") from error
+    if not isinstance(value, Tensor):
+        raise ModelError(f"got a model whose output is a {type(value).__name__}, expected one tensor of logits")
+    return value
+
+
 def _checked(graph: Graph, model: nn.Module) -> Run:
     """The model, whose output must be one tensor of logits for any number of samples, and defined for the first."""
     outputs = graph.as_model(torch.zeros(1, graph.classes)).shape[1]
 
     def run(points: Tensor) -> Tensor:
-        n = len(points)
-        try:
-            value = model(points)
-        except Exception as error:
-            raise ModelError(f"the model cannot take a batch of {n}: {error}") from error
-        if not isinstance(value, Tensor):
-            raise ModelError(f"got a model whose output is a {type(value).__name__}, expected one tensor of logits")
+        n, value = len(points), output_of(model, points)
         if graph.taken_off is not None and len(value) == n:
             value = value.flatten(1) if value.ndim > 1 else value[:, None]
         if tuple(value.shape) != (n, outputs):

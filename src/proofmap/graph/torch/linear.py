@@ -153,7 +153,10 @@ def _index_put(
     return b.add(name, x, write(b, f"{name}.writes", "index_put", torch.zeros(shape), source, place))
 
 
-_aten = torch.ops.aten
+_SMOOTHED = """
+upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d
+_upsample_bilinear2d_aa _upsample_bicubic2d_aa
+"""
 
 LINEAR: dict[str, Callable[..., Any]] = {
     "aten.where.self": _where,
@@ -176,10 +179,5 @@ LINEAR: dict[str, Callable[..., Any]] = {
     "aten.scatter.src": _scatter,
     "aten.scatter.value": _scatter,
     "aten.index_put.default": _index_put,
-    "aten.upsample_linear1d.vec": _interpolate(_aten.upsample_linear1d.vec),
-    "aten.upsample_bilinear2d.vec": _interpolate(_aten.upsample_bilinear2d.vec),
-    "aten.upsample_trilinear3d.vec": _interpolate(_aten.upsample_trilinear3d.vec),
-    "aten.upsample_bicubic2d.vec": _interpolate(_aten.upsample_bicubic2d.vec),
-    "aten._upsample_bilinear2d_aa.vec": _interpolate(_aten._upsample_bilinear2d_aa.vec),
-    "aten._upsample_bicubic2d_aa.vec": _interpolate(_aten._upsample_bicubic2d_aa.vec),
+    **{f"aten.{op}.vec": _interpolate(getattr(torch.ops.aten, op).vec) for op in _SMOOTHED.split()},
 }

@@ -29,14 +29,14 @@ def axes_of(b: Builder, name: str, op: str, x: str, axes: int | Sequence[int] | 
 
 def _cat(b: Builder, name: str, xs: Sequence[Value], axis: int = 0) -> str:
     rank = next(b.rank(x) for x in xs if isinstance(x, str))
-    return b.concat(name, xs, b.axis(name, "cat", axis, rank))
+    return picks.concat(b, name, xs, b.axis(name, "cat", axis, rank))
 
 
 def _stack(b: Builder, name: str, xs: Sequence[Value], axis: int = 0) -> str:
     rank = next(b.rank(x) for x in xs if isinstance(x, str)) + 1
     axis = b.axis(name, "stack", axis, rank) + 1
     rows = [_unsqueeze(b, f"{name}.row", x, axis) if isinstance(x, str) else x.unsqueeze(axis) for x in xs]
-    return b.concat(name, rows, axis - 1)
+    return picks.concat(b, name, rows, axis - 1)
 
 
 def _slice(
@@ -94,9 +94,7 @@ def _split(b: Builder, name: str, x: str, sizes: int | Sequence[int], axis: int 
     total = b.shape(x)[axis]
     if isinstance(sizes, int):
         sizes = [min(sizes, total - start) for start in range(0, total, sizes)]
-    starts = [sum(sizes[:k]) for k in range(len(sizes))]
-    pairs = zip(starts, sizes, strict=True)
-    return [picks.slice(b, f"{name}.{k}", x, axis, start, start + size) for k, (start, size) in enumerate(pairs)]
+    return picks.split(b, name, x, axis, sizes)
 
 
 def _view(b: Builder, name: str, x: str, shape: Sequence[int]) -> str:
@@ -184,12 +182,8 @@ SHAPES: dict[str, Callable[..., Any]] = {
     "aten.split_with_sizes.default": _split,
     "aten.pad.default": _pad,
     "aten.constant_pad_nd.default": _constant_pad,
-    "aten.upsample_nearest1d.vec": _upsample("nearest"),
-    "aten.upsample_nearest2d.vec": _upsample("nearest"),
-    "aten.upsample_nearest3d.vec": _upsample("nearest"),
-    "aten._upsample_nearest_exact1d.vec": _upsample("nearest-exact"),
-    "aten._upsample_nearest_exact2d.vec": _upsample("nearest-exact"),
-    "aten._upsample_nearest_exact3d.vec": _upsample("nearest-exact"),
+    **{f"aten.upsample_nearest{n}d.vec": _upsample("nearest") for n in (1, 2, 3)},
+    **{f"aten._upsample_nearest_exact{n}d.vec": _upsample("nearest-exact") for n in (1, 2, 3)},
     "aten.view.default": _view,
     "aten.flatten.using_ints": _flatten,
     "aten.chunk.default": _chunk,

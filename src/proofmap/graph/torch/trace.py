@@ -43,7 +43,7 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
     with _untouched(model), torch.no_grad():
         model.eval()
         graph = _follow(model, probe, dtype).to(device, dtype)
-        with full_precision(device):
+        with full_precision(device), torch.no_grad():
             check(graph, model, probe, x.dtype)
     return graph
 
