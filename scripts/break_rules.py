@@ -236,6 +236,12 @@ BREAKS = [
     # what is proven, and over which ball
     Break("explain/explanation.py", "(self.target != self.overlap.target) & ", "", "tests/explain/test_eva.py"),
     Break("ball.py", "lower, upper = radius * (low - x), radius * (high - x)", "pass", "tests/test_ball.py"),
+    # a graph that is reused though its module has changed
+    Break("traced.py", "kept.source != source", "False", "tests/test_traced.py"),
+    Break("traced.py", "{tuple(x.shape[1:])} ", "", "tests/test_traced.py"),
+    Break("fingerprint.py", "self.read(kind, vars(value))", "self.read(kind)", "tests/test_traced.py"),
+    Break("fingerprint.py", "self.parts.append(value.detach())", "pass", "tests/test_traced.py"),
+    Break("fingerprint.py", "            raise _DoubtError", "            pass", "tests/test_traced.py"),
     Break("overlaps.py", "    except RoomError:\n        raise\n", "", "tests/test_overlaps.py"),
     Break("overlaps.py", "if len(same):", "if len(same) < 0:", "tests/test_overlaps.py"),
     Break("overlaps.py", "torch.minimum(2 * trial, whole)", "trial", "tests/test_overlaps.py"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import types
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import proofmap as pm
@@ -39,6 +41,29 @@ class Options:
         self.power = 1
 
 
+class Slotted(nn.Module):
+    __slots__ = ("factor",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
+def imported() -> types.ModuleType:
+    return sys.modules["settings_imported_inside"]
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of the user's that a forward imports."""
+    module = types.ModuleType("settings_imported_inside")
+    module.shift = 0.0  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "settings_imported_inside", module)
+
+
 class Net(nn.Module):
     gain: ClassVar[float] = 1.0
 
@@ -60,6 +85,9 @@ class Net(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.bend(self.first(x))
         logits = self.leak(self.second(hidden) - 1) * self.scale * self.gain * self.free + self.kept + self.fleeting
+        from settings_imported_inside import shift  # type: ignore[import-not-found]
+
+        logits = logits + shift + F.softplus(logits) + torch.nn.functional.softplus(logits)
         power = self.powers[0] * self.powers[1][1]["last"] * self.options.power  # type: ignore[index]
         logits = self.drop(self.after(logits)) * power
         shifted: Tensor = logits + 1 if self.kind == "plain" else logits
@@ -71,6 +99,14 @@ class Net(nn.Module):
 
 def louder(module: Any, args: Any, out: Tensor) -> Tensor:
     return 2 * out
+
+
+CALL = nn.Module.__call__
+
+
+def twice(self: nn.Module, *args: Any) -> Any:
+    out = CALL(self, *args)
+    return 2 * out if isinstance(self, Net) else out
 
 
 def other_forward(self: Any, x: Tensor) -> Tensor:
@@ -112,6 +148,8 @@ CHANGES: dict[str, Change] = {
     "the class's forward": lambda net, patch: patch.setattr(Net, "forward", other_forward),
     "its own forward": lambda net, patch: setattr(net, "forward", types.MethodType(other_forward, net)),
     "the forward of torch's layer": lambda net, patch: patch.setattr(nn.LeakyReLU, "forward", lambda self, x: 2 * x),
+    "a module that is imported inside": lambda net, patch: patch.setattr(imported(), "shift", 0.5),
+    "a function of torch": lambda net, patch: patch.setattr(torch.nn.functional, "softplus", torch.tanh),
     "a hook": lambda net, patch: net.first.register_forward_hook(louder),
     "a hook before": lambda net, patch: net.second.register_forward_pre_hook(lambda module, args: (2 * args[0],)),
     "a layer": lambda net, patch: setattr(net, "leak", nn.Tanh()),
@@ -158,6 +196,15 @@ def test_what_changes_the_model_is_seen(name: str, monkeypatch: pytest.MonkeyPat
     assert after.digest == hash_graph(expected)
     assert not torch.equal(before.graph(X), expected(X))  # else the change was none
     assert traced(net, X) is after
+
+
+def test_what_all_modules_do_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exporter does not follow a call that was replaced, and its check says so; the old graph would not."""
+    net = Net().eval()
+    traced(net, X)
+    monkeypatch.setattr(nn.Module, "__call__", twice)
+    with pytest.raises(pm.ModelError, match="the traced graph and the model differ"):
+        traced(net, X)
 
 
 def test_a_mode_is_seen() -> None:
@@ -216,7 +263,7 @@ class Counting(dict[str, int]):
 
 @pytest.mark.parametrize(
     "held",
-    [threading.Lock(), Counting(), iter([1]), torch.Generator(), {object()}],
+    [threading.Lock(), Counting(), iter([1]), torch.Generator(), {object()}, Slotted()],
     ids=lambda held: type(held).__name__,
 )
 def test_what_cannot_be_read_is_traced_each_time(held: object, traces: list[object]) -> None:

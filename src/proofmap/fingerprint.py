@@ -41,7 +41,6 @@ _PARTS: dict[type, tuple[str, ...]] = {  # that an object consists of
     classmethod: ("__func__",),
 }
 _HOOKS = [name for name in vars(torch_module) if name.startswith("_global_forward")]  # of all modules
-_ENDS = (nn.Module, object)  # classes that no model adds anything to
 
 
 class _DoubtError(Exception):
@@ -125,18 +124,28 @@ class _Reader:
         self.read(function.__code__, function.__defaults__, function.__kwdefaults__)
         self.read(*(cell.cell_contents for cell in function.__closure__ or ()))
         names = set(_names(function.__code__))
-        for name in sorted(names & function.__globals__.keys()):
-            value = function.__globals__[name]
-            self.read(name, value)
-            if isinstance(value, ModuleType) and not _installed(value.__name__):
-                for attribute in sorted(names & vars(value).keys()):
-                    self.read(attribute, vars(value)[attribute])
+        for name in sorted(names):
+            value = function.__globals__.get(name, sys.modules.get(name))  # some are imported inside
+            if value is not None:
+                self.read(name, value)
+            if isinstance(value, ModuleType):
+                self._module(value, names)
+
+    def _module(self, module: ModuleType, names: set[str]) -> None:
+        """What code with these names may look up in a module."""
+        for name in sorted(names & vars(module).keys()):
+            value = vars(module)[name]
+            self.parts.append(name)
+            if not _installed(module.__name__):
+                self.read(value)
+            elif isinstance(value, ModuleType) and value is not module:
+                self._module(value, names - {name})
+            else:
+                self._identity(value)
 
     def _class(self, kind: type) -> None:
-        """What objects of it do, beside what all modules and objects do."""
-        for base in kind.__mro__:
-            if base in _ENDS:
-                continue
+        """What objects of it do, beside what all objects do."""
+        for base in kind.__mro__[:-1]:
             self._identity(base)
             installed = _installed(base.__module__)
             for name, value in list(vars(base).items()):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from proofmap.explain.storage import check_names, read, write
 from proofmap.guarantee import Guarantee, rounded, span
 from proofmap.overlaps import Overlap, decides
 from proofmap.records import JSON
+from proofmap.settings import check_choice, check_flag
 
 if TYPE_CHECKING:
     from proofmap.explain.picture import Picture
@@ -216,9 +217,8 @@ def _plain(value: Any, where: str) -> Any:
 
 
 def _check_words(e: Explanation) -> None:
-    if e.guarantee not in get_args(Guarantee):
-        choices = ", ".join(map(repr, get_args(Guarantee)))
-        raise InputError(f"got guarantee={e.guarantee!r}, expected one of {choices}")
+    check_choice("got guarantee", e.guarantee, Guarantee)
+    check_flag("got signed", e.signed)
     for name in ("method", "model_hash", "input_hash"):
         if not isinstance(getattr(e, name), str):
             raise InputError(f"got {name}={getattr(e, name)!r}, expected text")
@@ -227,8 +227,6 @@ def _check_words(e: Explanation) -> None:
             raise InputError(f"got {name}={getattr(e, name)!r}, expected a mapping")
     if not all(isinstance(version, str) for version in e.versions.values()):
         raise InputError(f"got versions={e.versions!r}, expected text for each")
-    if type(e.signed) is not bool:
-        raise InputError(f"got signed={e.signed!r}, expected True or False")
     if e.seed is not None and type(e.seed) is not int:
         raise InputError(f"got seed={e.seed!r}, expected a whole number, or None where nothing is random")
     if type(e.seconds) not in (int, float) or not (math.isfinite(e.seconds) and e.seconds >= 0):

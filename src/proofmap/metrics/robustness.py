@@ -135,7 +135,7 @@ class RobustnessSr(Metric[Samples]):
         index = torch.arange(1, steps + 1, device=x.device)
         shares = torch.stack([index, torch.full_like(index, steps)], 1)  # (K, 2)
         ties = Stream(self.seed, "ties")
-        found, proven = [], []
+        reached, proven = [], []
         for piece in pieces(len(x), steps, rows):
             present = variables.cut(piece)
             near = x[piece].repeat_interleave(steps, dim=0)  # (n K, *shape)
@@ -144,10 +144,10 @@ class RobustnessSr(Metric[Samples]):
             free = present.first(ranks, shares).view(near.shape)
             for balls in pieces(len(near), 1, rows):
                 far = self._attack(graph, near[balls], classes[balls], free[balls])
-                found.append(far)
+                reached.append(far)
                 if prove:
                     proven.append(self._prove(graph, near[balls], classes[balls], free[balls], far, available))
-        upper = torch.cat(found).view(len(x), steps).cummin(1).values
+        upper = torch.cat(reached).view(len(x), steps).cummin(1).values
         lower = torch.cat(proven).view(len(x), steps) if prove else torch.zeros_like(upper)
         return Distances(index.to(x.dtype) / steps, lower.flip(1).cummax(1).values.flip(1), upper)
 
