@@ -15,7 +15,7 @@ import proofmap as pm
 from proofmap.digest import hash_tensor
 from proofmap.errors import FileError
 from proofmap.metrics import RobustnessSr, Stability, Tightness
-from proofmap.records import plain, write
+from proofmap.records import plain, whole, write
 
 SMALL, LARGE = torch.tensor([[0.5, 2.0]]), torch.zeros(1001)
 
@@ -119,3 +119,22 @@ def test_what_a_killed_process_left_is_written_over_where_the_folder_is_ours(tmp
     write(tmp_path / "a", b"whole", ours=True)
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a").read_bytes() == b"whole"
+
+
+def test_a_folder_takes_its_place_whole_and_failing_leaves_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "out.zarr"
+    with whole(out) as beside:
+        assert beside.suffix == ""  # what a killed process leaves is no file that a reader of a folder takes
+        beside.mkdir()
+        (beside / "a").write_bytes(b"a")
+        assert not out.exists()
+    assert [path.name for path in tmp_path.rglob("*")] == ["out.zarr", "a"]
+
+    def fail() -> None:
+        with whole(tmp_path / "b") as beside:
+            beside.mkdir()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert [path.name for path in tmp_path.iterdir()] == ["out.zarr"]

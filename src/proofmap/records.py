@@ -64,11 +64,11 @@ def write(path: Path, content: bytes, *, ours: bool = False) -> None:
 
 @contextmanager
 def whole(path: Path, *, ours: bool = False) -> Iterator[Path]:
-    """A name beside `path`, with its ending: the file or folder written there takes the place of `path` at the end.
+    """A name beside `path`: the file or folder that is written there takes the place of `path` at the end.
 
     ours: see `write`.
     """
-    beside = path.with_name(f".{path.name}.part" if ours else f".proofmap-{secrets.token_hex(8)}{path.suffix.lower()}")
+    beside = path.with_name(f".{path.name}.part" if ours else f".proofmap-{secrets.token_hex(8)}")
     try:
         if ours:
             path.parent.mkdir(parents=True, exist_ok=True)
