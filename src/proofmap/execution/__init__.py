@@ -1,10 +1,7 @@
 """Running a network at many points that differ little: what a change reaches is computed, the rest is kept.
 
-members      samples of a ball and of every member of its family: what others ask for
-incremental  the differences that a group's return makes, node by node
-laid         windows of maps as tensors
-cone         which windows those are: geometry alone
-clamped      the most frequent nonlinear step, in one kernel
+`members` has samples of a ball and of every member of its family, which others ask for. `incremental` carries the
+differences that a group's return makes, in windows (`laid`) that `cone` finds; `clamped` is its most frequent step.
 """
 
 from proofmap.execution.incremental import base_elements

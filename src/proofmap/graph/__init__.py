@@ -1,4 +1,10 @@
-"""A model as data: read from torch or from ONNX, then run and walked by everything else."""
+"""A model as data: read from torch or from ONNX, then run and walked by everything else.
+
+`ops` holds the operations, one record each; `ir` and `walk` a graph and the walks through it. Readers write a graph
+down by `build` and its words: `picks`, `moves`, `layers`, `pools`, `sums`, `scalars`. `fold`, `axes`, `last`, `pairs`
+and `cut` make graphs simpler, or part them. `torch` and `onnx` read; `agree` and `foreign` hold what both do with a
+model that has been read.
+"""
 
 from __future__ import annotations
 

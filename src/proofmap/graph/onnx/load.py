@@ -48,14 +48,14 @@ def _read(model: ModelProto) -> Graph:
     except UnsupportedError as error:
         names = {name_of(node) for node in reader.nodes}  # a node with several outputs has several placeholders
         missing = dict.fromkeys((n if n in names else n.rpartition("#")[0], op) for n, op in error.nodes)
-        graph = box_file(reader.so_far(error.nodes), read_whole, tuple(missing), reader.mixed)
+        graph = box_file(reader.so_far(error.nodes), _read_whole, tuple(missing), reader.mixed)
     except MixedError as error:
-        graph = box_file(reader.so_far(()), read_whole, error.missing, error)
+        graph = box_file(reader.so_far(()), _read_whole, error.missing, error)
     check(graph, model, reader.nodes, reader.output, reader.fixed)
     return graph
 
 
-def read_whole(model: ModelProto) -> Graph:
+def _read_whole(model: ModelProto) -> Graph:
     """The graph of a file in which every operation has a rule."""
     return _one_graph(model, Reader(model, _BATCHES[0]))
 
