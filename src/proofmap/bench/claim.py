@@ -24,10 +24,7 @@ def claim(table: Table, radii: Sequence[float | None], seed: int = 0) -> str:
     methods = [method for method, known in zip(table.rows, full, strict=True) if known]
     radii = [eps for eps, known in zip(radii, full, strict=True) if known]
     tight = -_means(table, methods, _TIGHTNESS, seed)  # (1 + B, rows), the first of the samples as they are
-    lines = [
-        "| tighter is better for | over bounds and ε | over bounds, at one ε |",
-        "| --- | ---: | ---: |",
-    ]
+    lines = ["| tighter is better for | over bounds and ε | over bounds, at one ε |", "| --- | ---: | ---: |"]
     same = [[k for k, eps in enumerate(radii) if eps == one] for one in dict.fromkeys(radii)]
     for column in table.columns:
         if column.name == _TIGHTNESS:

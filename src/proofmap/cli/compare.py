@@ -26,9 +26,7 @@ __all__ = ["compare"]
 def compare(
     *,
     methods: Annotated[
-        str,
-        typer.Option(help=f"Names among {', '.join(READY)}: --methods eva,rise"),
-        texts.all_among(READY, "method"),
+        str, typer.Option(help=f"Names among {', '.join(READY)}: --methods eva,rise"), texts.all_among(READY, "method")
     ] = "eva,first-order,saliency",
     metrics: Annotated[
         str,
@@ -39,8 +37,7 @@ def compare(
     groups: o.Groups = None,
     target: o.Target = None,
     out: Annotated[
-        Path | None,
-        unset("A folder for table.md, .csv and .png, beside what is printed: --out tables"),
+        Path | None, unset("A folder for table.md, .csv and .png, beside what is printed: --out tables")
     ] = None,
     as_json: o.Json = False,
     subject: Subject,

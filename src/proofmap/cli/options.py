@@ -47,14 +47,9 @@ Bounds = Annotated[
     texts.Check(texts.bounds),
 ]
 Target = Annotated[
-    str | None,
-    unset("The class to explain, by number or name: --target 3. By default the predicted one."),
+    str | None, unset("The class to explain, by number or name: --target 3. By default the predicted one.")
 ]
-Limit = Annotated[
-    int | None,
-    unset("The first so many samples: --limit 100"),
-    texts.Check(texts.limit),
-]
+Limit = Annotated[int | None, unset("The first so many samples: --limit 100"), texts.Check(texts.limit)]
 Device = Annotated[
     str,
     typer.Option(help="Where to compute: cpu, or --device cuda, or cuda:1.", autocompletion=among(("cpu", "cuda"))),

@@ -25,12 +25,10 @@ class Source:
     """What belongs to a model beside its name: its weights, the names of its classes, how values become its input."""
 
     weights: Annotated[
-        Path | None,
-        unset("The state dict of a torch module: --weights net.safetensors, or net.pt."),
+        Path | None, unset("The state dict of a torch module: --weights net.safetensors, or net.pt.")
     ] = None
     classes: Annotated[
-        Path | None,
-        unset("A text file with the names of the classes, one a line, 0 first: --classes names.txt"),
+        Path | None, unset("A text file with the names of the classes, one a line, 0 first: --classes names.txt")
     ] = None
     size: Annotated[
         str | None,
@@ -38,8 +36,7 @@ class Source:
         texts.Check(texts.sides),
     ] = None
     channels: Annotated[
-        int | None,
-        unset("--channels 1: pictures are read as grey; 3: in colour. By default as the model says."),
+        int | None, unset("--channels 1: pictures are read as grey; 3: in colour. By default as the model says.")
     ] = None
     mean: Annotated[
         str | None,

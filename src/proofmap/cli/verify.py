@@ -30,8 +30,7 @@ def verify(
         Path, typer.Option(help="The folder for the points that refute a decision or a property: --out points")
     ] = Path("out"),
     result: Annotated[
-        Path | None,
-        unset("For one VNN-LIB file, its answer in VNN-COMP's format: --result r.txt"),
+        Path | None, unset("For one VNN-LIB file, its answer in VNN-COMP's format: --result r.txt")
     ] = None,
     as_json: o.Json = False,
     subject: Subject,

@@ -17,7 +17,8 @@ from torch import Tensor
 from proofmap.data.images import LABELS, UNKNOWN, read_labels
 from proofmap.errors import FileError, InputError
 from proofmap.explain.origin import File, Source
-from proofmap.sources.formats import Part, known, open_part, try_part
+from proofmap.sources.fit import Part
+from proofmap.sources.formats import known, open_part, try_part
 from proofmap.sources.preparation import Preparation
 from proofmap.sources.written import written
 
