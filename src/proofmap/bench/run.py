@@ -21,14 +21,12 @@ from torch import Tensor, nn
 
 from proofmap.ball import Ball
 from proofmap.bar import Bar
-from proofmap.bench.against import against
-from proofmap.bench.claim import claim
-from proofmap.bench.compare import columns, judge
+from proofmap.bench.claim import against, claim
+from proofmap.bench.compare import columns, judge, timed, warm_up
 from proofmap.bench.pictures import pictures
 from proofmap.bench.shelf import Shelf
 from proofmap.bench.spec import Entry, Spec, slug
 from proofmap.bench.table import Column, Table, Values, tabulate
-from proofmap.bench.timing import timed, warm_up
 from proofmap.digest import hash_graph, hash_tensor, versions
 from proofmap.errors import InputError
 from proofmap.explain import as_attributor

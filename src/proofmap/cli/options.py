@@ -116,12 +116,8 @@ def groups_of(text: str | None) -> Grouping:
     from proofmap import groups as grouping
 
     kind, counts = texts.groups(text or "pixels")
-    match kind:
-        case "grid":
-            return grouping.grid(*counts)
-        case "superpixels":
-            return grouping.superpixels(*counts)
-    return grouping.columns() if kind == "columns" else grouping.pixels()
+    made: Grouping = getattr(grouping, kind)(*counts)
+    return made
 
 
 def bounds_of(text: str | None, method: str, kind: type[Any]) -> dict[str, Any]:

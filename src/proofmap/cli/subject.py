@@ -13,6 +13,7 @@ from proofmap.cli import names, texts
 from proofmap.cli.bundles import unset
 from proofmap.cli.names import among
 from proofmap.cli.options import Device
+from proofmap.errors import InputError
 
 if TYPE_CHECKING:
     from proofmap.sources import Model
@@ -107,6 +108,14 @@ class Subject:
     ]
     source: Source
     device: Device = "cpu"
+
+    @property
+    def boxed(self) -> bool:
+        """Whether the inputs are VNN-LIB files, which bring their own balls: all of them or none."""
+        boxed = [path.name.lower().endswith((".vnnlib", ".vnnlib.gz")) for path in self.inputs]
+        if any(boxed) and not all(boxed):
+            raise InputError("got VNN-LIB files together with other inputs, expected one kind: run the command twice")
+        return any(boxed)
 
     def load(self, *, bare: bool = False) -> Model:
         """The model; bare: without mean and std."""

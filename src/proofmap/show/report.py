@@ -25,8 +25,7 @@ from proofmap.records import write
 from proofmap.runs import Results
 from proofmap.show.axis import Axis
 from proofmap.show.comparison import comparison
-from proofmap.show.dates import day
-from proofmap.show.records import records_of
+from proofmap.show.records import day, records_of
 from proofmap.show.sides import Verdict, attacked, checked
 from proofmap.show.words import Names, number
 from proofmap.sources import Model
