@@ -17,7 +17,7 @@ from proofmap.errors import InputError
 from proofmap.explain import Explanation
 from proofmap.explain.wording import beside, plural, share, taken_off
 from proofmap.show.page import Finding, finding_of
-from proofmap.show.panels import column_names
+from proofmap.show.panels import columns_of
 from proofmap.show.records import Fact, file_facts, network_digest, values_digest
 from proofmap.show.sides import Verdict, ranges
 from proofmap.show.words import BADGES, Names, name_of
@@ -178,8 +178,8 @@ def _describe(network: Network, e: Explanation) -> None:
 def _subject(name: str, file: str, digest: str, e: Explanation, label: int | None, names: Names) -> Subject:
     predicted = int(e.predicted[0])
     source = None if e.origin is None else e.origin.samples[0]
-    flat = e.x.ndim == 2
-    values = zip(column_names(e), (f"{value:.6g}" for value in e.x[0].tolist()), strict=True) if flat else ()
+    columns = columns_of(e) or [f"column {k}" for k in range(e.x[0].numel())]
+    values = zip(columns, (f"{value:.6g}" for value in e.x[0].tolist()), strict=True) if e.x.ndim == 2 else ()
     return Subject(
         name,
         file if source is None else source.name,

@@ -129,20 +129,15 @@ def _headline(networks: Sequence[Network], runs: Sequence[Results]) -> str:
     return "; ".join([*([about] if findings else []), *([samples] if runs else [])])
 
 
-def _templates() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("proofmap", "show"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"place": "{:.2f}%".format, "score": _score, "bound": number}
-    return environment
-
-
 def _score(value: float) -> str:
     return f"{value:.3g}".replace("-", "−")
 
 
-_TEMPLATES = _templates()
+_TEMPLATES = Environment(
+    loader=PackageLoader("proofmap", "show"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters |= {"place": "{:.2f}%".format, "score": _score, "bound": number}
