@@ -63,7 +63,7 @@ def verify(
     else:
         model, cases = read_cases(subject, ball)
         aim = o.class_of(target, model.classes)
-        question = Question(model, method, str(ball.eps), ball.norm, aim, not no_radius, Points(out, model))
+        question = Question(method, str(ball.eps), ball.norm, aim, not no_radius, Points(out, model))
         proven = answer_all(cases, question, as_json)
     if not proven:
         raise typer.Exit(_NO)

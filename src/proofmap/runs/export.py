@@ -71,14 +71,12 @@ def _csv(results: Results, out: Path) -> None:
     called, same, files = _names(results), _same(results), iter(results.files)
     with out.open("x", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
-        first = True
-        for names, reasons, arrays in _parts(results):
+        for at, (names, reasons, arrays) in enumerate(_parts(results)):
             flat = {called.get(name, name): values for name, values in arrays.items() if values.ndim == 1}
             scores = arrays["scores"]
-            if first:
+            if not at:
                 numbered = [f"score_{k}" for k in range(scores.shape[1])]
                 table.writerow(["name", "file_sha256", *same, *flat, *numbered, "reason"])
-                first = False
             for row, name in enumerate(names):
                 numbers = [values[row].item() for values in flat.values()] + scores[row].tolist()
                 known = ("" if number != number else number for number in numbers)

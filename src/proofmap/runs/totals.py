@@ -249,7 +249,7 @@ def _mean(values: Array) -> float | None:
 
 def _listed(values: Distribution, shown: Callable[[float], str]) -> str:
     names = {"0": "least", "0.5": "median", "1": "most"}
-    quantiles = ((names.get(share, f"{100 * float(share):g} %"), value) for share, value in values.quantiles.items())
+    quantiles = ((names.get(at, f"{100 * float(at):g} %"), value) for at, value in values.quantiles.items())
     return ", ".join(f"{name} {shown(value)}" for name, value in quantiles)
 
 
