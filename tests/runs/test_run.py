@@ -31,7 +31,7 @@ def digits_run(out: Path, samples: Digits | None = None, work: Job | None = None
 @pytest.fixture(scope="module", autouse=True)
 def without_drawings() -> Iterator[None]:
     """Drawings take longer than these runs."""
-    with patch("proofmap.runs.totals._drawn", lambda totals: b""):
+    with patch("proofmap.runs.figure.draw", lambda totals: b""):
         yield
 
 
