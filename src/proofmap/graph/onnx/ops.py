@@ -96,7 +96,7 @@ def _dropout(b: Builder, call: Call, x: str, ratio: Value | None = None, trainin
 
 
 def _unary(op: str) -> Callable[..., str]:
-    return lambda b, call, x: scalars.unary(b, call.name, op, x)
+    return lambda b, call, x: b.add_node(call.name, op, [x])
 
 
 _UNARY = "Relu Abs Exp Sqrt Reciprocal Sigmoid Tanh Erf Softsign Mish HardSwish"  # of the same name here
@@ -127,7 +127,7 @@ CONVERT: dict[str, Callable[..., Any]] = {
     "Softplus": lambda b, call, x: scalars.softplus(b, call.name, x),
     "Shrink": lambda b, call, x: scalars.shrink(b, call.name, x, call.get("lambd", 0.5), call.get("bias", 0.0)),
     "ThresholdedRelu": lambda b, call, x: scalars.threshold(b, call.name, x, call.get("alpha", 1.0), 0.0),
-    "Gelu": lambda b, call, x: scalars.unary(b, call.name, "gelu", x, approximate=call.get("approximate", "none")),
+    "Gelu": lambda b, call, x: b.add_node(call.name, "gelu", [x], approximate=call.get("approximate", "none")),
     "Swish": lambda b, call, x: scalars.swish(b, call.name, x, call.get("alpha", 1.0)),
     "HardSigmoid": lambda b, call, x: scalars.hard_sigmoid(
         b, call.name, x, call.get("alpha", 0.2), call.get("beta", 0.5)
