@@ -57,7 +57,6 @@ def _convolution(b: Builder, name: str, x: str, weight: Value, bias: Value | Non
     """how: stride, padding, dilation, whether transposed, output padding, groups."""
     stride, padding, dilation, transposed, extra, groups = how
     weight = constant(weight, "weights")
-    bias = None if bias is None else constant(bias, "bias")
     if b.rank(x) != weight.ndim:
         raise MixedError(name, "convolution of an input without a sample dimension")
     slide = _slide(weight.shape[2:], stride, padding, dilation)
