@@ -9,11 +9,11 @@ from torch import Tensor
 
 from proofmap.errors import ModelError
 from proofmap.graph import picks
-from proofmap.graph.build import Builder, MixedError, NoRule, Value, constant
+from proofmap.graph.build import Builder, MixedError, NoRule, Value, Weight, constant
 from proofmap.graph.slide import Slide
 
 
-def linear(b: Builder, name: str, x: str, weight: Tensor, bias: Tensor | None) -> str:
+def linear(b: Builder, name: str, x: str, weight: Tensor, bias: Weight) -> str:
     """y = x W' + b over the last axis, W (out, in)."""
     return b.add_node(name, "linear", [x], weight=weight, bias=bias)
 
@@ -68,7 +68,7 @@ def conv_transpose(
 
 
 def batch_norm(
-    b: Builder, name: str, x: str, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float
+    b: Builder, name: str, x: str, weight: Weight, bias: Weight, mean: Tensor, var: Tensor, eps: float
 ) -> str:
     """In evaluation: y = (x - mean) / sqrt(var + eps) · weight + bias, per channel."""
     for what, tensor in (("mean", mean), ("variance", var)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from functools import partial
 from math import inf
@@ -67,7 +66,7 @@ def _full_like(b: Builder, name: str, x: str, value: float, *, dtype: torch.dtyp
 def _item(b: Builder, name: str, xs: Any, k: int) -> Any:
     if k >= len(xs):
         raise NoRule("of the positions of a maximum")
-    return operator.getitem(xs, k)
+    return xs[k]
 
 
 def _unary(op: str, b: Builder, name: str, x: str, **attributes: Any) -> str:
