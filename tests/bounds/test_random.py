@@ -107,7 +107,7 @@ def blocks(draw: st.DrawFn, b: Builder, x: str, generator: torch.Generator) -> s
             if kind == "branch":
                 return b.sub("s", x, other) if draw(st.booleans()) else b.add("s", x, other)
             if kind == "concat":
-                return picks.concat(b, "k", [x, other], draw(st.integers(0, len(shape) - 1)))
+                return picks.concat(b, "k", "cat", [x, other], draw(st.integers(1, len(shape))))
             return scalars.maximum(b, "m", x, other) if kind == "max" else scalars.minimum(b, "m", x, other)
 
 

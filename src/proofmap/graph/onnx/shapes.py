@@ -69,11 +69,6 @@ def _tile(b: Builder, call: Call, x: Value, repeats: Value) -> str:
     return x
 
 
-def _concat(b: Builder, call: Call, *xs: Value) -> str:
-    rank = next(b.rank(x) for x in xs if isinstance(x, str))
-    return picks.concat(b, call.name, xs, b.axis(call.name, call.op, call.get("axis", 1), rank))
-
-
 def _slice(b: Builder, call: Call, x: Value, *given: Value | None) -> str:
     x = branch(x)
     starts, ends, axes, steps = (numbers(call, what, value) or [] for what, value in zip_longest(_ENDS, given))
@@ -160,7 +155,7 @@ SHAPES: dict[str, Callable[..., Any]] = {
     "Transpose": lambda b, call, x: b.permute(call.name, call.op, x, call.get("perm", range(b.rank(x))[::-1])),
     "Expand": _expand,
     "Tile": _tile,
-    "Concat": _concat,
+    "Concat": lambda b, call, *xs: picks.concat(b, call.name, call.op, xs, call.get("axis", 1)),
     "Slice": _slice,
     "Gather": _gather,
     "GatherElements": _gather_elements,

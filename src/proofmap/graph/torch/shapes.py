@@ -34,16 +34,11 @@ def axes_of(b: Builder, name: str, op: str, x: str, axes: int | Sequence[int] | 
     return [b.axis(name, op, axis, b.rank(x)) for axis in ([axes] if isinstance(axes, int) else axes)]
 
 
-def _cat(b: Builder, name: str, xs: Sequence[Value], axis: int = 0) -> str:
-    rank = next(b.rank(x) for x in xs if isinstance(x, str))
-    return picks.concat(b, name, xs, b.axis(name, "cat", axis, rank))
-
-
 def _stack(b: Builder, name: str, xs: Sequence[Value], axis: int = 0) -> str:
     rank = next(b.rank(x) for x in xs if isinstance(x, str)) + 1
     axis = b.axis(name, "stack", axis, rank) + 1
     rows = [_unsqueeze(b, f"{name}.row", x, axis) if isinstance(x, str) else x.unsqueeze(axis) for x in xs]
-    return picks.concat(b, name, rows, axis - 1)
+    return picks.concat(b, name, "stack", rows, axis)
 
 
 def _slice(
@@ -150,7 +145,7 @@ def _upsample(mode: str, b: Builder, name: str, x: str, size: Sequence[int] | No
 
 SHAPES = operators(
     {
-        "cat": _cat,
+        "cat": lambda b, name, xs, axis=0: picks.concat(b, name, "cat", xs, axis),
         "stack": _stack,
         "slice.Tensor": _slice,
         "select.int": _select,
