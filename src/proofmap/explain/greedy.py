@@ -21,7 +21,7 @@ from torch import Tensor
 
 from proofmap.ball import Ball
 from proofmap.errors import InputError
-from proofmap.explain.attack import attack, nearest_within, restrict
+from proofmap.explain.attack import attack, nearest, restrict
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.family import Family
@@ -157,7 +157,7 @@ class GreedyAS(Greedy):
         return Ball(self.largest, task.ball.norm, task.ball.domain, task.ball.half).at(task.x)
 
     def _value(self, graph: Graph, family: Family, target: Tensor) -> Tensor:
-        distance = nearest_within(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
+        distance = nearest(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
         return -distance.clamp(max=self.largest)
 
 

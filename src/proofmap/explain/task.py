@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from proofmap.ball import Ball
+from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.overlaps import Overlap
 
@@ -28,6 +29,11 @@ class Task:
     predicted: Tensor  # (n,)
     generator: torch.Generator
 
+    @property
+    def family(self) -> Family:
+        """The balls, and what they are where each of the groups is frozen."""
+        return self.ball.at(self.x, self.mask.expand_as(self.x))
+
 
 @dataclass(frozen=True, eq=False)
 class Measured:
@@ -36,6 +42,11 @@ class Measured:
     scores: Tensor  # (n, G)
     overlap: Overlap
     opposite: Overlap | None = None
+
+    @classmethod
+    def of(cls, overlap: Overlap) -> Measured:
+        """Of a group the score is what freezing it takes off the overlap."""
+        return cls(overlap.drop, overlap)
 
 
 def ball_of(ball: Ball, piece: slice, x: Tensor) -> Ball:

@@ -21,7 +21,8 @@ from proofmap.errors import InputError
 from proofmap.graph import Graph
 from proofmap.metrics.check import check_attributions, check_call, check_explainer, check_overlap
 from proofmap.metrics.draws import Uniform
-from proofmap.metrics.points import classes_of, logits_at, rows_of
+from proofmap.metrics.points import logits_at, rows_of
+from proofmap.overlaps import target_of
 from proofmap.precision import full_precision
 from proofmap.records import JSON, recorded
 from proofmap.settings import Check, check_settings
@@ -140,7 +141,7 @@ class Metric(ABC, Generic[_Judged_contra]):
         with full_precision(x.device), torch.no_grad():
             logits = logits_at(graph, x, rows)
         aim = judged.target if target is None and self.subject == "overlap" else target
-        return Case(graph, x, logits, classes_of(aim, logits), judged, rows)
+        return Case(graph, x, logits, target_of(aim, logits), judged, rows)
 
 
 def table(*settings: str, **presets: tuple[Any, ...]) -> Presets:

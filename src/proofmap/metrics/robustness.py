@@ -26,7 +26,7 @@ from proofmap.metrics.draws import Stream
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, ends_of
 from proofmap.metrics.points import pieces
 from proofmap.metrics.variables import Variables
-from proofmap.overlaps import family_overlap, method_of
+from proofmap.overlaps import Bounding, family_overlap, method_of
 from proofmap.settings import check_count, count, is_number, setting
 
 __all__ = ["Distances", "RobustnessSr"]
@@ -153,17 +153,9 @@ class RobustnessSr(Metric[Samples]):
 
     def _attack(self, graph: Graph, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
         """The distance of an adversary (n,); `largest` where none was found."""
-        return nearest(
-            graph,
-            x,
-            target,
-            free,
-            norm=self.norm,
-            domain=self.domain,
-            largest=self.largest,
-            rounds=self.rounds,
-            steps=self.attack_steps,
-        ).clamp(max=self.largest)
+        family = restrict(Ball(self.largest, self.norm, self.domain).at(x), free)
+        distance = nearest(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
+        return distance.clamp(max=self.largest)
 
     def _prove(self, graph: Graph, x: Tensor, target: Tensor, free: Tensor, far: Tensor, available: int) -> Tensor:
         """A radius (n,) at which the overlap is proven to be at most 0: the largest that bisection met below `far`.
@@ -172,9 +164,10 @@ class RobustnessSr(Metric[Samples]):
         """
         proven, open_at = torch.zeros_like(far), far
         trial = torch.where(far < self.largest, far / 2, far)
+        how = Bounding(method_of(self.bounds), available)
         for _ in range(self.halvings):
             family = restrict(Ball(trial, self.norm, self.domain).at(x), free)
-            over = family_overlap(graph, family, target, None, method_of(self.bounds), "one-pass", "margin", available)
+            over = family_overlap(graph, family, target, how)
             holds = over.full <= 0
             proven, open_at = torch.where(holds, trial, proven), torch.where(holds, open_at, trial)
             trial = (proven + open_at) / 2

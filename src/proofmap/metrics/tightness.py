@@ -13,10 +13,9 @@ from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.explain.attack import attack
-from proofmap.explain.empirical import margins
 from proofmap.graph import Graph
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, radius_of, table
-from proofmap.overlaps import Overlap
+from proofmap.overlaps import Overlap, margins
 from proofmap.settings import check_choice, count
 
 __all__ = ["Tightness"]
