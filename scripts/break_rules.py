@@ -245,7 +245,7 @@ BREAKS = [
     Break("overlaps.py", "    except RoomError:\n        raise\n", "", "tests/test_overlaps.py"),
     Break("overlaps.py", "if len(same):", "if len(same) < 0:", "tests/test_overlaps.py"),
     Break("overlaps.py", "torch.minimum(2 * trial, whole)", "trial", "tests/test_overlaps.py"),
-    Break("explain/explainer.py", "            bounds=self.bounds,\n", "", "tests/explain/test_eva.py"),
+    Break("explain/explainer.py", " bounds=self.bounds,", "", "tests/explain/test_eva.py"),
     Break("memory.py", "min(budget // 2, _CPU_PIECE)", "_CPU_PIECE", "tests/test_memory.py"),
     Break("explain/hybrid.py", "boxes // family.members", "len(task.x)", HYBRID),
     Break("windows.py", "self.to_rows(place)", "self.to_rows(place * 0)", WINDOWS),

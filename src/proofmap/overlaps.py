@@ -27,7 +27,7 @@ from proofmap.inputs import as_samples
 from proofmap.memory import budget
 from proofmap.precision import full_precision
 from proofmap.progress import part
-from proofmap.settings import check_choice, check_counts
+from proofmap.settings import check_choice, check_count
 from proofmap.traced import traced
 
 Objective = Literal["margin", "class", "mean", "apart"]
@@ -151,6 +151,8 @@ def classes_of(
     A tensor with one entry counts for all samples, as it does for Captum.
     """
     try:
+        if isinstance(given, list) and bool in map(type, given):
+            raise TypeError
         numbers = torch.as_tensor(given.tolist() if isinstance(given, np.ndarray) else given, device=device)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(f"got {what} {given!r}, expected a class number, or one for each sample") from None
@@ -190,7 +192,7 @@ def certified_radius(
     not classified as the target. The bounds need not grow with the radius, so a larger radius may be provable too; the
     one returned was proven.
     """
-    check_counts(steps=steps)
+    check_count("got steps", steps)
     method = method_of(bounds)
     x = as_samples(x, model)
     domain_ball = Ball(torch.finfo(x.dtype).max, norm, domain).at(x)

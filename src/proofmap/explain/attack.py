@@ -21,7 +21,7 @@ from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
 from proofmap.overlaps import margins
 from proofmap.precision import full_precision
-from proofmap.settings import check_counts
+from proofmap.settings import check_count
 
 __all__ = ["attack", "climbs", "margin", "nearest", "restrict"]
 
@@ -89,7 +89,7 @@ def nearest(
     at 3/4, not in halves.
     """
     _check(graph, family, target, steps, restarts)
-    check_counts(rounds=rounds)
+    check_count("got rounds", rounds)
     with full_precision(family.x.device), torch.no_grad():
         overlap, trial = _first_order(graph, family, target)
         low, high = torch.zeros_like(trial), torch.where(overlap > 0, 0.0, inf).to(trial)
@@ -201,7 +201,8 @@ def _wide(each: Tensor, like: Tensor) -> Tensor:
 
 def _check(graph: Graph, family: Family, target: Tensor, steps: int, restarts: int) -> None:
     differentiable(graph, "an attack")
-    check_counts(steps=steps, restarts=restarts)
+    check_count("got steps", steps)
+    check_count("got restarts", restarts)
     if target.dtype != torch.int64 or target.shape != family.eps.shape:
         raise InputError(
             f"target is {target.dtype} of shape {tuple(target.shape)}, expected torch.int64 with one class for each of "

@@ -95,8 +95,7 @@ class Curve(Metric[Samples]):
     def _curve(self, case: Case) -> Tensor:
         x, rows, variables = case.x, case.rows, Variables.of(case.x, self.groups)
         steps = variables.most if self.steps == "all" else min(self.steps, variables.most)
-        index = torch.arange(steps + 1, device=x.device)
-        shares = torch.stack([index, torch.full_like(index, steps)], 1)  # (P, 2)
+        points_along = torch.arange(steps + 1, device=x.device)
         baselines, ties = Stream(self.seed, "baseline"), Stream(self.seed, "ties")
         scores = []
         with full_precision(x.device), torch.no_grad():
@@ -107,10 +106,10 @@ class Curve(Metric[Samples]):
                 drawn = ties.next(len(start), present.most, device=x.device)
                 ranks = present.ranks(case.subject[piece], drawn)
                 parts = []
-                for share in shares.split(max(1, rows // len(start))):
-                    points = torch.where(present.first(ranks, share), end, start).view(-1, *x.shape[1:])
-                    classes = case.target[piece].repeat_interleave(len(share))
-                    parts.append(score_at(case.graph, points, classes, self.score, rows).view(-1, len(share)))
+                for index in points_along.split(max(1, rows // len(start))):
+                    points = torch.where(present.first(ranks, index, steps), end, start).view(-1, *x.shape[1:])
+                    classes = case.target[piece].repeat_interleave(len(index))
+                    parts.append(score_at(case.graph, points, classes, self.score, rows).view(-1, len(index)))
                 scores.append(torch.cat(parts, dim=1))
         return torch.cat(scores).to(x.dtype)
 

@@ -27,7 +27,7 @@ from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, ends_of
 from proofmap.metrics.points import pieces
 from proofmap.metrics.variables import Variables
 from proofmap.overlaps import Bounding, family_overlap, method_of
-from proofmap.settings import check_count, count, is_number, setting
+from proofmap.settings import check_count, check_number, count, setting
 
 __all__ = ["Distances", "RobustnessSr"]
 
@@ -93,8 +93,7 @@ class RobustnessSr(Metric[Samples]):
         """Refuse what is no setting."""
         object.__setattr__(self, "groups", pixels() if self.groups is None else self.groups)
         super().__post_init__()
-        if not is_number(self.largest) or not self.largest > 0:
-            raise InputError(f"RobustnessSr got largest={self.largest!r:.60}, expected a distance above 0")
+        check_number("RobustnessSr got largest", self.largest, "a distance above 0", lambda far: far > 0)
         Ball(self.largest, self.norm, self.domain)
         check_memory(self.memory)
         if self.bounds is not None and not isinstance(self.bounds, Method):
@@ -133,7 +132,6 @@ class RobustnessSr(Metric[Samples]):
             bounded(graph)
         steps = min(self.steps, variables.most)
         index = torch.arange(1, steps + 1, device=x.device)
-        shares = torch.stack([index, torch.full_like(index, steps)], 1)  # (K, 2)
         ties = Stream(self.seed, "ties")
         reached, proven = [], []
         for piece in pieces(len(x), steps, rows):
@@ -141,7 +139,7 @@ class RobustnessSr(Metric[Samples]):
             near = x[piece].repeat_interleave(steps, dim=0)  # (n K, *shape)
             classes = case.target[piece].repeat_interleave(steps)
             ranks = present.ranks(case.subject[piece], ties.next(len(x[piece]), present.most, device=x.device))
-            free = present.first(ranks, shares).view(near.shape)
+            free = present.first(ranks, index, steps).view(near.shape)
             for balls in pieces(len(near), 1, rows):
                 far = self._attack(graph, near[balls], classes[balls], free[balls])
                 reached.append(far)

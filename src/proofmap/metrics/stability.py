@@ -19,7 +19,7 @@ from proofmap.metrics.check import check_attributions
 from proofmap.metrics.draws import seeded
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, radius_of, table
 from proofmap.metrics.points import pieces
-from proofmap.settings import check_choice, check_flag, count, is_number
+from proofmap.settings import check_choice, check_flag, check_number, count
 
 __all__ = ["Explain", "Stability"]
 
@@ -76,8 +76,7 @@ class Stability(Metric[Explain]):
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
         super().__post_init__()
-        if not is_number(self.radius) or not self.radius > 0:
-            raise InputError(f"Stability got radius={self.radius!r:.60}, expected a number above 0")
+        check_number("Stability got radius", self.radius, "a number above 0", lambda radius: radius > 0)
         assert self.ball  # which refuses what is none
 
     @property

@@ -41,6 +41,13 @@ class Task:
         """(N, *shape) -> (N, classes), differentiable; the form that Captum takes."""
         return lambda x: self.graph(x).flatten(1)
 
+    def captum(self, method: str, points: Tensor, target: Tensor, /, **settings: Any) -> Tensor:
+        """The attributions of points by Captum's method of that name; Captum is loaded by who uses it."""
+        from captum import attr
+
+        maps: Tensor = getattr(attr, method)(self.logits).attribute(points, target=target, **settings)
+        return maps
+
     @property
     def repeats(self) -> int:
         """How many points for each of the samples fit at a time."""
@@ -91,10 +98,3 @@ class Baseline(ABC):
                 classes = graph(x[piece]).flatten(1).argmax(1) if aim is None else aim[piece]
                 maps[piece] = self._maps(Task(graph, x[piece], classes, points))
         return fitted(maps, x, type(self).__name__)
-
-
-def captum() -> Any:
-    """Captum's attribution methods, loaded by who uses them."""
-    from captum import attr
-
-    return attr
