@@ -302,8 +302,8 @@ BREAKS = [
     Break("property.py", "if case.met(outputs):", "if True:", PROPERTY),
     Break("property.py", "!= ONE and case.compares)", "!= ONE)", PROPERTY),
     Break("property.py", "Ball(torch.where(radius > 0, wider, radius))", "Ball(0.9 * radius)", PROPERTY),
-    Break("explain/inside.py", "least, most = _upwards(lower, dtype)", "least, most = lower.to(dtype)", PROPERTY),
-    Break("explain/inside.py", "share = max(2 * share, _SHRINK)", "return moved", REFUTE),
+    Break("explain/refute.py", "least, most = _upwards(lower, dtype)", "least, most = lower.to(dtype)", PROPERTY),
+    Break("explain/refute.py", "share = max(2 * share, _SHRINK)", "return moved", REFUTE),
     Break("explain/refute.py", "if float(outputs[0, becomes]) > float(outputs[0, target]):", "if True:", REFUTE),
     # tables
     Break("bench/claim.py", "(1 if column.higher else -1)", "1", BENCH),

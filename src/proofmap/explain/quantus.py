@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.arrays import tensor_of
 from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer
-from proofmap.graph import Graph
 from proofmap.inputs import weight_of
+from proofmap.traced import Network
 
 __all__ = ["ExplainFunc", "explain_func"]
 
@@ -35,7 +35,7 @@ def explain_func(explainer: Explainer) -> ExplainFunc:
     current = explainer
 
     def explain(
-        model: nn.Module | Graph,
+        model: Network,
         inputs: NDArray[Any],
         targets: NDArray[Any],
         *,
@@ -44,8 +44,6 @@ def explain_func(explainer: Explainer) -> ExplainFunc:
         **kwargs: Any,
     ) -> NDArray[Any]:
         nonlocal current
-        if not isinstance(model, nn.Module | Graph):
-            raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or a pm.Graph")
         if model is not current.model:
             current = replace(explainer, model=model)
         like = weight_of(model)

@@ -11,10 +11,9 @@ from functools import partial
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.arrays import Samples, Target
-from proofmap.graph import Graph
 from proofmap.groups import Groups, pixels
 from proofmap.metrics.check import check_groups
 from proofmap.metrics.draws import Baseline, Darkest, Stream, Uniform, baseline_at, check_baseline, check_broadcast
@@ -23,6 +22,7 @@ from proofmap.metrics.points import Score, pieces, score_at
 from proofmap.metrics.variables import Entries, Variables
 from proofmap.precision import full_precision
 from proofmap.settings import check_choice, check_count, count
+from proofmap.traced import Network
 
 __all__ = ["Curve", "Deletion", "Insertion"]
 
@@ -88,7 +88,7 @@ class Curve(Metric[Samples]):
             return torch.trapezoid(curve[:, 1:], dim=1)
         return torch.trapezoid(curve, dim=1) / (curve.shape[1] - 1)
 
-    def curve(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Tensor:
+    def curve(self, model: Network, x: Samples, target: Target, attributions: Samples) -> Tensor:
         """The scores themselves, from none of the variables to all: (N, steps + 1)."""
         return self._curve(self._case(model, x, target, attributions))
 

@@ -13,7 +13,7 @@ from inspect import getattr_static
 from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, overload
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
@@ -26,7 +26,7 @@ from proofmap.overlaps import target_of
 from proofmap.precision import full_precision
 from proofmap.records import JSON, recorded
 from proofmap.settings import Check, check_settings
-from proofmap.traced import traced
+from proofmap.traced import Network, traced
 
 __all__ = ["ByPreset", "Case", "Metric", "Presets", "Subject", "ends_of", "radius_of", "table"]
 
@@ -123,7 +123,7 @@ class Metric(ABC, Generic[_Judged_contra]):
     def _check(self, x: Tensor) -> None:
         """Refuse samples that the settings do not fit, before the model runs."""
 
-    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, subject: _Judged_contra) -> Tensor:
+    def __call__(self, model: Network, x: Samples, target: Target, subject: _Judged_contra) -> Tensor:
         """The value at each sample of x (N, *shape): (N,)."""
         return self._values(self._case(model, x, target, subject))
 
@@ -132,7 +132,7 @@ class Metric(ABC, Generic[_Judged_contra]):
         names = ["preset", *self.presets[self.preset], *(field.name for field in fields(self))]
         return recorded({name: getattr(self, name) for name in names if name not in _COSTS})
 
-    def _case(self, model: nn.Module | Graph, x: Samples, target: Target, subject: Any) -> Case:
+    def _case(self, model: Network, x: Samples, target: Target, subject: Any) -> Case:
         x = check_call(model, x)
         self._check(x)
         judged: Any = _CHECKS[self.subject](type(self).__name__, subject, x)

@@ -10,7 +10,7 @@ from math import inf
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
@@ -28,6 +28,7 @@ from proofmap.metrics.points import pieces
 from proofmap.metrics.variables import Variables
 from proofmap.overlaps import Bounding, family_overlap, method_of
 from proofmap.settings import check_count, check_number, count, setting
+from proofmap.traced import Network
 
 __all__ = ["Distances", "RobustnessSr"]
 
@@ -113,14 +114,12 @@ class RobustnessSr(Metric[Samples]):
         """The area under the distances that attacks found: (N,). An upper bound of the area under the true ones."""
         return _area(self._distances(case, prove=False).found)
 
-    def both(
-        self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples
-    ) -> tuple[Tensor, Tensor]:
+    def both(self, model: Network, x: Samples, target: Target, attributions: Samples) -> tuple[Tensor, Tensor]:
         """(lower, upper), each (N,): the area under the true distances, at most `largest`, is between them."""
         curves = self.distances(model, x, target, attributions)
         return _area(curves.proven), _area(curves.found)
 
-    def distances(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Distances:
+    def distances(self, model: Network, x: Samples, target: Target, attributions: Samples) -> Distances:
         """The curves themselves, what is proven and what was found."""
         return self._distances(self._case(model, x, target, attributions), prove=True)
 

@@ -9,17 +9,17 @@ from math import inf
 from typing import ClassVar, Literal, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.errors import InputError
-from proofmap.graph import Graph
 from proofmap.metrics.check import check_attributions
 from proofmap.metrics.draws import seeded
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, radius_of, table
 from proofmap.metrics.points import pieces
 from proofmap.settings import check_choice, check_flag, check_number, count
+from proofmap.traced import Network
 
 __all__ = ["Explain", "Stability"]
 
@@ -98,12 +98,7 @@ class Stability(Metric[Explain]):
         return far.amax(1) if self.over == "max" else far.mean(1)
 
     def distances(
-        self,
-        model: nn.Module | Graph,
-        x: Samples,
-        target: Target,
-        explainer: Explain,
-        moved: Tensor | None = None,
+        self, model: Network, x: Samples, target: Target, explainer: Explain, moved: Tensor | None = None
     ) -> Tensor:
         """Each of the distances: (N, samples). moved (N, samples, *shape): points in place of random ones."""
         return self._distances(self._case(model, x, target, explainer), moved)

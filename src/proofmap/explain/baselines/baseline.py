@@ -84,12 +84,10 @@ class Baseline(ABC):
         graph = traced(self.model, x).graph.to(x.device, x.dtype)
         if self.differentiates:
             differentiable(graph, type(self).__name__)
-        sizes = sum(n.size + n.inside for n in graph.nodes)
-        itemsize = x.element_size()
-        with_gradients = bytes_of("gradient", sizes, itemsize)
-        point = with_gradients if self.differentiates else itemsize * base_elements(graph, ())
-        room = piece_of(budget(self.memory, x.device), x.device)
-        points = max(1, room // point)
+        elements, itemsize = sum(n.size + n.inside for n in graph.nodes), x.element_size()
+        gradients = bytes_of("gradient", elements, itemsize)
+        point = gradients if self.differentiates else itemsize * base_elements(graph, ())
+        points = max(1, piece_of(budget(self.memory, x.device), x.device) // point)
         aim = None if target is None else classes_of(target, len(x), graph.classes, x.device)
         maps = torch.empty_like(x, memory_format=torch.contiguous_format)
         with full_precision(x.device), torch.no_grad():
