@@ -145,7 +145,7 @@ BREAKS = [
     Break("rules/piecewise.py", "torch.where(bend, torch.maximum(left, right), start)", "1 + start.abs()", SLOPES),
     Break("rules/piecewise.py", "most = torch.stack([falling, rising], dim=1)", "most = torch.ones(())", SLOPES),
     Break("rules/smooth.py", "given = inside(slopes[:, 0], x)", "given = slopes[:, 0]", SLOPES),
-    Break("rules/larger.py", "torch.where(both, 1, start)", "torch.where(both, 2, start)", SLOPES),
+    Break("rules/larger.py", "torch.where(either, 1, start)", "torch.where(either, 2, start)", SLOPES),
     Break("bounds/knowledge.py", "torch.where(sides == side,", "torch.where(sides == -side,", CASES),
     Break("bounds/knowledge.py", "self.empty |= crossed.flatten(1).any(1)", "pass", CASES),
     Break("bounds/knowledge.py", "> _ROUNDINGS *", "> 0 *", CASES),
@@ -256,7 +256,7 @@ BREAKS = [
     # maxima of two
     Break("rules/larger.py", "open_, -rise * d.lower", "open_, -0.9 * rise * d.lower", LARGER),
     Break("rules/larger.py", "second - slope * start", "second - 1.1 * slope * start", LARGER),
-    Break("rules/larger.py", "[d.upper > -d.lower,", "[d.upper < -d.lower,", LARGER),
+    Break("rules/larger.py", "(d.upper > -d.lower).to", "(d.upper < -d.lower).to", LARGER),
     Break("rules/larger.py", "from_b = b.upper > a.upper", "from_b = b.upper > -9", LARGER),
     Break("rules/larger.py", "b.upper + (-d.lower).clamp(min=0)", "b.upper + (-d.upper).clamp(min=0)", LARGER),
     Break("rules/larger.py", ".add_(below).sub_(of_b)", ".add_(below)", LARGER),

@@ -76,28 +76,24 @@ class Larger(Nonlinear):
         of the second above, where d may have either sign: what lies between two bounds is a bound.
         """
         d, a, b = inputs
+        planes = _Planes.of(d, a, b)
         zero = torch.zeros_like(d.lower)
-        rise, lift = _together(d)
-        from_b, slope, bias = _alone(a, b)
-        share, single = self.free(node, *inputs).within(slopes).unbind(1)
+        if slopes is None:
+            share, single = planes.start(d, a, b)
+        else:
+            share, single = self.free(node, *inputs).within(slopes).unbind(1)
         return Mixture(
             share=share,
-            first=torch.lerp(1 - rise, torch.where(from_b, zero, slope), single),
-            second=torch.lerp(rise, torch.where(from_b, slope, zero), single),
-            bias=torch.lerp(lift, bias, single),
+            first=torch.lerp(1 - planes.rise, torch.where(planes.from_b, zero, planes.slope), single),
+            second=torch.lerp(planes.rise, torch.where(planes.from_b, planes.slope, zero), single),
+            bias=torch.lerp(planes.lift, planes.bias, single),
         )
 
     def free(self, node: Node, *inputs: Interval) -> Free:
         d, a, b = inputs
-        either = self.unstable(node, *inputs)[0]
-        rise, lift = _together(d)
-        from_b, slope, bias = _alone(a, b)
-        at_a, at_b = (x.lower + _WHERE * (x.upper - x.lower) for x in (a, b))
-        together = at_a + rise * (at_b - at_a) + lift
-        alone = slope * torch.where(from_b, at_b, at_a) + bias
-        start = torch.stack([d.upper > -d.lower, either & (alone < together)], dim=1).to(d.lower.dtype)
-        both = either.unsqueeze(1)
-        return Free(start, torch.where(both, 0, start), torch.where(both, 1, start))
+        start = torch.stack(_Planes.of(d, a, b).start(d, a, b), dim=1)
+        either = self.unstable(node, *inputs)[0].unsqueeze(1)
+        return Free(start, torch.where(either, 0, start), torch.where(either, 1, start))
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         """The difference, where it may have either sign, and there what it is made of."""
@@ -106,20 +102,33 @@ class Larger(Nonlinear):
         return either, either, either
 
 
-def _together(d: Interval) -> tuple[Tensor, Tensor]:
-    """(λ, µ): max(a, b) <= a + λ d + µ."""
-    zero, one = torch.zeros_like(d.lower), torch.ones_like(d.lower)
-    open_ = (d.lower < 0) & (d.upper > 0)
-    rise = torch.where(open_, d.upper / torch.where(open_, d.upper - d.lower, one), (d.lower >= 0).to(one))
-    return rise, torch.where(open_, -rise * d.lower, zero)
+@dataclass(frozen=True, eq=False)
+class _Planes:
+    """Two planes above max(a, b): a + rise · d + lift, and slope · x_i + bias with x_i = b where `from_b`, else a."""
 
+    rise: Tensor
+    lift: Tensor
+    from_b: Tensor
+    slope: Tensor
+    bias: Tensor
 
-def _alone(a: Interval, b: Interval) -> tuple[Tensor, Tensor, Tensor]:
-    """(whether i is b, λ, µ): max(a, b) <= λ x_i + µ."""
-    zero, one = torch.zeros_like(a.lower), torch.ones_like(a.lower)
-    from_b = b.upper > a.upper
-    top, second = torch.maximum(a.upper, b.upper), torch.minimum(a.upper, b.upper)
-    start = torch.where(from_b, b.lower, a.lower)
-    apart = start >= second
-    slope = torch.where(apart, one, (top - second) / torch.where(apart, one, top - start))
-    return from_b, slope, torch.where(apart, zero, second - slope * start)
+    @staticmethod
+    def of(d: Interval, a: Interval, b: Interval) -> _Planes:
+        zero, one = torch.zeros_like(d.lower), torch.ones_like(d.lower)
+        open_ = (d.lower < 0) & (d.upper > 0)
+        rise = torch.where(open_, d.upper / torch.where(open_, d.upper - d.lower, one), (d.lower >= 0).to(one))
+        from_b = b.upper > a.upper
+        top, second = torch.maximum(a.upper, b.upper), torch.minimum(a.upper, b.upper)
+        start = torch.where(from_b, b.lower, a.lower)
+        apart = start >= second
+        slope = torch.where(apart, one, (top - second) / torch.where(apart, one, top - start))
+        bias = torch.where(apart, zero, second - slope * start)
+        return _Planes(rise, torch.where(open_, -rise * d.lower, zero), from_b, slope, bias)
+
+    def start(self, d: Interval, a: Interval, b: Interval) -> tuple[Tensor, Tensor]:
+        """The share of b below, and of the second plane above, each 0 or 1."""
+        at_a, at_b = (x.lower + _WHERE * (x.upper - x.lower) for x in (a, b))
+        together = at_a + self.rise * (at_b - at_a) + self.lift
+        alone = self.slope * torch.where(self.from_b, at_b, at_a) + self.bias
+        single = (d.lower < 0) & (d.upper > 0) & (alone < together)
+        return (d.upper > -d.lower).to(alone), single.to(alone)

@@ -48,9 +48,7 @@ def test_the_settings_are_the_papers() -> None:
     }
     for name, settings in expected.items():
         assert {key: default(name)[key] for key in settings} == settings
-    names = "saliency gradient-input integrated-gradients smoothgrad vargrad occlusion grad-cam grad-cam++ rise"
-    ours = "first-order greedy-as greedy-ao empirical hybrid eva"
-    assert [*BASELINES] == f"{names} {ours}".split()
+    assert BASELINES.keys() >= {"saliency", "gradient-input", "first-order", "empirical", "hybrid", "eva"}
 
 
 def quick(name: str, model: nn.Module | pm.Graph, **settings: Any) -> Attributor:
