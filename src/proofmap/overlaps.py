@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
@@ -28,7 +28,7 @@ from proofmap.memory import budget
 from proofmap.precision import full_precision
 from proofmap.progress import part
 from proofmap.settings import check_choice, check_count
-from proofmap.traced import traced
+from proofmap.traced import Network, traced
 
 Objective = Literal["margin", "class", "mean", "apart"]
 
@@ -84,7 +84,7 @@ class Bounding:
 
 
 def overlap(
-    model: nn.Module | Graph,
+    model: Network,
     x: Samples,
     ball: Ball,
     *,
@@ -175,7 +175,7 @@ def decides(objective: object) -> bool:
 
 
 def certified_radius(
-    model: nn.Module | Graph,
+    model: Network,
     x: Samples,
     *,
     norm: float = inf,

@@ -27,15 +27,11 @@ def uniform(sets: Sets, count: int, generator: torch.Generator | None = None) ->
         drawn = lower + (upper - lower) * _random((count, *lower.shape), lower, generator)
     else:
         drawn = (_rejection if sets.capped else _direct)(sets, count, generator)
-    return _clip(drawn, lower, upper)  # rounding may lead out of the box
+    return drawn.clamp(lower, upper)  # rounding may lead out of the box
 
 
 def _precise(sets: Sets) -> Sets:
     return replace(sets, lower=sets.lower.double(), upper=sets.upper.double(), radius=sets.radius.double())
-
-
-def _clip(points: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    return torch.minimum(torch.maximum(points, lower), upper)
 
 
 def _random(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -150,7 +146,7 @@ def nearest(points: Tensor, sets: Sets) -> Tensor:
     """
     sets, points = _precise(sets), points.double()
     lower, upper, radius, norm = sets.lower, sets.upper, sets.radius, sets.norm
-    clipped = _clip(points, lower, upper)
+    clipped = points.clamp(lower, upper)
     if norm == inf:
         return clipped
     points = points * (clipped != 0)  # what points out of a closed side
@@ -158,16 +154,16 @@ def nearest(points: Tensor, sets: Sets) -> Tensor:
     if norm == 2:  # 1 / (1 + µ) >= ε / ||z||, with equality where no cap is in the way
         low = torch.where(size > radius, radius / size, 1)
         if not sets.capped:
-            return _clip(_shrink(points, low, norm), lower, upper)
+            return _shrink(points, low, norm).clamp(lower, upper)
     else:
         low = torch.zeros_like(size)
     high = torch.ones_like(size)
     for _ in range(60):
         middle = (low + high) / 2
-        moved = _clip(_shrink(points, middle, norm), lower, upper)
+        moved = _shrink(points, middle, norm).clamp(lower, upper)
         feasible = torch.linalg.vector_norm(moved, norm, dim=-1) <= radius
         low, high = torch.where(feasible, middle, low), torch.where(feasible, high, middle)
-    return _clip(_shrink(points, low, norm), lower, upper)
+    return _shrink(points, low, norm).clamp(lower, upper)
 
 
 def _shrink(points: Tensor, kept: Tensor, norm: float) -> Tensor:

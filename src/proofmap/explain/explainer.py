@@ -15,7 +15,7 @@ from functools import wraps
 from typing import ClassVar, ParamSpec, TypeVar, overload
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
@@ -34,7 +34,7 @@ from proofmap.overlaps import certified_radius, classes_of, method_of
 from proofmap.progress import part
 from proofmap.records import JSON, recorded
 from proofmap.settings import check_count, check_settings, count
-from proofmap.traced import traced
+from proofmap.traced import Network, traced
 
 __all__ = ["COSTS", "Explainer", "Measured", "Task", "check_model"]
 
@@ -59,7 +59,7 @@ def _wrapped(method: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def check_model(model: object) -> None:
     """Refuse what is no model."""
-    if not isinstance(model, nn.Module | Graph):
+    if not isinstance(model, Network):
         raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or pm.load(path)")
 
 
@@ -74,7 +74,7 @@ class Explainer(ABC):
     guarantee: ClassVar[Guarantee]
     signed: ClassVar[bool] = False
 
-    model: nn.Module | Graph
+    model: Network
     ball: Ball
     _: KW_ONLY
     groups: grouping.Groups = None
@@ -165,7 +165,7 @@ class Explainer(ABC):
         return explanation.attributions
 
     @property
-    def forward_func(self) -> nn.Module | Graph:
+    def forward_func(self) -> Network:
         """The model, under the name by which Captum's own methods look for it."""
         return self.model
 

@@ -68,9 +68,7 @@ def _unproven(e: Explanation, value: float, ball: str) -> str:
 
 
 def _class(k: int, names: Sequence[str] | None) -> str:
-    if names is None:
-        return f"class {k}"
-    return _cut(str(names[k]), 60)
+    return f"class {k}" if names is None else _cut(str(names[k]), 60)
 
 
 def _cut(text: str, most: int) -> str:

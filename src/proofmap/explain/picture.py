@@ -59,9 +59,7 @@ class Picture(Figure):
 
 
 def draw(
-    explanation: Explanation,
-    columns: Sequence[str] | None = None,
-    class_names: Sequence[str] | None = None,
+    explanation: Explanation, columns: Sequence[str] | None = None, class_names: Sequence[str] | None = None
 ) -> Picture:
     """One row a sample, at most 16: picture, heat map and overlay; for inputs that are no images, the largest scores.
 

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.arrays import Samples, Target
 from proofmap.execution import base_elements
@@ -24,7 +24,7 @@ from proofmap.memory import budget, bytes_of, check_memory, piece_of
 from proofmap.overlaps import classes_of
 from proofmap.precision import full_precision
 from proofmap.settings import check_settings
-from proofmap.traced import traced
+from proofmap.traced import Network, traced
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Baseline(ABC):
 
     differentiates: ClassVar[bool] = True  # whether the values of all layers are kept, for a gradient
 
-    model: nn.Module | Graph
+    model: Network
     _: KW_ONLY
     memory: int | None = None
 
