@@ -1,6 +1,6 @@
 """Whether two checkouts compute the same: every bound of the test networks, and scores, radii and metrics on digits.
 
-python scripts/compare_checkouts.py OLD NEW [--tolerance 1e-6] [--only TEXT]
+python scripts/compare_checkouts.py OLD NEW [--tolerance 1e-6] [--share 0/1]
 
 Each checkout runs in a process of its own, with its own tests/models.py, in float64. Networks that only one of them has
 are named. Exit 1 where a number differs by more than the tolerance, relative to its size or to 1.
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import chain
 from math import inf
 from pathlib import Path
 
@@ -25,14 +26,12 @@ SHARINGS = ("shared", "one-pass", "separate")
 RADII = {inf: 0.05, 2.0: 0.2, 1.0: 0.4}
 
 
-def bounds(only: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """(name, numbers) of every test network: overlaps of the ball and of its members, by all methods and norms."""
+def bounds(share: int, shares: int) -> Iterator[tuple[str, torch.Tensor]]:
+    """(name, numbers) of test networks: overlaps of the ball and of its members, by all methods and norms."""
     import proofmap as pm
     from tests.models import MODELS
 
-    for case in MODELS.values():
-        if only not in case.name:
-            continue
+    for case in list(MODELS.values())[share::shares]:
         x = case.inputs(2, torch.float64, seed=11)
         graph = pm.trace(case.build(torch.float64), x)
         order = torch.randperm(x[0].numel(), generator=torch.Generator().manual_seed(0))
@@ -50,12 +49,10 @@ def bounds(only: str) -> Iterator[tuple[str, torch.Tensor]]:
                     yield f"{case.name} / {norm:g} / {method} / {sharing}", value
 
 
-def digits(only: str) -> Iterator[tuple[str, torch.Tensor]]:
+def digits() -> Iterator[tuple[str, torch.Tensor]]:
     """(name, numbers) on packaged digits: scores of every explainer, radii, metrics."""
     import proofmap as pm
 
-    if only not in "digits":
-        return
     x = pm.data.digits()[0][:2].double()
     model = pm.zoo.mnist_mlp().double()
     graph, grid = pm.trace(model, x), pm.groups.grid(4)
@@ -64,6 +61,7 @@ def digits(only: str) -> Iterator[tuple[str, torch.Tensor]]:
         "EVA": pm.EVA(graph, ball, groups=grid, progress=False).explain(x).scores,
         "EVA of a module": pm.EVA(model, ball, groups=grid, progress=False).explain(x).scores,
         "TargetedEVA": pm.TargetedEVA(graph, ball, groups=grid, progress=False).explain(x, 3).scores,
+        "HybridEVA": pm.HybridEVA(graph, ball, split="3", groups=grid, samples=20, progress=False).explain(x).scores,
         "EmpiricalEVA": pm.EmpiricalEVA(graph, ball, groups=grid, samples=20, progress=False).explain(x).scores,
         "GreedyAO": pm.GreedyAO(graph, ball, groups=grid, subsets=20, progress=False).explain(x).scores,
         "GreedyAS": pm.GreedyAS(graph, ball, groups=grid, subsets=20, progress=False).explain(x).scores,
@@ -77,20 +75,21 @@ def digits(only: str) -> Iterator[tuple[str, torch.Tensor]]:
         yield f"digits / {name}", value
 
 
-def record(file: Path, only: str) -> None:
+def record(file: Path, share: int, shares: int) -> None:
     """All numbers of the checkout that this runs in."""
     import proofmap
 
     assert Path(proofmap.__file__).is_relative_to(Path.cwd()), f"{proofmap.__file__} is not of this checkout"
     torch.manual_seed(0)
-    numbers = {name: value.detach().numpy() for part in (digits, bounds) for name, value in part(only)}
+    parts = chain(bounds(share, shares), digits() if share == 0 else ())
+    numbers = {name: value.detach().numpy() for name, value in parts}
     np.savez(file, allow_pickle=False, **numbers)
 
 
-def run(checkout: Path, file: Path, only: str) -> None:
+def run(checkout: Path, file: Path, share: str) -> None:
     """`record` in a process of its own."""
     path = os.pathsep.join(str(checkout / part) for part in ("src", ""))
-    command = [sys.executable, str(Path(__file__).resolve()), "--record", str(file), "--only", only, "-", "-"]
+    command = [sys.executable, str(Path(__file__).resolve()), "--record", str(file), "--share", share, "-", "-"]
     subprocess.run(command, check=True, cwd=checkout, env={**os.environ, "PYTHONPATH": path})
 
 
@@ -123,16 +122,18 @@ def main() -> int:
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
     parser.add_argument("--tolerance", type=float, default=1e-6)
-    parser.add_argument("--only", default="", help="networks whose names have this in them")
+    parser.add_argument(
+        "--share", default="0/1", help="one of several equal shares of the networks, to run side by side"
+    )
     parser.add_argument("--record", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.record is not None:
-        record(args.record, args.only)
+        record(args.record, *map(int, args.share.split("/")))
         return 0
     with tempfile.TemporaryDirectory() as folder:
         old, new = (Path(folder) / name for name in ("old.npz", "new.npz"))
         for checkout, file in ((args.old, old), (args.new, new)):
-            run(checkout.resolve(), file, args.only)
+            run(checkout.resolve(), file, args.share)
         return 0 if compare(old, new, args.tolerance) else 1
 
 

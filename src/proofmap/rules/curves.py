@@ -230,7 +230,3 @@ class Swish(Curve):
             share = ((slope - below) / (above - below).clamp(min=1e-300)).clamp(0, 1)
             has = (slope >= values[0]) & (slope <= values[-1])
             yield has, grid[after - 1], grid[after], share
-
-
-SILU_REACH = MISH_REACH = 45.0
-GELU_REACH = 10.0
