@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import floor
-from types import TracebackType
 
 from tqdm.auto import tqdm
 
@@ -33,14 +31,13 @@ class Bar:
     def __init__(self, total: int, title: str, *, show: bool = True, done: int = 0, unit: str = "sample") -> None:
         self._total, self._done, self._unit = total, done, unit
         self._within = 0.0  # of the next units, the share that is done
-        self._display = _display(total, title, done) if show else None
+        display = _Drawn if "ipykernel" in sys.modules or sys.stderr.isatty() else _Lines
+        self._display = display(total, title, done) if show else None
 
     def __enter__(self) -> Bar:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._display is not None:
             self._display.close()
 
@@ -87,22 +84,7 @@ class Bar:
         self._display.show(done, ", ".join(filter(None, (count, place))))
 
 
-class _Display(ABC):
-    @abstractmethod
-    def show(self, done: float, text: str) -> None:
-        """So many units are done, and the rest in words."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """There is no more to come."""
-
-
-def _display(total: int, title: str, done: int) -> _Display:
-    drawn = "ipykernel" in sys.modules or sys.stderr.isatty()
-    return _Drawn(total, title, done) if drawn else _Lines(total, title, done)
-
-
-class _Drawn(_Display):
+class _Drawn:
     """A bar that moves, from the first second on."""
 
     def __init__(self, total: int, title: str, done: int) -> None:
@@ -126,7 +108,7 @@ class _Drawn(_Display):
         self._bar.close()
 
 
-class _Lines(_Display):
+class _Lines:
     """A line when there is news, and a sign of life in between: the longer it takes, the rarer."""
 
     def __init__(self, total: int, title: str, done: int) -> None:
