@@ -306,7 +306,7 @@ BREAKS = [
     Break("explain/refute.py", "share = max(2 * share, _SHRINK)", "return moved", REFUTE),
     Break("explain/refute.py", "if float(outputs[0, becomes]) > float(outputs[0, target]):", "if True:", REFUTE),
     # tables
-    Break("bench/claim.py", "(1 if column.higher else -1)", "1", BENCH),
+    Break("bench/claim.py", "good = (1 if column.higher else -1)", "good = 1", BENCH),
     Break("bench/table.py", "merits[method], seed)[0] <= 0", "merits[method], seed)[0] <= -9", TABLE),
     Break("bench/table.py", "for method in ranked[1:] if interval", "for method in merits if interval", TABLE),
 ]

@@ -101,6 +101,7 @@ class _Drawn:
         )
 
     def show(self, done: float, text: str) -> None:
+        """So many units are done, and the rest in words."""
         self._bar.set_postfix_str(text, refresh=False)
         self._bar.update(done - self._bar.n)
 

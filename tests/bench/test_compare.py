@@ -131,7 +131,7 @@ def test_seconds_do_not_depend_on_the_order_of_methods(
 ) -> None:
     """What the first call has to load is not part of them, nor is that call."""
     clock = Clock()
-    monkeypatch.setattr("proofmap.bench.timing.perf_counter", clock)
+    clock.rule(monkeypatch)
     slow = {"a": clock.map_after(1.0), "b": clock.map_after(2.0)}
     x, model = digits(count), pm.zoo.mnist_mlp()
     table = compare(model, x, {label: slow[label] for label in order}, progress=False)

@@ -382,5 +382,5 @@ def test_the_first_call_is_not_part_of_the_seconds(
         return method(inputs, target)
 
     monkeypatch.setattr(Saliency, "attribute", explain)
-    monkeypatch.setattr("proofmap.bench.timing.perf_counter", clock)
+    clock.rule(monkeypatch)
     assert run(small[0], tmp_path, quick=True, progress=False).seconds == {"Saliency": 2.0}

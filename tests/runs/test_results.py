@@ -64,7 +64,7 @@ def test_of_an_unfinished_run_there_is_what_is_there(folder: Path, tmp_path: Pat
 
 def test_the_same_results_give_the_same_bytes() -> None:
     """Over several: safetensors orders metadata by chance."""
-    words = Words(["a", "b"], {1: "x", 0: "y"}, "certified", [None, None], {"mask": None})
+    words = Words("certified", ["a", "b"], {1: "x", 0: "y"}, [None, None], {"mask": None})
     index, scores = np.arange(2), np.ones((2, 3), dtype=np.float32)
     there = {pack(words, {"index": index, "scores": scores}) for _ in range(8)}
     assert there == {pack(words, {"scores": scores, "index": index})}

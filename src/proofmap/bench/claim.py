@@ -1,4 +1,7 @@
-"""Do tighter bounds make better explanations? Rank correlations over the rows of a table, with their intervals."""
+"""What a table says of its rows together, as Markdown, with intervals over samples.
+
+Do tighter bounds make better explanations, by rank correlations? How far are methods ahead of one of them?
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from proofmap.bench.table import Table, resampled
+from proofmap.bench.table import Table, interval, resampled
 
-__all__ = ["claim"]
+__all__ = ["against", "claim"]
 
 _TIGHTNESS = "tightness"
 
@@ -24,10 +27,7 @@ def claim(table: Table, radii: Sequence[float | None], seed: int = 0) -> str:
     methods = [method for method, known in zip(table.rows, full, strict=True) if known]
     radii = [eps for eps, known in zip(radii, full, strict=True) if known]
     tight = -_means(table, methods, _TIGHTNESS, seed)  # (1 + B, rows), the first of the samples as they are
-    lines = [
-        "| tighter is better for | over bounds and ε | over bounds, at one ε |",
-        "| --- | ---: | ---: |",
-    ]
+    lines = ["| tighter is better for | over bounds and ε | over bounds, at one ε |", "| --- | ---: | ---: |"]
     same = [[k for k, eps in enumerate(radii) if eps == one] for one in dict.fromkeys(radii)]
     for column in table.columns:
         if column.name == _TIGHTNESS:
@@ -55,3 +55,24 @@ def _rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray
 def _shown(values: NDArray[np.float64]) -> str:
     low, high = np.quantile(values[1:], [0.025, 0.975])
     return f"{values[0]:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def against(table: Table, rival: str, methods: Sequence[str]) -> str:
+    """Markdown: the mean difference of each metric to the rival's on the same samples, above 0 where it is better.
+
+    The 95 % interval is a bootstrap over samples; where it holds 0, the two are not told apart.
+    """
+    labels = [column.label for column in table.columns]
+    lines = [f"| ahead of {rival} by | {' | '.join(labels)} |", "| --- |" + " ---: |" * len(labels)]
+    for method in methods:
+        cells = []
+        for column in table.columns:
+            ours, theirs = (table.values[one].get(column.name) for one in (method, rival))
+            if ours is None or theirs is None:
+                cells.append("n/a")
+                continue
+            ahead = (1 if column.higher else -1) * (ours - theirs)
+            low, high = interval(ahead)
+            cells.append(f"{np.nanmean(ahead):.4f} [{low:.4f}, {high:.4f}]")
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"

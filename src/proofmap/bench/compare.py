@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bar import Bar
 from proofmap.bench.table import Column, Table, Values, tabulate
-from proofmap.bench.timing import timed, warm_up
 from proofmap.errors import InputError
 from proofmap.explain import Explainer
 from proofmap.explain.adapt import Method, as_attributor, name_of
@@ -29,7 +28,7 @@ from proofmap.overlaps import decides, target_of
 from proofmap.records import JSON
 from proofmap.settings import check_count, check_flag
 
-__all__ = ["column", "columns", "compare", "judge"]
+__all__ = ["column", "columns", "compare", "judge", "timed", "warm_up"]
 
 
 def compare(
@@ -93,6 +92,20 @@ def compare(
     return table if isinstance(model, Graph) else replace(table, model=type(model).__name__)
 
 
+def warm_up(attributor: Attributor, x: Tensor, target: Tensor) -> None:
+    """Explain one sample for nothing: imports, traces and the first use of a device are no method's own time."""
+    attributor.attribute(x[:1], target=target[:1])
+
+
+def timed(attributor: Attributor, x: Tensor, target: Tensor) -> tuple[Tensor, float]:
+    """The attributions of x, and the seconds they took; on a GPU until they are there."""
+    start = perf_counter()
+    maps = attributor.attribute(x, target=target)
+    if x.is_cuda:
+        torch.cuda.synchronize(x.device)
+    return maps, perf_counter() - start
+
+
 def judge(
     metric: Metric[Any], model: nn.Module | Graph, x: Tensor, target: Tensor, attributor: Attributor, maps: Tensor
 ) -> Values | None:
@@ -100,17 +113,13 @@ def judge(
     subject: Any = maps
     match metric.subject:
         case "explainer":
-            subject = partial(_attribute, attributor)
+            subject = attributor.attribute
         case "overlap":
             if not isinstance(attributor, Explainer) or not _proves(attributor):
                 return None
             subject = attributor.explain(x, target).overlap
     values: Values = metric(model, x, target, subject).double().cpu().numpy().astype(np.float64)
     return values
-
-
-def _attribute(attributor: Attributor, x: Tensor, target: Tensor) -> Tensor:
-    return attributor.attribute(x, target=target)
 
 
 def _proves(explainer: Explainer) -> bool:

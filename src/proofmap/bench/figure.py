@@ -19,18 +19,9 @@ _OURS, _BEST, _PAPER = LINES[0], LINES[1], "#777777"
 _FAR = 4  # times the room that ours take: what would take more of it is not shown
 
 
-def draw(table: Table) -> bytes:
-    """What `drawn` gives, as PNG."""
-    return _png(drawn(table))
-
-
+@rc_context(PLAIN)
 def drawn(table: Table) -> Picture:
     """The figure: orange what is best or not told from the best, hollow what the paper reports, where it is near."""
-    with rc_context(PLAIN):
-        return _drawn(table)
-
-
-def _drawn(table: Table) -> Picture:
     methods = list(table.rows)
     figure = Picture(figsize=(1.9 + 2.3 * len(table.columns), 1.1 + 0.3 * len(methods)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -113,7 +104,7 @@ def draw_curves(table: Table, points: Mapping[str, tuple[str, float]]) -> bytes:
         *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8, frameon=False
     )
     figure.suptitle(f"{table.title}: means{', and 95 % intervals over samples' if few else ''}", fontsize=11)
-    return _png(figure)
+    return png(figure)
 
 
 def _ticks(radii: list[float]) -> list[str]:
@@ -126,7 +117,8 @@ def _ticks(radii: list[float]) -> list[str]:
     return labels
 
 
-def _png(figure: Figure) -> bytes:
+def png(figure: Figure) -> bytes:
+    """A figure as a file, in the resolution of print."""
     stream = io.BytesIO()
     figure.savefig(stream, dpi=150, format="png")
     return stream.getvalue()

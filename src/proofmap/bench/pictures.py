@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,6 +16,8 @@ from proofmap.bench.spec import Spec
 from proofmap.errors import InputError
 
 __all__ = ["pictures"]
+
+_Split = Literal["train", "test"]
 
 _QUICK = 16  # packaged digits
 _PHOTOGRAPHS = ("astronaut", "chelsea", "coffee", "rocket", "retina", "hubble_deep_field")  # of scikit-image
@@ -28,7 +31,9 @@ def pictures(spec: Spec, folder: Path | None, quick: bool) -> Tensor:
     if quick and folder is not None:
         raise InputError(f"got --data {folder} and --quick, expected one of both: quick takes what is installed")
     if quick:
-        return _digits() if spec.data == "mnist" else _photographs(_CIFAR if spec.data == "cifar10" else _CUT)
+        if spec.data == "mnist":
+            return data.digits()[0][:_QUICK]
+        return _photographs(_CIFAR if spec.data == "cifar10" else _CUT)
     if folder is None:
         raise InputError(f"{spec.name} needs the files of {spec.data}, expected --data FOLDER, or --quick")
     if spec.split == "validation":
@@ -36,15 +41,7 @@ def pictures(spec: Spec, folder: Path | None, quick: bool) -> Tensor:
     return _LOADERS[spec.data](folder, "test")[: spec.count]
 
 
-def _mnist(folder: Path, split: str) -> Tensor:
-    return data.mnist(folder, "train" if split == "train" else "test")[0]
-
-
-def _cifar10(folder: Path, split: str) -> Tensor:
-    return data.cifar10(folder, "train" if split == "train" else "test")[0]
-
-
-def _imagenet(folder: Path, split: str) -> Tensor:
+def _imagenet(folder: Path, split: _Split) -> Tensor:
     """The middle of pictures scaled to 256, as is usual; in the order of their names."""
     if split == "train":
         raise InputError("got the validation split of imagenet, expected 'test': a folder of pictures has no parts")
@@ -52,11 +49,11 @@ def _imagenet(folder: Path, split: str) -> Tensor:
     return data.images(folder, _COVER).images[:, :, edge : edge + _CUT, edge : edge + _CUT].contiguous()
 
 
-_LOADERS: dict[str, Callable[[Path, str], Tensor]] = {"mnist": _mnist, "cifar10": _cifar10, "imagenet": _imagenet}
-
-
-def _digits() -> Tensor:
-    return data.digits()[0][:_QUICK]
+_LOADERS: dict[str, Callable[[Path, _Split], Tensor]] = {
+    "mnist": lambda folder, split: data.mnist(folder, split)[0],
+    "cifar10": lambda folder, split: data.cifar10(folder, split)[0],
+    "imagenet": _imagenet,
+}
 
 
 def _photographs(side: int) -> Tensor:

@@ -21,14 +21,12 @@ from torch import Tensor, nn
 
 from proofmap.ball import Ball
 from proofmap.bar import Bar
-from proofmap.bench.against import against
-from proofmap.bench.claim import claim
-from proofmap.bench.compare import columns, judge
+from proofmap.bench.claim import against, claim
+from proofmap.bench.compare import columns, judge, timed, warm_up
 from proofmap.bench.pictures import pictures
 from proofmap.bench.shelf import Shelf
 from proofmap.bench.spec import Entry, Spec, slug
 from proofmap.bench.table import Column, Table, Values, tabulate
-from proofmap.bench.timing import timed, warm_up
 from proofmap.digest import hash_graph, hash_tensor, versions
 from proofmap.errors import InputError
 from proofmap.explain import as_attributor
@@ -64,7 +62,9 @@ def run(
     entries = [entry for entry in spec.entries if not (quick and entry.dear)]
     if not entries:
         raise InputError(f"{spec.name} has dear methods alone, which --quick leaves out: give --data FOLDER")
-    graph = trace(_network(spec, weights), x[:1].cpu()).to(torch.device(device), x.dtype)
+    network = read_model(f"{ZOO}{spec.model}", weights=weights).network  # with what it does to pixels first
+    assert isinstance(network, nn.Module)
+    graph = trace(network, x[:1].cpu()).to(torch.device(device), x.dtype)
     with torch.no_grad():
         target = graph(x).argmax(1)
     digest, machine = hash_graph(graph), _machine(torch.device(device))
@@ -150,9 +150,9 @@ def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> N
     ahead = [against(table, rival, ours) for rival in spec.against if rival in table.rows]
     if ahead:
         keep(out, "against.md", "\n".join(ahead).encode())
-    from proofmap.bench.figure import draw, draw_curves  # and with it matplotlib, which takes a while
+    from proofmap.bench.figure import draw_curves, png  # and with it matplotlib, which takes a while
 
-    keep(out, "table.png", draw(table))
+    keep(out, "table.png", png(table.plot()))
     points = {e.label: (e.curve, e.eps) for e in ran if e.curve is not None and e.eps is not None}
     if points:
         keep(out, "curve.png", draw_curves(table, points))
@@ -168,13 +168,6 @@ def _complete(table: Table, label: str) -> bool:
     """Whether a method has every metric at every sample."""
     measured = table.values[label]
     return all(column.name in measured and np.isfinite(measured[column.name]).all() for column in table.columns)
-
-
-def _network(spec: Spec, weights: Path | None) -> nn.Module:
-    """Of the zoo, with what it does to pixels first."""
-    network = read_model(f"{ZOO}{spec.model}", weights=weights).network
-    assert isinstance(network, nn.Module)
-    return network
 
 
 def _machine(device: torch.device) -> str:

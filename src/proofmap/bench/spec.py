@@ -60,22 +60,11 @@ class Entry:
     def __post_init__(self) -> None:
         """Refuse what cannot be run, before anything is."""
         whose = f"the method {self.label!r}"
-        _check(
-            whose,
-            self,
-            label=_text,
-            name=_text,
-            groups=_text,
-            count=_whole,
-            eps=_radius,
-            relative=lambda value: isinstance(value, bool),
-            settings=_table,
-            paper=_numbers,
-            dear=lambda value: isinstance(value, bool),
-        )
+        _check(whose, self, label=_text, name=_text, groups=_text, count=_whole, eps=_radius, relative=_flag)
+        _check(whose, self, settings=_table, paper=_numbers, dear=_flag)
         _check(whose, self, bounds=lambda value: value is None or _text(value))
         if self.name not in COMPARED:
-            raise InputError(f"the method {self.label!r} is named {self.name!r}, expected one of {', '.join(COMPARED)}")
+            raise InputError(f"{whose} is named {self.name!r}, expected one of {', '.join(COMPARED)}")
         self.arguments()
         self.grouping()
 
@@ -152,6 +141,10 @@ def _text(value: Any) -> bool:
 
 def _texts(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) > 0 and all(map(_text, value))
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
 def _whole(value: Any) -> bool:

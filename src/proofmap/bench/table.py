@@ -29,6 +29,7 @@ Mark = Literal["best", "second", "tied", ""]
 _RESAMPLES = 10_000
 _LEVEL = 0.95
 _MANY = 30  # samples from which on a bootstrap covers about as often as it says
+HEAD = ["method", "metric", "mean", "low", "high", "samples", "mark", "paper", "seconds", "of"]  # of the CSV
 LEAST = 2  # samples below which there is no interval: none is shown, nothing is marked
 
 
@@ -108,7 +109,7 @@ class Table:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         whose = self.heading() if self.title or self.model or self.data else ""  # a number of samples is no name
-        writer.writerow(["method", "metric", "mean", "low", "high", "samples", "mark", "paper", "seconds", "of"])
+        writer.writerow(HEAD)
         for method, cells in self.rows.items():
             for name, cell in cells.items():
                 numbers = [f"{value:.6g}" for value in (cell.mean, cell.low, cell.high)]
@@ -129,18 +130,12 @@ def tabulate(
 ) -> Table:
     """The table of values[method][metric] (N,), NaN where a method was not run on a sample."""
     marks = {column.name: _marks(column, values, seed) for column in columns}
-    rows: dict[str, dict[str, Cell]] = {}
+    rows: dict[str, dict[str, Cell]] = {method: {} for method in values}
     for method, metrics in values.items():
-        rows[method] = {}
-        for column in columns:
-            if column.name in metrics:
-                of_samples = metrics[column.name]
-                low, high = interval(of_samples, seed)
-                printed = (paper or {}).get(method, {}).get(column.name)
-                known = int(np.isfinite(of_samples).sum())
-                rows[method][column.name] = Cell(
-                    float(np.nanmean(of_samples)), low, high, known, marks[column.name][method], printed
-                )
+        for name in (column.name for column in columns if column.name in metrics):
+            mean, (low, high) = float(np.nanmean(metrics[name])), interval(metrics[name], seed)
+            known, printed = int(np.isfinite(metrics[name]).sum()), (paper or {}).get(method, {}).get(name)
+            rows[method][name] = Cell(mean, low, high, known, marks[name][method], printed)
     kept = {method: dict(metrics) for method, metrics in values.items()}
     return Table(title, tuple(columns), rows, kept, dict(seconds), seed=seed)
 

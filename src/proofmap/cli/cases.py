@@ -12,7 +12,6 @@ from torch import Tensor
 
 from proofmap.ball import Ball
 from proofmap.cli import options as o
-from proofmap.cli.specified import specified
 from proofmap.cli.subject import Subject
 from proofmap.data.images import UNKNOWN
 from proofmap.errors import InputError
@@ -54,7 +53,7 @@ def read_cases(
     VNN-LIB files bring their own balls, and speak of the inputs of the bare network.
     """
     device = o.device_of(subject.device)
-    if not specified(subject.inputs):
+    if not subject.boxed:
         model = subject.load()
         return model, _samples(subject.inputs, model, ball.or_radius(default), device, limit)
     ball.refuse_beside_a_box()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,9 +25,7 @@ __all__ = ["compare"]
 def compare(
     *,
     methods: Annotated[
-        str,
-        typer.Option(help=f"Names among {', '.join(READY)}: --methods eva,rise"),
-        texts.all_among(READY, "method"),
+        str, typer.Option(help=f"Names among {', '.join(READY)}: --methods eva,rise"), texts.all_among(READY, "method")
     ] = "eva,first-order,saliency",
     metrics: Annotated[
         str,
@@ -39,8 +36,7 @@ def compare(
     groups: o.Groups = None,
     target: o.Target = None,
     out: Annotated[
-        Path | None,
-        unset("A folder for table.md, .csv and .png, beside what is printed: --out tables"),
+        Path | None, unset("A folder for table.md, .csv and .png, beside what is printed: --out tables")
     ] = None,
     as_json: o.Json = False,
     subject: Subject,
@@ -68,15 +64,11 @@ def compare(
         raise InputError(f"got --target {aim}, expected a class from 0 to {graph.classes - 1}")
     grouping = o.groups_of(groups)
     table = tabulated(graph, x, texts.listed(methods), judges, target=aim, ball=region, groups=grouping)
-    table = replace(table, model=model.name, data=_data(subject.inputs))
+    first, *more = subject.inputs
+    table = replace(table, model=model.name, data=first.name + (f" and {len(more)} more" if more else ""))
     if out is not None:
         _write(out, table)
     typer.echo(json.dumps(_document(table), indent=1) if as_json else table, nl=as_json)
-
-
-def _data(inputs: Sequence[Path]) -> str:
-    more = len(inputs) - 1
-    return inputs[0].name + (f" and {more} more" if more else "")
 
 
 def _write(out: Path, table: Table) -> None:

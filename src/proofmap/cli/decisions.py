@@ -23,7 +23,6 @@ from proofmap.explain.wording import around, beside, bound_name, radius, share, 
 from proofmap.graph import Graph
 from proofmap.overlaps import certified_radius, classes_of, overlap
 from proofmap.progress import part
-from proofmap.sources import Model
 from proofmap.sources.written import REFUTED
 
 __all__ = ["Question", "answer_all"]
@@ -37,13 +36,12 @@ _OVERLAP = 0.05  # of the work: the radius takes some twenty bounds more
 class Question:
     """What is asked of every input."""
 
-    model: Model
     method: Method
     eps: str  # in the user's words, which no rounding changes
     norm: str
     target: int | None
     radius: bool
-    points: Points
+    points: Points  # and the model
 
     def ball(self, case: Case) -> str:
         """What the answer is about."""
@@ -52,7 +50,7 @@ class Question:
 
 def answer_all(cases: Sequence[Case], question: Question, as_json: bool) -> bool:
     """Print the answer for every input and what they come to; whether all are proven."""
-    networks = graphs(cases, question.model)
+    networks = graphs(cases, question.points.model)
     entries = []
     with Bar(len(cases), "verify") as bar:
         for case, stem in zip(cases, stems([case.name for case in cases]), strict=True):
@@ -65,7 +63,7 @@ def answer_all(cases: Sequence[Case], question: Question, as_json: bool) -> bool
     accuracy = None if question.target is not None else _accuracy(entries)
     off = networks[cases[0].shape].taken_off
     if as_json:
-        summary = {"model": question.model.name, "taken_off": off, **counts, "of": len(entries)}
+        summary = {"model": question.points.model.name, "taken_off": off, **counts, "of": len(entries)}
         summary["certified_accuracy"] = accuracy
         typer.echo(json.dumps({**summary, "inputs": entries}, indent=1))
     else:
@@ -102,7 +100,7 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
         "label": case.label,
         "predicted": predicted,
         "target": aim,
-        "class": question.model.title(aim),
+        "class": question.points.model.title(aim),
         "verdict": "proven" if upper <= 0 else "undecided" if refutation is None else "refuted",
         _UPPER: finite(upper),
         "why": why,
@@ -132,7 +130,7 @@ def _accuracy(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _line(entry: dict[str, Any], case: Case, question: Question) -> str:
-    title = question.model.title
+    title = question.points.model.title
     predicted, aim, upper = entry["predicted"], entry["target"], entry[_UPPER]
     label = beside(entry["label"], predicted, title)
     asked = "" if aim == predicted else f", asked about {title(aim)}, which is not the prediction"

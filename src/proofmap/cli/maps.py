@@ -36,12 +36,8 @@ def stems(names: Sequence[str]) -> list[str]:
 def origin(case: Case, model: Model) -> Origin:
     """Where an input and its explanation come from, for whoever has the file alone."""
     made = datetime.now().astimezone().isoformat(timespec="seconds")
-    return Origin(model.source, (case.source(),), (case.label,), model.classes, _columns(case), made)
-
-
-def _columns(case: Case) -> tuple[str, ...] | None:
-    """The names of a row's variables."""
-    return case.columns if case.columns is not None and len(case.columns) == case.x[0].numel() else None
+    columns = case.columns if len(case.columns or ()) == case.x[0].numel() else None  # of a row
+    return Origin(model.source, (case.source(),), (case.label,), model.classes, columns, made)
 
 
 def line(case: Case, e: Explanation, model: Model) -> str:

@@ -47,14 +47,9 @@ Bounds = Annotated[
     texts.Check(texts.bounds),
 ]
 Target = Annotated[
-    str | None,
-    unset("The class to explain, by number or name: --target 3. By default the predicted one."),
+    str | None, unset("The class to explain, by number or name: --target 3. By default the predicted one.")
 ]
-Limit = Annotated[
-    int | None,
-    unset("The first so many samples: --limit 100"),
-    texts.Check(texts.limit),
-]
+Limit = Annotated[int | None, unset("The first so many samples: --limit 100"), texts.Check(texts.limit)]
 Device = Annotated[
     str,
     typer.Option(help="Where to compute: cpu, or --device cuda, or cuda:1.", autocompletion=among(("cpu", "cuda"))),
@@ -121,12 +116,8 @@ def groups_of(text: str | None) -> Grouping:
     from proofmap import groups as grouping
 
     kind, counts = texts.groups(text or "pixels")
-    match kind:
-        case "grid":
-            return grouping.grid(*counts)
-        case "superpixels":
-            return grouping.superpixels(*counts)
-    return grouping.columns() if kind == "columns" else grouping.pixels()
+    made: Grouping = getattr(grouping, kind)(*counts)
+    return made
 
 
 def bounds_of(text: str | None, method: str, kind: type[Any]) -> dict[str, Any]:

@@ -47,8 +47,7 @@ class Points:
         make_folder(self.folder)
         file = self.folder / f"{stem}.npy"
         np.save(file, values_of(point, self.model.preparation))
-        drawn = _draw(file.with_suffix(".png"), point, self.model.preparation) if picture else None
-        shown = None if drawn is None else str(drawn)
+        shown = _draw(file.with_suffix(".png"), point, self.model.preparation) if picture else None
         whole = {**entry, "point": str(file), "picture": shown, "confirmed_by": self.run.by}
         file.with_suffix(".json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
         return whole
@@ -62,12 +61,12 @@ def values_of(point: Tensor, preparation: Preparation) -> Array:
     return np.ascontiguousarray(planes(kept, preparation))
 
 
-def _draw(file: Path, point: Tensor, preparation: Preparation) -> Path | None:
-    """None where the point is no picture."""
+def _draw(file: Path, point: Tensor, preparation: Preparation) -> str | None:
+    """The file's name; None where the point is no picture."""
     if point.ndim != 3 or point.shape[0] not in (1, 3):
         return None
     low, high = preparation.range
     shades = ((point.cpu().double() - low) / (high - low) * 255).round().clamp(0, 255)
     pixels = shades.byte().permute(1, 2, 0).numpy()
     Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[:, :, 0]).save(file)
-    return file
+    return str(file)

@@ -29,15 +29,10 @@ _WORDS = {"holds": "unsat", "violated": "sat", "unknown": "unknown"}  # as VNN-C
 
 
 def decide_files(
-    paths: Sequence[Path],
-    model: Model,
-    method: Method,
-    points: Points,
-    result: Path | None,
-    device: torch.device,
-    as_json: bool,
+    paths: Sequence[Path], method: Method, points: Points, result: Path | None, device: torch.device, as_json: bool
 ) -> bool:
     """Print what is known of each file's property, all of which are read first; whether all of them hold."""
+    model = points.model
     asked = [_read(path, model) for path in paths]
     entries = []
     names = stems([path.name.removesuffix(".gz") for path in paths])

@@ -105,8 +105,7 @@ class Computing:
         typer.Option(help="With --engine ray --device cuda: --gpus-per-worker 1, or 0.5 for two workers on a GPU."),
     ] = 0.0
     workers: Annotated[
-        int | None,
-        unset("With --engine ray: --workers 8. By default as many as there is room for."),
+        int | None, unset("With --engine ray: --workers 8. By default as many as there is room for.")
     ] = None
     chunk: Annotated[
         int, typer.Option(help="Samples that are explained together and written as one file: --chunk 20")

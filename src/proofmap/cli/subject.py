@@ -13,6 +13,7 @@ from proofmap.cli import names, texts
 from proofmap.cli.bundles import unset
 from proofmap.cli.names import among
 from proofmap.cli.options import Device
+from proofmap.errors import InputError
 
 if TYPE_CHECKING:
     from proofmap.sources import Model
@@ -25,12 +26,10 @@ class Source:
     """What belongs to a model beside its name: its weights, the names of its classes, how values become its input."""
 
     weights: Annotated[
-        Path | None,
-        unset("The state dict of a torch module: --weights net.safetensors, or net.pt."),
+        Path | None, unset("The state dict of a torch module: --weights net.safetensors, or net.pt.")
     ] = None
     classes: Annotated[
-        Path | None,
-        unset("A text file with the names of the classes, one a line, 0 first: --classes names.txt"),
+        Path | None, unset("A text file with the names of the classes, one a line, 0 first: --classes names.txt")
     ] = None
     size: Annotated[
         str | None,
@@ -38,8 +37,7 @@ class Source:
         texts.Check(texts.sides),
     ] = None
     channels: Annotated[
-        int | None,
-        unset("--channels 1: pictures are read as grey; 3: in colour. By default as the model says."),
+        int | None, unset("--channels 1: pictures are read as grey; 3: in colour. By default as the model says.")
     ] = None
     mean: Annotated[
         str | None,
@@ -110,6 +108,14 @@ class Subject:
     ]
     source: Source
     device: Device = "cpu"
+
+    @property
+    def boxed(self) -> bool:
+        """Whether the inputs are VNN-LIB files, which bring their own balls: all of them or none."""
+        boxed = [path.name.lower().endswith((".vnnlib", ".vnnlib.gz")) for path in self.inputs]
+        if any(boxed) and not all(boxed):
+            raise InputError("got VNN-LIB files together with other inputs, expected one kind: run the command twice")
+        return any(boxed)
 
     def load(self, *, bare: bool = False) -> Model:
         """The model; bare: without mean and std."""

@@ -84,7 +84,7 @@ def sides(text: str) -> tuple[int, int]:
 
 
 def groups(text: str) -> tuple[str, list[int]]:
-    """A kind of groups, and the counts after its colon."""
+    """A kind of groups, a name of `proofmap.groups`, and the counts after its colon."""
     kind, colon, count = text.partition(":")
     counts = [int(part) for part in count.split(",")] if re.fullmatch(r"[1-9]\d{0,3}(,[1-9]\d{0,3})?", count) else []
     match kind, counts:

@@ -9,7 +9,6 @@ import typer
 
 from proofmap.cli import options as o
 from proofmap.cli.bundles import unset
-from proofmap.cli.specified import check_result, specified
 from proofmap.cli.subject import Subject
 from proofmap.errors import InputError
 
@@ -30,8 +29,7 @@ def verify(
         Path, typer.Option(help="The folder for the points that refute a decision or a property: --out points")
     ] = Path("out"),
     result: Annotated[
-        Path | None,
-        unset("For one VNN-LIB file, its answer in VNN-COMP's format: --result r.txt"),
+        Path | None, unset("For one VNN-LIB file, its answer in VNN-COMP's format: --result r.txt")
     ] = None,
     as_json: o.Json = False,
     subject: Subject,
@@ -41,8 +39,8 @@ def verify(
     Exit code 1 where that is not proven for every input. For instance: proofmap verify zoo:mnist_mlp digit.png --eps
     0.02
     """
-    boxed = specified(subject.inputs)
-    check_result(result, len(subject.inputs) if boxed else 0)
+    boxed = subject.boxed
+    _check_result(result, len(subject.inputs) if boxed else 0)
     if boxed:
         ball.refuse_beside_a_box()
         if target is not None or no_radius:
@@ -60,12 +58,24 @@ def verify(
 
     method = named(bounds or "backward")
     if boxed:
-        place, bare = o.device_of(subject.device), subject.load(bare=True)
-        proven = decide_files(subject.inputs, bare, method, Points(out, bare), result, place, as_json)
+        place, points = o.device_of(subject.device), Points(out, subject.load(bare=True))
+        proven = decide_files(subject.inputs, method, points, result, place, as_json)
     else:
         model, cases = read_cases(subject, ball)
         aim = o.class_of(target, model.classes)
-        question = Question(model, method, str(ball.eps), ball.norm, aim, not no_radius, Points(out, model))
+        question = Question(method, str(ball.eps), ball.norm, aim, not no_radius, Points(out, model))
         proven = answer_all(cases, question, as_json)
     if not proven:
         raise typer.Exit(_NO)
+
+
+def _check_result(result: Path | None, count: int) -> None:
+    """Refuse a result file that cannot be written, or that has not one specification to answer."""
+    if result is None:
+        return
+    if count != 1:
+        got = f"with {count} specifications" if count else "without a VNN-LIB file"
+        raise InputError(f"got --result {got}, expected one: the file holds the answer to one")
+    if result.is_dir() or not result.parent.is_dir():
+        what = "it is a folder" if result.is_dir() else f"there is no folder {result.parent}"
+        raise InputError(f"got --result {result}, expected a file that can be written: {what}")

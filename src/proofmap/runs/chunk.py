@@ -45,9 +45,9 @@ ARRAYS: Mapping[str, tuple[str, Any, int]] = {
 class Words:
     """What a chunk says beside its arrays."""
 
+    guarantee: Guarantee
     names: Sequence[str]
     reasons: Mapping[int, str]  # row -> why the sample could not be explained
-    guarantee: Guarantee
     files: Sequence[str | None]  # the SHA-256 of the file that holds each sample, where it is in one
     about: Mapping[str, Any]  # what was computed: model, job, groups and versions, as in the manifest
     taken_off: str | None = None  # the end of the network that was left out of the bounds
@@ -55,16 +55,8 @@ class Words:
 
 def pack(words: Words, arrays: Mapping[str, Array]) -> bytes:
     """The bytes of a chunk's file: arrays of `ARRAYS`, and the groups as "mask" where every sample has its own."""
-    text = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "guarantee": words.guarantee,
-        "names": list(words.names),
-        "reasons": {str(row): words.reasons[row] for row in sorted(words.reasons)},
-        "files": list(words.files),
-        "about": words.about,
-        "taken_off": words.taken_off,
-    }
+    reasons = {str(row): words.reasons[row] for row in sorted(words.reasons)}
+    text = {"format": _FORMAT, "version": _VERSION, **vars(words), "reasons": reasons}
     whole = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
     return bytes(save(whole, {"chunk": json.dumps(text)}))  # one entry: safetensors writes several in no fixed order
 
@@ -82,7 +74,7 @@ def read_words(path: Path, samples: int) -> tuple[Words, list[str]]:
         reasons = {int(row): str(reason) for row, reason in text["reasons"].items()}
         names, files = [str(name) for name in text["names"]], [None if f is None else str(f) for f in text["files"]]
         off = None if text["taken_off"] is None else str(text["taken_off"])
-        words = Words(names, reasons, text["guarantee"], files, {**text["about"]}, off)
+        words = Words(text["guarantee"], names, reasons, files, {**text["about"]}, off)
     except (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FileError(
             f"{path} holds no results: {type(error).__name__} {error}; run again to make it anew"

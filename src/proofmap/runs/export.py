@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -71,21 +71,12 @@ def _csv(results: Results, out: Path) -> None:
     called, same, files = _names(results), _same(results), iter(results.files)
     with out.open("x", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
-        first = True
-        for names, reasons, arrays in _parts(results):
+        for at, (names, reasons, arrays) in enumerate(_parts(results)):
             flat = {called.get(name, name): values for name, values in arrays.items() if values.ndim == 1}
             scores = arrays["scores"]
-            if first:
-                columns = [
-                    "name",
-                    "file_sha256",
-                    *same,
-                    *flat,
-                    *(f"score_{k}" for k in range(scores.shape[1])),
-                    "reason",
-                ]
-                table.writerow(columns)
-                first = False
+            if not at:
+                numbered = [f"score_{k}" for k in range(scores.shape[1])]
+                table.writerow(["name", "file_sha256", *same, *flat, *numbered, "reason"])
             for row, name in enumerate(names):
                 numbers = [values[row].item() for values in flat.values()] + scores[row].tolist()
                 known = ("" if number != number else number for number in numbers)
@@ -154,12 +145,8 @@ def _zarr(results: Results, out: Path) -> None:
         start += len(part)
 
 
-FORMATS: Mapping[str, Callable[[Results, Path], None]] = {
-    ".csv": _csv,
-    ".parquet": _parquet,
-    ".npz": _npz,
-    ".zarr": _zarr,
-}
+_Writer: TypeAlias = "Callable[[Results, Path], None]"
+FORMATS: Mapping[str, _Writer] = {".csv": _csv, ".parquet": _parquet, ".npz": _npz, ".zarr": _zarr}
 
 
 def _pyarrow() -> tuple[Any, Any]:

@@ -62,7 +62,8 @@ def _maps(figure: SubFigure, totals: Totals) -> None:
     if not shown:
         return
     maps = totals.maps[: len(shown)].astype(np.float64)  # (K, *shape)
-    figure.suptitle(_heading(len(shown), len(totals.classes)), fontsize=10)
+    first = "" if len(shown) == len(totals.classes) else f", the first {len(shown)} of {len(totals.classes)}"
+    figure.suptitle(f"mean map of each class{first}, and its samples", fontsize=10)
     signed = bool((maps < 0).any())
     low, high = ends(maps, signed)
     scale: dict[str, Any] = {"cmap": colours(signed), "vmin": low, "vmax": high, "interpolation": "nearest"}
@@ -87,11 +88,6 @@ def _maps(figure: SubFigure, totals: Totals) -> None:
         image = panel.imshow(picture, **scale)
         panel.set_title(f"{_short(entry.title, 11)} ({entry.count})", fontsize=8)
     figure.colorbar(image, ax=list(panels), shrink=0.8, label="mean score")
-
-
-def _heading(shown: int, there: int) -> str:
-    first = "" if shown == there else f", the first {shown} of {there}"
-    return f"mean map of each class{first}, and its samples"
 
 
 def _short(title: str, most: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -71,12 +72,10 @@ class Job:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
                 raise InputError(f"got {name}={value!r}, expected a whole number from 1 to {most}")
-        try:
-            kind = torch.device(self.device).type
-        except RuntimeError as error:
-            raise InputError(f"got the device {self.device!r}, expected cpu, cuda or cuda:1") from error
-        if kind not in ("cpu", "cuda"):
-            raise InputError(f"got the device {self.device!r}, expected cpu, cuda or cuda:1")
+        with suppress(RuntimeError):  # torch knows no such device
+            if torch.device(self.device).type in ("cpu", "cuda"):
+                return
+        raise InputError(f"got the device {self.device!r}, expected cpu, cuda or cuda:1")
 
     def about(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """Everything that the numbers depend on, for samples of a shape, as JSON."""

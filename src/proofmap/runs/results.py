@@ -54,10 +54,6 @@ class Part:
         """(n,) bool."""
         return np.array([row not in self.words.reasons for row in range(self.samples)])
 
-    @property
-    def groups(self) -> int:
-        return int(self["scores"].shape[1])
-
     def __getitem__(self, name: str) -> Array:
         """The array of that name; a mask that all share is (1, *shape)."""
         if name == "attributions":

@@ -156,25 +156,23 @@ class Totals:
         counts = np.array([entry.count for entry in self.classes], dtype=np.int64)
         arrays = {"classes": numbers, "counts": counts, "scores": self.means, "mask": self.mask}
         keep(folder, "means.safetensors", bytes(save({k: np.ascontiguousarray(v) for k, v in arrays.items()})))
-        keep(folder, DRAWING, _drawn(self))
+        from proofmap.runs.figure import draw  # and with it matplotlib, which takes a while
 
-
-def _drawn(totals: Totals) -> bytes:
-    from proofmap.runs.figure import draw  # and with it matplotlib, which takes a while
-
-    return draw(totals)
+        keep(folder, DRAWING, draw(self))
 
 
 def total(results: Results) -> Totals:
     """The sums over what there is of a run: the same chunks give the same, to the last digit."""
     explained = np.concatenate([part.explained for part in results.parts])
     rows = {name: results[name][explained] for name in results.names if name in ARRAYS and ARRAYS[name][2] == 1}
-    target, overlap, objective = rows["target"], rows.get("full"), _objective(results.about)
+    about, job, target, overlap = results.about, results.about["job"], rows["target"], rows.get("full")
+    objective = str(job["settings"].get("objective", "margin"))
     certain = overlap <= 0 if overlap is not None and results.guarantee == "certified" and decides(objective) else None
     names = results.samples
-    titles = results.about["model"]["classes"]
+    titles = about["model"]["classes"]
     labels, labelled = rows.get("label"), int((results["label"] >= 0).sum()) if "label" in rows else 0
     means, mask = _means(results)
+    columns = about["data"]["columns"]
     return Totals(
         count=len(results),
         failed=[(names[row], reason) for row, reason in results.reasons.items()],
@@ -184,11 +182,11 @@ def total(results: Results) -> Totals:
         labelled=labelled,
         correct=int((labels == rows["predicted"]).sum()) if labelled else None,
         certified_correct=int((certain & (labels == target)).sum()) if labelled and certain is not None else None,
-        ball=results.about["job"]["ball"],
+        ball=job["ball"],
         objective=objective,
         taken_off=results.taken_off,
         overlap=None if overlap is None else _distribution(overlap),
-        radius=_distribution(rows["eps"]) if _has_radii(results.about) else None,
+        radius=_distribution(rows["eps"]) if (job["ball"] or {}).get("eps") == "auto" else None,
         classes=[
             ClassTotal(
                 number=number,
@@ -201,13 +199,8 @@ def total(results: Results) -> Totals:
         ],
         means=np.array([*means.values()], dtype=np.float32).reshape(len(means), int(mask.max()) + 1),
         mask=mask,
-        columns=_columns(results.about, mask),
+        columns=columns if mask.ndim == 1 and columns is not None and len(columns) == len(mask) else None,
     )
-
-
-def _columns(about: Mapping[str, Any], mask: Array) -> Sequence[str] | None:
-    names = about["data"]["columns"]
-    return names if mask.ndim == 1 and names is not None and len(names) == len(mask) else None
 
 
 def _means(results: Results) -> tuple[dict[int, Array], Array]:
@@ -227,22 +220,12 @@ def _means(results: Results) -> tuple[dict[int, Array], Array]:
     return {number: sums[number] / counts[number] for number in sorted(sums)}, every
 
 
-def _objective(about: Mapping[str, Any]) -> str:
-    """What was bounded."""
-    return str(about["job"]["settings"].get("objective", "margin"))
-
-
 def _refuted(rows: Mapping[str, Array], guarantee: Guarantee, objective: str) -> int | None:
     """Where another class is ahead at the sample itself, or at an input that was tried."""
     if "nominal" not in rows or not decides(objective):
         return None
     met = rows["nominal"] > 0
     return int((met | (rows["full"] > 0) if guarantee == "sampled" else met).sum())
-
-
-def _has_radii(about: Mapping[str, Any]) -> bool:
-    ball = about["job"]["ball"]
-    return ball is not None and ball["eps"] == "auto"
 
 
 def _distribution(values: Array) -> Distribution | None:
@@ -265,11 +248,9 @@ def _mean(values: Array) -> float | None:
 
 
 def _listed(values: Distribution, shown: Callable[[float], str]) -> str:
-    return ", ".join(f"{_named(quantile)} {shown(value)}" for quantile, value in values.quantiles.items())
-
-
-def _named(quantile: str) -> str:
-    return {"0": "least", "0.5": "median", "1": "most"}.get(quantile, f"{100 * float(quantile):g} %")
+    names = {"0": "least", "0.5": "median", "1": "most"}
+    quantiles = ((names.get(at, f"{100 * float(at):g} %"), value) for at, value in values.quantiles.items())
+    return ", ".join(f"{name} {shown(value)}" for name, value in quantiles)
 
 
 def _bars(distribution: Distribution) -> str:

@@ -88,7 +88,7 @@ class Worker:
                 reasons[work.rows[piece.start]] = arrays.reason
             else:
                 pieces += [range(k, k + 1) for k in piece]
-        words = Words(work.names, reasons, self.setup.guarantee, work.files, self.setup.about, self.taken_off)
+        words = Words(self.setup.guarantee, work.names, reasons, work.files, self.setup.about, self.taken_off)
         content = pack(words, self._arrays(work, parts))
         return Done(work.number, content, time.perf_counter() - started, place())
 

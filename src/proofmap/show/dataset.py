@@ -14,9 +14,8 @@ from proofmap.resume import flat, inside
 from proofmap.runs import Results
 from proofmap.runs.totals import Distribution, Totals, total
 from proofmap.show.axis import Axis
-from proofmap.show.dates import day_of
-from proofmap.show.facts import Fact, file_facts, network_digest
 from proofmap.show.panels import Panel, largest, means
+from proofmap.show.records import Fact, day_of, file_facts, network_digest, text_of
 from proofmap.show.words import RELATION, ball, number
 
 __all__ = ["DataSet", "data_set"]
@@ -246,7 +245,7 @@ def _classes(totals: Totals, panels: list[Panel]) -> Iterator[ClassRow]:
 def _rows(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Every entry of the manifest with the names above it."""
     for name, value in flat(about, ", ").items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        text = text_of(value)
         yield name, text if len(text) <= 400 else f"{text[:400]}…"
 
 

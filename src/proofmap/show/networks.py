@@ -16,9 +16,9 @@ from proofmap.digest import hash_tensor
 from proofmap.errors import InputError
 from proofmap.explain import Explanation
 from proofmap.explain.wording import beside, plural, share, taken_off
-from proofmap.show.facts import Fact, file_facts, network_digest, values_digest
 from proofmap.show.page import Finding, finding_of
-from proofmap.show.panels import column_names
+from proofmap.show.panels import columns_of
+from proofmap.show.records import Fact, file_facts, network_digest, values_digest
 from proofmap.show.sides import Verdict, ranges
 from proofmap.show.words import BADGES, Names, name_of
 
@@ -117,7 +117,10 @@ def networks_of(
     networks: dict[str, Network] = {}
     inputs: dict[tuple[str, str], Subject] = {}
     for (file, whole), extra, record in zip(files, reached, records, strict=True):
-        _check_digest(file, whole)
+        actual = hash_tensor(whole.x)
+        if actual != whole.input_hash:
+            stated = f"its inputs have the digest {whole.input_hash:.64}"
+            raise InputError(f"{file} says that {stated}, and they have {actual}")
         network = networks.setdefault(whole.model_hash, _network(f"model-{len(networks) + 1}", whole, given))
         _describe(network, whole)
         classes = names if names is not None else None if whole.origin is None else whole.origin.classes
@@ -148,12 +151,6 @@ def _labels(files: Sequence[tuple[str, Explanation]]) -> dict[str, int]:
     return {digest: label for digest, (label, _) in labels.items()}
 
 
-def _check_digest(file: str, e: Explanation) -> None:
-    actual = hash_tensor(e.x)
-    if actual != e.input_hash:
-        raise InputError(f"{file} says that its inputs have the digest {e.input_hash:.64}, and they have {actual}")
-
-
 def _network(name: str, e: Explanation, given: str | None) -> Network:
     source = None if e.origin is None else e.origin.model
     named = "this model" if source is None else PurePath(source.name).name
@@ -172,20 +169,17 @@ def _describe(network: Network, e: Explanation) -> None:
         if fact not in network.facts:
             network.facts.append(fact)
     off = e.settings.get("taken_off")
-    note = f"{_sentence(taken_off(off))}."
+    note = taken_off(off)
+    note = f"{note[:1].upper()}{note[1:]}."
     if off is not None and note not in network.notes:
         network.notes.append(note)
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _subject(name: str, file: str, digest: str, e: Explanation, label: int | None, names: Names) -> Subject:
     predicted = int(e.predicted[0])
     source = None if e.origin is None else e.origin.samples[0]
-    flat = e.x.ndim == 2
-    values = zip(column_names(e), (f"{value:.6g}" for value in e.x[0].tolist()), strict=True) if flat else ()
+    columns = columns_of(e) or [f"column {k}" for k in range(e.x[0].numel())]
+    values = zip(columns, (f"{value:.6g}" for value in e.x[0].tolist()), strict=True) if e.x.ndim == 2 else ()
     return Subject(
         name,
         file if source is None else source.name,

@@ -10,7 +10,7 @@ from proofmap.explain import Explanation
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.wording import around
 from proofmap.show.axis import Axis
-from proofmap.show.panels import Bar, Maps, Place, bars, maps, named, places
+from proofmap.show.panels import Bar, Maps, Place, bars, columns_of, maps, places
 from proofmap.show.sides import Kind, Range, Verdict, kind_of, verdict
 from proofmap.show.words import BADGES, RELATION, Claim, Names, ball, claim, name_of, number, quantity, sources
 
@@ -92,7 +92,7 @@ def finding_of(name: str, record: str, subject: str, e: Explanation, known: tupl
         places=list(zip(largest, bars(largest), strict=True)),
         frozen=list(_frozen(e, len(largest[0].frozen))),
         selection=_selection(len(largest), e.scores.shape[1]),
-        named=named(e),
+        named=columns_of(e) is not None,
     )
 
 

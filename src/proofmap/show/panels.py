@@ -19,20 +19,7 @@ from PIL import Image
 from proofmap.explain import Explanation
 from proofmap.explain.overlay import Array, coloured, colours, ends, overlaid, picture_of, pixels_of
 
-__all__ = [
-    "Bar",
-    "Maps",
-    "Panel",
-    "Place",
-    "bars",
-    "column_names",
-    "gradient",
-    "largest",
-    "maps",
-    "means",
-    "named",
-    "places",
-]
+__all__ = ["Bar", "Maps", "Panel", "Place", "bars", "columns_of", "gradient", "largest", "maps", "means", "places"]
 
 _SHORTEST, _LONGEST = 224, 448  # pixels of a picture's longer side: small ones are enlarged, large ones reduced
 _FEW = 5  # variables by name
@@ -112,14 +99,11 @@ def gradient(signed: bool) -> str:
 
 def describe(values: Array, signed: bool) -> str:
     """Where the scores of an image are, in words."""
+    raised, lowered = np.clip(values, 0, None), np.clip(-values, 0, None)
     if not signed:
-        return _regions(np.clip(values, 0, None), "The scores", "above zero")
-    return " ".join(
-        (
-            _regions(np.clip(values, 0, None), "Positive scores, in red,", "above zero"),
-            _regions(np.clip(-values, 0, None), "Negative scores, in blue,", "below zero"),
-        )
-    )
+        return _regions(raised, "The scores", "above zero")
+    positive = _regions(raised, "Positive scores, in red,", "above zero")
+    return f"{positive} {_regions(lowered, 'Negative scores, in blue,', 'below zero')}"
 
 
 def _regions(values: Array, what: str, side: str) -> str:
@@ -159,20 +143,13 @@ def places(e: Explanation, most: int) -> list[Place]:
     sides = [over.frozen[0] for over in (e.overlap, e.opposite) if over is not None and over.frozen.shape[1]]
     return [
         Place(where, _values(e, group), float(scores[group]), tuple(float(side[group]) for side in sides))
-        for group, where in largest(scores, e.mask[0].cpu().numpy(), most, column_names(e) if named(e) else None)
+        for group, where in largest(scores, e.mask[0].cpu().numpy(), most, columns_of(e))
     ]
 
 
-def named(e: Explanation) -> bool:
-    """Whether the variables are columns with names."""
-    return e.x.ndim == 2 and e.origin is not None and e.origin.columns is not None
-
-
-def column_names(e: Explanation) -> Sequence[str]:
-    """The columns of a table by their names, or by their numbers."""
-    if named(e) and e.origin is not None and e.origin.columns is not None:
-        return e.origin.columns
-    return [f"column {k}" for k in range(e.x[0].numel())]
+def columns_of(e: Explanation) -> Sequence[str] | None:
+    """The names of the variables, where they are columns that have names."""
+    return e.origin.columns if e.x.ndim == 2 and e.origin is not None else None
 
 
 def _values(e: Explanation, group: int) -> str:

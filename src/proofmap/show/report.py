@@ -25,8 +25,7 @@ from proofmap.records import write
 from proofmap.runs import Results
 from proofmap.show.axis import Axis
 from proofmap.show.comparison import comparison
-from proofmap.show.dates import day
-from proofmap.show.records import records_of
+from proofmap.show.records import day, records_of
 from proofmap.show.sides import Verdict, attacked, checked
 from proofmap.show.words import Names, number
 from proofmap.sources import Model
@@ -130,20 +129,15 @@ def _headline(networks: Sequence[Network], runs: Sequence[Results]) -> str:
     return "; ".join([*([about] if findings else []), *([samples] if runs else [])])
 
 
-def _templates() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("proofmap", "show"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"place": "{:.2f}%".format, "score": _score, "bound": number}
-    return environment
-
-
 def _score(value: float) -> str:
     return f"{value:.3g}".replace("-", "−")
 
 
-_TEMPLATES = _templates()
+_TEMPLATES = Environment(
+    loader=PackageLoader("proofmap", "show"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters |= {"place": "{:.2f}%".format, "score": _score, "bound": number}

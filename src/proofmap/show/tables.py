@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
 from proofmap.bench.compare import column
-from proofmap.bench.table import Cell, Column, Mark, Table
+from proofmap.bench.table import HEAD, Cell, Column, Mark, Table
 from proofmap.errors import FileError
 from proofmap.explain.wording import plural
 from proofmap.metrics import METRICS
@@ -22,7 +22,6 @@ from proofmap.sources.limited import read_text
 
 __all__ = ["read_table"]
 
-_HEAD = ["method", "metric", "mean", "low", "high", "samples", "mark", "paper", "seconds", "of"]
 _UNNAMED = "a table that does not say of which model and data"
 _Entry: TypeAlias = tuple[str, dict[str, Any]]  # where it stands, and what it says under the names of the head
 
@@ -53,9 +52,9 @@ def _csv(path: Path, text: str) -> tuple[str, Iterator[_Entry]]:
         head, *lines = list(csv.reader(io.StringIO(text), strict=True)) or [[]]
     except csv.Error as error:
         raise FileError(f"{path} is no CSV table: {error}") from error
-    if head not in (_HEAD, _HEAD[:-1]):
-        raise FileError(f"{path} starts with {','.join(head)!r:.80}, expected the head {','.join(_HEAD)}")
-    titles = {line[-1] for line in lines if len(line) == len(_HEAD) == len(head)}
+    if head not in (HEAD, HEAD[:-1]):
+        raise FileError(f"{path} starts with {','.join(head)!r:.80}, expected the head {','.join(HEAD)}")
+    titles = {line[-1] for line in lines if len(line) == len(HEAD) == len(head)}
     if len(titles) > 1:
         raise FileError(f"{path} compares methods on {', and on '.join(sorted(titles))!s:.160}, expected one")
     title = next(iter(titles), "") or f"{path.name}, {_UNNAMED}"

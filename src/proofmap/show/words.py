@@ -25,10 +25,7 @@ BADGES: Mapping[Verdict, str] = {
 }
 
 RELATION: Mapping[Guarantee, str] = {"certified": "≤", "sampled": "≥", "none": "≈"}  # of AO(B) to its number
-_OBJECTIVES = {
-    "class": "the negative of the class's own output",
-    "mean": "the mean lead of the other classes",
-}
+_OBJECTIVES = {"class": "the negative of the class's own output", "mean": "the mean lead of the other classes"}
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import warnings
 import zipfile
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -18,7 +17,7 @@ import numpy as np
 from torch import Tensor
 
 from proofmap.errors import FileError, ProofmapError, first_line
-from proofmap.sources.fit import Array, fit, fits
+from proofmap.sources.fit import Array, Part, fit, fits
 from proofmap.sources.preparation import Preparation
 
 __all__ = ["open_npy", "open_npz"]
@@ -75,31 +74,7 @@ class Stored:
         return np.frombuffer(content, self.dtype).reshape(self.shape, order="F" if self.fortran else "C")
 
 
-@dataclass(frozen=True)
-class Arrays:
-    """The samples in an array: itself, or its entries along the first axis."""
-
-    stored: Stored
-    preparation: Preparation
-    single: bool
-    labels: Sequence[int] | None = None
-    columns: tuple[str, ...] | None = None
-
-    def __len__(self) -> int:
-        return 1 if self.single else self.stored.shape[0]
-
-    @cached_property
-    def _unpacked(self) -> Array:
-        return self.stored.unpacked()
-
-    def read(self, index: int) -> Tensor:
-        """One sample, (*shape) float32."""
-        whole = self.stored.mapped() if self.stored.member is None else self._unpacked
-        where = self.stored.path.name if self.single else f"{self.stored.path.name}#{index}"
-        return fit(whole if self.single else whole[index], self.preparation, where)
-
-
-def open_npy(path: Path, preparation: Preparation) -> Arrays:
+def open_npy(path: Path, preparation: Preparation) -> Part:
     """An array of samples, or one sample where its shape is that of one."""
     try:
         with path.open("rb") as stream:
@@ -112,7 +87,7 @@ def open_npy(path: Path, preparation: Preparation) -> Arrays:
     return _arrays(stored, preparation, None)
 
 
-def open_npz(path: Path, preparation: Preparation) -> Arrays:
+def open_npz(path: Path, preparation: Preparation) -> Part:
     """The one array of samples in an archive; another, `labels` or `y`, may give their classes."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -165,13 +140,20 @@ def _header(stream: IO[bytes], path: Path, member: str | None) -> Stored:
     return Stored(path, member, shape, dtype, fortran, stream.tell())
 
 
-def _arrays(stored: Stored, preparation: Preparation, labels: Stored | None) -> Arrays:
+def _arrays(stored: Stored, preparation: Preparation, labels: Stored | None) -> Part:
+    """The samples in an array: itself, or its entries along the first axis."""
     single = fits(stored.shape, preparation)
     if not stored.shape or not prod(stored.shape):
         raise FileError(f"{stored.path} holds an array of shape {stored.shape}, expected (N, ...) with samples in it")
-    if labels is None:
-        return Arrays(stored, preparation, single)
+    values = stored.mapped if stored.member is None else cache(stored.unpacked)
     count = 1 if single else stored.shape[0]
+
+    def read(index: int) -> Tensor:
+        where = stored.path.name if single else f"{stored.path.name}#{index}"
+        return fit(values() if single else values()[index], preparation, where)
+
+    if labels is None:
+        return Part(count, read, single)
     if labels.dtype.kind not in "iu" or prod(labels.shape) != count:
         raise FileError(
             f"{stored.path} holds labels of type {labels.dtype} and shape {labels.shape}, expected {count} classes"
@@ -179,4 +161,4 @@ def _arrays(stored: Stored, preparation: Preparation, labels: Stored | None) -> 
     classes = [int(label) for label in labels.unpacked().flatten()]
     if min(classes) < 0:
         raise FileError(f"{stored.path} holds the label {min(classes)}, expected class numbers, 0 or more")
-    return Arrays(stored, preparation, single, classes)
+    return Part(count, read, single, classes)

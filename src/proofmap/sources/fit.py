@@ -1,7 +1,9 @@
-"""Numbers from a file as a sample that the network takes."""
+"""Files with samples: how many each has, and the numbers of one as a sample that the network takes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -13,9 +15,23 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.sources.preparation import Preparation
 
-__all__ = ["Array", "arrange", "fit", "fits", "planes", "scaled"]
+__all__ = ["Array", "Part", "arrange", "fit", "fits", "planes", "scaled"]
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A file with samples."""
+
+    count: int
+    read: Callable[[int], Tensor]  # one sample, (*shape) float32
+    single: bool = False  # the file is one sample, and no list of some
+    labels: Sequence[int] | None = None  # the class of each, where the file says it; `UNKNOWN` where it cannot be read
+    columns: tuple[str, ...] | None = None  # the names of the variables, where the file says them
+
+    def __len__(self) -> int:
+        return self.count
 
 
 def scaled(pixels: Tensor, preparation: Preparation) -> Tensor:

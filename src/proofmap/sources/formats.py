@@ -2,81 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from torch import Tensor
 
-from proofmap.data.images import LABELS, SUFFIXES, UNKNOWN
-from proofmap.errors import FileError, ProofmapError
+from proofmap.data.images import LABELS, SUFFIXES, UNKNOWN, read_picture
+from proofmap.errors import FileError, InputError, ProofmapError
 from proofmap.sources.arrays import open_npy, open_npz
+from proofmap.sources.fit import Part, scaled
 from proofmap.sources.limited import check_file
 from proofmap.sources.official import open_cifar10, open_idx
-from proofmap.sources.picture import Picture
 from proofmap.sources.preparation import Preparation
 from proofmap.sources.table import open_table
 
-__all__ = ["Part", "Unreadable", "known", "open_part", "try_part"]
+__all__ = ["known", "open_part", "try_part"]
 
 
-class Part(Protocol):
-    """A file with samples."""
+def open_picture(path: Path, preparation: Preparation) -> Part:
+    """A file with one picture, read with the preparation's size and channels."""
 
-    @property
-    def single(self) -> bool:
-        """Whether the file is one sample, and no list of some."""
-        ...
+    def read(_: int) -> Tensor:
+        """The picture, (C, H, W) in the values of the range."""
+        shape = preparation.shape
+        if shape is not None and (len(shape) != 3 or shape[0] not in (1, 3)):
+            raise InputError(
+                f"{path.name} is a picture, and the model takes samples of shape {shape}: give --size, or "
+                "--layout NHWC for a model with the channels last"
+            )
+        pixels = read_picture(path, preparation.size, preparation.channels)  # (H, W, C)
+        return scaled(pixels.permute(2, 0, 1), preparation).contiguous()
 
-    @property
-    def labels(self) -> Sequence[int] | None:
-        """The class of each sample, where the file says it; `UNKNOWN` for one that cannot be read."""
-        ...
-
-    @property
-    def columns(self) -> tuple[str, ...] | None:
-        """The names of the variables, where the file says them."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def read(self, index: int) -> Tensor:
-        """One sample, (*shape) float32."""
-        ...
-
-
-@dataclass(frozen=True)
-class Unreadable:
-    """A file that cannot be opened: one sample, which says why whenever it is read, and of which no class is known."""
-
-    reason: str
-    single: bool = True
-    labels: Sequence[int] | None = (UNKNOWN,)
-    columns: tuple[str, ...] | None = None
-
-    def __len__(self) -> int:
-        return 1
-
-    def read(self, index: int) -> Tensor:
-        """FileError."""
-        raise FileError(self.reason)
+    return Part(1, read, single=True)
 
 
 Opener = Callable[[Path, Preparation], Part]
 
 # by the end of the name, small letters; what is packed by gzip ends in .gz after it
-_PLAIN: dict[str, Opener] = {
-    **dict.fromkeys(sorted(SUFFIXES), Picture),
+_FORMATS: dict[str, Opener] = {
+    **dict.fromkeys(sorted(SUFFIXES), open_picture),
     ".npy": open_npy,
     ".npz": open_npz,
     ".csv": open_table,
     ".bin": open_cifar10,
-    "-ubyte": open_idx,
-    ".idx": open_idx,
+    **dict.fromkeys(("-ubyte", ".idx", "-ubyte.gz", ".idx.gz"), open_idx),
 }
-_PACKED = {"-ubyte.gz": open_idx, ".idx.gz": open_idx}
-_FORMATS: dict[str, Opener] = {**_PLAIN, **_PACKED}
 
 
 def known(path: Path) -> bool:
@@ -96,11 +66,16 @@ def open_part(path: Path, preparation: Preparation) -> Part:
 
 
 def try_part(path: Path, preparation: Preparation) -> Part:
-    """The same for one file of many, which all go on without it where it cannot be opened."""
+    """The same for one file of many: one that cannot be opened is a sample of no known class that says why."""
     try:
         return open_part(path, preparation)
     except ProofmapError as error:
-        return Unreadable(str(error))
+        reason = str(error)
+
+    def read(_: int) -> Tensor:
+        raise FileError(reason)
+
+    return Part(1, read, single=True, labels=(UNKNOWN,))
 
 
 def _opener(name: str) -> Opener | None:

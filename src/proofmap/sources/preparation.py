@@ -84,12 +84,9 @@ def beside(model: str) -> tuple[Preparation, tuple[str, ...] | None]:
     """The same, with the names of the classes."""
     if model.startswith(ZOO):
         with as_file(files("proofmap.zoo") / f"{Path(model.removeprefix(ZOO)).name}.toml") as path:
-            return _read(path) if path.is_file() else (Preparation(), None)
-    path = Path(model)
-    if path.suffix != ".onnx":
-        path = Path(model.rpartition(":")[0])
-    file = path.with_suffix(".toml") if path.name else path
-    return _read(file) if file.is_file() else (Preparation(), None)
+            return _read(path)
+    path = Path(model if Path(model).suffix == ".onnx" else model.rpartition(":")[0])
+    return _read(path.with_suffix(".toml") if path.name else path)
 
 
 def read_classes(path: Path) -> tuple[str, ...]:
@@ -106,6 +103,9 @@ def _checked(names: list[str], path: Path) -> tuple[str, ...]:
 
 
 def _read(path: Path) -> tuple[Preparation, tuple[str, ...] | None]:
+    """What a file says; the default where there is none."""
+    if not path.is_file():
+        return Preparation(), None
     try:
         fields = tomllib.loads(read_text(path))
     except (tomllib.TOMLDecodeError, RecursionError) as error:

@@ -17,7 +17,8 @@ from torch import Tensor
 from proofmap.data.images import LABELS, UNKNOWN, read_labels
 from proofmap.errors import FileError, InputError
 from proofmap.explain.origin import File, Source
-from proofmap.sources.formats import Part, known, open_part, try_part
+from proofmap.sources.fit import Part
+from proofmap.sources.formats import known, open_part, try_part
 from proofmap.sources.preparation import Preparation
 from proofmap.sources.written import written
 
@@ -106,7 +107,7 @@ def open_samples(paths: Sequence[Path], preparation: Preparation) -> Files:
     """
     if not paths:
         raise InputError("got no input, expected files or folders, such as digit.png")
-    root = Path(os.path.commonpath([_folder(path) for path in paths]))
+    root = Path(os.path.commonpath([os.path.abspath(path if path.is_dir() else path.parent) for path in paths]))
     names: list[str] = []
     labels: list[int] = []
     parts: list[Part] = []
@@ -130,10 +131,6 @@ def open_samples(paths: Sequence[Path], preparation: Preparation) -> Files:
     columns = {part.columns for part in parts}
     heads = columns.pop() if len(columns) == 1 else None
     return Files(tuple(names), every, tuple(parts), tuple(held), heads, tuple(notes))
-
-
-def _folder(path: Path) -> str:
-    return os.path.abspath(path if path.is_dir() else path.parent)
 
 
 def _listed(folder: Path) -> list[Path]:

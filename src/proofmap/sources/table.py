@@ -17,7 +17,7 @@ from torch import Tensor
 
 from proofmap.data.images import UNKNOWN
 from proofmap.errors import FileError, InputError, first_line
-from proofmap.sources.fit import fit
+from proofmap.sources.fit import Part, fit
 from proofmap.sources.preparation import Preparation
 
 __all__ = ["open_table"]
@@ -35,12 +35,6 @@ class Table:
     width: int  # columns, with the label
     label: int | None  # its column
     starts: Sequence[int]  # where each row begins
-    labels: Sequence[int] | None
-    columns: tuple[str, ...] | None
-    single: bool = False
-
-    def __len__(self) -> int:
-        return len(self.starts)
 
     def read(self, index: int) -> Tensor:
         """One row, (d,) float32, or in the shape of the model's samples."""
@@ -68,7 +62,7 @@ class _BadLine(Exception):  # noqa: N818 (it never leaves this file)
     """A line that cannot be taken apart."""
 
 
-def open_table(path: Path, preparation: Preparation) -> Table:
+def open_table(path: Path, preparation: Preparation) -> Part:
     """Find the rows of a table, and read their labels."""
     starts = array("q")
     labels: list[int] = []
@@ -103,7 +97,8 @@ def open_table(path: Path, preparation: Preparation) -> Table:
     if not starts:
         raise FileError(f"{path} has no rows, expected one sample a line, its numbers between commas")
     columns = None if header is None else tuple(name for k, name in enumerate(header) if k != label)
-    return Table(path, preparation, width, label, starts, labels if label is not None else None, columns)
+    rows = Table(path, preparation, width, label, starts)
+    return Part(len(starts), rows.read, labels=None if label is None else labels, columns=columns)
 
 
 def _fields(line: bytes) -> list[str]:

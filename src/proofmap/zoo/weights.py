@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -22,23 +23,8 @@ def fill(model: nn.Module, path: str | Path) -> None:
     """
     path = Path(path)
     weights = _read(path)
-    expected = model.state_dict()
-    for name, tensor in expected.items():
-        if name not in weights:
-            raise FileError(
-                f"{path} holds no {name!r}, expected the {len(expected)} tensors of {_kind(model)}: "
-                "these are the weights of another network"
-            )
-        if weights[name].shape != tensor.shape:
-            raise FileError(
-                f"{path} holds {name!r} of shape {tuple(weights[name].shape)}, expected {tuple(tensor.shape)} for "
-                f"{_kind(model)}: these are the weights of another network"
-            )
-    foreign = sorted(weights.keys() - expected.keys())
-    if foreign:
-        raise FileError(
-            f"{path} holds {foreign[0]!r}, which {_kind(model)} does not have: these are the weights of another network"
-        )
+    for why in _misfits(model, weights):
+        raise FileError(f"{path} holds {why}: these are the weights of another network")
     model.load_state_dict(weights)
 
 
@@ -67,5 +53,13 @@ def _read(path: Path) -> dict[str, Tensor]:
     return content
 
 
-def _kind(model: nn.Module) -> str:
-    return f"this {type(model).__name__} model"
+def _misfits(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[str]:
+    """What weights have otherwise than the model."""
+    expected, kind = model.state_dict(), f"this {type(model).__name__} model"
+    for name, tensor in expected.items():
+        if name not in weights:
+            yield f"no {name!r}, expected the {len(expected)} tensors of {kind}"
+        elif weights[name].shape != tensor.shape:
+            yield f"{name!r} of shape {tuple(weights[name].shape)}, expected {tuple(tensor.shape)} for {kind}"
+    for name in sorted(weights.keys() - expected.keys()):
+        yield f"{name!r}, which {kind} does not have"
