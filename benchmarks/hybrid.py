@@ -22,11 +22,11 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.errors import InputError, ProofmapError
 from proofmap.execution.members import Sampler, laid_out, prepared
-from proofmap.explain.boxes import overlap_of_boxes
-from proofmap.explain.hybrid import enclose
+from proofmap.explain.hybrid import enclose, overlap_of_boxes
 from proofmap.family import Family
 from proofmap.graph.cut import cut
 from proofmap.memory import budget
+from proofmap.overlaps import Bounding
 from proofmap.precision import full_precision
 from proofmap.sources import Preparation, open_samples, read_model
 
@@ -112,7 +112,7 @@ def compare(name: str, args: argparse.Namespace) -> dict[str, Any]:
         return enclose(Sampler(head, precision, available), x, mask, noise, family.groups)
 
     def scores(boxes: Boxes) -> Tensor:
-        value = overlap_of_boxes(tail, *boxes, target, pm.bounds.Backward(), available)
+        value = overlap_of_boxes(tail, *boxes, target, Bounding(pm.bounds.Backward(), available))
         return value[:, :1] - value[:, 1:]
 
     few, own = delta[:1], low or torch.float32

@@ -46,8 +46,9 @@ class Ball:
         if self.half is not None and (not isinstance(self.half, str) or self.half not in ("+", "-")):
             raise InputError(f"Ball got half={self.half!r}, expected '+' (δ >= 0), '-' (δ <= 0) or None (both)")
         eps = torch.zeros(()) if isinstance(self.eps, str) and self.eps == "auto" else _numbers(self.eps, "eps")
-        if not (eps.isfinite() & (eps >= 0)).all():
-            raise InputError(f"Ball got eps={_worst(eps)}, expected finite radii >= 0: nothing is proven without one")
+        wrong = eps[~(eps.isfinite() & (eps >= 0))].tolist()
+        if wrong:
+            raise InputError(f"Ball got eps={wrong[0]}, expected finite radii >= 0: nothing is proven without one")
         if self.domain is not None:
             if not isinstance(self.domain, (tuple, list)) or len(self.domain) != 2:
                 raise InputError(f"Ball got domain={self.domain!r}, expected a pair (low, high) or None for no limits")
@@ -79,7 +80,8 @@ class Ball:
             _check_inside(x, low, high)
             if self.relative:
                 lower, upper = radius * (low - x), radius * (high - x)
-                _check_finite(lower, upper)
+                if not bool((lower.isfinite() & upper.isfinite()).all()):
+                    raise InputError("Ball got relative=True with a domain that has no end, expected finite limits")
             else:
                 lower, upper = torch.maximum(lower, low - x), torch.minimum(upper, high - x)
         lower = torch.zeros_like(x) if self.half == "+" else lower.clamp(max=0)
@@ -104,10 +106,6 @@ def _numbers(value: float | Tensor | str, name: str) -> Tensor:
     return numbers
 
 
-def _worst(eps: Tensor) -> float:
-    return float(eps[~(eps.isfinite() & (eps >= 0))][0])
-
-
 def _check_order(low: Tensor, high: Tensor) -> None:
     low, high = torch.broadcast_tensors(low, high)
     wrong = low >= high
@@ -116,11 +114,6 @@ def _check_order(low: Tensor, high: Tensor) -> None:
             f"Ball got a domain from {float(low[wrong][0]):g} to {float(high[wrong][0]):g}, expected low < high "
             "everywhere: a variable is fixed by eps=0, not by an empty domain"
         )
-
-
-def _check_finite(lower: Tensor, upper: Tensor) -> None:
-    if not bool((lower.isfinite() & upper.isfinite()).all()):
-        raise InputError("Ball got relative=True with a domain that has no end, expected finite limits")
 
 
 def check_input(x: Tensor) -> None:

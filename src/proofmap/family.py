@@ -70,6 +70,11 @@ class Family:
         return bool(((ends > 0) & (ends < self.eps[:, None])).any())
 
     @property
+    def _sets(self) -> Sets:
+        """The full balls, flat."""
+        return Sets(self.lower.flatten(1), self.upper.flatten(1), self.eps, self.norm, self.capped)
+
+    @property
     def _shared(self) -> bool:
         return self.mask is not None and (self.count == 1 or self.mask.stride(0) == 0)
 
@@ -166,16 +171,12 @@ class Family:
 
     def sample(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw δ exactly uniform in B: (count, N, *shape)."""
-        lower, upper = self.lower.flatten(1), self.upper.flatten(1)
-        drawn = uniform(lower, upper, self.eps, self.norm, count, capped=self.capped, generator=generator)
-        return drawn.to(self.x.dtype).view(count, *self.x.shape)
+        return uniform(self._sets, count, generator).to(self.x.dtype).view(count, *self.x.shape)
 
     def project(self, delta: Tensor) -> Tensor:
         """Return the point of B nearest to δ in the Euclidean sense: (..., N, *shape) -> the same."""
-        lower, upper = self.lower.flatten(1), self.upper.flatten(1)
         flat = delta.detach().flatten(-len(self.shape))  # (..., N, d)
-        point = nearest(flat, lower, upper, self.eps, self.norm, capped=self.capped)
-        return point.to(delta.dtype).view(delta.shape)
+        return nearest(flat, self._sets).to(delta.dtype).view(delta.shape)
 
     def contains(self, delta: Tensor, tolerance: float = TOLERANCE) -> Tensor:
         """Say whether δ is in B, up to tolerance · ε in the norm and at the box: (..., N, *shape) -> (..., N) bool."""

@@ -43,10 +43,6 @@ _PARTS: dict[type, tuple[str, ...]] = {  # that an object consists of
 _HOOKS = [name for name in vars(torch_module) if name.startswith("_global_forward")]  # of all modules
 
 
-class _DoubtError(Exception):
-    """Something cannot be read whole."""
-
-
 @dataclass(frozen=True)
 class Fingerprint:
     """Equal where a module computes the same function by the same means."""
@@ -110,7 +106,7 @@ class _Reader:
         elif (isinstance(value, nn.Module) and not isinstance(value, torch.jit.ScriptModule)) or _is_open(kind):
             self.read(kind, vars(value))
         else:
-            raise _DoubtError
+            raise TypeError(f"a {kind.__qualname__} cannot be read whole")
 
     def _identity(self, value: object) -> None:
         self.held.append(value)

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from proofmap.arrays import tensor_of
 from proofmap.errors import InputError
-from proofmap.settings import check_count, is_number
+from proofmap.family import resolve_mask
+from proofmap.settings import check_count, check_settings, count, number
 
 __all__ = [
     "Columns",
@@ -31,6 +32,7 @@ __all__ = [
     "Superpixels",
     "columns",
     "grid",
+    "mask_of",
     "pixels",
     "resolve",
     "superpixels",
@@ -121,14 +123,12 @@ class Superpixels:
     taken for RGB with three equal channels, so that `compactness` weighs distance against lightness in both.
     """
 
-    segments: int = 50
-    compactness: float = 10.0
+    segments: int = count(50)
+    compactness: float = number(10.0, "a finite number above 0", lambda compactness: compactness > 0)
 
     def __post_init__(self) -> None:
         """Refuse what asks for no segments."""
-        check_count("superpixels got segments", self.segments)
-        if not is_number(self.compactness) or not self.compactness > 0:
-            raise InputError(f"superpixels got compactness={self.compactness!r}, expected a finite number above 0")
+        check_settings(self, "superpixels")
 
     def of(self, x: Tensor) -> Tensor:
         """Number the segments of each picture of x (N, *shape), which span its channels: (N, *shape)."""
@@ -204,6 +204,14 @@ def resolve(groups: Groups, at: Tensor | Shape) -> Tensor | None:
     if mask.is_floating_point() or mask.is_complex() or mask.dtype == torch.bool:
         raise InputError(f"the group mask has dtype {mask.dtype}, expected an integer type: call .long() on it")
     return mask
+
+
+def mask_of(groups: Groups, x: Tensor) -> Tensor:
+    """The groups of samples x (N, *shape), checked: (1, *shape) int64 where all have the same, else (N, *shape)."""
+    mask = resolve(groups, x)
+    assert mask is not None
+    each, _ = resolve_mask(mask, x)
+    return each if mask.ndim == x.ndim and len(mask) > 1 else each[:1]
 
 
 def _slic() -> Callable[..., Any]:

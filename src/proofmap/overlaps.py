@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
@@ -27,8 +27,8 @@ from proofmap.inputs import as_samples
 from proofmap.memory import budget
 from proofmap.precision import full_precision
 from proofmap.progress import part
-from proofmap.settings import check_choice, check_counts
-from proofmap.traced import traced
+from proofmap.settings import check_choice, check_count
+from proofmap.traced import Network, traced
 
 Objective = Literal["margin", "class", "mean", "apart"]
 
@@ -47,6 +47,16 @@ class Overlap:
     target: Tensor  # (N,)  the class c
     certified: bool  # whether full and frozen are upper bounds, sound by construction
 
+    @classmethod
+    def estimated(cls, value: Tensor, nominal: Tensor, target: Tensor) -> Overlap:
+        """That of B and every B_u, in this order, (N, 1 + G); nothing is proven."""
+        return cls(value[:, 0].clone(), value[:, 1:].contiguous(), nominal, target, certified=False)
+
+    @property
+    def drop(self) -> Tensor:
+        """AO(B) - AO(B_u): (N, G)."""
+        return self.full[:, None] - self.frozen
+
     def __repr__(self) -> str:
         """How many bounds, between which ends; "at most 0" says no more than that: an objective may decide nothing."""
         count, groups = self.frozen.shape
@@ -63,8 +73,18 @@ class Overlap:
         return f"Overlap({samples}, {variables}, {bounds})"
 
 
+@dataclass(frozen=True)
+class Bounding:
+    """How overlaps are bounded: by which method, in how many bytes, and what `overlap` says of the rest."""
+
+    method: Method
+    available: int
+    sharing: Sharing = "one-pass"
+    objective: Objective = "margin"
+
+
 def overlap(
-    model: nn.Module | Graph,
+    model: Network,
     x: Samples,
     ball: Ball,
     *,
@@ -92,33 +112,35 @@ def overlap(
     method = method_of(bounds)
     x = as_samples(x, model)
     family = ball.at(x, grouping.resolve(groups, x))
-    available = budget(memory, x.device)
+    how = Bounding(method, budget(memory, x.device), sharing, objective)
     graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
     if rival is not None:
         _check_rival(graph, x, target, rival)
-    return family_overlap(graph, family, target, rival, method, sharing, objective, available)
+    return family_overlap(graph, family, target, how, rival)
 
 
-def family_overlap(
-    graph: Graph,
-    family: Family,
-    target: Target,
-    rival: Target,
-    method: Method,
-    sharing: Sharing,
-    objective: Objective,
-    available: int,
-) -> Overlap:
-    """The same for a family of balls that stands already, and a budget of bytes; towards its own class it is 0."""
+def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, rival: Target = None) -> Overlap:
+    """The same for a family of balls that stands already; towards its own class it is 0."""
     bounded(graph)
     with full_precision(family.x.device), torch.no_grad():
         logits = _logits(graph, family.x)
-        classes = _classes("target", target, logits)
-        if classes is None:
-            classes = logits.argmax(1)
-        forms = _forms(logits, classes, _classes("rival", rival, logits), objective)
-        value = _bound(graph, family, logits, forms, method, sharing, objective, available)
-    return Overlap(value[:, 0], value[:, 1:], _nominal(forms, logits, objective), classes, certified=True)
+        classes = target_of(target, logits)
+        forms = _forms(logits, classes, None if rival is None else target_of(rival, logits, "rival"), how.objective)
+        value = _bound(graph, family, logits, forms, how)
+    return Overlap(value[:, 0], value[:, 1:], _nominal(forms, logits, how.objective), classes, certified=True)
+
+
+def margins(logits: Tensor, target: Tensor) -> Tensor:
+    """max over c' != c of f_c' - f_c for logits (..., C) and targets that broadcast to (...)."""
+    index = target.expand(logits.shape[:-1])[..., None]
+    decided = logits.gather(-1, index).squeeze(-1)
+    return logits.scatter(-1, index, -inf).amax(-1) - decided
+
+
+def target_of(target: Target, logits: Tensor, what: str = "target") -> Tensor:
+    """One class for each sample, (N,): the target, or where it is None the predicted one."""
+    count, classes = logits.shape
+    return logits.argmax(1) if target is None else classes_of(target, count, classes, logits.device, what)
 
 
 def classes_of(
@@ -129,6 +151,8 @@ def classes_of(
     A tensor with one entry counts for all samples, as it does for Captum.
     """
     try:
+        if isinstance(given, list) and bool in map(type, given):
+            raise TypeError
         numbers = torch.as_tensor(given.tolist() if isinstance(given, np.ndarray) else given, device=device)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(f"got {what} {given!r}, expected a class number, or one for each sample") from None
@@ -151,7 +175,7 @@ def decides(objective: object) -> bool:
 
 
 def certified_radius(
-    model: nn.Module | Graph,
+    model: Network,
     x: Samples,
     *,
     norm: float = inf,
@@ -168,62 +192,50 @@ def certified_radius(
     not classified as the target. The bounds need not grow with the radius, so a larger radius may be provable too; the
     one returned was proven.
     """
-    check_counts(steps=steps)
+    check_count("got steps", steps)
     method = method_of(bounds)
     x = as_samples(x, model)
     domain_ball = Ball(torch.finfo(x.dtype).max, norm, domain).at(x)
-    available = budget(memory, x.device)
+    how = Bounding(method, budget(memory, x.device))
     graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
     with full_precision(x.device), torch.no_grad():
         logits = _logits(graph, x)
-        classes = _classes("target", target, logits)
-        forms = _forms(logits, logits.argmax(1) if classes is None else classes, None, "margin")
+        forms = _forms(logits, target_of(target, logits), None, "margin")
         whole = torch.maximum(-domain_ball.lower, domain_ball.upper).flatten(1).norm(norm, dim=1)
         proven, open_at, trial = torch.zeros_like(whole), torch.full_like(whole, inf), whole.clamp(max=1)
         trials = steps + 1
         for k in range(trials):
             family = Ball(trial, norm, domain).at(x)
             with part(k / trials, (k + 1) / trials, f"trial {k + 1} of {trials}"):
-                holds = _proven(graph, family, logits, forms, method, available)
+                holds = _proven(graph, family, logits, forms, how)
             proven = torch.where(holds, trial, proven)
             open_at = torch.where(holds, open_at, trial)
             trial = torch.where(open_at.isinf(), torch.minimum(2 * trial, whole), (proven + open_at) / 2)
     return torch.where(_nominal(forms, logits, "margin") <= 0, proven, torch.zeros_like(proven))
 
 
-def _proven(graph: Graph, family: Family, logits: Tensor, forms: Tensor, method: Method, available: int) -> Tensor:
+def _proven(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding) -> Tensor:
     """Whether AO(B) <= 0 is proven for each sample, (N,); where there is no finite bound it is not.
 
     A batch with such a sample is halved until it stands alone: the others keep their proofs.
     """
     try:
-        return _bound(graph, family, logits, forms, method, "one-pass", "margin", available)[:, 0] <= 0
+        return _bound(graph, family, logits, forms, how)[:, 0] <= 0
     except RoomError:
         raise
     except BoundError:
         if family.count == 1:
             return torch.zeros_like(family.eps, dtype=torch.bool)
     halves = torch.arange(family.count, device=logits.device).tensor_split(2)
-    parts = [_proven(graph, family.pick(i), logits[i], forms[i], method, available) for i in halves]
-    return torch.cat(parts)
+    return torch.cat([_proven(graph, family.pick(i), logits[i], forms[i], how) for i in halves])
 
 
-def _bound(
-    graph: Graph,
-    family: Family,
-    logits: Tensor,
-    forms: Tensor,
-    method: Method,
-    sharing: Sharing,
-    objective: Objective,
-    available: int,
-) -> Tensor:
+def _bound(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding) -> Tensor:
     """(N, members)."""
-    if objective == "apart":
-        return _join(solve(graph, Cases(family), forms, method, sharing, available), objective)
     # A form whose bound stays below what another reaches at x itself cannot decide the maximum.
-    floor = _nominal(forms, logits, objective)
-    return _join(solve(graph, Cases(family), forms, method, sharing, available, floor), objective)
+    floor = None if how.objective == "apart" else _nominal(forms, logits, how.objective)
+    value = solve(graph, Cases(family), forms, how.method, how.sharing, how.available, floor)
+    return _join(value, how.objective)
 
 
 def _forms(logits: Tensor, target: Tensor, rival: Tensor | None, objective: Objective) -> Tensor:
@@ -263,18 +275,12 @@ def _logits(graph: Graph, x: Tensor) -> Tensor:
     return logits
 
 
-def _classes(what: str, given: Target, logits: Tensor) -> Tensor | None:
-    return None if given is None else classes_of(given, logits.shape[0], logits.shape[1], logits.device, what)
-
-
 def _check_rival(graph: Graph, x: Tensor, target: Target, rival: Target) -> None:
     """Refuse a rival that is the target itself."""
     with full_precision(x.device), torch.no_grad():
         logits = _logits(graph, x)
-    count, classes = logits.shape
-    given = _classes("target", target, logits)
-    other = classes_of(rival, count, classes, logits.device, "rival")
-    same = torch.eq(other, logits.argmax(1) if given is None else given).nonzero()
+    decided, other = target_of(target, logits), target_of(rival, logits, "rival")
+    same = torch.eq(other, decided).nonzero()
     if len(same):
         k = int(same[0])
         raise InputError(

@@ -23,8 +23,7 @@ from proofmap.ball import Ball
 from proofmap.bounds import Cases, Method, solve
 from proofmap.errors import BoundError, InputError
 from proofmap.explain.attack import climbs
-from proofmap.explain.inside import into_box
-from proofmap.explain.refute import RESTARTS, STEPS, Run
+from proofmap.explain.refute import RESTARTS, STEPS, Run, into_box
 from proofmap.family import Family
 from proofmap.graph import Graph, bounded
 from proofmap.graph.last import ONE

@@ -5,10 +5,13 @@ Arrays are flat: lower, upper (N, d) with lower <= 0 <= upper, radius (N,). All 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, inf, pi, sqrt
 
 import torch
 from torch import Tensor
+
+from proofmap.concretise import Sets
 
 __all__ = ["nearest", "uniform"]
 
@@ -16,44 +19,31 @@ _ELEMENTS = 2**22  # of one batch of proposals
 _TINY = torch.finfo(torch.float64).tiny
 
 
-def uniform(
-    lower: Tensor,
-    upper: Tensor,
-    radius: Tensor,
-    norm: float,
-    count: int,
-    *,
-    capped: bool,
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    """Draw independent points, exactly uniform on {l <= δ <= u, ||δ||_p <= ε}: (count, N, d) float64.
-
-    `capped` as in `concretise.suprema`: without it the points of an ℓ1 or ℓ2 ball are drawn directly.
-    """
-    lower, upper, radius = lower.double(), upper.double(), radius.double()
-    if norm == inf:
+def uniform(sets: Sets, count: int, generator: torch.Generator | None = None) -> Tensor:
+    """Draw independent points, exactly uniform on {l <= δ <= u, ||δ||_p <= ε}: (count, N, d) float64."""
+    sets = _precise(sets)
+    lower, upper = sets.lower, sets.upper
+    if sets.norm == inf:
         drawn = lower + (upper - lower) * _random((count, *lower.shape), lower, generator)
     else:
-        draw = _rejection if capped else _direct
-        drawn = draw(lower, upper, radius, norm, count, generator)
-    return _clip(drawn, lower, upper)  # rounding may lead out of the box
+        drawn = (_rejection if sets.capped else _direct)(sets, count, generator)
+    return drawn.clamp(lower, upper)  # rounding may lead out of the box
 
 
-def _clip(points: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    return torch.minimum(torch.maximum(points, lower), upper)
+def _precise(sets: Sets) -> Sets:
+    return replace(sets, lower=sets.lower.double(), upper=sets.upper.double(), radius=sets.radius.double())
 
 
 def _random(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:
     return torch.rand(shape, dtype=torch.float64, device=like.device, generator=generator)
 
 
-def _direct(
-    lower: Tensor, upper: Tensor, radius: Tensor, norm: float, count: int, generator: torch.Generator | None
-) -> Tensor:
+def _direct(sets: Sets, count: int, generator: torch.Generator | None) -> Tensor:
     """Draw where each side of each variable is free up to ε or closed, by symmetry from the whole ball.
 
     y_i independent with density ~ exp(-|y|^p) gives y / ||y||_p, and ε U^(1/d) with U uniform is the law of the norm.
     """
+    lower, upper, norm = sets.lower, sets.upper, sets.norm
     both = (lower < 0) & (upper > 0)
     free = (lower < 0) | (upper > 0)
     shape = (count, *lower.shape)
@@ -65,23 +55,21 @@ def _direct(
     flipped = _random(shape, lower, generator) < 0.5
     sign = torch.where(torch.where(both, flipped, lower < 0), -1.0, 1.0)
     free_count = free.sum(dim=1).clamp(min=1)  # (N,)
-    length = radius * _random(shape[:2], lower, generator).pow(1 / free_count)  # (count, N)
+    length = sets.radius * _random(shape[:2], lower, generator).pow(1 / free_count)  # (count, N)
     total: Tensor = torch.linalg.vector_norm(size, norm, dim=2)
     return sign * size * (length / (total + (total == 0)))[..., None]
 
 
-def _rejection(
-    lower: Tensor, upper: Tensor, radius: Tensor, norm: float, count: int, generator: torch.Generator | None
-) -> Tensor:
+def _rejection(sets: Sets, count: int, generator: torch.Generator | None) -> Tensor:
     """Draw by rejection from a tilted proposal, in the unit of ε: its square need not be a number.
 
     Proposal: δ_i independent on [l_i, u_i] with density ~ exp(-τ |δ_i|^p), so jointly ~ exp(-τ ||δ||_p^p) on the box.
     Accepted with probability exp(τ (||δ||_p^p - ε^p)) inside the ball, never outside it. The product is constant on
     box ∩ ball and 0 elsewhere, for every τ >= 0; τ only decides how many are accepted, about 0.5 / sqrt(d) of them.
     """
-    samples, variables = lower.shape
-    unit = torch.where(radius > 0, radius, 1)
-    lower, upper, radius = lower / unit[:, None], upper / unit[:, None], radius / unit
+    (samples, variables), norm = sets.lower.shape, sets.norm
+    unit = torch.where(sets.radius > 0, sets.radius, 1)
+    lower, upper, radius = sets.lower / unit[:, None], sets.upper / unit[:, None], sets.radius / unit
     tilt = _tilt(lower, upper, radius, norm)  # (N,)
     points = torch.empty(count, samples, variables, dtype=torch.float64, device=lower.device)
     filled = torch.zeros(samples, dtype=torch.int64, device=lower.device)
@@ -150,31 +138,32 @@ def _moment(lower: Tensor, upper: Tensor, tilt: Tensor, norm: float) -> Tensor:
     return torch.where(small, even, tilted / (norm * rate)).sum(dim=1)
 
 
-def nearest(points: Tensor, lower: Tensor, upper: Tensor, radius: Tensor, norm: float, *, capped: bool) -> Tensor:
+def nearest(points: Tensor, sets: Sets) -> Tensor:
     """Project on {l <= δ <= u, ||δ||_p <= ε} in the Euclidean sense: (..., N, d) -> the same, float64.
 
     min ||δ - z||² + µ ||δ||_2² has δ = clip(z / (1 + µ), l, u), and min ||δ - z||² / 2 + µ ||δ||_1 has
     δ = clip(sign(z) (|z| - µ)_+, l, u). The norm falls with µ >= 0, which is found by bisection, on the feasible side.
     """
-    lower, upper, radius, points = (tensor.double() for tensor in (lower, upper, radius, points))
-    clipped = _clip(points, lower, upper)
+    sets, points = _precise(sets), points.double()
+    lower, upper, radius, norm = sets.lower, sets.upper, sets.radius, sets.norm
+    clipped = points.clamp(lower, upper)
     if norm == inf:
         return clipped
     points = points * (clipped != 0)  # what points out of a closed side
     size = torch.linalg.vector_norm(points, dim=-1)  # (..., N)
     if norm == 2:  # 1 / (1 + µ) >= ε / ||z||, with equality where no cap is in the way
         low = torch.where(size > radius, radius / size, 1)
-        if not capped:
-            return _clip(_shrink(points, low, norm), lower, upper)
+        if not sets.capped:
+            return _shrink(points, low, norm).clamp(lower, upper)
     else:
         low = torch.zeros_like(size)
     high = torch.ones_like(size)
     for _ in range(60):
         middle = (low + high) / 2
-        moved = _clip(_shrink(points, middle, norm), lower, upper)
+        moved = _shrink(points, middle, norm).clamp(lower, upper)
         feasible = torch.linalg.vector_norm(moved, norm, dim=-1) <= radius
         low, high = torch.where(feasible, middle, low), torch.where(feasible, high, middle)
-    return _clip(_shrink(points, low, norm), lower, upper)
+    return _shrink(points, low, norm).clamp(lower, upper)
 
 
 def _shrink(points: Tensor, kept: Tensor, norm: float) -> Tensor:

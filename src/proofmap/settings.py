@@ -29,6 +29,11 @@ def count(default: int | None, least: int = 1) -> Any:
     return setting(default, partial(check_count, least=least))
 
 
+def number(default: float, expected: str = "a finite number", fits: Callable[[Any], bool] = lambda _: True) -> Any:
+    """A field that is a finite number, of those that fit: what is expected."""
+    return setting(default, partial(check_number, expected=expected, fits=fits))
+
+
 def choice(default: str, words: Any) -> Any:
     """A field that is one of the words of a Literal."""
     return setting(default, partial(check_choice, words=words))
@@ -48,12 +53,6 @@ def check_count(said: str, got: Any, least: int = 1, other: str = "") -> None:
         raise InputError(f"{said}={got!r}, expected a whole number of at least {least}{other}")
 
 
-def check_counts(least: int = 1, **given: int) -> None:
-    """Refuse what is no whole number, or too small."""
-    for name, got in given.items():
-        check_count(f"got {name}", got, least)
-
-
 def check_choice(said: str, got: Any, words: Any) -> None:
     """Refuse what is none of the words of a Literal."""
     if not isinstance(got, str) or got not in get_args(words):
@@ -66,10 +65,12 @@ def check_flag(said: str, got: Any) -> None:
         raise InputError(f"{said}={got!r}, expected True or False")
 
 
-def check_number(said: str, got: Any) -> None:
-    """Refuse what is no finite number."""
-    if not is_number(got):
-        raise InputError(f"{said}={got!r}, expected a finite number")
+def check_number(
+    said: str, got: Any, expected: str = "a finite number", fits: Callable[[Any], bool] = lambda _: True
+) -> None:
+    """Refuse what is no finite number, or does not fit."""
+    if not is_number(got) or not fits(got):
+        raise InputError(f"{said}={got!r:.60}, expected {expected}")
 
 
 def is_number(value: object) -> bool:

@@ -8,6 +8,7 @@ anew each time.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import torch
@@ -17,7 +18,9 @@ from proofmap.digest import hash_graph
 from proofmap.fingerprint import Fingerprint
 from proofmap.graph import Graph, as_graph
 
-__all__ = ["Traced", "traced"]
+__all__ = ["Network", "Traced", "traced"]
+
+Network: TypeAlias = nn.Module | Graph  # what a user hands over: as it is, or traced or loaded already
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +42,7 @@ _KEPT: WeakKeyDictionary[nn.Module, Traced] = WeakKeyDictionary()  # the last of
 _DIGESTS: WeakKeyDictionary[Graph, str] = WeakKeyDictionary()  # a graph never changes
 
 
-def traced(model: nn.Module | Graph, x: Tensor) -> Traced:
+def traced(model: Network, x: Tensor) -> Traced:
     """The graph of a model for inputs like x (N, *shape), as `as_graph` gives it."""
     if not isinstance(model, nn.Module) or type(model).__hash__ is None:
         return Traced(as_graph(model, x))

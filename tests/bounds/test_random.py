@@ -42,7 +42,7 @@ def scalar(b: Builder, op: str, x: str, generator: torch.Generator) -> str:
         case "elu":
             return scalars.elu(b, "a", x, 1.3)
         case "gelu":
-            return scalars.unary(b, "a", "gelu", x, approximate="none")
+            return b.add_node("a", "gelu", [x], approximate="none")
         case "softplus":
             return scalars.softplus(b, "a", x, 1.5, 2.0)
         case "softshrink":
@@ -50,7 +50,7 @@ def scalar(b: Builder, op: str, x: str, generator: torch.Generator) -> str:
         case "hardsigmoid":
             return scalars.hard_sigmoid(b, "a", x)
         case _:
-            return scalars.unary(b, "a", op, x)
+            return b.add_node("a", op, [x])
 
 
 @st.composite
@@ -107,7 +107,7 @@ def blocks(draw: st.DrawFn, b: Builder, x: str, generator: torch.Generator) -> s
             if kind == "branch":
                 return b.sub("s", x, other) if draw(st.booleans()) else b.add("s", x, other)
             if kind == "concat":
-                return picks.concat(b, "k", [x, other], draw(st.integers(0, len(shape) - 1)))
+                return picks.concat(b, "k", "cat", [x, other], draw(st.integers(1, len(shape))))
             return scalars.maximum(b, "m", x, other) if kind == "max" else scalars.minimum(b, "m", x, other)
 
 

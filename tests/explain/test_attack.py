@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import InputError
-from proofmap.explain.attack import attack, nearest, nearest_within, restrict
+from proofmap.explain.attack import attack, nearest, restrict
 from tests.models import MODELS, Case, graph_of
 
 NORMS = (1.0, 2.0, inf)
@@ -59,6 +59,21 @@ def network(*sizes: int, seed: int = 0) -> pm.Graph:
 
 def points(count: int, *shape: int, seed: int = 1) -> Tensor:
     return torch.rand(count, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def distance(
+    graph: pm.Graph,
+    x: Tensor,
+    target: Tensor,
+    free: Tensor,
+    norm: float = inf,
+    domain: tuple[float, float] | None = None,
+    largest: float | Tensor = 1.0,
+    steps: int = 20,
+    rounds: int = 10,
+) -> Tensor:
+    """That of the nearest adversary where only free variables move."""
+    return nearest(graph, restrict(pm.Ball(largest, norm, domain).at(x), free), target, steps=steps, rounds=rounds)
 
 
 def margins(graph: pm.Graph, x: Tensor, target: Tensor) -> Tensor:
@@ -156,7 +171,7 @@ def test_the_distance_of_a_linear_model(norm: float) -> None:
     dual = {1.0: inf, 2.0: 2.0, inf: 1.0}[norm]
     expected = (x @ w + b).abs() / torch.linalg.vector_norm(w * free, dual, dim=1)
     for largest in (20.0, torch.linspace(10.0, 1000.0, 7)):
-        found = nearest(graph, x, target, free, norm=norm, largest=largest, steps=2)
+        found = distance(graph, x, target, free, norm=norm, largest=largest, steps=2)
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=0)
         assert bool((found >= expected * (1 - 1e-9)).all())  # at a real adversary
 
@@ -179,7 +194,7 @@ def test_the_distance_of_a_linear_model_in_a_domain(norm: float) -> None:
         hit = best(middle) > 0
         low, high = torch.where(hit, low, middle), torch.where(hit, middle, high)
     free = torch.ones(7, 10, dtype=torch.bool)
-    found = nearest(graph, x, target, free, norm=norm, domain=(0.0, 1.0), largest=10.0, rounds=16, steps=2)
+    found = distance(graph, x, target, free, norm=norm, domain=(0.0, 1.0), largest=10.0, rounds=16, steps=2)
     assert int(reachable.sum()) > 0
     assert bool((found.isfinite() == reachable).all())
     torch.testing.assert_close(found[reachable], high[reachable], rtol=1e-3, atol=0)
@@ -190,7 +205,7 @@ def test_more_free_variables_come_nearer() -> None:
     x = points(1, 12).expand(12, 12).contiguous()
     free = torch.ones(12, 12).tril().bool()  # row k: the first k + 1 variables
     target = (x @ w + b > 0).long()
-    found = nearest(graph, x, target, free, norm=2, largest=100.0)
+    found = distance(graph, x, target, free, norm=2, largest=100.0)
     assert bool((found[1:] < found[:-1]).all())
 
 
@@ -198,7 +213,7 @@ def test_an_adversary_of_a_network_is_one() -> None:
     """The distance lies above the radius that is proven, and a thorough attack within it succeeds."""
     graph, x = network(12, 16, 16, 4), points(6, 12)
     target = graph(x).argmax(1)
-    found = nearest(graph, x, target, torch.ones_like(x, dtype=torch.bool), domain=(0.0, 1.0))
+    found = distance(graph, x, target, torch.ones_like(x, dtype=torch.bool), domain=(0.0, 1.0))
     near = found.isfinite()
     assert int(near.sum()) > 3
     assert bool((found >= pm.certified_radius(graph, x, domain=(0.0, 1.0))).all())
@@ -212,10 +227,10 @@ def test_no_adversary_and_no_distance() -> None:
     x = points(4, 5)
     predicted = (x @ w + b > 0).long()
     free = torch.ones(4, 5, dtype=torch.bool)
-    assert nearest(graph, x, predicted, ~free).tolist() == [inf] * 4
-    assert nearest(graph, x, predicted, free, largest=1e-6).tolist() == [inf] * 4
-    assert nearest(graph, x, predicted, free, largest=0.0).tolist() == [inf] * 4
-    assert nearest(graph, x, 1 - predicted, free, rounds=1).tolist() == [0.0] * 4  # x is no such class
+    assert distance(graph, x, predicted, ~free).tolist() == [inf] * 4
+    assert distance(graph, x, predicted, free, largest=1e-6).tolist() == [inf] * 4
+    assert distance(graph, x, predicted, free, largest=0.0).tolist() == [inf] * 4
+    assert distance(graph, x, 1 - predicted, free, rounds=1).tolist() == [0.0] * 4  # x is no such class
 
 
 def test_a_steep_model_is_searched_all_the_way() -> None:
@@ -230,7 +245,7 @@ def test_a_steep_model_is_searched_all_the_way() -> None:
     graph = pm.trace(Bent(), x)
     free = torch.ones(1, 1, dtype=torch.bool)
     for rounds in (1, 10):
-        found = nearest(graph, x, torch.tensor([0]), free, largest=64.0, rounds=rounds)
+        found = distance(graph, x, torch.tensor([0]), free, largest=64.0, rounds=rounds)
         assert 6.0 < float(found) < 6.5
 
 
@@ -260,7 +275,7 @@ def test_bad_arguments(settings: dict[str, Any], message: str) -> None:
     case = MODELS["relu"]
     graph, x = graph_of(case), case.inputs(2)
     given: dict[str, Any] = {"target": torch.tensor([0, 1]), **settings}
-    for search in (attack, nearest_within):
+    for search in (attack, nearest):
         with pytest.raises(InputError, match=message):
             search(graph, pm.Ball(0.1).at(x), **given)
 
@@ -269,11 +284,11 @@ def test_bad_arguments_of_a_distance() -> None:
     case = MODELS["relu"]
     graph, x, target = graph_of(case), case.inputs(2), torch.tensor([0, 1])
     with pytest.raises(InputError, match=r"free variables is torch.float32 of shape \(2, 5\), expected torch.bool"):
-        nearest(graph, x, target, torch.ones(2, 5))
+        distance(graph, x, target, torch.ones(2, 5))
     with pytest.raises(InputError, match=r"shape \(5,\), expected torch.bool of x's shape \(2, 5\)"):
-        nearest(graph, x, target, torch.ones(5).bool())
+        distance(graph, x, target, torch.ones(5).bool())
     with pytest.raises(InputError, match="rounds=0, expected a whole number of at least 1"):
-        nearest(graph, x, target, torch.ones(2, 5).bool(), rounds=0)
+        distance(graph, x, target, torch.ones(2, 5).bool(), rounds=0)
     one = pm.trace(nn.Linear(5, 1), x)
     with pytest.raises(InputError, match="1 output, expected at least two classes"):
         attack(one, pm.Ball(0.1).at(x), torch.zeros(2, dtype=torch.int64))

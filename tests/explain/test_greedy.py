@@ -110,7 +110,8 @@ def slow_ranking(kind: type[Greedy], graph: pm.Graph, x: Tensor, mask: Tensor, s
         free = torch.isin(mask, torch.tensor(chosen, dtype=torch.int64)).expand(x.shape)
         if kind is GreedyAO:
             return float(attack(graph, restrict(BALL.at(x), free), target, steps=4)[0])
-        return -min(1.0, float(nearest(graph, x, target, free, domain=(0.0, 1.0), steps=4, rounds=5)))
+        family = restrict(pm.Ball(1.0, domain=(0.0, 1.0)).at(x), free)
+        return -min(1.0, float(nearest(graph, family, target, steps=4, rounds=5)))
 
     ranked: list[int] = []
     while len(ranked) < groups:

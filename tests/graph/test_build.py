@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from proofmap.errors import ModelError, UnsupportedError
-from proofmap.graph import layers, picks, pools, scalars
+from proofmap.graph import layers, picks, pools
 from proofmap.graph.build import Builder
 from proofmap.graph.slide import Slide
 from tests.graph.words import CPU, DOUBLE, drawn
@@ -11,8 +11,8 @@ from tests.graph.words import CPU, DOUBLE, drawn
 
 def test_names_are_free() -> None:
     b = Builder((3,), 5)
-    assert [scalars.unary(b, "act", "relu", "input") for _ in range(3)] == ["act", "act#2", "act#3"]
-    assert scalars.unary(b, "input", "relu", "input") == "input#2"
+    assert [b.add_node("act", "relu", ["input"]) for _ in range(3)] == ["act", "act#2", "act#3"]
+    assert b.add_node("input", "relu", ["input"]) == "input#2"
 
 
 def test_the_last_node_of_a_word_takes_its_name() -> None:
@@ -22,7 +22,7 @@ def test_the_last_node_of_a_word_takes_its_name() -> None:
     assert b.shape("largest") == (2,)
     again = pools.max_over(b, "largest", "input", [1], keepdim=False)
     assert b.settle("largest", again, 3) == again
-    inner = scalars.unary(b, "block.act", "relu", again)
+    inner = b.add_node("block.act", "relu", [again])
     assert b.settle("block", inner, len(b.nodes)) == inner  # made by somebody else
 
 

@@ -87,7 +87,7 @@ KEPT: dict[str, tuple[tuple[int, ...], Callable[[Builder], str]]] = {
     "rows of a linear": ((2, 3), lambda b: scaled(b, layers.linear(b, "first", "input", drawn(4, 3), None), (2, 1))),
     "columns of a matmul": ((3, 2), lambda b: scaled(b, layers.matmul(b, "first", drawn(4, 3), "input"), (2,))),
     "shift before padding": ((4, 3, 3), lambda b: conv(b, "first", scaled(b, "input", (4, 1, 1)), padding=1)),
-    "no weight": ((3,), lambda b: scaled(b, scalars.unary(b, "first", "relu", "input"), (3,))),
+    "no weight": ((3,), lambda b: scaled(b, b.add_node("first", "relu", ["input"]), (3,))),
     "another reader": (
         (3,),
         lambda b: b.add("sum", x := layers.linear(b, "first", "input", drawn(3, 3), None), scaled(b, x, (3,))),

@@ -31,7 +31,7 @@ SCALARS: dict[str, Word] = {
     ),
     "swish without slope": (lambda b: scalars.swish(b, "y", "input", 0.0), lambda x: x / 2, ["affine"]),
     "log of sigmoid": (
-        lambda b: scalars.log(b, "y", scalars.unary(b, "s", "sigmoid", "input")),
+        lambda b: scalars.log(b, "y", b.add_node("s", "sigmoid", ["input"])),
         F.logsigmoid,
         BETWEEN,
     ),
@@ -91,14 +91,12 @@ GATES: dict[str, Gate] = {
         lambda x: x * (1 + torch.erf(-1.5 * x)),
     ),
     "mish": (
-        lambda b: scalars.mul(b, "y", "input", scalars.unary(b, "t", "tanh", scalars.softplus(b, "p", "input"))),
+        lambda b: scalars.mul(b, "y", "input", b.add_node("t", "tanh", [scalars.softplus(b, "p", "input")])),
         "mish",
         F.mish,
     ),
     "softsign": (
-        lambda b: scalars.div(
-            b, "y", "input", b.affine("l", scalars.unary(b, "a", "abs", "input"), None, torch.tensor(1))
-        ),
+        lambda b: scalars.div(b, "y", "input", b.affine("l", b.add_node("a", "abs", ["input"]), None, torch.tensor(1))),
         "softsign",
         F.softsign,
     ),
@@ -121,23 +119,23 @@ NO_GATES: dict[str, Callable[[Builder], str]] = {
     "relu6 moved": lambda b: scalars.mul(b, "y", "input", relu6(b, 2.5)),
     "relu6 nearly not moved": lambda b: scalars.mul(b, "y", "input", relu6(b, 3.0000002)),
     "softsign of two signs": lambda b: scalars.div(
-        b, "y", "input", b.affine("l", scalars.unary(b, "a", "abs", "input"), None, torch.tensor(-1))
+        b, "y", "input", b.affine("l", b.add_node("a", "abs", ["input"]), None, torch.tensor(-1))
     ),
     "mish of a low threshold": lambda b: scalars.mul(
-        b, "y", "input", scalars.unary(b, "t", "tanh", scalars.softplus(b, "p", "input", threshold=3.0))
+        b, "y", "input", b.add_node("t", "tanh", [scalars.softplus(b, "p", "input", threshold=3.0)])
     ),
-    "another input": lambda b: scalars.mul(b, "y", scalars.unary(b, "a", "abs", "input"), sigmoid(b, 1.0, 0.0)),
+    "another input": lambda b: scalars.mul(b, "y", b.add_node("a", "abs", ["input"]), sigmoid(b, 1.0, 0.0)),
     "slopes that differ": lambda b: scalars.mul(b, "y", b.affine("a", "input", drawn(4), None), sigmoid(b, 1.0, 0.0)),
 }
 
 
 def sigmoid(b: Builder, slope: float, start: float) -> str:
     line = b.affine("line", "input", torch.tensor(slope), torch.tensor(start))
-    return scalars.unary(b, "gate", "sigmoid", line)
+    return b.add_node("gate", "sigmoid", [line])
 
 
 def erf(b: Builder, slope: float, shift: float) -> str:
-    return b.affine("gate", scalars.unary(b, "erf", "erf", b.scale("line", "input", slope)), None, torch.tensor(shift))
+    return b.affine("gate", b.add_node("erf", "erf", [b.scale("line", "input", slope)]), None, torch.tensor(shift))
 
 
 def relu6(b: Builder, start: float) -> str:

@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 from proofmap import Ball, Family, Graph
 from proofmap.bounds import METHODS, Cases, Method, Sharing, named, solve
 from proofmap.errors import BoundError
-from proofmap.overlaps import Objective, Overlap, certified_radius, family_overlap
+from proofmap.overlaps import Bounding, Objective, Overlap, certified_radius, family_overlap
 from tests.bounds.setting import BUDGET, both_sides
 from tests.hunting.draw import Draw
 from tests.hunting.finding import Found, Tally, raw
@@ -107,7 +107,9 @@ class _Trial:
         """The overlap at points stays below its bounds, for a target that need not be the predicted class."""
         target = torch.tensor(self.draw.wholes(self.family.count, 0, self.graph.classes - 1))
         rival = (target + 1) % self.graph.classes if self.draw.chance(0.3) else None
-        overlap = family_overlap(self.graph, self.family, target, rival, named(name), sharing, objective, BUDGET)
+        overlap = family_overlap(
+            self.graph, self.family, target, Bounding(named(name), BUDGET, sharing, objective), rival
+        )
         reached = overlap_at(self.logits, target, rival, objective)
         bound = torch.cat([overlap.full[:, None], overlap.frozen], 1)[..., None]
         self._holds(f"{name}, {sharing}: the overlap {objective!r}", reached, bound, 2 * self._size(name))

@@ -24,8 +24,7 @@ from proofmap.groups import Groups
 from proofmap.inputs import as_samples
 from proofmap.metrics import METRICS, Metric
 from proofmap.metrics.check import check_groups
-from proofmap.metrics.points import classes_of
-from proofmap.overlaps import decides
+from proofmap.overlaps import decides, target_of
 from proofmap.records import JSON
 from proofmap.settings import check_count, check_flag
 
@@ -72,7 +71,7 @@ def compare(
         for label, method in named.items()
     }
     with torch.no_grad():
-        aim = classes_of(target, graph(x).flatten(1))
+        aim = target_of(target, graph(x).flatten(1))
     values: dict[str, dict[str, Values]] = {}
     seconds: dict[str, float | None] = {}
     with Bar(len(attributors) * (1 + len(judges)), "compare", show=progress, unit="step") as bar:

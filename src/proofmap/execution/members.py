@@ -88,12 +88,14 @@ class Sampler:
                 show(images, 1 + schedule.groups, full + change)
 
         samples = len(delta)
-        for block, schedules in _blocks(graph, mask, len(x), groups, precision, room):
+        for i, one_mask in enumerate(mask):
+            block = range(len(x)) if len(mask) == 1 else range(i, i + 1)  # the images that share it
+            schedules = list(_schedules(graph, one_mask, groups, precision, room))
             names = frozenset[str]().union(*(one.needs for one in schedules))
             largest = max(base_elements(graph, names), *(len(one.groups) * one.elements for one in schedules))
             at_once = max(1, room // largest)
             step = max(1, at_once // samples)
-            for start in range(block.start, block.stop, step):
+            for start in block[::step]:
                 images = slice(start, min(block.stop, start + step))
                 with part(images.start / len(x), images.stop / len(x)):
                     in_pieces(samples, min(samples, at_once), partial(work, images, schedules, names))
@@ -114,25 +116,13 @@ def _visit_whole(graph: Graph, x: Tensor, mask: Tensor, delta: Tensor, groups: i
             in_pieces(1 + groups, at_once, partial(work, *divmod(k, len(delta))))
 
 
-def _blocks(
-    graph: Graph, mask: Tensor, images: int, groups: int, precision: torch.dtype, room: int
-) -> Iterator[tuple[slice, list[Schedule]]]:
-    """The images that share a mask, and schedules for all groups of it."""
-    for i, one in enumerate(mask):
-        sharing = slice(0, images) if len(mask) == 1 else slice(i, i + 1)
-        yield sharing, list(_schedules(graph, one, groups, precision, room))
-
-
 def _schedules(graph: Graph, mask: Tensor, groups: int, precision: torch.dtype, room: int) -> Iterator[Schedule]:
     """Schedules for all groups of a mask that fit into `room` scalars at one point."""
     changed = changed_boxes(graph, mask, groups)
     for ids in alike(graph, changed):
         schedule = Schedule.of(graph, mask, changed, ids, precision)
-        fitting = max(1, room // schedule.elements)
-        if fitting >= len(ids):
-            yield schedule
-        else:
-            yield from (Schedule.of(graph, mask, changed, few, precision) for few in ids.split(fitting))
+        for few in ids.split(max(1, room // schedule.elements)):
+            yield schedule if len(few) == len(ids) else Schedule.of(graph, mask, changed, few, precision)
 
 
 def prepared(graph: Graph, device: torch.device, dtype: torch.dtype) -> Graph:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.arrays import Samples, Target, tensor_of
 from proofmap.ball import Ball
@@ -18,10 +18,10 @@ from proofmap.errors import InputError
 from proofmap.explain.attributor import Attributor, fitted
 from proofmap.explain.baselines import Baseline, make
 from proofmap.explain.explainer import Explainer
-from proofmap.graph import Graph
 from proofmap.groups import Groups
 from proofmap.inputs import as_samples
 from proofmap.overlaps import classes_of
+from proofmap.traced import Network
 
 __all__ = ["as_attributor"]
 
@@ -30,7 +30,7 @@ Method: TypeAlias = Attributor | Callable[[Tensor, Tensor], Any] | Tensor | NDAr
 
 def as_attributor(
     method: Method,
-    model: nn.Module | Graph | None = None,
+    model: Network | None = None,
     *,
     ball: Ball | None = None,
     groups: Groups = None,
@@ -53,7 +53,7 @@ def as_attributor(
         return method
     if isinstance(method, Tensor | np.ndarray):
         return _Stored(tensor_of(method) if isinstance(method, np.ndarray) else method)
-    if isinstance(method, type | nn.Module | Graph):
+    if isinstance(method, type | Network):
         got = "a class" if isinstance(method, type) else "a model"
         raise InputError(f"got {got}, {getattr(method, '__name__', type(method).__name__)}, expected {_EXPECTED}")
     attribute = getattr(method, "attribute", None)

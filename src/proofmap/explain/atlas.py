@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from matplotlib.axes import Axes
-
 from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation
 from proofmap.explain.overlay import colours, ends, numbers, picture_of, pixels_of
@@ -30,8 +28,9 @@ def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Pictu
     rows = min(count, _MOST)
     low, high = ends(numbers(every.scores[: rows * classes]), signed=True)
     proven = every.proven
-    figure = Picture(figsize=(_CELL * (classes + 1), _CELL * rows + 0.75))
-    panels = figure.subplots(rows, classes + 1, squeeze=False)
+    height = _CELL * rows + 0.75
+    figure = Picture(figsize=(_CELL * (classes + 1), height))
+    panels = figure.subplots(rows, classes + 1, squeeze=False, subplot_kw={"xticks": [], "yticks": []})
     for row in range(rows):
         first = row * classes
         panels[row][0].imshow(picture_of(every.x[first]), cmap="gray", vmin=0, vmax=1)
@@ -44,18 +43,14 @@ def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Pictu
             else:
                 values = pixels_of(every.attributions[first + c])
                 panel.imshow(values, cmap=colours(signed=True), vmin=low, vmax=high, interpolation="nearest")
-            _frame(panel, bool(proven[first + c]))
-    for c in range(classes):
-        name = str(c) if class_names is None else class_names[c]
-        panels[0][1 + c].set_title(name, fontsize=9)
-    panels[0][0].set_title("input", fontsize=9)
-    for panel in panels.flat:
-        panel.set_xticks([])
-        panel.set_yticks([])
-    figure.subplots_adjust(0.01, 0.62 / (_CELL * rows + 0.75), 0.99, 1 - 0.25 / (_CELL * rows + 0.75), 0.06, 0.06)
+            panel.spines[:].set_linewidth(1.8 if proven[first + c] else 0.4)
+    names = map(str, range(classes)) if class_names is None else class_names[:classes]
+    for panel, name in zip(panels[0], ["input", *names], strict=True):
+        panel.set_title(name, fontsize=9)
+    figure.subplots_adjust(0.01, 0.62 / height, 0.99, 1 - 0.25 / height, 0.06, 0.06)
     figure.text(
         0.01,
-        0.05 / (_CELL * rows + 0.75),
+        0.05 / height,
         "towards the class of the column: red, add ink; blue, remove it (an importance, not itself proven)\n"
         f"bold frame: proven for {around(every.settings, count=0)} that\n"
         "no input of either half of the ball is classified as that class",
@@ -63,8 +58,3 @@ def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Pictu
         va="bottom",
     )
     return figure
-
-
-def _frame(panel: Axes, bold: bool) -> None:
-    for spine in panel.spines.values():
-        spine.set_linewidth(1.8 if bold else 0.4)

@@ -15,15 +15,15 @@ from math import inf
 import torch
 from torch import Tensor
 
-from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
+from proofmap.overlaps import margins
 from proofmap.precision import full_precision
-from proofmap.settings import check_counts
+from proofmap.settings import check_count
 
-__all__ = ["attack", "climbs", "margin", "nearest", "nearest_within", "restrict"]
+__all__ = ["attack", "climbs", "margin", "nearest", "restrict"]
 
 Value = Callable[[Tensor], Tensor]  # what is to be made large: points (N, *shape) -> (N,), differentiable
 
@@ -72,29 +72,6 @@ def climbs(
 
 def nearest(
     graph: Graph,
-    x: Tensor,
-    target: Tensor,
-    free: Tensor,
-    *,
-    norm: float = inf,
-    domain: tuple[float | Tensor, float | Tensor] | None = None,
-    largest: float | Tensor = 1.0,
-    rounds: int = 10,
-    steps: int = 20,
-    restarts: int = 1,
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    """The distance (N,) to the nearest adversary found for each sample when only its `free` variables may move.
-
-    free (N, *shape) bool. inf where none was found within `largest`, a number or one for each sample: clamp it before
-    averaging. The search is that of `nearest_within`.
-    """
-    family = restrict(Ball(largest, norm, domain).at(x), free)
-    return nearest_within(graph, family, target, rounds=rounds, steps=steps, restarts=restarts, generator=generator)
-
-
-def nearest_within(
-    graph: Graph,
     family: Family,
     target: Tensor,
     *,
@@ -105,13 +82,14 @@ def nearest_within(
 ) -> Tensor:
     """The smallest ||δ||_p of an adversary met in B (N,): an upper bound of the distance to the nearest one.
 
-    An adversary is a δ with an overlap above 0; the distance is 0 where x is one itself, inf where none was found. The
-    radius starts at the first-order distance and doubles, up to the family's own, until an attack succeeds; `rounds`
-    attacks more narrow the bracket. All samples go together, each with its own radius. An adversary is drawn back
-    towards x as far as it stays one. That is often the nearest: after a miss the bracket is cut at 3/4, not in halves.
+    An adversary is a δ with an overlap above 0; the distance is 0 where x is one itself, inf where none was found:
+    clamp it before averaging. The radius starts at the first-order distance and doubles, up to the family's own, until
+    an attack succeeds; `rounds` attacks more narrow the bracket. All samples go together, each with its own radius. An
+    adversary is drawn back towards x as far as it stays one. That is often the nearest: after a miss the bracket is cut
+    at 3/4, not in halves.
     """
     _check(graph, family, target, steps, restarts)
-    check_counts(rounds=rounds)
+    check_count("got rounds", rounds)
     with full_precision(family.x.device), torch.no_grad():
         overlap, trial = _first_order(graph, family, target)
         low, high = torch.zeros_like(trial), torch.where(overlap > 0, 0.0, inf).to(trial)
@@ -162,9 +140,7 @@ def _better(value: Tensor, delta: Tensor, best: Tensor, at: Tensor) -> tuple[Ten
 
 def margin(graph: Graph, points: Tensor, target: Tensor) -> Tensor:
     """max over c' != c of f_c' - f_c: (N,)."""
-    logits = graph(points)
-    decided = logits.gather(1, target[:, None])
-    return (logits.scatter(1, target[:, None], -inf) - decided).amax(1)
+    return margins(graph(points), target)
 
 
 def _slope(value: Value, points: Tensor) -> tuple[Tensor, Tensor]:
@@ -225,7 +201,8 @@ def _wide(each: Tensor, like: Tensor) -> Tensor:
 
 def _check(graph: Graph, family: Family, target: Tensor, steps: int, restarts: int) -> None:
     differentiable(graph, "an attack")
-    check_counts(steps=steps, restarts=restarts)
+    check_count("got steps", steps)
+    check_count("got restarts", restarts)
     if target.dtype != torch.int64 or target.shape != family.eps.shape:
         raise InputError(
             f"target is {target.dtype} of shape {tuple(target.shape)}, expected torch.int64 with one class for each of "

@@ -12,7 +12,7 @@ from proofmap.execution import Sampler, check_precision
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.memory import budget
-from proofmap.overlaps import Overlap
+from proofmap.overlaps import Overlap, margins
 from proofmap.precision import full_precision
 from proofmap.settings import count, setting
 
@@ -35,7 +35,7 @@ class EmpiricalEVA(Explainer):
     seed: int = count(0, least=0)
 
     def _measure(self, task: Task) -> Measured:
-        family = task.ball.at(task.x, task.mask.expand_as(task.x))
+        family = task.family
         delta = family.sample(self.samples, task.generator)  # (S, n, *shape)
         sampler = Sampler(task.graph, self.precision, budget(self.memory, task.x.device))
         with full_precision(task.x.device), torch.no_grad():
@@ -47,12 +47,4 @@ class EmpiricalEVA(Explainer):
                 best[images, members] = torch.maximum(best[images, members], largest)
 
             sampler.visit(task.x, task.mask, delta, family.groups, fold)
-        over = Overlap(best[:, 0].clone(), best[:, 1:].contiguous(), nominal, task.target, certified=False)
-        return Measured(over.full[:, None] - over.frozen, over)
-
-
-def margins(logits: Tensor, target: Tensor) -> Tensor:
-    """max over c' != c of f_c' - f_c for logits (..., C) and targets that broadcast to (...)."""
-    index = target.expand(logits.shape[:-1])[..., None]
-    decided = logits.gather(-1, index).squeeze(-1)
-    return logits.scatter(-1, index, -torch.inf).amax(-1) - decided
+        return Measured.of(Overlap.estimated(best, nominal, task.target))

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 
 from proofmap.arrays import Samples, Target
-from proofmap.ball import Ball
 from proofmap.bounds import Method, Sharing
 from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Explanation, Guarantee
 from proofmap.inputs import as_samples
 from proofmap.memory import budget
-from proofmap.overlaps import Objective, Overlap, family_overlap, method_of, overlap
+from proofmap.overlaps import Bounding, Objective, Overlap, family_overlap, method_of
 from proofmap.progress import part
 from proofmap.settings import choice
 from proofmap.traced import traced
@@ -36,18 +35,8 @@ class EVA(Explainer):
     objective: Objective = choice("margin", Objective)
 
     def _measure(self, task: Task) -> Measured:
-        over = overlap(
-            task.graph,
-            task.x,
-            task.ball,
-            groups=task.mask.expand_as(task.x),
-            bounds=self.bounds,
-            sharing=self.sharing,
-            target=task.target,
-            objective=self.objective,
-            memory=self.memory,
-        )
-        return Measured(over.full[:, None] - over.frozen, over)
+        how = Bounding(method_of(self.bounds), budget(self.memory, task.x.device), self.sharing, self.objective)
+        return Measured.of(family_overlap(task.graph, task.family, task.target, how))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -88,21 +77,12 @@ class TargetedEVA(Explainer):
 
     def _measure(self, task: Task) -> Measured:
         with part(0.0, 0.5):
-            plus = self._half(task, replace(task.ball, half="+"))
+            plus = self._half(task, "+")
         with part(0.5, 1.0):
-            minus = self._half(task, replace(task.ball, half="-"))
-        scores = (plus.full[:, None] - plus.frozen) - (minus.full[:, None] - minus.frozen)
-        return Measured(scores, plus, minus)
+            minus = self._half(task, "-")
+        return Measured(plus.drop - minus.drop, plus, minus)
 
-    def _half(self, task: Task, ball: Ball) -> Overlap:
-        x = task.x
-        return family_overlap(
-            task.graph.to(x.device, x.dtype),
-            ball.at(x, task.mask.expand_as(x)),
-            task.predicted,
-            task.target,
-            method_of(self.bounds),
-            self.sharing,
-            "margin",
-            budget(self.memory, x.device),
-        )
+    def _half(self, task: Task, half: Literal["+", "-"]) -> Overlap:
+        family = replace(task, ball=replace(task.ball, half=half)).family
+        how = Bounding(method_of(self.bounds), budget(self.memory, task.x.device), self.sharing)
+        return family_overlap(task.graph, family, task.predicted, how, rival=task.target)

@@ -15,7 +15,7 @@ from functools import wraps
 from typing import ClassVar, ParamSpec, TypeVar, overload
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
@@ -26,7 +26,6 @@ from proofmap.digest import hash_tensor, versions
 from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation, Guarantee, spread
 from proofmap.explain.task import Measured, Task, ball_of, together
-from proofmap.family import resolve_mask
 from proofmap.graph import Graph, bounded
 from proofmap.graph.foreign import foreign_of
 from proofmap.inputs import as_samples
@@ -34,8 +33,8 @@ from proofmap.memory import check_memory
 from proofmap.overlaps import certified_radius, classes_of, method_of
 from proofmap.progress import part
 from proofmap.records import JSON, recorded
-from proofmap.settings import check_counts, check_settings, count
-from proofmap.traced import traced
+from proofmap.settings import check_count, check_settings, count
+from proofmap.traced import Network, traced
 
 __all__ = ["COSTS", "Explainer", "Measured", "Task", "check_model"]
 
@@ -60,7 +59,7 @@ def _wrapped(method: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def check_model(model: object) -> None:
     """Refuse what is no model."""
-    if not isinstance(model, nn.Module | Graph):
+    if not isinstance(model, Network):
         raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or pm.load(path)")
 
 
@@ -75,7 +74,7 @@ class Explainer(ABC):
     guarantee: ClassVar[Guarantee]
     signed: ClassVar[bool] = False
 
-    model: nn.Module | Graph
+    model: Network
     ball: Ball
     _: KW_ONLY
     groups: grouping.Groups = None
@@ -158,15 +157,15 @@ class Explainer(ABC):
         if target is None and self.signed:
             raise InputError(f"{type(self).__name__} needs a target, the class to move to")
         if perturbations_per_eval is not None:
-            check_counts(perturbations_per_eval=perturbations_per_eval)
+            check_count("got perturbations_per_eval", perturbations_per_eval)
         mask = _only(feature_mask, "feature masks") if isinstance(feature_mask, tuple) else feature_mask
         groups = self.groups if mask is None else mask
         with torch.enable_grad():  # Captum calls without: an explainer that needs gradients gives the same as by itself
-            explanation = self._explain(inputs, _one_or_each(target), groups, show_progress, perturbations_per_eval)
+            explanation = self._explain(inputs, target, groups, show_progress, perturbations_per_eval)
         return explanation.attributions
 
     @property
-    def forward_func(self) -> nn.Module | Graph:
+    def forward_func(self) -> Network:
         """The model, under the name by which Captum's own methods look for it."""
         return self.model
 
@@ -180,11 +179,11 @@ class Explainer(ABC):
         return False
 
     def _explain(
-        self, x: Samples, target: Target, groups: grouping.Groups, show: bool, batch: int | None = None
+        self, x: Samples, target: Target | list[int], groups: grouping.Groups, show: bool, batch: int | None = None
     ) -> Explanation:
         started = time.perf_counter()
         x = as_samples(x, self.model).detach()
-        mask = self._mask(x, groups)
+        mask = grouping.mask_of(groups, x)
         model = traced(self.model, x)
         self._check_graph(model.graph)
         graph = model.graph.to(x.device, x.dtype)
@@ -245,39 +244,18 @@ class Explainer(ABC):
         taken = {} if graph.taken_off is None else {"taken_off": graph.taken_off}
         return recorded({**settings, "ball": ball, **taken}, _LISTED)
 
-    def _mask(self, x: Tensor, groups: grouping.Groups) -> Tensor:
-        """(1 or N, *shape) int64, checked."""
-        mask = grouping.resolve(groups, x)
-        assert mask is not None
-        each, _ = resolve_mask(mask, x)
-        return each if mask.ndim == x.ndim and len(mask) > 1 else each[:1]
-
     def _ball(self, graph: Graph, x: Tensor, target: Tensor, show: bool) -> Ball:
-        if not isinstance(self.ball.eps, str):
-            return self.ball
+        ball = self.ball
+        if not isinstance(ball.eps, str):
+            return ball
         with Bar(1, "radius", show=show) as bar, bar.work():
             radius = certified_radius(
-                graph,
-                x,
-                norm=self.ball.norm,
-                domain=self.ball.domain,
-                bounds=self.bounds,
-                target=target,
-                memory=self.memory,
+                graph, x, norm=ball.norm, domain=ball.domain, bounds=self.bounds, target=target, memory=self.memory
             )
-        return replace(self.ball, eps=radius)
+        return replace(ball, eps=radius)
 
 
 def _only(tensors: tuple[Samples, ...], what: str) -> Samples:
     if len(tensors) != 1:
         raise InputError(f"got {len(tensors)} {what}, expected one tensor: explain a model of one input")
     return tensors[0]
-
-
-def _one_or_each(target: Target | list[int]) -> Target:
-    """Captum's forms of a target: a tensor with one entry counts for all samples, a list has an entry for each."""
-    if isinstance(target, list):
-        if not all(isinstance(entry, int) and not isinstance(entry, bool) for entry in target):
-            raise InputError(f"got target {target!r}, expected a class number for each sample")
-        return torch.tensor(target, dtype=torch.int64)
-    return target.reshape(()) if isinstance(target, Tensor) and target.numel() == 1 else target

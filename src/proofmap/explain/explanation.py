@@ -82,7 +82,8 @@ class Explanation:
             if not -len(self) <= k < len(self):
                 raise IndexError(f"got sample {k}, expected one of {len(self)}")
             which = slice(k, k + 1 or None)
-        part = {name: getattr(self, name)[which] for name in (*_STORED, "attributions")}
+        part: dict[str, Any] = {name: getattr(self, name)[which] for name in (*_STORED, "attributions")}
+        part |= {name: _sliced(side, which) for name, side in self._sides.items()}
         if len(self.mask) == 1:
             part["mask"] = self.mask
         eps = self.settings.get("eps")
@@ -90,8 +91,6 @@ class Explanation:
         return replace(
             self,
             **part,
-            overlap=_sliced(self.overlap, which),
-            opposite=None if self.opposite is None else _sliced(self.opposite, which),
             input_hash=hash_tensor(part["x"]),
             settings=self.settings if radii is None else {**self.settings, "eps": radii[which]},
             origin=None if self.origin is None else self.origin.part(which),
@@ -100,6 +99,18 @@ class Explanation:
     def label(self, k: int) -> int | None:
         """The true class of sample k, where it is known."""
         return None if self.origin is None else self.origin.label(k)
+
+    @property
+    def _sides(self) -> dict[str, Overlap]:
+        """Its overlaps by name: one, or two of a targeted map."""
+        return {"overlap": self.overlap} | ({} if self.opposite is None else {"opposite": self.opposite})
+
+    @property
+    def _tensors(self) -> dict[str, Tensor]:
+        """What a file holds, by name."""
+        sides = self._sides.items()
+        bounds = {f"{side}.{name}": getattr(overlap, name) for side, overlap in sides for name in _BOUNDS}
+        return {name: getattr(self, name) for name in _STORED} | bounds
 
     @property
     def proven(self) -> Tensor:
@@ -128,15 +139,10 @@ class Explanation:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the explanation to a file, whole or not at all."""
-        tensors = {name: getattr(self, name) for name in _STORED}
-        certified = {}
-        for side, bounds in (("overlap", self.overlap), ("opposite", self.opposite)):
-            if bounds is not None:
-                tensors |= {f"{side}.{name}": getattr(bounds, name) for name in _BOUNDS}
-                certified[side] = bounds.certified
+        certified = {side: bounds.certified for side, bounds in self._sides.items()}
         words = {name: getattr(self, name) for name in _WORDS}
         origin = None if self.origin is None else self.origin.json()
-        write(Path(path), tensors, words | {"certified": certified, "origin": origin})
+        write(Path(path), self._tensors, words | {"certified": certified, "origin": origin})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Explanation:
@@ -231,8 +237,7 @@ def _check_words(e: Explanation) -> None:
         raise InputError(f"got seed={e.seed!r}, expected a whole number, or None where nothing is random")
     if type(e.seconds) not in (int, float) or not (math.isfinite(e.seconds) and e.seconds >= 0):
         raise InputError(f"got seconds={e.seconds!r}, expected a finite number >= 0")
-    sides = [side for side in (e.overlap, e.opposite) if side is not None]
-    if e.guarantee == "certified" and not all(side.certified is True for side in sides):
+    if e.guarantee == "certified" and not all(side.certified is True for side in e._sides.values()):
         raise InputError("got guarantee='certified' with an overlap that is not: say 'sampled' or 'none'")
     if e.opposite is not None and not e.signed:
         raise InputError("got the overlaps of two half balls with signed=False, expected signed=True")
@@ -249,12 +254,10 @@ def _check_tensors(e: Explanation) -> None:
         "target": [(count,)],
         "predicted": [(count,)],
     }
-    tensors = {name: getattr(e, name) for name in ("x", *expected)}
-    for side, bounds in (("overlap", e.overlap), ("opposite", e.opposite)):
-        if bounds is not None:
-            tensors |= {f"{side}.{name}": getattr(bounds, name) for name in _BOUNDS}
-            expected |= {f"{side}.{name}": [(count,)] for name in _BOUNDS}
-            expected[f"{side}.frozen"] = [(count, groups), (count, 0)]  # (N, 0): no B_u was bounded
+    for side in e._sides:
+        expected |= {f"{side}.{name}": [(count,)] for name in _BOUNDS}
+        expected[f"{side}.frozen"] = [(count, groups), (count, 0)]  # (N, 0): no B_u was bounded
+    tensors = e._tensors | {"attributions": e.attributions}
     for name, shapes in expected.items():
         got = tuple(tensors[name].shape)
         if got not in shapes:

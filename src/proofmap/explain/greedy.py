@@ -20,8 +20,7 @@ import torch
 from torch import Tensor
 
 from proofmap.ball import Ball
-from proofmap.errors import InputError
-from proofmap.explain.attack import attack, nearest_within, restrict
+from proofmap.explain.attack import attack, nearest, restrict
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.family import Family
@@ -29,7 +28,7 @@ from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
 from proofmap.overlaps import Overlap
 from proofmap.progress import report
-from proofmap.settings import count, is_number
+from proofmap.settings import count, number
 
 _RIDGE = 1e-8  # of the mean variance: decides only what the subsets leave open, and there for the smallest weights
 
@@ -46,18 +45,12 @@ class Greedy(Explainer):
 
     guarantee: ClassVar[Guarantee] = "none"
 
-    step: float = 0.1
+    step: float = number(0.1, "a share of the groups above 0 and up to 1", lambda step: 0 < step <= 1)
     subsets: int = count(1000, least=2)
     attack_steps: int = count(10)
     attacks: int = count(500)
     seed: int = count(0, least=0)
     batch: int = count(1)
-
-    def __post_init__(self) -> None:
-        """Refuse what is no setting."""
-        super().__post_init__()
-        if not is_number(self.step) or not 0 < self.step <= 1:
-            raise InputError(f"got step={self.step!r}, expected a share of the groups above 0 and up to 1")
 
     def _check_graph(self, graph: Graph) -> None:
         super()._check_graph(graph)
@@ -144,20 +137,14 @@ class GreedyAS(Greedy):
     a distance once an adversary is known.
     """
 
-    largest: float = 1.0
+    largest: float = number(1.0, "a finite distance above 0", lambda distance: distance > 0)
     rounds: int = count(5)
-
-    def __post_init__(self) -> None:
-        """Refuse what is no setting."""
-        super().__post_init__()
-        if not is_number(self.largest) or self.largest <= 0:
-            raise InputError(f"got largest={self.largest!r}, expected a finite distance above 0")
 
     def _family(self, task: Task) -> Family:
         return Ball(self.largest, task.ball.norm, task.ball.domain, task.ball.half).at(task.x)
 
     def _value(self, graph: Graph, family: Family, target: Tensor) -> Tensor:
-        distance = nearest_within(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
+        distance = nearest(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
         return -distance.clamp(max=self.largest)
 
 

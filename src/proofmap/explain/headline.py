@@ -68,9 +68,7 @@ def _unproven(e: Explanation, value: float, ball: str) -> str:
 
 
 def _class(k: int, names: Sequence[str] | None) -> str:
-    if names is None:
-        return f"class {k}"
-    return _cut(str(names[k]), 60)
+    return f"class {k}" if names is None else _cut(str(names[k]), 60)
 
 
 def _cut(text: str, most: int) -> str:
@@ -81,7 +79,7 @@ def _cut(text: str, most: int) -> str:
 
 def caption(e: Explanation) -> str:
     """What a score is: a difference of overlaps only where it is one."""
-    same = _agree(e.scores, _drop(e.overlap) - (0 if e.opposite is None else _drop(e.opposite)))
+    same = _agree(e.scores, e.overlap.drop - (0 if e.opposite is None else e.opposite.drop))
     if not same:
         formula = f"score of {_cut(e.method, 32)}"
     elif e.opposite is None:
@@ -94,10 +92,6 @@ def caption(e: Explanation) -> str:
         add, remove = ("add ink", "remove it") if ink else ("raise it", "lower it")
         lines.append(f"red: {add}, blue: {remove}" if e.opposite else "red: positive, blue: negative")
     return "\n".join(lines)
-
-
-def _drop(bounds: Overlap) -> Tensor:
-    return bounds.full[:, None] - bounds.frozen  # (N, G)
 
 
 def _agree(scores: Tensor, drop: Tensor) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -11,14 +11,13 @@ from torch import Tensor
 from proofmap.bounds import Method
 from proofmap.errors import InputError
 from proofmap.execution import Sampler, check_precision
-from proofmap.explain.boxes import overlap_of_boxes
-from proofmap.explain.empirical import margins
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
-from proofmap.graph import Graph, bounded
+from proofmap.family import Family
+from proofmap.graph import Graph, Node, bounded
 from proofmap.graph.cut import cut
 from proofmap.memory import budget, bytes_of, in_pieces
-from proofmap.overlaps import Overlap, method_of
+from proofmap.overlaps import Bounding, Overlap, family_overlap, margins, method_of
 from proofmap.precision import full_precision
 from proofmap.progress import part
 from proofmap.settings import count, setting
@@ -54,7 +53,7 @@ class HybridEVA(Explainer):
 
     def _measure(self, task: Task) -> Measured:
         head, tail = cut(task.graph, self.split)
-        family = task.ball.at(task.x, task.mask.expand_as(task.x))
+        family = task.family
         available = budget(self.memory, task.x.device)
         delta = family.sample(self.samples, task.generator)
         sampler = Sampler(head, self.precision, available)
@@ -71,8 +70,8 @@ class HybridEVA(Explainer):
                     ends = enclose(sampler, task.x[piece], part_mask, delta[:, piece], count)
                 lower, upper = (end[:, : 1 + last - first] for end in ends)
                 with part(0.5, 1.0):
-                    method = method_of(self.bounds)
-                    bounds = overlap_of_boxes(tail, lower, upper, task.target[piece], method, available // 2)
+                    how = Bounding(method_of(self.bounds), available // 2)
+                    bounds = overlap_of_boxes(tail, lower, upper, task.target[piece], how)
                 value[piece, 0] = bounds[:, 0]
                 value[piece, 1 + first : 1 + last] = bounds[:, 1:]
 
@@ -81,8 +80,7 @@ class HybridEVA(Explainer):
         in_pieces(len(task.x), boxes // family.members, images)
         with full_precision(task.x.device), torch.no_grad():
             nominal = margins(task.graph(task.x).flatten(1), task.target)
-        over = Overlap(value[:, 0].clone(), value[:, 1:].contiguous(), nominal, task.target, certified=False)
-        return Measured(over.full[:, None] - over.frozen, over)
+        return Measured.of(Overlap.estimated(value, nominal, task.target))
 
 
 def enclose(sampler: Sampler, x: Tensor, mask: Tensor, delta: Tensor, groups: int) -> tuple[Tensor, Tensor]:
@@ -105,3 +103,47 @@ def _mask_of(mask: Tensor, first: int, last: int, groups: int) -> tuple[Tensor, 
     if count == groups:
         return mask, groups
     return torch.where((mask >= first) & (mask < last), mask - first, count), count + 1
+
+
+def overlap_of_boxes(graph: Graph, lower: Tensor, upper: Tensor, target: Tensor, how: Bounding) -> Tensor:
+    """Upper bounds (n, m) of the overlap over boxes (n, m, *shape) with target (n,), in the bytes allowed beside them.
+
+    Of one linear layer every method bounds the margins exactly; they are then had without a form for each box.
+    """
+    rest = graph.nodes[1:]
+    with full_precision(lower.device), torch.no_grad():
+        if len(rest) == 1 and rest[0].op == "linear" and lower.ndim == 3:
+            pairs = zip(lower, upper, target, strict=True)
+            return torch.stack([_largest_margin(rest[0], *one) for one in pairs])
+        lows, highs = lower.flatten(0, 1), upper.flatten(0, 1)
+        targets = target.repeat_interleave(lower.shape[1])
+        value = lower.new_empty(len(lows))
+        room = how.available // 2
+
+        def work(start: int, stop: int) -> None:
+            middle, radius = _centred(lows[start:stop], highs[start:stop])
+            family = Family(middle, -radius, radius, torch.inf, radius.flatten(1).amax(1))
+            value[start:stop] = family_overlap(graph, family, targets[start:stop], replace(how, available=room)).full
+
+        rows = graph.classes**2  # f_c' - f_c, for every c'
+        values = sum(node.size for node in graph.nodes)
+        box = bytes_of("value", rows + values, value.element_size())
+        in_pieces(len(value), room // box, work)
+    return value.view(lower.shape[:2])
+
+
+def _centred(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    return (upper + lower) / 2, (upper - lower) / 2
+
+
+def _largest_margin(node: Node, lower: Tensor, upper: Tensor, target: Tensor) -> Tensor:
+    """max over c' of (W_c' - W_c) z + b_c' - b_c for |z - middle| <= radius: (W_c' - W_c) middle + |W_c' - W_c| radius
+    + b_c' - b_c. Boxes (m, d) -> (m,).
+    """
+    assert node.weight is not None
+    middle, radius = _centred(lower, upper)
+    rows = node.weight - node.weight[target]  # (classes, d)
+    value = middle @ rows.mT + radius @ rows.abs().mT  # (m, classes)
+    if node.bias is not None:
+        value = value + (node.bias - node.bias[target])
+    return margins(value, target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ class Source:
 
     def json(self) -> dict[str, Any]:
         """As a file keeps it."""
-        return {"name": self.name, "files": [vars(file) for file in self.files]}
+        return asdict(self)
 
     @classmethod
     def read(cls, record: Any) -> Source:
@@ -77,14 +77,7 @@ class Origin:
 
     def json(self) -> dict[str, Any]:
         """As a file keeps it."""
-        plain = {name: getattr(self, name) for name in ("labels", "classes", "columns")}
-        lists = {name: None if entries is None else list(entries) for name, entries in plain.items()}
-        return {
-            "model": self.model.json(),
-            "samples": [sample.json() for sample in self.samples],
-            **lists,
-            "made": self.made,
-        }
+        return asdict(self)
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> Origin:

@@ -17,7 +17,6 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from proofmap.errors import InputError
@@ -60,9 +59,7 @@ class Picture(Figure):
 
 
 def draw(
-    explanation: Explanation,
-    columns: Sequence[str] | None = None,
-    class_names: Sequence[str] | None = None,
+    explanation: Explanation, columns: Sequence[str] | None = None, class_names: Sequence[str] | None = None
 ) -> Picture:
     """One row a sample, at most 16: picture, heat map and overlay; for inputs that are no images, the largest scores.
 
@@ -184,9 +181,9 @@ def _panel(figure: Picture, left: float, top: float, width: float, height: float
     return figure.add_axes((left / _WIDTH, 1 - (top + height) / whole, width / _WIDTH, height / whole))
 
 
-def _write(figure: Picture, left: float, top: float, text: str, size: float, **style: Any) -> Text:
+def _write(figure: Picture, left: float, top: float, text: str, size: float, **style: Any) -> None:
     at = (left / _WIDTH, 1 - top / figure.get_figheight())
-    return figure.text(*at, text, fontsize=size, va="top", linespacing=1.25, **style)
+    figure.text(*at, text, fontsize=size, va="top", linespacing=1.25, **style)
 
 
 def _lines(text: str, size: float) -> float:

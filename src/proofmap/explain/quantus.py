@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.arrays import tensor_of
 from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer
-from proofmap.graph import Graph
 from proofmap.inputs import weight_of
+from proofmap.traced import Network
 
 __all__ = ["ExplainFunc", "explain_func"]
 
@@ -35,7 +35,7 @@ def explain_func(explainer: Explainer) -> ExplainFunc:
     current = explainer
 
     def explain(
-        model: nn.Module | Graph,
+        model: Network,
         inputs: NDArray[Any],
         targets: NDArray[Any],
         *,
@@ -44,23 +44,14 @@ def explain_func(explainer: Explainer) -> ExplainFunc:
         **kwargs: Any,
     ) -> NDArray[Any]:
         nonlocal current
-        if not isinstance(model, nn.Module | Graph):
-            raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or a pm.Graph")
         if model is not current.model:
-            current = _of(explainer, model)
+            current = replace(explainer, model=model)
         like = weight_of(model)
         x = tensor_of(inputs).to(like.device if device is None else device, like.dtype)
         mask = None if feature_mask is None else tensor_of(feature_mask)
         return current.attribute(x, _classes(targets), mask, **kwargs).detach().cpu().numpy()
 
     return explain
-
-
-def _of(explainer: Explainer, model: nn.Module | Graph) -> Explainer:
-    """The same explainer for another model."""
-    other = copy(explainer)
-    object.__setattr__(other, "model", model)
-    return other
 
 
 def _classes(targets: Any) -> Tensor:

@@ -24,11 +24,6 @@ _VERSION = 2
 _FIRST = 1  # without an origin; else the same
 
 
-def _stored(tensor: Tensor) -> Tensor:
-    """A copy of its own: a file shares no memory between its tensors."""
-    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-
-
 def _seal(words: str, tensors: Mapping[str, Tensor]) -> str:
     """Names everything that a file says, so that a change to it is seen."""
     return digest([words, *(part for name in sorted(tensors) for part in (name, tensors[name]))])
@@ -36,7 +31,8 @@ def _seal(words: str, tensors: Mapping[str, Tensor]) -> str:
 
 def write(path: Path, tensors: Mapping[str, Tensor], words: Mapping[str, Any]) -> None:
     """Write a file, whole or not at all."""
-    held = {name: _stored(tensor) for name, tensor in tensors.items()}
+    whole = torch.contiguous_format  # a file shares no memory between its tensors
+    held = {name: tensor.detach().cpu().clone(memory_format=whole) for name, tensor in tensors.items()}
     text = json.dumps(words)
     metadata = {"format": _FORMAT, "version": str(_VERSION), "explanation": text, "digest": _seal(text, held)}
     write_whole(path, pack(held, metadata))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from proofmap.ball import Ball
+from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.overlaps import Overlap
 
@@ -28,6 +30,11 @@ class Task:
     predicted: Tensor  # (n,)
     generator: torch.Generator
 
+    @property
+    def family(self) -> Family:
+        """The balls, and what they are where each of the groups is frozen."""
+        return self.ball.at(self.x, self.mask.expand_as(self.x))
+
 
 @dataclass(frozen=True, eq=False)
 class Measured:
@@ -36,6 +43,11 @@ class Measured:
     scores: Tensor  # (n, G)
     overlap: Overlap
     opposite: Overlap | None = None
+
+    @classmethod
+    def of(cls, overlap: Overlap) -> Measured:
+        """Of a group the score is what freezing it takes off the overlap."""
+        return cls(overlap.drop, overlap)
 
 
 def ball_of(ball: Ball, piece: slice, x: Tensor) -> Ball:
@@ -59,24 +71,15 @@ def ball_of(ball: Ball, piece: slice, x: Tensor) -> Ball:
 
 def together(parts: Sequence[Measured], groups: int) -> Measured:
     """All samples in one, with columns for groups that a part has none of: freezing nothing changes nothing."""
-    wide = [_widened(part, groups) for part in parts]
-    opposite = [part.opposite for part in wide if part.opposite is not None]
-    scores = torch.cat([part.scores for part in wide])
-    return Measured(scores, _joined([part.overlap for part in wide]), _joined(opposite) if opposite else None)
+    missing = [groups - part.scores.shape[1] for part in parts]
+    scores = torch.cat([pad(part.scores, (0, more)) for part, more in zip(parts, missing, strict=True)])
+    opposite = [part.opposite for part in parts if part.opposite is not None]
+    overlap = _joined([part.overlap for part in parts], missing)
+    return Measured(scores, overlap, _joined(opposite, missing) if opposite else None)
 
 
-def _widened(part: Measured, groups: int) -> Measured:
-    missing = groups - part.scores.shape[1]
-    if not missing:
-        return part
-
-    def wide(over: Overlap) -> Overlap:
-        return replace(over, frozen=torch.cat([over.frozen, over.full[:, None].expand(-1, missing)], dim=1))
-
-    scores = torch.nn.functional.pad(part.scores, (0, missing))
-    return Measured(scores, wide(part.overlap), None if part.opposite is None else wide(part.opposite))
-
-
-def _joined(parts: Sequence[Overlap]) -> Overlap:
-    tensors = {f.name: torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Overlap) if f.name != "certified"}
-    return Overlap(**tensors, certified=parts[0].certified)
+def _joined(parts: Sequence[Overlap], missing: Sequence[int]) -> Overlap:
+    pairs = zip(parts, missing, strict=True)
+    frozen = torch.cat([torch.cat([p.frozen, p.full[:, None].expand(-1, more)], dim=1) for p, more in pairs])
+    full, nominal, target = (torch.cat([getattr(p, name) for p in parts]) for name in ("full", "nominal", "target"))
+    return Overlap(full, frozen, nominal, target, parts[0].certified)

@@ -24,6 +24,7 @@ from proofmap.graph.ops import compute
 from proofmap.graph.walk import before
 
 Value = str | Tensor
+Weight = Tensor | None  # of a node that may have none
 
 LIMIT = 2**27  # scalars in one sample's value; beyond it a file is damaged rather than large
 
@@ -101,18 +102,11 @@ class Builder:
         return fold(with_axes(Graph(nodes, output, taken_off))).to(device, dtype)
 
     def add_node(
-        self,
-        name: str,
-        op: str,
-        inputs: Sequence[str],
-        *,
-        weight: Tensor | None = None,
-        bias: Tensor | None = None,
-        **attributes: Any,
+        self, name: str, op: str, inputs: Sequence[str], *, weight: Weight = None, bias: Weight = None, **settings: Any
     ) -> str:
         """A node under a name that is free; its shape comes from running the operation on nothing (meta tensors)."""
         name = self._free(name)
-        node = Node(name, op, tuple(inputs), (), _floating(weight), _floating(bias), attributes)
+        node = Node(name, op, tuple(inputs), (), _floating(weight), _floating(bias), settings)
         meta, dtype = torch.device("meta"), torch.float64
         values = [torch.empty(2, *self.shape(i), dtype=dtype, device=meta) for i in inputs]
         try:
@@ -121,7 +115,7 @@ class Builder:
             raise ModelError(f"{op} (node {name!r}) does not fit its input: {error}") from error
         shape = tuple(out.shape[1:])
         self.fits(name, op, shape)
-        self.nodes[name] = Node(name, op, node.inputs, shape, node.weight, node.bias, attributes)
+        self.nodes[name] = replace(node, shape=shape)
         return name
 
     def _free(self, name: str) -> str:
@@ -201,7 +195,7 @@ class Builder:
 
     # --- sums and constants ---
 
-    def affine(self, name: str, x: str, scale: Tensor | None, shift: Tensor | None) -> str:
+    def affine(self, name: str, x: str, scale: Weight, shift: Weight) -> str:
         """x · scale + shift with constants that broadcast against one sample."""
         scale = None if scale is not None and _only(scale, 1.0) else scale
         shift = None if shift is not None and _only(shift, 0.0) else shift
@@ -281,7 +275,7 @@ class Builder:
         return self.expand(name, x, shape[1:])
 
 
-def _floating(value: Tensor | None) -> Tensor | None:
+def _floating(value: Weight) -> Weight:
     return value if value is None or value.is_floating_point() else value.double()
 
 

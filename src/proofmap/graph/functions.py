@@ -14,19 +14,15 @@ from torch import Tensor
 if TYPE_CHECKING:
     from proofmap.graph.ir import Node
 
-_CONV: dict[int, Any] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-_CONV_TRANSPOSE: dict[int, Any] = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
-_AVG_POOL: dict[int, Any] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
-_MAX_POOL: dict[int, Any] = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
-
 
 def _plus(value: Tensor, bias: Tensor | None) -> Tensor:
     return value if bias is None else value + bias
 
 
-def _channels(bias: Tensor | None) -> Tensor | None:
-    """(C, 1, ...) as convolutions take it: (C,)."""
-    return None if bias is None else bias.flatten()
+def _of_maps(function: str, x: Tensor, *args: Any) -> Tensor:
+    """Torch's function of that name for maps with as many spatial axes as x has."""
+    value: Tensor = getattr(F, f"{function}{x.ndim - 2}d")(x, *args)
+    return value
 
 
 def linear(node: Node, x: Tensor) -> Tensor:
@@ -44,26 +40,21 @@ def matmul(node: Node, x: Tensor) -> Tensor:
 
 def conv(node: Node, x: Tensor) -> Tensor:
     """A convolution, as torch has it."""
-    a = node.attributes
-    apply = _CONV[x.ndim - 2]
-    weight = node.weight
+    a, weight = node.attributes, node.weight
     assert weight is not None
     if x.shape[1] == 1:  # strides that mean nothing there lead oneDNN astray: torch 2.13 reads beyond some maps
         x = x.contiguous().view(-1).view(x.shape)
     if x.is_cuda and 1 < a["groups"] == x.shape[1]:  # one filter a channel: slow by a factor of ten, channels last
         x, weight = x.contiguous(), weight.contiguous()
-    value: Tensor = apply(x, weight, _channels(node.bias), a["stride"], a["padding"], a["dilation"], a["groups"])
-    return value
+    bias = None if node.bias is None else node.bias.flatten()
+    return _of_maps("conv", x, weight, bias, a["stride"], a["padding"], a["dilation"], a["groups"])
 
 
 def conv_transpose(node: Node, x: Tensor) -> Tensor:
     """A transposed convolution, as torch has it."""
-    a = node.attributes
-    apply = _CONV_TRANSPOSE[x.ndim - 2]
-    value: Tensor = apply(
-        x, node.weight, _channels(node.bias), a["stride"], a["padding"], a["output_padding"], a["groups"], a["dilation"]
-    )
-    return value
+    a, bias = node.attributes, None if node.bias is None else node.bias.flatten()
+    how = (a["stride"], a["padding"], a["output_padding"], a["groups"], a["dilation"])
+    return _of_maps("conv_transpose", x, node.weight, bias, *how)
 
 
 def affine(node: Node, x: Tensor) -> Tensor:
@@ -94,11 +85,13 @@ def summed(node: Node, x: Tensor) -> Tensor:
 def avg_pool(node: Node, x: Tensor) -> Tensor:
     """The mean of each window, or its sum."""
     a = node.attributes
-    rank = x.ndim - 2
     extra = () if a["mean"] else (1,)  # the sum of each window
-    apply = _AVG_POOL[rank]
-    value: Tensor = apply(x, a["kernel"], a["stride"], a["padding"], a["ceil"], a["count_padding"], *extra)
-    return value
+    return _of_maps("avg_pool", x, a["kernel"], a["stride"], a["padding"], a["ceil"], a["count_padding"], *extra)
+
+
+def adaptive_avg_pool(node: Node, x: Tensor) -> Tensor:
+    """Means over as many windows as the attributes say."""
+    return _of_maps("adaptive_avg_pool", x, node.attributes["size"])
 
 
 def expand(node: Node, x: Tensor) -> Tensor:
@@ -146,6 +139,4 @@ def threshold(node: Node, x: Tensor) -> Tensor:
 def max_pool(node: Node, x: Tensor) -> Tensor:
     """The largest entry of each window."""
     a = node.attributes
-    apply = _MAX_POOL[x.ndim - 2]
-    value: Tensor = apply(x, a["kernel"], a["stride"], a["padding"], a["dilation"], a["ceil"])
-    return value
+    return _of_maps("max_pool", x, a["kernel"], a["stride"], a["padding"], a["dilation"], a["ceil"])

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from proofmap.errors import ModelError
 from proofmap.graph import picks
-from proofmap.graph.build import Builder, MixedError, NoRule, Value
+from proofmap.graph.build import Builder, MixedError, NoRule, Value, Weight, constant
 from proofmap.graph.slide import Slide
 
 
-def linear(b: Builder, name: str, x: str, weight: Tensor, bias: Tensor | None) -> str:
+def linear(b: Builder, name: str, x: str, weight: Tensor, bias: Weight) -> str:
     """y = x W' + b over the last axis, W (out, in)."""
     return b.add_node(name, "linear", [x], weight=weight, bias=bias)
 
@@ -42,40 +42,33 @@ def matmul(b: Builder, name: str, x: Value, y: Value) -> str:
     return b.reshape(name, product, (*shape[:-2], shape[-1]))
 
 
-def conv(b: Builder, name: str, x: str, weight: Tensor, bias: Tensor | None, slide: Slide, groups: int = 1) -> str:
+def conv(b: Builder, name: str, x: str, weight: Tensor, bias: Value | None, slide: Slide, groups: int = 1) -> str:
     """Where the padding before and after differs, a pad node comes first."""
     _check_channels(b, name, "conv", x, weight.shape[1] * groups, weight.shape[0], groups)
+    column = _column(name, bias, weight.shape[0], weight.ndim - 2)
     if not slide.even:
         x = picks.pad(b, f"{name}.pad", x, slide.flat)
         slide = slide.bare
-    column = _column(name, bias, weight.shape[0], weight.ndim - 2)
     return b.add_node(name, "conv", [x], weight=weight, bias=column, groups=groups, **slide.attributes)
 
 
 def conv_transpose(
-    b: Builder,
-    name: str,
-    x: str,
-    weight: Tensor,
-    bias: Tensor | None,
-    slide: Slide,
-    groups: int,
-    output_padding: Sequence[int],
+    b: Builder, name: str, x: str, weight: Tensor, bias: Value | None, slide: Slide, groups: int, extra: Sequence[int]
 ) -> str:
-    """Where (before, after) differ, the whole result is cropped by negative padding."""
+    """Where (before, after) differ, the whole result is cropped by negative padding. extra: its output padding."""
     _check_channels(b, name, "conv_transpose", x, weight.shape[0], weight.shape[0], groups)
     if not slide.even and min(slide.flat) < 0:
         raise NoRule("with an output larger than its windows reach")
     column = _column(name, bias, weight.shape[1] * groups, weight.ndim - 2)
     how = (slide if slide.even else slide.bare).attributes
-    how |= {"output_padding": tuple(output_padding), "groups": groups}
+    how |= {"output_padding": tuple(extra), "groups": groups}
     whole = name if slide.even else f"{name}.whole"
     y = b.add_node(whole, "conv_transpose", [x], weight=weight, bias=column, **how)
     return y if slide.even else picks.pad(b, name, y, [-p for p in slide.flat])
 
 
 def batch_norm(
-    b: Builder, name: str, x: str, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float
+    b: Builder, name: str, x: str, weight: Weight, bias: Weight, mean: Tensor, var: Tensor, eps: float
 ) -> str:
     """In evaluation: y = (x - mean) / sqrt(var + eps) · weight + bias, per channel."""
     for what, tensor in (("mean", mean), ("variance", var)):
@@ -99,8 +92,11 @@ def _check_channels(b: Builder, name: str, op: str, x: str, wanted: int, filters
         )
 
 
-def _column(name: str, bias: Tensor | None, channels: int, rank: int) -> Tensor | None:
+def _column(name: str, bias: Value | None, channels: int, rank: int) -> Tensor | None:
     """A bias for each channel, in the shape in which it meets a map: (C, 1, ...)."""
-    if bias is not None and tuple(bias.shape) != (channels,):
+    if bias is None:
+        return None
+    bias = constant(bias, "bias")
+    if tuple(bias.shape) != (channels,):
         raise ModelError(f"node {name!r} has a bias of shape {tuple(bias.shape)}, expected ({channels},)")
-    return None if bias is None else bias.reshape(-1, *(1,) * rank)
+    return bias.reshape(-1, *(1,) * rank)

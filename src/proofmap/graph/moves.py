@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from proofmap.graph import picks
-from proofmap.graph.build import Builder, MixedError, Value
+from proofmap.graph.build import Builder, MixedError, Value, scalar
 
 
 def choose(b: Builder, name: str, mask: Tensor, x: Value, y: Value) -> Value:
@@ -29,6 +29,13 @@ def choose(b: Builder, name: str, mask: Tensor, x: Value, y: Value) -> Value:
     return _sum(b, name, branches, shift)
 
 
+def triangle(b: Builder, name: str, op: str, x: str, keep: Callable[[Tensor], Tensor]) -> Value:
+    """What `keep` leaves of matrices, on or beyond a diagonal, with zeros elsewhere."""
+    if b.rank(x) < 3:
+        raise MixedError(name, op)
+    return choose(b, name, keep(torch.ones(b.shape(x)[-2:], dtype=torch.bool)), x, scalar(0.0))
+
+
 @dataclass(frozen=True)
 class Entries:
     """Entries of values by their numbers: a branch has one for each entry of a batch, and values follow each other."""
@@ -38,7 +45,8 @@ class Entries:
 
     @staticmethod
     def of(b: Builder, value: Value) -> Entries:
-        return Entries((value,), _numbered(b.batched(value)))
+        shape = b.batched(value)
+        return Entries((value,), torch.arange(prod(shape)).reshape(shape))
 
 
 def move(b: Builder, name: str, op: str, x: str, function: Callable[[Tensor], Tensor]) -> str:
@@ -64,7 +72,7 @@ def _gathered(b: Builder, name: str, op: str, entries: Entries) -> Value:
 
 def merge(b: Builder, x: Entries, source: Entries, function: Callable[[Tensor, Tensor], Tensor]) -> Entries:
     """What `function` makes of the positions of both."""
-    start = sum(_count(b, value) for value in x.values)
+    start = sum(prod(b.batched(value)) for value in x.values)
     return Entries((*x.values, *source.values), function(x.positions, source.positions + start))
 
 
@@ -78,9 +86,9 @@ def gather(b: Builder, name: str, entries: Entries) -> Value | None:
     shift = torch.zeros(positions.shape[1:], dtype=torch.float64)
     start = 0
     for value in entries.values:
-        local = positions - start
-        inside = (local >= 0) & (local < _count(b, value))
-        start += _count(b, value)
+        local, count = positions - start, prod(b.batched(value))
+        inside = (local >= 0) & (local < count)
+        start += count
         if isinstance(value, Tensor):
             placed = torch.where(inside, value.double().flatten()[torch.where(inside, local, 0)], 0.0)
             if not torch.equal(placed, placed[:1].expand_as(placed)):
@@ -95,14 +103,6 @@ def gather(b: Builder, name: str, entries: Entries) -> Value | None:
     whole = len(taken) == 1 and bool(taken[0][2].all())
     place = name if whole else f"{name}.placed"
     return _sum(b, name, [(_placed(b, place, value, index, keep), keep) for value, index, keep in taken], shift)
-
-
-def _numbered(shape: Sequence[int]) -> Tensor:
-    return torch.arange(prod(shape)).reshape(tuple(shape))
-
-
-def _count(b: Builder, value: Value) -> int:
-    return b.batch * prod(b.shape(value)) if isinstance(value, str) else value.numel()
 
 
 def _placed(b: Builder, name: str, x: str, index: Tensor, keep: Tensor) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -16,7 +17,6 @@ from proofmap.graph.reach import Reach, Shapes, filtered, framed, nowhere, poole
 if TYPE_CHECKING:
     from proofmap.graph.ir import Node
 
-_ADAPTIVE: dict[int, Any] = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
 _SMOOTH = 16  # torch's softplus, cut off above this, jumps by less than rounding in float32
 
 
@@ -53,18 +53,12 @@ class Operation:
         return self.reach is same_place
 
 
-def _scalar(compute: Callable[..., Tensor], *, activation: bool = False) -> Operation:
-    """y = f(x), entry by entry."""
-    return Operation(compute, reach=same_place, activation=activation)
+_scalar = partial(Operation, reach=same_place)  # y = f(x), entry by entry
 
 
-def _plain(function: Callable[[Tensor], Tensor], *, activation: bool = False) -> Operation:
+def _plain(function: Callable[[Tensor], Tensor], **more: Any) -> Operation:
     """The same, without settings."""
-    return _scalar(lambda node, x: function(x), activation=activation)
-
-
-def _edged(operation: Operation) -> Operation:
-    return replace(operation, steep=_always)
+    return _scalar(lambda node, x: function(x), **more)
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -78,7 +72,7 @@ OPERATIONS: dict[str, Operation] = {
     "concat": Operation(lambda node, *xs: torch.cat(xs, node.attributes["axis"] + 1), "unsigned", same_position),
     "sum": Operation(functions.summed, "unsigned"),
     "avg_pool": Operation(functions.avg_pool, "unsigned", pooled),
-    "adaptive_avg_pool": Operation(lambda node, x: _ADAPTIVE[x.ndim - 2](x, node.attributes["size"]), "unsigned"),
+    "adaptive_avg_pool": Operation(functions.adaptive_avg_pool, "unsigned"),
     "reshape": Operation(lambda node, x: x.reshape(x.shape[0], *node.attributes["shape"]), "unsigned"),
     "permute": Operation(lambda node, x: x.permute(0, *(axis + 1 for axis in node.attributes["axes"])), "unsigned"),
     "expand": Operation(functions.expand, "unsigned"),
@@ -92,12 +86,10 @@ OPERATIONS: dict[str, Operation] = {
     "leaky_relu": _scalar(functions.leaky_relu, activation=True),
     "clamp": _scalar(lambda node, x: x.clamp(node.attributes["low"], node.attributes["high"]), activation=True),
     "abs": _plain(torch.abs),
-    "shrink": _edged(_scalar(functions.shrink, activation=True)),
-    "threshold": _edged(_scalar(functions.threshold, activation=True)),
+    "shrink": _scalar(functions.shrink, activation=True, steep=_always),
+    "threshold": _scalar(functions.threshold, activation=True, steep=_always),
     "elu": _scalar(lambda node, x: F.elu(x, node.attributes["alpha"]), activation=True),
-    "softplus": replace(
-        _scalar(functions.softplus, activation=True), steep=lambda node: node.attributes["threshold"] < _SMOOTH
-    ),
+    "softplus": _scalar(functions.softplus, activation=True, steep=lambda node: node.attributes["threshold"] < _SMOOTH),
     "sigmoid": _plain(torch.sigmoid, activation=True),
     "tanh": _plain(torch.tanh, activation=True),
     "softsign": _plain(F.softsign, activation=True),
@@ -108,9 +100,9 @@ OPERATIONS: dict[str, Operation] = {
     "hardswish": _plain(F.hardswish, activation=True),
     "square": _plain(torch.square),
     "exp": _plain(torch.exp),
-    "log": _edged(_plain(torch.log)),
-    "sqrt": _edged(_plain(torch.sqrt)),
-    "reciprocal": _edged(_plain(torch.reciprocal)),
+    "log": _plain(torch.log, steep=_always),
+    "sqrt": _plain(torch.sqrt, steep=_always),
+    "reciprocal": _plain(torch.reciprocal, steep=_always),
     # the largest of several
     "max_pool": Operation(functions.max_pool, reach=pooled),
     "maximum": Operation(lambda node, a, b: torch.maximum(a, b), reach=same_place),

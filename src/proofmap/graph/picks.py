@@ -52,9 +52,10 @@ def split(b: Builder, name: str, x: str, axis: int, sizes: Sequence[int]) -> lis
     return [slice(b, f"{name}.{k}", x, axis, end - size, end) for k, (end, size) in enumerate(pairs)]
 
 
-def concat(b: Builder, name: str, xs: Sequence[Value], axis: int) -> str:
-    """Along an axis of one sample; a constant among the parts is a slice of a branch times zero, plus itself."""
+def concat(b: Builder, name: str, op: str, xs: Sequence[Value], axis: int) -> str:
+    """Along an axis of the batched values; a constant among them is a slice of a branch times zero, plus itself."""
     branch = next(x for x in xs if isinstance(x, str))
+    axis = b.axis(name, op, axis, b.rank(branch))
     if len(xs) == 1:
         return branch
     parts = []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
+from typing import Any
 
 import torch
 
@@ -23,17 +25,8 @@ def avg_pool(
     rank = len(slide.kernel)
     inner, shape = _channels(b, f"{name}.in", x, rank)
     if slide.regular and max(slide.dilation) == 1:
-        y = b.add_node(
-            f"{name}.pool",
-            "avg_pool",
-            [inner],
-            kernel=slide.kernel,
-            stride=slide.stride,
-            padding=slide.before,
-            ceil=ceil,
-            count_padding=count_padding,
-            mean=divisor is None,
-        )
+        how: dict[str, Any] = {"kernel": slide.kernel, "stride": slide.stride, "padding": slide.before, "ceil": ceil}
+        y = b.add_node(f"{name}.pool", "avg_pool", [inner], **how, count_padding=count_padding, mean=divisor is None)
         y = y if divisor is None else b.scale(f"{name}.share", y, 1 / divisor)
         return b.reshape(name, y, (*shape[:-rank], *b.shape(y)[1:]))
     assert divisor is None
@@ -107,6 +100,15 @@ def min_over(b: Builder, name: str, x: str, axes: Sequence[int], *, keepdim: boo
     """min(x) = -max(-x)."""
     y = max_over(b, f"{name}.max", b.scale(f"{name}.negated", x, -1.0), axes, keepdim=keepdim)
     return b.scale(name, y, -1.0)
+
+
+# What is made of all entries over axes of one sample: (builder, name, x, axes, keepdim=)
+OVER: dict[str, Callable[..., str]] = {
+    "max": max_over,
+    "min": min_over,
+    "sum": partial(Builder.reduce, mean=False),
+    "mean": partial(Builder.reduce, mean=True),
+}
 
 
 def _channels(b: Builder, name: str, x: str, rank: int) -> tuple[str, tuple[int, ...]]:

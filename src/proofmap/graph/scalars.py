@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf, isclose, isnan, sqrt
 from typing import Any
 
@@ -14,11 +13,6 @@ from proofmap.graph.build import Builder, NoRule, Value, scalar
 from proofmap.graph.ir import Node
 
 
-def unary(b: Builder, name: str, op: str, x: str, *, weight: Tensor | None = None, **attributes: Any) -> str:
-    """A function that is one of ours."""
-    return b.add_node(name, op, [x], weight=weight, **attributes)
-
-
 def clamp(b: Builder, name: str, x: str, low: float = -inf, high: float = inf) -> str:
     """min(max(x, low), high)."""
     if isnan(low) or isnan(high) or low == inf or high == -inf:
@@ -26,15 +20,15 @@ def clamp(b: Builder, name: str, x: str, low: float = -inf, high: float = inf) -
     if low > high:  # torch and ONNX: everything becomes `high`
         return b.affine(name, x, scalar(0.0), scalar(high))
     if (low, high) == (0.0, inf):
-        return unary(b, name, "relu", x)
-    return x if (low, high) == (-inf, inf) else unary(b, name, "clamp", x, low=float(low), high=float(high))
+        return b.add_node(name, "relu", [x])
+    return x if (low, high) == (-inf, inf) else b.add_node(name, "clamp", [x], low=float(low), high=float(high))
 
 
 def leaky_relu(b: Builder, name: str, x: str, slope: Tensor) -> str:
     """The slope left of zero: one, or one for each channel (PReLU), broadcast against one sample."""
     if torch.broadcast_shapes(b.shape(x), tuple(slope.shape)) != b.shape(x):
         raise ModelError(f"leaky_relu (node {name!r}) has slopes of shape {tuple(slope.shape)} for {b.shape(x)}")
-    return unary(b, name, "leaky_relu", x, weight=slope)
+    return b.add_node(name, "leaky_relu", [x], weight=slope)
 
 
 def hard_sigmoid(b: Builder, name: str, x: str, alpha: float = 1 / 6, beta: float = 0.5) -> str:
@@ -46,7 +40,7 @@ def softplus(b: Builder, name: str, x: str, beta: float = 1.0, threshold: float 
     """log(1 + exp(beta · x)) / beta; x itself where beta · x is above the threshold."""
     if beta == 0.0 or isnan(beta) or isnan(threshold):
         raise NoRule(f"with beta {beta:g} and threshold {threshold:g}")
-    y = unary(b, f"{name}.unit", "softplus", b.scale(f"{name}.in", x, beta), threshold=float(threshold))
+    y = b.add_node(f"{name}.unit", "softplus", [b.scale(f"{name}.in", x, beta)], threshold=float(threshold))
     return b.scale(name, y, 1 / beta)
 
 
@@ -54,24 +48,22 @@ def shrink(b: Builder, name: str, x: str, limit: float, shift: float) -> str:
     """x - shift above the limit, x + shift below -limit, 0 between: soft shrinking with shift = limit, hard with 0."""
     if not 0 <= limit < inf or not -inf < shift < inf:
         raise NoRule(f"with limit {limit:g} and shift {shift:g}")
-    return unary(b, name, "shrink", x, limit=float(limit), shift=float(shift))
+    return b.add_node(name, "shrink", [x], limit=float(limit), shift=float(shift))
 
 
 def threshold(b: Builder, name: str, x: str, limit: float, value: float) -> str:
     """x above the limit, else the value; where they are the same, nothing jumps."""
     if not -inf < limit < inf or not -inf < value < inf:
         raise NoRule(f"with limit {limit:g} and value {value:g}")
-    return (
-        clamp(b, name, x, low=limit)
-        if limit == value
-        else unary(b, name, "threshold", x, limit=float(limit), value=float(value))
-    )
+    if limit == value:
+        return clamp(b, name, x, low=limit)
+    return b.add_node(name, "threshold", [x], limit=float(limit), value=float(value))
 
 
 def log(b: Builder, name: str, x: str) -> str:
     """The logarithm; of a sigmoid it has a rule of its own."""
     node = b.nodes[x]
-    return log_sigmoid(b, name, node.inputs[0]) if node.op == "sigmoid" else unary(b, name, "log", x)
+    return log_sigmoid(b, name, node.inputs[0]) if node.op == "sigmoid" else b.add_node(name, "log", [x])
 
 
 def log_sigmoid(b: Builder, name: str, x: str) -> str:
@@ -86,17 +78,15 @@ def elu(b: Builder, name: str, x: str, alpha: float = 1.0, scale: float = 1.0, s
     """
     if stretch <= 0:
         raise NoRule(f"with alpha {alpha:g}")
-    factor = scale / stretch
-    inner = b.scale(f"{name}.in", x, stretch)
-    y = unary(b, f"{name}.unit", "elu", inner, alpha=float(alpha * stretch))
-    return b.scale(name, y, factor)
+    y = b.add_node(f"{name}.unit", "elu", [b.scale(f"{name}.in", x, stretch)], alpha=float(alpha * stretch))
+    return b.scale(name, y, scale / stretch)
 
 
 def swish(b: Builder, name: str, x: str, beta: float = 1.0) -> str:
     """x · sigmoid(beta · x) = silu(beta · x) / beta."""
     if beta == 0.0:
         return b.scale(name, x, 0.5)
-    y = unary(b, f"{name}.unit", "silu", b.scale(f"{name}.in", x, beta))
+    y = b.add_node(f"{name}.unit", "silu", [b.scale(f"{name}.in", x, beta)])
     return b.scale(name, y, 1 / beta)
 
 
@@ -106,15 +96,15 @@ def power(b: Builder, name: str, x: str, exponent: float) -> str:
         case 1:
             return x
         case 2:
-            return unary(b, name, "square", x)
+            return b.add_node(name, "square", [x])
         case 0.5:
-            return unary(b, name, "sqrt", x)
+            return b.add_node(name, "sqrt", [x])
         case -0.5:
-            return unary(b, name, "reciprocal", unary(b, f"{name}.sqrt", "sqrt", x))
+            return b.add_node(name, "reciprocal", [b.add_node(f"{name}.sqrt", "sqrt", [x])])
         case -1:
-            return unary(b, name, "reciprocal", x)
+            return b.add_node(name, "reciprocal", [x])
         case -2:
-            return unary(b, name, "reciprocal", unary(b, f"{name}.square", "square", x))
+            return b.add_node(name, "reciprocal", [b.add_node(f"{name}.square", "square", [x])])
     raise NoRule(f"with exponent {exponent:g}")
 
 
@@ -126,7 +116,7 @@ def mul(b: Builder, name: str, x: Value, y: Value) -> str:
     if isinstance(y, Tensor):
         return b.affine(name, x, b.sample_constant(name, "mul", y, b.rank(x)), None)
     if x == y:
-        return unary(b, name, "square", x)
+        return b.add_node(name, "square", [x])
     for left, right in ((x, y), (y, x)):
         product = _gate(b, name, left, right)
         if product is not None:
@@ -138,7 +128,7 @@ def div(b: Builder, name: str, x: Value, y: Value) -> str:
     """By a constant, or a constant by a branch: x · (1 / y)."""
     if isinstance(y, Tensor):
         return mul(b, name, x, 1 / y.double())
-    return mul(b, name, x, unary(b, f"{name}.reciprocal", "reciprocal", y))
+    return mul(b, name, x, b.add_node(f"{name}.reciprocal", "reciprocal", [y]))
 
 
 def _gate(b: Builder, name: str, left: str, right: str) -> str | None:
@@ -146,72 +136,47 @@ def _gate(b: Builder, name: str, left: str, right: str) -> str | None:
     x, outer, offset = line(b, left)
     gate, scale, shift = line(b, right)
     node = b.nodes[gate]
-    if offset != 0.0 or scale == 0.0 or node.op not in _GATES:
-        return None
-    matched = _GATES[node.op](b, node, x, shift / scale)
+    matched = None if offset != 0.0 or scale == 0.0 or not node.inputs else _gated(b, node, x, shift / scale)
     if matched is None:
         return None
-    op, stretch, factor, attributes = matched
+    op, stretch, factor = matched
     if close(b, stretch, 1.0):
         stretch, factor = 1.0, factor * stretch
-    inner = b.scale(f"{name}.in", x, stretch)
-    return b.scale(name, unary(b, f"{name}.unit", op, inner, **attributes), factor * outer * scale)
+    attributes: dict[str, Any] = {"approximate": "none"} if op == "gelu" else {}
+    y = b.add_node(f"{name}.unit", op, [b.scale(f"{name}.in", x, stretch)], **attributes)
+    return b.scale(name, y, factor * outer * scale)
 
 
-# (f, stretch, factor, attributes): x · (g(x) + shift) is factor · f(stretch · x)
-_Gate = tuple[str, float, float, dict[str, Any]]
+def _gated(b: Builder, node: Node, x: str, shift: float) -> tuple[str, float, float] | None:
+    """(f, s, c) such that x · (g(x) + shift) = c · f(s · x), for g the function that the node computes of x.
 
-
-def _by_sigmoid(b: Builder, node: Node, x: str, shift: float) -> _Gate | None:
-    """x · sigmoid(a x) = silu(a x) / a."""
-    inner, slope, start = line(b, node.inputs[0])
-    fits = inner == x and start == shift == 0.0 and slope != 0.0
-    return ("silu", slope, 1 / slope, {}) if fits else None
-
-
-def _by_clamp(b: Builder, node: Node, x: str, shift: float) -> _Gate | None:
-    """x · min(max(a x + h/2, 0), h) = h² / (6 a) · hardswish(6 a x / h)."""
-    inner, slope, start = line(b, node.inputs[0])
-    low, high = node.attributes["low"], node.attributes["high"]
-    fits = inner == x and shift == low == 0.0 and 0 < high < inf and slope != 0.0 and close(b, start, high / 2)
-    return ("hardswish", 6 * slope / high, high * high / (6 * slope), {}) if fits else None
-
-
-def _by_erf(b: Builder, node: Node, x: str, shift: float) -> _Gate | None:
-    """x · (erf(a x) + 1) = 2 / (a √2) · gelu(a √2 x)."""
-    inner, slope, start = line(b, node.inputs[0])
-    fits = inner == x and start == 0.0 and shift == 1.0 and slope != 0.0
-    return ("gelu", slope * sqrt(2), sqrt(2) / slope, {"approximate": "none"}) if fits else None
-
-
-def _by_tanh(b: Builder, node: Node, x: str, shift: float) -> _Gate | None:
-    """x · tanh(softplus(a x)) = mish(a x) / a: above 20, where torch leaves softplus off, tanh is 1 to float64."""
-    inner, one, nothing = line(b, node.inputs[0])
-    soft = b.nodes[inner]
-    if soft.op != "softplus" or soft.attributes["threshold"] < 20 or (one, nothing, shift) != (1.0, 0.0, 0.0):
+    x · sigmoid(a x) = silu(a x) / a
+    x · min(max(a x + h/2, 0), h) = h² / (6 a) · hardswish(6 a x / h)
+    x · (erf(a x) + 1) = 2 / (a √2) · gelu(a √2 x)
+    x · tanh(softplus(a x)) = mish(a x) / a: above 20, where torch leaves softplus off, tanh is 1 to float64
+    x / (c + d |a x|) = softsign(d a / c · x) / (d a), for c and d of one sign
+    """
+    inner, factor, start = line(b, node.inputs[0])
+    within = b.nodes[inner]
+    if (node.op, within.op) in (("tanh", "softplus"), ("reciprocal", "abs")):
+        inner, slope, offset = line(b, within.inputs[0])
+    else:
+        slope, offset = factor, 0.0
+    if inner != x or offset != 0.0 or slope == 0.0:
         return None
-    inner, slope, start = line(b, soft.inputs[0])
-    return ("mish", slope, 1 / slope, {}) if inner == x and start == 0.0 and slope != 0.0 else None
-
-
-def _by_reciprocal(b: Builder, node: Node, x: str, shift: float) -> _Gate | None:
-    """x / (c + d |e x|) = softsign(d e / c · x) / (d e), for c and d of one sign."""
-    inner, slope, start = line(b, node.inputs[0])
-    size = b.nodes[inner]
-    if size.op != "abs" or shift != 0.0 or not slope * start > 0:
-        return None
-    inner, stretch, offset = line(b, size.inputs[0])
-    fits = inner == x and offset == 0.0 and stretch != 0.0
-    return ("softsign", slope * stretch / start, 1 / (slope * stretch), {}) if fits else None
-
-
-_GATES: dict[str, Callable[[Builder, Node, str, float], _Gate | None]] = {
-    "sigmoid": _by_sigmoid,
-    "clamp": _by_clamp,
-    "erf": _by_erf,
-    "tanh": _by_tanh,
-    "reciprocal": _by_reciprocal,
-}
+    a = node.attributes
+    match node.op, within.op:
+        case "sigmoid", _ if start == shift == 0.0:
+            return "silu", slope, 1 / slope
+        case "clamp", _ if shift == a["low"] == 0.0 and 0 < a["high"] < inf and close(b, start, a["high"] / 2):
+            return "hardswish", 6 * slope / a["high"], a["high"] * a["high"] / (6 * slope)
+        case "erf", _ if start == 0.0 and shift == 1.0:
+            return "gelu", slope * sqrt(2), sqrt(2) / slope
+        case "tanh", "softplus" if within.attributes["threshold"] >= 20 and (factor, start, shift) == (1.0, 0.0, 0.0):
+            return "mish", slope, 1 / slope
+        case "reciprocal", "abs" if shift == 0.0 and factor * start > 0:
+            return "softsign", factor * slope / start, 1 / (factor * slope)
+    return None
 
 
 def close(b: Builder, a: float, c: float) -> bool:
@@ -241,7 +206,7 @@ def maximum(b: Builder, name: str, x: Value, y: Value) -> str:
     constant = b.sample_constant(name, "maximum", y, b.rank(x))
     if constant.numel() == 1 and constant.ndim <= len(b.shape(x)):
         return clamp(b, name, x, low=constant.item())
-    above = unary(b, f"{name}.relu", "relu", b.affine(f"{name}.minus", x, None, -constant))
+    above = b.add_node(f"{name}.relu", "relu", [b.affine(f"{name}.minus", x, None, -constant)])
     return b.affine(name, above, None, constant)
 
 

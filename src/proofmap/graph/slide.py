@@ -11,6 +11,7 @@ from torch import Tensor
 
 from proofmap.errors import ModelError
 
+Sides = Sequence[int]  # one number for each spatial axis
 Pads = Sequence[tuple[int, int]]  # (before, after) for each spatial axis
 
 
@@ -24,21 +25,11 @@ class Slide:
     dilation: tuple[int, ...]
 
     @classmethod
-    def of(
-        cls,
-        kernel: Sequence[int],
-        stride: Sequence[int] | None = None,
-        padding: Pads | None = None,
-        dilation: Sequence[int] | None = None,
-    ) -> Slide:
+    def of(cls, kernel: Sides, stride: Sides | None = None, padding: Pads = (), dilation: Sides | None = None) -> Slide:
         """By default step by step, with nothing around the map."""
-        ones = (1,) * len(kernel)
-        return cls(
-            tuple(kernel),
-            ones if stride is None else tuple(stride),
-            ((0, 0),) * len(kernel) if padding is None else tuple(padding),
-            ones if dilation is None else tuple(dilation),
-        )
+        ones, nothing = (1,) * len(kernel), ((0, 0),) * len(kernel)
+        steps, gaps = (ones if sides is None else tuple(sides) for sides in (stride, dilation))
+        return cls(tuple(kernel), steps, tuple(padding) or nothing, gaps)
 
     @property
     def before(self) -> tuple[int, ...]:

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from proofmap.arrays import Samples, tensor_of
 from proofmap.errors import InputError
-from proofmap.graph import Graph
 from proofmap.groups import SampleGrouping
 from proofmap.inputs import as_samples
 from proofmap.overlaps import Overlap
+from proofmap.traced import Network
 
 
 def check_groups(said: str, groups: Any) -> None:
@@ -22,10 +22,10 @@ def check_groups(said: str, groups: Any) -> None:
         raise InputError(f"{said}={groups!r}, expected a grouping such as pm.groups.grid(12), or an integer mask")
 
 
-def check_call(model: nn.Module | Graph, x: Samples) -> Tensor:
+def check_call(model: Network, x: Samples) -> Tensor:
     """The samples; what are none is refused, and a model that cannot take them."""
     x = as_samples(x, model)
-    if not isinstance(model, nn.Module | Graph):
+    if not isinstance(model, Network):
         raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or a pm.Graph")
     if isinstance(model, nn.Module):
         for name, weight in model.named_parameters():

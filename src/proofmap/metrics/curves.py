@@ -11,10 +11,9 @@ from functools import partial
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.arrays import Samples, Target
-from proofmap.graph import Graph
 from proofmap.groups import Groups, pixels
 from proofmap.metrics.check import check_groups
 from proofmap.metrics.draws import Baseline, Darkest, Stream, Uniform, baseline_at, check_baseline, check_broadcast
@@ -23,6 +22,7 @@ from proofmap.metrics.points import Score, pieces, score_at
 from proofmap.metrics.variables import Entries, Variables
 from proofmap.precision import full_precision
 from proofmap.settings import check_choice, check_count, count
+from proofmap.traced import Network
 
 __all__ = ["Curve", "Deletion", "Insertion"]
 
@@ -88,15 +88,14 @@ class Curve(Metric[Samples]):
             return torch.trapezoid(curve[:, 1:], dim=1)
         return torch.trapezoid(curve, dim=1) / (curve.shape[1] - 1)
 
-    def curve(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Tensor:
+    def curve(self, model: Network, x: Samples, target: Target, attributions: Samples) -> Tensor:
         """The scores themselves, from none of the variables to all: (N, steps + 1)."""
         return self._curve(self._case(model, x, target, attributions))
 
     def _curve(self, case: Case) -> Tensor:
         x, rows, variables = case.x, case.rows, Variables.of(case.x, self.groups)
         steps = variables.most if self.steps == "all" else min(self.steps, variables.most)
-        index = torch.arange(steps + 1, device=x.device)
-        shares = torch.stack([index, torch.full_like(index, steps)], 1)  # (P, 2)
+        points_along = torch.arange(steps + 1, device=x.device)
         baselines, ties = Stream(self.seed, "baseline"), Stream(self.seed, "ties")
         scores = []
         with full_precision(x.device), torch.no_grad():
@@ -107,10 +106,10 @@ class Curve(Metric[Samples]):
                 drawn = ties.next(len(start), present.most, device=x.device)
                 ranks = present.ranks(case.subject[piece], drawn)
                 parts = []
-                for share in shares.split(max(1, rows // len(start))):
-                    points = torch.where(present.first(ranks, share), end, start).view(-1, *x.shape[1:])
-                    classes = case.target[piece].repeat_interleave(len(share))
-                    parts.append(score_at(case.graph, points, classes, self.score, rows).view(-1, len(share)))
+                for index in points_along.split(max(1, rows // len(start))):
+                    points = torch.where(present.first(ranks, index, steps), end, start).view(-1, *x.shape[1:])
+                    classes = case.target[piece].repeat_interleave(len(index))
+                    parts.append(score_at(case.graph, points, classes, self.score, rows).view(-1, len(index)))
                 scores.append(torch.cat(parts, dim=1))
         return torch.cat(scores).to(x.dtype)
 

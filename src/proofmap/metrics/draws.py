@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import InputError
+from proofmap.family import broadcasts
 from proofmap.settings import is_number
 
 __all__ = ["Baseline", "Darkest", "Stream", "Uniform", "baseline_at", "check_baseline", "seeded"]
@@ -62,7 +63,7 @@ def check_baseline(said: str, baseline: Any) -> None:
 
 def check_broadcast(baseline: Baseline, x: Tensor) -> None:
     """Refuse a tensor that cannot stand for x."""
-    if isinstance(baseline, Tensor) and (baseline.ndim > x.ndim or not _broadcasts(baseline, x)):
+    if isinstance(baseline, Tensor) and not broadcasts(baseline, x.shape):
         raise InputError(
             f"the baseline has shape {tuple(baseline.shape)} at x of shape {tuple(x.shape)}, expected a shape that "
             "broadcasts to x"
@@ -82,8 +83,3 @@ def baseline_at(baseline: Baseline, x: Tensor, piece: slice, stream: Stream) -> 
             return baseline.detach().to(x).expand_as(x)[piece]
         case number:
             return torch.full_like(part, float(number))
-
-
-def _broadcasts(value: Tensor, x: Tensor) -> bool:
-    tail = x.shape[x.ndim - value.ndim :]
-    return all(n in (1, m) for n, m in zip(value.shape, tail, strict=True))

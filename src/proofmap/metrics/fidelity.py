@@ -10,11 +10,10 @@ from functools import partial
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.arrays import Samples, Target
 from proofmap.errors import InputError
-from proofmap.graph import Graph
 from proofmap.groups import Groups, Shape, pixels
 from proofmap.metrics.check import check_groups
 from proofmap.metrics.draws import Baseline, Darkest, Stream, Uniform, baseline_at, check_baseline, check_broadcast
@@ -23,6 +22,7 @@ from proofmap.metrics.points import Score, pieces, score_at
 from proofmap.metrics.variables import Entries, Variables
 from proofmap.precision import full_precision
 from proofmap.settings import check_choice, check_count, count
+from proofmap.traced import Network
 
 __all__ = ["Cells", "MuFidelity", "pearson", "spearman"]
 
@@ -113,12 +113,7 @@ class MuFidelity(Metric[Samples]):
         return correlate(total, drop).to(case.x.dtype)
 
     def pairs(
-        self,
-        model: nn.Module | Graph,
-        x: Samples,
-        target: Target,
-        attributions: Samples,
-        chosen: Tensor | None = None,
+        self, model: Network, x: Samples, target: Target, attributions: Samples, chosen: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """What is correlated: (the drop of the score, the summed attribution), each (N, subsets) in float64.
 

@@ -13,7 +13,7 @@ from inspect import getattr_static
 from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, overload
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
@@ -21,11 +21,12 @@ from proofmap.errors import InputError
 from proofmap.graph import Graph
 from proofmap.metrics.check import check_attributions, check_call, check_explainer, check_overlap
 from proofmap.metrics.draws import Uniform
-from proofmap.metrics.points import classes_of, logits_at, rows_of
+from proofmap.metrics.points import logits_at, rows_of
+from proofmap.overlaps import target_of
 from proofmap.precision import full_precision
 from proofmap.records import JSON, recorded
 from proofmap.settings import Check, check_settings
-from proofmap.traced import traced
+from proofmap.traced import Network, traced
 
 __all__ = ["ByPreset", "Case", "Metric", "Presets", "Subject", "ends_of", "radius_of", "table"]
 
@@ -122,7 +123,7 @@ class Metric(ABC, Generic[_Judged_contra]):
     def _check(self, x: Tensor) -> None:
         """Refuse samples that the settings do not fit, before the model runs."""
 
-    def __call__(self, model: nn.Module | Graph, x: Samples, target: Target, subject: _Judged_contra) -> Tensor:
+    def __call__(self, model: Network, x: Samples, target: Target, subject: _Judged_contra) -> Tensor:
         """The value at each sample of x (N, *shape): (N,)."""
         return self._values(self._case(model, x, target, subject))
 
@@ -131,7 +132,7 @@ class Metric(ABC, Generic[_Judged_contra]):
         names = ["preset", *self.presets[self.preset], *(field.name for field in fields(self))]
         return recorded({name: getattr(self, name) for name in names if name not in _COSTS})
 
-    def _case(self, model: nn.Module | Graph, x: Samples, target: Target, subject: Any) -> Case:
+    def _case(self, model: Network, x: Samples, target: Target, subject: Any) -> Case:
         x = check_call(model, x)
         self._check(x)
         judged: Any = _CHECKS[self.subject](type(self).__name__, subject, x)
@@ -140,7 +141,7 @@ class Metric(ABC, Generic[_Judged_contra]):
         with full_precision(x.device), torch.no_grad():
             logits = logits_at(graph, x, rows)
         aim = judged.target if target is None and self.subject == "overlap" else target
-        return Case(graph, x, logits, classes_of(aim, logits), judged, rows)
+        return Case(graph, x, logits, target_of(aim, logits), judged, rows)
 
 
 def table(*settings: str, **presets: tuple[Any, ...]) -> Presets:

@@ -8,10 +8,8 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from proofmap.arrays import Target
 from proofmap.errors import InputError
 from proofmap.graph import Graph
-from proofmap.overlaps import classes_of as given_classes
 
 Score: TypeAlias = Literal["softmax", "logit"]
 
@@ -28,13 +26,6 @@ def logits_at(graph: Graph, x: Tensor, rows: int) -> Tensor:
     if not bool(logits.isfinite().all()):
         raise InputError("the model's output at x has NaN or infinite entries, expected finite logits")
     return logits
-
-
-def classes_of(target: Target, logits: Tensor) -> Tensor:
-    """One class for each sample, (N,): the target, or where it is None the predicted one."""
-    if target is None:
-        return logits.argmax(1)
-    return given_classes(target, logits.shape[0], logits.shape[1], logits.device)
 
 
 def score_at(graph: Graph, points: Tensor, target: Tensor, score: Score, rows: int) -> Tensor:

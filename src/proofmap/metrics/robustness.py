@@ -10,7 +10,7 @@ from math import inf
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
@@ -26,8 +26,9 @@ from proofmap.metrics.draws import Stream
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, ends_of
 from proofmap.metrics.points import pieces
 from proofmap.metrics.variables import Variables
-from proofmap.overlaps import family_overlap, method_of
-from proofmap.settings import check_count, count, is_number, setting
+from proofmap.overlaps import Bounding, family_overlap, method_of
+from proofmap.settings import check_count, check_number, count, setting
+from proofmap.traced import Network
 
 __all__ = ["Distances", "RobustnessSr"]
 
@@ -93,8 +94,7 @@ class RobustnessSr(Metric[Samples]):
         """Refuse what is no setting."""
         object.__setattr__(self, "groups", pixels() if self.groups is None else self.groups)
         super().__post_init__()
-        if not is_number(self.largest) or not self.largest > 0:
-            raise InputError(f"RobustnessSr got largest={self.largest!r:.60}, expected a distance above 0")
+        check_number("RobustnessSr got largest", self.largest, "a distance above 0", lambda far: far > 0)
         Ball(self.largest, self.norm, self.domain)
         check_memory(self.memory)
         if self.bounds is not None and not isinstance(self.bounds, Method):
@@ -114,14 +114,12 @@ class RobustnessSr(Metric[Samples]):
         """The area under the distances that attacks found: (N,). An upper bound of the area under the true ones."""
         return _area(self._distances(case, prove=False).found)
 
-    def both(
-        self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples
-    ) -> tuple[Tensor, Tensor]:
+    def both(self, model: Network, x: Samples, target: Target, attributions: Samples) -> tuple[Tensor, Tensor]:
         """(lower, upper), each (N,): the area under the true distances, at most `largest`, is between them."""
         curves = self.distances(model, x, target, attributions)
         return _area(curves.proven), _area(curves.found)
 
-    def distances(self, model: nn.Module | Graph, x: Samples, target: Target, attributions: Samples) -> Distances:
+    def distances(self, model: Network, x: Samples, target: Target, attributions: Samples) -> Distances:
         """The curves themselves, what is proven and what was found."""
         return self._distances(self._case(model, x, target, attributions), prove=True)
 
@@ -133,7 +131,6 @@ class RobustnessSr(Metric[Samples]):
             bounded(graph)
         steps = min(self.steps, variables.most)
         index = torch.arange(1, steps + 1, device=x.device)
-        shares = torch.stack([index, torch.full_like(index, steps)], 1)  # (K, 2)
         ties = Stream(self.seed, "ties")
         reached, proven = [], []
         for piece in pieces(len(x), steps, rows):
@@ -141,7 +138,7 @@ class RobustnessSr(Metric[Samples]):
             near = x[piece].repeat_interleave(steps, dim=0)  # (n K, *shape)
             classes = case.target[piece].repeat_interleave(steps)
             ranks = present.ranks(case.subject[piece], ties.next(len(x[piece]), present.most, device=x.device))
-            free = present.first(ranks, shares).view(near.shape)
+            free = present.first(ranks, index, steps).view(near.shape)
             for balls in pieces(len(near), 1, rows):
                 far = self._attack(graph, near[balls], classes[balls], free[balls])
                 reached.append(far)
@@ -153,17 +150,9 @@ class RobustnessSr(Metric[Samples]):
 
     def _attack(self, graph: Graph, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
         """The distance of an adversary (n,); `largest` where none was found."""
-        return nearest(
-            graph,
-            x,
-            target,
-            free,
-            norm=self.norm,
-            domain=self.domain,
-            largest=self.largest,
-            rounds=self.rounds,
-            steps=self.attack_steps,
-        ).clamp(max=self.largest)
+        family = restrict(Ball(self.largest, self.norm, self.domain).at(x), free)
+        distance = nearest(graph, family, target, rounds=self.rounds, steps=self.attack_steps)
+        return distance.clamp(max=self.largest)
 
     def _prove(self, graph: Graph, x: Tensor, target: Tensor, free: Tensor, far: Tensor, available: int) -> Tensor:
         """A radius (n,) at which the overlap is proven to be at most 0: the largest that bisection met below `far`.
@@ -172,9 +161,10 @@ class RobustnessSr(Metric[Samples]):
         """
         proven, open_at = torch.zeros_like(far), far
         trial = torch.where(far < self.largest, far / 2, far)
+        how = Bounding(method_of(self.bounds), available)
         for _ in range(self.halvings):
             family = restrict(Ball(trial, self.norm, self.domain).at(x), free)
-            over = family_overlap(graph, family, target, None, method_of(self.bounds), "one-pass", "margin", available)
+            over = family_overlap(graph, family, target, how)
             holds = over.full <= 0
             proven, open_at = torch.where(holds, trial, proven), torch.where(holds, open_at, trial)
             trial = (proven + open_at) / 2

@@ -9,17 +9,17 @@ from math import inf
 from typing import ClassVar, Literal, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.errors import InputError
-from proofmap.graph import Graph
 from proofmap.metrics.check import check_attributions
 from proofmap.metrics.draws import seeded
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, radius_of, table
 from proofmap.metrics.points import pieces
-from proofmap.settings import check_choice, check_flag, count, is_number
+from proofmap.settings import check_choice, check_flag, check_number, count
+from proofmap.traced import Network
 
 __all__ = ["Explain", "Stability"]
 
@@ -76,8 +76,7 @@ class Stability(Metric[Explain]):
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
         super().__post_init__()
-        if not is_number(self.radius) or not self.radius > 0:
-            raise InputError(f"Stability got radius={self.radius!r:.60}, expected a number above 0")
+        check_number("Stability got radius", self.radius, "a number above 0", lambda radius: radius > 0)
         assert self.ball  # which refuses what is none
 
     @property
@@ -99,12 +98,7 @@ class Stability(Metric[Explain]):
         return far.amax(1) if self.over == "max" else far.mean(1)
 
     def distances(
-        self,
-        model: nn.Module | Graph,
-        x: Samples,
-        target: Target,
-        explainer: Explain,
-        moved: Tensor | None = None,
+        self, model: Network, x: Samples, target: Target, explainer: Explain, moved: Tensor | None = None
     ) -> Tensor:
         """Each of the distances: (N, samples). moved (N, samples, *shape): points in place of random ones."""
         return self._distances(self._case(model, x, target, explainer), moved)

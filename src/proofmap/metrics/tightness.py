@@ -7,17 +7,16 @@ from functools import partial
 from typing import ClassVar, Literal, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.explain.attack import attack
-from proofmap.explain.empirical import margins
-from proofmap.graph import Graph
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, radius_of, table
-from proofmap.overlaps import Overlap
+from proofmap.overlaps import Overlap, margins
 from proofmap.settings import check_choice, count
+from proofmap.traced import Network
 
 __all__ = ["Tightness"]
 
@@ -77,7 +76,7 @@ class Tightness(Metric[Overlap]):
         upper: Tensor = case.subject.full
         return upper if self.above == "zero" else upper - self._attack(case)
 
-    def both(self, model: nn.Module | Graph, x: Samples, target: Target, overlap: Overlap) -> tuple[Tensor, Tensor]:
+    def both(self, model: Network, x: Samples, target: Target, overlap: Overlap) -> tuple[Tensor, Tensor]:
         """(lower, upper), each (N,): AO(B) is between what an attack reached and what is proven."""
         case = self._case(model, x, target, overlap)
         _check_same(case)

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proofmap import groups as grouping
-from proofmap.ball import Ball
-from proofmap.groups import Shape
+from proofmap.groups import Groups, Shape, mask_of
 
 __all__ = ["Entries", "Variables"]
 
@@ -37,15 +35,10 @@ class Variables:
     sizes: Tensor  # (1 or N, G) the entries of each variable; 0 where a sample lacks one
 
     @classmethod
-    def of(cls, x: Tensor, groups: grouping.Groups) -> Variables:
-        """The groups of x (N, *shape), checked by asking for the family of a ball of radius zero."""
-        mask = grouping.resolve(groups, x)
-        family = Ball(0.0).at(x, mask)
-        assert isinstance(mask, Tensor)
-        assert family.mask is not None
-        each = mask.ndim == x.ndim and len(mask) > 1
-        ids = (family.mask if each else family.mask[:1]).flatten(1)
-        sizes = torch.zeros(len(ids), family.groups, dtype=torch.int64, device=x.device)
+    def of(cls, x: Tensor, groups: Groups) -> Variables:
+        """The groups of x (N, *shape)."""
+        ids = mask_of(groups, x).flatten(1)
+        sizes = torch.zeros(len(ids), int(ids.max()) + 1, dtype=torch.int64, device=x.device)
         return cls(ids, sizes.scatter_add_(1, ids, torch.ones_like(ids)))
 
     def cut(self, piece: slice) -> Variables:
@@ -86,10 +79,10 @@ class Variables:
             return values[..., self.ids[0]]
         return values.gather(2, self.ids[:, None].expand(-1, values.shape[1], -1))
 
-    def first(self, ranks: Tensor, shares: Tensor) -> Tensor:
-        """Whether each entry is among the first of its sample: ranks (n, G), shares (P, 2) -> (n, P, d) bool.
+    def first(self, ranks: Tensor, index: Tensor, steps: int) -> Tensor:
+        """Whether each entry is among the first floor(i G / steps) of its sample's G variables, for i of the index.
 
-        A share (i, m) stands for the floor(i G / m) most important of G variables.
+        ranks (n, G), index (P,) -> (n, P, d) bool.
         """
-        many = shares[:, 0] * self.counts[:, None] // shares[:, 1]  # (1 or n, P)
+        many = index * self.counts[:, None] // steps  # (1 or n, P)
         return self.at_entries(ranks[:, None]) < many[:, :, None]

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.arrays import Samples, Target
 from proofmap.execution import base_elements
@@ -24,7 +24,7 @@ from proofmap.memory import budget, bytes_of, check_memory, piece_of
 from proofmap.overlaps import classes_of
 from proofmap.precision import full_precision
 from proofmap.settings import check_settings
-from proofmap.traced import traced
+from proofmap.traced import Network, traced
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +40,13 @@ class Task:
     def logits(self) -> Callable[[Tensor], Tensor]:
         """(N, *shape) -> (N, classes), differentiable; the form that Captum takes."""
         return lambda x: self.graph(x).flatten(1)
+
+    def captum(self, method: str, points: Tensor, target: Tensor, /, **settings: Any) -> Tensor:
+        """The attributions of points by Captum's method of that name; Captum is loaded by who uses it."""
+        from captum import attr
+
+        maps: Tensor = getattr(attr, method)(self.logits).attribute(points, target=target, **settings)
+        return maps
 
     @property
     def repeats(self) -> int:
@@ -57,7 +64,7 @@ class Baseline(ABC):
 
     differentiates: ClassVar[bool] = True  # whether the values of all layers are kept, for a gradient
 
-    model: nn.Module | Graph
+    model: Network
     _: KW_ONLY
     memory: int | None = None
 
@@ -77,12 +84,10 @@ class Baseline(ABC):
         graph = traced(self.model, x).graph.to(x.device, x.dtype)
         if self.differentiates:
             differentiable(graph, type(self).__name__)
-        sizes = sum(n.size + n.inside for n in graph.nodes)
-        itemsize = x.element_size()
-        with_gradients = bytes_of("gradient", sizes, itemsize)
-        point = with_gradients if self.differentiates else itemsize * base_elements(graph, ())
-        room = piece_of(budget(self.memory, x.device), x.device)
-        points = max(1, room // point)
+        elements, itemsize = sum(n.size + n.inside for n in graph.nodes), x.element_size()
+        gradients = bytes_of("gradient", elements, itemsize)
+        point = gradients if self.differentiates else itemsize * base_elements(graph, ())
+        points = max(1, piece_of(budget(self.memory, x.device), x.device) // point)
         aim = None if target is None else classes_of(target, len(x), graph.classes, x.device)
         maps = torch.empty_like(x, memory_format=torch.contiguous_format)
         with full_precision(x.device), torch.no_grad():
@@ -91,10 +96,3 @@ class Baseline(ABC):
                 classes = graph(x[piece]).flatten(1).argmax(1) if aim is None else aim[piece]
                 maps[piece] = self._maps(Task(graph, x[piece], classes, points))
         return fitted(maps, x, type(self).__name__)
-
-
-def captum() -> Any:
-    """Captum's attribution methods, loaded by who uses them."""
-    from captum import attr
-
-    return attr

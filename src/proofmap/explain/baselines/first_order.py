@@ -8,12 +8,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from proofmap.explain.empirical import margins
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
-from proofmap.overlaps import Overlap
+from proofmap.overlaps import Overlap, margins
 from proofmap.precision import full_precision
 from proofmap.settings import choice
 
@@ -47,10 +46,8 @@ class FirstOrder(Explainer):
         every = torch.arange(len(x), device=x.device)
         reach = family.concretise(slope.double(), every)  # (n, 1 + G)
         overlap = (nominal.detach()[:, None] + reach).to(x.dtype)
-        over = Overlap(
-            overlap[:, 0].clone(), overlap[:, 1:].contiguous(), nominal.detach(), task.target, certified=False
-        )
-        return Measured((reach[:, :1] - reach[:, 1:]).to(x.dtype), over)
+        scores = (reach[:, :1] - reach[:, 1:]).to(x.dtype)
+        return Measured(scores, Overlap.estimated(overlap, nominal.detach(), task.target))
 
     def _objective(self, logits: Tensor, target: Tensor) -> Tensor:
         """(n,) for logits (n, C)."""

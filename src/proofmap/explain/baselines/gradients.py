@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from proofmap.explain.baselines.baseline import Baseline, Task, captum
-from proofmap.settings import check_number, count, setting
+from proofmap.explain.baselines.baseline import Baseline, Task
+from proofmap.settings import count, number
 
 __all__ = ["GradientInput", "IntegratedGradients", "Saliency", "gradient"]
 
@@ -32,8 +32,7 @@ class GradientInput(Baseline):
     """
 
     def _maps(self, task: Task) -> Tensor:
-        maps: Tensor = captum().InputXGradient(task.logits).attribute(_leaf(task.x), target=task.target)
-        return maps
+        return task.captum("InputXGradient", _leaf(task.x), task.target)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -46,28 +45,18 @@ class IntegratedGradients(Baseline):
     """
 
     steps: int = count(100, least=2)  # the ends of the way
-    baseline: float = setting(0.0, check_number)
+    baseline: float = number(0.0)
 
     def _maps(self, task: Task) -> Tensor:
-        maps: Tensor = (
-            captum()
-            .IntegratedGradients(task.logits)
-            .attribute(
-                task.x,
-                baselines=self.baseline,
-                target=task.target,
-                n_steps=self.steps,
-                method="riemann_trapezoid",
-                internal_batch_size=max(task.points, len(task.x)),
-            )
-        )
+        way = {"baselines": self.baseline, "n_steps": self.steps, "method": "riemann_trapezoid"}
+        at_once = max(task.points, len(task.x))
+        maps = task.captum("IntegratedGradients", task.x, task.target, **way, internal_batch_size=at_once)
         return maps * (self.steps / (self.steps - 1))
 
 
 def gradient(task: Task, points: Tensor, target: Tensor) -> Tensor:
     """∇f_c at each of the points (n, *shape), for classes (n,)."""
-    maps: Tensor = captum().Saliency(task.logits).attribute(_leaf(points), target=target, abs=False)
-    return maps
+    return task.captum("Saliency", _leaf(points), target, abs=False)
 
 
 def _leaf(points: Tensor) -> Tensor:

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from proofmap.explain.baselines.baseline import Baseline, Task, captum
-from proofmap.settings import check_number, count, setting
+from proofmap.explain.baselines.baseline import Baseline, Task
+from proofmap.settings import count, number
 
 __all__ = ["Occlusion"]
 
@@ -24,23 +24,12 @@ class Occlusion(Baseline):
     differentiates: ClassVar[bool] = False
 
     parts: int = count(7)
-    baseline: float = setting(0.0, check_number)
+    baseline: float = number(0.0)
 
     def _maps(self, task: Task) -> Tensor:
         patch = self._patch(tuple(task.x.shape[1:]))
-        maps: Tensor = (
-            captum()
-            .Occlusion(task.logits)
-            .attribute(
-                task.x,
-                sliding_window_shapes=patch,
-                strides=patch,
-                baselines=self.baseline,
-                target=task.target,
-                perturbations_per_eval=task.repeats,
-            )
-        )
-        return maps
+        cover = {"sliding_window_shapes": patch, "strides": patch, "baselines": self.baseline}
+        return task.captum("Occlusion", task.x, task.target, **cover, perturbations_per_eval=task.repeats)
 
     def _patch(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         if len(shape) == 1:

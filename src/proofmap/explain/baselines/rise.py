@@ -12,7 +12,7 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task
-from proofmap.settings import count, is_number
+from proofmap.settings import count, number
 
 __all__ = ["RISE"]
 
@@ -33,15 +33,9 @@ class RISE(Baseline):
 
     masks: int = count(6000)
     cells: int = count(7)
-    p: float = 0.5
+    p: float = number(0.5, "a probability between 0 and 1", lambda p: 0 < p < 1)
     probabilities: bool = False
     seed: int = count(0, least=0)
-
-    def __post_init__(self) -> None:
-        """Refuse what is no setting."""
-        super().__post_init__()
-        if not is_number(self.p) or not 0 < self.p < 1:
-            raise InputError(f"got p={self.p!r}, expected a probability between 0 and 1")
 
     def _maps(self, task: Task) -> Tensor:
         if task.x.ndim not in (3, 4):
@@ -68,9 +62,7 @@ class RISE(Baseline):
         """s at some samples under each mask (m, H, W): (n, m)."""
         x, target = task.x[piece], task.target[piece]
         over = mask.view(len(mask), *[1] * (x.ndim - 3), *mask.shape[1:])
-        logits: Tensor = task.logits((x[:, None] * over).flatten(0, 1)).unflatten(
-            0, (len(x), len(mask))
-        )  # (n, m, classes)
+        logits = task.logits((x[:, None] * over).flatten(0, 1)).view(len(x), len(mask), -1)  # (n, m, classes)
         scores = logits.softmax(2) if self.probabilities else logits
         classes = target[:, None, None].expand(-1, len(mask), 1)
         return scores.gather(2, classes).squeeze(2)

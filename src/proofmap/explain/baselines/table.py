@@ -5,30 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from inspect import signature
-from typing import Any
-
-from torch import nn
+from typing import Any, TypeAlias
 
 from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.explain.attributor import Attributor
 from proofmap.explain.baselines.baseline import Baseline
 from proofmap.explain.explainer import COSTS, Explainer
-from proofmap.graph import Graph
 from proofmap.groups import Groups
 from proofmap.methods import COMPARED, METHODS
+from proofmap.traced import Network
 
 __all__ = ["BASELINES", "make"]
+
+Settings: TypeAlias = Mapping[str, Any]
 
 BASELINES: Mapping[str, type[Baseline] | type[Explainer]] = {name: METHODS[name].kind for name in COMPARED}
 
 
 def make(
-    name: str,
-    model: nn.Module | Graph,
-    ball: Ball | None = None,
-    groups: Groups = None,
-    settings: Mapping[str, Any] | None = None,
+    name: str, model: Network, ball: Ball | None = None, groups: Groups = None, settings: Settings | None = None
 ) -> Attributor:
     """The method of that name for the model; settings: what its class takes beyond, in place of the paper's.
 

@@ -8,13 +8,12 @@ output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from math import prod
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 import torch
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
@@ -23,48 +22,37 @@ from torch import Tensor
 from proofmap.errors import ModelError, UnsupportedError, first_line
 from proofmap.graph.build import LIMIT, LargeError, MixedError
 from proofmap.graph.foreign import FEW, MANY, in_front, independent, points_around, straits
-from proofmap.graph.ir import Graph, Node
+from proofmap.graph.ir import Graph
 from proofmap.graph.last import no_classes, no_logits
+from proofmap.graph.onnx.read import Reader
 from proofmap.graph.onnx.session import Session
 
-__all__ = ["Read", "box_file"]
+__all__ = ["box_file"]
+
+Again = Callable[[ModelProto], Graph]
+Missing = tuple[tuple[str, str], ...]
 
 _MOST = 64  # values that are tried
 _LIMITED = "cannot take every number of samples"
 
 
-@dataclass(frozen=True, eq=False)
-class Read:
-    """What has been read of a file, as far as it could be."""
-
-    model: ModelProto
-    given: ValueInfoProto  # the input
-    shape: tuple[int, ...]  # of one sample
-    batch: int  # the number of samples that the file fixes; 0: free
-    output: str
-    nodes: Sequence[NodeProto]  # those that the output needs
-    constants: Mapping[str, npt.NDArray[Any]]
-    last: int  # the place of the last node without a rule
-    sizes: Mapping[str, Sequence[int]]  # shapes that are known
-
-
-def box_file(
-    read: Read, again: Callable[[ModelProto], Graph], missing: tuple[tuple[str, str], ...], mixed: MixedError | None
-) -> Graph:
+def box_file(read: Reader, last: int, again: Again, missing: Missing, mixed: MixedError | None) -> Graph:
     """The graph of a file that onnxruntime can run.
 
-    again: reads the rest of the file. mixed: what the samples leave dimension 0 by, where they do.
+    read: as far as it could be. last: the place of the last node without a rule. again: reads the rest of the file.
+    mixed: what the samples leave dimension 0 by, where they do.
     """
-    for name, shape in read.sizes.items():
+    for name, shape in read.shapes.items():
         if prod(shape) > LIMIT:
             raise LargeError(f"the file's {name!r} has shape {tuple(shape)}, expected at most {LIMIT} scalars a sample")
-    x = torch.rand(1, *read.shape, generator=torch.Generator().manual_seed(0))
+    start, batch = read.builder.nodes[read.given.name], read.fixed or 0
+    x = torch.rand(1, *start.shape, generator=torch.Generator().manual_seed(0))
     points = points_around(x, FEW if mixed is None else MANY)
-    cuts = dict(list(_cuts(read))[:_MOST])
+    cuts = dict(list(_cuts(read, last))[:_MOST])
     cuts.setdefault(read.output, read.nodes[-1])
-    elements = max(8 * prod(read.shape), 2 * sum(map(prod, read.sizes.values())))
+    elements = max(8 * start.size, 2 * sum(map(prod, read.shapes.values())))
     try:
-        several = Session(missing, elements, False, _until(read, list(cuts)), read.batch)
+        several = Session(missing, elements, False, _until(read, list(cuts)), batch)
         values = dict(zip(cuts, several.outputs(points), strict=True))
     except Exception as error:  # a file may be wrong in any way, and onnxruntime missing
         if mixed is not None and missing == mixed.missing:
@@ -80,16 +68,16 @@ def box_file(
         try:
             name, tail = _rest(read, again, at, node, value)
             if independent(run, points, [1]) is None:
-                return in_front(name, Node(read.given.name, "input", (), read.shape), run, tail)
+                return in_front(name, start, run, tail)
         except Exception:  # the rest cannot be read, or onnxruntime cannot run another number of samples
             continue
     raise mixed or _refusal(read, several, points, values[read.output])
 
 
-def _takes(read: Read, x: Tensor) -> bool:
+def _takes(read: Reader, x: Tensor) -> bool:
     """Whether onnxruntime runs the file at x."""
     try:
-        Session((), 0, False, _until(read, [read.output]), read.batch).outputs(x)
+        Session((), 0, False, _until(read, [read.output]), read.fixed or 0).outputs(x)
     except Exception:  # as above
         return False
     return True
@@ -101,7 +89,7 @@ def _unrunnable(error: Exception) -> str:
     return f"add one under proofmap/rules; onnxruntime cannot run the file either ({first_line(error)})"
 
 
-def _refusal(read: Read, run: Session, points: Tensor, output: Tensor) -> ModelError:
+def _refusal(read: Reader, run: Session, points: Tensor, output: Tensor) -> ModelError:
     if not output.is_floating_point():
         last = read.nodes[-1]
         return no_logits(last.op_type, last.name or read.output)
@@ -114,15 +102,15 @@ def _refusal(read: Read, run: Session, points: Tensor, output: Tensor) -> ModelE
     return no_classes("file", output.shape[1:])
 
 
-def _cuts(read: Read) -> Iterator[tuple[str, NodeProto]]:
+def _cuts(read: Reader, last: int) -> Iterator[tuple[str, NodeProto]]:
     """The values, with the nodes that made them, from the last node without a rule on, that all others go through."""
     steps = [(() if read.constants.keys() & {*node.output} else node.output, node.input) for node in read.nodes]
     for place, value in straits(steps, read.given.name, read.output):
-        if place >= read.last:
+        if place >= last:
             yield value, read.nodes[place]
 
 
-def _until(read: Read, outputs: Sequence[str]) -> bytes:
+def _until(read: Reader, outputs: Sequence[str]) -> bytes:
     """The file up to some of its values."""
     needed, kept = set(outputs), []
     for node in reversed(read.model.graph.node):
@@ -130,8 +118,7 @@ def _until(read: Read, outputs: Sequence[str]) -> bytes:
             needed.update(name for name in node.input if name)
             needed.update(_inner(node))
             kept.append(node)
-    part = ModelProto()
-    part.CopyFrom(read.model)
+    part = copy.deepcopy(read.model)
     graph = part.graph
     for field in ("node", "output", "initializer", "value_info", "input"):
         graph.ClearField(field)
@@ -152,9 +139,7 @@ def _inner(node: NodeProto) -> Iterator[str]:
             yield from _inner(inner)
 
 
-def _rest(
-    read: Read, again: Callable[[ModelProto], Graph], at: str, maker: NodeProto, value: Tensor
-) -> tuple[str, Graph]:
+def _rest(read: Reader, again: Again, at: str, maker: NodeProto, value: Tensor) -> tuple[str, Graph]:
     """A name for the value, and the graph of what comes after it."""
     used = {name for node in read.nodes for name in (*node.input, *node.output)}
     name = maker.name if maker.name and maker.name not in {*used, read.given.name} else at
@@ -162,14 +147,13 @@ def _rest(
     nodes = []
     for node in read.nodes[place + 1 :]:
         if not any(out in read.constants for out in node.output):
-            copied = NodeProto()
-            copied.CopyFrom(node)
+            copied = copy.deepcopy(node)
             copied.ClearField("input")
             copied.input.extend(name if one == at else one for one in node.input)
             nodes.append(copied)
     stored = {one for node in nodes for one in node.input} & read.constants.keys()
     kind = onnx.helper.np_dtype_to_tensor_dtype(value.numpy().dtype)
-    dims = [read.batch or "n", *value.shape[1:]]
+    dims = [read.fixed or "n", *value.shape[1:]]
     graph = onnx.helper.make_graph(
         nodes,
         "rest",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,10 @@ class Call:
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.attributes.get(name, default)
+
+    def all(self, **defaults: Any) -> Iterator[Any]:
+        """Several attributes in turn."""
+        return (self.get(name, default) for name, default in defaults.items())
 
     def slide(self, kernel: Sequence[int]) -> Slide:
         """How a window of this size moves, as the attributes have it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -89,9 +90,7 @@ def _session(model: ModelProto, nodes: Sequence[NodeProto], output: str) -> Any:
     _cut(model, nodes, output)
     try:
         return started(model.SerializeToString(), plain=True)
-    except (
-        Exception
-    ):  # onnxruntime missing, an opset that is too new, no kernel in double precision, more than two gigabytes, ...
+    except Exception:  # onnxruntime missing, an opset too new, no kernel in double precision, over two gigabytes, ...
         return None
 
 
@@ -110,8 +109,7 @@ def _cut(model: ModelProto, nodes: Sequence[NodeProto], output: str) -> None:
 
 def _doubled(model: ModelProto) -> ModelProto:
     """The same model with every number in double precision."""
-    copied = ModelProto()
-    copied.CopyFrom(model)
+    copied = copy.deepcopy(model)
     attributes = [(node, attribute) for node in copied.graph.node for attribute in node.attribute]
     for tensor in (*copied.graph.initializer, *(attribute.t for _, attribute in attributes)):
         if tensor.data_type == TensorProto.FLOAT:

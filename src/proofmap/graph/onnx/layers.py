@@ -65,14 +65,12 @@ def _halves(total: int, mode: str) -> tuple[int, int]:
 
 def _conv(b: Builder, call: Call, x: Value, weight: Value, bias: Value | None = None) -> str:
     x, weight = branch(x), constant(weight, "weights")
-    bias = None if bias is None else constant(bias, "bias")
     slide = _padded(call, b.shape(x)[1:], weight.shape[2:])
     return layers.conv(b, call.name, x, weight, bias, slide, call.get("group", 1))
 
 
 def _conv_transpose(b: Builder, call: Call, x: Value, weight: Value, bias: Value | None = None) -> str:
     x, weight = branch(x), constant(weight, "weights")
-    bias = None if bias is None else constant(bias, "bias")
     sizes = b.shape(x)[1:]
     slide = _sliding(call, sizes, weight.shape[2:])
     extra = list(call.get("output_padding", [0] * len(sizes)))
@@ -99,8 +97,8 @@ def _batch_norm(b: Builder, call: Call, x: Value, weight: Value, bias: Value, me
         )
     if not call.get("spatial", 1):
         raise NoRule("with spatial = 0")
-    parts = [constant(part, "statistics") for part in (weight, bias, mean, var)]
-    return layers.batch_norm(b, call.name, branch(x), parts[0], parts[1], parts[2], parts[3], call.get("epsilon", 1e-5))
+    weight, bias, mean, var = (constant(part, "statistics") for part in (weight, bias, mean, var))
+    return layers.batch_norm(b, call.name, branch(x), weight, bias, mean, var, call.get("epsilon", 1e-5))
 
 
 # --- pooling ---
@@ -124,11 +122,7 @@ def _reduce(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
     if not given:
         raise MixedError(call.name, call.op)
     sample, keepdim = axes_of(b, call, x, given), bool(call.get("keepdims", 1))
-    if call.op == "ReduceMax":
-        return pools.max_over(b, call.name, x, sample, keepdim=keepdim)
-    if call.op == "ReduceMin":
-        return pools.min_over(b, call.name, x, sample, keepdim=keepdim)
-    return b.reduce(call.name, x, sample, keepdim=keepdim, mean=call.op == "ReduceMean")
+    return pools.OVER[call.op.removeprefix("Reduce").lower()](b, call.name, x, sample, keepdim=keepdim)
 
 
 def _softmax(b: Builder, call: Call, x: str) -> str:

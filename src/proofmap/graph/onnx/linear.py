@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from proofmap.graph import sums
-from proofmap.graph.build import Builder, MixedError, NoRule, Value, constant, scalar
-from proofmap.graph.moves import choose, write
+from proofmap.graph.build import Builder, NoRule, Value, constant
+from proofmap.graph.moves import triangle, write
 from proofmap.graph.onnx.call import Call, branch, number, numbers
 
 
@@ -26,12 +26,8 @@ def _cumsum(b: Builder, call: Call, x: Value, axis: Value) -> str:
 
 
 def _trilu(b: Builder, call: Call, x: Value, diagonal: Value | None = None) -> Value:
-    x = branch(x)
-    if b.rank(x) < 3:
-        raise MixedError(call.name, call.op)
-    k = int(number(call, "k", diagonal, 0))
-    ones = torch.ones(b.shape(x)[-2:], dtype=torch.bool)
-    return choose(b, call.name, ones.triu(k) if call.get("upper", 1) else ones.tril(k), x, scalar(0.0))
+    k, keep = int(number(call, "k", diagonal, 0)), torch.triu if call.get("upper", 1) else torch.tril
+    return triangle(b, call.name, call.op, branch(x), lambda ones: keep(ones, k))
 
 
 def _col2im(b: Builder, call: Call, x: Value, size: Value, kernel: Value) -> str:

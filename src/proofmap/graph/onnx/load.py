@@ -48,9 +48,10 @@ def _read(model: ModelProto) -> Graph:
     except UnsupportedError as error:
         names = {name_of(node) for node in reader.nodes}  # a node with several outputs has several placeholders
         missing = dict.fromkeys((n if n in names else n.rpartition("#")[0], op) for n, op in error.nodes)
-        graph = box_file(reader.so_far(error.nodes), _read_whole, tuple(missing), reader.mixed)
+        last = max((reader.places[name] for name, _ in error.nodes), default=0)
+        graph = box_file(reader, last, _read_whole, tuple(missing), reader.mixed)
     except MixedError as error:
-        graph = box_file(reader.so_far(()), _read_whole, error.missing, error)
+        graph = box_file(reader, 0, _read_whole, error.missing, error)
     check(graph, model, reader.nodes, reader.output, reader.fixed)
     return graph
 

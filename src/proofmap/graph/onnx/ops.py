@@ -42,10 +42,8 @@ def _clip(b: Builder, call: Call, x: str, low: Value | None = None, high: Value 
 
 
 def _prelu(b: Builder, call: Call, x: Value, slope: Value) -> str:
-    x = branch(x)
-    return scalars.leaky_relu(
-        b, call.name, x, b.sample_constant(call.name, call.op, constant(slope, "slopes"), b.rank(x))
-    )
+    x, slope = branch(x), constant(slope, "slopes")
+    return scalars.leaky_relu(b, call.name, x, b.sample_constant(call.name, call.op, slope, b.rank(x)))
 
 
 def _pow(b: Builder, call: Call, x: Value, exponent: Value) -> str:
@@ -96,7 +94,7 @@ def _dropout(b: Builder, call: Call, x: str, ratio: Value | None = None, trainin
 
 
 def _unary(op: str) -> Callable[..., str]:
-    return lambda b, call, x: scalars.unary(b, call.name, op, x)
+    return lambda b, call, x: b.add_node(call.name, op, [x])
 
 
 _UNARY = "Relu Abs Exp Sqrt Reciprocal Sigmoid Tanh Erf Softsign Mish HardSwish"  # of the same name here
@@ -121,17 +119,15 @@ CONVERT: dict[str, Callable[..., Any]] = {
     "PRelu": _prelu,
     "Elu": lambda b, call, x: scalars.elu(b, call.name, x, call.get("alpha", 1.0)),
     "Selu": lambda b, call, x: scalars.elu(
-        b, call.name, x, call.get("alpha", 1.6732631921768188), call.get("gamma", 1.0507010221481323)
+        b, call.name, x, *call.all(alpha=1.6732631921768188, gamma=1.0507010221481323)
     ),
     "Celu": lambda b, call, x: scalars.elu(b, call.name, x, call.get("alpha", 1.0), 1.0, 1 / call.get("alpha", 1.0)),
     "Softplus": lambda b, call, x: scalars.softplus(b, call.name, x),
-    "Shrink": lambda b, call, x: scalars.shrink(b, call.name, x, call.get("lambd", 0.5), call.get("bias", 0.0)),
+    "Shrink": lambda b, call, x: scalars.shrink(b, call.name, x, *call.all(lambd=0.5, bias=0.0)),
     "ThresholdedRelu": lambda b, call, x: scalars.threshold(b, call.name, x, call.get("alpha", 1.0), 0.0),
-    "Gelu": lambda b, call, x: scalars.unary(b, call.name, "gelu", x, approximate=call.get("approximate", "none")),
+    "Gelu": lambda b, call, x: b.add_node(call.name, "gelu", [x], approximate=call.get("approximate", "none")),
     "Swish": lambda b, call, x: scalars.swish(b, call.name, x, call.get("alpha", 1.0)),
-    "HardSigmoid": lambda b, call, x: scalars.hard_sigmoid(
-        b, call.name, x, call.get("alpha", 0.2), call.get("beta", 0.5)
-    ),
+    "HardSigmoid": lambda b, call, x: scalars.hard_sigmoid(b, call.name, x, *call.all(alpha=0.2, beta=0.5)),
     "Pow": _pow,
     "Log": lambda b, call, x: scalars.log(b, call.name, x),
     "Greater": _greater,

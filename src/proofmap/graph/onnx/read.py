@@ -19,7 +19,6 @@ from proofmap.graph.build import Builder, LargeError, MixedError, NoRule, Value
 from proofmap.graph.ir import Graph
 from proofmap.graph.moves import Entries, gather, merge
 from proofmap.graph.onnx import message
-from proofmap.graph.onnx.boxed import Read
 from proofmap.graph.onnx.call import Call
 from proofmap.graph.onnx.linear import once
 from proofmap.graph.onnx.message import Array, attribute_of, name_of
@@ -51,13 +50,13 @@ class Reader:
         self.model = model
         self.opset = message.opset_of(model)
         stored = {tensor.name: tensor for tensor in model.graph.initializer}
-        given, self.dtype = message.input_of(model, stored)
-        self.fixed, shape = message.sizes_of(given)
+        self.given, self.dtype = message.input_of(model, stored)
+        self.fixed, shape = message.sizes_of(self.given)  # the number of samples, None where it is free
         self.batch = self.fixed or batch
         self.output = model.graph.output[0].name
         self.nodes, self.wanted = message.needed_for(model.graph.node, self.output)
-        self.builder = Builder(shape, self.batch, given.name, self.dtype)
-        self.branches: dict[str, str] = {given.name: given.name}
+        self.builder = Builder(shape, self.batch, self.given.name, self.dtype)
+        self.branches: dict[str, str] = {self.given.name: self.given.name}
         self.constants: dict[str, Array] = {n: message.weights_of(t) for n, t in stored.items() if n in self.wanted}
         self.moved: dict[str, _Moved] = {}
         self.lost: set[str] = set()
@@ -127,15 +126,6 @@ class Reader:
         self.lost.update(filter(None, node.output))
         return None
 
-    def so_far(self, missing: Sequence[tuple[str, str]]) -> Read:
-        """What has been read, for who runs the file up to the last of the missing operations."""
-        last = max((self.places[name] for name, _ in missing), default=0)
-        given = next(i for i in self.model.graph.input if i.name == self.builder.input)
-        shape = self.builder.shape(self.builder.input)
-        constants, sizes = self.constants, self._shapes
-        fixed = self.fixed or 0
-        return Read(self.model, given, shape, fixed, self.output, self.nodes, constants, last, sizes)
-
     def _convert(self, name: str, op: str, node: NodeProto) -> Any:
         call = Call(name, op, self.opset, {a.name: attribute_of(a) for a in node.attribute}, len(node.output))
         since = len(self.builder.nodes)
@@ -193,7 +183,7 @@ class Reader:
         """Placeholders; where a shape is not known, what follows is lost, and only searched for more of them."""
         inputs = [self.branches[i] for i in node.input if i in self.branches]
         for key in outputs:
-            shape = self._shapes.get(key)
+            shape = self.shapes.get(key)
             placeholder = self.builder.unsupported(name, op, inputs, shape or ())
             if shape is None:
                 self.lost.add(key)
@@ -201,7 +191,7 @@ class Reader:
                 self.branches[key] = placeholder
 
     @cached_property
-    def _shapes(self) -> dict[str, list[int]]:
+    def shapes(self) -> dict[str, list[int]]:
         """The shapes of one sample that onnx can infer."""
         try:
             graph = onnx.shape_inference.infer_shapes(self.model, data_prop=True).graph
@@ -216,29 +206,22 @@ class Reader:
         return self.branches[name] if name in self.branches else torch.from_numpy(np.array(self.constants[name]))
 
     def _evaluate(self, name: str, node: NodeProto, also: dict[str, Array]) -> list[Array]:
-        """The value of an operation on constants, and on what is given beside them."""
+        """What onnx's reference implementation makes of constants, and of what is given beside them."""
+        from onnx.reference import ReferenceEvaluator  # slow to import, and not needed by many
+
         feeds = {i: also[i] if i in also else self.constants[i] for i in node.input if i}
-        return _evaluate(name, node, feeds, self.opset)
-
-
-def _evaluate(name: str, node: NodeProto, feeds: dict[str, Array], opset: int) -> list[Array]:
-    """The value of an operation on constants, as onnx's reference implementation has it."""
-    from onnx.reference import ReferenceEvaluator  # slow to import, and not needed by many
-
-    if _growth(node.op_type, list(feeds.values())) > _COMPUTED:
-        raise LargeError(f"{node.op_type} (node {name!r}) makes a constant of more than {_COMPUTED} numbers")
-    infos = [onnx.helper.make_empty_tensor_value_info(i) for i in feeds]
-    outputs = [onnx.helper.make_empty_tensor_value_info(o) for o in node.output if o]
-    graph = onnx.helper.make_graph([node], "constant", infos, outputs)
-    opsets = [onnx.helper.make_opsetid("", opset)]
-    try:
-        with np.errstate(all="ignore"):
-            results = ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=opsets)).run(None, feeds)
-    except Exception as error:
-        raise ModelError(
-            f"{node.op_type} (node {name!r}) of constants cannot be computed: {first_line(error)}"
-        ) from error
-    return [np.asarray(result) for result in results]
+        if _growth(node.op_type, list(feeds.values())) > _COMPUTED:
+            raise LargeError(f"{node.op_type} (node {name!r}) makes a constant of more than {_COMPUTED} numbers")
+        infos = [onnx.helper.make_empty_tensor_value_info(i) for i in feeds]
+        outputs = [onnx.helper.make_empty_tensor_value_info(o) for o in node.output if o]
+        graph = onnx.helper.make_graph([node], "constant", infos, outputs)
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", self.opset)])
+        try:
+            with np.errstate(all="ignore"):
+                return [np.asarray(result) for result in ReferenceEvaluator(model).run(None, feeds)]
+        except Exception as error:
+            reason = f"of constants cannot be computed: {first_line(error)}"
+            raise ModelError(f"{node.op_type} (node {name!r}) {reason}") from error
 
 
 def _growth(op: str, inputs: list[Array]) -> int:
@@ -251,9 +234,6 @@ def _growth(op: str, inputs: list[Array]) -> int:
         start, stop, step = (float(i.flatten()[0]) for i in inputs)
         return int(abs((stop - start) / step)) if step else 0
     if op in ("Pad", "OneHot", "Resize", "Upsample", "EyeLike"):
-        return (
-            _COMPUTED + 1
-            if any(i.dtype.kind in "iu" and i.size and int(np.abs(i).max()) > 2**16 for i in inputs)
-            else 0
-        )
+        large = any(i.dtype.kind in "iu" and i.size and int(np.abs(i).max()) > 2**16 for i in inputs)
+        return _COMPUTED + 1 if large else 0
     return 0

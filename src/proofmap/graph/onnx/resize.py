@@ -33,22 +33,16 @@ def _upsample(b: Builder, call: Call, x: str, scales: Value | None = None) -> st
     return _resized(b, call, x, [float(s) for s in factors], None, how)
 
 
-def _resize(
-    b: Builder, call: Call, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
-) -> str:
+def _resize(b: Builder, call: Call, x: Value, roi: Any = None, scales: Any = None, sizes: Any = None) -> str:
     x = branch(x)
     mode = call.get("mode", "nearest")
     if call.opset < 11:  # (x, scales)
         roi, scales = None, roi
         how = _How(mode, "asymmetric", "simple")
     else:
-        how = _How(
-            mode,
-            call.get("coordinate_transformation_mode", "half_pixel"),
-            call.get("nearest_mode", "round_prefer_floor"),
-            call.get("cubic_coeff_a", -0.75),
-            bool(call.get("exclude_outside", 0)),
-        )
+        where, cubic = call.get("coordinate_transformation_mode", "half_pixel"), call.get("cubic_coeff_a", -0.75)
+        rounding, exclude = call.get("nearest_mode", "round_prefer_floor"), bool(call.get("exclude_outside", 0))
+        how = _How(mode, where, rounding, cubic, exclude)
     if call.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise NoRule("that keeps the aspect ratio")
     if call.get("antialias", 0):

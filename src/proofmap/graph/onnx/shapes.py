@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
@@ -13,6 +14,9 @@ from proofmap.graph import picks
 from proofmap.graph.build import Builder, MixedError, Value, constant
 from proofmap.graph.moves import move
 from proofmap.graph.onnx.call import Call, axes_of, branch, number, numbers
+
+_ENDS = ("starts", "ends", "axes", "steps")
+_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 
 
 def _shape(b: Builder, call: Call, x: str) -> Tensor:
@@ -65,25 +69,11 @@ def _tile(b: Builder, call: Call, x: Value, repeats: Value) -> str:
     return x
 
 
-def _concat(b: Builder, call: Call, *xs: Value) -> str:
-    rank = next(b.rank(x) for x in xs if isinstance(x, str))
-    return picks.concat(b, call.name, xs, b.axis(call.name, call.op, call.get("axis", 1), rank))
-
-
-def _slice(
-    b: Builder,
-    call: Call,
-    x: Value,
-    starts: Value | None = None,
-    ends: Value | None = None,
-    axes: Value | None = None,
-    steps: Value | None = None,
-) -> str:
+def _slice(b: Builder, call: Call, x: Value, *given: Value | None) -> str:
     x = branch(x)
-    first, last = numbers(call, "starts", starts) or [], numbers(call, "ends", ends) or []
-    along = numbers(call, "axes", axes) or list(range(len(first)))
-    strides = numbers(call, "steps", steps) or [1] * len(first)
-    for axis, start, stop, step in zip(along, first, last, strides, strict=True):
+    starts, ends, axes, steps = (numbers(call, what, value) or [] for what, value in zip_longest(_ENDS, given))
+    sides = zip(axes or range(len(starts)), starts, ends, steps or [1] * len(starts), strict=True)
+    for axis, start, stop, step in sides:
         shape = b.batched(x)
         size = shape[axis]
         if step < 0:  # ONNX takes the first entry where Python takes none
@@ -142,9 +132,7 @@ def _space_to_depth(b: Builder, call: Call, x: str) -> str:
     return b.reshape(call.name, y, (c * size**2, h // size, w // size))
 
 
-def _pad(
-    b: Builder, call: Call, x: Value, pads: Value | None = None, value: Value | None = None, axes: Value | None = None
-) -> str:
+def _pad(b: Builder, call: Call, x: Value, pads: Any = None, value: Any = None, axes: Any = None) -> str:
     x = branch(x)
     rank = b.rank(x)
     amounts = numbers(call, "pads", pads) or []
@@ -152,12 +140,9 @@ def _pad(
     pairs = [(0, 0)] * rank
     for axis, before, after in zip(along, amounts[: len(along)], amounts[len(along) :], strict=True):
         pairs[axis] = (before, after)
-    mode = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}[
-        call.get("mode", "constant")
-    ]
     used = next((k for k, pair in enumerate(pairs) if any(pair)), rank)
     flat = [p for pair in reversed(pairs[used:]) for p in pair]
-    return picks.pad(b, call.name, x, flat, mode, number(call, "value", value, 0.0))
+    return picks.pad(b, call.name, x, flat, _MODES[call.get("mode", "constant")], number(call, "value", value, 0.0))
 
 
 SHAPES: dict[str, Callable[..., Any]] = {
@@ -170,7 +155,7 @@ SHAPES: dict[str, Callable[..., Any]] = {
     "Transpose": lambda b, call, x: b.permute(call.name, call.op, x, call.get("perm", range(b.rank(x))[::-1])),
     "Expand": _expand,
     "Tile": _tile,
-    "Concat": _concat,
+    "Concat": lambda b, call, *xs: picks.concat(b, call.name, call.op, xs, call.get("axis", 1)),
     "Slice": _slice,
     "Gather": _gather,
     "GatherElements": _gather_elements,

@@ -44,28 +44,19 @@ class Exported:
 
 def box(model: nn.Module, x: Tensor, missing: Missing, mixed: MixedError | None, exported: Exported | None) -> Graph:
     """The graph of a model in evaluation mode that can be run on samples like x (1, *shape)."""
-    with full_precision(x.device), torch.no_grad():
-        return _box(model, x, missing, mixed, exported)
-
-
-def _box(model: nn.Module, x: Tensor, missing: Missing, mixed: MixedError | None, exported: Exported | None) -> Graph:
-    points = points_around(x, FEW if mixed is None else MANY)
-    reason = _run(model, points)
-    if reason is not None:
-        raise mixed or ModelError(reason)
     start = Node("input", "input", (), tuple(x.shape[1:]))
-    if exported is not None:
-        for node in _cuts(exported):
-            parts = _split(model, x, node, exported)
-            if parts is None:
-                continue
-            name, site, tail = parts
+    points = points_around(x, FEW if mixed is None else MANY)
+    with full_precision(x.device), torch.no_grad():
+        reason = _run(model, points)
+        if reason is not None:
+            raise mixed or ModelError(reason)
+        parts = () if exported is None else (_split(model, x, node, exported) for node in _cuts(exported))
+        for name, site, tail in filter(None, parts):
             run = Hooked.of(model, site, missing, x)
             if independent(run, points, [1]) is None:
                 return in_front(name, start, run, tail)
-    output = model(points)
-    whole = Graph((Node(_WHOLE, "input", (), tuple(output.shape[1:])),), _WHOLE)
-    return in_front(_WHOLE, start, Hooked.of(model, None, missing, x), whole)
+        whole = Graph((Node(_WHOLE, "input", (), tuple(model(points).shape[1:])),), _WHOLE)
+        return in_front(_WHOLE, start, Hooked.of(model, None, missing, x), whole)
 
 
 def _run(model: nn.Module, points: Tensor) -> str | None:

@@ -88,12 +88,8 @@ def _decompositions() -> Any:
 
 def stored(program: ExportedProgram) -> dict[str, Tensor]:
     """Parameters, buffers and constants, by the names of their placeholders."""
-    signature, tensors = program.graph_signature, {**program.state_dict, **program.constants}
-    held = {
-        **signature.inputs_to_parameters,
-        **signature.inputs_to_buffers,
-        **signature.inputs_to_lifted_tensor_constants,
-    }
+    sign, tensors = program.graph_signature, {**program.state_dict, **program.constants}
+    held = {**sign.inputs_to_parameters, **sign.inputs_to_buffers, **sign.inputs_to_lifted_tensor_constants}
     return {name: tensors[key] for name, key in held.items()}
 
 

@@ -128,7 +128,7 @@ def _watched(parts: Iterable[nn.Module], note: Callable[[nn.Module, Any], None])
     """Call note(part, what it gave) whenever one of the parts has been called."""
     with ExitStack() as hooks:
         for part in parts:
-            hooks.callback(part.register_forward_hook(lambda module, args, out: note(module, out)).remove)
+            hooks.enter_context(part.register_forward_hook(lambda module, args, out: note(module, out)))
         yield
 
 
@@ -143,10 +143,8 @@ def hook(model: nn.Module, path: str, side: Side, read: Callable[[int, list[Any]
         )
     else:
         handle = part.register_forward_hook(lambda module, args, out: read(next(calls), tree_leaves(out)))
-    try:
+    with handle:
         yield
-    finally:
-        handle.remove()
 
 
 def passing(model: nn.Module, x: Tensor, path: str, side: Side, value: Tensor) -> Site | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,28 +11,14 @@ from torch import Tensor
 
 from proofmap.errors import ModelError
 from proofmap.graph import scalars, sums
-from proofmap.graph.build import Builder, MixedError, NoRule, Value, constant, scalar
-from proofmap.graph.moves import choose, write
+from proofmap.graph.build import Builder, MixedError, NoRule, Value, constant
+from proofmap.graph.moves import choose, triangle, write
 from proofmap.graph.slide import Slide
-from proofmap.graph.torch.shapes import as_value
+from proofmap.graph.torch.shapes import as_value, operators
 
 
 def _where(b: Builder, name: str, mask: Value, x: Any, y: Any) -> Value:
     return choose(b, name, constant(mask, "mask"), as_value(x), as_value(y))
-
-
-def _masked_fill(b: Builder, name: str, x: Value, mask: Value, value: Any) -> Value:
-    return _where(b, name, mask, value, x)
-
-
-def _triangle(keep: Callable[[Tensor, int], Tensor]) -> Callable[..., Value]:
-    def convert(b: Builder, name: str, x: str, diagonal: int = 0) -> Value:
-        if b.rank(x) < 3:
-            raise MixedError(name, keep.__name__)
-        mask = keep(torch.ones(b.shape(x)[-2:], dtype=torch.uint8), diagonal)
-        return choose(b, name, mask, x, scalar(0.0))
-
-    return convert
 
 
 def _lerp(b: Builder, name: str, start: Value, end: Value, weight: Any) -> str:
@@ -47,73 +34,58 @@ def _lerp(b: Builder, name: str, start: Value, end: Value, weight: Any) -> str:
     return b.add(name, *parts)
 
 
-def _einsum(b: Builder, name: str, equation: str, operands: Sequence[Value], **_: Any) -> str:
-    return sums.einsum(b, name, equation, operands)
-
-
 def _cumsum(b: Builder, name: str, x: str, axis: int, **_: Any) -> str:
     return sums.cumulative(b, name, x, b.axis(name, "cumsum", axis, b.rank(x)))
 
 
-def _col2im(
-    b: Builder,
-    name: str,
-    x: str,
-    size: Sequence[int],
-    kernel: Sequence[int],
-    dilation: Sequence[int],
-    padding: Sequence[int],
-    stride: Sequence[int],
-) -> str:
+def _col2im(b: Builder, name: str, x: str, size: Sequence[int], kernel: Sequence[int], *how: Sequence[int]) -> str:
+    """how: dilation, padding, stride."""
+    dilation, padding, stride = how
     if b.rank(x) != 3:
         raise MixedError(name, "fold of an input without a sample dimension")
     return sums.fold(b, name, x, size, Slide.of(kernel, stride, [(p, p) for p in padding], dilation))
 
 
-def _interpolate(function: Callable[..., Tensor]) -> Callable[..., str]:
+def _interpolate(
+    function: Callable[..., Tensor], b: Builder, name: str, x: str, size: Any, align: bool, factors: Any
+) -> str:
     """Torch's own answer to how each axis is weighed: what becomes of unit rows, one axis at a time."""
-
-    def convert(b: Builder, name: str, x: str, size: Sequence[int] | None, align: bool, factors: Any) -> str:
-        rank = len(size or factors)
-        first = len(b.shape(x)) - rank
-        start = torch.rand(1, 2, *b.shape(x)[first:], dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-        end = start
-        for k, n in enumerate(b.shape(x)[first:]):
-            b.fits(name, "a matrix", (n, n))
-            rows = torch.eye(n, dtype=torch.float64).reshape(n, 1, *(n if j == k else 1 for j in range(rank)))
-            rows = rows.expand(
-                n, 1, *(n if j == k else 2 for j in range(rank))
-            )  # torch 2.13 smooths an axis of 1 wrongly
-            wanted = None if size is None else [size[k] if j == k else 2 for j in range(rank)]
-            shares = None if factors is None else [factors[k] if j == k else 1.0 for j in range(rank)]
-            weighed = function(rows.contiguous(), wanted, align, shares)  # (n, 1, ..., m, ...)
-            matrix = weighed.movedim(2 + k, -1).reshape(n, 2 ** (rank - 1), -1)[:, 0].t().contiguous()
-            if not torch.equal(matrix, torch.eye(n, dtype=torch.float64)):
-                x = sums.along(b, f"{name}.axis{first + k}", x, first + k, matrix)
-                end = torch.tensordot(end, matrix, ([2 + k], [1])).movedim(-1, 2 + k)
-        if not torch.allclose(function(start, size, align, factors), end):  # torch 2.13, to a width of 1
-            raise ModelError(
-                f"torch {torch.__version__} resizes maps of {tuple(start.shape[2:])} to {tuple(end.shape[2:])} (node "
-                f"{name!r}) otherwise than one axis after the other, expected the same: resize one axis after the other"
-            )
-        return x
-
-    return convert
+    rank = len(size or factors)
+    first = len(b.shape(x)) - rank
+    start = torch.rand(1, 2, *b.shape(x)[first:], dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    end = start
+    for k, n in enumerate(b.shape(x)[first:]):
+        b.fits(name, "a matrix", (n, n))
+        unit = torch.eye(n, dtype=torch.float64)
+        rows = unit.reshape(n, 1, *(n if j == k else 1 for j in range(rank)))
+        rows = rows.expand(n, 1, *(n if j == k else 2 for j in range(rank)))  # torch 2.13 smooths an axis of 1 wrongly
+        wanted = None if size is None else [size[k] if j == k else 2 for j in range(rank)]
+        shares = None if factors is None else [factors[k] if j == k else 1.0 for j in range(rank)]
+        weighed = function(rows.contiguous(), wanted, align, shares)  # (n, 1, ..., m, ...)
+        matrix = weighed.movedim(2 + k, -1).reshape(n, 2 ** (rank - 1), -1)[:, 0].t().contiguous()
+        if not torch.equal(matrix, unit):
+            x = sums.along(b, f"{name}.axis{first + k}", x, first + k, matrix)
+            end = torch.tensordot(end, matrix, ([2 + k], [1])).movedim(-1, 2 + k)
+    if not torch.allclose(function(start, size, align, factors), end):  # torch 2.13, to a width of 1
+        raise ModelError(
+            f"torch {torch.__version__} resizes maps of {tuple(start.shape[2:])} to {tuple(end.shape[2:])} (node "
+            f"{name!r}) otherwise than one axis after the other, expected the same: resize one axis after the other"
+        )
+    return x
 
 
 # --- writing over entries ---
 
 
-def _write(function: Callable[..., Tensor]) -> Callable[..., Value]:
+def _write(
+    function: Callable[..., Tensor], b: Builder, name: str, x: Any, source: Any, *args: Any, **kwargs: Any
+) -> Value:
     """An operator of two values and constants that only moves entries: into the first from the second."""
 
-    def convert(b: Builder, name: str, x: Any, source: Any, *args: Any, **kwargs: Any) -> Value:
-        def place(into: Tensor, values: Tensor) -> Tensor:
-            return function(into, values, *args, **kwargs)
+    def place(into: Tensor, values: Tensor) -> Tensor:
+        return function(into, values, *args, **kwargs)
 
-        return write(b, name, function.__name__, as_value(x), as_value(source), place)
-
-    return convert
+    return write(b, name, function.__name__, as_value(x), as_value(source), place)
 
 
 def _copied(into: Tensor, values: Tensor, *_: Any) -> Tensor:
@@ -132,9 +104,7 @@ def _scatter(b: Builder, name: str, x: Value, axis: int, index: Value, source: A
     return write(b, name, "scatter", x, as_value(source), place)
 
 
-def _index_put(
-    b: Builder, name: str, x: Value, indices: Sequence[Value | None], source: Value, accumulate: bool = False
-) -> Value:
+def _index_put(b: Builder, name: str, x: Value, indices: Sequence[Any], source: Value, adding: bool = False) -> Value:
     picks = tuple(slice(None) if i is None else constant(i, "positions") for i in indices)
     shape = b.batched(x)
 
@@ -146,9 +116,9 @@ def _index_put(
     places = torch.arange(torch.Size(shape).numel()).reshape(shape)[picks]
     repeated = places.unique().numel() < places.numel()
     one = isinstance(source, Tensor) and source.numel() == 1
-    if repeated and (accumulate or not one):
+    if repeated and (adding or not one):
         raise NoRule("with places that repeat")
-    if not accumulate:
+    if not adding:
         return write(b, name, "index_put", x, source, place)
     return b.add(name, x, write(b, f"{name}.writes", "index_put", torch.zeros(shape), source, place))
 
@@ -158,26 +128,22 @@ upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d
 _upsample_bilinear2d_aa _upsample_bicubic2d_aa
 """
 
-LINEAR: dict[str, Callable[..., Any]] = {
-    "aten.where.self": _where,
-    "aten.where.ScalarOther": _where,
-    "aten.where.ScalarSelf": _where,
-    "aten.where.Scalar": _where,
-    "aten.masked_fill.Scalar": _masked_fill,
-    "aten.masked_fill.Tensor": _masked_fill,
-    "aten.tril.default": _triangle(torch.tril),
-    "aten.triu.default": _triangle(torch.triu),
-    "aten.lerp.Scalar": _lerp,
-    "aten.lerp.Tensor": _lerp,
-    "aten.einsum.default": _einsum,
-    "aten.cumsum.default": _cumsum,
-    "aten.col2im.default": _col2im,
-    "aten.slice_scatter.default": _write(torch.slice_scatter),
-    "aten.select_scatter.default": _write(torch.select_scatter),
-    "aten.diagonal_scatter.default": _write(torch.diagonal_scatter),
-    "aten.copy.default": _write(_copied),
-    "aten.scatter.src": _scatter,
-    "aten.scatter.value": _scatter,
-    "aten.index_put.default": _index_put,
-    **{f"aten.{op}.vec": _interpolate(getattr(torch.ops.aten, op).vec) for op in _SMOOTHED.split()},
-}
+LINEAR = operators(
+    {
+        "where.self where.ScalarOther where.ScalarSelf where.Scalar": _where,
+        "masked_fill.Scalar masked_fill.Tensor": lambda b, name, x, mask, value: _where(b, name, mask, value, x),
+        "tril": lambda b, name, x, k=0: triangle(b, name, "tril", x, lambda ones: ones.tril(k)),
+        "triu": lambda b, name, x, k=0: triangle(b, name, "triu", x, lambda ones: ones.triu(k)),
+        "lerp.Scalar lerp.Tensor": _lerp,
+        "einsum": lambda b, name, equation, operands, **_: sums.einsum(b, name, equation, operands),
+        "cumsum": _cumsum,
+        "col2im": _col2im,
+        "slice_scatter": partial(_write, torch.slice_scatter),
+        "select_scatter": partial(_write, torch.select_scatter),
+        "diagonal_scatter": partial(_write, torch.diagonal_scatter),
+        "copy": partial(_write, _copied),
+        "scatter.src scatter.value": _scatter,
+        "index_put": _index_put,
+        **{f"{op}.vec": partial(_interpolate, getattr(torch.ops.aten, op).vec) for op in _SMOOTHED.split()},
+    }
+)

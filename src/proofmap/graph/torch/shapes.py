@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -20,6 +21,12 @@ def as_value(value: Any) -> Value:
     return value if isinstance(value, str | Tensor) else scalar(float(value))
 
 
+def operators(words: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+    """The table by torch's full names: a line names the operators for a word, "default" their overload if none is."""
+    lines = [(op, word) for ops, word in words.items() for op in ops.split()]
+    return {f"aten.{op}" if "." in op else f"aten.{op}.default": word for op, word in lines}
+
+
 def axes_of(b: Builder, name: str, op: str, x: str, axes: int | Sequence[int] | None) -> list[int]:
     """Axes of one sample; none given means all, the samples with them."""
     if axes is None or axes == []:
@@ -27,16 +34,11 @@ def axes_of(b: Builder, name: str, op: str, x: str, axes: int | Sequence[int] | 
     return [b.axis(name, op, axis, b.rank(x)) for axis in ([axes] if isinstance(axes, int) else axes)]
 
 
-def _cat(b: Builder, name: str, xs: Sequence[Value], axis: int = 0) -> str:
-    rank = next(b.rank(x) for x in xs if isinstance(x, str))
-    return picks.concat(b, name, xs, b.axis(name, "cat", axis, rank))
-
-
 def _stack(b: Builder, name: str, xs: Sequence[Value], axis: int = 0) -> str:
     rank = next(b.rank(x) for x in xs if isinstance(x, str)) + 1
     axis = b.axis(name, "stack", axis, rank) + 1
     rows = [_unsqueeze(b, f"{name}.row", x, axis) if isinstance(x, str) else x.unsqueeze(axis) for x in xs]
-    return picks.concat(b, name, rows, axis - 1)
+    return picks.concat(b, name, "stack", rows, axis)
 
 
 def _slice(
@@ -61,15 +63,11 @@ def _index_select(b: Builder, name: str, x: Value, axis: int, index: Value) -> s
     return picks.index(b, name, x, b.axis(name, "index_select", axis, b.rank(x)), index)
 
 
-def _move(function: Callable[..., Tensor]) -> Callable[..., str]:
+def _move(function: Callable[..., Tensor], b: Builder, name: str, x: Value, *args: Any, **kwargs: Any) -> str:
     """An operator that only moves entries, and whose other arguments are constants."""
-
-    def convert(b: Builder, name: str, x: Value, *args: Any, **kwargs: Any) -> str:
-        if isinstance(x, Tensor) or any(isinstance(a, str) for a in args):
-            raise NoRule("with computed positions")
-        return move(b, name, function.__name__, x, lambda positions: function(positions, *args, **kwargs))
-
-    return convert
+    if isinstance(x, Tensor) or any(isinstance(a, str) for a in args):
+        raise NoRule("with computed positions")
+    return move(b, name, function.__name__, x, lambda positions: function(positions, *args, **kwargs))
 
 
 def _index(b: Builder, name: str, x: Value, indices: Sequence[Value | None]) -> str:
@@ -97,10 +95,6 @@ def _split(b: Builder, name: str, x: str, sizes: int | Sequence[int], axis: int 
     return picks.split(b, name, x, axis, sizes)
 
 
-def _view(b: Builder, name: str, x: str, shape: Sequence[int]) -> str:
-    return b.batched_reshape(name, "reshape", x, shape)
-
-
 def _flatten(b: Builder, name: str, x: str, start: int = 0, end: int = -1) -> str:
     shape = b.batched(x)
     start, end = start % len(shape), end % len(shape)
@@ -124,10 +118,6 @@ def _squeeze(b: Builder, name: str, x: str, axes: int | Sequence[int] | None = N
     return b.reshape(name, x, [n for k, n in enumerate(shape) if not (k in gone and n == 1)])
 
 
-def _permute(b: Builder, name: str, x: str, axes: Sequence[int]) -> str:
-    return b.permute(name, "permute", x, axes)
-
-
 def _transpose(b: Builder, name: str, x: str, one: int = 0, other: int = 1) -> str:
     axes = list(range(b.rank(x)))
     axes[one], axes[other] = axes[other], axes[one]
@@ -143,57 +133,42 @@ def _pad(b: Builder, name: str, x: str, pads: Sequence[int], mode: str = "consta
     return picks.pad(b, name, x, pads, mode, float(value or 0.0))
 
 
-def _constant_pad(b: Builder, name: str, x: str, pads: Sequence[int], value: float = 0.0) -> str:
-    return picks.pad(b, name, x, pads, "constant", float(value))
-
-
-def _upsample(mode: str) -> Callable[..., str]:
+def _upsample(mode: str, b: Builder, name: str, x: str, size: Sequence[int] | None, factors: Any = None) -> str:
     """Torch's own answer to which entries are repeated, one axis at a time."""
-
-    def convert(
-        b: Builder, name: str, x: str, size: Sequence[int] | None, factors: Sequence[float] | None = None
-    ) -> str:
-        rank = len(size or factors or ())
-        positions = []
-        for k, n in enumerate(b.shape(x)[-rank:]):
-            row = torch.arange(n, dtype=torch.float64).reshape(1, 1, n)
-            one = {"size": size[k]} if size else {"scale_factor": factors[k] if factors else 1.0}
-            positions.append(F.interpolate(row, mode=mode, **one).long().flatten())
-        return picks.resample(b, name, x, positions)
-
-    return convert
+    positions = []
+    for k, n in enumerate(b.shape(x)[-len(size or factors) :]):
+        row = torch.arange(n, dtype=torch.float64).reshape(1, 1, n)
+        one = {"size": size[k]} if size else {"scale_factor": factors[k]}
+        positions.append(F.interpolate(row, mode=mode, **one).long().flatten())
+    return picks.resample(b, name, x, positions)
 
 
-SHAPES: dict[str, Callable[..., Any]] = {
-    "aten.cat.default": _cat,
-    "aten.stack.default": _stack,
-    "aten.slice.Tensor": _slice,
-    "aten.select.int": _select,
-    "aten.index_select.default": _index_select,
-    "aten.index.Tensor": _index,
-    "aten.gather.default": _move(torch.gather),
-    "aten.roll.default": _move(torch.roll),
-    "aten.repeat.default": _move(Tensor.repeat),
-    "aten.unfold.default": _move(Tensor.unfold),
-    "aten.diagonal.default": _move(torch.diagonal),
-    "aten.flip.default": _flip,
-    "aten.split.Tensor": _split,
-    "aten.split_with_sizes.default": _split,
-    "aten.pad.default": _pad,
-    "aten.constant_pad_nd.default": _constant_pad,
-    **{f"aten.upsample_nearest{n}d.vec": _upsample("nearest") for n in (1, 2, 3)},
-    **{f"aten._upsample_nearest_exact{n}d.vec": _upsample("nearest-exact") for n in (1, 2, 3)},
-    "aten.view.default": _view,
-    "aten.flatten.using_ints": _flatten,
-    "aten.chunk.default": _chunk,
-    "aten.reshape.default": _view,
-    "aten._unsafe_view.default": _view,
-    "aten.unsqueeze.default": _unsqueeze,
-    "aten.squeeze.default": _squeeze,
-    "aten.squeeze.dim": _squeeze,
-    "aten.squeeze.dims": _squeeze,
-    "aten.permute.default": _permute,
-    "aten.transpose.int": _transpose,
-    "aten.t.default": _transpose,
-    "aten.expand.default": _expand,
-}
+SHAPES = operators(
+    {
+        "cat": lambda b, name, xs, axis=0: picks.concat(b, name, "cat", xs, axis),
+        "stack": _stack,
+        "slice.Tensor": _slice,
+        "select.int": _select,
+        "index_select": _index_select,
+        "index.Tensor": _index,
+        "gather": partial(_move, torch.gather),
+        "roll": partial(_move, torch.roll),
+        "repeat": partial(_move, Tensor.repeat),
+        "unfold": partial(_move, Tensor.unfold),
+        "diagonal": partial(_move, torch.diagonal),
+        "flip": _flip,
+        "split.Tensor split_with_sizes": _split,
+        "chunk": _chunk,
+        "pad": _pad,
+        "constant_pad_nd": lambda b, name, x, pads, value=0.0: _pad(b, name, x, pads, value=value),
+        **{f"upsample_nearest{n}d.vec": partial(_upsample, "nearest") for n in (1, 2, 3)},
+        **{f"_upsample_nearest_exact{n}d.vec": partial(_upsample, "nearest-exact") for n in (1, 2, 3)},
+        "view reshape _unsafe_view": lambda b, name, x, shape: b.batched_reshape(name, "reshape", x, shape),
+        "flatten.using_ints": _flatten,
+        "unsqueeze": _unsqueeze,
+        "squeeze squeeze.dim squeeze.dims": _squeeze,
+        "permute": lambda b, name, x, axes: b.permute(name, "permute", x, axes),
+        "transpose.int t": _transpose,
+        "expand": _expand,
+    }
+)
