@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import psutil
@@ -11,7 +12,9 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap import memory
-from proofmap.bounds import Forward
+from proofmap.bounds import METHODS, Forward, named
+from proofmap.bounds.knowledge import Knowledge
+from proofmap.bounds.passes import Bounder
 from proofmap.errors import InputError, RoomError
 from proofmap.memory import budget, in_pieces
 from tests.peak import with_peak
@@ -127,3 +130,18 @@ def test_the_cifar_network_of_the_paper_runs_in_300_megabytes(monkeypatch: pytes
     """Full backward bounds for every member, where the coefficients of one layer alone would take 20 GB if dense."""
     x = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     check_that_it_is_kept(pm.zoo.cifar_cnn(), x, 0.001, 4, 300 * 10**6, monkeypatch)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_walk_leaves_nothing_that_waits_for_the_collector(method: str) -> None:
+    """Coefficients and intervals are freed with the walk: on a GPU, what waits in a cycle is memory nobody has."""
+    x = pm.data.digits()[0][:1]
+    graph = pm.trace(pm.zoo.mnist_mlp(), x)
+    gc.collect()
+    gc.disable()
+    try:
+        pm.overlap(graph, x, pm.Ball(0.01), groups=pm.groups.grid(2), bounds=named(method))
+        left = [one for one in gc.get_objects() if issubclass(type(one), Knowledge | Bounder)]
+    finally:
+        gc.enable()
+    assert left == []

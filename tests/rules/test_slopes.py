@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.ops import compute
-from proofmap.rules import RULES, Interval
+from proofmap.rules import RULES, Interval, Nonlinear
+from proofmap.rules.curves import Curve
 from proofmap.rules.larger import Larger, Mixture
 from proofmap.rules.lines import Lines
 from tests.rules.nodes import FUNCTIONS, Function, points
@@ -61,6 +62,17 @@ def test_lines_hold_for_all_numbers_that_are_given(function: Function, dtype: to
         assert float(outside(function, x, lines_at(function, x, given))) <= 0
 
 
+@pytest.mark.parametrize("function", [f for f in FUNCTIONS if not isinstance(f.rule, Curve)], ids=str)
+def test_a_number_beyond_its_range_counts_as_the_end(function: Function) -> None:
+    """Of a curve every slope is as good as any: there the range only says where to look."""
+    x = function.intervals(100, torch.float64, seed=9)
+    free = function.rule.free(function.node(torch.float64), x)
+    assert free is not None
+    beyond = free.most + 0.5 * (1 + free.most - free.least)
+    far, end = lines_at(function, x, beyond), lines_at(function, x, free.most)
+    torch.testing.assert_close((far.lower_slope, far.upper_slope), (end.lower_slope, end.upper_slope))
+
+
 @every
 def test_a_gradient_reaches_what_is_free(function: Function) -> None:
     """The derivative of where the lines stand in a random place, against differences."""
@@ -105,7 +117,8 @@ def test_between_two_bounds_of_a_maximum_every_mixture_is_a_bound() -> None:
     free = rule.free(None, d, a, b)  # type: ignore[arg-type]
     g = torch.Generator().manual_seed(8)
     for _ in range(20):
-        given = torch.rand(free.start.shape, dtype=torch.float64, generator=g).requires_grad_()
+        drawn = torch.rand(free.start.shape, dtype=torch.float64, generator=g)
+        given = (3 * drawn - 1).requires_grad_()  # beyond the range too, where it is moved in
         mixed = rule.relax(None, d, a, b, slopes=given)  # type: ignore[arg-type]
         assert isinstance(mixed, Mixture)
         for _ in range(20):
@@ -123,7 +136,5 @@ def test_between_two_bounds_of_a_maximum_every_mixture_is_a_bound() -> None:
 
 def test_every_rule_that_is_not_linear_says_what_is_free() -> None:
     """A max pool and a maximum alone leave nothing free; through differences they do."""
-    from proofmap.rules import Nonlinear
-
     fixed = {op for op, rule in RULES.items() if isinstance(rule, Nonlinear) and type(rule).free is Nonlinear.free}
     assert fixed == {"max_pool", "maximum"}

@@ -49,11 +49,11 @@ class BackwardBounder(Bounder):
     def __init__(self, knowledge: Knowledge, settings: BackwardPass) -> None:
         super().__init__(knowledge)
         self._windows = settings.windows
-        self._sieve = Sieve(knowledge, self) if settings.sieve else None
+        self._sieve = Sieve(knowledge) if settings.sieve else None
 
     def settle(self, node: Node) -> None:
         if self._sieve is not None:
-            self._sieve.narrow(node)
+            self._sieve.narrow(node, self)
         super().settle(node)
 
     def tighten(self, name: str, rows: Rows) -> Tightened:

@@ -25,12 +25,11 @@ _DEEP = 4  # layers that must be left behind a mesh: over fewer, the whole way i
 class Sieve:
     """What is narrowed before a backward pass, in one walk."""
 
-    def __init__(self, knowledge: Knowledge, backward: BackwardBounder) -> None:
+    def __init__(self, knowledge: Knowledge) -> None:
         self._knowledge = knowledge
-        self._backward = backward
         self._basis = Basis(knowledge)
 
-    def narrow(self, node: Node) -> None:
+    def narrow(self, node: Node, backward: BackwardBounder) -> None:
         """Narrow the intervals of the node's inputs, as far as the entries where relaxing would lose something."""
         knowledge = self._knowledge
         for layers in _MESHES:
@@ -39,10 +38,10 @@ class Sieve:
             near = dict(list(knowledge.relaxations.items())[len(knowledge.relaxations) - layers :])
             for name, rows in knowledge.unstable(node):
                 if layers or _composed(knowledge.graph, name):
-                    knowledge.narrow(name, *self._backward.near(name, rows, near))
+                    knowledge.narrow(name, *backward.near(name, rows, near))
             if not layers:
                 for name, rows in knowledge.unstable(node):
-                    self._basis.narrow(name, rows, self._backward)
+                    self._basis.narrow(name, rows, backward)
 
 
 def _composed(graph: Graph, name: str) -> bool:
