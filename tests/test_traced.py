@@ -303,3 +303,21 @@ class Strange(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cumsum(x, dim=1).sin()
+
+
+def test_what_changes_inside_an_installed_package_is_seen_by_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code is not read: only the output tells."""
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).eval(), torch.rand(1, 3)
+    first = traced(model, x).graph
+    assert traced(model, x).graph is first
+    monkeypatch.setattr(
+        module_under_test, "Fingerprint", types.SimpleNamespace(of=lambda model, like: kept_source(model))
+    )
+    assert traced(model, x).graph is first
+    with torch.no_grad():
+        next(reversed(list(model.parameters()))).add_(torch.tensor([1.0, 0.0]))  # for what no fingerprint sees
+    assert traced(model, x).graph is not first
+
+
+def kept_source(model: nn.Module) -> object:
+    return module_under_test._KEPT[model].source

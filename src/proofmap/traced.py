@@ -2,7 +2,8 @@
 
 A stale graph would prove something of another model. So a graph is reused where nothing that its module computes by has
 changed (`fingerprint`), for samples of the same shape, type and device; a module of which that cannot be said is traced
-anew each time.
+anew each time. Code of installed packages is taken for what it was: should a variable in there change, the output at a
+sample tells.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from proofmap.digest import hash_graph
 from proofmap.fingerprint import Fingerprint
 from proofmap.graph import Graph, as_graph
+from proofmap.precision import full_precision
 
 __all__ = ["Network", "Traced", "traced"]
 
@@ -51,6 +53,17 @@ def traced(model: Network, x: Tensor) -> Traced:
     if source is None:
         return Traced(as_graph(model, x))
     kept = _KEPT.get(model)
-    if kept is None or kept.source != source:
+    if kept is None or kept.source != source or not _same_at(x[:1], model, kept.graph):
         kept = _KEPT[model] = Traced(as_graph(model, x), source)
     return kept
+
+
+def _same_at(x: Tensor, model: nn.Module, graph: Graph) -> bool:
+    """Whether the module puts out at x what its graph does, but for rounding."""
+    with full_precision(x.device), torch.no_grad():
+        try:
+            now = model(x)
+            then = graph.as_model(graph.to(x.device, x.dtype)(x).flatten(1))
+            return torch.allclose(now.reshape(then.shape), then, rtol=1e-3, atol=1e-4)
+        except Exception:  # of whatever kind: tracing says it
+            return False
