@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 from typing import Any
 
 import psutil
@@ -145,3 +148,35 @@ def test_a_walk_leaves_nothing_that_waits_for_the_collector(method: str) -> None
     finally:
         gc.enable()
     assert left == []
+
+
+_AGAIN = """
+import resource, sys, torch
+from proofmap.memory import keep_freed
+print(keep_freed())
+def walk():
+    parts = [torch.ones(2**20) for _ in range(16)]
+    return sum(float(part[0]) for part in parts)
+for _ in range(3):
+    walk()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+walk()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="GNU's C library is asked")
+def test_what_a_walk_freed_is_there_for_the_next() -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    kept, faults = subprocess.run(
+        [sys.executable, "-c", _AGAIN], check=True, capture_output=True, text=True, env=env
+    ).stdout.split()
+    assert kept == "True"
+    assert int(faults) < 16 * 2**20 * 4 / 4096 / 10  # a tenth of the pages
+
+
+def test_who_has_set_the_allocator_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.keep_freed.cache_clear()
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "131072")
+    assert not memory.keep_freed()
+    memory.keep_freed.cache_clear()

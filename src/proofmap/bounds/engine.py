@@ -21,7 +21,7 @@ from proofmap.bounds.passes import Bounder
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Graph
 from proofmap.graph.pairs import in_pairs
-from proofmap.memory import bytes_of, in_pieces, piece_of
+from proofmap.memory import bytes_of, in_pieces, keep_freed, piece_of
 from proofmap.precision import full_precision
 
 Sharing = Literal["shared", "one-pass", "separate"]
@@ -45,6 +45,7 @@ def solve(
     `floor` (C,): rows whose bound is at most this need not be tight (they cannot decide a maximum that is known to
     reach it). Where splits leave nothing of a case, its bounds are -inf.
     """
+    keep_freed()
     with full_precision(specification.device), torch.no_grad():
         plans = method.plans
         best = torch.tensor(inf, dtype=specification.dtype, device=specification.device)
