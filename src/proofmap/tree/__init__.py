@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from proofmap.tree.search import Found, Goal, search
+from proofmap.tree.close import Closing, close
 
-__all__ = ["Found", "Goal", "search"]
+__all__ = ["Closing", "close"]

@@ -10,14 +10,13 @@ import torch
 from torch import Tensor
 
 from proofmap import progress
-from proofmap.bounds import Cases, Exact
+from proofmap.bounds import Cases, Exact, facts
 from proofmap.bounds.backward import BackwardPass
 from proofmap.bounds.knowledge import Knowledge
-from proofmap.bounds import facts
 from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.graph.pairs import in_pairs
-from proofmap.inside import within
+from proofmap.memory import keep_freed
 from proofmap.precision import full_precision
 from proofmap.reach import Reached
 from proofmap.tree.balls import Balls
@@ -38,6 +37,7 @@ def close(graph: Graph, reached: Reached, exact: Exact, available: int, enough: 
 
     enough: sides that are proven to be at most this need not be closer.
     """
+    keep_freed()
     question = reached.question
     memory = available // 2 if exact.memory is None else exact.memory
     found: list[Found] = []
@@ -57,7 +57,7 @@ def _one(graph: Graph, family: Family, forms: Tensor, reached: Reached, n: int, 
     """One sample."""
     index = torch.tensor([n], device=family.x.device)
     single = family.pick(index)
-    begin, gap = time.monotonic(), goal.gap
+    begin = time.monotonic()
 
     def offer(delta: Tensor, member: Tensor) -> Tensor:
         points = single.x + delta.double().view(-1, *single.shape)

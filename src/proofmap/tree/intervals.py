@@ -13,7 +13,7 @@ from proofmap.tree.relaxed import Choice, bound, improve, lines_of
 from proofmap.tree.units import Rows, Units
 
 _APART = 1e-7  # of an interval's size: what crosses by less may be rounding
-_TRIALS = 8  # of a multiplier, when a form is clipped
+_TRIALS = 6  # of a multiplier, when a form is clipped
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ def renew(
             for sign in (1, -1):
                 row = units.inputs.pick(k)
                 found = bound(units, row if sign > 0 else row.negative(), here, taken, none, level.start)
-                value = found.bias + balls.largest(found.form, None)[0]
+                value = found.bias + balls.supremum(found.form)
                 if half is not None:
                     value = half.clip(balls, b, found.form, found.bias, value)
                 if sign > 0:

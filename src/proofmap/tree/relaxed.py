@@ -85,7 +85,10 @@ def lines_of(units: Units, x: Interval, slopes: Tensor) -> Lines:
             found = _smooth(level).lines(_small(level), part)
             assert found.lower_bias is not None
             above[:, k], lift[:, k], below[:, k], drop[:, k] = (
-                found.upper_slope, found.upper_bias, found.lower_slope, found.lower_bias
+                found.upper_slope,
+                found.upper_bias,
+                found.lower_slope,
+                found.lower_bias,
             )
             open_[:, k] = part.lower < part.upper
     return Lines(above, lift, below, drop, open_)

@@ -20,6 +20,7 @@ from proofmap.tree.balls import Balls
 from proofmap.tree.intervals import Implied, at_the_root, mended, renew
 from proofmap.tree.leaves import Leaves
 from proofmap.tree.relaxed import Best, Choice, bound, improve, lines_of, places
+from proofmap.tree.straight import solved
 from proofmap.tree.units import Rows, Units
 
 _ROOT_STEPS, _STEPS, _LONG = 30, 8, 40  # at the root, at a part, and at one that cannot be split
@@ -27,8 +28,10 @@ _HIDDEN_STEPS = 20  # for intervals at the root
 _FAST, _SLOW = (0.3, 0.1), (0.03, 0.03)  # steps of slopes and of multipliers
 _AHEAD = 8  # splits that are tried before one is made
 _LEVELS = 3  # splits after which intervals are renewed
-_RENEWED = 96  # units of a part whose intervals are renewed
+_RENEWED = 32  # units of a part whose intervals are renewed
+_SOLVED = 16  # parts without a bend that are solved at a time
 _POINTS, _PAUSE = 16, 16  # of the most urgent parts, tried as adversaries, and batches from one try to the next
+_HEARD = 0.5  # seconds from one report to the next
 _NUMBERS = {"cpu": 2**25, "cuda": 2**32}  # coefficients that are multiplied for a batch of parts
 _PARTS = {"cpu": 256, "cuda": 4096}
 _TRIED = {"cpu": 2**35, "cuda": 2**42}  # coefficients that trying every split may multiply
@@ -65,9 +68,12 @@ def search(units: Units, balls: Balls, reached: Tensor, goal: Goal, offer: Offer
     stopped = ""
     try:
         tree.plant()
+        heard = time.monotonic()
         while len(tree.leaves) and not (stopped := tree.spent()):
             tree.grow()
-            report(float(tree.reached[0]), float(tree.upper[0]), tree.parts)
+            if time.monotonic() > heard + _HEARD:
+                report(float(tree.reached[0]), float(tree.upper[0]), tree.parts)
+                heard = time.monotonic()
     except KeyboardInterrupt:
         stopped = "interrupted"
     except (MemoryError, torch.OutOfMemoryError):
@@ -90,7 +96,7 @@ class Tree:
         kind = reached.device.type
         count, variables = units.inputs.weight.shape
         self.batch = min(_PARTS[kind], max(8, _NUMBERS[kind] // max(1, count * (variables + count))))
-        self.at_once = max(1, (2**27 if kind == "cpu" else 2**31) // (8 * (variables + 8 * count + 1)))
+        self.at_once = max(1, (2**24 if kind == "cpu" else 2**31) // (8 * (variables + 8 * count + 1)))
 
     @property
     def upper(self) -> Tensor:
@@ -110,7 +116,11 @@ class Tree:
     @property
     def _floor(self) -> Tensor:
         """What a member need not be proven to stay below, (1 + G,)."""
-        return self.reached.clamp(min=self.goal.enough)
+        return (self.reached + self.goal.gap).clamp(min=self.goal.enough)
+
+    def _urgency(self, value: Tensor) -> Tensor:
+        """How far parts (B, 1 + G) are above what they have to be, on the member where that is most: (B,)."""
+        return (value - self._floor).amax(1)
 
     def plant(self) -> None:
         """Bound every row on the whole ball, and keep those that may decide."""
@@ -149,9 +159,19 @@ class Tree:
         self.taken = None
 
     def _polish(self, part: Mapping[str, Tensor]) -> None:
-        x, choice = _parts_of(part)
-        best = self._improved(part["row"], x, choice, _LONG, self._member(part), _SLOW)
-        self._settle(x, best, part["row"], part["depth"], part["value"])
+        """Of parts that are linear, some are solved, the others wait; on balls that are no boxes by more steps."""
+        later = {name: column[_SOLVED:] for name, column in part.items()}
+        part = {name: column[:_SOLVED] for name, column in part.items()}
+        if len(later["row"]):
+            self.leaves.add(later, self._urgency(later["value"]))
+        (x, choice), member = _parts_of(part), self._member(part)
+        answer = solved(self.precise, self.exact, self.precise.rows.pick(part["row"]), _precise(x), member)
+        if answer is not None:
+            multipliers, delta, works = answer
+            choice = Choice(choice.slopes, torch.where(works[:, None], multipliers.float(), choice.multipliers))
+            self._offer(delta[works], member[works])
+        best = self._improved(part["row"], x, choice, _LONG, member, _SLOW)
+        self._settle(_precise(x), best, part["row"], part["depth"], part["value"])
 
     def _split(self, part: Mapping[str, Tensor]) -> None:
         x, choice = _parts_of(part)
@@ -187,7 +207,7 @@ class Tree:
         lines = lines_of(self.units, here, choice.slopes[of])
         found = bound(self.units, self.units.rows.pick(part["row"][of]), here, lines, choice.multipliers[of])
         least = float(self._floor[0])
-        value = (found.bias + self.balls.largest(found.form, None)[0]).minimum(part["value"][of, 0].float())
+        value = (found.bias + self.balls.supremum(found.form)).minimum(part["value"][of, 0].float())
         value = torch.where((lower > upper).any(1), least, value.clamp(min=least))
         total = value.view(2, *ahead.shape).sum(0).masked_fill(ahead < 0, inf)
         return ahead.gather(1, total.argmin(1, keepdim=True)).squeeze(1)
@@ -217,13 +237,12 @@ class Tree:
 
     def _settle(self, x: Interval, best: Best, row: Tensor, depth: Tensor, above: Tensor) -> None:
         """Bound parts for good: those that no member needs are done, the others become leaves."""
-        x = Interval(x.lower.double(), x.upper.double())
         rows, choice = self.precise.rows.pick(row), best.choice.to(torch.float64)
         value = torch.minimum(self._values(rows, x, choice), above)
         self.parts += len(value)
         self._try(best, value)
-        urgency = (value - self._floor).amax(1)
-        left = urgency > self.goal.gap
+        urgency = self._urgency(value)
+        left = urgency > 0
         leaves = {
             "lower": _outward(x).lower,
             "upper": _outward(x).upper,
@@ -254,14 +273,22 @@ class Tree:
             return
         excess, member = (value - self._floor).max(1)
         high = excess.topk(min(_POINTS, len(value))).indices
-        reached = self.offer(best.delta[high], member[high])
+        self._offer(best.delta[high], member[high])
+
+    def _offer(self, delta: Tensor, member: Tensor) -> None:
+        reached = self.offer(delta, member)
         if bool((reached > self.reached).any()):
             self.reached = reached
-            self.leaves.rank((self.leaves.column("value") - self._floor).amax(1))
+            self.leaves.rank(self._urgency(self.leaves.column("value")))
 
 
 def _parts_of(leaves: Mapping[str, Tensor]) -> tuple[Interval, Choice]:
     return Interval(leaves["lower"], leaves["upper"]), Choice(leaves["slopes"], leaves["multipliers"])
+
+
+def _precise(x: Interval) -> Interval:
+    """In float64."""
+    return Interval(x.lower.double(), x.upper.double())
 
 
 def _wide(x: Interval, count: int) -> Interval:

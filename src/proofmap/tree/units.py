@@ -109,8 +109,12 @@ def units_of(graph: Graph, intervals: dict[str, Interval], family: Family, speci
         levels.append(Level(count, count + len(piece.entries), node if piece.smooth else None))
         shift = piece.places
         z = intervals[value.name].like((-1,)).pick(piece.entries)
-        parts.append(([replace(r, bias=r.bias - p) for r, p in zip(sent, shift.split([len(r) for r in sent]), strict=True)],
-                      Interval(z.lower - shift, z.upper - shift)))
+        parts.append(
+            (
+                [replace(r, bias=r.bias - p) for r, p in zip(sent, shift.split([len(r) for r in sent]), strict=True)],
+                Interval(z.lower - shift, z.upper - shift),
+            )
+        )
         count += len(piece.entries)
     rows = _send(graph, graph.output, specification.unflatten(1, graph[graph.output].shape), pieces, family)
     every = [r for sent, _ in parts for r in sent]
