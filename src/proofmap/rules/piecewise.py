@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from math import isfinite
 
 import torch
 from torch import Tensor
@@ -140,7 +141,8 @@ class Clamp(Scalar):
 
     def bends(self, node: Node) -> Bends:
         low, high = node.attributes["low"], node.attributes["high"]
-        return Bends((0.0,), low, ((low, 1.0), (high, -1.0)))
+        kinks = tuple((place, jump) for place, jump in ((low, 1.0), (high, -1.0)) if isfinite(place))
+        return Bends((0.0,), low, kinks) if isfinite(low) else Bends((1.0,), 0.0, kinks)
 
     def _kinks(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
         bottom = x.lower.clamp(min=node.attributes["low"]).minimum(x.upper)

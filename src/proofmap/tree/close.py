@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import torch
@@ -32,13 +32,15 @@ class Closing:
     found: tuple[Found, ...]
 
 
-def close(graph: Graph, reached: Reached, exact: Exact, available: int, enough: float = -inf) -> Closing:
+def close(
+    graph: Graph, family: Family, reached: Reached, exact: Exact, available: int, enough: float = -inf
+) -> Closing:
     """Upper sides of what was reached, searched for one sample after the other; the lower sides are improved meanwhile.
 
     enough: sides that are proven to be at most this need not be closer.
     """
     keep_freed()
-    question = reached.question
+    precise = graph.to(family.x.device, torch.float64)
     memory = available // 2 if exact.memory is None else exact.memory
     found: list[Found] = []
     for n in range(len(reached.value)):
@@ -49,14 +51,13 @@ def close(graph: Graph, reached: Reached, exact: Exact, available: int, enough: 
                 found.append(_nothing(reached.value[n], "interrupted"))
                 continue
             goal = Goal(exact.gap, until, memory, enough)
-            found.append(_one(question.precise, question.exact, question.forms, reached, n, goal, available))
+            found.append(_one(precise, family, reached, n, goal, available))
     return Closing(torch.stack([one.upper for one in found]), tuple(found))
 
 
-def _one(graph: Graph, family: Family, forms: Tensor, reached: Reached, n: int, goal: Goal, available: int) -> Found:
+def _one(graph: Graph, family: Family, reached: Reached, n: int, goal: Goal, available: int) -> Found:
     """One sample."""
-    index = torch.tensor([n], device=family.x.device)
-    single = family.pick(index)
+    single = _double(family.pick(torch.tensor([n], device=family.x.device)))
     begin = time.monotonic()
 
     def offer(delta: Tensor, member: Tensor) -> Tensor:
@@ -70,12 +71,18 @@ def _one(graph: Graph, family: Family, forms: Tensor, reached: Reached, n: int, 
 
     with full_precision(family.x.device), torch.no_grad():
         try:
-            units = units_on(graph, single, forms[n].double(), available)
+            units = units_on(graph, single, reached.question.forms[n].double(), available)
         except KeyboardInterrupt:
             return _nothing(reached.value[n], "interrupted")
         if units is None:
             return _nothing(reached.value[n], "units")
         return search(units, Balls(single), reached.value[n].clone(), goal, offer, report)
+
+
+def _double(family: Family) -> Family:
+    """In float64."""
+    x, lower, upper, eps = (end.double() for end in (family.x, family.lower, family.upper, family.eps))
+    return replace(family, x=x, lower=lower, upper=upper, eps=eps)
 
 
 def _nothing(reached: Tensor, why: str) -> Found:

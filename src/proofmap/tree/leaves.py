@@ -43,7 +43,7 @@ class Leaves:
         return self._urgency[: self._end].topk(min(count, len(self))).indices
 
     def add(self, leaves: Mapping[str, Tensor], urgency: Tensor) -> None:
-        """Put leaves in. They are there from the last step on: what breaks off before leaves the others as they were."""
+        """Put leaves in. They are there from the last step on: what breaks off before changes no other."""
         count = len(urgency)
         again = self._free[:count]
         end = self._end + count - len(again)

@@ -1,12 +1,12 @@
 """Rows of a network's units bounded on parts of a ball, with slopes and multipliers that are chosen for each part.
 
-On a part, every unit has an interval. A row w·δ + c + m·u is made a function of δ alone from the last level to the first:
-a coefficient of u_k above 0 takes the line above σ_k, another the line below, whose slope is free for a ReLU. Then
+On a part, every unit has an interval. A row w·δ + c + m·u is made a function of δ alone, from the last level to the
+first: a coefficient of u_k above 0 takes the line above σ_k, others the line below, whose slope is free for ReLUs. Then
 
     z_k = A_k δ + b_k + M_k u   and   γ z_k <= γ z_k + γ⁺ (z_k - l_k) + γ⁻ (u_k - z_k),
 
-with a multiplier γ_k of either sign (β-CROWN, Wang et al. 2021), which uses what is known of z_k on the part. Any slope in
-range and any multiplier give a bound: they need not be trusted, nor be exact.
+with a multiplier γ_k of either sign (β-CROWN, Wang et al. 2021), which uses what is known of z_k on the part. Any slope
+in range and any multiplier give a bound: they need not be trusted, nor be exact.
 
 The gradient is a run of the relaxed network: with δ* the maximiser of what is left, z_k(δ*) says how the bound changes.
 """
@@ -190,11 +190,10 @@ def improve(
     steps: int,
     member: Tensor | None = None,
     rates: tuple[float, float] = (0.3, 0.1),
-    scale: Tensor | None = None,
 ) -> Best:
     """Lower the bounds of rows by steps on slopes and multipliers, on B or on one member (B,) of each part.
 
-    Steps are Adam's; of all of them the best counts, the start among them. scale (K,): what a multiplier is measured in.
+    Steps are Adam's; of all of them the best counts, the start among them. rates: of slopes and of multipliers.
     """
     choice = start
     lines = lines_of(units, x, start.slopes)
@@ -222,7 +221,7 @@ def improve(
             square.lerp_(part * part, 1 - _SQUARE)
             size = (square / (1 - _SQUARE ** (step + 1))).sqrt_().add_(1e-12)
             moves.append(rate * _DECAY**step * mean / (1 - _MEAN ** (step + 1)) / size)
-        new = g - (moves[1] if scale is None else moves[1] * scale)
+        new = g - moves[1]
         choice = Choice((choice.slopes - moves[0]).clamp(0, 1), torch.where(g * new < 0, 0, new))
     assert kept is not None
     return kept

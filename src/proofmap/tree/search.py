@@ -39,8 +39,8 @@ _TRIED = {"cpu": 2**35, "cuda": 2**42}  # coefficients that trying every split m
 
 @dataclass(frozen=True)
 class Goal:
-    """When a search ends: sides closer than `gap`, or all members proven to be at most `enough`; or when `until`, a time
-    of `time.monotonic`, or `memory` bytes are used up.
+    """When a search ends: sides closer than `gap`, or all members proven to be at most `enough`; or when `until`, a
+    time of `time.monotonic`, or `memory` bytes are used up.
     """
 
     gap: float
@@ -213,7 +213,7 @@ class Tree:
         return ahead.gather(1, total.argmin(1, keepdim=True)).squeeze(1)
 
     def _halves(self, x: Interval, unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Both sides of a unit (B,) of each part, above and then below: ends (2 B, K) in float64, and whose they are."""
+        """Both sides of a unit (B,) of each part, above, then below: ends (2 B, K) in float64, and whose they are."""
         count = len(unit)
         row = torch.arange(count, device=unit.device)
         at = places(self.units, x)[row, unit].double()
