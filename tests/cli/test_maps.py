@@ -75,4 +75,6 @@ def test_a_record_has_the_intervals_of_the_largest_scores(model: Model) -> None:
     }  # fmt: skip
     assert [entry["proven_to_matter_most"] for entry in found["largest"]] == [True, True, False, False]
     plain = make((1, 4), 4)
-    assert record(case(plain), plain, model, Path("e"), None)["largest"] is None
+    found = record(case(plain), plain, model, Path("e"), None)
+    assert found["largest"] is None
+    assert "overlap_lower_reached" not in found

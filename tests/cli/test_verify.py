@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from PIL import Image
 
 import proofmap as pm
 from proofmap.attack import attack
+from proofmap.radii import Radius
 from tests.cli.commands import answer, called, installed
 from tests.sources.files import digits, write_convolution, write_known, write_png
 
@@ -266,6 +268,29 @@ def test_a_search_decides_from_both_sides(three: Path, monkeypatch: pytest.Monke
         f"digits.npz#2: 7, but labelled 5: undecided {ball}: AO(B) in [-0.50, 0.50], and an attack found nothing"
     )
     assert len(tried) == 1  # at the third, of which nothing was met
+
+
+def test_a_search_finds_both_sides_of_the_radius(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that is proven is rounded down, the one at which an adversary is rounded up."""
+    sides = iter(((0.01, 0.0312345678), (0.0123456789, inf), (0.0, 0.5)))
+
+    def radius(network: Any, x: torch.Tensor, **asked: Any) -> Radius:
+        assert asked["bounds"] == pm.bounds.Exact()
+        proven, refuted = next(sides)
+        return Radius(*torch.tensor([[proven], [refuted]], dtype=torch.float64), x)
+
+    def overlap(network: Any, x: torch.Tensor, *_: Any, **asked: Any) -> pm.Overlap:
+        return pm.overlap(network, x, pm.Ball(0.04, domain=(0.0, 1.0)))
+
+    monkeypatch.setattr("proofmap.cli.decisions.overlap", overlap)
+    monkeypatch.setattr("proofmap.cli.decisions.both_radii", radius)
+    monkeypatch.chdir(three)
+    lines = called("verify", MODEL, "digits.npz", "--eps", "0.04", "--bounds", "exact").stdout.splitlines()
+    assert [line.rpartition("; ")[2] for line in lines[:3]] == [
+        "proven up to ε = 0.01, refuted at ε = 0.0312346",
+        "proven up to ε = 0.0123456",
+        "no radius is proven, refuted at ε = 0.5",
+    ]
 
 
 def test_the_lower_side_is_in_the_document(three: Path) -> None:

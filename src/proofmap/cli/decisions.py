@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING
 from math import inf
 from typing import Any
 
@@ -26,6 +27,7 @@ from proofmap.guarantee import between
 from proofmap.overlaps import overlap
 from proofmap.progress import part
 from proofmap.radii import certified_radius
+from proofmap.radii import radius as both_radii
 from proofmap.sources.written import REFUTED
 
 __all__ = ["Question", "answer_all"]
@@ -87,14 +89,15 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
     predicted = int(network(case.x).flatten(1).argmax(1))
     aim = predicted if question.target is None else question.target
     classes_of(aim, 1, graph.classes, case.x.device)
-    upper, why, largest, found = inf, None, None, None
+    upper, why, found = inf, None, None
+    up_to: tuple[float | None, float | None] = (None, None)
     try:
         with part(0.0, _OVERLAP if question.radius else 1.0):
             found = overlap(network, case.x, case.ball, bounds=question.method, target=aim)
             upper = float(found.full)
         if question.radius:
             with part(_OVERLAP, 1.0):
-                largest = _radius(case, network, question.method, aim, upper <= 0)
+                up_to = _radius(case, network, question.method, aim, upper <= 0)
     except BoundError as error:
         why = str(error)
     known = [] if found is None or found.points is None else [found.points[:, 0]]
@@ -113,17 +116,24 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
         "eps": case.ball.eps,
         "norm": question.norm,
         "domain": None if domain is None else list(domain),
-        "radius": largest,
+        "radius": up_to[0],
+        "radius_refuted": up_to[1],
         "becomes": None if refutation is None else refutation.becomes,
     }
     point = None if refutation is None else refutation.point
     return question.points.keep(point, f"{stem}{REFUTED}", entry, picture=True)
 
 
-def _radius(case: Case, graph: Graph, method: Method, aim: int, proven: bool) -> float:
-    norm, domain = case.ball.norm, case.ball.domain
-    largest = certified_radius(graph, case.x, norm=norm, domain=domain, bounds=method, target=aim)
-    return max(float(largest), float(case.ball.eps) if proven else 0.0)
+def _radius(case: Case, graph: Graph, method: Method, aim: int, proven: bool) -> tuple[float, float | None]:
+    """Up to which radius the decision is proven, and where a method searches, from which one on it is refuted."""
+    asked: Any = {"norm": case.ball.norm, "domain": case.ball.domain, "bounds": method, "target": aim}
+    refuted = None
+    if method.search is None:
+        largest = float(certified_radius(graph, case.x, **asked))
+    else:
+        found = both_radii(graph, case.x, **asked)
+        largest, refuted = float(found.proven), finite(float(found.refuted))
+    return max(largest, float(case.ball.eps) if proven else 0.0), refuted
 
 
 def _accuracy(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -151,7 +161,8 @@ def _line(entry: dict[str, Any], case: Case, question: Question) -> str:
             why = "" if entry["why"] is None else f" ({entry['why']})"
             answer = f"{bound}{why}, and an attack found nothing"
     verdict = f"{entry['verdict']} for {question.ball(case)}: {answer}"
-    return f"{entry['name']}: {title(predicted)}{label}{asked}: {verdict}{_up_to(entry['radius'])}"
+    up_to = _up_to(entry["radius"], entry["radius_refuted"])
+    return f"{entry['name']}: {title(predicted)}{label}{asked}: {verdict}{up_to}"
 
 
 def _bound(lower: float | None, upper: float | None, both: bool) -> str:
@@ -163,7 +174,8 @@ def _bound(lower: float | None, upper: float | None, both: bool) -> str:
     )
 
 
-def _up_to(proven: float | None) -> str:
+def _up_to(proven: float | None, refuted: float | None) -> str:
     if proven is None:
         return ""
-    return f"; proven up to ε = {radius(proven)}" if proven > 0 else "; no radius is proven"
+    beyond = "" if refuted is None else f", refuted at ε = {radius(refuted, ROUND_CEILING)}"
+    return f"; proven up to ε = {radius(proven)}{beyond}" if proven > 0 else f"; no radius is proven{beyond}"

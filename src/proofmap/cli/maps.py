@@ -102,6 +102,7 @@ def record(case: Case, e: Explanation, model: Model, file: Path, picture: Path |
     """What is known about an input, for a program."""
     sides = {"": e.overlap, **({} if e.opposite is None else {"opposite": e.opposite})}
     objective = e.settings.get("objective", "margin")
+    met = sides if searched(e) else {}
     return {
         "name": case.name,
         "label": case.label,
@@ -109,7 +110,7 @@ def record(case: Case, e: Explanation, model: Model, file: Path, picture: Path |
         "target": int(e.target),
         "class": model.title(int(e.target)),
         **{bound_name(e.guarantee, objective, part): o.finite(float(side.full)) for part, side in sides.items()},
-        **{reached_name(objective, part): o.finite(float(side.full_lower)) for part, side in sides.items()},
+        **{reached_name(objective, part): o.finite(float(side.full_lower)) for part, side in met.items()},
         "guarantee": e.guarantee,
         "certified": bool(e.proven),
         "eps": None if case.boxed else _radius(e),

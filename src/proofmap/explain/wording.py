@@ -44,15 +44,15 @@ def share(part: int, whole: int, word: str) -> str:
     return f"{part} of {plural(whole, word)}{percent}"
 
 
-def radius(eps: float) -> str:
-    """A radius as it was given where that is short, as a part of 255 where it is one, else rounded down."""
+def radius(eps: float, rounding: str = ROUND_FLOOR) -> str:
+    """A radius as it was given where that is short, as a part of 255 where it is one, else rounded, by default down."""
     text = f"{eps:g}" if isfinite(eps) and float(f"{eps:g}") == eps else repr(float(eps))
     steps = round(255 * eps) if isfinite(eps) else 0
     if len(text) <= _STATED or not isfinite(eps):
         return text
     if steps and eps == steps / 255:
         return f"{steps}/255"
-    return f"{float(Context(prec=_DIGITS, rounding=ROUND_FLOOR).create_decimal(Decimal(text))):.{_DIGITS}g}"
+    return f"{float(Context(prec=_DIGITS, rounding=rounding).create_decimal(Decimal(text))):.{_DIGITS}g}"
 
 
 def around(ball: Mapping[str, Any], k: int = 0, count: int = 1, *, stated: str | None = None) -> str:
