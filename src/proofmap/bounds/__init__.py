@@ -1,10 +1,10 @@
-"""Bound methods: IBP, Forward, Backward, CrownIBP, and their intersections with &."""
+"""Bound methods: IBP, Forward, Backward, CrownIBP, Exact, and their intersections with &."""
 
 from __future__ import annotations
 
 from proofmap.bounds.cases import Cases
 from proofmap.bounds.engine import Sharing, solve
-from proofmap.bounds.method import IBP, METHODS, Backward, CrownIBP, Forward, Intersection, Method, named
+from proofmap.bounds.method import IBP, METHODS, Backward, CrownIBP, Exact, Forward, Intersection, Method, named
 
 __all__ = [
     "IBP",
@@ -12,6 +12,7 @@ __all__ = [
     "Backward",
     "Cases",
     "CrownIBP",
+    "Exact",
     "Forward",
     "Intersection",
     "Method",

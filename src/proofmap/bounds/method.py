@@ -9,6 +9,8 @@ from proofmap.bounds.backward import BackwardPass
 from proofmap.bounds.forward import ForwardPass
 from proofmap.bounds.passes import Pass
 from proofmap.errors import InputError
+from proofmap.memory import check_memory
+from proofmap.settings import check_settings, number
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,11 @@ class Plan:
 
 class Method(ABC):
     """A way of bounding. `a & b` is the intersection of two."""
+
+    @property
+    def search(self) -> Exact | None:
+        """What goes on after the walks, until both sides of an overlap meet; None: nothing."""
+        return None
 
     @property
     @abstractmethod
@@ -77,6 +84,30 @@ class CrownIBP(Method):
 
 
 @dataclass(frozen=True)
+class Exact(Method):
+    """Branch and bound: balls are cut where relaxations lose most, until the overlap is known to `gap`.
+
+    seconds: for each sample. memory: bytes for the leaves of the trees, by default half of what a call may use. When
+    either is used up, or on Ctrl-C, what is proven so far is returned.
+    """
+
+    gap: float = number(1e-3, "a number above 0", lambda gap: gap > 0)
+    seconds: float = number(60, "a number above 0", lambda seconds: seconds > 0)
+    memory: int | None = None
+
+    plans = Backward.plans
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        check_settings(self)
+        check_memory(self.memory)
+
+    @property
+    def search(self) -> Exact:
+        return self
+
+
+@dataclass(frozen=True)
 class Intersection(Method):
     """What all parts prove: each on its own, and together, every hidden entry between the closest of their bounds.
 
@@ -84,6 +115,10 @@ class Intersection(Method):
     """
 
     parts: tuple[Method, ...]
+
+    @property
+    def search(self) -> Exact | None:
+        return next((part.search for part in self.parts if part.search is not None), None)
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -98,7 +133,13 @@ def _parts(method: Method) -> tuple[Method, ...]:
     return method.parts if isinstance(method, Intersection) else (method,)
 
 
-METHODS: dict[str, type[Method]] = {"ibp": IBP, "forward": Forward, "backward": Backward, "crown-ibp": CrownIBP}
+METHODS: dict[str, type[Method]] = {
+    "ibp": IBP,
+    "forward": Forward,
+    "backward": Backward,
+    "crown-ibp": CrownIBP,
+    "exact": Exact,
+}
 SYNONYMS = {"crown": "backward"}
 
 
