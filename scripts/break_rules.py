@@ -48,6 +48,8 @@ SLOPES = "tests/rules/test_slopes.py"
 CHANGE = "tests/rules/test_change.py"
 TWIN = "tests/graph/test_twin.py"
 TWINS = "tests/bounds/test_twins.py"
+CUT = "tests/bounds/test_cut.py"
+ABOVE = "tests/bounds/test_above.py"
 INCREMENTAL = "tests/execution/test_incremental.py"
 HYBRID = "tests/explain/test_hybrid.py"
 CURVES = "tests/metrics/test_curves.py"
@@ -335,7 +337,13 @@ BREAKS = [
     Break("bounds/twins.py", "torch.where(within, 0, -t * ball.upper)", "torch.zeros_like(v)", TWINS),
     Break("bounds/twins.py", "v = torch.where(within, move, 0)", "v = torch.where(within, 1.1 * move, 0)", TWINS),
     Break("bounds/twins.py", "share = size\n", "share = size / 2\n", TWINS),
-    Break("bounds/twins.py", "bound + slack >= reached[:, :, None]", "bound >= bound.amax(2, keepdim=True)", TWINS),
+    Break("bounds/twins.py", "narrow.then(whole), whole.pick(parts)", "narrow.then(whole), narrow.then(whole)", TWINS),
+    Break("bounds/above.py", "self.bound[:, None] >= (reached", "self.bound[:, None] > 0.1 + (reached", TWINS),
+    Break("bounds/above.py", "found.bias[live] - floor[sample])", "found.bias[live] - floor[sample] - 0.1)", ABOVE),
+    Break("bounds/above.py", "return bound - floor[sample] <", "return bound - floor[sample] < -1e9 *", ABOVE),
+    Break("bounds/cut.py", "[:, 0] + price * room", "[:, 0]", CUT),
+    Break("bounds/cut.py", "high = torch.where(smaller, low, left)", "high = torch.where(smaller, left, low)", CUT),
+    Break("bounds/knowledge.py", " and self.cases.cut is None", "", ABOVE),
     # tables
     Break("bench/claim.py", "good = (1 if column.higher else -1)", "good = 1", BENCH),
     Break("bench/table.py", "merits[method], seed)[0] <= 0", "merits[method], seed)[0] <= -9", TABLE),

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.bounds.twins import drops
+from proofmap.classes import margins
 from proofmap.graph import Graph
 from tests.bounds.attack import climbed_points
 from tests.bounds.setting import BUDGET, mask_for
@@ -171,12 +172,12 @@ def test_closer_than_the_difference_of_two_bounds() -> None:
     logits = graph(x)
     unit = torch.eye(10)
     forms = torch.stack([unit[[c for c in range(10) if c != int(k)]] - unit[k] for k in bound.target])
-    slope = torch.autograd.functional.jacobian(lambda z: pm.overlaps.margins(graph(z), bound.target).sum(), x)
+    slope = torch.autograd.functional.jacobian(lambda z: margins(graph(z), bound.target).sum(), x)
     move = torch.where(slope > 0, family.upper, family.lower)
     reached = (forms @ logits[:, :, None]).amax(1).expand(-1, family.members)
     found = drops(graph, family, forms, reached, move, BUDGET)
     assert family.mask is not None
     for u in range(family.groups):  # the best that is known of either side of the two overlaps
         held = move.masked_fill(family.mask.eq(u), 0.0)
-        most = bound.full - pm.overlaps.margins(graph(x + held), bound.target)
+        most = bound.full - margins(graph(x + held), bound.target)
         assert bool((found[:, u, 1] - found[:, u, 0] < most).all())

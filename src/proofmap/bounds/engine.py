@@ -43,7 +43,7 @@ def solve(
     and one-pass, so that no member's bound is above that of B.
 
     `floor` (C,): rows whose bound is at most this need not be tight (they cannot decide a maximum that is known to
-    reach it). Where splits leave nothing of a case, its bounds are -inf.
+    reach it). Where splits or a cut leave nothing of a case, its bounds are -inf.
     """
     keep_freed()
     with full_precision(specification.device), torch.no_grad():
@@ -53,7 +53,7 @@ def solve(
             work = _Work(graph, plan, budget, cases, specification, floor)
             with progress.part(k / len(plans), (k + 1) / len(plans)):
                 best = torch.minimum(best, _solve(work, sharing))
-        sound = best.isfinite() | best.isneginf() if cases.splits else best.isfinite()
+        sound = best.isfinite() | best.isneginf() if cases.parted else best.isfinite()
         if not bool(sound.all()):
             raise BoundError(
                 f"the bounds left the range of {best.dtype}: take a smaller eps, tighter bounds or x.double()"
@@ -133,7 +133,7 @@ def _walk(work: _Work, shared: bool) -> Tensor:
             best = _of_output(work, knowledge, [bounders[one] for one in plan.final])
         with progress.part(full, 1.0):
             best = _last_pass(work, knowledge, best) if shared else best
-    return best.masked_fill(knowledge.empty[:, None, None], -inf) if work.cases.splits else best
+    return best.masked_fill(knowledge.empty[:, None, None], -inf) if work.cases.parted else best
 
 
 def settle(

@@ -5,22 +5,24 @@ For g, the largest of some forms g_r of the output, and EVA(u) = max_B g - max_{
     EVA(u) <= max over δ in B and r of    g_r(x + δ) - g_r(x + δ with u put back),
     EVA(u) >= min over δ in B_u and r of  g_r(x + (1 - t) δ + v) - g_r(x + δ),
 
-for every move v of u and share t that leave (1 - t) δ + v in B. A form that cannot be the largest where the maximum is
-taken is no r. Both sides compare two copies of the network, and their difference is a network of its own
-(`graph.twin`): what the copies have in common cancels before anything is relaxed.
+for every move v of u and share t that leave (1 - t) δ + v in B. The first δ is one where the maximum over B is taken,
+the second one where that over B_u is: r is a form that is the largest there, and x + δ an input where it reaches at
+least what is known to be reached (`above`). Both sides compare two copies of the network, and their difference is a
+network of its own (`graph.twin`): what the copies have in common cancels before anything is relaxed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from math import inf
 
 import torch
 from torch import Tensor
 
+from proofmap.bounds.above import above
 from proofmap.bounds.cases import Cases
-from proofmap.bounds.engine import settle, solve
-from proofmap.bounds.layers import Layers
+from proofmap.bounds.engine import solve
 from proofmap.bounds.method import Backward
 from proofmap.family import Family
 from proofmap.graph.ir import Graph
@@ -30,7 +32,7 @@ from proofmap.memory import bytes_of, in_pieces
 from proofmap.precision import full_precision
 from proofmap.rules import Interval
 
-_ROUNDINGS = 2**10  # by which the bound of a form may be too low, so that the largest seems not to be
+_ROUNDS = 8  # of narrowing, at most
 _UP = 1 + 1e-6  # so that a move and what is left of δ stay in the ball whatever their norms are rounded to
 
 
@@ -47,35 +49,17 @@ def drops(graph: Graph, family: Family, forms: Tensor, reached: Tensor, move: Te
 
     def piece(start: int, stop: int) -> None:
         part = torch.arange(start, stop, device=forms.device)
-        balls, rows = family.pick(part), forms[part]
-        known, kept = _hidden(graph, twins, balls, rows, reached[part], budget)
-        pairs = _Pairs(twins, balls, rows, known, budget, budget // (4 * each))
-        result[part, :, 1] = pairs.most(_put_back, kept[:, :1].expand_as(kept[:, 1:])).clamp(min=0)
+        balls = family.pick(part)
+        pairs = _Pairs.of(graph, twins, balls, forms[part], reached[part], budget, budget // (4 * each))
+        result[part, :, 1] = pairs.most(_put_back, pairs.kept[:, :1].expand_as(pairs.kept[:, 1:])).clamp(min=0)
         if move is not None:
             moves = balls.project(move[part])
-            least = -pairs.most(lambda ball, within, sample: _moved(ball, within, moves[sample]), kept[:, 1:])
+            least = -pairs.most(lambda ball, within, sample: _moved(ball, within, moves[sample]), pairs.kept[:, 1:])
             result[part, :, 0] = least.clamp(min=0).minimum(result[part, :, 1])
 
     with full_precision(forms.device), torch.no_grad():
-        in_pieces(family.count, budget // (4 * each), piece)
+        in_pieces(family.count, budget // (4 * forms.shape[1] * each), piece)
     return result
-
-
-def _hidden(
-    graph: Graph, twins: Graph, family: Family, forms: Tensor, reached: Tensor, budget: int
-) -> tuple[dict[str, Interval], Tensor]:
-    """What either copy's values lie in, by the names of the further inputs, and which forms (N, 1 + G, R) can be the
-    largest where the maximum over a member is taken: those whose bound on B is not below what the member reaches.
-    """
-    (plan,) = Backward().plans
-    alone = Cases(replace(family, mask=None, groups=0))
-    knowledge, bounders = settle(graph, alone, plan, budget, Layers.of(graph, forms.shape[1], back=True))
-    every = torch.ones_like(forms[:, :, 0], dtype=torch.bool)
-    bound = bounders[plan.final[0]].final(forms, every)  # (N, 1, R)
-    slack = _ROUNDINGS * torch.finfo(bound.dtype).eps * bound.abs().amax(2, keepdim=True)
-    changes = [node for node in twins.nodes if node.op == "change"]
-    known = {name: knowledge.interval(node.inputs[-1]) for node in changes for name in node.inputs[:-1]}
-    return known, bound + slack >= reached[:, :, None]
 
 
 # From balls, the variables (C, *shape) of the group that each freezes, and the number of its sample, to what two inputs
@@ -107,33 +91,59 @@ def _moved(ball: Family, within: Tensor, move: Tensor) -> Family:
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """Two copies of a network, compared on the balls of some samples."""
+    """Two copies of a network, compared where forms can be the largest: Q parts of the balls of N samples."""
 
     twins: Graph
     family: Family
     forms: Tensor  # (N, R, classes)
-    known: Mapping[str, Interval]  # of the N samples
+    sample: Tensor  # (Q,)
+    kept: Tensor  # (Q, 1 + G, R) the forms that can be the largest where the maximum over a member is taken
+    known: Mapping[str, Interval]  # of what either copy reads, (Q, *shape)
     budget: int
     at_once: int  # pairs of copies
 
+    @staticmethod
+    def of(
+        graph: Graph, twins: Graph, family: Family, forms: Tensor, reached: Tensor, budget: int, at_once: int
+    ) -> _Pairs:
+        """The first copy's input maximises a form over a member: it reaches what the member does. A part of its own for
+        each form whose hidden values that narrows, another for all others of the sample.
+        """
+        found = above(graph, family, forms, reached.amin(1), budget, _ROUNDS)
+        rows = torch.arange(forms.shape[1], device=forms.device)
+        kept = found.reaches(reached)[:, :, None] & rows.eq(found.row[:, None, None])  # (pairs, 1 + G, R)
+        own = found.narrowed()
+        rest = kept.new_zeros(family.count, *kept.shape[1:], dtype=torch.int64)
+        rest = rest.index_add_(0, found.sample[~own], kept[~own].long()) > 0
+        every = torch.arange(family.count, device=forms.device)
+        parts = torch.cat([found.sample[own], every])
+        known = {}
+        for node in (node for node in twins.nodes if node.op == "change"):
+            before, after, name = node.inputs
+            narrow, whole = found.known[name].pick(own), found.whole[name]
+            known[before], known[after] = narrow.then(whole), whole.pick(parts)
+        return _Pairs(twins, family, forms, parts, torch.cat([kept[own], rest]), known, budget, at_once)
+
     def most(self, differences: Differences, rows: Tensor) -> Tensor:
-        """(N, G): the most by which one of the rows (N, G, R) of the forms can be lower in the second copy."""
-        count, groups = self.family.count, self.family.groups
-        value = self.forms.new_empty(count * groups)
-        every = torch.arange(count * groups, device=value.device)
+        """(N, G): the most by which one of the rows (Q, G, R) of the forms can be lower in the second copy."""
+        groups = self.family.groups
+        asked = rows.any(2).flatten().nonzero().flatten()
+        value = self.forms.new_empty(len(asked))
 
         def piece(start: int, stop: int) -> None:
-            part = every[start:stop]
-            sample, group = part // groups, part % groups
+            part, group = asked[start:stop] // groups, asked[start:stop] % groups
+            sample = self.sample[part]
             ball = self.family.pick(sample)
             assert ball.mask is not None
             within = ball.mask.eq(group.view(-1, *[1] * len(ball.shape)))
-            cases = Cases(differences(ball, within, sample), {n: one.pick(sample) for n, one in self.known.items()})
-            asked = _those(self.forms[sample], rows[sample, group])
-            value[part] = solve(self.twins, cases, -asked, Backward(), "one-pass", self.budget).amax((1, 2))
+            cases = Cases(differences(ball, within, sample), {n: one.pick(part) for n, one in self.known.items()})
+            forms = _those(self.forms[sample], rows[part, group])
+            value[start:stop] = solve(self.twins, cases, -forms, Backward(), "one-pass", self.budget).amax((1, 2))
 
-        in_pieces(len(every), self.at_once, piece)
-        return value.view(count, groups)
+        in_pieces(len(asked), self.at_once, piece)
+        most = self.forms.new_full((self.family.count * groups,), -inf)
+        at = self.sample[asked // groups] * groups + asked % groups
+        return most.scatter_reduce_(0, at, value, "amax").view(-1, groups)
 
 
 def _those(forms: Tensor, kept: Tensor) -> Tensor:
