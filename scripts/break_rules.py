@@ -327,7 +327,7 @@ BREAKS = [
     Break("rules/jumps.py", "torch.where(self._across(node, wide), inf, 0).to(x.lower)", "0", CHANGE),
     Break("graph/twin.py", "replace(node, bias=None)", "node", TWIN),
     Break("graph/twin.py", '"add", (a, rise.name)', '"add", (rise.name, rise.name)', TWIN),
-    Break("bounds/twins.py", "-asked, Backward()", "asked, Backward()", TWINS),
+    Break("bounds/twins.py", "-forms, Backward()", "forms, Backward()", TWINS),
     Break(
         "bounds/twins.py",
         "torch.where(within, -ball.upper, 0), torch",

@@ -18,7 +18,6 @@ from tests.bounds.setting import BUDGET, values_at
 from tests.bounds.test_exact import exact_overlap, tiny
 from tests.models import MODELS, Case, graph_of
 
-
 DEEP = [case for case in MODELS.values() if case.name.startswith("deep ")]
 
 
