@@ -50,6 +50,7 @@ TWIN = "tests/graph/test_twin.py"
 TWINS = "tests/bounds/test_twins.py"
 CUT = "tests/bounds/test_cut.py"
 ABOVE = "tests/bounds/test_above.py"
+DROPS = "tests/test_drops.py"
 INCREMENTAL = "tests/execution/test_incremental.py"
 HYBRID = "tests/explain/test_hybrid.py"
 CURVES = "tests/metrics/test_curves.py"
@@ -338,6 +339,11 @@ BREAKS = [
     Break("bounds/twins.py", "v = torch.where(within, move, 0)", "v = torch.where(within, 1.1 * move, 0)", TWINS),
     Break("bounds/twins.py", "share = size\n", "share = size / 2\n", TWINS),
     Break("bounds/twins.py", "narrow.then(whole), whole.pick(parts)", "narrow.then(whole), narrow.then(whole)", TWINS),
+    Break("overlaps.py", "torch.minimum(high, self.drops[:, :, 1].double())", "high", DROPS),
+    Break(
+        "overlaps.py", "return replace(found, drops=both[0] + both[1])", "return replace(found, drops=both[1])", DROPS
+    ),
+    Break("overlaps.py", "_check_drops(*self._met(), self.full.double()[:, None])", "pass", DROPS),
     Break("bounds/above.py", "self.bound[:, None] >= (reached", "self.bound[:, None] > 0.1 + (reached", TWINS),
     Break("bounds/above.py", "found.bias[live] - floor[sample])", "found.bias[live] - floor[sample] - 0.1)", ABOVE),
     Break("bounds/above.py", "return bound - floor[sample] <", "return bound - floor[sample] < -1e9 *", ABOVE),

@@ -9,11 +9,13 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.bounds.twins import drops
+from proofmap.bounds.twins import _Pairs, drops
 from proofmap.classes import margins
 from proofmap.graph import Graph
+from proofmap.graph.twin import twin
+from proofmap.objective import forms_of
 from tests.bounds.attack import climbed_points
-from tests.bounds.setting import BUDGET, mask_for
+from tests.bounds.setting import BUDGET, mask_for, values_at
 from tests.bounds.test_exact import exact_overlap, tiny
 from tests.models import MODELS, Case, graph_of
 
@@ -160,6 +162,29 @@ def test_a_small_budget_changes_nothing() -> None:
     torch.testing.assert_close(
         drops(graph, family, forms, nothing, move, 2**16), drops(graph, family, forms, nothing, move, BUDGET)
     )
+
+
+def test_the_second_copy_is_anywhere_in_the_ball() -> None:
+    """An adversary reaches the floor; with a group put back it need not, and leaves what was narrowed for the first."""
+    x = pm.data.digits()[0][:1]
+    graph = pm.trace(pm.zoo.mnist_mlp(), x)
+    family = pm.Ball(0.01, domain=(0.0, 1.0)).at(x, pm.groups.grid(2)((1, 28, 28)))
+    logits = graph(x)
+    reached, delta = pm.attack.attack(graph, family, logits.argmax(1), steps=30)
+    forms = forms_of(logits, logits.argmax(1), None, "margin")
+    twins = twin(graph)
+    pairs = _Pairs.of(graph, twins, family, forms, reached[:, None].expand(-1, family.members), BUDGET, 100)
+    assert family.mask is not None
+    part = int(pairs.kept.any(2).any(1).nonzero()[0])
+    left = 0
+    for node in (node for node in twins.nodes if node.op == "change"):
+        first, second, name = node.inputs
+        for u in range(family.groups):
+            value = values_at(graph, x + delta.masked_fill(family.mask.eq(u), 0.0))[name]
+            interval, narrow = pairs.known[second].pick([part]), pairs.known[first].pick([part])
+            assert bool(((value >= interval.lower - 1e-5) & (value <= interval.upper + 1e-5)).all())
+            left += int(((value < narrow.lower - 1e-3) | (value > narrow.upper + 1e-3)).sum())
+    assert left > 0
 
 
 def test_closer_than_the_difference_of_two_bounds() -> None:
