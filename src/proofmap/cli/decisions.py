@@ -20,8 +20,9 @@ from proofmap.cli.points import Points
 from proofmap.errors import BoundError
 from proofmap.explain.explanation import rounded
 from proofmap.explain.refute import refute
-from proofmap.explain.wording import around, beside, bound_name, radius, share, taken_off
+from proofmap.explain.wording import around, beside, bound_name, radius, reached_name, share, taken_off
 from proofmap.graph import Graph
+from proofmap.guarantee import between
 from proofmap.overlaps import overlap
 from proofmap.progress import part
 from proofmap.radii import certified_radius
@@ -30,7 +31,7 @@ from proofmap.sources.written import REFUTED
 __all__ = ["Question", "answer_all"]
 
 _VERDICTS = ("proven", "refuted", "undecided")
-_UPPER = bound_name("certified")
+_UPPER, _LOWER = bound_name("certified"), reached_name()
 _OVERLAP = 0.05  # of the work: the radius takes some twenty bounds more
 
 
@@ -86,16 +87,18 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
     predicted = int(network(case.x).flatten(1).argmax(1))
     aim = predicted if question.target is None else question.target
     classes_of(aim, 1, graph.classes, case.x.device)
-    upper, why, largest = inf, None, None
+    upper, why, largest, found = inf, None, None, None
     try:
         with part(0.0, _OVERLAP if question.radius else 1.0):
-            upper = float(overlap(network, case.x, case.ball, bounds=question.method, target=aim).full)
+            found = overlap(network, case.x, case.ball, bounds=question.method, target=aim)
+            upper = float(found.full)
         if question.radius:
             with part(_OVERLAP, 1.0):
                 largest = _radius(case, network, question.method, aim, upper <= 0)
     except BoundError as error:
         why = str(error)
-    refutation = None if upper <= 0 else refute(network, case.x, case.ball, aim, question.points.run)
+    known = [] if found is None or found.points is None else [found.points[:, 0]]
+    refutation = None if upper <= 0 else refute(network, case.x, case.ball, aim, question.points.run, known)
     domain = case.ball.domain
     entry = {
         "name": case.name,
@@ -105,6 +108,7 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
         "class": question.points.model.title(aim),
         "verdict": "proven" if upper <= 0 else "undecided" if refutation is None else "refuted",
         _UPPER: finite(upper),
+        _LOWER: None if found is None else finite(float(found.full_lower)),
         "why": why,
         "eps": case.ball.eps,
         "norm": question.norm,
@@ -133,10 +137,10 @@ def _accuracy(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 def _line(entry: dict[str, Any], case: Case, question: Question) -> str:
     title = question.points.model.title
-    predicted, aim, upper = entry["predicted"], entry["target"], entry[_UPPER]
+    predicted, aim = entry["predicted"], entry["target"]
     label = beside(entry["label"], predicted, title)
     asked = "" if aim == predicted else f", asked about {title(aim)}, which is not the prediction"
-    bound = "no bound" if upper is None else f"AO(B) <= {rounded(upper, 'certified')}"
+    bound = _bound(entry[_LOWER], entry[_UPPER], both=question.method.search is not None)
     match entry["verdict"]:
         case "proven":
             answer = bound
@@ -148,6 +152,15 @@ def _line(entry: dict[str, Any], case: Case, question: Question) -> str:
             answer = f"{bound}{why}, and an attack found nothing"
     verdict = f"{entry['verdict']} for {question.ball(case)}: {answer}"
     return f"{entry['name']}: {title(predicted)}{label}{asked}: {verdict}{_up_to(entry['radius'])}"
+
+
+def _bound(lower: float | None, upper: float | None, both: bool) -> str:
+    """What is proven; both: with what an input of the ball reaches, where a search looked for it."""
+    if upper is None:
+        return "no bound"
+    return (
+        f"AO(B) in {between(lower, upper)}" if both and lower is not None else f"AO(B) <= {rounded(upper, 'certified')}"
+    )
 
 
 def _up_to(proven: float | None) -> str:

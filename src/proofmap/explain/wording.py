@@ -15,7 +15,18 @@ from proofmap.guarantee import between, rounded
 from proofmap.objective import decides
 from proofmap.overlaps import Overlap
 
-__all__ = ["around", "beside", "bound_name", "known_side", "plural", "quantity_name", "radius", "share", "taken_off"]
+__all__ = [
+    "around",
+    "beside",
+    "bound_name",
+    "known_side",
+    "plural",
+    "quantity_name",
+    "radius",
+    "reached_name",
+    "share",
+    "taken_off",
+]
 
 _DIGITS = 6
 _STATED = 8  # characters of a radius that is printed as it was given
@@ -94,15 +105,20 @@ def bound_name(guarantee: Guarantee, objective: object = "margin", part: str = "
     return "_".join(filter(None, (quantity_name(objective), part, _BOUNDS[guarantee])))
 
 
+def reached_name(objective: object = "margin", part: str = "") -> str:
+    """What the lower side of a number is called in tables, which an input of the ball reaches."""
+    return "_".join(filter(None, (quantity_name(objective), part, "lower_reached")))
+
+
 def quantity_name(objective: object) -> str:
     """A form of the logits that decides nothing is no overlap, and not called so."""
     return "overlap" if decides(objective) else f"objective_{objective}"
 
 
-def known_side(side: Overlap, k: int) -> str:
+def known_side(side: Overlap, k: int = 0, sign: str = "≤") -> str:
     """A certified overlap of sample k: "≤ -8.65", or "in [-8.71, -8.65]" where an input reaches more than x itself."""
     lower, upper = float(side.full_lower[k]), float(side.full[k])
-    return f"in {between(lower, upper)}" if lower > float(side.nominal[k]) else f"≤ {rounded(upper, 'certified')}"
+    return f"in {between(lower, upper)}" if lower > float(side.nominal[k]) else f"{sign} {rounded(upper, 'certified')}"
 
 
 def taken_off(what: object) -> str:
