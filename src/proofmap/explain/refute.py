@@ -50,7 +50,7 @@ def refute(
     aim = torch.tensor([target], device=x.device)
     for near in chain([x], known, _adversaries(network, ball.at(x), aim)):
         point = into_ball(near, exact, x.dtype)
-        if point is None or not float(margin(precise, point, aim)) > 0:
+        if not float(margin(precise, point, aim)) > 0:
             continue
         outputs = scores(run(point.to(x.dtype)).flatten(1), graph.taken_off)
         becomes = int(outputs.argmax(1))
