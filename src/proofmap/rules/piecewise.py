@@ -54,6 +54,11 @@ class TwoPieces(Scalar):
         (x,) = inputs
         return ((x.lower < 0) & (x.upper > 0),)
 
+    def secants(self, node: Node, x: Interval) -> Interval:
+        left, right = self.pieces(node, x)
+        first, last = torch.where(x.lower >= 0, right, left), torch.where(x.upper <= 0, left, right)
+        return Interval(first, last).mended()
+
     def _through(self, x: Interval, left: Tensor, right: Tensor) -> Tensor:
         return torch.where(x.lower + x.upper > 0, right, left)
 
@@ -127,6 +132,11 @@ class Clamp(Scalar):
         low, high = node.attributes["low"], node.attributes["high"]
         kink = ((x.lower < low) & (x.upper > low)) | ((x.lower < high) & (x.upper > high))
         return (kink,)
+
+    def secants(self, node: Node, x: Interval) -> Interval:
+        low, high = node.attributes["low"], node.attributes["high"]
+        rising, flat = (x.lower >= low) & (x.upper <= high), (x.upper <= low) | (x.lower >= high)
+        return Interval(rising.to(x.lower), 1 - flat.to(x.lower))
 
     def _kinks(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
         bottom = x.lower.clamp(min=node.attributes["low"]).minimum(x.upper)
