@@ -55,6 +55,11 @@ class TwoPieces(Scalar):
         (x,) = inputs
         return ((x.lower < 0) & (x.upper > 0),)
 
+    def secants(self, node: Node, x: Interval) -> Interval:
+        left, right = self.pieces(node, x)
+        first, last = torch.where(x.lower >= 0, right, left), torch.where(x.upper <= 0, left, right)
+        return Interval(first, last).mended()
+
     def _through(self, x: Interval, left: Tensor, right: Tensor) -> Tensor:
         return torch.where(x.lower + x.upper > 0, right, left)
 
@@ -143,6 +148,11 @@ class Clamp(Scalar):
         low, high = node.attributes["low"], node.attributes["high"]
         kinks = tuple((place, jump) for place, jump in ((low, 1.0), (high, -1.0)) if isfinite(place))
         return Bends((0.0,), low, kinks) if isfinite(low) else Bends((1.0,), 0.0, kinks)
+
+    def secants(self, node: Node, x: Interval) -> Interval:
+        low, high = node.attributes["low"], node.attributes["high"]
+        rising, flat = (x.lower >= low) & (x.upper <= high), (x.upper <= low) | (x.lower >= high)
+        return Interval(rising.to(x.lower), 1 - flat.to(x.lower))
 
     def _kinks(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
         bottom = x.lower.clamp(min=node.attributes["low"]).minimum(x.upper)

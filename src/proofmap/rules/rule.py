@@ -48,6 +48,10 @@ class Interval:
         lower[index], upper[index] = other.lower, other.upper
         return Interval(lower, upper)
 
+    def then(self, other: Interval) -> Interval:
+        """These cases, and after them others."""
+        return Interval(torch.cat([self.lower, other.lower]), torch.cat([self.upper, other.upper]))
+
     def like(self, shape: Sequence[int]) -> Interval:
         """The same in another shape."""
         return Interval(self.lower.reshape(shape), self.upper.reshape(shape))
