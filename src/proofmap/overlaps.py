@@ -202,19 +202,22 @@ def closed(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bou
     return torch.minimum(upper, found.upper), met
 
 
-def with_drops(found: Overlap, graph: Graph, family: Family, forms: Tensor, how: Bounding) -> Overlap:
+def with_drops(
+    found: Overlap, graph: Graph, family: Family, forms: Tensor, how: Bounding, until: float = inf
+) -> Overlap:
     """The same, with each AO(B) - AO(B_u) bounded as one value too: for what the two sides leave open.
 
-    forms (N, R, classes): those of the objective. Its lower ends need `points`.
+    forms (N, R, classes): those of the objective. Lower ends need `points`. until: a time of `time.monotonic`, from
+    which on groups stay as they are.
     """
     move = None if found.points is None else found.points[:, 0].to(family.x) - family.x
     reached = torch.cat([found.full_lower[:, None], found.frozen_lower], dim=1).to(forms)
     if how.objective != "apart":
-        return replace(found, drops=drops(graph, family, forms, reached, move, how.available))
+        return replace(found, drops=drops(graph, family, forms, reached, move, how.available, until))
     logits = logits_of(graph, family.x).unsqueeze(2)
     parts = [forms[:, :-1], forms[:, -1:]]  # whose largest values are bounded apart, and added
     nominal = [(part @ logits).amax(1).expand_as(reached) for part in parts]
-    both = [drops(graph, family, part, at, move, how.available) for part, at in zip(parts, nominal, strict=True)]
+    both = [drops(graph, family, part, at, move, how.available, until) for part, at in zip(parts, nominal, strict=True)]
     return replace(found, drops=both[0] + both[1])
 
 
