@@ -221,18 +221,18 @@ BREAKS = [
     Break("execution/incremental.py", "(k / counts.double())", "(k / (k + 0 * counts.double()))", INCREMENTAL),
     # overlap
     Break(
-        "overlaps.py",
+        "objective.py",
         "every + (every >= target[:, None])",
         "every + (every > target[:, None])",
         "tests/test_overlaps.py",
     ),
-    Break("overlaps.py", "torch.eye(classes, dtype=logits.dtype,", "torch.eye(classes,", "tests/test_overlaps.py"),
-    Break("overlaps.py", "proven = torch.where(holds, trial, proven)", "proven = trial", "tests/test_overlaps.py"),
+    Break("objective.py", "torch.eye(classes, dtype=logits.dtype,", "torch.eye(classes,", "tests/test_overlaps.py"),
+    Break("radii.py", "proven = torch.where(holds, trial, proven)", "proven = trial", "tests/test_radii.py"),
     # the rows of the last pass
     Break("bounds/engine.py", "flat[part] > flat[part].gather(1, front)", "flat[part] > inf", FAMILY),
     # values without an axis, and what a bound decides
     Break("graph/axes.py", '"keepdim": True', '"keepdim": False', "tests/graph/test_axes.py"),
-    Break("overlaps.py", 'in ("margin", "apart")', 'in ("margin", "apart", "mean")', "tests/explain/test_headline.py"),
+    Break("objective.py", 'in ("margin", "apart")', 'in ("margin", "apart", "mean")', "tests/explain/test_headline.py"),
     # what is proven, and over which ball
     Break("explain/explanation.py", "(self.target != self.overlap.target) & ", "", "tests/explain/test_eva.py"),
     Break("ball.py", "lower, upper = radius * (low - x), radius * (high - x)", "pass", "tests/test_ball.py"),
@@ -242,9 +242,9 @@ BREAKS = [
     Break("fingerprint.py", "self.read(kind, vars(value))", "self.read(kind)", "tests/test_traced.py"),
     Break("fingerprint.py", "self.parts.append(value.detach())", "pass", "tests/test_traced.py"),
     Break("fingerprint.py", "raise TypeError(f", "print(f", "tests/test_traced.py"),
-    Break("overlaps.py", "    except RoomError:\n        raise\n", "", "tests/test_overlaps.py"),
+    Break("radii.py", "    except RoomError:\n        raise\n", "", "tests/test_radii.py"),
     Break("overlaps.py", "if len(same):", "if len(same) < 0:", "tests/test_overlaps.py"),
-    Break("overlaps.py", "torch.minimum(2 * trial, whole)", "trial", "tests/test_overlaps.py"),
+    Break("radii.py", "torch.minimum(2 * trial, whole)", "trial", "tests/test_radii.py"),
     Break("explain/explainer.py", " bounds=self.bounds,", "", "tests/explain/test_eva.py"),
     Break("memory.py", "min(budget // 2, _CPU_PIECE)", "_CPU_PIECE", "tests/test_memory.py"),
     Break("explain/hybrid.py", "boxes // family.members", "len(task.x)", HYBRID),
@@ -302,8 +302,8 @@ BREAKS = [
     Break("property.py", "if case.met(outputs):", "if True:", PROPERTY),
     Break("property.py", "!= ONE and case.compares)", "!= ONE)", PROPERTY),
     Break("property.py", "Ball(torch.where(radius > 0, wider, radius))", "Ball(0.9 * radius)", PROPERTY),
-    Break("explain/refute.py", "least, most = _upwards(lower, dtype)", "least, most = lower.to(dtype)", PROPERTY),
-    Break("explain/refute.py", "share = max(2 * share, _SHRINK)", "return moved", REFUTE),
+    Break("inside.py", "least, most = upwards(lower, dtype)", "least, most = lower.to(dtype)", PROPERTY),
+    Break("inside.py", "share = max(2 * share, _SHRINK)", "return moved", REFUTE),
     Break("explain/refute.py", "if float(outputs[0, becomes]) > float(outputs[0, target]):", "if True:", REFUTE),
     Break("traced.py", " or not _same_at(x[:1], model, kept.graph)", "", "tests/test_traced.py"),
     # tables

@@ -19,14 +19,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from proofmap.attack import climbs
 from proofmap.ball import Ball
 from proofmap.bounds import Cases, Method, solve
 from proofmap.errors import BoundError, InputError
-from proofmap.explain.attack import climbs
-from proofmap.explain.refute import RESTARTS, STEPS, Run, into_box
+from proofmap.explain.refute import RESTARTS, STEPS, Run
 from proofmap.family import Family
 from proofmap.graph import Graph, bounded
 from proofmap.graph.last import ONE
+from proofmap.inside import into_box
 from proofmap.memory import budget
 from proofmap.overlaps import method_of
 from proofmap.precision import full_precision

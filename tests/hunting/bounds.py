@@ -13,7 +13,9 @@ from torch.nn.functional import one_hot
 from proofmap import Ball, Family, Graph
 from proofmap.bounds import METHODS, Cases, Method, Sharing, named, solve
 from proofmap.errors import BoundError
-from proofmap.overlaps import Bounding, Objective, Overlap, certified_radius, family_overlap
+from proofmap.objective import Objective
+from proofmap.overlaps import Bounding, Overlap, family_overlap
+from proofmap.radii import certified_radius
 from tests.bounds.setting import BUDGET, both_sides
 from tests.hunting.draw import Draw
 from tests.hunting.finding import Found, Tally, raw

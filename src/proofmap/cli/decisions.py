@@ -12,6 +12,7 @@ import typer
 
 from proofmap.bar import Bar
 from proofmap.bounds import Method
+from proofmap.classes import classes_of
 from proofmap.cli.cases import Case, graphs
 from proofmap.cli.maps import stems
 from proofmap.cli.options import finite
@@ -21,8 +22,9 @@ from proofmap.explain.explanation import rounded
 from proofmap.explain.refute import refute
 from proofmap.explain.wording import around, beside, bound_name, radius, share, taken_off
 from proofmap.graph import Graph
-from proofmap.overlaps import certified_radius, classes_of, overlap
+from proofmap.overlaps import overlap
 from proofmap.progress import part
+from proofmap.radii import certified_radius
 from proofmap.sources.written import REFUTED
 
 __all__ = ["Question", "answer_all"]

@@ -14,7 +14,8 @@ from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Explanation, Guarantee
 from proofmap.inputs import as_samples
 from proofmap.memory import budget
-from proofmap.overlaps import Bounding, Objective, Overlap, family_overlap, method_of
+from proofmap.objective import Objective
+from proofmap.overlaps import Bounding, Overlap, family_overlap, method_of
 from proofmap.progress import part
 from proofmap.settings import choice
 from proofmap.traced import traced

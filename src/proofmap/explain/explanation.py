@@ -20,7 +20,8 @@ from proofmap.errors import FileError, InputError, ProofmapError, first_line
 from proofmap.explain.origin import Origin
 from proofmap.explain.storage import check_names, read, write
 from proofmap.guarantee import Guarantee, rounded, span
-from proofmap.overlaps import Overlap, decides
+from proofmap.objective import decides
+from proofmap.overlaps import Overlap
 from proofmap.records import JSON
 from proofmap.settings import check_choice, check_flag
 
@@ -292,4 +293,5 @@ def _check_origin(e: Explanation) -> None:
 
 
 def _sliced(bounds: Overlap, which: slice) -> Overlap:
-    return replace(bounds, **{name: getattr(bounds, name)[which] for name in _BOUNDS})
+    tensors = (*_BOUNDS, "full_lower", "frozen_lower", *(() if bounds.points is None else ("points",)))
+    return replace(bounds, **{name: getattr(bounds, name)[which] for name in tensors})

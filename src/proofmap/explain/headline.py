@@ -10,7 +10,8 @@ from torch import Tensor
 
 from proofmap.explain.explanation import Explanation, rounded
 from proofmap.explain.wording import around, beside
-from proofmap.overlaps import Overlap, decides
+from proofmap.objective import decides
+from proofmap.overlaps import Overlap
 
 __all__ = ["caption", "group_name", "selection", "title"]
 

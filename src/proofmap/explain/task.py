@@ -79,7 +79,15 @@ def together(parts: Sequence[Measured], groups: int) -> Measured:
 
 
 def _joined(parts: Sequence[Overlap], missing: Sequence[int]) -> Overlap:
-    pairs = zip(parts, missing, strict=True)
-    frozen = torch.cat([torch.cat([p.frozen, p.full[:, None].expand(-1, more)], dim=1) for p, more in pairs])
-    full, nominal, target = (torch.cat([getattr(p, name) for p in parts]) for name in ("full", "nominal", "target"))
-    return Overlap(full, frozen, nominal, target, parts[0].certified)
+    """Of a group that a part has none of, B_u is B: its bounds and its points are those of B."""
+
+    def widened(members: Tensor, full: Tensor, more: int) -> Tensor:
+        return torch.cat([members, full[:, None].expand(-1, more, *full.shape[1:])], dim=1)
+
+    pairs = list(zip(parts, missing, strict=True))
+    names = ("full", "nominal", "target", "full_lower")
+    whole = {name: torch.cat([getattr(p, name) for p in parts]) for name in names}
+    whole["frozen"] = torch.cat([widened(p.frozen, p.full, more) for p, more in pairs])
+    whole["frozen_lower"] = torch.cat([widened(p.frozen_lower, p.full_lower, more) for p, more in pairs])
+    searched = [widened(p.points, p.points[:, 0], more) for p, more in pairs if p.points is not None]
+    return Overlap(**whole, certified=parts[0].certified, points=torch.cat(searched) if searched else None)

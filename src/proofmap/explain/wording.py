@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any
 
 from proofmap.explain.explanation import Guarantee
-from proofmap.overlaps import decides
+from proofmap.objective import decides
 
 __all__ = ["around", "beside", "bound_name", "plural", "quantity_name", "radius", "share", "taken_off"]
 

@@ -15,7 +15,7 @@ from safetensors.numpy import save
 
 from proofmap.explain.explanation import Guarantee, rounded
 from proofmap.explain.wording import around, bound_name, plural, radius, share, taken_off
-from proofmap.overlaps import decides
+from proofmap.objective import decides
 from proofmap.resume import keep
 from proofmap.runs.chunk import ARRAYS, Array
 from proofmap.runs.results import Results, maps

@@ -10,14 +10,15 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from proofmap.attack import attack
 from proofmap.ball import Ball
 from proofmap.digest import hash_graph
 from proofmap.errors import InputError, ProofmapError
 from proofmap.explain import Explanation
-from proofmap.explain.attack import attack
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.foreign import foreign_of
-from proofmap.overlaps import Overlap, decides
+from proofmap.objective import decides
+from proofmap.overlaps import Overlap
 
 __all__ = ["RESTARTS", "STEPS", "Kind", "Range", "Verdict", "attacked", "checked", "kind_of", "ranges", "verdict"]
 

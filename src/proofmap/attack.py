@@ -15,11 +15,11 @@ from math import inf
 import torch
 from torch import Tensor
 
+from proofmap.classes import margins
 from proofmap.errors import InputError
 from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
-from proofmap.overlaps import margins
 from proofmap.precision import full_precision
 from proofmap.settings import check_count
 
