@@ -85,9 +85,10 @@ class Overlap:
         """
         if not self.certified:
             return torch.tensor([0.0, inf]).to(self.frozen).expand(*self.frozen.shape, 2)
-        low = (self.full_lower.double()[:, None] - self.frozen.double()).clamp(min=0)
+        most = torch.maximum(self.frozen, self.nominal[:, None])  # a bound may round to below what x itself reaches
+        low = (self.full_lower.double()[:, None] - most.double()).clamp(min=0)
         high = self.full.double()[:, None] - self.frozen_lower.double()
-        return torch.stack([low, high], dim=2)
+        return torch.stack([low, high.maximum(low)], dim=2)
 
     def __repr__(self) -> str:
         """How many bounds, between which ends; "at most 0" says no more than that: an objective may decide nothing."""

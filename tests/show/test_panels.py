@@ -15,8 +15,9 @@ from torch import Tensor
 
 from proofmap.explain import Explanation
 from proofmap.explain.explanation import spread
+from proofmap.explain.places import largest
 from proofmap.show.axis import Axis
-from proofmap.show.panels import Panel, Place, bars, describe, gradient, largest, maps, means, places
+from proofmap.show.panels import Panel, Place, bars, describe, gradient, maps, means, places
 from tests.explain.making import make, make_signed
 
 

@@ -11,9 +11,11 @@ from math import isfinite
 from typing import Any
 
 from proofmap.explain.explanation import Guarantee
+from proofmap.guarantee import between, rounded
 from proofmap.objective import decides
+from proofmap.overlaps import Overlap
 
-__all__ = ["around", "beside", "bound_name", "plural", "quantity_name", "radius", "share", "taken_off"]
+__all__ = ["around", "beside", "bound_name", "known_side", "plural", "quantity_name", "radius", "share", "taken_off"]
 
 _DIGITS = 6
 _STATED = 8  # characters of a radius that is printed as it was given
@@ -95,6 +97,12 @@ def bound_name(guarantee: Guarantee, objective: object = "margin", part: str = "
 def quantity_name(objective: object) -> str:
     """A form of the logits that decides nothing is no overlap, and not called so."""
     return "overlap" if decides(objective) else f"objective_{objective}"
+
+
+def known_side(side: Overlap, k: int) -> str:
+    """A certified overlap of sample k: "≤ -8.65", or "in [-8.71, -8.65]" where an input reaches more than x itself."""
+    lower, upper = float(side.full_lower[k]), float(side.full[k])
+    return f"in {between(lower, upper)}" if lower > float(side.nominal[k]) else f"≤ {rounded(upper, 'certified')}"
 
 
 def taken_off(what: object) -> str:

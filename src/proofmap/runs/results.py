@@ -17,8 +17,10 @@ from proofmap.arrays import tensor_of
 from proofmap.digest import digest
 from proofmap.errors import FileError, InputError
 from proofmap.explain.explanation import Guarantee, spread
+from proofmap.explain.proven import Known
+from proofmap.overlaps import Overlap
 from proofmap.resume import inside
-from proofmap.runs.chunk import ARRAYS, Array, Words, read_array, read_words, widened
+from proofmap.runs.chunk import ARRAYS, LOWER, SCORES, WHOLE, Array, Words, read_array, read_words, widened
 from proofmap.runs.export import export
 from proofmap.runs.manifest import MASK, Manifest, contradiction
 
@@ -46,8 +48,21 @@ class Part:
 
     @property
     def names(self) -> list[str]:
-        """Of the arrays."""
-        return [name for name in ARRAYS if name in self._words[1]] + ["mask", "attributions"]
+        """Of the arrays; those of `SCORES` where inputs were met that reach the overlaps."""
+        held = [name for name in ARRAYS if name in self._words[1]]
+        return [*held, *(SCORES if self.searched else ()), "mask", "attributions"]
+
+    @property
+    def searched(self) -> bool:
+        """Whether lower sides of certified overlaps were found that the samples themselves do not reach."""
+        return self.words.guarantee == "certified" and LOWER[0] in self._words[1]
+
+    @cached_property
+    def known(self) -> Known:
+        """What is proven of the scores; NaN where a sample failed."""
+        held = {name: tensor_of(self[name]) for name in ("full", "frozen", "nominal", "target", *LOWER)}
+        overlap = Overlap(**held, certified=self.words.guarantee == "certified")
+        return Known.of([overlap], tensor_of(self["mask"]).long(), held["frozen"].shape[1])
 
     @property
     def explained(self) -> Array:
@@ -60,6 +75,11 @@ class Part:
             return maps(self["scores"], self["mask"])
         if name == "mask" and self.shared is not None:
             return self.shared[None]
+        if name in SCORES:
+            return self.known.intervals[:, :, SCORES.index(name)].numpy()
+        if name in LOWER and name not in self._words[1]:
+            nominal = self["nominal"]  # the sample itself is in every ball
+            return nominal if name == "full_lower" else np.repeat(nominal[:, None], self["frozen"].shape[1], axis=1)
         return read_array(self.file, name, self.samples)
 
 
@@ -131,7 +151,7 @@ class Results:
     @property
     def names(self) -> list[str]:
         """Of the arrays."""
-        return self.parts[0].names
+        return next((part.names for part in self.parts if part.searched), self.parts[0].names)
 
     def __getitem__(self, name: str) -> Array:
         """An array over all samples, in the order of the run; a mask that all share is (1, *shape)."""
@@ -140,12 +160,11 @@ class Results:
         if name == "mask" and self._shared is not None:
             return self._shared[None]
         arrays = [part[name] for part in self.parts]
-        if name in ("scores", "frozen"):
+        if name in SCORES or ARRAYS.get(name, ("", 0, 0))[2] == 2:
             groups = max(values.shape[1] for values in arrays)
-            full = [part["full"] if name == "frozen" else None for part in self.parts]
             arrays = [
-                widened(name, values, groups, overlaps, part.explained)
-                for values, overlaps, part in zip(arrays, full, self.parts, strict=True)
+                widened(values, groups, part[WHOLE[name]] if name in WHOLE else None, part.explained)
+                for values, part in zip(arrays, self.parts, strict=True)
             ]
         return np.concatenate(arrays)
 

@@ -9,12 +9,13 @@ from typing import Any
 
 from proofmap.errors import FileError
 from proofmap.explain.explanation import Guarantee
+from proofmap.explain.places import largest
 from proofmap.explain.wording import plural, share, taken_off
 from proofmap.resume import flat, inside
 from proofmap.runs import Results
 from proofmap.runs.totals import Distribution, Totals, total
 from proofmap.show.axis import Axis
-from proofmap.show.panels import Panel, largest, means
+from proofmap.show.panels import Panel, means
 from proofmap.show.records import Fact, day_of, file_facts, network_digest, text_of
 from proofmap.show.words import RELATION, ball, number
 

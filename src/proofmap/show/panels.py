@@ -1,7 +1,4 @@
-"""What an explanation looks like: pictures as data URIs, and for each of them the words that say what is seen.
-
-Rows, columns and variables are counted from 0, as in the arrays.
-"""
+"""What an explanation looks like: pictures as data URIs, and for each of them the words that say what is seen."""
 
 from __future__ import annotations
 
@@ -18,11 +15,11 @@ from PIL import Image
 
 from proofmap.explain import Explanation
 from proofmap.explain.overlay import Array, coloured, colours, ends, overlaid, picture_of, pixels_of
+from proofmap.explain.places import first_names, largest
 
-__all__ = ["Bar", "Maps", "Panel", "Place", "bars", "columns_of", "gradient", "largest", "maps", "means", "places"]
+__all__ = ["Bar", "Maps", "Panel", "Place", "bars", "columns_of", "gradient", "maps", "means", "places"]
 
 _SHORTEST, _LONGEST = 224, 448  # pixels of a picture's longer side: small ones are enlarged, large ones reduced
-_FEW = 5  # variables by name
 _MUCH = 0.15  # of all scores in a ninth of the image is worth naming it; an even spread has 0.11
 _REGIONS = (
     ("upper left", "upper middle", "upper right"),
@@ -156,20 +153,7 @@ def _values(e: Explanation, group: int) -> str:
     """What the variables of a group are in the one sample of e, where it is no image."""
     if e.x.ndim != 2:
         return ""
-    return _first([f"{value:.6g}".replace("-", "−") for value in e.x[0][e.mask[0] == group].tolist()])
-
-
-def largest(
-    scores: NDArray[Any], mask: NDArray[Any], most: int, names: Sequence[str] | None = None
-) -> list[tuple[int, str]]:
-    """The groups of the largest scores (G,) by absolute value, and where their variables are in the mask (*shape).
-
-    names: of the variables of an input that is no image.
-    """
-    order = np.argsort(-np.abs(np.nan_to_num(scores)), kind="stable")
-    present = np.bincount(mask.ravel(), minlength=len(scores)) > 0
-    groups = [int(group) for group in order if present[group]][:most]
-    return [(group, _place(mask == group, names)) for group in groups]
+    return first_names([f"{value:.6g}".replace("-", "−") for value in e.x[0][e.mask[0] == group].tolist()])
 
 
 def bars(shown: list[Place]) -> Iterator[Bar]:
@@ -180,37 +164,6 @@ def bars(shown: list[Place]) -> Iterator[Bar]:
     for score in scores:
         start = 100 * (min(float(score), 0.0) - low) / reach
         yield Bar(start, 100 * abs(float(score)) / reach, -100 * low / reach)
-
-
-def _place(member: NDArray[np.bool_], names: Sequence[str] | None = None) -> str:
-    """Where the variables of a group are."""
-    if member.ndim == 1 and names is not None:
-        return _first([names[int(k)] for k in np.flatnonzero(member)])
-    if member.ndim not in (2, 3):
-        return _numbers("column" if member.ndim == 1 else "variable", np.flatnonzero(member))
-    image = member if member.ndim == 2 else member.any(0)
-    rows, columns = np.nonzero(image)
-    box = (int(rows.max() - rows.min()) + 1) * (int(columns.max() - columns.min()) + 1)
-    where = f"{_span('row', rows)}, {_span('column', columns)}"
-    if box > len(rows):
-        where = f"{len(rows)} pixels within {where}"
-    channels = np.flatnonzero(member.any((1, 2))) if member.ndim == 3 else np.arange(0)
-    partial = member.ndim == 3 and len(channels) < len(member)
-    return f"{_numbers('channel', channels)}: {where}" if partial else where
-
-
-def _span(what: str, numbers: NDArray[Any]) -> str:
-    first, last = int(numbers.min()), int(numbers.max())
-    return f"{what} {first}" if first == last else f"{what}s {first} to {last}"
-
-
-def _numbers(what: str, numbers: NDArray[Any]) -> str:
-    return f"{what}{'s' * (len(numbers) > 1)} {_first([str(int(number)) for number in numbers])}"
-
-
-def _first(names: list[str]) -> str:
-    """At most five of them."""
-    return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
 
 
 def _panel(values: Array, alt: str) -> Panel:
