@@ -19,13 +19,14 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.bounds import Backward, Cases, solve
 from proofmap.errors import InputError
-from proofmap.graph.cut import cut
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import LINEAR, compute
+from proofmap.graph.walk import before
 
 Array = NDArray[np.float64]
 
 _BYTES = 2**31
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,16 +70,22 @@ def program(graph: Graph, single: pm.Family, target: int) -> Program:
     for node in graph.nodes:
         if node.op == "relu":
             (source,) = node.inputs
-            lower, upper = _ends(cut(graph, source)[0], single, np.eye(graph[source].size))
+            lower, upper = _ends(_up_to(graph, source), single, np.eye(graph[source].size))
             layers.append(Layer(node.name, forms[source].form(), lower, upper))
         forms[node.name] = _pushed(node, forms)
     rows = np.delete(np.eye(graph.classes), target, 0)
     rows[:, target] = -1.0
     lower, upper = _ends(graph, single, rows)
-    keep = upper >= (rows @ graph(single.x).detach().numpy().flatten()).max()
+    reached = float((rows @ graph(single.x).detach().numpy().flatten()).max())
+    keep = upper >= reached - _ROUNDING * (1 + abs(reached))
     margins = forms[graph.output].form(rows[keep])
     low, high = (end.flatten().numpy() for end in single.box())
     return Program(graph.input.name, low, high, tuple(layers), margins, lower[keep], upper[keep])
+
+
+def _up_to(graph: Graph, name: str) -> Graph:
+    head = before(graph.nodes, name)
+    return Graph(tuple(node for node in graph.nodes if node.name in head), name)
 
 
 @dataclass(frozen=True, eq=False)
