@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import inf
+from typing import get_args
 from unittest.mock import patch
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap import overlaps
-from proofmap.bounds import METHODS, Backward, Exact, Method, named
+from proofmap.bounds import METHODS, Backward, Exact, Method, Sharing, named
 from proofmap.errors import BoundError
 from proofmap.overlaps import Overlap
 from tests.bounds.setting import BUDGET, both_sides
@@ -61,6 +62,7 @@ class _Search:
         self.drawn, self.dtype, self.draw, self.tally = drawn, dtype, draw, tally
         self.graph = drawn.graph.to(torch.device("cpu"), dtype)
         self.family = drawn.family(dtype)
+        self.sharing: Sharing = draw.pick(get_args(Sharing))
         self.singles = self.family.split()
         points = points_of(self.graph, self.singles, draw.generator, samples=8)
         best = self._overlap_at(points).amax(0)
@@ -84,9 +86,16 @@ class _Search:
 
     def _proven(self, method: Method) -> Overlap:
         one = self.drawn
-        x = one.x.to(self.dtype)
         return pm.overlap(
-            self.graph, x, one.ball, groups=one.mask, bounds=method, target=one.target, rival=one.rival, memory=BUDGET
+            self.graph,
+            one.x.to(self.dtype),
+            one.ball,
+            groups=one.mask,
+            bounds=method,
+            sharing=self.sharing,
+            target=one.target,
+            rival=one.rival,
+            memory=BUDGET,
         )
 
     def _holds(self, name: str, over: Overlap) -> None:
@@ -105,6 +114,21 @@ class _Search:
             self.tally.enumerated += truth.numel()
             self._below(f"{name}: the exact overlap is", truth, upper, _PROGRAM)
             self._below(f"{name}: the lower side is above the exact overlap,", lower, truth, _PROGRAM)
+            self._scored(f"{name}: ", over.intervals, truth)
+            if self.drawn.rival is None:
+                self._scored("EVA by exact: ", self._explained(), truth)
+
+    def _explained(self) -> Tensor:
+        """The intervals (N, G, 2) of an explanation's scores."""
+        one, method = self.drawn, Exact(seconds=SECONDS)
+        eva = pm.EVA(self.graph, one.ball, groups=one.mask, bounds=method, memory=BUDGET, progress=False)
+        return eva.explain(one.x.to(self.dtype), one.target).intervals
+
+    def _scored(self, what: str, intervals: Tensor, truth: Tensor) -> None:
+        """The exact scores lie in their intervals."""
+        score = truth[:, :1] - truth[:, 1:]
+        self._below(f"{what}an exact score is below its interval,", intervals[..., 0], score, _PROGRAM)
+        self._below(f"{what}an exact score is above its interval,", score, intervals[..., 1], _PROGRAM)
 
     def _no_looser(self, name: str, upper: Tensor, plain: Tensor) -> None:
         if bool((upper > plain + self.slack).any()):
