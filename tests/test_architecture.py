@@ -29,7 +29,7 @@ ORDER = (
         "bar",
     },
     {"memory", "graph", "inputs", "digest", "records", "resume", "fingerprint", "traced"},
-    {"execution", "classes", "objective", "attack"},
+    {"execution", "classes", "objective", "attack", "reach"},
     {"rules"},
     {"bounds"},
     {"overlaps", "radii"},

@@ -8,7 +8,7 @@ What is found is real, evaluated at a point of the ball; that nothing was found 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import inf
 
@@ -23,9 +23,10 @@ from proofmap.graph.foreign import differentiable
 from proofmap.precision import full_precision
 from proofmap.settings import check_count
 
-__all__ = ["attack", "climbs", "margin", "nearest", "restrict"]
+__all__ = ["across", "along", "attack", "climb", "climbs", "margin", "nearest", "restrict"]
 
 Value = Callable[[Tensor], Tensor]  # what is to be made large: points (N, *shape) -> (N,), differentiable
+Direction = Callable[[Family, Tensor, Tensor], Tensor]  # the step in a ball, at δ, where the value has this gradient
 
 _DUAL = {1.0: inf, 2.0: 2.0, inf: 1.0}
 _HALVINGS = 6  # of the way back from an adversary to x, by forward passes alone
@@ -66,7 +67,7 @@ def climbs(
     for k in range(restarts):
         start = family.sample(1, generator)[0] if k else torch.zeros_like(family.x)
         with full_precision(family.x.device), torch.no_grad():
-            met = _climb(value, family, start, steps)
+            met = climb(value, family, start, [1 - k / steps for k in range(steps)])
         yield met
 
 
@@ -123,14 +124,44 @@ def restrict(family: Family, free: Tensor) -> Family:
     return Family(family.x, family.lower * moves, family.upper * moves, family.norm, family.eps)
 
 
-def _climb(value: Value, family: Family, delta: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """The best of the start and of what `steps` steps lead to."""
+def climb(
+    value: Value, family: Family, delta: Tensor, sizes: Sequence[float], direction: Direction | None = None
+) -> tuple[Tensor, Tensor]:
+    """The best of the start and of what steps of these sizes α_t lead to: (its value (N,), its δ).
+
+    direction: of a step of size 1, by default that of `attack`.
+    """
     best, at = torch.full_like(family.eps, -inf), delta
-    for step in range(steps):
+    for size in sizes:
         reached, slope = _slope(value, family.x + delta)
         best, at = _better(reached, delta, best, at)
-        delta = _project(family, delta + (1 - step / steps) * _steepest(family, slope))
+        step = _steepest(family, slope) if direction is None else direction(family, delta, slope)
+        delta = _project(family, delta + size * step)
     return _better(value(family.x + delta), delta, best, at)
+
+
+def across(family: Family, _: Tensor, slope: Tensor) -> Tensor:
+    """The steepest step in the ball that is as long to either side of x as B on its longer one.
+
+    A step that is as long as B lets it leads nowhere on a side that is closed, as it is for a black pixel: what went to
+    the other side would not come back.
+    """
+    reach = torch.maximum(-family.lower, family.upper)
+    return _steepest(Family(family.x, -reach, reach, family.norm, family.eps), slope)
+
+
+def along(family: Family, delta: Tensor, slope: Tensor) -> Tensor:
+    """The gradient's direction within the box, as long as B is wide: where two linear pieces meet in a maximum, steps
+    that alternate between them lead along their edge, as steps of signs do not.
+    """
+    blocked = ((delta >= family.upper) & (slope > 0)) | ((delta <= family.lower) & (slope < 0))
+    free = (slope * ~blocked).flatten(1)
+    width = torch.maximum(-family.lower, family.upper).flatten(1).norm(dim=1)
+    if family.norm < inf:
+        width = torch.minimum(width, family.eps)
+    length = free.norm(dim=1).clamp(min=torch.finfo(free.dtype).tiny)
+    step: Tensor = free * (width / length)[:, None]
+    return step.view(slope.shape)
 
 
 def _better(value: Tensor, delta: Tensor, best: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:

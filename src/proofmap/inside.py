@@ -13,7 +13,7 @@ from torch import Tensor
 
 from proofmap.family import Family
 
-__all__ = ["into_ball", "into_box", "upwards"]
+__all__ = ["into_ball", "into_box", "upwards", "within"]
 
 _SHRINK = 2.0**-22  # of the way to x, doubled until rounding leads out of the ball no more
 
@@ -25,17 +25,25 @@ def into_box(points: Tensor, lower: Tensor, upper: Tensor, dtype: torch.dtype) -
     return torch.where(least <= most, inside, points.double().clamp(lower, upper))
 
 
-def into_ball(points: Tensor, family: Family, dtype: torch.dtype) -> Tensor | None:
-    """The same for B, whose family is in float64, (N, *shape); None where a point cannot be brought inside."""
+def into_ball(points: Tensor, family: Family, dtype: torch.dtype) -> Tensor:
+    """The same for B, whose family is in float64, (N, *shape); x itself where a point cannot be brought inside."""
     assert family.x.dtype == torch.float64
     lower, upper = family.box()
-    share = 0.0
-    while share < 0.5:
-        moved = into_box(family.x + (1 - share) * (points.double() - family.x), lower, upper, dtype)
-        if bool(family.contains(moved - family.x, 0.0).all()):
-            return moved
-        share = max(2 * share, _SHRINK)
-    return None
+    moved = into_box(points, lower, upper, dtype)
+    share = _SHRINK
+    while len(out := (~family.contains(moved - family.x, 0.0)).nonzero()[:, 0]) > 0:
+        x = family.x[out]
+        nearer = x + max(0.0, 1 - share) * (points[out].double() - x)
+        moved[out] = into_box(nearer, lower[out], upper[out], dtype)
+        share = 2 * share
+    return moved
+
+
+def within(family: Family) -> Family:
+    """The family in float64, smaller by what rounding made of its ends: a part of the balls as they were stated."""
+    kept = 1 - 8 * torch.finfo(family.x.dtype).eps
+    x, lower, upper, eps = (end.double() for end in (family.x, family.lower, family.upper, family.eps))
+    return Family(x, kept * lower, kept * upper, family.norm, kept * eps, family.mask, family.groups)
 
 
 def upwards(ends: Tensor, dtype: torch.dtype) -> Tensor:

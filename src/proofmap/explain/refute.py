@@ -46,7 +46,7 @@ def refute(graph: Graph, x: Tensor, ball: Ball, target: int, run: Run) -> Refuta
     aim = torch.tensor([target], device=x.device)
     for near in chain([x], _adversaries(network, ball.at(x), aim)):
         point = into_ball(near, exact, x.dtype)
-        if point is None or not float(margin(precise, point, aim)) > 0:
+        if not float(margin(precise, point, aim)) > 0:
             continue
         outputs = scores(run(point.to(x.dtype)).flatten(1), graph.taken_off)
         becomes = int(outputs.argmax(1))
