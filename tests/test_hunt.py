@@ -256,15 +256,27 @@ def test_an_error_that_nobody_raised_on_purpose_is_seen(tmp_path: Path, monkeypa
     assert seen("aten.relu.default", tmp_path, "raw error: a method of bounding raised KeyError: 'slope'")
 
 
-def test_a_bound_of_a_search_that_is_moved_by_a_thousandth_is_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"full": -1e-3}, "unsound: an input reaches an overlap of"),
+        ({"full": 100.0}, "disagreement: exact is 100 looser than backward bounds"),
+        ({"full": 1e-4, "full_lower": 1e-4}, "unsound: exact: the lower side is above the overlap at its point, 0.0001"),
+        ({"frozen": 1e-4, "frozen_lower": 1e-4}, "unsound: exact: the lower side is above the overlap at its point,"),
+        ({"points": 1e-9}, "unsound: exact: a point of a lower side moves a frozen variable"),
+        ({"points": 10.0}, "points of lower sides are outside their balls"),
+    ],
+)
+def test_a_side_of_a_search_that_is_moved_is_seen(
+    change: dict[str, float], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = pm.overlap
 
     def moved(*args: Any, **settings: Any) -> Overlap:
         over = whole(*args, **settings)
-        return replace(over, full=over.full - 1e-3) if isinstance(settings["bounds"], Exact) else over
+        exact = isinstance(settings["bounds"], Exact)
+        return replace(over, **{name: getattr(over, name) + by for name, by in change.items()}) if exact else over
 
     monkeypatch.setattr(pm, "overlap", moved)
-    found, _ = hunted(TINY, tmp_path, "exact")
-    assert any(finding.kind == "unsound" for finding in found)
+    found, _ = hunted(TINY[:2], tmp_path, "exact")
+    assert any(words in f"{finding.kind}: {finding.what}" for finding in found)

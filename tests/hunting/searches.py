@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap import overlaps
+from proofmap import overlaps, reach
 from proofmap.bounds import METHODS, Backward, Exact, Method, Sharing, named
 from proofmap.errors import BoundError
 from proofmap.overlaps import Overlap
@@ -26,6 +26,7 @@ from tests.hunting.rounding import floor_of, sizes, units
 from tests.hunting.tiny import Tiny, tiny
 from tests.hunting.walks import watched
 
+_SHORT = {"_STARTS": 12, "_KEPT": 4, "_STEPS": 6, "_FINISH": (0.1, 0.03, 0.01, 0.003), "_MEMBER": (0.1, 0.01)}
 _KINKS = 8  # up to so many the truth is enumerated
 _PROGRAM = 1e-7  # what a linear program is off by
 
@@ -44,7 +45,8 @@ def searches(seed: int, tally: Tally) -> Iterator[Finding]:
 def _outcome(drawn: Tiny, dtype: torch.dtype, draw: Draw, tally: Tally) -> Found | None:
     slack = 1e-10 if dtype == torch.float64 else 1e-5
     try:
-        with patch.object(overlaps, "_ROUNDING", slack):  # sides that cross by more are not mended
+        # sides that cross by more are not mended, and attacks are short: tiny networks are many
+        with patch.object(overlaps, "_ROUNDING", slack), patch.multiple(reach, **_SHORT):
             _Search(drawn, dtype, draw, tally).check()
     except Found as finding:
         return finding
