@@ -28,10 +28,14 @@ from proofmap.inside import upwards
 from proofmap.memory import budget
 from proofmap.objective import Objective, forms_of, join, nominal
 from proofmap.precision import full_precision
+from proofmap.progress import part
+from proofmap.reach import Reached, reach
 from proofmap.settings import check_choice
 from proofmap.traced import Network, traced
+from proofmap.tree import close
 
 _NOMINAL = torch.empty(0)  # the lower sides that nobody gives: those of x itself
+_FIRST = 0.1  # of a search, for what comes before it
 _ROUNDING = 1e-4  # of a value and of 1: a lower side that much above its upper side contradicts it
 
 
@@ -114,6 +118,7 @@ class Bounding:
     available: int
     sharing: Sharing = "one-pass"
     objective: Objective = "margin"
+    enough: float = -inf  # where a search is made: what is proven to be at most this need not be known closer
 
 
 def overlap(
@@ -159,8 +164,29 @@ def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, 
         logits = logits_of(graph, family.x)
         classes = target_of(target, logits)
         forms = forms_of(logits, classes, None if rival is None else target_of(rival, logits, "rival"), how.objective)
+        at_x = nominal(forms, logits, how.objective)
+        if how.method.search is not None:
+            upper, met = closed(graph, family, logits, forms, how)
+            above, below = upwards(upper, at_x.dtype), -upwards(-met.value, at_x.dtype)
+            return Overlap(above[:, 0], above[:, 1:], at_x, classes, True, below[:, 0], below[:, 1:], met.points)
         value = bound(graph, family, logits, forms, how)
-    return Overlap(value[:, 0], value[:, 1:], nominal(forms, logits, how.objective), classes, certified=True)
+    return Overlap(value[:, 0], value[:, 1:], at_x, classes, certified=True)
+
+
+def closed(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding) -> tuple[Tensor, Reached]:
+    """Upper sides (N, members) in float64 and what was reached from below, by a method that searches."""
+    assert how.method.search is not None
+    if how.objective == "apart":
+        raise InputError(
+            "got objective 'apart' with exact bounds, expected 'margin', 'class' or 'mean': 'apart' is a sum of two "
+            "bounds, which nothing reaches"
+        )
+    with part(0.0, _FIRST):
+        met = reach(graph, family, forms, how.available)
+        upper = bound(graph, family, logits, forms, how).double()
+    with part(_FIRST, 1.0):
+        found = close(graph, family, met, how.method.search, how.available, how.enough)
+    return torch.minimum(upper, found.upper), met
 
 
 def bound(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding) -> Tensor:
