@@ -92,7 +92,7 @@ class Sigmoid(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 0.25
 
-    def bends(self, node: Node) -> tuple[float, ...]:
+    def inflections(self, node: Node) -> tuple[float, ...]:
         return (0.0,)
 
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
@@ -107,7 +107,7 @@ class Tanh(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 1.0
 
-    def bends(self, node: Node) -> tuple[float, ...]:
+    def inflections(self, node: Node) -> tuple[float, ...]:
         return (0.0,)
 
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
@@ -122,7 +122,7 @@ class Softsign(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 1.0
 
-    def bends(self, node: Node) -> tuple[float, ...]:
+    def inflections(self, node: Node) -> tuple[float, ...]:
         return (0.0,)
 
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
@@ -136,7 +136,7 @@ class Erf(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 2 / sqrt(pi)
 
-    def bends(self, node: Node) -> tuple[float, ...]:
+    def inflections(self, node: Node) -> tuple[float, ...]:
         return (0.0,)
 
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
@@ -151,7 +151,7 @@ class Elu(Curve):
         alpha = node.attributes["alpha"]
         return min(0.0, alpha), max(1.0, alpha)
 
-    def bends(self, node: Node) -> tuple[float, ...]:
+    def inflections(self, node: Node) -> tuple[float, ...]:
         return (0.0,)
 
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
@@ -168,7 +168,7 @@ class HardSwish(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return -0.5, 1.5
 
-    def bends(self, node: Node) -> tuple[float, ...]:
+    def inflections(self, node: Node) -> tuple[float, ...]:
         return (-3.0, 3.0)
 
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
@@ -209,7 +209,7 @@ class Swish(Curve):
             low, high = (middle, high) if second > 0 else (low, middle)
         return low
 
-    def bends(self, node: Node) -> tuple[float, ...]:
+    def inflections(self, node: Node) -> tuple[float, ...]:
         _, (between, _), _ = self._pieces(node)
         return float(between[0]), float(between[-1])
 
