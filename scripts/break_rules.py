@@ -365,7 +365,7 @@ BREAKS = [
     Break("bounds/twins.py", "narrow.then(whole), whole.pick(parts)", "narrow.then(whole), narrow.then(whole)", TWINS),
     Break("overlaps.py", "torch.minimum(high, self.drops[:, :, 1].double())", "high", DROPS),
     Break("overlaps.py", "ends[which] = drops(", "ends[: len(which)] = drops(", DROPS),
-    Break("overlaps.py", "if one.stopped in _SPENT", "if one.stopped", DROPS),
+    Break("overlaps.py", "if one.stopped in _SPENT", "", DROPS),
     Break("overlaps.py", "except (BoundError, KeyboardInterrupt):", "except ZeroDivisionError:", DROPS),
     Break("overlaps.py", "_check_drops(*self._met(), self.full.double()[:, None])", "pass", DROPS),
     Break("bounds/above.py", "self.bound[:, None] >= (reached", "self.bound[:, None] > 0.1 + (reached", TWINS),
