@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import inf
-from typing import get_args
+from typing import Any, get_args
 from unittest.mock import patch
 
 import numpy as np
@@ -26,7 +26,13 @@ from tests.hunting.rounding import floor_of, sizes, units
 from tests.hunting.tiny import Tiny, tiny
 from tests.hunting.walks import watched
 
-_SHORT = {"_STARTS": 12, "_KEPT": 4, "_STEPS": 6, "_FINISH": (0.1, 0.03, 0.01, 0.003), "_MEMBER": (0.1, 0.01)}
+_SHORT: dict[str, Any] = {
+    "_STARTS": 12,
+    "_KEPT": 4,
+    "_STEPS": 6,
+    "_FINISH": (0.1, 0.03, 0.01, 0.003),
+    "_MEMBER": (0.1, 0.01),
+}
 _KINKS = 8  # up to so many the truth is enumerated
 _PROGRAM = 1e-7  # what a linear program is off by
 

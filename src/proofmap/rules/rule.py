@@ -73,7 +73,7 @@ class Free:
 
 
 @dataclass(frozen=True, eq=False)
-class Bends:
+class Kinked:
     """An operation as a sum of straight lines and kinks, entry by entry:
 
     y = Σ base_i · x_i + offset + Σ jump · max(x_0 - place, 0).
@@ -138,7 +138,7 @@ class Nonlinear(Rule):
         """What can be chosen in relaxing; None: nothing."""
         return None
 
-    def bends(self, node: Node) -> Bends | None:
+    def kinked(self, node: Node) -> Kinked | None:
         """The operation by its kinks; None where it is not made of straight pieces that meet."""
         return None
 
