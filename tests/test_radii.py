@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -152,25 +154,15 @@ def test_an_input_of_another_class_is_its_own_adversary(graph: pm.Graph, x: Tens
     assert torch.equal(found.points, x)
 
 
-def test_what_the_model_itself_does_not_confirm_refutes_nothing(x: Tensor) -> None:
-    """A model that keeps its class when it is run, whatever was traced of it."""
-
-    class Stubborn(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = line([1.0], -1.0)
-
-        def forward(self, x: Tensor) -> Tensor:
-            outputs: Tensor = self.inner(x)
-            return outputs
-
-    model, zero = Stubborn(), torch.zeros(1, 1, dtype=torch.float64)
-    search = radii._Search.of(model, zero, pm.Ball(1.0), None, None, 3, None)
-    beyond, rows = torch.full((1, 1), 2.0, dtype=torch.float64), torch.tensor([0])
+def test_what_the_model_or_the_network_does_not_confirm_refutes_nothing() -> None:
+    """The model as it runs, and the network in float64: each has to say so."""
+    model, rows = line([1.0], -1.0), torch.tensor([0])
+    search = radii._Search.of(model, torch.zeros(1, 1, dtype=torch.float64), pm.Ball(1.0), None, None, 3, None)
+    beyond = torch.full((1, 1), 2.0, dtype=torch.float64)
     assert search.adverse(beyond, rows).tolist() == [True]
-    with torch.no_grad():
-        model.inner.bias.copy_(torch.tensor([9.0, 0.0]))
-    assert search.adverse(beyond, rows).tolist() == [False]
+    other = pm.trace(line([1.0], -9.0), beyond)
+    assert replace(search, model=other).adverse(beyond, rows).tolist() == [False]
+    assert replace(search, graph=other).adverse(beyond, rows).tolist() == [False]
 
 
 def exact_line(graph: pm.Graph, family: pm.Family, target: Tensor, how: object) -> Overlap:

@@ -151,11 +151,23 @@ def test_points_found_elsewhere_are_taken_in() -> None:
     met.improve(torch.stack([poor, beyond]), torch.tensor([1, 0]))
     assert float(met.value[0, 0]) > float(before[0, 0])
     torch.testing.assert_close(met.value, value_at(graph, forms, met.points), rtol=1e-12, atol=1e-12)
+    assert bool((met.value[:, 1:] <= met.value[:, :1]).all())
     moved = met.points - family.x[:, None]
     assert bool(ball.at(family.x, MASK).split().contains(moved.flatten(0, 1), 0.0).all())
     kept = met.value.clone()
     met.improve(poor[None].repeat(2, 1), torch.tensor([1, 0]))
     assert bool((met.value >= kept).all())
+
+
+def test_a_point_that_is_better_with_a_group_put_back_serves_the_ball_too() -> None:
+    ball = pm.Ball(0.3, domain=(0.0, 1.0))
+    graph, family, forms = setting(ball, torch.float64)
+    best, met = reach(graph, family, forms, ROOM), fresh(ball)
+    spoilt = best.points[:1, 1].expand(4, -1).clone()
+    spoilt[:, :2] = torch.cartesian_prod(*[torch.tensor([0.0, 1.0], dtype=torch.float64)] * 2)
+    met.improve(spoilt[value_at(graph, forms[:1].expand(4, -1, -1), spoilt[:, None]).argmin()][None], torch.tensor([0]))
+    assert float(met.value[0, 1]) >= float(best.value[0, 1]) - 1e-6
+    assert float(met.value[0, 0]) >= float(met.value[0, 1])
 
 
 def test_a_members_point_is_one_of_the_ball_and_of_others() -> None:

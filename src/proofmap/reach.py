@@ -89,13 +89,15 @@ class Reached:
         """
         family = self.question.family
         with full_precision(family.x.device), torch.no_grad():
-            inside = self._brought(points, samples * family.members)
+            single = self.question.exact.pick(samples)
+            near = single.x + single.project(points.double() - single.x)
+            inside = self._brought(near, samples * family.members)
             best = _first_best(_finite(self.question.value(inside, samples)), samples, family.count)
             owner = samples[best]
-            start = inside[best] - family.x[owner]
-            _, delta = self._climbed(owner * family.members, start.to(family.x.dtype), _LITTLE)
+            start = (inside[best] - family.x[owner]).to(family.x.dtype)
+            _, delta = self._climbed(owner * family.members, start, _LITTLE)
             self._offer(family.x[owner] + delta, owner * family.members)
-            self._put_back(owner, delta[:, None], ())
+            self._put_back(owner, torch.stack([start, delta], dim=1), ())
             self._share(owner)
 
     def _climbed(self, index: Tensor, delta: Tensor, sizes: Sequence[float]) -> tuple[Tensor, Tensor]:
