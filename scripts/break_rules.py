@@ -239,7 +239,7 @@ BREAKS = [
         "tests/test_overlaps.py",
     ),
     Break("objective.py", "torch.eye(classes, dtype=logits.dtype,", "torch.eye(classes,", "tests/test_overlaps.py"),
-    Break("radii.py", "proven = torch.where(holds, trial, known.proven)", "proven = trial", RADII),
+    Break("radii.py", "proven=torch.where(holds, trial, known.proven)", "proven=trial", RADII),
     # both sides of an overlap, and of a radius
     Break("overlaps.py", "torch.where(lower > upper, upwards(lower, upper.dtype), upper)", "upper", OVERLAPS),
     Break("overlaps.py", "upwards(lower, upper.dtype)", "lower.to(upper.dtype)", OVERLAPS),
@@ -255,6 +255,7 @@ BREAKS = [
     Break("reach.py", "best = _first_best(found, piece, len(value))", "best = torch.arange(len(piece))", REACH),
     Break("reach.py", "self._put_back(better, self", "self._put_back(better[:0], self", REACH),
     Break("radii.py", " & (margins(outputs, target) > 0)", "", RADII),
+    Break("radii.py", "torch.where(above, (left +", "torch.where(above & (left < 0), (left +", RADII),
     Break("radii.py", "(margins(self.precise(points).flatten(1), target) > 0) & ", "", RADII),
     Break("radii.py", "beyond = (proven > (1 + _ROUNDING) * refuted)", "beyond = (proven > inf * refuted)", RADII),
     Break("radii.py", "refuted = upwards(known.refuted, proven.dtype)", "refuted = known.refuted.to(proven)", RADII),

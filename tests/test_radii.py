@@ -183,6 +183,25 @@ def test_a_method_that_refutes_narrows_from_both_sides(monkeypatch: pytest.Monke
     assert float(found.proven) == pytest.approx(600.0, rel=0.1)
 
 
+def test_radii_that_a_search_leaves_open_are_narrowed_from_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open from 560 to 640: what refutes beyond that draws nothing back."""
+
+    def vague(graph: pm.Graph, family: pm.Family, target: Tensor, how: object) -> Overlap:
+        found = exact_line(graph, family, target, how)
+        assert found.points is not None
+        clear = found.full > 40
+        lower = torch.where(clear, found.full_lower, found.full_lower - 80)
+        points = torch.where(clear[:, None, None], found.points, family.x[:, None])
+        return Overlap(found.full + 40, found.frozen, lower, target, True, lower, found.frozen, points)
+
+    monkeypatch.setattr(radii, "family_overlap", vague)
+    monkeypatch.setattr(radii._Search, "attacked", lambda self, known: known)
+    monkeypatch.setattr(radii, "_HALVINGS", 0)
+    found = pm.radius(line([1.0], -600.0), torch.zeros(1, 1, dtype=torch.float64), bounds=pm.bounds.Exact(), steps=24)
+    assert float(found.proven) == pytest.approx(560.0, rel=0.02)
+    assert float(found.refuted) == pytest.approx(640.0, rel=0.02)
+
+
 def test_an_adversary_within_what_is_proven_is_no_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(graph: pm.Graph, family: pm.Family, target: Tensor, how: object) -> Overlap:
         return Overlap(-family.eps, torch.empty(1, 0), -family.eps, target, True)

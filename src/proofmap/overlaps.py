@@ -37,6 +37,7 @@ from proofmap.tree import close
 
 _NOMINAL = torch.empty(0)  # the lower sides that nobody gives: those of x itself
 _FIRST = 0.1  # of a search, for what comes before it
+_DECIDED = 1e-9  # the gap of a search that decides: what is reached may come that near to `enough`
 _ROUNDING = 1e-4  # of a value and of 1: a lower side that much above its upper side contradicts it
 
 
@@ -200,8 +201,9 @@ def closed(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bou
     with part(0.0, _FIRST):
         met = reach(graph, family, forms, how.available)
         upper = bound(graph, family, logits, forms, how).double()
+    exact = how.method.search if how.enough == -inf else replace(how.method.search, gap=_DECIDED)
     with part(_FIRST, 1.0):
-        found = close(graph, family, met, upper, how.method.search, how.available, how.enough)
+        found = close(graph, family, met, upper, exact, how.available, how.enough)
     return found.upper, met
 
 
