@@ -47,7 +47,7 @@ class Overlap:
 
     certified: they are proven upper bounds. Otherwise they are not: samples give lower bounds, other methods estimates,
     and the explanation's `guarantee` says which. The lower sides are values of the network at inputs of the balls: at
-    x itself, or at `points`, where a method searched for them.
+    x itself, or at `points`, where a method searched for them: the graph that the model was traced as, in float64.
     """
 
     full: Tensor  # (N,)   for AO(B)
