@@ -62,6 +62,9 @@ BENCH = "tests/bench"
 TABLE = "tests/bench/test_table.py"
 PROPERTY = "tests/test_property.py"
 REFUTE = "tests/explain/test_refute.py"
+OVERLAPS = "tests/test_overlaps.py"
+RADII = "tests/test_radii.py"
+REACH = "tests/test_reach.py"
 AGREE = "tests/graph/test_agree.py"
 BROADCAST = "tests/graph/onnx/test_broadcast.py"
 TRACED = "tests/graph/torch/test_linear.py"
@@ -236,7 +239,26 @@ BREAKS = [
         "tests/test_overlaps.py",
     ),
     Break("objective.py", "torch.eye(classes, dtype=logits.dtype,", "torch.eye(classes,", "tests/test_overlaps.py"),
-    Break("radii.py", "proven = torch.where(holds, trial, proven)", "proven = trial", "tests/test_radii.py"),
+    Break("radii.py", "proven=torch.where(holds, trial, known.proven)", "proven=trial", RADII),
+    # both sides of an overlap, and of a radius
+    Break("overlaps.py", "torch.where(lower > upper, upwards(lower, upper.dtype), upper)", "upper", OVERLAPS),
+    Break("overlaps.py", "upwards(lower, upper.dtype)", "lower.to(upper.dtype)", OVERLAPS),
+    Break("overlaps.py", "_check_sides(lower, upper)\n", "pass\n", OVERLAPS),
+    Break("overlaps.py", "reached.minimum(upper) if self.certified", "reached if self.certified", OVERLAPS),
+    Break("overlaps.py", "low = (self.full_lower.double()", "low = (self.full.double()", OVERLAPS),
+    Break("overlaps.py", "- self.frozen_lower.double()", "- self.frozen.double()", OVERLAPS),
+    Break("inside.py", "kept = 1 - 8 * torch.finfo(family.x.dtype).eps", "kept = 1.0", REACH),
+    Break("reach.py", "return into_ball(points, ", "return points.double() if index.numel() else (", REACH),
+    Break("reach.py", "question.value(inside, piece", "question.value(points[start:stop].double(), piece", REACH),
+    Break("reach.py", "masked_fill(apart > 0, -inf)", "masked_fill(apart < 0, -inf)", REACH),
+    Break("reach.py", "            self._share(owner.unique())\n", "", REACH),
+    Break("reach.py", "best = _first_best(found, piece, len(value))", "best = torch.arange(len(piece))", REACH),
+    Break("reach.py", "self._put_back(better, self", "self._put_back(better[:0], self", REACH),
+    Break("radii.py", " & (margins(outputs, target) > 0)", "", RADII),
+    Break("radii.py", "torch.where(above, (left +", "torch.where(above & (left < 0), (left +", RADII),
+    Break("radii.py", "(margins(self.precise(points).flatten(1), target) > 0) & ", "", RADII),
+    Break("radii.py", "beyond = (proven > (1 + _ROUNDING) * refuted)", "beyond = (proven > inf * refuted)", RADII),
+    Break("radii.py", "refuted = upwards(known.refuted, proven.dtype)", "refuted = known.refuted.to(proven)", RADII),
     # the rows of the last pass
     Break("bounds/engine.py", "flat[part] > flat[part].gather(1, front)", "flat[part] > inf", FAMILY),
     # values without an axis, and what a bound decides
@@ -273,9 +295,9 @@ BREAKS = [
     Break("fingerprint.py", "self.read(kind, vars(value))", "self.read(kind)", "tests/test_traced.py"),
     Break("fingerprint.py", "self.parts.append(value.detach())", "pass", "tests/test_traced.py"),
     Break("fingerprint.py", "raise TypeError(f", "print(f", "tests/test_traced.py"),
-    Break("radii.py", "    except RoomError:\n        raise\n", "", "tests/test_radii.py"),
+    Break("radii.py", "        except RoomError:\n            raise\n", "", RADII),
     Break("overlaps.py", "if len(same):", "if len(same) < 0:", "tests/test_overlaps.py"),
-    Break("radii.py", "torch.minimum(2 * trial, whole)", "trial", "tests/test_radii.py"),
+    Break("radii.py", "torch.minimum(2 * trial, self.farthest)", "trial", RADII),
     Break("explain/explainer.py", " bounds=self.bounds,", "", "tests/explain/test_eva.py"),
     Break("memory.py", "min(budget // 2, _CPU_PIECE)", "_CPU_PIECE", "tests/test_memory.py"),
     Break("explain/hybrid.py", "boxes // family.members", "len(task.x)", HYBRID),
@@ -334,7 +356,7 @@ BREAKS = [
     Break("property.py", "!= ONE and case.compares)", "!= ONE)", PROPERTY),
     Break("property.py", "Ball(torch.where(radius > 0, wider, radius))", "Ball(0.9 * radius)", PROPERTY),
     Break("inside.py", "least, most = upwards(lower, dtype)", "least, most = lower.to(dtype)", PROPERTY),
-    Break("inside.py", "share = 2 * share", "return moved", REFUTE),
+    Break("inside.py", "moved[out] = into_box(nearer, lower[out], upper[out], dtype)", "return moved", REFUTE),
     Break("explain/refute.py", "if float(outputs[0, becomes]) > float(outputs[0, target]):", "if True:", REFUTE),
     Break("traced.py", " or not _same_at(x[:1], model, kept.graph)", "", "tests/test_traced.py"),
     # two copies of a network

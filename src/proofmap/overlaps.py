@@ -40,6 +40,7 @@ _NOMINAL = torch.empty(0)  # the lower sides that nobody gives: those of x itsel
 _SPENT = ("time", "memory", "units")  # why a search ends that leaves scores open
 _LAST = 0.1  # of a search, after it, for what it left open
 _FIRST = 0.1  # of a search, for what comes before it
+_DECIDED = 1e-9  # the gap of a search that decides: what is reached may come that near to `enough`
 _ROUNDING = 1e-4  # of a value and of 1: a lower side that much above its upper side contradicts it
 
 
@@ -49,7 +50,7 @@ class Overlap:
 
     certified: they are proven upper bounds. Otherwise they are not: samples give lower bounds, other methods estimates,
     and the explanation's `guarantee` says which. The lower sides are values of the network at inputs of the balls: at
-    x itself, or at `points`, where a method searched for them.
+    x itself, or at `points`, where a method searched for them: the graph that the model was traced as, in float64.
     """
 
     full: Tensor  # (N,)   for AO(B)
@@ -212,8 +213,9 @@ def closed(
     with part(0.0, _FIRST):
         met = reach(graph, family, forms, how.available)
         upper = bound(graph, family, logits, forms, how).double()
+    exact = how.method.search if how.enough == -inf else replace(how.method.search, gap=_DECIDED)
     with part(_FIRST, 1.0):
-        found = close(graph, family, met, upper, how.method.search, how.available, how.enough)
+        found = close(graph, family, met, upper, exact, how.available, how.enough)
     left = [n for n, one in enumerate(found.found) if one.stopped in _SPENT]
     return found.upper, met, torch.tensor(left, dtype=torch.int64, device=upper.device)
 
