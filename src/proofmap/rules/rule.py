@@ -90,10 +90,11 @@ class Relaxation(ABC):
     """Linear functions below and above an operation, valid on the intervals it was made for."""
 
     @abstractmethod
-    def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind | None, ...], Tensor]:
+    def pull(self, form: Kind, owner: Tensor | None) -> tuple[tuple[Kind | None, ...], Tensor]:
         """An upper bound of <A, y> as a form of the inputs: Σ <A_i, x_i> + bias.
 
-        Row r belongs to case owner[r]. Returns one form an input, of the kind of A (None: zeros), and (rows,).
+        Row r belongs to case owner[r]; None: to case r. Returns one form an input, of the kind of A (None: zeros), and
+        (rows,).
         """
 
     @abstractmethod
