@@ -23,16 +23,20 @@ from proofmap.windows import Windows
 
 @dataclass(frozen=True, eq=False)
 class Open:
-    """What a node leaves free on some cases: the numbers (C, F, *shape), and what they are made from."""
+    """What a node leaves free on some cases: the numbers (C, F, *shape), and what they are made from.
+
+    found: numbers to begin with as well as with those where it starts.
+    """
 
     node: Node
     inputs: tuple[Interval, ...]
     free: Free
     relaxation: Lines | Mixture
+    found: Tensor | None
 
     @staticmethod
-    def of(knowledge: Knowledge, name: str, start: Tensor | None) -> Open | None:
-        """Of a node that is relaxed; None where nothing is free. `start` (C, F, *shape): in the place of the rule's."""
+    def of(knowledge: Knowledge, name: str, found: Tensor | None = None) -> Open | None:
+        """Of a node that is relaxed; None where nothing is free."""
         node, rule = knowledge.graph[name], RULES[knowledge.graph[name].op]
         assert isinstance(rule, Nonlinear)
         inputs = tuple(map(knowledge.interval, node.inputs))
@@ -41,8 +45,8 @@ class Open:
             return None
         relaxation = knowledge.relaxations[name]
         assert isinstance(relaxation, Lines | Mixture)
-        start = knowledge.cases.slopes.get(name) if start is None else start
-        return Open(node, inputs, replace(free, start=free.within(start)), relaxation)
+        start = free.within(knowledge.cases.slopes.get(name))
+        return Open(node, inputs, replace(free, start=start), relaxation, found)
 
     @property
     def entries(self) -> Tensor:
@@ -60,6 +64,7 @@ class _Pairs:
     node: Node
     inputs: tuple[Interval, ...]
     free: Free
+    found: Tensor | None
     others: Lines | Mixture  # of every row, or one for all
     closed: Tensor  # 1 at the other entries, else 0, likewise
 
@@ -81,13 +86,19 @@ class _Pairs:
         if weight is not None and weight.numel() > 1:
             node = replace(node, weight=pick(weight.expand(node.shape).unsqueeze(0)))
         inputs = tuple(Interval(pick(x.lower), pick(x.upper)) for x in one.inputs)
-        ends = (one.free.start, one.free.least, one.free.most)
-        free = Free(*(torch.stack([pick(number) for number in end.unbind(1)], 1) for end in ends))
+
+        def numbers(values: Tensor) -> Tensor:
+            """(C, F, *shape) -> (n, F, 1)."""
+            return torch.stack([pick(number) for number in values.unbind(1)], 1)
+
+        free = Free(*(numbers(end) for end in (one.free.start, one.free.least, one.free.most)))
+        found = None if one.found is None else numbers(one.found)
         lines: list[Any] = [getattr(one.relaxation, f.name) for f in fields(one.relaxation)]
         rows: list[Any] = [line if line is None else read(line) for line in lines]
         values = form.values if isinstance(form, Windows) else form
         closed = 1 - mask.view(-1, *values.shape[1:])
-        return _Pairs(row, row * mask.shape[1] + entry, entry, node, inputs, free, type(one.relaxation)(*rows), closed)
+        others = type(one.relaxation)(*rows)
+        return _Pairs(row, row * mask.shape[1] + entry, entry, node, inputs, free, found, others, closed)
 
 
 @dataclass(eq=False)

@@ -28,14 +28,21 @@ def descend(
     free: Mapping[str, Free],
     steps: int,
     row: Mapping[str, Tensor] | None = None,
+    other: Mapping[str, Tensor] | None = None,
 ) -> Lowest:
-    """Adam (Kingma and Ba 2015) on all rows at once, from `start` on, inside the ranges; the best of each row is kept.
+    """Adam (Kingma and Ba 2015) on all rows at once, inside the ranges; the best of each row is kept.
+
+    Every row begins where `free` starts, or at `other` numbers where these give it a lower bound.
 
     bound: numbers by names, each (n, ...) -> bounds (K,). A bound depends on its row's own numbers alone: those of
     number i belong to row[name][i], and to row i where nothing is said. A range without an end counts as 1 long.
     """
     rows = row or {}
     at = {name: one.start for name, one in free.items()}
+    if other:
+        starts = (at, {name: one.within(other.get(name)) for name, one in free.items()})
+        with torch.no_grad():
+            at = _lower(*(Lowest(bound(numbers), numbers) for numbers in starts), rows).numbers
     means = {name: _Means.of(one, rows.get(name)) for name, one in free.items()}
     lowest: Lowest | None = None
     for step in range(steps + 1):

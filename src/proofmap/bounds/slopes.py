@@ -76,13 +76,13 @@ class SlopesBounder(BackwardBounder):
 class _Descent(BackwardBounder):
     """Rows that go back over numbers of their own, the best that were met.
 
-    Numbers (C, F, *shape) in `starts` stand in the place of where a rule starts.
+    Numbers (C, F, *shape) in `found` are where a row begins, if they give it a lower bound than where the rules start.
     """
 
-    def __init__(self, knowledge: Knowledge, settings: SlopesPass, starts: Mapping[str, Tensor]) -> None:
+    def __init__(self, knowledge: Knowledge, settings: SlopesPass, found: Mapping[str, Tensor]) -> None:
         super().__init__(knowledge, settings)
         self._steps = settings.steps
-        self._starts = starts
+        self._found = found
         self._opened: dict[str, Open | None] = {}
         self.keeps = False  # whether the numbers of rows are kept, one row a case
         self.ended: dict[str, Tensor] = {}  # those, (C, F, *shape)
@@ -91,7 +91,7 @@ class _Descent(BackwardBounder):
         """The nodes relaxed so far that leave something free."""
         for name in self.knowledge.relaxations:
             if name not in self._opened:
-                self._opened[name] = Open.of(self.knowledge, name, self._starts.get(name))
+                self._opened[name] = Open.of(self.knowledge, name, self._found.get(name))
         return {name: one for name, one in self._opened.items() if one is not None}
 
     def carry(
@@ -116,7 +116,9 @@ class _Descent(BackwardBounder):
         back({})  # which shows the rows to what is chosen
         met = {key: one.pairs for key, one in chosen.items() if one.pairs is not None and len(one.pairs.row)}
         free = {key: pairs.free for key, pairs in met.items()}
-        lowest = descend(bound, free, self._steps, {key: pairs.row for key, pairs in met.items()})
+        row = {key: pairs.row for key, pairs in met.items()}
+        found = {key: pairs.found for key, pairs in met.items() if pairs.found is not None}
+        lowest = descend(bound, free, self._steps, row, found)
         if self.keeps:
             for key, pairs in met.items():
                 every = self.ended.setdefault(key, opened[key].free.start.clone(memory_format=torch.contiguous_format))
