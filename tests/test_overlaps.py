@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.bounds import IBP, Backward
-from proofmap.errors import BoundError, InputError, ModelError, RoomError, UnsupportedError
+from proofmap.errors import BoundError, InputError, ModelError, ProofmapError, UnsupportedError
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +117,46 @@ def test_one_sample_at_a_time_is_the_same(graph: pm.Graph, x: Tensor) -> None:
         torch.testing.assert_close(alone.frozen[0], together.frozen[k], rtol=1e-4, atol=1e-4)
 
 
+def test_without_a_search_x_itself_attains_the_lower_sides(graph: pm.Graph, x: Tensor) -> None:
+    over = pm.overlap(graph, x, BALL, groups=pm.groups.grid(4))
+    assert over.points is None
+    assert torch.equal(over.full_lower, over.nominal)
+    assert torch.equal(over.frozen_lower, over.nominal[:, None].expand(3, 16))
+    largest = (over.full.double() - over.nominal.double())[:, None].expand(3, 16)
+    assert torch.equal(over.intervals, torch.stack([torch.zeros_like(largest), largest], dim=2))
+    assert pm.overlap(graph, x, BALL).intervals.shape == (3, 0, 2)
+
+
+def test_radius_zero_rounds_no_lower_side_above_its_upper_side(graph: pm.Graph, x: Tensor) -> None:
+    over = pm.overlap(graph, x, pm.Ball(0.0), groups=pm.groups.grid(4))
+    assert bool((over.full_lower <= over.full).all())
+    assert bool((over.frozen_lower <= over.frozen).all())
+
+
+def sided(full: float, lower: float, certified: bool = True) -> pm.Overlap:
+    """AO(B) between two numbers; AO(B_0) in [0.25, 0.5], AO(B_1) in [-1, -0.5]."""
+    target, frozen = torch.zeros(1, dtype=torch.int64), torch.tensor([[0.5, -0.5]])
+    lowest = torch.tensor([[0.25, -1.0]], dtype=torch.float64)
+    reached = torch.tensor([lower], dtype=torch.float64)
+    return pm.Overlap(torch.tensor([full]), frozen, torch.tensor([-2.0]), target, certified, reached, lowest)
+
+
+def test_a_score_lies_between_the_differences_of_both_sides() -> None:
+    assert sided(1.0, 0.75).intervals.tolist() == [[[0.25, 0.75], [1.25, 2.0]]]
+    assert sided(1.0, 0.25).intervals.tolist() == [[[0.0, 0.75], [0.75, 2.0]]]
+    assert sided(1.0, 0.75, certified=False).intervals.tolist() == [[[0.0, torch.inf], [0.0, torch.inf]]]
+
+
+def test_sides_that_rounding_crosses_are_mended_outward_and_others_contradict() -> None:
+    lower = 1.0 + 1e-9
+    over = sided(1.0, lower)
+    assert over.full.dtype == torch.float32
+    assert over.full_lower.tolist() == [lower]
+    assert bool((over.full_lower <= over.full).all())
+    with pytest.raises(ProofmapError, match=r"reaches an overlap of 1\.01 where 1 was proven to be the most"):
+        sided(1.0, 1.01)
+
+
 def test_a_mask_for_each_sample(graph: pm.Graph, x: Tensor) -> None:
     masks = torch.stack([torch.roll(pm.groups.grid(4)((1, 28, 28)), k, -1) for k in range(3)])
     together = pm.overlap(graph, x, BALL, groups=masks)
@@ -130,82 +170,12 @@ def test_no_group_but_the_whole_image_leaves_the_nominal_overlap(graph: pm.Graph
     torch.testing.assert_close(over.frozen[:, 0], over.nominal, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
-def test_the_certified_radius_is_certified(graph: pm.Graph, x: Tensor, norm: float) -> None:
-    radius = pm.certified_radius(graph, x, norm=norm, domain=(0.0, 1.0))
-    assert bool((radius > 0).all())
-    at = pm.overlap(graph, x, pm.Ball(radius, norm, (0.0, 1.0)))
-    assert bool((at.full <= 0).all())
-    beyond = pm.overlap(graph, x, pm.Ball(radius * 1.01 + 1e-3, norm, (0.0, 1.0)))
-    assert bool((beyond.full > 0).all())
-
-
-class Poles(nn.Module):
-    """Logits of log(x_0) and 1 / x_1: no finite bound from radius x_0 or x_1 on."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([x[:, 0].log() + 9, -1 / x[:, 1]], dim=1)
-
-
-@pytest.mark.parametrize("bounds", [Backward(), IBP(), pm.bounds.Forward(), pm.bounds.CrownIBP()], ids=repr)
-def test_a_radius_without_a_finite_bound_is_not_proven(bounds: pm.bounds.Method) -> None:
-    """Alone, and in a batch with samples that have one: each keeps what it has by itself."""
-    x = torch.tensor([[0.3, 2.0], [9.0, 9.0], [0.5, 0.01], [2.0, 0.3]], dtype=torch.float64)
-    together = pm.certified_radius(Poles(), x, bounds=bounds)
-    alone = torch.cat([pm.certified_radius(Poles(), x[k : k + 1], bounds=bounds) for k in range(4)])
-    torch.testing.assert_close(together, alone)
-    assert bool(((together > 0) & (together < x.amin(1))).all())
-    found = pm.overlap(Poles(), x, pm.Ball(together), bounds=bounds)
-    assert bool((found.full <= 0).all())
-
-
-def test_an_automatic_ball_keeps_off_poles() -> None:
-    x = torch.tensor([[0.3, 2.0], [9.0, 9.0]], dtype=torch.float64)
-    found = pm.EVA(Poles(), pm.Ball("auto")).explain(x)
-    assert found.overlap is not None
-    assert bool((found.overlap.full <= 0).all())
-
-
-def test_memory_that_does_not_suffice_is_no_radius_of_zero(graph: pm.Graph, x: Tensor) -> None:
-    with pytest.raises(RoomError, match=r"need about \d+\.\d MB a sample, the budget is 2\.0 kB: give more memory"):
-        pm.certified_radius(graph, x, bounds=pm.bounds.Forward(), memory=2000)
-
-
 def test_a_relative_ball_is_the_box_that_it_says(graph: pm.Graph, x: Tensor) -> None:
     found = pm.overlap(graph, x, pm.Ball(0.03, domain=(0.0, 1.0), relative=True), groups=pm.groups.grid(4))
     box = pm.Ball(1.0, domain=(0.97 * x, 0.97 * x + 0.03))
     same = pm.overlap(graph, x, box, groups=pm.groups.grid(4))
     torch.testing.assert_close(found.full, same.full, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(found.frozen, same.frozen, rtol=1e-4, atol=1e-4)
-
-
-def test_a_wrong_target_has_no_radius(graph: pm.Graph, x: Tensor) -> None:
-    assert pm.certified_radius(graph, x, domain=(0.0, 1.0), target=3).tolist() == [0.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize(("norm", "whole"), [(float("inf"), 4.0), (2.0, 5.0), (1.0, 7.0)])
-def test_a_radius_reaches_as_far_as_the_domain(norm: float, whole: float) -> None:
-    """The decision never changes: from (-1, 0) the farthest point of the domain is 4 to the right and 3 up."""
-    model = nn.Linear(2, 2)
-    with torch.no_grad():
-        model.weight.zero_()
-        model.bias.copy_(torch.tensor([1.0, 0.0]))
-    x, domain = torch.tensor([[-1.0, 0.0]]), (torch.tensor([-2.0, -1.0]), torch.tensor([3.0, 3.0]))
-    assert pm.certified_radius(model, x, norm=norm, domain=domain).tolist() == [whole]
-    assert pm.certified_radius(model, x, norm=norm, steps=20).tolist() == [2.0**20]
-
-
-def test_a_linear_model_has_its_exact_radius() -> None:
-    """f_1 - f_0 = w·x + b, so the distance to the boundary is |w·x + b| / dual norm of w."""
-    model = nn.Linear(3, 2).double()
-    with torch.no_grad():
-        model.weight.copy_(torch.tensor([[0.0, 0.0, 0.0], [1.0, -2.0, 2.0]]))
-        model.bias.copy_(torch.tensor([0.0, -600.0]))
-    x = torch.zeros(1, 3, dtype=torch.float64)
-    for norm, dual in ((float("inf"), 5.0), (2.0, 3.0), (1.0, 2.0)):
-        found = float(pm.certified_radius(model, x, norm=norm, steps=40))
-        assert found == pytest.approx(600.0 / dual, rel=1e-6)
-        assert found <= 600.0 / dual
 
 
 BAD: list[tuple[dict[str, object], str]] = [
@@ -244,8 +214,6 @@ def test_bad_inputs(graph: pm.Graph, x: Tensor) -> None:
         pm.overlap(graph, (x * 255).long(), BALL)
     with pytest.raises(InputError, match=r"pm.load"):
         pm.overlap("net.onnx", x, BALL)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="got steps=0"):
-        pm.certified_radius(graph, x, steps=0)
 
 
 def test_bad_models(x: Tensor) -> None:

@@ -9,7 +9,8 @@ from proofmap.errors import BoundError, FileError, InputError, ModelError, Proof
 from proofmap.explain import EVA, EmpiricalEVA, Explanation, FirstOrder, GreedyAO, GreedyAS, HybridEVA, TargetedEVA
 from proofmap.family import Family
 from proofmap.graph import Graph, load, trace
-from proofmap.overlaps import Overlap, certified_radius, overlap
+from proofmap.overlaps import Overlap, overlap
+from proofmap.radii import Radius, certified_radius, radius
 
 __all__ = [
     "EVA",
@@ -28,6 +29,7 @@ __all__ = [
     "ModelError",
     "Overlap",
     "ProofmapError",
+    "Radius",
     "TargetedEVA",
     "UnsupportedError",
     "bounds",
@@ -39,6 +41,7 @@ __all__ = [
     "load",
     "metrics",
     "overlap",
+    "radius",
     "trace",
     "zoo",
 ]

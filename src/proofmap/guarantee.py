@@ -6,7 +6,7 @@ import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Literal
 
-__all__ = ["Guarantee", "rounded", "span"]
+__all__ = ["Guarantee", "between", "rounded", "span"]
 
 # Proven upper bounds of AO; the largest values that samples reached, lower bounds; estimates that are neither.
 Guarantee = Literal["certified", "sampled", "none"]
@@ -25,3 +25,8 @@ def rounded(value: float, guarantee: Guarantee) -> str:
 def span(low: float, high: float, guarantee: Guarantee) -> str:
     """The smallest and the largest of some overlaps, once where they print the same: "-1.00 to 0.26"."""
     return " to ".join(dict.fromkeys(rounded(end, guarantee) for end in (low, high)))
+
+
+def between(lower: float, upper: float) -> str:
+    """A number from both sides, each rounded outward: "[-8.71, -8.65]"."""
+    return f"[{rounded(lower, 'sampled')}, {rounded(upper, 'certified')}]"

@@ -1,17 +1,16 @@
-"""Adversarial overlap: how confident the worst adversary in a ball can get, bounded from above, and proven.
+"""Adversarial overlap: how confident the worst adversary in a ball can get, from both sides.
 
     AO(x, B) = max over δ in B and c' != c of f_c'(x + δ) - f_c(x + δ)
 
-AO <= 0 is a certificate: no input of the ball is classified otherwise.
+Upper sides are proven. AO <= 0 is a certificate: no input of the ball is classified otherwise. Lower sides are met by
+inputs of the ball.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, nan
-from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,18 +18,26 @@ from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bounds import Backward, Cases, Method, Sharing, solve
-from proofmap.errors import BoundError, InputError, RoomError
+from proofmap.bounds.twins import drops
+from proofmap.classes import logits_of, target_of
+from proofmap.errors import InputError, ProofmapError
 from proofmap.family import Family
 from proofmap.graph import Graph, bounded
 from proofmap.guarantee import span
 from proofmap.inputs import as_samples
+from proofmap.inside import upwards
 from proofmap.memory import budget
+from proofmap.objective import Objective, forms_of, join, nominal
 from proofmap.precision import full_precision
 from proofmap.progress import part
-from proofmap.settings import check_choice, check_count
+from proofmap.reach import Reached, reach
+from proofmap.settings import check_choice
 from proofmap.traced import Network, traced
+from proofmap.tree import close
 
-Objective = Literal["margin", "class", "mean", "apart"]
+_NOMINAL = torch.empty(0)  # the lower sides that nobody gives: those of x itself
+_FIRST = 0.1  # of a search, for what comes before it
+_ROUNDING = 1e-4  # of a value and of 1: a lower side that much above its upper side contradicts it
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,7 +45,8 @@ class Overlap:
     """Numbers for the adversarial overlap, of the ball and of the ball with each group frozen.
 
     certified: they are proven upper bounds. Otherwise they are not: samples give lower bounds, other methods estimates,
-    and the explanation's `guarantee` says which.
+    and the explanation's `guarantee` says which. The lower sides are values of the network at inputs of the balls: at
+    x itself, or at `points`, where a method searched for them.
     """
 
     full: Tensor  # (N,)   for AO(B)
@@ -46,6 +54,28 @@ class Overlap:
     nominal: Tensor  # (N,)  the overlap at x itself, which AO(B) and every AO(B_u) reach at least
     target: Tensor  # (N,)  the class c
     certified: bool  # whether full and frozen are upper bounds, sound by construction
+    full_lower: Tensor = _NOMINAL  # (N,)   AO(B) is at least this
+    frozen_lower: Tensor = _NOMINAL  # (N, G) AO(B_u) is at least this
+    points: Tensor | None = None  # (N, 1 + G, *shape) the inputs that attain the lower sides; None: x itself
+    drops: Tensor | None = None  # (N, G, 2) between which each AO(B) - AO(B_u) is, bounded as one value; None: was not
+
+    def __post_init__(self) -> None:
+        """Fill in the lower sides that x attains, and hold both sides together."""
+        sides = {"full": self.full, "frozen": self.frozen}
+        for name, upper in sides.items():
+            lower = getattr(self, f"{name}_lower")
+            if lower is _NOMINAL:
+                reached = self.nominal.view(-1, *[1] * (upper.ndim - 1)).expand_as(upper)
+                object.__setattr__(self, f"{name}_lower", reached.minimum(upper) if self.certified else reached)
+            elif lower.shape != upper.shape:
+                raise InputError(f"got {name}_lower of shape {tuple(lower.shape)}, expected {tuple(upper.shape)}")
+            elif self.certified:
+                _check_sides(lower, upper)
+                object.__setattr__(self, name, torch.where(lower > upper, upwards(lower, upper.dtype), upper))
+        if self.drops is not None:
+            if self.drops.shape != (*self.frozen.shape, 2):
+                raise InputError(f"got drops of shape {tuple(self.drops.shape)}, expected {(*self.frozen.shape, 2)}")
+            _check_drops(*self._met(), self.full.double()[:, None])
 
     @classmethod
     def estimated(cls, value: Tensor, nominal: Tensor, target: Tensor) -> Overlap:
@@ -56,6 +86,26 @@ class Overlap:
     def drop(self) -> Tensor:
         """AO(B) - AO(B_u): (N, G)."""
         return self.full[:, None] - self.frozen
+
+    @property
+    def intervals(self) -> Tensor:
+        """Where each true score AO(B) - AO(B_u) lies: (N, G, 2); never below 0, since B_u is part of B.
+
+        max(0, lower(B) - upper(B_u)) <= AO(B) - AO(B_u) <= upper(B) - lower(B_u), and within the `drops`
+        """
+        if not self.certified:
+            return torch.tensor([0.0, inf]).to(self.frozen).expand(*self.frozen.shape, 2)
+        low, high = self._met()
+        return torch.stack([torch.minimum(low, high), torch.maximum(low, high)], dim=2)  # rounding may part them
+
+    def _met(self) -> tuple[Tensor, Tensor]:
+        """The ends (N, G) of the intervals, from all that is known."""
+        most = torch.maximum(self.frozen, self.nominal[:, None])  # a bound may round to below what x itself reaches
+        low = (self.full_lower.double()[:, None] - most.double()).clamp(min=0)
+        high = self.full.double()[:, None] - self.frozen_lower.double()
+        if self.drops is None:
+            return low, high
+        return torch.maximum(low, self.drops[:, :, 0].double()), torch.minimum(high, self.drops[:, :, 1].double())
 
     def __repr__(self) -> str:
         """How many bounds, between which ends; "at most 0" says no more than that: an objective may decide nothing."""
@@ -81,6 +131,7 @@ class Bounding:
     available: int
     sharing: Sharing = "one-pass"
     objective: Objective = "margin"
+    enough: float = -inf  # where a search is made: what is proven to be at most this need not be known closer
 
 
 def overlap(
@@ -123,162 +174,65 @@ def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, 
     """The same for a family of balls that stands already; towards its own class it is 0."""
     bounded(graph)
     with full_precision(family.x.device), torch.no_grad():
-        logits = _logits(graph, family.x)
+        logits = logits_of(graph, family.x)
         classes = target_of(target, logits)
-        forms = _forms(logits, classes, None if rival is None else target_of(rival, logits, "rival"), how.objective)
-        value = _bound(graph, family, logits, forms, how)
-    return Overlap(value[:, 0], value[:, 1:], _nominal(forms, logits, how.objective), classes, certified=True)
+        forms = forms_of(logits, classes, None if rival is None else target_of(rival, logits, "rival"), how.objective)
+        at_x = nominal(forms, logits, how.objective)
+        if how.method.search is not None:
+            upper, met = closed(graph, family, logits, forms, how)
+            above, below = upwards(upper, at_x.dtype), -upwards(-met.value, at_x.dtype)
+            return Overlap(above[:, 0], above[:, 1:], at_x, classes, True, below[:, 0], below[:, 1:], met.points)
+        value = bound(graph, family, logits, forms, how)
+    return Overlap(value[:, 0], value[:, 1:], at_x, classes, certified=True)
 
 
-def margins(logits: Tensor, target: Tensor) -> Tensor:
-    """max over c' != c of f_c' - f_c for logits (..., C) and targets that broadcast to (...)."""
-    index = target.expand(logits.shape[:-1])[..., None]
-    decided = logits.gather(-1, index).squeeze(-1)
-    return logits.scatter(-1, index, -inf).amax(-1) - decided
-
-
-def target_of(target: Target, logits: Tensor, what: str = "target") -> Tensor:
-    """One class for each sample, (N,): the target, or where it is None the predicted one."""
-    count, classes = logits.shape
-    return logits.argmax(1) if target is None else classes_of(target, count, classes, logits.device, what)
-
-
-def classes_of(
-    given: Target | list[int], count: int, classes: int | None, device: torch.device, what: str = "target"
-) -> Tensor:
-    """One class for each of `count` samples, (N,) int64; `classes` is their number, None where nobody knows it.
-
-    A tensor with one entry counts for all samples, as it does for Captum.
-    """
-    try:
-        if isinstance(given, list) and bool in map(type, given):
-            raise TypeError
-        numbers = torch.as_tensor(given.tolist() if isinstance(given, np.ndarray) else given, device=device)
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"got {what} {given!r}, expected a class number, or one for each sample") from None
-    if numbers.numel() == 1:
-        numbers = numbers.reshape(())
-    if numbers.is_floating_point() or numbers.dtype == torch.bool or numbers.shape not in ((), (count,)):
+def closed(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding) -> tuple[Tensor, Reached]:
+    """Upper sides (N, members) in float64 and what was reached from below, by a method that searches."""
+    assert how.method.search is not None
+    if how.objective == "apart":
         raise InputError(
-            f"got {what} of type {numbers.dtype} and shape {tuple(numbers.shape)}, expected a class number, or one for "
-            f"each of {count} samples"
+            "got objective 'apart' with exact bounds, expected 'margin', 'class' or 'mean': 'apart' is a sum of two "
+            "bounds, which nothing reaches"
         )
-    if bool((numbers < 0).any()) or (classes is not None and bool((numbers >= classes).any())):
-        largest = "above" if classes is None else f"to {classes - 1}"
-        raise InputError(f"got {what} {given}, expected a class from 0 {largest}")
-    return numbers.long().expand(count)
+    with part(0.0, _FIRST):
+        met = reach(graph, family, forms, how.available)
+        upper = bound(graph, family, logits, forms, how).double()
+    with part(_FIRST, 1.0):
+        found = close(graph, family, met, how.method.search, how.available, how.enough)
+    return torch.minimum(upper, found.upper), met
 
 
-def decides(objective: object) -> bool:
-    """Whether an overlap of at most 0, by this objective, proves the decision."""
-    return objective in ("margin", "apart")
+def with_drops(
+    found: Overlap, graph: Graph, family: Family, forms: Tensor, how: Bounding, until: float = inf
+) -> Overlap:
+    """The same, with each AO(B) - AO(B_u) bounded as one value too: for what the two sides leave open.
 
-
-def certified_radius(
-    model: Network,
-    x: Samples,
-    *,
-    norm: float = inf,
-    domain: tuple[float | Tensor, float | Tensor] | None = None,
-    bounds: Method | None = None,
-    target: Target = None,
-    steps: int = 16,
-    memory: int | None = None,
-) -> Tensor:
-    """For each sample a radius (N,) with AO(B) <= 0, proven: the largest that a search in so many steps met.
-
-    The search begins at 1, doubles while the decision is proven, up to a ball that holds the whole domain, and then
-    bisects; a radius without a finite bound, as of a logarithm that reaches 0, is not proven. Zero where x itself is
-    not classified as the target. The bounds need not grow with the radius, so a larger radius may be provable too; the
-    one returned was proven.
+    forms (N, R, classes): those of the objective. Lower ends need `points`. until: a time of `time.monotonic`, from
+    which on groups stay as they are.
     """
-    check_count("got steps", steps)
-    method = method_of(bounds)
-    x = as_samples(x, model)
-    domain_ball = Ball(torch.finfo(x.dtype).max, norm, domain).at(x)
-    how = Bounding(method, budget(memory, x.device))
-    graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
-    with full_precision(x.device), torch.no_grad():
-        logits = _logits(graph, x)
-        forms = _forms(logits, target_of(target, logits), None, "margin")
-        whole = torch.maximum(-domain_ball.lower, domain_ball.upper).flatten(1).norm(norm, dim=1)
-        proven, open_at, trial = torch.zeros_like(whole), torch.full_like(whole, inf), whole.clamp(max=1)
-        trials = steps + 1
-        for k in range(trials):
-            family = Ball(trial, norm, domain).at(x)
-            with part(k / trials, (k + 1) / trials, f"trial {k + 1} of {trials}"):
-                holds = _proven(graph, family, logits, forms, how)
-            proven = torch.where(holds, trial, proven)
-            open_at = torch.where(holds, open_at, trial)
-            trial = torch.where(open_at.isinf(), torch.minimum(2 * trial, whole), (proven + open_at) / 2)
-    return torch.where(_nominal(forms, logits, "margin") <= 0, proven, torch.zeros_like(proven))
+    move = None if found.points is None else found.points[:, 0].to(family.x) - family.x
+    reached = torch.cat([found.full_lower[:, None], found.frozen_lower], dim=1).to(forms)
+    if how.objective != "apart":
+        return replace(found, drops=drops(graph, family, forms, reached, move, how.available, until))
+    logits = logits_of(graph, family.x).unsqueeze(2)
+    parts = [forms[:, :-1], forms[:, -1:]]  # whose largest values are bounded apart, and added
+    nominal = [(part @ logits).amax(1).expand_as(reached) for part in parts]
+    both = [drops(graph, family, part, at, move, how.available, until) for part, at in zip(parts, nominal, strict=True)]
+    return replace(found, drops=both[0] + both[1])
 
 
-def _proven(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding) -> Tensor:
-    """Whether AO(B) <= 0 is proven for each sample, (N,); where there is no finite bound it is not.
-
-    A batch with such a sample is halved until it stands alone: the others keep their proofs.
-    """
-    try:
-        return _bound(graph, family, logits, forms, how)[:, 0] <= 0
-    except RoomError:
-        raise
-    except BoundError:
-        if family.count == 1:
-            return torch.zeros_like(family.eps, dtype=torch.bool)
-    halves = torch.arange(family.count, device=logits.device).tensor_split(2)
-    return torch.cat([_proven(graph, family.pick(i), logits[i], forms[i], how) for i in halves])
-
-
-def _bound(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding) -> Tensor:
+def bound(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding) -> Tensor:
     """(N, members)."""
     # A form whose bound stays below what another reaches at x itself cannot decide the maximum.
-    floor = None if how.objective == "apart" else _nominal(forms, logits, how.objective)
+    floor = None if how.objective == "apart" else nominal(forms, logits, how.objective)
     value = solve(graph, Cases(family), forms, how.method, how.sharing, how.available, floor)
-    return _join(value, how.objective)
-
-
-def _forms(logits: Tensor, target: Tensor, rival: Tensor | None, objective: Objective) -> Tensor:
-    """The forms of the logits (N, R, classes), in their precision, whose values `_join` puts together."""
-    classes = logits.shape[1]
-    unit = torch.eye(classes, dtype=logits.dtype, device=logits.device)
-    decided = unit[target].unsqueeze(1)  # (N, 1, C)
-    every = torch.arange(classes - 1, device=target.device).expand(len(target), -1)
-    others = unit[every + (every >= target[:, None])] if rival is None else unit[rival].unsqueeze(1)
-    match objective:
-        case "margin":
-            return others - decided
-        case "class":
-            return -decided
-        case "mean":
-            return (others - decided).mean(1, keepdim=True)
-        case "apart":
-            return torch.cat([others, -decided], dim=1)
-
-
-def _join(value: Tensor, objective: Objective) -> Tensor:
-    """The overlap (N, members) from the values of the forms (N, members, R)."""
-    return value[:, :, :-1].amax(2) + value[:, :, -1] if objective == "apart" else value.amax(2)
-
-
-def _nominal(forms: Tensor, logits: Tensor, objective: Objective) -> Tensor:
-    """The overlap at x itself, (N,)."""
-    return _join((forms @ logits.unsqueeze(2)).mT, objective).squeeze(1)
-
-
-def _logits(graph: Graph, x: Tensor) -> Tensor:
-    logits = graph(x).flatten(1)
-    if logits.shape[1] < 2:
-        raise InputError("got a model with one output, expected at least two classes: give it the logits of both")
-    if not bool(torch.isfinite(logits).all()):
-        raise InputError("the model's output at x has NaN or infinite entries, expected finite logits")
-    return logits
+    return join(value, how.objective)
 
 
 def _check_rival(graph: Graph, x: Tensor, target: Target, rival: Target) -> None:
     """Refuse a rival that is the target itself."""
     with full_precision(x.device), torch.no_grad():
-        logits = _logits(graph, x)
+        logits = logits_of(graph, x)
     decided, other = target_of(target, logits), target_of(rival, logits, "rival")
     same = torch.eq(other, decided).nonzero()
     if len(same):
@@ -296,3 +250,25 @@ def method_of(bounds: Method | None) -> Method:
     if not isinstance(bounds, Method):
         raise InputError(f"got bounds={bounds!r}, expected a method such as pm.bounds.Backward() or IBP() & Forward()")
     return bounds
+
+
+def _check_sides(lower: Tensor, upper: Tensor) -> None:
+    """Refuse a value that was reached where less was proven to be the most."""
+    beyond = lower > upper + _ROUNDING * (1 + upper.abs())
+    if bool(beyond.any()):
+        k = tuple(beyond.nonzero()[0].tolist())
+        raise ProofmapError(
+            f"an input reaches an overlap of {float(lower[k]):g} where {float(upper[k]):g} was proven to be the most "
+            f"(at {k}): one of both is wrong, please report the model"
+        )
+
+
+def _check_drops(low: Tensor, high: Tensor, full: Tensor) -> None:
+    """Refuse a score, a difference of overlaps, that is proven to be above what it is proven to be below."""
+    beyond = low > high + _ROUNDING * (1 + full.abs())
+    if bool(beyond.any()):
+        k = tuple(beyond.nonzero()[0].tolist())
+        raise ProofmapError(
+            f"a score was proven to be at least {float(low[k]):g} and at most {float(high[k]):g} (at {k}): one of both "
+            "is wrong, please report the model"
+        )

@@ -148,8 +148,8 @@ def test_chosen_numbers_are_those_of_the_rule_for_windows_and_dense_forms(name: 
     for form in forms:
         chosen = {key: Chosen(one) for key, one in opened.items() if one is not None}
         rewrite(graph, start.name, form, owner, {**plain.relaxations, **chosen})
-        for one in chosen.values():
-            one.numbers = None if one.pairs is None else one.pairs.found
+        for choice in chosen.values():
+            choice.numbers = None if choice.pairs is None else choice.pairs.found
         expected, bias = rewrite(graph, start.name, form, owner, known.relaxations)
         found, offset = rewrite(graph, start.name, form, owner, {**plain.relaxations, **chosen})
         torch.testing.assert_close(offset, bias)

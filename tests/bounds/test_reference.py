@@ -1,8 +1,8 @@
-"""No looser than another tool's CROWN, plain and optimised, on the four competition networks, where there are figures and
-images.
+"""No looser than another tool's CROWN, plain and optimised, on the four competition networks.
 
-The figures lie in ../shared/data/reference beside the checkout. MNIST images come from the packaged digits; CIFAR-10
-ones from the folder that PROOFMAP_DATA names (the official binary files under cifar-10-batches-bin).
+Where figures and images are at hand: the figures lie in ../shared/data/reference beside the checkout. MNIST images come
+from the packaged digits; CIFAR-10 ones from the folder that PROOFMAP_DATA names (the official binary files under
+cifar-10-batches-bin).
 """
 
 from __future__ import annotations

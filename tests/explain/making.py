@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 import torch
@@ -18,12 +18,21 @@ from proofmap.explain import Explanation, storage
 from proofmap.explain.explanation import spread
 from proofmap.overlaps import Overlap
 
+Pair: TypeAlias = tuple[float, float]
+
 
 def bounds(scores: Tensor, full: Tensor | None = None, certified: bool = True) -> Overlap:
     """Overlaps whose drops are the scores."""
     full = torch.linspace(-3, 2, len(scores), dtype=scores.dtype) if full is None else full
     target = torch.arange(len(scores))
     return Overlap(full, full[:, None] - scores, full - 1, target, certified)
+
+
+def two_sided(full: Pair, frozen: Sequence[Pair]) -> Overlap:
+    """Certified overlaps of one sample, each by its lower and its upper side; x itself reaches less."""
+    lower, upper = torch.tensor([full, *frozen], dtype=torch.float64).T.contiguous()
+    whole: Any = {"full_lower": lower[:1], "frozen_lower": lower[None, 1:]}
+    return Overlap(upper[:1], upper[None, 1:], lower.min()[None] - 1, torch.tensor([0]), True, **whole)
 
 
 def make(shape: tuple[int, ...] = (3, 1, 4, 4), groups: int = 5, **changes: Any) -> Explanation:
@@ -68,12 +77,19 @@ def certified(*full: float, guarantee: str = "certified") -> Explanation:
     return make((len(full), 1, 4, 4), scores=scores, overlap=over, guarantee=guarantee)
 
 
+def ranked(scores: Sequence[float], gap: float, shape: tuple[int, ...] | None = None, **changes: Any) -> Explanation:
+    """One sample with these true scores, every overlap known to the gap; AO(B) lies in [-5, -5 + gap]."""
+    over = two_sided((-5, -5 + gap), [(-5 - score, -5 - score + gap) for score in scores])
+    groups = len(scores)
+    return make(shape or (1, groups), groups, dtype=torch.float64, scores=over.drop, overlap=over, **changes)
+
+
 TENSORS = ("x", "scores", "attributions", "mask", "target", "predicted")
 WORDS = (
     *("signed", "guarantee", "method", "settings", "seed", "versions", "model_hash", "input_hash", "seconds"),
     "origin",
 )
-SIDES = ("full", "frozen", "nominal", "target")
+SIDES = ("full", "frozen", "nominal", "target", "full_lower", "frozen_lower")
 
 
 def content(e: Explanation) -> dict[str, Any]:
@@ -82,7 +98,9 @@ def content(e: Explanation) -> dict[str, Any]:
     found |= {name: getattr(e, name) for name in WORDS}
     for side, over in (("overlap", e.overlap), ("opposite", e.opposite)):
         parts = None if over is None else [hash_tensor(getattr(over, name)) for name in SIDES]
-        found[side] = parts and [*parts, over and over.certified]
+        more = [None if over is None else getattr(over, name) for name in ("points", "drops")]
+        hashes = [None if tensor is None else hash_tensor(tensor) for tensor in more]
+        found[side] = parts and [*parts, *hashes, over and over.certified]
     return found
 
 

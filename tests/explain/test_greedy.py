@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap.attack import attack, nearest, restrict
 from proofmap.errors import InputError
-from proofmap.explain.attack import attack, nearest, restrict
 from proofmap.explain.greedy import Greedy, GreedyAO, GreedyAS, regress
 
 BOTH: list[type[Greedy]] = [GreedyAS, GreedyAO]

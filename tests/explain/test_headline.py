@@ -11,7 +11,7 @@ import torch
 
 from proofmap.explain import Explanation, Origin, Source
 from proofmap.explain.headline import caption, group_name, selection, title
-from tests.explain.making import bounds, certified, make, make_signed
+from tests.explain.making import bounds, certified, make, make_signed, ranked, two_sided
 
 BALL = "ε = 0.01 in L∞, values within [0, 1]"
 
@@ -50,7 +50,9 @@ def test_a_title_says_the_true_class(label: int | None, said: str) -> None:
 
 def test_a_class_that_the_input_is_not_is_refuted() -> None:
     over = bounds(torch.rand(1, 5), torch.tensor([2.0]))
-    e = replace(certified(2.0), overlap=replace(over, nominal=torch.tensor([0.5])), predicted=torch.tensor([3]))
+    here = torch.tensor([0.5])
+    over = replace(over, nominal=here, full_lower=here, frozen_lower=here.expand(1, 5))
+    e = replace(certified(2.0), overlap=over, predicted=torch.tensor([3]))
     assert headlines(e) == [
         f"class 0 (predicted: class 3) · AO ≤ 2.00: refuted for {BALL}, the input itself is classified otherwise"
     ]
@@ -143,3 +145,29 @@ def test_names_are_cut() -> None:
     assert group_name(["a", "b", "c", "d"]) == "a, b, c…"
     assert group_name(["x" * 300]) == "x" * 31 + "…"
     assert headlines(certified(0.5), ["long\n name " + "x" * 300])[0].startswith("long name " + "x" * 49 + "… ·")
+
+
+def test_a_title_says_both_sides_and_what_is_proven_to_matter_most() -> None:
+    (said,) = headlines(ranked([3, 2, 1, 0], 0.004))
+    assert said == (
+        f"class 0 · AO in [-5.00, -4.99]: proven for {BALL}, no input of the ball is classified otherwise; "
+        "these 2 of 4 columns are proven to matter most"
+    )
+    assert "matter" not in headlines(ranked([3, 2, 1, 0], 9))[0]
+    assert flat(caption(ranked([1, 2], 0.1))) == "score = AO(B) - AO(B_u), an importance; its interval is proven"
+
+
+def test_an_input_that_was_met_refutes() -> None:
+    over = two_sided((0.5, 0.75), [(0, 0)])
+    e = make((1, 1), 1, dtype=torch.float64, scores=over.drop, overlap=over)
+    assert headlines(e) == [
+        f"class 0 · AO in [0.50, 0.75]: refuted for {BALL}, an input of the ball is classified otherwise"
+    ]
+
+
+def test_both_sides_of_both_halves() -> None:
+    added, removed = two_sided((-3, -2), [(-5, -4), (-3, -2)]), two_sided((-4, -3.5), [(-4, -3.5), (-4, -3.5)])
+    scores = added.drop - removed.drop
+    sides = {"overlap": added, "opposite": removed, "signed": True, "target": torch.tensor([1])}
+    (said,) = headlines(make((1, 2), 2, dtype=torch.float64, scores=scores, **sides))
+    assert "adding: AO in [-3.00, -2.00], removing: AO in [-4.00, -3.50]: proven for" in said

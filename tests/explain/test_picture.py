@@ -20,11 +20,13 @@ from proofmap.errors import InputError
 from proofmap.explain import Origin, Source, picture
 from proofmap.explain.headline import caption, title
 from proofmap.explain.picture import ROWS, Picture, draw
-from tests.explain.making import certified, make, make_signed
+from proofmap.explain.ranks import ranks
+from tests.explain.making import certified, make, make_signed, ranked
 
 PNG = b"\x89PNG\r\n\x1a\n"
 LONG = [f"the {'very ' * 20}long name of class {k}" for k in range(30)]
 UNBROKEN = ["x" * 300] * 30
+SCORES = [float(k * k) for k in range(25)]
 
 
 def titles(figure: Picture) -> list[str]:
@@ -68,6 +70,11 @@ FIGURES: dict[str, Callable[[], Picture]] = {
     "tiny": lambda: draw(make_signed(scores=torch.linspace(-1e-9, 1e-9, 15).reshape(3, 5))),
     "huge": lambda: draw(make_signed(scores=torch.linspace(-1e12, 1e12, 15).reshape(3, 5))),
     "negative": lambda: draw(make(scores=torch.linspace(-1, 0, 15).reshape(3, 5))),
+    "intervals": lambda: draw(ranked(SCORES, 0.5, (1, 1, 10, 10))),
+    "open intervals": lambda: draw(ranked(SCORES, 90.0, (1, 1, 10, 10))),
+    "intervals of a wide picture": lambda: draw(ranked(SCORES, 0.5, (1, 3, 5, 45)), class_names=LONG),
+    "intervals of a table": lambda: draw(ranked(SCORES, 0.5)),
+    "intervals of a table, long names": lambda: draw(ranked(SCORES, 0.5), columns=LONG[:25]),
     "negative table": lambda: draw(make((3, 5), scores=torch.linspace(-1, 0, 15).reshape(3, 5))),
 }
 
@@ -80,6 +87,7 @@ def test_no_text_is_cut_or_hidden(name: str) -> None:
     page = figure.bbox
     parts = [(text.get_text(), text.get_window_extent()) for text in figure.texts]
     parts += [(str(panel), box) for panel in figure.axes if (box := panel.get_tightbbox()) is not None]
+    parts += [(str(key), key.get_window_extent()) for key in figure.legends]
     for k, (said, box) in enumerate(parts):
         assert page.x0 <= box.x0 < box.x1 <= page.x1, f"{said!r} leaves the page"
         assert page.y0 <= box.y0 < box.y1 <= page.y1, f"{said!r} leaves the page"
@@ -168,6 +176,40 @@ def test_long_names_of_columns_are_cut() -> None:
 def test_bars_of_negative_scores_end_at_0() -> None:
     (panel,) = draw(make((1, 5), scores=torch.linspace(-1, -0.2, 5)[None])).axes
     assert panel.get_xlim() == pytest.approx((-1.03, 0))
+
+
+@pytest.mark.parametrize("shape", [(1, 25), (1, 1, 10, 10)])
+def test_bars_have_the_intervals_of_their_scores(shape: tuple[int, ...]) -> None:
+    e = ranked(SCORES, 0.5, shape)
+    panel = draw(e).axes[-1]
+    shown = e.scores[0].argsort(descending=True)[: len(panel.patches)]
+    lines = [line for part in panel.collections for line in getattr(part, "get_segments", list)()]
+    across = [line for line in lines if line[0][1] == line[1][1]]
+    np.testing.assert_allclose([(line[0][0], line[1][0]) for line in across], e.intervals[0, shown].numpy())
+    assert [bool(bar.get_hatch()) for bar in panel.patches] == [k not in range(15, 25) for k in shown.tolist()]
+
+
+def test_what_is_proven_to_matter_most_is_outlined_otherwise() -> None:
+    """Solid lines, or dashed ones around the largest scores whose place is open; none where nothing was searched."""
+    e = ranked([*SCORES[:14], 15.0**2 - 0.2, *SCORES[15:]], 0.5, (1, 1, 10, 10))
+    assert (len(ranks(e, 0).proven), ranks(e, 0).open) == (9, (15,))
+    looks = [
+        (np.allclose(np.asarray(part.get_edgecolor())[0, :3], 1), "None" in str(part.get_linestyle()))
+        for part in draw(e).axes[1].collections
+    ]
+    assert looks == [(False, True), (True, False), (False, True), (True, True)]  # dashed and solid, each on black
+    assert not draw(make((1, 1, 10, 10), 25)).axes[1].collections
+    said = [text.get_text() for key in draw(e).legends for text in key.get_texts()]
+    assert said == [
+        "proven to be among the 10 groups that matter most",
+        "not proven to be",
+        "the true score lies between, proven",
+    ]
+
+
+def test_a_whisker_that_is_far_too_long_leaves_the_chart() -> None:
+    panel = draw(ranked([1.0, 2.0, 3.0, 4.0], 100.0)).axes[-1]
+    assert panel.get_xlim()[1] == pytest.approx(3 * 1.03 * 4)
 
 
 def test_every_row_has_its_title() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.explain.refute import refute
-from tests.explain.test_attack import network
+from tests.test_attack import network
 
 DOMAIN = (0.0, 1.0)
 

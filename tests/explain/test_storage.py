@@ -18,7 +18,8 @@ from torch import Tensor
 
 from proofmap.errors import FileError
 from proofmap.explain import Explanation
-from tests.explain.making import content, forge, make, make_signed, refuse
+from proofmap.explain.explanation import spread
+from tests.explain.making import content, forge, make, make_signed, refuse, two_sided
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -53,7 +54,7 @@ def test_parts_that_share_memory_come_back(tmp_path: Path) -> None:
 
 
 def test_overlaps_without_frozen_groups_come_back(tmp_path: Path) -> None:
-    over = replace(make().overlap, frozen=torch.zeros(3, 0))
+    over = replace(make().overlap, frozen=torch.zeros(3, 0), frozen_lower=torch.zeros(3, 0))
     e = make(overlap=over)
     e.save(tmp_path / "e")
     assert Explanation.load(tmp_path / "e").overlap.frozen.shape == (3, 0)
@@ -127,15 +128,63 @@ def test_what_is_forged_without_a_change_is_read(saved: Path, tmp_path: Path) ->
     assert content(Explanation.load(tmp_path / "e")) == content(Explanation.load(saved))
 
 
-@pytest.mark.parametrize("version", ["3", "0", "new", ""])
+@pytest.mark.parametrize("version", ["4", "0", "new", ""])
 def test_another_version_of_the_format(version: str, saved: Path, tmp_path: Path) -> None:
     forge(saved, tmp_path / "e", lambda tensors, words: None, version=version)
-    refuse(tmp_path / "e", f"has version '{version}' of the format, expected '1' or '2': read it with")
+    refuse(tmp_path / "e", f"has version '{version}' of the format, expected one of '1', '2', '3': read it with")
+
+
+def one_sided(tensors: dict[str, Tensor], words: dict[str, Any]) -> None:
+    """As files were before overlaps had two sides."""
+    for name in [name for name in tensors if name.endswith("_lower")]:
+        del tensors[name]
 
 
 def test_files_from_before_there_was_an_origin_are_read(saved: Path, tmp_path: Path) -> None:
-    forge(saved, tmp_path / "e", lambda tensors, words: words.pop("origin"), version="1")
+    def older(tensors: dict[str, Tensor], words: dict[str, Any]) -> None:
+        one_sided(tensors, words)
+        del words["origin"]
+
+    forge(saved, tmp_path / "e", older, version="1")
     assert content(Explanation.load(tmp_path / "e")) == content(Explanation.load(saved))
+
+
+def test_files_from_before_overlaps_had_two_sides_are_read(saved: Path, tmp_path: Path) -> None:
+    """The input itself reaches the lower sides."""
+    forge(saved, tmp_path / "e", one_sided, version="2")
+    again = Explanation.load(tmp_path / "e")
+    assert content(again) == content(Explanation.load(saved))
+    assert torch.equal(again.overlap.full_lower, again.overlap.nominal)
+    forge(saved, tmp_path / "e", one_sided)
+    refuse(tmp_path / "e", "does not have the tensors of an explanation: .*opposite.full_lower, .* missing")
+    forge(saved, tmp_path / "e", lambda tensors, words: None, version="2")
+    refuse(tmp_path / "e", "does not have the tensors of an explanation: .*overlap.full_lower unknown")
+
+
+@pytest.mark.parametrize(("name", "sides"), [("version-2", 1), ("version-2-targeted", 2)])
+def test_a_file_that_an_earlier_release_wrote(name: str, sides: int) -> None:
+    e = Explanation.load(Path(__file__).parent / "old" / f"{name}.proofmap")
+    assert (len(e), e.scores.shape, len(e._sides)) == (2, (2, 4), sides)
+    for side in e._sides.values():
+        assert torch.equal(side.full_lower, side.nominal)
+        torch.testing.assert_close(side.frozen_lower, side.nominal[:, None].expand(2, 4))
+        assert side.points is None
+    assert not e.proven_scores.any()
+    assert bool((e.intervals[:, :, 0] <= e.scores).all() and (e.scores <= e.intervals[:, :, 1]).all())
+
+
+def test_lower_sides_and_their_points_come_back(tmp_path: Path) -> None:
+    e = make((1, 3), 2, dtype=torch.float64)
+    over = two_sided((0, 1), [(-2, -1), (-0.5, 0.5)])
+    points = torch.rand(1, 3, 3, dtype=torch.float64)
+    drops = torch.tensor([[[0, 4], [0, 2]]], dtype=torch.float64)
+    for given_ in (over, replace(over, points=points), replace(over, points=points, drops=drops)):
+        whole = replace(e, overlap=given_, scores=given_.drop, attributions=spread(given_.drop, e.mask))
+        whole.save(tmp_path / "e")
+        again = Explanation.load(tmp_path / "e")
+        assert content(again) == content(whole)
+        assert again.intervals.tolist() == [[[1, 3], [0, 1.5]]]
+        assert content(again[0]) == content(whole)
 
 
 @pytest.mark.parametrize("text", ["", "{", "nonsense", "[" * 5000])
@@ -171,7 +220,7 @@ def having(**parts: Any) -> Callable[[dict[str, Tensor], dict[str, Any]], None]:
         (without("scores"), "does not have the tensors of an explanation: scores missing"),
         (without("opposite.full"), "does not have the tensors of an explanation: opposite.full missing"),
         (having(more=torch.ones(1)), "does not have the tensors of an explanation: more unknown"),
-        (having(certified={"overlap": True}), "opposite.frozen, opposite.full, .* unknown"),
+        (having(certified={"overlap": True}), "opposite.frozen, .*opposite.full, .* unknown"),
         (having(certified={"opposite": True}), r"is no explanation: it has the overlaps \['opposite'\]"),
         (without("seed"), "does not have the entries of an explanation: seed missing"),
         (having(more=1), "does not have the entries of an explanation: more unknown"),
@@ -182,6 +231,9 @@ def having(**parts: Any) -> Callable[[dict[str, Tensor], dict[str, Any]], None]:
         (having(mask=torch.tensor(0)), "do not fit together"),
         (having(mask=torch.ones(1, 2, 2)), "do not fit together"),
         (having(mask=torch.full((1, 2, 2), 2)), "do not fit together"),
+        (having(**{"overlap.full_lower": torch.tensor([9.0])}), "fit together: an input reaches an overlap of 9 where"),
+        (having(**{"overlap.frozen_lower": torch.zeros(1, 3)}), "fit together: got frozen_lower of shape"),
+        (having(**{"overlap.points": torch.zeros(1, 4, 2, 2)}), r"points has shape .*, expected \(1, 3, 2, 2\)"),
         (having(target=torch.tensor([1, 2])), r"do not fit together: target has shape \(2,\), expected \(1,\)"),
         (having(guarantee="proven"), "do not fit together: got guarantee='proven'"),
         (having(guarantee=["certified"]), "do not fit together: got guarantee="),

@@ -44,7 +44,7 @@ def explained(name: str, *said: int, full: float = -1.0, eps: float = 0.01, **ch
 
 def one_group() -> Explanation:
     e = explained("alpha", 0)
-    over = replace(e.overlap, frozen=e.overlap.frozen[:, :1])
+    over = replace(e.overlap, frozen=e.overlap.frozen[:, :1], frozen_lower=e.overlap.frozen_lower[:, :1])
     return make((1, 1, 4, 4), 1, scores=e.scores[:, :1], overlap=over, origin=e.origin)
 
 

@@ -15,6 +15,7 @@ from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bar import Bar
 from proofmap.bench.table import Column, Table, Values, tabulate
+from proofmap.classes import target_of
 from proofmap.errors import InputError
 from proofmap.explain import Explainer
 from proofmap.explain.adapt import Method, as_attributor, name_of
@@ -24,7 +25,7 @@ from proofmap.groups import Groups
 from proofmap.inputs import as_samples
 from proofmap.metrics import METRICS, Metric
 from proofmap.metrics.check import check_groups
-from proofmap.overlaps import decides, target_of
+from proofmap.objective import decides
 from proofmap.records import JSON
 from proofmap.settings import check_count, check_flag
 

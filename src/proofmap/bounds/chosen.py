@@ -103,30 +103,43 @@ class _Pairs:
 
 @dataclass(eq=False)
 class Chosen(Relaxation):
-    """What is open with numbers (n, F, 1) of the rows' own, once the rows have been seen; until then as it starts."""
+    """What is open with numbers (n, F, 1) of the rows' own, once the rows have been seen; until then as it starts.
+
+    A form that comes again, whatever the numbers are, is remembered with what becomes of its other entries.
+    """
 
     open: Open
     pairs: _Pairs | None = None
     numbers: Tensor | None = None
+    again: tuple[Form, Tensor, tuple[Tensor | None, ...], Tensor] | None = None
 
-    def pull(self, form: Kind, owner: Tensor | None) -> tuple[tuple[Kind | None, ...], Tensor]:
-        values = form.values if isinstance(form, Windows) else form
+    def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind | None, ...], Tensor]:
         if self.pairs is None:
-            assert owner is not None
             self.pairs = _Pairs.of(self.open, form, owner)
         pairs, rule = self.pairs, RULES[self.open.node.op]
         assert isinstance(rule, Nonlinear)
+        own, rest, bias = self._apart(form, pairs)
         numbers = pairs.free.start if self.numbers is None else self.numbers
-        own = rule.relax(pairs.node, *pairs.inputs, slopes=numbers)
-        mine, lift = own.pull(values.flatten().index_select(0, pairs.place).unsqueeze(1), None)
-        rest, bias = pairs.others.pull(values * pairs.closed, None)
-        bias = bias.index_add(0, pairs.row, lift)
+        relaxation = rule.relax(pairs.node, *pairs.inputs, slopes=numbers)
+        assert isinstance(relaxation, Lines | Mixture)
+        mine, lift = relaxation.pull(own, None)
         parts = []
         for part, at in zip(rest, mine, strict=True):  # what is closed is zero in `mine`, what is open in `rest`
             if part is not None and at is not None:
-                part.view(-1).index_add_(0, pairs.place, at.squeeze(1))
+                part = part.flatten().index_add(0, pairs.place, at.squeeze(1)).view(part.shape)
             parts.append(replace(form, values=part) if isinstance(form, Windows) and part is not None else part)
-        return tuple(parts), bias
+        return tuple(parts), bias.index_add(0, pairs.row, lift)
+
+    def _apart(self, form: Form, pairs: _Pairs) -> tuple[Tensor, tuple[Tensor | None, ...], Tensor]:
+        """The open entries (n, 1), and what becomes of the others."""
+        if self.again is not None and self.again[0] is form:
+            return self.again[1:]
+        values = form.values if isinstance(form, Windows) else form
+        own = values.flatten().index_select(0, pairs.place).unsqueeze(1)
+        rest, bias = pairs.others.pull(values * pairs.closed, None)
+        if not values.requires_grad:
+            self.again = (form, own, rest, bias)
+        return own, rest, bias
 
     def push(self, *inputs: Forms) -> Forms:
         return self.open.relaxation.push(*inputs)

@@ -40,9 +40,9 @@ def descend(
     rows = row or {}
     at = {name: one.start for name, one in free.items()}
     if other:
-        starts = (at, {name: one.within(other.get(name)) for name, one in free.items()})
+        others = {name: one.within(other.get(name)) for name, one in free.items()}
         with torch.no_grad():
-            at = _lower(*(Lowest(bound(numbers), numbers) for numbers in starts), rows).numbers
+            at = _lower(Lowest(bound(at), at), Lowest(bound(others), others), rows).numbers
     means = {name: _Means.of(one, rows.get(name)) for name, one in free.items()}
     lowest: Lowest | None = None
     for step in range(steps + 1):

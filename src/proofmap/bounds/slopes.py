@@ -101,10 +101,13 @@ class _Descent(BackwardBounder):
         opened = self.open()
         chosen = {key: Chosen(one) for key, one in opened.items()}
 
+        start, first, lift = self._to_the_first(name, form, owner, relaxations, chosen)
+
         def back(numbers: Mapping[str, Tensor]) -> tuple[dict[str, AnyForm], Tensor]:
             for key, given in numbers.items():
                 chosen[key].numbers = given
-            return rewrite(graph, name, form, owner, {**relaxations, **chosen})
+            forms, bias = rewrite(graph, start, first, owner, {**relaxations, **chosen})
+            return forms, bias + lift
 
         def bound(numbers: Mapping[str, Tensor]) -> Tensor:
             forms, bias = back(numbers)
@@ -124,6 +127,22 @@ class _Descent(BackwardBounder):
                 every = self.ended.setdefault(key, opened[key].free.start.clone(memory_format=torch.contiguous_format))
                 every.flatten(2)[owner[pairs.row], :, pairs.entry] = lowest.numbers[key].squeeze(2)
         return back(lowest.numbers)
+
+    def _to_the_first(
+        self,
+        name: str,
+        form: AnyForm,
+        owner: Tensor,
+        relaxations: Mapping[str, Relaxation],
+        chosen: Mapping[str, Relaxation],
+    ) -> tuple[str, AnyForm, Tensor]:
+        """(node, form, bias): how far rows go whatever is chosen, where that ends at one node; else where they are."""
+        closed = {key: one for key, one in relaxations.items() if key not in chosen}
+        forms, bias = rewrite(self.knowledge.graph, name, form, owner, closed)
+        if len(forms) != 1:
+            return name, form, torch.zeros_like(bias)
+        ((first, arrived),) = forms.items()
+        return first, arrived, bias
 
     def room(self, widths: Sequence[int], members: int) -> int:
         return bytes_of("slopes", sum(widths), self.knowledge.balls.x.element_size()) + super().room(widths, members)

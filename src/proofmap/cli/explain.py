@@ -51,7 +51,7 @@ def explain(
     from proofmap.explain.wording import plural, taken_off
 
     kind: type[Explainer] = METHODS[method].kind
-    settings = {"groups": o.groups_of(scoring.groups), **o.bounds_of(scoring.bounds, method, kind)}
+    settings = {"groups": o.groups_of(scoring.groups), **o.bounds_of(scoring.bounding, method, kind)}
     model, cases = read_cases(subject, ball, default="auto", limit=limit)
     target = o.class_of(scoring.target, model.classes)
     networks = graphs(cases, model)

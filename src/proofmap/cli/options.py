@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
 from inspect import signature
 from math import isfinite
+from operator import and_
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     import torch
 
     from proofmap.ball import Ball
+    from proofmap.bounds import Method
     from proofmap.groups import Groups as Grouping
     from proofmap.sources import Preparation
 
@@ -45,6 +48,16 @@ Bounds = Annotated[
         autocompletion=among(names.BOUNDS),
     ),
     texts.Check(texts.bounds),
+]
+_Seconds = Annotated[
+    float | None,
+    unset("With --bounds exact: for how long the search may go on at each sample: --seconds 300. By default 60."),
+    texts.above_zero("--seconds", "60"),
+]
+_Gap = Annotated[
+    float | None,
+    unset("With --bounds exact: how far apart both sides of an overlap may stay: --gap 0.01. By default 0.001."),
+    texts.above_zero("--gap", "0.001"),
 ]
 Target = Annotated[
     str | None, unset("The class to explain, by number or name: --target 3. By default the predicted one.")
@@ -103,11 +116,43 @@ class BallOptions:
 
 
 @dataclass(frozen=True)
+class Bounding:
+    """How worst cases are bounded, and for how long."""
+
+    bounds: Bounds = None
+    seconds: _Seconds = None
+    gap: _Gap = None
+
+    def __post_init__(self) -> None:
+        """Refuse the limits of a search where nothing is searched."""
+        given = [f"--{name} {value:g}" for name, value in self._limits.items()]
+        if given and names.SEARCH not in self._names:
+            bounds = "no --bounds" if self.bounds is None else f"--bounds {self.bounds}"
+            raise InputError(f"got {' and '.join(given)} with {bounds}, expected --bounds {names.SEARCH} beside it")
+
+    @property
+    def _limits(self) -> dict[str, Any]:
+        return {name: limit for name in ("seconds", "gap") if (limit := getattr(self, name)) is not None}
+
+    @property
+    def _names(self) -> list[str]:
+        return [] if self.bounds is None else self.bounds.split("+")
+
+    @property
+    def method(self) -> Method | None:
+        """The method of the names and the limits; None where none is named."""
+        from proofmap.bounds import Exact, named
+
+        parts = [Exact(**self._limits) if name == names.SEARCH else named(name) for name in self._names]
+        return reduce(and_, parts) if parts else None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Scoring:
     """What is scored together, how it is bounded, and for which class."""
 
     groups: Groups = None
-    bounds: Bounds = None
+    bounding: Bounding
     target: Target = None
 
 
@@ -120,15 +165,13 @@ def groups_of(text: str | None) -> Grouping:
     return made
 
 
-def bounds_of(text: str | None, method: str, kind: type[Any]) -> dict[str, Any]:
+def bounds_of(bounding: Bounding, method: str, kind: type[Any]) -> dict[str, Any]:
     """The bounds as a setting of a method; none where none are given."""
-    from proofmap.bounds import named
-
-    if text is None:
+    if bounding.bounds is None:
         return {}
     if "bounds" not in signature(kind).parameters:
-        raise InputError(f"got --bounds {text} for {method}, which has none, expected it with eva")
-    return {"bounds": named(text)}
+        raise InputError(f"got --bounds {bounding.bounds} for {method}, which has none, expected it with eva")
+    return {"bounds": bounding.method}
 
 
 def class_of(text: str | None, classes: tuple[str, ...] | None) -> int | None:

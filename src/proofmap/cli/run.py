@@ -49,7 +49,7 @@ class Explaining:
     def arguments(self) -> dict[str, Any]:
         """What the method takes beyond a ball and groups."""
         values = {name: _value(name, text) for name, text in texts.settings(self.settings or []).items()}
-        return values | o.bounds_of(self.scoring.bounds, self.method, METHODS[self.method].kind)
+        return values | o.bounds_of(self.scoring.bounding, self.method, METHODS[self.method].kind)
 
     def around(self, shape: tuple[int, ...], preparation: Preparation) -> Ball:
         """The ball; methods that look for no adversaries have no radius, and know its domain alone."""

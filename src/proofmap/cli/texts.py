@@ -169,3 +169,13 @@ def limit(count: int) -> None:
 def values(option: str) -> Check:
     """For numbers between commas."""
     return Check(partial(numbers, what=option))
+
+
+def above_zero(option: str, example: str) -> Check:
+    """For a number above 0."""
+
+    def read(value: float) -> None:
+        if not (isfinite(value) and value > 0):
+            raise InputError(f"got {option} {value:g}, expected a number above 0, such as {example}")
+
+    return Check(read)

@@ -20,7 +20,7 @@ _NO = 1
 def verify(
     *,
     ball: o.BallOptions,
-    bounds: o.Bounds = None,
+    bounding: o.Bounding,
     target: o.Target = None,
     no_radius: Annotated[
         bool, typer.Option("--no-radius", help="Leave out the largest radius that is proven: its search takes longest.")
@@ -50,13 +50,13 @@ def verify(
     if out.exists() and not out.is_dir():
         raise InputError(f"got --out {out}, which is a file, expected a folder: choose another")
 
-    from proofmap.bounds import named
+    from proofmap.bounds import Backward
     from proofmap.cli.cases import read_cases
     from proofmap.cli.decisions import Question, answer_all
     from proofmap.cli.points import Points
     from proofmap.cli.properties import decide_files
 
-    method = named(bounds or "backward")
+    method = bounding.method or Backward()
     if boxed:
         place, points = o.device_of(subject.device), Points(out, subject.load(bare=True))
         proven = decide_files(subject.inputs, method, points, result, place, as_json)

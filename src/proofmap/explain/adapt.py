@@ -14,13 +14,13 @@ from torch import Tensor
 
 from proofmap.arrays import Samples, Target, tensor_of
 from proofmap.ball import Ball
+from proofmap.classes import classes_of
 from proofmap.errors import InputError
 from proofmap.explain.attributor import Attributor, fitted
 from proofmap.explain.baselines import Baseline, make
 from proofmap.explain.explainer import Explainer
 from proofmap.groups import Groups
 from proofmap.inputs import as_samples
-from proofmap.overlaps import classes_of
 from proofmap.traced import Network
 
 __all__ = ["as_attributor"]

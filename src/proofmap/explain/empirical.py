@@ -8,11 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from proofmap.classes import margins
 from proofmap.execution import Sampler, check_precision
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.memory import budget
-from proofmap.overlaps import Overlap, margins
+from proofmap.overlaps import Overlap
 from proofmap.precision import full_precision
 from proofmap.settings import count, setting
 

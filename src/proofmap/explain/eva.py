@@ -14,7 +14,8 @@ from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Explanation, Guarantee
 from proofmap.inputs import as_samples
 from proofmap.memory import budget
-from proofmap.overlaps import Bounding, Objective, Overlap, family_overlap, method_of
+from proofmap.objective import Objective
+from proofmap.overlaps import Bounding, Overlap, family_overlap, method_of
 from proofmap.progress import part
 from proofmap.settings import choice
 from proofmap.traced import traced
@@ -24,8 +25,8 @@ from proofmap.traced import traced
 class EVA(Explainer):
     """EVA(u) = AO(B) - AO(B_u), both terms certified upper bounds.
 
-    The difference is an importance score and not itself certified. objective: "margin", "class" or "mean" (see
-    `pm.overlap`).
+    The difference is an importance score and not itself certified; `Explanation.intervals` says between which numbers
+    the true one lies. objective: "margin", "class" or "mean" (see `pm.overlap`).
     """
 
     guarantee: ClassVar[Guarantee] = "certified"

@@ -22,6 +22,7 @@ from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bar import Bar
 from proofmap.bounds import Method
+from proofmap.classes import classes_of
 from proofmap.digest import hash_tensor, versions
 from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation, Guarantee, spread
@@ -30,8 +31,9 @@ from proofmap.graph import Graph, bounded
 from proofmap.graph.foreign import foreign_of
 from proofmap.inputs import as_samples
 from proofmap.memory import check_memory
-from proofmap.overlaps import certified_radius, classes_of, method_of
+from proofmap.overlaps import method_of
 from proofmap.progress import part
+from proofmap.radii import certified_radius
 from proofmap.records import JSON, recorded
 from proofmap.settings import check_count, check_settings, count
 from proofmap.traced import Network, traced

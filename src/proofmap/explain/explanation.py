@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,20 +15,23 @@ import torch
 from torch import Tensor
 
 from proofmap.digest import hash_tensor
-from proofmap.errors import FileError, InputError, ProofmapError, first_line
+from proofmap.errors import FileError, ProofmapError, first_line
+from proofmap.explain.fit import BOUNDS, FOUND, LOWER, check, plain, spread
 from proofmap.explain.origin import Origin
+from proofmap.explain.proven import Known
 from proofmap.explain.storage import check_names, read, write
 from proofmap.guarantee import Guarantee, rounded, span
-from proofmap.overlaps import Overlap, decides
+from proofmap.objective import decides
+from proofmap.overlaps import Overlap
 from proofmap.records import JSON
-from proofmap.settings import check_choice, check_flag
+from proofmap.settings import check_count
 
 if TYPE_CHECKING:
     from proofmap.explain.picture import Picture
 
 __all__ = ["Explanation", "Guarantee", "rounded", "spread"]
 
-_BOUNDS = ("full", "frozen", "nominal", "target")  # the tensors of an Overlap
+_MISFITS = (ProofmapError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _STORED = ("x", "scores", "mask", "target", "predicted")  # attributions follow from scores and mask
 _WORDS = ("signed", "guarantee", "method", "settings", "seed", "versions", "model_hash", "input_hash", "seconds")
 
@@ -40,7 +42,8 @@ class Explanation:
 
     guarantee: what the overlap is. "certified": proven upper bounds of AO; "sampled": the largest value that samples
     reached, a lower bound; "none": an estimate that is neither. The scores are differences of such numbers: an
-    importance, never itself proven.
+    importance. What is proven of them is in `intervals`, `proven_scores`, `order` and `top`; little or nothing, unless
+    a method closed both sides of the overlaps, as pm.bounds.Exact() does.
 
     origin: the files it was made from and the true classes, where whoever made it said so; the command line does.
     """
@@ -66,11 +69,9 @@ class Explanation:
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit together."""
-        object.__setattr__(self, "settings", _plain(self.settings, "settings"))
-        object.__setattr__(self, "versions", _plain(self.versions, "versions"))
-        _check_words(self)
-        _check_tensors(self)
-        _check_origin(self)
+        object.__setattr__(self, "settings", plain(self.settings, "settings"))
+        object.__setattr__(self, "versions", plain(self.versions, "versions"))
+        check(self)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -109,7 +110,7 @@ class Explanation:
     def _tensors(self) -> dict[str, Tensor]:
         """What a file holds, by name."""
         sides = self._sides.items()
-        bounds = {f"{side}.{name}": getattr(overlap, name) for side, overlap in sides for name in _BOUNDS}
+        bounds = {f"{side}.{name}": tensor for side, overlap in sides for name, tensor in _tensors(overlap).items()}
         return {name: getattr(self, name) for name in _STORED} | bounds
 
     @property
@@ -123,6 +124,39 @@ class Explanation:
         if self.opposite is not None:
             return (self.target != self.overlap.target) & (torch.maximum(self.overlap.full, self.opposite.full) <= 0)
         return (self.overlap.full <= 0) & decides(self.settings.get("objective", "margin"))
+
+    @cached_property
+    def _known(self) -> Known:
+        return Known.of(list(self._sides.values()), self.mask, self.scores.shape[1])
+
+    @property
+    def intervals(self) -> Tensor:
+        """(N, G, 2) float64: the smallest and the largest that each true score can be, proven.
+
+        The true score is AO(B) - AO(B_u), never below 0; of a targeted map φ(+) - φ(-). -inf and inf where nothing is
+        proven: the overlaps are not certified, or no AO(B_u) was bounded.
+        """
+        return self._known.intervals
+
+    @property
+    def proven_scores(self) -> Tensor:
+        """(N, G) bool: the interval of the score does not contain zero, so that freezing the group is proven to matter.
+
+        For a targeted map the sign is proven: whether adding or removing brings the class closer.
+        """
+        return self._known.certain
+
+    def order(self) -> Tensor:
+        """(N, G, G) bool: [n, u, v] where the true score of u is proven to be larger than that of v."""
+        return self._known.larger()
+
+    def top(self, k: int) -> Tensor:
+        """(N, G) bool: the groups that are proven to be among the k with the largest true scores.
+
+        Fewer than k others can reach such a group. By absolute value where scores have signs.
+        """
+        check_count("got k", k)
+        return (self._known.sizes if self.signed else self._known).top(k)
 
     def __iter__(self) -> Iterator[Explanation]:
         return (self[k] for k in range(len(self)))
@@ -147,21 +181,24 @@ class Explanation:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Explanation:
         """Read what `save` wrote; anything else is refused with its reason."""
-        tensors, words = read(Path(path))
+        tensors, words, version = read(Path(path))
         check_names(path, "entries", words, {*_WORDS, "certified", "origin"})
         certified, origin = words.pop("certified"), words.pop("origin")
         if certified.keys() not in ({"overlap"}, {"overlap", "opposite"}):
             raise FileError(f"{path} is no explanation: it has the overlaps {sorted(certified)}")
-        check_names(path, "tensors", tensors, {*_STORED, *(f"{side}.{name}" for side in certified for name in _BOUNDS)})
+        lower = LOWER if version >= 3 else ()
+        more = {s: [name for name in FOUND if lower and f"{s}.{name}" in tensors] for s in certified}
+        names = {s: [*BOUNDS, *lower, *more[s]] for s in certified}
+        check_names(path, "tensors", tensors, {*_STORED, *(f"{side}.{name}" for side in names for name in names[side])})
         try:
             sides = {
-                side: Overlap(**{name: tensors.pop(f"{side}.{name}") for name in _BOUNDS}, certified=holds)
+                side: Overlap(**{name: tensors.pop(f"{side}.{name}") for name in names[side]}, certified=holds)
                 for side, holds in certified.items()
             }
             parts: dict[str, Any] = {**words, **tensors, **sides}
             parts["origin"] = None if origin is None else Origin.read(origin)
             return cls(**parts, attributions=spread(tensors["scores"], tensors["mask"]))
-        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        except _MISFITS as error:
             raise FileError(f"{path} holds parts that do not fit together: {first_line(error)}") from error
 
     def plot(self, columns: Sequence[str] | None = None, class_names: Sequence[str] | None = None) -> Picture:
@@ -200,96 +237,11 @@ class Explanation:
         return f'<img src="{source}" alt="{text}" style="max-width: 100%"><br><code>{text}</code>'
 
 
-def spread(scores: Tensor, mask: Tensor) -> Tensor:
-    """Give each variable its group's score: (N, G) and a mask (1, *shape) or (N, *shape) -> (N, *shape)."""
-    each = mask.expand(len(scores), *mask.shape[1:])
-    return scores.gather(1, each.flatten(1)).view(each.shape)
-
-
-def _plain(value: Any, where: str) -> Any:
-    """A copy of a JSON value with lists for tuples: what a file gives back."""
-    if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise InputError(f"{where} has the key {key!r}, expected text: it has to fit into JSON")
-        return {key: _plain(entry, f"{where}[{key!r}]") for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry, f"{where}[{k}]") for k, entry in enumerate(value)]
-    if type(value) not in (bool, int, float, str, type(None)):
-        raise InputError(f"{where} is a {type(value).__name__}, expected a JSON value: numbers, text, lists, mappings")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"{where} is {value}, a number that JSON does not have: write it as text")
-    return value
-
-
-def _check_words(e: Explanation) -> None:
-    check_choice("got guarantee", e.guarantee, Guarantee)
-    check_flag("got signed", e.signed)
-    for name in ("method", "model_hash", "input_hash"):
-        if not isinstance(getattr(e, name), str):
-            raise InputError(f"got {name}={getattr(e, name)!r}, expected text")
-    for name in ("settings", "versions"):
-        if not isinstance(getattr(e, name), dict):
-            raise InputError(f"got {name}={getattr(e, name)!r}, expected a mapping")
-    if not all(isinstance(version, str) for version in e.versions.values()):
-        raise InputError(f"got versions={e.versions!r}, expected text for each")
-    if e.seed is not None and type(e.seed) is not int:
-        raise InputError(f"got seed={e.seed!r}, expected a whole number, or None where nothing is random")
-    if type(e.seconds) not in (int, float) or not (math.isfinite(e.seconds) and e.seconds >= 0):
-        raise InputError(f"got seconds={e.seconds!r}, expected a finite number >= 0")
-    if e.guarantee == "certified" and not all(side.certified is True for side in e._sides.values()):
-        raise InputError("got guarantee='certified' with an overlap that is not: say 'sampled' or 'none'")
-    if e.opposite is not None and not e.signed:
-        raise InputError("got the overlaps of two half balls with signed=False, expected signed=True")
-
-
-def _check_tensors(e: Explanation) -> None:
-    if e.x.ndim < 2 or 0 in e.x.shape:
-        raise InputError(f"x has shape {tuple(e.x.shape)}, expected (N, *shape) with at least one sample")
-    count, groups = len(e.x), e.scores.shape[-1] if e.scores.ndim else 0
-    expected: dict[str, list[tuple[int, ...]]] = {
-        "scores": [(count, groups)],
-        "attributions": [tuple(e.x.shape)],
-        "mask": [tuple(e.x.shape), (1, *e.x.shape[1:])],
-        "target": [(count,)],
-        "predicted": [(count,)],
-    }
-    for side in e._sides:
-        expected |= {f"{side}.{name}": [(count,)] for name in _BOUNDS}
-        expected[f"{side}.frozen"] = [(count, groups), (count, 0)]  # (N, 0): no B_u was bounded
-    tensors = e._tensors | {"attributions": e.attributions}
-    for name, shapes in expected.items():
-        got = tuple(tensors[name].shape)
-        if got not in shapes:
-            wanted = " or ".join(map(str, shapes))
-            raise InputError(f"{name} has shape {got}, expected {wanted} for x of {tuple(e.x.shape)}")
-    for name, tensor in tensors.items():
-        if name.endswith(("mask", "target", "predicted")):
-            if tensor.dtype != torch.int64:
-                raise InputError(f"{name} has type {tensor.dtype}, expected torch.int64")
-        elif not tensor.is_floating_point():
-            raise InputError(f"{name} has type {tensor.dtype}, expected a floating-point type")
-        if tensor.device != e.x.device:
-            raise InputError(f"{name} is on {tensor.device} and x on {e.x.device}, expected one device")
-    low, high = int(e.mask.min()), int(e.mask.max())
-    if low < 0 or high >= groups:
-        raise InputError(
-            f"mask has ids from {low} to {high}, expected 0 to {groups - 1}: one for each column of scores"
-        )
-    maps = spread(e.scores, e.mask)
-    if maps.dtype != e.attributions.dtype or not torch.allclose(maps, e.attributions, rtol=0, atol=0, equal_nan=True):
-        raise InputError("attributions differ from the scores of their groups: make them with spread(scores, mask)")
-
-
-def _check_origin(e: Explanation) -> None:
-    if e.origin is None:
-        return
-    if len(e.origin.samples) != len(e):
-        raise InputError(f"got the origin of {len(e.origin.samples)} samples, expected that of all {len(e)}")
-    columns = e.origin.columns
-    if columns is not None and len(columns) != e.x[0].numel():
-        raise InputError(f"got names for {len(columns)} columns, expected one for each of {e.x[0].numel()} variables")
+def _tensors(bounds: Overlap) -> dict[str, Tensor]:
+    named = {name: getattr(bounds, name) for name in (*BOUNDS, *LOWER, *FOUND)}
+    return {name: tensor for name, tensor in named.items() if tensor is not None}
 
 
 def _sliced(bounds: Overlap, which: slice) -> Overlap:
-    return replace(bounds, **{name: getattr(bounds, name)[which] for name in _BOUNDS})
+    parts: dict[str, Any] = {name: tensor[which] for name, tensor in _tensors(bounds).items()}
+    return replace(bounds, **parts)

@@ -19,8 +19,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from proofmap.attack import attack, nearest, restrict
 from proofmap.ball import Ball
-from proofmap.explain.attack import attack, nearest, restrict
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.family import Family

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from proofmap.explain.explanation import Explanation, rounded
-from proofmap.explain.wording import around, beside
-from proofmap.overlaps import Overlap, decides
+from proofmap.explain.ranks import ranks, searched
+from proofmap.explain.wording import around, beside, known_side
+from proofmap.objective import decides
+from proofmap.overlaps import Overlap
 
-__all__ = ["caption", "group_name", "selection", "title"]
+__all__ = ["caption", "group_name", "importance", "selection", "title"]
 
 
 def title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
@@ -21,9 +23,15 @@ def title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
     label = beside(e.label(k), predicted, lambda number: _class(number, names))
     if e.opposite is not None:
         aim = _class(target, names)
-        return f"{_class(predicted, names)}{label}, aimed at {aim} · {_targeted(e, e.opposite, k, aim)}"
+        return f"{_class(predicted, names)}{label}, aimed at {aim} · {_targeted(e, e.opposite, k, aim)}{_ranked(e, k)}"
     aside = label if target == predicted else f" (predicted: {_class(predicted, names)}{label})"
-    return f"{_class(target, names)}{aside} · {_meaning(e, k)}"
+    return f"{_class(target, names)}{aside} · {_meaning(e, k)}{_ranked(e, k)}"
+
+
+def _ranked(e: Explanation, k: int) -> str:
+    """Which groups are proven to matter most, where any are."""
+    sentence = ranks(e, k).sentence if searched(e) else ""
+    return f"; {sentence}" if sentence else ""
 
 
 def _meaning(e: Explanation, k: int) -> str:
@@ -33,15 +41,16 @@ def _meaning(e: Explanation, k: int) -> str:
         return f"{_unproven(e, value, ball)}: {'refuted' if refuted else 'nothing proven'}"
     objective = e.settings.get("objective", "margin")
     if not decides(objective):
-        bound = f"bound ≤ {rounded(value, e.guarantee)} of the objective {objective!r} for {ball}"
-        return f"{bound}: not about the decision"
+        return f"bound {known_side(e.overlap, k)} of the objective {objective!r} for {ball}: not about the decision"
     if value <= 0:
         answer = f"proven for {ball}, no input of the ball is classified otherwise"
     elif float(e.overlap.nominal[k]) > 0:
         answer = f"refuted for {ball}, the input itself is classified otherwise"
+    elif float(e.overlap.full_lower[k]) > 0:
+        answer = f"refuted for {ball}, an input of the ball is classified otherwise"
     else:
         answer = f"undecided for {ball}"
-    return f"AO ≤ {rounded(value, e.guarantee)}: {answer}"
+    return f"AO {known_side(e.overlap, k)}: {answer}"
 
 
 def _targeted(e: Explanation, opposite: Overlap, k: int, aim: str) -> str:
@@ -56,7 +65,7 @@ def _targeted(e: Explanation, opposite: Overlap, k: int, aim: str) -> str:
         (False, True): f"proven for removing alone, {ball}",
         (False, False): f"undecided for {ball}",
     }[added <= 0, removed <= 0]
-    return f"adding: AO ≤ {rounded(added, e.guarantee)}, removing: AO ≤ {rounded(removed, e.guarantee)}: {proven}"
+    return f"adding: AO {known_side(e.overlap, k)}, removing: AO {known_side(opposite, k)}: {proven}"
 
 
 def _unproven(e: Explanation, value: float, ball: str) -> str:
@@ -86,12 +95,17 @@ def caption(e: Explanation) -> str:
         formula = "score = AO(B) - AO(B_u)"
     else:
         formula = "score = φ(+) - φ(-), φ = AO(B) - AO(B_u)"
-    lines = [f"{formula},", "an importance, not itself proven"]
+    lines = [f"{formula},", importance(e) if same else "an importance, not itself proven"]
     if e.signed:
         ink = e.x.ndim == 3 or (e.x.ndim == 4 and e.x.shape[1] == 1)
         add, remove = ("add ink", "remove it") if ink else ("raise it", "lower it")
         lines.append(f"red: {add}, blue: {remove}" if e.opposite else "red: positive, blue: negative")
     return "\n".join(lines)
+
+
+def importance(e: Explanation) -> str:
+    """What is proven of the scores themselves, in a few words."""
+    return "an importance; its interval is proven" if searched(e) else "an importance, not itself proven"
 
 
 def _agree(scores: Tensor, drop: Tensor) -> bool:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from proofmap.bounds import Method
+from proofmap.classes import margins
 from proofmap.errors import InputError
 from proofmap.execution import Sampler, check_precision
 from proofmap.explain.explainer import Explainer, Measured, Task
@@ -17,7 +18,7 @@ from proofmap.family import Family
 from proofmap.graph import Graph, Node, bounded
 from proofmap.graph.cut import cut
 from proofmap.memory import budget, bytes_of, in_pieces
-from proofmap.overlaps import Bounding, Overlap, family_overlap, margins, method_of
+from proofmap.overlaps import Bounding, Overlap, family_overlap, method_of
 from proofmap.precision import full_precision
 from proofmap.progress import part
 from proofmap.settings import count, setting

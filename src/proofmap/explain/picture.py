@@ -1,4 +1,5 @@
-"""Explanations as figures: the input, the map and both together; a bar chart where there is no image.
+"""Explanations as figures: the input, the map and both together; a bar chart where there is no image, or where
+scores have intervals.
 
 Nothing here touches pyplot: a figure belongs to whoever asked for it.
 All lengths are in inches, measured from the upper left corner.
@@ -17,12 +18,17 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+from numpy.typing import NDArray
 
 from proofmap.errors import InputError
+from proofmap.explain.chart import Bars, bars_of, draw_bars, legend, mark
 from proofmap.explain.explanation import Explanation
 from proofmap.explain.headline import caption, group_name, selection, title
-from proofmap.explain.overlay import Array, bar_colour, colours, ends, numbers, overlaid, picture_of, pixels_of
+from proofmap.explain.overlay import colours, ends, numbers, overlaid, picture_of, pixels_of
+from proofmap.explain.places import largest
+from proofmap.explain.ranks import MOST, ranks, searched
 
 __all__ = ["PLAIN", "ROWS", "Picture", "draw"]
 
@@ -35,6 +41,7 @@ _PANEL = 2.05  # the width of an image
 _GAP = 0.2
 _BAR = 0.1  # the width of a colour bar
 _LINE = 1.35 / 72  # the height of a line of text, for each point of its size
+_KEY = 0.3  # the height of what bars and outlines mean
 _TITLE, _SMALL = 9.5, 7.5  # sizes of text in points
 # A style of the user's, a dark one perhaps, must not reach a figure that is white,
 # and a dollar sign in a name starts no formula.
@@ -62,6 +69,9 @@ def draw(
     explanation: Explanation, columns: Sequence[str] | None = None, class_names: Sequence[str] | None = None
 ) -> Picture:
     """One row a sample, at most 16: picture, heat map and overlay; for inputs that are no images, the largest scores.
+
+    Where inputs were searched that reach the overlaps, as pm.bounds.Exact() does, the largest scores stand below an
+    image too, with the intervals in which the true ones lie. What is proven to matter most is outlined in the map.
 
     Samples (H, W) and (C, H, W) are images; with C other than 1 and 3 the mean over the channels is shown. A map
     without signs has a colour scale of its own, from 0; maps with signs share one, symmetric about 0.
@@ -97,73 +107,114 @@ def _images(e: Explanation, titles: list[str], note: str) -> Picture:
     wide = min(_PANEL, tall * ratio)
     shift = (_PANEL - wide) / 2  # narrow images stand in the middle of their place
     captions = ("input", caption(e), "overlay")
-    heights = [_lines(headline, _TITLE) + tall + 0.2 for headline in titles]
-    figure = _page(sum(heights) + max(_lines(text, _SMALL) for text in captions) - 0.1, note)
+    charts = _largest(e, MOST) if searched(e) else []
+    said = max(_lines(text, _SMALL) for text in captions)
+    below = said + _chart_height(charts) if charts else 0.0
+    heights = [_lines(headline, _TITLE) + tall + below + 0.2 for headline in titles]
+    figure = _page(sum(heights) - 0.1 + (_KEY if charts else said), note)
     lefts = (_MARGIN, _MARGIN + _PANEL + _GAP, _WIDTH - _MARGIN - _PANEL)
     top = 0.1
-    for picture, values, headline, (low, high), height in zip(pictures, maps, titles, _scales(e), heights, strict=True):
+    for k, (picture, values, headline, scale) in enumerate(zip(pictures, maps, titles, _scales(e), strict=True)):
+        low, high = scale
         _write(figure, _MARGIN, top, headline, _TITLE)
-        panels = [_panel(figure, left + shift, top + _lines(headline, _TITLE), wide, tall) for left in lefts]
+        under = top + _lines(headline, _TITLE)
+        panels = [_panel(figure, left + shift, under, wide, tall) for left in lefts]
         panels[0].imshow(picture, cmap="gray", vmin=0, vmax=1)
         heat = panels[1].imshow(values, cmap=colours(e.signed), vmin=low, vmax=high, interpolation="nearest")
         panels[2].imshow(overlaid(picture, values, high, e.signed))
         for panel in panels:
             panel.set_xticks([])
             panel.set_yticks([])
-        beside = _panel(figure, lefts[1] + shift + wide + 0.08, top + _lines(headline, _TITLE), _BAR, tall)
-        below = not e.signed and bool((values < 0).any())
-        bar = figure.colorbar(heat, cax=beside, extend="min" if below else "neither", ticks=MaxNLocator(4))
+        beside = _panel(figure, lefts[1] + shift + wide + 0.08, under, _BAR, tall)
+        cut = not e.signed and bool((values < 0).any())
+        bar = figure.colorbar(heat, cax=beside, extend="min" if cut else "neither", ticks=MaxNLocator(4))
         bar.ax.tick_params(labelsize=_SMALL, length=2)
         bar.ax.yaxis.set_major_formatter(StrMethodFormatter("{x:.3g}"))
-        top += height
-    for left, text in zip(lefts, captions, strict=True):
-        _write(figure, left + _PANEL / 2, top - 0.12, text, _SMALL, ha="center")
+        if charts or k == len(e) - 1:
+            for left, text in zip(lefts, captions, strict=True):
+                _write(figure, left + _PANEL / 2, under + tall + 0.08, text, _SMALL, ha="center")
+        if charts:
+            mark(panels[1], _mask(e, k), ranks(e, k))
+            _chart(figure, under + tall + said + 0.1, charts, k, scale, e.signed)
+        top += heights[k]
+    if charts:
+        _key(figure, top - 0.15, charts, e)
     return figure
 
 
 def _charts(e: Explanation, titles: list[str], note: str, columns: Sequence[str] | None) -> Picture:
-    names = columns or [str(k) for k in range(e.x[0].numel())]
-    bars = min(BARS, e.scores.shape[1])
-    labels: list[list[str]] = []
-    order: list[Array] = []
-    for k, scores in enumerate(numbers(e.scores)):
-        largest = np.argsort(-np.abs(np.nan_to_num(scores)), kind="stable")[:bars]
-        mask = e.mask[k if len(e.mask) > 1 else 0].flatten().cpu().numpy()
-        labels.append([group_name([names[int(i)] for i in np.flatnonzero(mask == group)]) for group in largest])
-        order.append(scores[largest])
-    left = _MARGIN + 0.1 + max(_width(label, _SMALL) for row in labels for label in row)
-    tall = 0.25 + 0.17 * bars
-    heights = [_lines(headline, _TITLE) + tall + 0.4 for headline in titles]
-    text = f"{caption(e)}\n{selection(e, bars)}"
-    figure = _page(sum(heights) + _lines(text, _SMALL) - 0.1, note)
+    charts = _largest(e, BARS, columns or [str(k) for k in range(e.x[0].numel())])
+    known = charts[0][0].ranks is not None
+    heights = [_lines(headline, _TITLE) + _chart_height(charts) + 0.15 for headline in titles]
+    text = f"{caption(e)}\n{selection(e, len(charts[0][1]))}"
+    figure = _page(sum(heights) + _lines(text, _SMALL) - 0.1 + _KEY * known, note)
     top = 0.1
-    for values, row, headline, scale, height in zip(order, labels, titles, _scales(e), heights, strict=True):
+    for k, (headline, scale) in enumerate(zip(titles, _scales(e), strict=True)):
         _write(figure, _MARGIN, top, headline, _TITLE)
-        panel = _panel(figure, left, top + _lines(headline, _TITLE), _WIDTH - left - 0.35, tall)
-        shades: Any = [bar_colour(value, e.signed) for value in values]
-        panel.barh(range(bars), np.nan_to_num(values), color=shades, height=0.7)
-        panel.axvline(0, color="black", linewidth=0.8)
-        panel.set_xlim(*_reach(np.nan_to_num(values), scale, e.signed))
-        panel.set_ylim(bars - 0.4, -0.6)
-        panel.set_yticks(range(bars), row)
-        panel.tick_params(labelsize=_SMALL, length=2)
-        panel.xaxis.set_major_formatter(StrMethodFormatter("{x:.3g}"))
-        panel.spines[["top", "right"]].set_visible(False)
-        top += height
+        _chart(figure, top + _lines(headline, _TITLE), charts, k, scale, e.signed)
+        top += heights[k]
+    left = _beside(charts)
     _write(figure, left + (_WIDTH - left - 0.35) / 2, top - 0.15, text, _SMALL, ha="center")
+    if known:
+        _key(figure, top - 0.15 + _lines(text, _SMALL), charts, e)
     return figure
+
+
+def _largest(e: Explanation, most: int, names: Sequence[str] | None = None) -> list[tuple[Bars, list[str]]]:
+    """The largest scores of each sample as bars with their labels; names: of the variables of what is no image."""
+    known, found = searched(e), []
+    for k, scores in enumerate(numbers(e.scores)):
+        mask = _mask(e, k)
+        if names is None:
+            groups, labels = map(list, zip(*largest(scores, mask, most), strict=True))
+        else:
+            groups = np.argsort(-np.abs(np.nan_to_num(scores)), kind="stable")[:most].tolist()
+            labels = [group_name([names[int(i)] for i in np.flatnonzero(mask == group)]) for group in groups]
+        found.append((bars_of(e, k, groups, known), labels))
+    return found
+
+
+def _mask(e: Explanation, k: int) -> NDArray[Any]:
+    return e.mask[k if len(e.mask) > 1 else 0].cpu().numpy()
+
+
+def _chart_height(charts: list[tuple[Bars, list[str]]]) -> float:
+    return 0.5 + 0.17 * max(len(labels) for _, labels in charts)
+
+
+def _beside(charts: list[tuple[Bars, list[str]]]) -> float:
+    """Where bars start: after the longest of their labels."""
+    return _MARGIN + 0.1 + max(_width(label, _SMALL) for _, labels in charts for label in labels)
+
+
+def _chart(
+    figure: Picture, top: float, charts: list[tuple[Bars, list[str]]], k: int, scale: tuple[float, float], signed: bool
+) -> None:
+    left = _beside(charts)
+    panel = _panel(figure, left, top, _WIDTH - left - 0.35, _chart_height(charts) - 0.25)
+    draw_bars(panel, *charts[k], scale, signed)
+    panel.tick_params(labelsize=_SMALL, length=2)
+
+
+def _key(figure: Picture, top: float, charts: list[tuple[Bars, list[str]]], e: Explanation) -> None:
+    """What solid and hatched bars, outlines and whiskers mean."""
+    found = [bars.ranks for bars, _ in charts if bars.ranks is not None]
+    handles, texts = legend(found, e.signed, outlined=e.x.ndim in (3, 4))
+    at = (0.5, 1 - top / figure.get_figheight())
+    look: Any = {
+        "fontsize": _SMALL,
+        "frameon": False,
+        "numpoints": 2,
+        "handlelength": 3.6,
+        "handler_map": {tuple: HandlerTuple(None)},
+    }
+    figure.legend(handles, texts, loc="upper center", bbox_to_anchor=at, ncols=3, **look)
 
 
 def _scales(e: Explanation) -> list[tuple[float, float]]:
     """The ends of the colours of each row: its own from 0, or symmetric and the same for all."""
     scores = numbers(e.scores)  # (N, G)
     return [ends(scores if e.signed else row, e.signed) for row in scores]
-
-
-def _reach(values: Array, scale: tuple[float, float], signed: bool) -> tuple[float, float]:
-    """The ends of an axis of bars: symmetric for scores with signs, else from 0 to the longest."""
-    low, high = scale if signed else (min(0.0, values.min()), max(0.0, values.max()))
-    return 1.03 * low, 1.03 * (high if low or high else 1.0)
 
 
 def _page(height: float, note: str) -> Picture:

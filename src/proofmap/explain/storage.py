@@ -20,8 +20,7 @@ from proofmap.errors import FileError, first_line
 from proofmap.records import write as write_whole
 
 _FORMAT = "proofmap-explanation"
-_VERSION = 2
-_FIRST = 1  # without an origin; else the same
+_VERSIONS = ("1", "2", "3")  # 1 has no origin, and 2 no lower sides of overlaps: those of x itself stand for them
 
 
 def _seal(words: str, tensors: Mapping[str, Tensor]) -> str:
@@ -34,12 +33,12 @@ def write(path: Path, tensors: Mapping[str, Tensor], words: Mapping[str, Any]) -
     whole = torch.contiguous_format  # a file shares no memory between its tensors
     held = {name: tensor.detach().cpu().clone(memory_format=whole) for name, tensor in tensors.items()}
     text = json.dumps(words)
-    metadata = {"format": _FORMAT, "version": str(_VERSION), "explanation": text, "digest": _seal(text, held)}
+    metadata = {"format": _FORMAT, "version": _VERSIONS[-1], "explanation": text, "digest": _seal(text, held)}
     write_whole(path, pack(held, metadata))
 
 
-def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a file and what its JSON says, once both are known to be what was saved."""
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], int]:
+    """The tensors of a file, what its JSON says and its version, once all are known to be what was saved."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -57,9 +56,10 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if metadata.get("format") != _FORMAT:
         raise FileError(f"{path} is not an explanation: it is a safetensors file with something else in it")
     version = metadata.get("version")
-    if version not in (str(_FIRST), str(_VERSION)):
+    if version not in _VERSIONS:
+        known = ", ".join(map(repr, _VERSIONS))
         raise FileError(
-            f"{path} has version {version!r} of the format, expected '{_FIRST}' or '{_VERSION}': "
+            f"{path} has version {version!r} of the format, expected one of {known}: "
             "read it with the release of Proofmap that wrote it, or a later one"
         )
     text = metadata.get("explanation", "")
@@ -71,7 +71,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise FileError(f"{path} is damaged: its metadata is not JSON ({first_line(error)})") from error
     if not isinstance(words, dict) or not isinstance(words.get("certified", {}), dict):
         raise FileError(f"{path} is no explanation: its JSON is not a table")
-    return tensors, {"origin": None, **words} if version == str(_FIRST) else words
+    return tensors, {"origin": None, **words} if version == "1" else words, int(version)
 
 
 def check_names(path: str | os.PathLike[str], what: str, got: Iterable[str], expected: set[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import torch
@@ -79,7 +80,25 @@ def together(parts: Sequence[Measured], groups: int) -> Measured:
 
 
 def _joined(parts: Sequence[Overlap], missing: Sequence[int]) -> Overlap:
-    pairs = zip(parts, missing, strict=True)
-    frozen = torch.cat([torch.cat([p.frozen, p.full[:, None].expand(-1, more)], dim=1) for p, more in pairs])
-    full, nominal, target = (torch.cat([getattr(p, name) for p in parts]) for name in ("full", "nominal", "target"))
-    return Overlap(full, frozen, nominal, target, parts[0].certified)
+    """Of a group that a part has none of, B_u is B: its bounds and its points are those of B."""
+
+    def widened(members: Tensor, full: Tensor, more: int) -> Tensor:
+        return torch.cat([members, full[:, None].expand(-1, more, *full.shape[1:])], dim=1)
+
+    pairs = list(zip(parts, missing, strict=True))
+    names = ("full", "nominal", "target", "full_lower")
+    whole = {name: torch.cat([getattr(p, name) for p in parts]) for name in names}
+    whole["frozen"] = torch.cat([widened(p.frozen, p.full, more) for p, more in pairs])
+    whole["frozen_lower"] = torch.cat([widened(p.frozen_lower, p.full_lower, more) for p, more in pairs])
+    searched = [widened(p.points, p.points[:, 0], more) for p, more in pairs if p.points is not None]
+    if searched:
+        whole["points"] = torch.cat(searched)
+    if any(p.drops is not None for p in parts):
+        whole["drops"] = torch.cat([pad(_drops(p), (0, 0, 0, more)) for p, more in pairs])
+    return Overlap(**whole, certified=parts[0].certified)
+
+
+def _drops(part: Overlap) -> Tensor:
+    """Between 0 and inf where they were not bounded."""
+    unknown = torch.tensor([0.0, inf]).to(part.frozen).expand(*part.frozen.shape, 2)
+    return unknown if part.drops is None else part.drops

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
+from proofmap.classes import target_of
 from proofmap.errors import InputError
 from proofmap.graph import Graph
 from proofmap.metrics.check import check_attributions, check_call, check_explainer, check_overlap
 from proofmap.metrics.draws import Uniform
 from proofmap.metrics.points import logits_at, rows_of
-from proofmap.overlaps import target_of
 from proofmap.precision import full_precision
 from proofmap.records import JSON, recorded
 from proofmap.settings import Check, check_settings

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from proofmap.arrays import Samples, Target
+from proofmap.attack import nearest, restrict
 from proofmap.ball import Ball
 from proofmap.bounds import Method
 from proofmap.errors import InputError
-from proofmap.explain.attack import nearest, restrict
 from proofmap.graph import Graph, bounded
 from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups, pixels
@@ -59,7 +59,7 @@ class RobustnessSr(Metric[Samples]):
 
     norm: 1, 2 or inf. domain: as in `pm.Ball`; (-inf, inf) for no limits.
     steps: points of the curve, no more than there are variables.
-    rounds, attack_steps: attacks that narrow a distance once an adversary is known (`explain.attack.nearest`), each
+    rounds, attack_steps: attacks that narrow a distance once an adversary is known (`attack.nearest`), each
     with so many gradient steps from x; nothing in it is random.
     The preset "paper": inf, (0, 1), largest 1, 10 steps, 5 rounds, 10 gradient steps. The paper says PGD, and no more.
 

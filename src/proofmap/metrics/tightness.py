@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from proofmap.arrays import Samples, Target
+from proofmap.attack import attack
 from proofmap.ball import Ball
+from proofmap.classes import margins
 from proofmap.errors import InputError
-from proofmap.explain.attack import attack
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, radius_of, table
-from proofmap.overlaps import Overlap, margins
+from proofmap.overlaps import Overlap
 from proofmap.settings import check_choice, count
 from proofmap.traced import Network
 
@@ -37,7 +38,7 @@ class Tightness(Metric[Overlap]):
     methods alike. Only the gap says how much is left to gain.
 
     Called as Tightness(ball)(model, x, target, overlap) with the `pm.overlap(model, x, ball, ...)` that is judged;
-    target None: the overlap's own. attack_steps: gradient steps of the attack, which starts at x (`explain.attack`).
+    target None: the overlap's own. attack_steps: gradient steps of the attack, which starts at x (`attack`).
     batch: balls that are attacked together; by default some 16 MB of points.
     """
 

@@ -31,13 +31,13 @@ class Picks(Relaxation):
     slope: Tensor
     bias: Tensor
 
-    def pull(self, form: Kind, owner: Tensor | None) -> tuple[tuple[Kind, ...], Tensor]:
+    def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind, ...], Tensor]:
         if isinstance(form, Windows):
             return self._pull_windows(form)
         flat = form.flatten(1)  # (rows, outputs)
         one = len(self.lower) == 1
         tensors = (self.lower, self.upper, self.slope, self.bias)
-        lower, upper, slope, bias = (t.expand(len(flat), -1) if one or owner is None else t[owner] for t in tensors)
+        lower, upper, slope, bias = (t.expand(len(flat), -1) if one else t[owner] for t in tensors)
         weight, index, offset = _picked(flat, lower, upper, slope, bias)
         pulled = flat.new_zeros(len(flat), sum(prod(s) for s in self.inputs)).scatter_add_(1, index, weight)
         parts = pulled.split([prod(s) for s in self.inputs], dim=1)

@@ -48,6 +48,10 @@ class Interval:
         lower[index], upper[index] = other.lower, other.upper
         return Interval(lower, upper)
 
+    def then(self, other: Interval) -> Interval:
+        """These cases, and after them others."""
+        return Interval(torch.cat([self.lower, other.lower]), torch.cat([self.upper, other.upper]))
+
     def like(self, shape: Sequence[int]) -> Interval:
         """The same in another shape."""
         return Interval(self.lower.reshape(shape), self.upper.reshape(shape))
@@ -66,6 +70,18 @@ class Free:
     def within(self, given: Tensor | None) -> Tensor:
         """What was given, moved into the range; `start` where nothing was."""
         return self.start if given is None else given.clamp(self.least, self.most)
+
+
+@dataclass(frozen=True, eq=False)
+class Kinked:
+    """An operation as a sum of straight lines and kinks, entry by entry:
+
+    y = Σ base_i · x_i + offset + Σ jump · max(x_0 - place, 0).
+    """
+
+    base: tuple[float | Tensor, ...]  # one an input
+    offset: float
+    kinks: tuple[tuple[float, float | Tensor], ...]  # (place, jump)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +106,10 @@ class Relaxation(ABC):
     """Linear functions below and above an operation, valid on the intervals it was made for."""
 
     @abstractmethod
-    def pull(self, form: Kind, owner: Tensor | None) -> tuple[tuple[Kind | None, ...], Tensor]:
+    def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind | None, ...], Tensor]:
         """An upper bound of <A, y> as a form of the inputs: Σ <A_i, x_i> + bias.
 
-        Row r belongs to case owner[r]; None: to case r. Returns one form an input, of the kind of A (None: zeros), and
-        (rows,).
+        Row r belongs to case owner[r]. Returns one form an input, of the kind of A (None: zeros), and (rows,).
         """
 
     @abstractmethod
@@ -121,6 +136,10 @@ class Nonlinear(Rule):
 
     def free(self, node: Node, *inputs: Interval) -> Free | None:
         """What can be chosen in relaxing; None: nothing."""
+        return None
+
+    def kinked(self, node: Node) -> Kinked | None:
+        """The operation by its kinks; None where it is not made of straight pieces that meet."""
         return None
 
     @abstractmethod

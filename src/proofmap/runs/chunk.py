@@ -19,7 +19,7 @@ from safetensors.numpy import save
 from proofmap.errors import FileError
 from proofmap.explain.explanation import Guarantee
 
-__all__ = ["ARRAYS", "Array", "Words", "pack", "read_array", "read_words", "widened"]
+__all__ = ["ARRAYS", "LOWER", "SCORES", "WHOLE", "Array", "Words", "pack", "read_array", "read_words", "widened"]
 
 Array = NDArray[Any]
 
@@ -38,7 +38,12 @@ ARRAYS: Mapping[str, tuple[str, Any, int]] = {
     "nominal": ("float32", np.nan, 1),  # the overlap at x itself
     "scores": ("float32", np.nan, 2),  # (n, G)
     "frozen": ("float32", np.nan, 2),  # (n, G) AO(B_u)
+    "full_lower": ("float32", np.nan, 1),  # what AO(B) is at least, where inputs were met that reach more than x,
+    "frozen_lower": ("float32", np.nan, 2),  # (n, G) and AO(B_u)
 }
+LOWER = ("full_lower", "frozen_lower")
+SCORES = ("score_lower", "score_upper")  # (n, G) float64, not in a file: between which true scores lie, proven
+WHOLE = {"frozen": "full", "frozen_lower": "full_lower"}  # the same without a frozen group
 
 
 @dataclass(frozen=True)
@@ -98,14 +103,15 @@ def read_array(path: Path, name: str, samples: int) -> Array:
     return array
 
 
-def widened(name: str, values: Array, groups: int, full: Array | None, explained: Array) -> Array:
+def widened(values: Array, groups: int, whole: Array | None, explained: Array) -> Array:
     """Scores or frozen overlaps (n, g) with columns for groups that none of these samples has.
 
-    Freezing nothing changes nothing: the score is 0, the overlap that of the whole ball. What failed says nothing.
+    Freezing nothing changes nothing: the score is 0, the overlap that of the whole ball, given for overlaps (n,). What
+    failed says nothing.
     """
     missing = groups - values.shape[1]
     if missing <= 0:
         return values
-    column = full if name == "frozen" and full is not None else np.where(explained, 0.0, np.nan)
+    column = np.where(explained, 0.0, np.nan) if whole is None else whole
     extra = np.broadcast_to(column[:, None], (len(values), missing)).astype(values.dtype)
     return np.concatenate([values, extra], axis=1)

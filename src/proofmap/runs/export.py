@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from proofmap.errors import FileError, InputError
-from proofmap.explain.wording import bound_name, quantity_name
+from proofmap.explain.wording import bound_name, quantity_name, reached_name
 from proofmap.records import whole
-from proofmap.runs.chunk import ARRAYS, Array, widened
+from proofmap.runs.chunk import ARRAYS, SCORES, WHOLE, Array, widened
 
 if TYPE_CHECKING:
     from proofmap.runs.results import Results
 
 __all__ = ["FORMATS", "export"]
+
+_SCORES = {"scores": "score_{}", "score_lower": "score_{}_lower_proven", "score_upper": "score_{}_upper_proven"}
 
 
 def export(results: Results, out: Path) -> None:
@@ -44,6 +46,10 @@ def _names(results: Results) -> dict[str, str]:
         "full": bound_name(results.guarantee, objective),
         "nominal": f"{quantity_name(objective)}_at_input",
         "frozen": bound_name(results.guarantee, objective, "frozen"),
+        "full_lower": reached_name(objective),
+        "frozen_lower": reached_name(objective, "frozen"),
+        "score_lower": "score_lower_proven",
+        "score_upper": "score_upper_proven",
     }
 
 
@@ -56,29 +62,32 @@ def _same(results: Results) -> dict[str, str]:
 
 def _parts(results: Results) -> Iterator[tuple[list[str], list[str], dict[str, Array]]]:
     """Chunk by chunk: names, reasons ("" where there is none) and arrays, all chunks with the same columns."""
-    names = [name for name in results.names if name in ARRAYS]
-    groups = {name: max(part[name].shape[1] for part in results.parts) for name in names if ARRAYS[name][2] == 2}
+    names = [name for name in results.names if name not in ("mask", "attributions")]
+    wide = [name for name in names if name in SCORES or ARRAYS[name][2] == 2]
+    groups = {name: max(part[name].shape[1] for part in results.parts) for name in wide}
     for part in results.parts:
         arrays = {name: part[name] for name in names}
         for name, count in groups.items():
-            arrays[name] = widened(name, arrays[name], count, arrays.get("full"), part.explained)
+            whole = arrays[WHOLE[name]] if name in WHOLE else None
+            arrays[name] = widened(arrays[name], count, whole, part.explained)
         reasons = [part.words.reasons.get(row, "") for row in range(len(part))]
         yield list(part.words.names), reasons, arrays
 
 
 def _csv(results: Results, out: Path) -> None:
-    """A column a number: scores as score_0, score_1 and so on; what is not known is empty."""
+    """A column a number: scores as score_0, score_1 and so on, then their intervals; what is not known is empty."""
     called, same, files = _names(results), _same(results), iter(results.files)
     with out.open("x", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         for at, (names, reasons, arrays) in enumerate(_parts(results)):
             flat = {called.get(name, name): values for name, values in arrays.items() if values.ndim == 1}
-            scores = arrays["scores"]
+            scores = {head: arrays[name] for name, head in _SCORES.items() if name in arrays}
             if not at:
-                numbered = [f"score_{k}" for k in range(scores.shape[1])]
+                numbered = [head.format(k) for head, values in scores.items() for k in range(values.shape[1])]
                 table.writerow(["name", "file_sha256", *same, *flat, *numbered, "reason"])
             for row, name in enumerate(names):
-                numbers = [values[row].item() for values in flat.values()] + scores[row].tolist()
+                numbers = [values[row].item() for values in flat.values()]
+                numbers += [number for values in scores.values() for number in values[row].tolist()]
                 known = ("" if number != number else number for number in numbers)
                 table.writerow([name, next(files) or "", *same.values(), *known, reasons[row]])
 

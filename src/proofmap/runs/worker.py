@@ -19,7 +19,7 @@ from proofmap.digest import versions
 from proofmap.errors import BoundError, FileError, InputError
 from proofmap.explain import Explainer
 from proofmap.precision import full_precision
-from proofmap.runs.chunk import ARRAYS, Array, Words, pack, widened
+from proofmap.runs.chunk import ARRAYS, LOWER, WHOLE, Array, Words, pack, widened
 from proofmap.runs.job import Setup, seed_of
 
 __all__ = ["Done", "Failure", "Work", "Worker", "attempt", "place"]
@@ -106,6 +106,8 @@ class Worker:
                 "nominal": e.overlap.nominal,
                 "scores": e.scores,
                 "frozen": e.overlap.frozen,
+                "full_lower": e.overlap.full_lower,
+                "frozen_lower": e.overlap.frozen_lower,
                 "mask": e.mask,
             }
             eps = np.broadcast_to(np.asarray(e.settings["eps"], dtype=np.float64), len(x))
@@ -129,8 +131,11 @@ class Worker:
             for rows, explained in parts:
                 values = explained[name]
                 if wide is not None:
-                    values = widened(name, values, wide, explained.get("full"), np.ones(len(rows), dtype=bool))
+                    whole = explained[WHOLE[name]] if name in WHOLE else None
+                    values = widened(values, wide, whole, np.ones(len(rows), dtype=bool))
                 arrays[name][list(rows)] = values
+        if LOWER[0] in arrays and not (arrays[LOWER[0]] > arrays["nominal"]).any():  # those of the inputs themselves
+            arrays = {name: values for name, values in arrays.items() if name not in LOWER}
         if self.setup.mask is None:
             arrays["mask"] = np.zeros((count, *self.setup.graph.input.shape), dtype=np.int32)
             for rows, explained in parts:

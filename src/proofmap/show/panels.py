@@ -1,7 +1,4 @@
-"""What an explanation looks like: pictures as data URIs, and for each of them the words that say what is seen.
-
-Rows, columns and variables are counted from 0, as in the arrays.
-"""
+"""What an explanation looks like: pictures as data URIs, and for each of them the words that say what is seen."""
 
 from __future__ import annotations
 
@@ -9,20 +6,25 @@ from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from math import inf
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from proofmap.explain import Explanation
+from proofmap.explain.chart import BEYOND
+from proofmap.explain.outline import outline
 from proofmap.explain.overlay import Array, coloured, colours, ends, overlaid, picture_of, pixels_of
+from proofmap.explain.places import first_names, largest
+from proofmap.explain.ranks import Ranks, ranks, searched
 
-__all__ = ["Bar", "Maps", "Panel", "Place", "bars", "columns_of", "gradient", "largest", "maps", "means", "places"]
+__all__ = ["Bar", "Maps", "Panel", "Place", "bars", "columns_of", "gradient", "maps", "means", "places"]
 
 _SHORTEST, _LONGEST = 224, 448  # pixels of a picture's longer side: small ones are enlarged, large ones reduced
-_FEW = 5  # variables by name
+_DASH = 4  # pixels of an outline that is not solid
 _MUCH = 0.15  # of all scores in a ninth of the image is worth naming it; an even spread has 0.11
 _REGIONS = (
     ("upper left", "upper middle", "upper right"),
@@ -61,15 +63,18 @@ class Place:
     value: str  # of the variables of an input that is no image
     score: float
     frozen: tuple[float, ...]  # one a ball; empty where none was bounded
+    interval: tuple[float, float] | None = None  # in which the true score lies, where both sides were searched
+    proven: bool = True  # to be among those that matter most; True where nothing is told apart
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A score as a bar of an axis from 0 to 100."""
+    """A score as a bar of an axis from 0 to 100, and the ends of its interval there; None: it leaves the axis."""
 
     start: float
     width: float
     zero: float
+    ends: tuple[float | None, float | None] = (None, None)
 
 
 def maps(e: Explanation, name: str) -> Maps | None:
@@ -80,10 +85,14 @@ def maps(e: Explanation, name: str) -> Maps | None:
     low, high = ends(values, e.signed)
     tall, wide = values.shape
     kind = "colour" if picture.ndim == 3 else "grey"
-    seen = describe(values, e.signed)
+    seen, marks = describe(values, e.signed), None
+    if searched(e):
+        marks = ranks(e, 0)
+        seen = f"{seen} {_outlined(marks)}".rstrip()
+    mask = e.mask[0].cpu().numpy()
     return Maps(
         _panel(picture, f"The input {name}: a {kind} picture of {tall} rows and {wide} columns of pixels."),
-        _panel(coloured(values, low, high, e.signed), f"Map of the scores. {seen}"),
+        _panel(coloured(values, low, high, e.signed), f"Map of the scores. {seen}", mask, marks),
         _panel(overlaid(picture, values, high, e.signed), f"The input with its scores laid over it. {seen}"),
         low,
         high,
@@ -141,9 +150,19 @@ def places(e: Explanation, most: int) -> list[Place]:
     """The groups with the largest scores of the one sample of e, by absolute value."""
     scores = e.scores[0].double().cpu().numpy()
     sides = [over.frozen[0] for over in (e.overlap, e.opposite) if over is not None and over.frozen.shape[1]]
+    shown = largest(scores, e.mask[0].cpu().numpy(), most, columns_of(e))
+    known = searched(e)
+    intervals, proven = e.intervals[0].tolist(), ranks(e, 0).proven
     return [
-        Place(where, _values(e, group), float(scores[group]), tuple(float(side[group]) for side in sides))
-        for group, where in largest(scores, e.mask[0].cpu().numpy(), most, columns_of(e))
+        Place(
+            where,
+            _values(e, group),
+            float(scores[group]),
+            tuple(float(side[group]) for side in sides),
+            (intervals[group][0], intervals[group][1]) if known else None,
+            not known or group in proven,
+        )
+        for group, where in shown
     ]
 
 
@@ -156,65 +175,38 @@ def _values(e: Explanation, group: int) -> str:
     """What the variables of a group are in the one sample of e, where it is no image."""
     if e.x.ndim != 2:
         return ""
-    return _first([f"{value:.6g}".replace("-", "−") for value in e.x[0][e.mask[0] == group].tolist()])
-
-
-def largest(
-    scores: NDArray[Any], mask: NDArray[Any], most: int, names: Sequence[str] | None = None
-) -> list[tuple[int, str]]:
-    """The groups of the largest scores (G,) by absolute value, and where their variables are in the mask (*shape).
-
-    names: of the variables of an input that is no image.
-    """
-    order = np.argsort(-np.abs(np.nan_to_num(scores)), kind="stable")
-    present = np.bincount(mask.ravel(), minlength=len(scores)) > 0
-    groups = [int(group) for group in order if present[group]][:most]
-    return [(group, _place(mask == group, names)) for group in groups]
+    return first_names([f"{value:.6g}".replace("-", "−") for value in e.x[0][e.mask[0] == group].tolist()])
 
 
 def bars(shown: list[Place]) -> Iterator[Bar]:
-    """The scores as bars on one axis that holds zero and all of them."""
+    """The scores as bars on one axis that holds zero, all of them, and their intervals unless those are far longer."""
     scores = np.nan_to_num(np.array([place.score for place in shown]))
     low, high = min(float(scores.min()), 0.0), max(float(scores.max()), 0.0)
+    most = BEYOND * max(-low, high)
+    ends = [end for place in shown for end in place.interval or () if abs(end) <= most]
+    low, high = min([low, *ends]), max([high, *ends])
     reach = (high - low) or 1.0
-    for score in scores:
-        start = 100 * (min(float(score), 0.0) - low) / reach
-        yield Bar(start, 100 * abs(float(score)) / reach, -100 * low / reach)
+
+    def at(value: float) -> float:
+        return 100 * (value - low) / reach
+
+    for place, score in zip(shown, scores, strict=True):
+        first, last = (at(end) if low <= end <= high else None for end in place.interval or (inf, inf))
+        yield Bar(at(min(float(score), 0.0)), 100 * abs(float(score)) / reach, at(0), (first, last))
 
 
-def _place(member: NDArray[np.bool_], names: Sequence[str] | None = None) -> str:
-    """Where the variables of a group are."""
-    if member.ndim == 1 and names is not None:
-        return _first([names[int(k)] for k in np.flatnonzero(member)])
-    if member.ndim not in (2, 3):
-        return _numbers("column" if member.ndim == 1 else "variable", np.flatnonzero(member))
-    image = member if member.ndim == 2 else member.any(0)
-    rows, columns = np.nonzero(image)
-    box = (int(rows.max() - rows.min()) + 1) * (int(columns.max() - columns.min()) + 1)
-    where = f"{_span('row', rows)}, {_span('column', columns)}"
-    if box > len(rows):
-        where = f"{len(rows)} pixels within {where}"
-    channels = np.flatnonzero(member.any((1, 2))) if member.ndim == 3 else np.arange(0)
-    partial = member.ndim == 3 and len(channels) < len(member)
-    return f"{_numbers('channel', channels)}: {where}" if partial else where
+def _outlined(found: Ranks) -> str:
+    """What the outlines of a map say."""
+    if not found.proven:
+        return ""
+    return f"Outlined: {found.sentence}."
 
 
-def _span(what: str, numbers: NDArray[Any]) -> str:
-    first, last = int(numbers.min()), int(numbers.max())
-    return f"{what} {first}" if first == last else f"{what}s {first} to {last}"
+def _panel(values: Array, alt: str, mask: NDArray[Any] | None = None, marks: Ranks | None = None) -> Panel:
+    """A PNG of values in [0, 1], (H, W) or (H, W, 3), at a size that browsers and paper show sharply.
 
-
-def _numbers(what: str, numbers: NDArray[Any]) -> str:
-    return f"{what}{'s' * (len(numbers) > 1)} {_first([str(int(number)) for number in numbers])}"
-
-
-def _first(names: list[str]) -> str:
-    """At most five of them."""
-    return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
-
-
-def _panel(values: Array, alt: str) -> Panel:
-    """A PNG of values in [0, 1], (H, W) or (H, W, 3), at a size that browsers and paper show sharply."""
+    marks: groups of the mask (H, W) or (C, H, W) to outline, those that are proven to matter most by solid lines.
+    """
     image = Image.fromarray(np.round(255 * np.clip(np.nan_to_num(values), 0, 1)).astype(np.uint8))
     longer = max(image.size)
     if longer < _SHORTEST:
@@ -222,7 +214,31 @@ def _panel(values: Array, alt: str) -> Panel:
         image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
     elif longer > _LONGEST:
         image.thumbnail((_LONGEST, _LONGEST), Image.Resampling.BOX)
+    if mask is not None and marks is not None:
+        _mark(image, mask, marks)
     buffer = BytesIO()
     image.save(buffer, "PNG", optimize=True)
     source = f"data:image/png;base64,{b64encode(buffer.getvalue()).decode()}"
     return Panel(source, alt, *image.size, longer >= _SHORTEST)
+
+
+def _mark(image: Image.Image, mask: NDArray[Any], marks: Ranks) -> None:
+    """White outlines on black ones, which are seen on dark colours and on bright ones."""
+    tall, wide = mask.shape[-2:]
+    draw, scale = ImageDraw.Draw(image), np.array([image.width / wide, image.height / tall])
+    for groups, solid in ((marks.open, False), (marks.proven, True)):
+        members = [mask == group for group in groups]
+        lines = [line for each in members for line in outline(each if each.ndim == 2 else each.any(0))]
+        ends = [np.clip(np.round(np.array(line) * scale), 1, np.array(image.size) - 2) for line in lines]
+        for colour, width in (("black", 4), ("white", 2)):
+            for first, last in ends:
+                for start, stop in [(first, last)] if solid or colour == "black" else _dashes(first, last):
+                    draw.line([*start, *stop], fill=colour, width=width)
+
+
+def _dashes(first: Array, last: Array) -> Iterator[tuple[Array, Array]]:
+    """Every second piece of a line."""
+    length = float(np.abs(last - first).sum())
+    for start in np.arange(0, length, 2 * _DASH):
+        stop = min(start + _DASH, length)
+        yield first + (last - first) * start / length, first + (last - first) * stop / length

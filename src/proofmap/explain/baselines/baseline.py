@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from proofmap.arrays import Samples, Target
+from proofmap.classes import classes_of
 from proofmap.execution import base_elements
 from proofmap.explain.attributor import fitted
 from proofmap.explain.explainer import check_model
@@ -21,7 +22,6 @@ from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
 from proofmap.inputs import as_samples
 from proofmap.memory import budget, bytes_of, check_memory, piece_of
-from proofmap.overlaps import classes_of
 from proofmap.precision import full_precision
 from proofmap.settings import check_settings
 from proofmap.traced import Network, traced

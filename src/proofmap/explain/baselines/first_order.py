@@ -8,11 +8,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from proofmap.classes import margins
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
-from proofmap.overlaps import Overlap, margins
+from proofmap.overlaps import Overlap
 from proofmap.precision import full_precision
 from proofmap.settings import choice
 

@@ -8,24 +8,25 @@ What is found is real, evaluated at a point of the ball; that nothing was found 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import inf
 
 import torch
 from torch import Tensor
 
+from proofmap.classes import margins
 from proofmap.errors import InputError
 from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
-from proofmap.overlaps import margins
 from proofmap.precision import full_precision
 from proofmap.settings import check_count
 
-__all__ = ["attack", "climbs", "margin", "nearest", "restrict"]
+__all__ = ["across", "adversaries", "along", "attack", "climb", "climbs", "margin", "nearest", "restrict"]
 
 Value = Callable[[Tensor], Tensor]  # what is to be made large: points (N, *shape) -> (N,), differentiable
+Direction = Callable[[Family, Tensor, Tensor], Tensor]  # the step in a ball, at δ, where the value has this gradient
 
 _DUAL = {1.0: inf, 2.0: 2.0, inf: 1.0}
 _HALVINGS = 6  # of the way back from an adversary to x, by forward passes alone
@@ -66,7 +67,7 @@ def climbs(
     for k in range(restarts):
         start = family.sample(1, generator)[0] if k else torch.zeros_like(family.x)
         with full_precision(family.x.device), torch.no_grad():
-            met = _climb(value, family, start, steps)
+            met = climb(value, family, start, [1 - k / steps for k in range(steps)])
         yield met
 
 
@@ -82,23 +83,39 @@ def nearest(
 ) -> Tensor:
     """The smallest ||δ||_p of an adversary met in B (N,): an upper bound of the distance to the nearest one.
 
-    An adversary is a δ with an overlap above 0; the distance is 0 where x is one itself, inf where none was found:
-    clamp it before averaging. The radius starts at the first-order distance and doubles, up to the family's own, until
-    an attack succeeds; `rounds` attacks more narrow the bracket. All samples go together, each with its own radius. An
-    adversary is drawn back towards x as far as it stays one. That is often the nearest: after a miss the bracket is cut
-    at 3/4, not in halves.
+    It is 0 where x is one itself, inf where none was found: clamp it before averaging. See `adversaries`.
+    """
+    return adversaries(graph, family, target, rounds=rounds, steps=steps, restarts=restarts, generator=generator)[0]
+
+
+def adversaries(
+    graph: Graph,
+    family: Family,
+    target: Tensor,
+    *,
+    rounds: int = 10,
+    steps: int = 20,
+    restarts: int = 1,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """(the smallest ||δ||_p of an adversary met in B (N,), a δ of B on whose way back to x it lies, 0 for none).
+
+    An adversary is a δ with an overlap above 0; x itself may be one. The radius starts at the first-order distance and
+    doubles, up to the family's own, until an attack succeeds; `rounds` attacks more narrow the bracket. All samples go
+    together, each with its own radius. An adversary is drawn back towards x as far as it stays one. That is often the
+    nearest: after a miss the bracket is cut at 3/4, not in halves.
     """
     _check(graph, family, target, steps, restarts)
     check_count("got rounds", rounds)
     with full_precision(family.x.device), torch.no_grad():
         overlap, trial = _first_order(graph, family, target)
         low, high = torch.zeros_like(trial), torch.where(overlap > 0, 0.0, inf).to(trial)
-        left = torch.full_like(target, rounds)
+        left, found = torch.full_like(target, rounds), torch.zeros_like(family.x)
         while True:
             wanted = torch.where(high < inf, (left > 0) & (low < (1 - _CLOSE) * high), low < family.eps)
             rows = wanted.nonzero()[:, 0]
             if not len(rows):
-                return high
+                return high, found
             left[rows] -= (high[rows] < inf).long()
             part = _shrunk(family.pick(rows), trial[rows])
             value, delta = attack(graph, part, target[rows], steps=steps, restarts=restarts, generator=generator)
@@ -106,6 +123,8 @@ def nearest(
             low[rows[~hit]] = trial[rows[~hit]]
             if hit.any():
                 reached = _draw_back(graph, part.x[hit], target[rows[hit]], delta[hit], family.norm)
+                nearer = reached < high[rows[hit]]
+                found[rows[hit][nearer]] = delta[hit][nearer]
                 high[rows[hit]] = torch.minimum(high[rows[hit]], reached)
             near, far = low[rows], high[rows]
             between = near + torch.where(hit, 0.5, 0.75) * (far - near)
@@ -123,14 +142,44 @@ def restrict(family: Family, free: Tensor) -> Family:
     return Family(family.x, family.lower * moves, family.upper * moves, family.norm, family.eps)
 
 
-def _climb(value: Value, family: Family, delta: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """The best of the start and of what `steps` steps lead to."""
+def climb(
+    value: Value, family: Family, delta: Tensor, sizes: Sequence[float], direction: Direction | None = None
+) -> tuple[Tensor, Tensor]:
+    """The best of the start and of what steps of these sizes α_t lead to: (its value (N,), its δ).
+
+    direction: of a step of size 1, by default that of `attack`.
+    """
     best, at = torch.full_like(family.eps, -inf), delta
-    for step in range(steps):
+    for size in sizes:
         reached, slope = _slope(value, family.x + delta)
         best, at = _better(reached, delta, best, at)
-        delta = _project(family, delta + (1 - step / steps) * _steepest(family, slope))
+        step = _steepest(family, slope) if direction is None else direction(family, delta, slope)
+        delta = _project(family, delta + size * step)
     return _better(value(family.x + delta), delta, best, at)
+
+
+def across(family: Family, _: Tensor, slope: Tensor) -> Tensor:
+    """The steepest step in the ball that is as long to either side of x as B on its longer one.
+
+    A step that is as long as B lets it leads nowhere on a side that is closed, as it is for a black pixel: what went to
+    the other side would not come back.
+    """
+    reach = torch.maximum(-family.lower, family.upper)
+    return _steepest(Family(family.x, -reach, reach, family.norm, family.eps), slope)
+
+
+def along(family: Family, delta: Tensor, slope: Tensor) -> Tensor:
+    """The gradient's direction within the box, as long as B is wide: where two linear pieces meet in a maximum, steps
+    that alternate between them lead along their edge, as steps of signs do not.
+    """
+    blocked = ((delta >= family.upper) & (slope > 0)) | ((delta <= family.lower) & (slope < 0))
+    free = (slope * ~blocked).flatten(1)
+    width = torch.maximum(-family.lower, family.upper).flatten(1).norm(dim=1)
+    if family.norm < inf:
+        width = torch.minimum(width, family.eps)
+    length = free.norm(dim=1).clamp(min=torch.finfo(free.dtype).tiny)
+    step: Tensor = free * (width / length)[:, None]
+    return step.view(slope.shape)
 
 
 def _better(value: Tensor, delta: Tensor, best: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,30 @@
+"""Outlines of groups in a picture: lines along the edges of their pixels."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Line", "outline"]
+
+Line: TypeAlias = tuple[tuple[int, int], tuple[int, int]]  # from (x, y) to (x, y), corners of pixels, (0, 0) upper left
+
+
+def outline(member: NDArray[np.bool_]) -> list[Line]:
+    """The lines between the pixels of a group (H, W) and the others, each as long as it goes straight on."""
+    held = np.pad(member, 1).astype(np.int8)
+    beside = np.diff(held[1:-1], axis=1) != 0  # (H, W + 1)
+    above = np.diff(held[:, 1:-1], axis=0).T != 0  # (W, H + 1)
+    upright = [((x, first), (x, last)) for x, first, last in _runs(beside)]
+    level = [((first, y), (last, y)) for y, first, last in _runs(above)]
+    return upright + level
+
+
+def _runs(edges: NDArray[Any]) -> list[tuple[int, int, int]]:
+    """(column, first row, row after the last) of what is True without a gap in each column."""
+    ends = np.diff(np.pad(edges, ((1, 1), (0, 0))).astype(np.int8), axis=0).T
+    columns, starts = np.nonzero(ends == 1)
+    _, stops = np.nonzero(ends == -1)
+    return list(zip(columns.tolist(), starts.tolist(), stops.tolist(), strict=True))

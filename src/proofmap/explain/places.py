@@ -1,0 +1,57 @@
+"""Where groups of variables are, in words. Rows, columns and variables are counted from 0, as in the arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["first_names", "largest", "place"]
+
+_FEW = 5  # variables by name
+
+
+def largest(
+    scores: NDArray[Any], mask: NDArray[Any], most: int, names: Sequence[str] | None = None
+) -> list[tuple[int, str]]:
+    """The groups of the largest scores (G,) by absolute value, and where their variables are in the mask (*shape).
+
+    names: of the variables of an input that is no image.
+    """
+    order = np.argsort(-np.abs(np.nan_to_num(scores)), kind="stable")
+    present = np.bincount(mask.ravel(), minlength=len(scores)) > 0
+    groups = [int(group) for group in order if present[group]][:most]
+    return [(group, place(mask == group, names)) for group in groups]
+
+
+def place(member: NDArray[np.bool_], names: Sequence[str] | None = None) -> str:
+    """Where the variables of a group are."""
+    if member.ndim == 1 and names is not None:
+        return first_names([names[int(k)] for k in np.flatnonzero(member)])
+    if member.ndim not in (2, 3):
+        return _numbers("column" if member.ndim == 1 else "variable", np.flatnonzero(member))
+    image = member if member.ndim == 2 else member.any(0)
+    rows, columns = np.nonzero(image)
+    box = (int(rows.max() - rows.min()) + 1) * (int(columns.max() - columns.min()) + 1)
+    where = f"{_span('row', rows)}, {_span('column', columns)}"
+    if box > len(rows):
+        where = f"{len(rows)} pixels within {where}"
+    channels = np.flatnonzero(member.any((1, 2))) if member.ndim == 3 else np.arange(0)
+    partial = member.ndim == 3 and len(channels) < len(member)
+    return f"{_numbers('channel', channels)}: {where}" if partial else where
+
+
+def _span(what: str, numbers: NDArray[Any]) -> str:
+    first, last = int(numbers.min()), int(numbers.max())
+    return f"{what} {first}" if first == last else f"{what}s {first} to {last}"
+
+
+def _numbers(what: str, numbers: NDArray[Any]) -> str:
+    return f"{what}{'s' * (len(numbers) > 1)} {first_names([str(int(number)) for number in numbers])}"
+
+
+def first_names(names: list[str]) -> str:
+    """At most five of them."""
+    return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")

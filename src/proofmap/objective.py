@@ -1,0 +1,45 @@
+"""What is bounded: forms of the logits, whose largest value counts as overlap."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+__all__ = ["Objective", "decides", "forms_of", "join", "nominal"]
+
+Objective = Literal["margin", "class", "mean", "apart"]
+
+
+def decides(objective: object) -> bool:
+    """Whether an overlap of at most 0, by this objective, proves the decision."""
+    return objective in ("margin", "apart")
+
+
+def forms_of(logits: Tensor, target: Tensor, rival: Tensor | None, objective: Objective) -> Tensor:
+    """The forms of the logits (N, R, classes), in their precision, whose values `join` puts together."""
+    classes = logits.shape[1]
+    unit = torch.eye(classes, dtype=logits.dtype, device=logits.device)
+    decided = unit[target].unsqueeze(1)  # (N, 1, C)
+    every = torch.arange(classes - 1, device=target.device).expand(len(target), -1)
+    others = unit[every + (every >= target[:, None])] if rival is None else unit[rival].unsqueeze(1)
+    match objective:
+        case "margin":
+            return others - decided
+        case "class":
+            return -decided
+        case "mean":
+            return (others - decided).mean(1, keepdim=True)
+        case "apart":
+            return torch.cat([others, -decided], dim=1)
+
+
+def join(value: Tensor, objective: Objective) -> Tensor:
+    """The overlap (N, members) from the values of the forms (N, members, R)."""
+    return value[:, :, :-1].amax(2) + value[:, :, -1] if objective == "apart" else value.amax(2)
+
+
+def nominal(forms: Tensor, logits: Tensor, objective: Objective) -> Tensor:
+    """The overlap at x itself, (N,)."""
+    return join((forms @ logits.unsqueeze(2)).mT, objective).squeeze(1)

@@ -1,0 +1,18 @@
+"""What the options of a command come to."""
+
+from __future__ import annotations
+
+from proofmap.bounds import IBP, Backward, Exact, Intersection
+from proofmap.cli.options import Bounding
+
+
+def test_the_limits_of_a_search_reach_it() -> None:
+    assert Bounding("exact", 5.0, 0.1).method == Exact(gap=0.1, seconds=5.0)
+    assert Bounding("exact", seconds=5.0).method == Exact(seconds=5.0)
+    assert Bounding("ibp+exact", gap=0.5).method == Intersection((IBP(), Exact(gap=0.5)))
+
+
+def test_names_alone() -> None:
+    assert Bounding().method is None
+    assert Bounding("crown").method == Backward()
+    assert Bounding("exact").method == Exact()
