@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
+from itertools import pairwise, product
 from math import inf
 from typing import Any, get_args
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap import memory
 from proofmap.bounds import Alpha, Backward, Cases, Sharing, named, solve
 from proofmap.bounds.chosen import Chosen, Open
 from proofmap.bounds.facts import is_nonlinear
@@ -26,6 +27,7 @@ from tests.bounds import maps
 from tests.bounds.setting import BUDGET, both_sides, mask_for
 from tests.bounds.test_cases import drawn, free_of
 from tests.models import MODELS, Apply, Case, Join, graph_of
+from tests.peak import with_peak
 
 NORMS = (1.0, 2.0, inf)
 EVERYWHERE = list(product(NORMS, get_args(Sharing)))
@@ -200,3 +202,20 @@ def test_slopes_given_beforehand_are_where_it_starts() -> None:
     plain = solve(graph, Cases(family), rows, Alpha(1), "one-pass", BUDGET)
     bad = Cases(family, slopes=worst)
     assert bool((solve(graph, bad, rows, Alpha(1), "one-pass", BUDGET) > plain).all())
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.GELU])
+def test_the_budget_is_kept(activation: Callable[[], nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients keep what every row meets on its way; of curves, numbers in float64."""
+    monkeypatch.setattr(memory, "_CPU_PIECE", 2**40)  # the budget alone decides
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        sizes = (784, 128, 128, 10)
+        dense = [layer for a, b in pairwise(sizes) for layer in (nn.Linear(a, b), activation())]
+    x = pm.data.digits()[0][:2]
+    graph = pm.trace(nn.Sequential(nn.Flatten(), *dense[:-1]).eval(), x)
+    ball, groups, limit = pm.Ball(0.05, domain=(0.0, 1.0)), pm.groups.grid(4), 12 * 10**6
+    large, free = with_peak(lambda: pm.overlap(graph, x, ball, groups=groups, bounds=Alpha(1), memory=4 * 10**9))
+    small, kept = with_peak(lambda: pm.overlap(graph, x, ball, groups=groups, bounds=Alpha(1), memory=limit))
+    assert kept < limit < free
+    torch.testing.assert_close(small.full, large.full, rtol=1e-4, atol=1e-4)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.bounds import IBP, METHODS, Backward, Cases, CrownIBP, Forward, Sharing, named, solve
-from tests.bounds.setting import BUDGET, both_sides, mask_for
+from tests.bounds.setting import BUDGET, both_sides, mask_for, quick
 from tests.models import MODELS, Case, graph_of
 
 ALL = [*METHODS, "ibp+forward", "ibp+forward+backward"]
@@ -36,7 +36,7 @@ def test_orders_of_sharing(case: Case) -> None:
     graph, family = prepared(case)
     rows = rows_for(graph, family)
     for name in ALL:
-        value = {s: solve(graph, Cases(family), rows, named(name), s, BUDGET) for s in get_args(Sharing)}
+        value = {s: solve(graph, Cases(family), rows, quick(name), s, BUDGET) for s in get_args(Sharing)}
         near = 1e-3 if name == "alpha" else 1e-9
         tolerance = near * (1 + float(value["one-pass"].abs().max()))
         assert bool((value["shared"] <= value["one-pass"] + tolerance).all()), name
@@ -128,8 +128,8 @@ def test_a_small_budget_gives_the_same_numbers(case: Case, name: str) -> None:
     rows = rows_for(graph, family)
     forward = "forward" in name  # one sample's forms must fit
     for sharing in get_args(Sharing):
-        expected = solve(graph, Cases(family), rows, named(name), sharing, BUDGET)
-        small = solve(graph, Cases(family), rows, named(name), sharing, 2**23 if forward else 2**13)
+        expected = solve(graph, Cases(family), rows, quick(name), sharing, BUDGET)
+        small = solve(graph, Cases(family), rows, quick(name), sharing, 2**23 if forward else 2**13)
         torch.testing.assert_close(small, expected)
 
 

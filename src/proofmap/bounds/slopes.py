@@ -22,8 +22,9 @@ from proofmap.bounds.knowledge import Knowledge
 from proofmap.bounds.linear import rewrite
 from proofmap.graph.ir import Node
 from proofmap.memory import bytes_of
-from proofmap.rules import Relaxation
+from proofmap.rules import RULES, Relaxation
 from proofmap.rules.rule import AnyForm
+from proofmap.rules.smooth import Smooth
 from proofmap.windows import Windows
 
 _AGAIN = 4  # times fewer steps for a member, which starts from what its ball ended with
@@ -145,4 +146,6 @@ class _Descent(BackwardBounder):
         return first, arrived, bias
 
     def room(self, widths: Sequence[int], members: int) -> int:
-        return bytes_of("slopes", sum(widths), self.knowledge.balls.x.element_size()) + super().room(widths, members)
+        curved = any(isinstance(RULES[one.node.op], Smooth) for one in self.open().values())
+        kept = bytes_of("curves" if curved else "slopes", sum(widths), self.knowledge.balls.x.element_size())
+        return kept + super().room(widths, members)
