@@ -30,7 +30,7 @@ _FAST, _SLOW = (0.3, 0.1), (0.03, 0.03)  # steps of slopes and of multipliers
 _AHEAD = 16  # splits that are tried before one is made
 _LEVELS = 6  # splits after which intervals are renewed
 _RENEWED = 32  # units of a part whose intervals are renewed
-_FINER = 16  # times, to which members are closed: what orders their scores
+FINER = 16  # times, to which members are closed: what orders their scores
 _SOLVED = 16  # parts without a bend that are solved at a time
 _POINTS, _PAUSE = 16, 16  # of the most urgent parts, tried as adversaries, and batches from one try to the next
 _HEARD = 0.5  # seconds from one report to the next
@@ -120,7 +120,7 @@ class Tree:
     @property
     def _floor(self) -> Tensor:
         """What a member need not be proven to stay below, (1 + G,)."""
-        gap = self.goal.gap if len(self.reached) == 1 else self.goal.gap / _FINER
+        gap = self.goal.gap if len(self.reached) == 1 else self.goal.gap / FINER
         return (self.reached + gap).clamp(min=self.goal.enough)
 
     def _urgency(self, value: Tensor) -> Tensor:
