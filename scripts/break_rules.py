@@ -45,6 +45,11 @@ SIEVE = "tests/bounds/test_sieve.py"
 CASES = "tests/bounds/test_cases.py"
 GRADIENTS = "tests/bounds/test_gradients.py"
 SLOPES = "tests/rules/test_slopes.py"
+CHOICES = "tests/bounds/test_alpha.py::test_every_choice_is_used"
+CHOSEN = "tests/bounds/test_alpha.py::test_chosen_numbers_are_those_of_the_rule_for_windows_and_dense_forms"
+NO_LOOSER = "tests/bounds/test_alpha.py::test_no_looser_than_backward_on_deep_networks"
+BUDGET = "tests/bounds/test_alpha.py::test_the_budget_is_kept"
+DESCENT = "tests/bounds/test_descent.py"
 CHANGE = "tests/rules/test_change.py"
 TWIN = "tests/graph/test_twin.py"
 TWINS = "tests/bounds/test_twins.py"
@@ -165,6 +170,19 @@ BREAKS = [
     Break("bounds/interval.py", "values.clamp(max=0) * lower)", "values.clamp(max=0) * upper)", SOUND),
     Break("bounds/forward.py", "below @ reached.lower_weight", "below @ reached.upper_weight", SOUND),
     Break("bounds/backward.py", "torch.cat([form, -form])", "torch.cat([form, form])", SOUND),
+    # slopes that are chosen
+    Break("bounds/method.py", "return (*Backward().plans, ", "return (*(), ", NO_LOOSER),
+    Break("bounds/descent.py", "lower = other.bounds < one.bounds", "lower = other.bounds > one.bounds", DESCENT),
+    Break("bounds/descent.py", ".clamp(free[name].least, free[name].most)", "", DESCENT),
+    Break("bounds/descent.py", "values if row is None else values[row]", "values[:1]", DESCENT),
+    Break("bounds/chosen.py", "values * pairs.closed", "values", CHOSEN),
+    Break("bounds/chosen.py", "bias.index_add(0, pairs.row, lift)", "bias", CHOSEN),
+    Break("bounds/chosen.py", "flat[case if len(flat) > 1 else 0, entry]", "flat[0, entry]", CHOSEN),
+    Break("bounds/chosen.py", "self.again[0] is form", "len(self.again[0]) == len(form)", CHOICES),
+    Break("bounds/slopes.py", "return first, arrived, bias", "return first, arrived, torch.zeros_like(bias)", CHOICES),
+    Break("bounds/slopes.py", "torch.minimum(bounds, torch.minimum(first, rest))", "bounds", CHOICES),
+    Break("memory.py", '"slopes": 16', '"slopes": 1', BUDGET),
+    Break("memory.py", '"curves": 48', '"curves": 1', BUDGET),
     # what is shared
     Break("bounds/rows.py", "row, member[which]", "row, (member[which] + 1) % (int(member.max()) + 1)", SOUND),
     Break("bounds/facts.py", "elif node.inputs[0] in apart:", "elif node.inputs[0] in bounded:", PUBLISHED),

@@ -16,6 +16,8 @@ from proofmap.rules.lines import Lines
 from proofmap.rules.rule import Free, Interval
 from proofmap.rules.smooth import Smooth, inside
 
+_CHORDS = 8  # by which the slopes on an interval are seen
+
 
 class Curve(Smooth):
     """f bends both ways, with slopes in a known range: the best line above the middle m is the concave hull's there.
@@ -71,10 +73,16 @@ class Curve(Smooth):
         (x,) = inputs
         lines = self.lines(node, x)
         start = torch.stack([lines.lower_slope, lines.upper_slope], dim=1)
-        least, most = (
-            (torch.zeros_like(x.lower) + slope).unsqueeze(1).expand_as(start) for slope in self.slopes(node, x)
-        )
+        least, most = (end.unsqueeze(1) for end in self._steepness(node, x))
         return Free(start, torch.minimum(least, start), torch.maximum(most, start))
+
+    def _steepness(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
+        """The slopes of f on each interval, from the smallest to the largest, nearly: lines of others are not close."""
+        at = torch.stack([torch.lerp(x.lower, x.upper, k / _CHORDS) for k in range(_CHORDS + 1)])
+        width = at[1:] - at[:-1]
+        chords = (compute(node, at).diff(dim=0) / torch.where(width > 0, width, 1)).nan_to_num(0.0, 0.0, 0.0)
+        least, most = (torch.zeros_like(x.lower) + slope for slope in self.slopes(node, x))
+        return chords.amin(0).clamp(least, most), chords.amax(0).clamp(least, most)
 
     def _highest(
         self, node: Node, x: Interval, slope: Tensor, sign: Tensor, points: list[Tensor]
