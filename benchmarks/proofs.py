@@ -1,6 +1,7 @@
 """What Exact proves, image by image: overlaps, orders of cells, decisions and properties; and what it comes to.
 
 python benchmarks/proofs.py mlp     --out FOLDER --data FOLDER [--eps 0.01 0.02 0.04] [--images 100]
+python benchmarks/proofs.py digits  --out FOLDER --data FOLDER [--eps 0.04] [--images 100]
 python benchmarks/proofs.py verify  --out FOLDER --onnx FILE --npz FILE [--eps 0.3] [--device cuda --batch 200]
 python benchmarks/proofs.py cifar   --out FOLDER --data FOLDER [--eps 0.004] [--images 100] [--device cuda --batch 50]
     [--onnx FILE --mean R G B --std R G B]
@@ -12,6 +13,7 @@ Every image is a line of JSON in the folder --out. What has one is not done agai
 where it was stopped, and N processes with --share 1/N to N/N divide the images. --summary shows what is there.
 
 mlp: the packaged MLP on MNIST's test images, 12 x 12 cells: both sides of AO(B), what is proven of the cells' order.
+digits: the packaged MLP on MNIST's test images, for the class that it predicts: decided, and no more.
 verify: a network on images (x uint8, y) of a file; an image is proven where it is classified as y on the whole ball.
 cifar: the CIFAR-10 network of the zoo, or one of a file, on test images, for the class that it predicts.
 vnnlib: whether properties hold, are violated, or stay open.
@@ -64,6 +66,12 @@ def mlp(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
             "top": int(found.top(10).sum()),
             "spent": spent,
         }
+
+
+def digits(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
+    """Decisions of the packaged MLP on test images."""
+    pixels = pm.data.mnist(args.data, "test")[0]
+    yield from _decisions(args, keys, pm.trace(pm.zoo.mnist_mlp(), pixels[:1]), pixels, None)
 
 
 def verify(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
@@ -179,6 +187,9 @@ class Command:
 
 COMMANDS = {
     "mlp": Command(images, mlp, show_orders, (0.01, 0.02, 0.04)),
+    "digits": Command(
+        lambda args: images(args, network="mnist_mlp", device=args.device), digits, show_decisions, (0.04,)
+    ),
     "verify": Command(
         lambda args: images(args, network=args.onnx.stem, device=args.device), verify, show_decisions, (0.3,), 200
     ),
