@@ -277,7 +277,8 @@ def test_a_search_finds_both_sides_of_the_radius(three: Path, monkeypatch: pytes
     def radius(network: Any, x: torch.Tensor, **asked: Any) -> Radius:
         assert asked["bounds"] == pm.bounds.Exact()
         proven, refuted = next(sides)
-        return Radius(*torch.tensor([[proven], [refuted]], dtype=torch.float64), x)
+        ends = torch.tensor([[proven], [refuted]], dtype=torch.float64)
+        return Radius(ends[0], ends[1], x)
 
     def overlap(network: Any, x: torch.Tensor, *_: Any, **asked: Any) -> pm.Overlap:
         return pm.overlap(network, x, pm.Ball(0.04, domain=(0.0, 1.0)))

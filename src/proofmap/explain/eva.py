@@ -81,7 +81,7 @@ class TargetedEVA(Explainer):
             plus = self._half(task, "+")
         with part(0.5, 1.0):
             minus = self._half(task, "-")
-        return Measured(plus.drop - minus.drop, plus, minus)
+        return Measured.of(plus, minus)
 
     def _half(self, task: Task, half: Literal["+", "-"]) -> Overlap:
         family = replace(task, ball=replace(task.ball, half=half)).family

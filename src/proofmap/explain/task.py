@@ -16,7 +16,7 @@ from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.overlaps import Overlap
 
-__all__ = ["Measured", "Task", "ball_of", "together"]
+__all__ = ["Measured", "Task", "ball_of", "drop_of", "drops_of", "together"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +46,18 @@ class Measured:
     opposite: Overlap | None = None
 
     @classmethod
-    def of(cls, overlap: Overlap) -> Measured:
-        """Of a group the score is what freezing it takes off the overlap."""
-        return cls(overlap.drop, overlap)
+    def of(cls, overlap: Overlap, opposite: Overlap | None = None) -> Measured:
+        """Of a group the score is what freezing it takes off the overlap; of two half balls, the difference of both."""
+        scores = drop_of(overlap)
+        return cls(scores if opposite is None else scores - drop_of(opposite), overlap, opposite)
+
+
+def drop_of(overlap: Overlap) -> Tensor:
+    """AO(B) - AO(B_u) by the upper sides, (N, G); where the difference itself was bounded, no number that excludes."""
+    if overlap.drops is None:
+        return overlap.drop
+    lower, upper = overlap.intervals.to(overlap.drop).unbind(2)
+    return overlap.drop.clamp(lower, upper)
 
 
 def ball_of(ball: Ball, piece: slice, x: Tensor) -> Ball:
@@ -94,11 +103,11 @@ def _joined(parts: Sequence[Overlap], missing: Sequence[int]) -> Overlap:
     if searched:
         whole["points"] = torch.cat(searched)
     if any(p.drops is not None for p in parts):
-        whole["drops"] = torch.cat([pad(_drops(p), (0, 0, 0, more)) for p, more in pairs])
+        whole["drops"] = torch.cat([pad(drops_of(p), (0, 0, 0, more)) for p, more in pairs])
     return Overlap(**whole, certified=parts[0].certified)
 
 
-def _drops(part: Overlap) -> Tensor:
-    """Between 0 and inf where they were not bounded."""
+def drops_of(part: Overlap) -> Tensor:
+    """Between which each AO(B) - AO(B_u) is, (N, G, 2): 0 and inf where it was not bounded as one value."""
     unknown = torch.tensor([0.0, inf]).to(part.frozen).expand(*part.frozen.shape, 2)
     return unknown if part.drops is None else part.drops
