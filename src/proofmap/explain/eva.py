@@ -23,7 +23,7 @@ from proofmap.traced import traced
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class EVA(Explainer):
-    """EVA(u) = AO(B) - AO(B_u), both terms certified upper bounds.
+    """EVA(u) = AO(B) - AO(B_u), both terms certified upper bounds, or what a search reached (`score_of`).
 
     The difference is an importance score and not itself certified; `Explanation.intervals` says between which numbers
     the true one lies. objective: "margin", "class" or "mean" (see `pm.overlap`).

@@ -16,7 +16,7 @@ from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.overlaps import Overlap
 
-__all__ = ["Measured", "Task", "ball_of", "drop_of", "drops_of", "together"]
+__all__ = ["Measured", "Task", "ball_of", "drops_of", "score_of", "together"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,16 +48,25 @@ class Measured:
     @classmethod
     def of(cls, overlap: Overlap, opposite: Overlap | None = None) -> Measured:
         """Of a group the score is what freezing it takes off the overlap; of two half balls, the difference of both."""
-        scores = drop_of(overlap)
-        return cls(scores if opposite is None else scores - drop_of(opposite), overlap, opposite)
+        scores = score_of(overlap)
+        return cls(scores if opposite is None else scores - score_of(opposite), overlap, opposite)
 
 
-def drop_of(overlap: Overlap) -> Tensor:
-    """AO(B) - AO(B_u) by the upper sides, (N, G); where the difference itself was bounded, no number that excludes."""
-    if overlap.drops is None:
+def score_of(overlap: Overlap) -> Tensor:
+    """The score AO(B) - AO(B_u) of each group, (N, G), by the upper sides.
+
+    By the lower sides where a search met inputs that reach more than x itself: while the sides are apart theirs is the
+    nearer one to the true score, as inputs are found long before it is proven that there are no worse ones; when the
+    sides meet both are the same. Where the difference itself was bounded, no number that this excludes.
+    """
+    if not overlap.certified:
         return overlap.drop
-    lower, upper = overlap.intervals.to(overlap.drop).unbind(2)
-    return overlap.drop.clamp(lower, upper)
+    met = (overlap.full_lower > overlap.nominal)[:, None]
+    value = torch.where(met, overlap.full_lower[:, None] - overlap.frozen_lower, overlap.drop)
+    if overlap.drops is None:
+        return value
+    lower, upper = overlap.intervals.to(value).unbind(2)
+    return value.clamp(lower, upper)
 
 
 def ball_of(ball: Ball, piece: slice, x: Tensor) -> Ball:
