@@ -1,12 +1,14 @@
 """Hunt for what the tests have missed: random networks and ONNX files, attacked.
 
     python scripts/hunt.py --networks 200 --seed 0 --seconds 600
+    python scripts/hunt.py --only exact --networks 100000 --share 1/16    # one of 16 processes
 
 The network of a seed has the operation whose turn it is in the reader's table, among others, with odd settings. Its
 bounds by every method, and every interval and line on the way, are compared with values at points: drawn, at corners,
-and where gradients lead. Each seed has a few ONNX files too: what is loaded is compared with onnxruntime. `--only`
-leaves one of the two out. A finding comes with a seed: `--seed S --networks 1` shows it again. Exit code 1 where there
-are any. Ctrl-C ends the hunt with what was found so far.
+and where gradients lead. Each seed has a tiny network too, of which `Exact` proves both sides of the overlap: they are
+compared with points, and with the truth where that can be enumerated; and a few ONNX files: what is loaded is compared
+with onnxruntime. `--only` takes one of the three. A finding comes with a seed: `--seed S --networks 1` shows it again.
+Exit code 1 where there are any. Ctrl-C ends the hunt with what was found so far.
 """
 
 from __future__ import annotations
@@ -47,10 +49,10 @@ def main() -> None:
     tally = Tally()
     findings: list[Finding] = []
     start = shown = time.monotonic()
-    seed = args.seed
+    seed = args.seeds.start
     with tempfile.TemporaryDirectory() as folder:
         try:
-            for seed in range(args.seed, args.seed + args.networks):
+            for seed in args.seeds:
                 now = time.monotonic()
                 if now - start > args.seconds:
                     break
@@ -60,7 +62,7 @@ def main() -> None:
                 findings += _one(seed, tally, Path(folder), args.only)
         except KeyboardInterrupt:
             print(f"stopped at seed {seed}")
-    _sum_up(tally, findings, time.monotonic() - start)
+    _sum_up(tally, findings, time.monotonic() - start, range(args.seeds.start, seed + 1, args.seeds.step))
     sys.exit(1 if findings else 0)
 
 
@@ -69,8 +71,21 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--networks", type=int, default=200, help="how many seeds, each a network and a few files")
     parser.add_argument("--seed", type=int, default=0, help="the first of them")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no new seed after so long")
-    parser.add_argument("--only", choices=["bounds", "onnx"], help="networks alone, or files alone")
-    return parser.parse_args()
+    parser.add_argument("--only", choices=["bounds", "exact", "onnx"], help="networks, tiny networks or files alone")
+    parser.add_argument("--share", type=_share, default=(1, 1), metavar="K/N", help="every N-th seed, from the K-th on")
+    args = parser.parse_args()
+    share, shares = args.share
+    args.seeds = range(args.seed + share - 1, args.seed + args.networks, shares)
+    if not args.seeds:
+        parser.error(f"got {args.networks} networks, too few for {shares} shares, expected at least {share}")
+    return args
+
+
+def _share(text: str) -> tuple[int, int]:
+    k, _, n = text.partition("/")
+    if not (k.isdecimal() and n.isdecimal() and 1 <= int(k) <= int(n)):
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected K/N with K from 1 to N")
+    return int(k), int(n)
 
 
 def _one(seed: int, tally: Tally, folder: Path, only: str | None) -> list[Finding]:
@@ -96,12 +111,13 @@ def _too_long(*_: object) -> None:
 def _counts(tally: Tally) -> str:
     return (
         f"{tally.networks} networks, {tally.balls} balls, {tally.points} points, {tally.hidden} hidden intervals, "
-        f"{tally.lines} forms, {tally.bounds} bounds, {tally.files} files"
+        f"{tally.lines} forms, {tally.bounds} bounds, {tally.closed} closed, {tally.enumerated} enumerated, "
+        f"{tally.files} files"
     )
 
 
-def _sum_up(tally: Tally, findings: list[Finding], seconds: float) -> None:
-    print(f"{_counts(tally)} in {seconds:.0f} s")
+def _sum_up(tally: Tally, findings: list[Finding], seconds: float, seeds: range) -> None:
+    print(f"seeds {seeds.start} to {seeds[-1]}, every {seeds.step}: {_counts(tally)} in {seconds:.0f} s")
     print(f"rounding took at most {tally.rounding:.2g} of its tolerance")
     print(f"operations: {len(tally.operations)}; of the tables never drawn: {_said(_never(tally))}")
     print(f"of the tables, without a generator: {_said(networks.uncovered() | files.uncovered())}")
@@ -114,8 +130,8 @@ def _sum_up(tally: Tally, findings: list[Finding], seconds: float) -> None:
     for finding in sorted(findings, key=lambda one: KINDS.index(one.kind)):
         sorts.setdefault(finding.sort, []).append(finding)
     for same in sorts.values():
-        seeds = ", ".join(str(one.seed) for one in same[:6])
-        print(f"  {len(same):4d}  {same[0].kind}: {same[0].what[:200]}  (seeds {seeds}{', ...' if same[6:] else ''})")
+        places = ", ".join(str(one.seed) for one in same[:6])
+        print(f"  {len(same):4d}  {same[0].kind}: {same[0].what[:200]}  (seeds {places}{', ...' if same[6:] else ''})")
 
 
 def _never(tally: Tally) -> set[str]:

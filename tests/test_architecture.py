@@ -32,6 +32,7 @@ ORDER = (
     {"execution", "classes", "objective", "attack", "reach"},
     {"rules"},
     {"bounds"},
+    {"tree"},
     {"overlaps", "radii"},
     {"explain", "certificate", "property"},
     {"metrics", "sources"},

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 import proofmap as pm
 from proofmap.bounds import Backward
@@ -60,3 +61,19 @@ def test_scores_are_bounded_as_one_value(objective: Objective) -> None:
         assert bool((closer.intervals[..., 0] > 0).any())
     assert torch.equal(closer.full, over.full)
     assert torch.equal(closer.frozen, over.frozen)
+
+
+def test_what_is_bounded_apart_adds_up() -> None:
+    """Of a linear model with two classes nothing is lost: f_1 and -f_0 each have their own worst case."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 2).double()
+    x, mask = torch.rand(1, 4, dtype=torch.float64), torch.tensor([0, 0, 1, 1])
+    graph, family = pm.trace(model, x), pm.Ball(0.1).at(x, mask)
+    how = Bounding(Backward(), 2**30, objective="apart")
+    over = family_overlap(graph, family, 0, how)
+    found = with_drops(over, graph, family, forms_of(graph(x), over.target, None, "apart"), how)
+    gain = 0.1 * model.weight.detach().abs().sum(0)
+    score = torch.stack([gain[mask == u].sum() for u in range(2)])[None]
+    assert found.drops is not None
+    torch.testing.assert_close(found.drops[..., 1], score)
+    torch.testing.assert_close(found.drop, score)

@@ -9,23 +9,35 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
+from math import inf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+import proofmap as pm
+from proofmap import Ball
+from proofmap.bounds import Exact
+from proofmap.graph import layers, pools, scalars, trace
+from proofmap.graph.build import Builder
 from proofmap.graph.ir import Node
 from proofmap.graph.onnx import ops as onnx_ops
+from proofmap.graph.slide import Slide
 from proofmap.graph.torch import aten
+from proofmap.overlaps import Overlap
 from proofmap.rules import Interval, Linear
 from proofmap.rules.curves import Tanh
 from proofmap.rules.lines import Lines
 from proofmap.rules.piecewise import ReLU
+from tests.bounds.exact import exact_maximum
 from tests.hunting import files, networks
 from tests.hunting.finding import Finding, Tally
 from tests.hunting.hunt import hunt
+from tests.hunting.pieces import largest, straight
+from tests.hunting.tiny import tiny
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +77,7 @@ def test_a_seed_draws_the_same_again() -> None:
 # --- a share of it ---
 
 NETWORKS = range(302, 306)
+TINY = range(300, 316)
 FILES = range(300, 306)
 
 
@@ -74,6 +87,61 @@ def test_no_bound_is_violated(tmp_path: Path) -> None:
     assert tally.networks == len(NETWORKS)
     assert min(tally.balls, tally.points, tally.hidden, tally.lines, tally.bounds) > 0
     assert tally.rounding < 0.5  # what rounding takes is far from what a mistake would
+
+
+def test_both_sides_of_a_search_hold(tmp_path: Path) -> None:
+    found, tally = hunted(TINY, tmp_path, "exact")
+    assert not found, "\n".join(map(str, found))
+    assert tally.networks == len(TINY)
+    assert min(tally.balls, tally.points, tally.bounds, tally.closed, tally.enumerated) > 0
+    assert tally.rounding < 0.5
+
+
+def test_every_kind_of_ball_and_neuron_is_searched() -> None:
+    drawn = [tiny(seed) for seed in range(200)]
+    ops = {node.op for one in drawn for node in one.graph.nodes}
+    assert ops >= {"relu", "leaky_relu", "clamp", "abs", "maximum", "max_pool", "conv", "add", "tanh", "gelu"}
+    balls = [one.ball for one in drawn]
+    assert {ball.norm for ball in balls} == {1.0, 2.0, inf}
+    assert {ball.half for ball in balls} == {None, "+", "-"}
+    assert {(ball.relative, ball.domain is None) for ball in balls} == {(True, False), (False, False), (False, True)}
+    assert {one.rival is None for one in drawn} == {True, False}
+    assert any(bool((one.target != one.graph(one.x).argmax(1)).any()) for one in drawn)
+
+
+def test_the_enumerated_truth_is_that_of_patterns_of_relus() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)).double()
+    x = torch.rand(1, 3, dtype=torch.float64)
+    single = Ball(0.5).at(x)
+    dense = [(one.weight.detach().numpy(), one.bias.detach().numpy()) for one in model if isinstance(one, nn.Linear)]
+    row = np.array([1.0, -1.0])
+    low, high = (end[0].numpy() for end in single.box())
+    truth, _ = exact_maximum(dense, row, low, high)
+    assert largest(trace(model, x), single, row[None], -inf) == pytest.approx(truth, abs=1e-9)
+
+
+@pytest.mark.parametrize("norm", [1.0, inf])
+def test_the_enumerated_truth_is_met_on_a_fine_grid(norm: float) -> None:
+    """All kinds of pieces, in two variables."""
+    b = Builder((1, 1, 2), 1)
+    torch.manual_seed(1)
+    wide = layers.conv(b, "c", b.input, torch.randn(3, 1, 1, 1), torch.randn(3), Slide.of((1, 1)))
+    x = pools.max_pool(b, "p", b.add("s", wide, b.add_node("a", "abs", [wide])), Slide.of((1, 2), (1, 1)))
+    x = b.reshape("f", x, (3,))
+    other = scalars.leaky_relu(b, "l", b.affine("n", x, torch.randn(3), None), torch.tensor(0.3))
+    x = scalars.maximum(b, "m", x, other)
+    x = scalars.clamp(b, "k", x, -0.5, 0.8)
+    graph = b.finish(layers.linear(b, "o", x, torch.randn(2, 3), torch.randn(2)), torch.device("cpu"), torch.float64)
+    assert straight(graph)
+    single = Ball(0.7, norm).at(torch.full((1, 1, 1, 2), 0.1, dtype=torch.float64))
+    truth = largest(graph, single, np.array([[1.0, -1.0]]), -inf)
+    line = torch.linspace(-0.7, 0.7, 401, dtype=torch.float64)
+    deltas = torch.cartesian_prod(line, line).reshape(-1, 1, 1, 1, 2)
+    logits = graph((single.x + deltas[single.contains(deltas, 1e-9)[:, 0]]).flatten(0, 1))
+    seen = float((logits[:, 0] - logits[:, 1]).max())
+    assert seen <= truth + 1e-9
+    assert seen >= truth - 0.02
 
 
 def test_no_file_is_read_wrongly(tmp_path: Path) -> None:
@@ -115,6 +183,18 @@ def test_the_script_counts_and_says_how_to_see_a_finding_again(
     printed = capsys.readouterr().out
     assert f"python scripts/hunt.py --seed {seed} --networks 1" in printed
     assert re.search(r"\d findings?: \d misread", printed)
+
+
+def test_shares_are_every_other_seed_and_none_may_be_empty(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert hunting(monkeypatch, "--seed", "3", "--networks", "4", "--only", "exact", "--share", "2/3") == 0
+    assert "seeds 4 to 4, every 3: 1 networks" in capsys.readouterr().out
+    for share in ("3/2", "0/2", "2", "a/b"):
+        assert hunting(monkeypatch, "--networks", "4", "--share", share) == 2
+        assert f"got {share!r}, expected K/N with K from 1 to N" in capsys.readouterr().err
+    assert hunting(monkeypatch, "--networks", "4", "--share", "5/5") == 2
+    assert "got 4 networks, too few for 5 shares, expected at least 5" in capsys.readouterr().err
 
 
 # --- what is broken on purpose is seen ---
@@ -174,3 +254,32 @@ def test_an_error_that_nobody_raised_on_purpose_is_seen(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(ReLU, "lines", broken)
     assert seen("aten.relu.default", tmp_path, "raw error: a method of bounding raised KeyError: 'slope'")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"full": -1e-3}, "unsound: an input reaches an overlap of"),
+        ({"full": 100.0}, "disagreement: exact is 100 looser than backward bounds"),
+        (
+            {"full": 1e-4, "full_lower": 1e-4},
+            "unsound: exact: the lower side is above the overlap at its point, 0.0001",
+        ),
+        ({"frozen": 1e-4, "frozen_lower": 1e-4}, "unsound: exact: the lower side is above the overlap at its point,"),
+        ({"points": 1e-9}, "unsound: exact: a point of a lower side moves a frozen variable"),
+        ({"points": 10.0}, "points of lower sides are outside their balls"),
+    ],
+)
+def test_a_side_of_a_search_that_is_moved_is_seen(
+    change: dict[str, float], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = pm.overlap
+
+    def moved(*args: Any, **settings: Any) -> Overlap:
+        over = whole(*args, **settings)
+        exact = isinstance(settings["bounds"], Exact)
+        return replace(over, **{name: getattr(over, name) + by for name, by in change.items()}) if exact else over
+
+    monkeypatch.setattr(pm, "overlap", moved)
+    found, _ = hunted(TINY[:2], tmp_path, "exact")
+    assert any(words in f"{finding.kind}: {finding.what}" for finding in found)

@@ -29,10 +29,14 @@ from proofmap.inside import upwards
 from proofmap.memory import budget
 from proofmap.objective import Objective, forms_of, join, nominal
 from proofmap.precision import full_precision
+from proofmap.progress import part
+from proofmap.reach import Reached, reach
 from proofmap.settings import check_choice
 from proofmap.traced import Network, traced
+from proofmap.tree import close
 
 _NOMINAL = torch.empty(0)  # the lower sides that nobody gives: those of x itself
+_FIRST = 0.1  # of a search, for what comes before it
 _ROUNDING = 1e-4  # of a value and of 1: a lower side that much above its upper side contradicts it
 
 
@@ -127,6 +131,7 @@ class Bounding:
     available: int
     sharing: Sharing = "one-pass"
     objective: Objective = "margin"
+    enough: float = -inf  # where a search is made: what is proven to be at most this need not be known closer
 
 
 def overlap(
@@ -140,6 +145,7 @@ def overlap(
     target: Target = None,
     rival: Target = None,
     objective: Objective = "margin",
+    enough: float = -inf,
     memory: int | None = None,
 ) -> Overlap:
     """Upper bounds of AO(B) and of every AO(B_u).
@@ -152,13 +158,15 @@ def overlap(
         "apart"   the paper's upper(f_c') - lower(f_c), looser     "mean"   mean over c' of f_c' - f_c
 
     Only with "margin" and "apart", and without a rival, does an overlap of at most 0 prove the decision.
+
+    enough: for bounds that search: what is proven to be at most this need not be known closer; 0 decides, and no more.
     """
     check_choice("got objective", objective, Objective)
     check_choice("got sharing", sharing, Sharing)
     method = method_of(bounds)
     x = as_samples(x, model)
     family = ball.at(x, grouping.resolve(groups, x))
-    how = Bounding(method, budget(memory, x.device), sharing, objective)
+    how = Bounding(method, budget(memory, x.device), sharing, objective, enough)
     graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
     if rival is not None:
         _check_rival(graph, x, target, rival)
@@ -172,23 +180,47 @@ def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, 
         logits = logits_of(graph, family.x)
         classes = target_of(target, logits)
         forms = forms_of(logits, classes, None if rival is None else target_of(rival, logits, "rival"), how.objective)
+        at_x = nominal(forms, logits, how.objective)
+        if how.method.search is not None:
+            upper, met = closed(graph, family, logits, forms, how)
+            above, below = upwards(upper, at_x.dtype), -upwards(-met.value, at_x.dtype)
+            return Overlap(above[:, 0], above[:, 1:], at_x, classes, True, below[:, 0], below[:, 1:], met.points)
         value = bound(graph, family, logits, forms, how)
-    return Overlap(value[:, 0], value[:, 1:], nominal(forms, logits, how.objective), classes, certified=True)
+    return Overlap(value[:, 0], value[:, 1:], at_x, classes, certified=True)
 
 
-def with_drops(found: Overlap, graph: Graph, family: Family, forms: Tensor, how: Bounding) -> Overlap:
+def closed(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding) -> tuple[Tensor, Reached]:
+    """Upper sides (N, members) in float64 and what was reached from below, by a method that searches."""
+    assert how.method.search is not None
+    if how.objective == "apart":
+        raise InputError(
+            "got objective 'apart' with exact bounds, expected 'margin', 'class' or 'mean': 'apart' is a sum of two "
+            "bounds, which nothing reaches"
+        )
+    with part(0.0, _FIRST):
+        met = reach(graph, family, forms, how.available)
+        upper = bound(graph, family, logits, forms, how).double()
+    with part(_FIRST, 1.0):
+        found = close(graph, family, met, upper, how.method.search, how.available, how.enough)
+    return found.upper, met
+
+
+def with_drops(
+    found: Overlap, graph: Graph, family: Family, forms: Tensor, how: Bounding, until: float = inf
+) -> Overlap:
     """The same, with each AO(B) - AO(B_u) bounded as one value too: for what the two sides leave open.
 
-    forms (N, R, classes): those of the objective. Its lower ends need `points`.
+    forms (N, R, classes): those of the objective. Lower ends need `points`. until: a time of `time.monotonic`, from
+    which on groups stay as they are.
     """
     move = None if found.points is None else found.points[:, 0].to(family.x) - family.x
     reached = torch.cat([found.full_lower[:, None], found.frozen_lower], dim=1).to(forms)
     if how.objective != "apart":
-        return replace(found, drops=drops(graph, family, forms, reached, move, how.available))
+        return replace(found, drops=drops(graph, family, forms, reached, move, how.available, until))
     logits = logits_of(graph, family.x).unsqueeze(2)
     parts = [forms[:, :-1], forms[:, -1:]]  # whose largest values are bounded apart, and added
     nominal = [(part @ logits).amax(1).expand_as(reached) for part in parts]
-    both = [drops(graph, family, part, at, move, how.available) for part, at in zip(parts, nominal, strict=True)]
+    both = [drops(graph, family, part, at, move, how.available, until) for part, at in zip(parts, nominal, strict=True)]
     return replace(found, drops=both[0] + both[1])
 
 

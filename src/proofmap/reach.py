@@ -98,6 +98,15 @@ class Reached:
             self._put_back(owner, delta[:, None], ())
             self._share(owner)
 
+    def refine(self, points: Tensor, index: Tensor) -> None:
+        """Take in points (K, *shape) for members `index` (K,), as `Family.split` counts them: climbed from there."""
+        family = self.question.family
+        with full_precision(family.x.device), torch.no_grad():
+            start = self._brought(points, index) - family.x[index // family.members]
+            _, delta = self._climbed(index, start.to(family.x.dtype), _LITTLE)
+            self._offer(family.x[index // family.members] + delta, index)
+            self._share((index // family.members).unique())
+
     def _climbed(self, index: Tensor, delta: Tensor, sizes: Sequence[float]) -> tuple[Tensor, Tensor]:
         """From δ (K, *shape) on in the members `index` (K,), as `Family.split` counts them: (values, δ)."""
         family = self.question.family

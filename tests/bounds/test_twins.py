@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from math import inf
 
 import pytest
@@ -162,6 +164,23 @@ def test_a_small_budget_changes_nothing() -> None:
     torch.testing.assert_close(
         drops(graph, family, forms, nothing, move, 2**16), drops(graph, family, forms, nothing, move, BUDGET)
     )
+
+
+def test_what_the_clock_leaves_out_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups are looked at in turn while there is time: of the others nothing is said."""
+    case = MODELS["deep relu"]
+    graph = graph_of(case, torch.float64)
+    family = pm.Ball(0.02, domain=(0.0, 1.0)).at(case.inputs(4, torch.float64), torch.arange(12))
+    forms = one_form(graph, 4, torch.float64)
+    nothing = torch.full((4, 13), -inf, dtype=torch.float64)
+    whole = drops(graph, family, forms, nothing, family.upper, BUDGET)
+    clock = itertools.count()
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    some = drops(graph, family, forms, nothing, family.upper, BUDGET, until=0.0)
+    done = some[..., 1] < inf
+    assert 0 < int(done.sum()) < done.numel()
+    torch.testing.assert_close(some[..., 1][done], whole[..., 1][done])
+    assert not bool(some[..., 0].any())
 
 
 def test_the_second_copy_is_anywhere_in_the_ball() -> None:

@@ -52,6 +52,8 @@ class Tally:
     lines: int = 0  # forms pulled through one operation
     bounds: int = 0
     files: int = 0
+    closed: int = 0  # overlaps whose two sides met
+    enumerated: int = 0  # overlaps that are known exactly
     operations: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     rounding: float = 0.0  # the largest share of its tolerance that anything sound took

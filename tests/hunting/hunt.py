@@ -18,6 +18,7 @@ from tests.hunting.finding import Finding, Found, Tally, misjudged, raw, reason
 from tests.hunting.networks import Drawn, drawn
 from tests.hunting.points import values_of
 from tests.hunting.rounding import at_points, floor_of, units
+from tests.hunting.searches import searches
 
 # What a reader says of a module that it took wrongly itself: these networks draw no numbers and keep no state.
 _OWN_FAULT = ("read it wrongly", "draw random numbers", "look at the batch")
@@ -27,11 +28,13 @@ FILES = 4  # of one seed
 
 
 def hunt(seed: int, tally: Tally, folder: Path, only: str | None = None) -> Iterator[Finding]:
-    """Everything that is wrong with the network and the files of a seed, once; `only` "bounds" or "onnx"."""
-    parts = [] if only == "onnx" else [bounds(seed, tally)]
-    if only != "bounds":
-        parts += [onnx(seed, place, tally, folder) for place in range(FILES)]
-    for part in parts:
+    """Everything that is wrong with the networks and the files of a seed, once; `only` "bounds", "exact" or "onnx"."""
+    parts = {
+        "bounds": [bounds(seed, tally)],
+        "exact": [searches(seed, tally)],
+        "onnx": [onnx(seed, place, tally, folder) for place in range(FILES)],
+    }
+    for part in parts[only] if only else [one for several in parts.values() for one in several]:
         seen: set[str] = set()
         for finding in part:
             if finding.sort not in seen:

@@ -8,6 +8,7 @@ INVPROP, Kotha et al. 2023.)
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
@@ -66,8 +67,12 @@ class Above:
         return reached.clone().scatter_reduce_(0, index, torch.minimum(values, self.bound[left, None]), "amax")
 
 
-def above(graph: Graph, family: Family, forms: Tensor, floor: Tensor, budget: int, rounds: int) -> Above:
-    """Of the forms (N, R, classes) where they reach the floor (N,) of their sample, in so many rounds at most."""
+def above(
+    graph: Graph, family: Family, forms: Tensor, floor: Tensor, budget: int, rounds: int, until: float = inf
+) -> Above:
+    """Of the forms (N, R, classes) where they reach the floor (N,) of their sample, in so many rounds at most, none of
+    which begins after `until`, a time of `time.monotonic`.
+    """
     balls = replace(family, mask=None, groups=0)
     names = facts.hidden(graph)
     (plan,) = Backward().plans
@@ -86,7 +91,7 @@ def above(graph: Graph, family: Family, forms: Tensor, floor: Tensor, budget: in
     live = torch.arange(len(row), device=row.device)
     for _ in range(rounds):
         live = live[_cuts(balls, floor, found, live)]
-        if len(live):
+        if len(live) and time.monotonic() <= until:
             live = _round(graph, balls, forms, floor, found, live, budget)
     return found
 

@@ -13,6 +13,7 @@ network of its own (`graph.twin`): what the copies have in common cancels before
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
@@ -33,14 +34,24 @@ from proofmap.precision import full_precision
 from proofmap.rules import Interval
 
 _ROUNDS = 8  # of narrowing, at most
+_FEW = 32  # pairs between two looks at the clock
 _UP = 1 + 1e-6  # so that a move and what is left of δ stay in the ball whatever their norms are rounded to
 
 
-def drops(graph: Graph, family: Family, forms: Tensor, reached: Tensor, move: Tensor | None, budget: int) -> Tensor:
+def drops(
+    graph: Graph,
+    family: Family,
+    forms: Tensor,
+    reached: Tensor,
+    move: Tensor | None,
+    budget: int,
+    until: float = inf,
+) -> Tensor:
     """Intervals (N, G, 2) that hold max_B g - max_{B_u} g, g being the largest of the forms (N, R, classes).
 
     reached (N, 1 + G): values of g at points of B and of every B_u. move (N, *shape): a δ of B, whose parts are the
-    moves of the groups, best an adversary's; without one every lower end is 0.
+    moves of the groups, best an adversary's; without one every lower end is 0. until: a time of `time.monotonic`, from
+    which on no more groups are looked at: their intervals are [0, inf].
     """
     graph = in_pairs(graph, family.x)
     twins = twin(graph)
@@ -50,7 +61,7 @@ def drops(graph: Graph, family: Family, forms: Tensor, reached: Tensor, move: Te
     def piece(start: int, stop: int) -> None:
         part = torch.arange(start, stop, device=forms.device)
         balls = family.pick(part)
-        pairs = _Pairs.of(graph, twins, balls, forms[part], reached[part], budget, budget // (4 * each))
+        pairs = _Pairs.of(graph, twins, balls, forms[part], reached[part], budget, budget // (4 * each), until)
         result[part, :, 1] = pairs.most(_put_back, pairs.kept[:, :1].expand_as(pairs.kept[:, 1:])).clamp(min=0)
         if move is not None:
             moves = balls.project(move[part])
@@ -101,15 +112,23 @@ class _Pairs:
     known: Mapping[str, Interval]  # of what either copy reads, (Q, *shape)
     budget: int
     at_once: int  # pairs of copies
+    until: float
 
     @staticmethod
     def of(
-        graph: Graph, twins: Graph, family: Family, forms: Tensor, reached: Tensor, budget: int, at_once: int
+        graph: Graph,
+        twins: Graph,
+        family: Family,
+        forms: Tensor,
+        reached: Tensor,
+        budget: int,
+        at_once: int,
+        until: float = inf,
     ) -> _Pairs:
         """The first copy's input maximises a form over a member: it reaches what the member does. A part of its own for
         each form whose hidden values that narrows, another for all others of the sample.
         """
-        found = above(graph, family, forms, reached.amin(1), budget, _ROUNDS)
+        found = above(graph, family, forms, reached.amin(1), budget, _ROUNDS, until)
         rows = torch.arange(forms.shape[1], device=forms.device)
         kept = found.reaches(reached)[:, :, None] & rows.eq(found.row[:, None, None])  # (pairs, 1 + G, R)
         own = found.narrowed()
@@ -122,15 +141,17 @@ class _Pairs:
             before, after, name = node.inputs
             narrow, whole = found.known[name].pick(own), found.whole[name]
             known[before], known[after] = narrow.then(whole), whole.pick(parts)
-        return _Pairs(twins, family, forms, parts, torch.cat([kept[own], rest]), known, budget, at_once)
+        return _Pairs(twins, family, forms, parts, torch.cat([kept[own], rest]), known, budget, at_once, until)
 
     def most(self, differences: Differences, rows: Tensor) -> Tensor:
         """(N, G): the most by which one of the rows (Q, G, R) of the forms can be lower in the second copy."""
         groups = self.family.groups
         asked = rows.any(2).flatten().nonzero().flatten()
-        value = self.forms.new_empty(len(asked))
+        value = self.forms.new_full((len(asked),), inf)
 
         def piece(start: int, stop: int) -> None:
+            if time.monotonic() > self.until:
+                return
             part, group = asked[start:stop] // groups, asked[start:stop] % groups
             sample = self.sample[part]
             ball = self.family.pick(sample)
@@ -140,7 +161,7 @@ class _Pairs:
             forms = _those(self.forms[sample], rows[part, group])
             value[start:stop] = solve(self.twins, cases, -forms, Backward(), "one-pass", self.budget).amax((1, 2))
 
-        in_pieces(len(asked), self.at_once, piece)
+        in_pieces(len(asked), self.at_once if self.until == inf else min(self.at_once, _FEW), piece)
         most = self.forms.new_full((self.family.count * groups,), -inf)
         at = self.sample[asked // groups] * groups + asked % groups
         return most.scatter_reduce_(0, at, value, "amax").view(-1, groups)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from math import isfinite
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
 from proofmap.rules.lines import Lines, Scalar, chord
-from proofmap.rules.rule import Free, Interval
+from proofmap.rules.rule import Free, Interval, Kinked
 
 
 class TwoPieces(Scalar):
@@ -69,6 +70,9 @@ class ReLU(TwoPieces):
     def pieces(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
         return torch.zeros_like(x.lower), torch.ones_like(x.lower)
 
+    def kinked(self, node: Node) -> Kinked:
+        return Kinked((0.0,), 0.0, ((0.0, 1.0),))
+
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
         return []
 
@@ -91,12 +95,19 @@ class LeakyReLU(TwoPieces):
         assert node.weight is not None
         return node.weight.expand_as(x.lower), torch.ones_like(x.lower)
 
+    def kinked(self, node: Node) -> Kinked:
+        assert node.weight is not None
+        return Kinked((node.weight,), 0.0, ((0.0, 1 - node.weight),))
+
 
 class Absolute(TwoPieces):
     """y = |x|."""
 
     def pieces(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
         return -torch.ones_like(x.lower), torch.ones_like(x.lower)
+
+    def kinked(self, node: Node) -> Kinked:
+        return Kinked((-1.0,), 0.0, ((0.0, 2.0),))
 
 
 class Clamp(Scalar):
@@ -132,6 +143,11 @@ class Clamp(Scalar):
         low, high = node.attributes["low"], node.attributes["high"]
         kink = ((x.lower < low) & (x.upper > low)) | ((x.lower < high) & (x.upper > high))
         return (kink,)
+
+    def kinked(self, node: Node) -> Kinked:
+        low, high = node.attributes["low"], node.attributes["high"]
+        kinks = tuple((place, jump) for place, jump in ((low, 1.0), (high, -1.0)) if isfinite(place))
+        return Kinked((0.0,), low, kinks) if isfinite(low) else Kinked((1.0,), 0.0, kinks)
 
     def secants(self, node: Node, x: Interval) -> Interval:
         low, high = node.attributes["low"], node.attributes["high"]

@@ -73,6 +73,18 @@ class Free:
 
 
 @dataclass(frozen=True, eq=False)
+class Kinked:
+    """An operation as a sum of straight lines and kinks, entry by entry:
+
+    y = Σ base_i · x_i + offset + Σ jump · max(x_0 - place, 0).
+    """
+
+    base: tuple[float | Tensor, ...]  # one an input
+    offset: float
+    kinks: tuple[tuple[float, float | Tensor], ...]  # (place, jump)
+
+
+@dataclass(frozen=True, eq=False)
 class Forms:
     """Affine forms of d input variables below and above a value.
 
@@ -124,6 +136,10 @@ class Nonlinear(Rule):
 
     def free(self, node: Node, *inputs: Interval) -> Free | None:
         """What can be chosen in relaxing; None: nothing."""
+        return None
+
+    def kinked(self, node: Node) -> Kinked | None:
+        """The operation by its kinks; None where it is not made of straight pieces that meet."""
         return None
 
     @abstractmethod

@@ -1,0 +1,109 @@
+"""The two sides of an overlap brought together, sample by sample."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from math import inf
+
+import torch
+from torch import Tensor
+
+from proofmap import progress
+from proofmap.bounds import Cases, Exact, facts
+from proofmap.bounds.backward import BackwardPass
+from proofmap.bounds.knowledge import Knowledge
+from proofmap.family import Family
+from proofmap.graph import Graph
+from proofmap.graph.pairs import in_pairs
+from proofmap.memory import keep_freed
+from proofmap.precision import full_precision
+from proofmap.reach import Reached
+from proofmap.tree.balls import Balls
+from proofmap.tree.search import FINER, Found, Goal, search
+from proofmap.tree.units import Units, units_of
+
+
+@dataclass(frozen=True, eq=False)
+class Closing:
+    """What searches found: upper sides (N, 1 + G) in float64, and for each sample its parts and what stopped it."""
+
+    upper: Tensor
+    found: tuple[Found, ...]
+
+
+def close(
+    graph: Graph, family: Family, reached: Reached, known: Tensor, exact: Exact, available: int, enough: float = -inf
+) -> Closing:
+    """Upper sides of what was reached, searched for one sample after the other; the lower sides are improved meanwhile.
+
+    known: the upper sides (N, 1 + G) that there are. enough: those that are at most this need not be closer.
+    """
+    keep_freed()
+    precise = graph.to(family.x.device, torch.float64)
+    memory = available // 2 if exact.memory is None else exact.memory
+    found: list[Found] = []
+    for n in range(len(reached.value)):
+        until = time.monotonic() + exact.seconds
+        why = _settled(reached.value[n], known[n], exact.gap, enough)
+        if found and found[-1].stopped == "interrupted":
+            why = "interrupted"
+        with progress.part(n / len(reached.value), (n + 1) / len(reached.value)):
+            goal = Goal(exact.gap, until, memory, enough)
+            one = Found(known[n], 0, why) if why is not None else _one(precise, family, reached, n, goal, available)
+            found.append(replace(one, upper=torch.minimum(one.upper, known[n])))
+    return Closing(torch.stack([one.upper for one in found]), tuple(found))
+
+
+def _settled(reached: Tensor, known: Tensor, gap: float, enough: float) -> str | None:
+    """Why nothing is left to search: "" where the sides have met, "refuted" where more than enough was reached."""
+    if -inf < enough < float(reached[0]):
+        return "refuted"
+    return "" if bool((known <= (reached + gap / FINER).clamp(min=enough)).all()) else None
+
+
+def _one(graph: Graph, family: Family, reached: Reached, n: int, goal: Goal, available: int) -> Found:
+    """One sample."""
+    single = _double(family.pick(torch.tensor([n], device=family.x.device)))
+    begin = time.monotonic()
+
+    def offer(delta: Tensor, member: Tensor) -> Tensor:
+        points = single.x + delta.double().view(-1, *single.shape)
+        reached.refine(points, n * family.members + member)
+        return reached.value[n].clone()
+
+    def report(lower: float, upper: float, parts: int) -> None:
+        share = (time.monotonic() - begin) / (goal.until - begin)
+        progress.report(min(1.0, share), f"AO(B) in [{lower:.4g}, {upper:.4g}], {parts:,} parts")
+
+    with full_precision(family.x.device), torch.no_grad():
+        try:
+            units = units_on(graph, single, reached.question.forms[n].double(), available)
+        except KeyboardInterrupt:
+            return _nothing(reached.value[n], "interrupted")
+        if units is None:
+            return _nothing(reached.value[n], "units")
+        return search(units, Balls(single), reached.value[n].clone(), goal, offer, report)
+
+
+def _double(family: Family) -> Family:
+    """In float64."""
+    x, lower, upper, eps = (end.double() for end in (family.x, family.lower, family.upper, family.eps))
+    return replace(family, x=x, lower=lower, upper=upper, eps=eps)
+
+
+def _nothing(reached: Tensor, why: str) -> Found:
+    return Found(torch.full_like(reached, inf), 0, why)
+
+
+def units_on(graph: Graph, family: Family, specification: Tensor, available: int) -> Units | None:
+    """The units of the balls of one sample, whose intervals come from forms carried back; None: they have none."""
+    graph = in_pairs(graph, family.x)
+    knowledge = Knowledge(graph, Cases(family), available, for_members=False, arithmetic=False)
+    backward = BackwardPass().begin(knowledge)
+    for node in graph.nodes:
+        if facts.is_nonlinear(node):
+            backward.settle(node)
+            knowledge.relax(node)
+        knowledge.interval(node.name)
+    return units_of(graph, knowledge.intervals, family, specification)

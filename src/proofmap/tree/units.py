@@ -1,0 +1,196 @@
+"""A network on a ball as its open units: what bends there, and nothing else.
+
+Where the interval of a value shows on which side of every kink it lies, an operation is linear. What is left are units,
+each a function of one number, u_k = σ_k(z_k), and everything between them is linear:
+
+    z = A δ + b + M u,        row r of the specification = a_r·δ + c_r + m_r·u,        δ in the ball.
+
+Kinks are ReLUs: max(x, y) = x + max(y - x, 0), |x| = 2 max(x, 0) - x, and so on (`Kinked`). Other functions of one
+number are units as they are. M is strictly lower triangular by levels, one for each operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from proofmap.bounds import facts
+from proofmap.bounds.linear import rewrite
+from proofmap.family import Family
+from proofmap.graph.ir import Graph, Node
+from proofmap.rules import RULES, Forms, Interval, Nonlinear, Relaxation
+from proofmap.rules.lines import Scalar
+
+_ROWS = 2**24  # numbers of forms that are sent back together
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """The units of one operation: columns start to stop. node: None for ReLUs, else the function they are."""
+
+    start: int
+    stop: int
+    node: Node | None
+
+    @property
+    def columns(self) -> slice:
+        return slice(self.start, self.stop)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Affine functions of δ and the units: weight·δ + bias + mix·u, (R, d), (R,) and (R, K)."""
+
+    weight: Tensor
+    bias: Tensor
+    mix: Tensor
+
+    def __len__(self) -> int:
+        return len(self.bias)
+
+    def pick(self, index: Any) -> Rows:
+        """Some of them."""
+        return Rows(self.weight[index], self.bias[index], self.mix[index])
+
+    def to(self, dtype: torch.dtype) -> Rows:
+        """In another precision."""
+        return Rows(self.weight.to(dtype), self.bias.to(dtype), self.mix.to(dtype))
+
+    @staticmethod
+    def together(parts: Sequence[Rows], units: int) -> Rows:
+        """One after the other, as rows of so many units; those that are missing have no part in them."""
+        mix = torch.cat([pad(part.mix, (0, units - part.mix.shape[1])) for part in parts])
+        return Rows(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]), mix)
+
+    def negative(self) -> Rows:
+        """Their negatives."""
+        return Rows(-self.weight, -self.bias, -self.mix)
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """The units of one sample's ball, and the rows of its specification."""
+
+    inputs: Rows  # z, (K, ...)
+    interval: Interval  # (K,) of z on the ball
+    levels: tuple[Level, ...]
+    rows: Rows  # of the specification, (R, ...)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def to(self, dtype: torch.dtype) -> Units:
+        """In another precision; intervals are rounded outward."""
+        lower, upper = self.interval.lower, self.interval.upper
+        low, high = lower.to(dtype), upper.to(dtype)
+        low = torch.where(low.double() > lower, torch.nextafter(low, torch.full_like(low, -torch.inf)), low)
+        high = torch.where(high.double() < upper, torch.nextafter(high, torch.full_like(high, torch.inf)), high)
+        return replace(self, inputs=self.inputs.to(dtype), interval=Interval(low, high), rows=self.rows.to(dtype))
+
+
+def units_of(graph: Graph, intervals: Mapping[str, Interval], family: Family, specification: Tensor) -> Units | None:
+    """The units of one ball; None where an operation is no function of one number.
+
+    intervals: (1, *shape) of the inputs of every nonlinear operation. specification (R, classes).
+    """
+    pieces: dict[str, Pieces] = {}
+    levels: list[Level] = []
+    inputs: list[Rows] = []
+    ends: list[Interval] = []
+    count = 0
+    for node in filter(facts.is_nonlinear, graph.nodes):
+        piece = _pieces(node, [intervals[name] for name in node.inputs], count)
+        if piece is None:
+            return None
+        if len(piece.entries):
+            value = graph[node.inputs[0]]
+            for at, place in zip(
+                *(part.split(_rows_at_once(graph)) for part in (piece.entries, piece.places)), strict=True
+            ):
+                unit = family.x.new_zeros(len(at), value.size).scatter_(1, at[:, None], 1.0)
+                rows = _send(graph, value.name, unit.view(-1, *value.shape), pieces, family)
+                inputs.append(replace(rows, bias=rows.bias - place))
+            z = intervals[value.name].like((-1,)).pick(piece.entries)
+            ends.append(Interval(z.lower - piece.places, z.upper - piece.places))
+            levels.append(Level(count, count + len(piece.entries), node if piece.smooth else None))
+            count += len(piece.entries)
+        pieces[node.name] = piece
+    rows = _send(graph, graph.output, specification.unflatten(1, graph[graph.output].shape), pieces, family)
+    none = rows.pick(slice(0, 0))
+    return Units(
+        Rows.together([none, *inputs], count),
+        Interval(*(torch.cat([none.bias, *(getattr(end, side) for end in ends)]) for side in ("lower", "upper"))),
+        tuple(levels),
+        Rows.together([rows], count),
+    )
+
+
+def _rows_at_once(graph: Graph) -> int:
+    return max(1, _ROWS // max(node.size for node in graph.nodes))
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces(Relaxation):
+    """A nonlinear operation where it is linear, and its units: y = Σ base_i x_i + offset + Σ jump_k u_k, exactly."""
+
+    base: tuple[Tensor, ...]  # (1, *shape) each
+    offset: Tensor
+    entries: Tensor  # (n,) of the first input, flat, that units are of
+    places: Tensor  # (n,) where they bend
+    jumps: Tensor  # (n,)
+    start: int  # the column of the first
+    smooth: bool  # whether the units are the operation itself
+    seen: list[Tensor] = field(default_factory=list)  # the units' coefficients (rows, n) of what was pulled
+
+    def pull(self, form: Any, owner: Tensor) -> tuple[tuple[Any, ...], Tensor]:
+        self.seen.append(form.flatten(1)[:, self.entries] * self.jumps)
+        parts = tuple(form * base if bool((base != 0).any()) else None for base in self.base)
+        return parts, (form * self.offset).flatten(1).sum(1)
+
+    def push(self, *inputs: Forms) -> Forms:
+        raise NotImplementedError  # forms only go back
+
+
+def _pieces(node: Node, inputs: Sequence[Interval], start: int) -> Pieces | None:
+    rule, x = RULES[node.op], inputs[0]
+    assert isinstance(rule, Nonlinear)
+    zero, kinked = torch.zeros_like(x.lower), rule.kinked(node)
+    if kinked is None:
+        if not isinstance(rule, Scalar) or node.weight is not None or node.bias is not None:
+            return None
+        moves = x.lower < x.upper
+        entries = moves.flatten().nonzero().flatten()
+        still = torch.where(moves, zero, rule.interval(node, x).lower)
+        ones = zero.new_ones(len(entries))
+        return Pieces((zero,) * len(inputs), still, entries, 0 * ones, ones, start, smooth=True)
+    base = [torch.as_tensor(b).to(zero).expand_as(zero) for b in kinked.base]
+    offset = torch.full_like(zero, kinked.offset)
+    kinks = []
+    for place, jump in kinked.kinks:
+        height = torch.as_tensor(jump).to(zero).expand_as(zero)
+        above, bent = x.lower >= place, (x.lower < place) & (x.upper > place)
+        base[0] = base[0] + torch.where(above, height, 0)
+        offset = offset - torch.where(above, height * place, 0)
+        at = bent.flatten().nonzero().flatten()
+        kinks.append((at, zero.new_full((len(at),), place), height.flatten()[at]))
+    entries, places, jumps = (torch.cat(parts) for parts in zip(*kinks, strict=True))
+    return Pieces(tuple(base), offset, entries, places, jumps, start, smooth=False)
+
+
+def _send(graph: Graph, name: str, form: Tensor, pieces: Mapping[str, Pieces], family: Family) -> Rows:
+    """Forms of a node's value as rows of δ and of the units before it."""
+    owner = torch.zeros(len(form), dtype=torch.int64, device=form.device)
+    ends, bias = rewrite(graph, name, form, owner, pieces)
+    mix = form.new_zeros(len(form), sum(len(piece.entries) for piece in pieces.values()))
+    for piece in pieces.values():
+        for part in piece.seen:
+            mix[:, piece.start : piece.start + len(piece.entries)] = part
+        piece.seen.clear()
+    end = ends.get(graph.input.name)
+    weight = form.new_zeros(len(form), family.x[0].numel()) if end is None else end.flatten(1)
+    return Rows(weight, bias + weight @ family.x.flatten(), mix)

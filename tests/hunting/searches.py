@@ -1,0 +1,205 @@
+"""Tiny networks, searched: what `Exact` and `Alpha` prove of an overlap holds at every point, and meets the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+from typing import Any, get_args
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import proofmap as pm
+from proofmap import overlaps, reach
+from proofmap.bounds import METHODS, Backward, Exact, Method, Sharing, named
+from proofmap.errors import BoundError
+from proofmap.overlaps import Overlap
+from tests.bounds.setting import BUDGET, both_sides
+from tests.hunting.bounds import SECONDS
+from tests.hunting.draw import Draw
+from tests.hunting.finding import Finding, Found, Tally, raw
+from tests.hunting.pieces import kinks, largest, straight
+from tests.hunting.points import points_of, values_of
+from tests.hunting.rounding import floor_of, sizes, units
+from tests.hunting.tiny import Tiny, tiny
+from tests.hunting.walks import watched
+
+_SHORT: dict[str, Any] = {
+    "_STARTS": 12,
+    "_KEPT": 4,
+    "_STEPS": 6,
+    "_FINISH": (0.1, 0.03, 0.01, 0.003),
+    "_MEMBER": (0.1, 0.01),
+}
+_KINKS = 8  # up to so many the truth is enumerated
+_PROGRAM = 1e-7  # what a linear program is off by
+
+
+def searches(seed: int, tally: Tally) -> Iterator[Finding]:
+    """Everything that is wrong with what is proven of the tiny network of a seed."""
+    drawn, draw = tiny(seed), Draw("search", seed)
+    tally.networks += 1
+    tally.operations.update(node.op for node in drawn.graph.nodes)
+    for dtype in (torch.float64, torch.float32) if draw.chance(0.2) else (torch.float64,):
+        found = _outcome(drawn, dtype, draw, tally)
+        if found is not None:
+            yield Finding(seed, found.kind, found.what, drawn.described)
+
+
+def _outcome(drawn: Tiny, dtype: torch.dtype, draw: Draw, tally: Tally) -> Found | None:
+    slack = 1e-10 if dtype == torch.float64 else 1e-5
+    try:
+        # sides that cross by more are not mended, and attacks are short: tiny networks are many
+        with patch.object(overlaps, "_ROUNDING", slack), patch.multiple(reach, **_SHORT):
+            _Search(drawn, dtype, draw, tally).check()
+    except Found as finding:
+        return finding
+    except BoundError as error:
+        tally.refused[f"BoundError: {str(error)[:60]}"] += 1
+    except Exception as error:
+        return Found("unsound", str(error)) if "an input reaches" in str(error) else raw("a search", error)
+    return None
+
+
+class _Search:
+    """One tiny network in one precision: points of every ball, and what is proven of the overlap."""
+
+    def __init__(self, drawn: Tiny, dtype: torch.dtype, draw: Draw, tally: Tally) -> None:
+        self.drawn, self.dtype, self.draw, self.tally = drawn, dtype, draw, tally
+        self.graph = drawn.graph.to(torch.device("cpu"), dtype)
+        self.family = drawn.family(dtype)
+        self.sharing: Sharing = draw.pick(get_args(Sharing))
+        self.singles = self.family.split()
+        points = points_of(self.graph, self.singles, draw.generator, samples=8)
+        best = self._overlap_at(points).amax(0)
+        self.reached = torch.cat([best.amax(1, keepdim=True), best[:, 1:]], 1)  # B has the points of all members
+        with watched() as walks:
+            both_sides(self.graph, self.singles, named("ibp"), "one-pass")
+        size = max(sizes(w.knowledge.graph, w.knowledge.intervals)[self.graph.output].max() for w in walks)
+        self.slack = 2 * units(dtype) * float(size) + floor_of(dtype)
+        tally.balls += self.singles.count
+        tally.points += len(points) * self.singles.count
+
+    def check(self) -> None:
+        """All methods, and that the dear ones are no looser than the cheap one."""
+        plain = _sides(self._proven(Backward()))[1]
+        for name in ("alpha", "exact"):
+            if name in METHODS:
+                method = Exact(seconds=SECONDS) if name == "exact" else named(name)
+                over = self._proven(method)
+                self._holds(name, over)
+                self._no_looser(name, _sides(over)[1], plain)
+
+    def _proven(self, method: Method) -> Overlap:
+        one = self.drawn
+        return pm.overlap(
+            self.graph,
+            one.x.to(self.dtype),
+            one.ball,
+            groups=one.mask,
+            bounds=method,
+            sharing=self.sharing,
+            target=one.target,
+            rival=one.rival,
+            memory=BUDGET,
+        )
+
+    def _holds(self, name: str, over: Overlap) -> None:
+        """No point is above the upper side, and the lower side is met by a point of its ball."""
+        lower, upper = _sides(over)
+        self.tally.bounds += upper.numel()
+        self._below(f"{name}: the overlap at a point is", self.reached, upper)
+        self._below(f"{name}: the lower side is above the upper one,", lower, upper, 0.0)
+        met = self._met(name, over)
+        self._below(f"{name}: the lower side is above the overlap at its point,", lower, met)
+        self._below(f"{name}: the overlap at the point of a lower side is", met, upper)
+        closed = upper - lower <= Exact().gap
+        self.tally.closed += int(closed.sum())
+        if name == "exact" and self._enumerable():
+            truth = self._truth(torch.maximum(self.reached, met))
+            self.tally.enumerated += truth.numel()
+            self._below(f"{name}: the exact overlap is", truth, upper, _PROGRAM)
+            self._below(f"{name}: the lower side is above the exact overlap,", lower, truth, _PROGRAM)
+            self._scored(f"{name}: ", over.intervals, truth)
+            if self.drawn.rival is None:
+                self._scored("EVA by exact: ", self._explained(), truth)
+
+    def _explained(self) -> Tensor:
+        """The intervals (N, G, 2) of an explanation's scores."""
+        one, method = self.drawn, Exact(seconds=SECONDS)
+        eva = pm.EVA(self.graph, one.ball, groups=one.mask, bounds=method, memory=BUDGET, progress=False)
+        return eva.explain(one.x.to(self.dtype), one.target).intervals
+
+    def _scored(self, what: str, intervals: Tensor, truth: Tensor) -> None:
+        """The exact scores lie in their intervals."""
+        score = truth[:, :1] - truth[:, 1:]
+        self._below(f"{what}an exact score is below its interval,", intervals[..., 0], score, _PROGRAM)
+        self._below(f"{what}an exact score is above its interval,", score, intervals[..., 1], _PROGRAM)
+
+    def _no_looser(self, name: str, upper: Tensor, plain: Tensor) -> None:
+        if bool((upper > plain + self.slack).any()):
+            off = float((upper - plain).max())
+            raise Found("disagreement", f"{name} is {off:.3g} looser than backward bounds ({self.dtype})")
+
+    def _below(self, what: str, value: Tensor, bound: Tensor, tolerance: float | None = None) -> None:
+        """value <= bound, both (N, members), up to rounding, or a tolerance of its own."""
+        slack = self.slack if tolerance is None else tolerance * (1 + float(bound.abs().max()))
+        excess = float((value.double() - bound.double()).nan_to_num(inf).max())
+        if excess > slack:
+            raise Found("unsound", f"{what} {excess:.3g} off ({self.dtype})")
+        if tolerance is None:
+            self.tally.near(excess / slack)
+
+    def _met(self, name: str, over: Overlap) -> Tensor:
+        """The overlap at the points that attain the lower sides, each in its ball."""
+        points = over.points
+        if points is None:
+            points = self.family.x[:, None].expand(-1, self.family.members, *self.family.shape)
+        flat = points.flatten(0, 1)
+        outside = ~self.singles.contains(flat - self.singles.x, 1e-6)
+        if bool(outside.any()):
+            raise Found("unsound", f"{name}: {int(outside.sum())} points of lower sides are outside their balls")
+        frozen = (self.singles.lower == 0) & (self.singles.upper == 0)
+        if bool((flat != self.singles.x)[frozen].any()):
+            raise Found("unsound", f"{name}: a point of a lower side moves a frozen variable")
+        return self._overlap_at(flat[None])[0]
+
+    def _overlap_at(self, points: Tensor) -> Tensor:
+        """The overlap (P, N, members) at points (P, N · members, *shape)."""
+        logits = values_of(self.graph, points)[self.graph.output].flatten(2)
+        logits = logits.unflatten(1, (self.family.count, self.family.members))
+        target, rival = self.drawn.target, self.drawn.rival
+        own: Tensor = logits.gather(3, _index(target, logits)).squeeze(3)
+        if rival is None:
+            best: Tensor = logits.scatter(3, _index(target, logits), -inf).amax(3)
+        else:
+            best = logits.gather(3, _index(rival, logits)).squeeze(3)
+        return best - own
+
+    def _enumerable(self) -> bool:
+        exact = self.dtype == torch.float64 and self.family.norm in (1.0, inf)
+        return exact and straight(self.graph) and kinks(self.graph) <= _KINKS
+
+    def _truth(self, least: Tensor) -> Tensor:
+        """The exact overlap (N, members), of which so much is known to be reached."""
+        unit, truth = np.eye(self.graph.classes), torch.empty_like(least)
+        for k in range(self.singles.count):
+            n, member = divmod(k, self.family.members)
+            own = int(self.drawn.target[n])
+            rival = range(self.graph.classes) if self.drawn.rival is None else [int(self.drawn.rival[n])]
+            rows = np.stack([unit[c] - unit[own] for c in rival if c != own])
+            truth[n, member] = largest(self.graph, self.singles.pick(torch.tensor([k])), rows, float(least[n, member]))
+        return truth
+
+
+def _index(classes: Tensor, logits: Tensor) -> Tensor:
+    """One class for each sample, to gather from logits (P, N, members, C)."""
+    return classes[None, :, None, None].expand(*logits.shape[:3], 1)
+
+
+def _sides(over: Overlap) -> tuple[Tensor, Tensor]:
+    """Lower and upper, (N, members)."""
+    lower = torch.cat([over.full_lower[:, None], over.frozen_lower], 1)
+    return lower, torch.cat([over.full[:, None], over.frozen], 1)
