@@ -244,8 +244,8 @@ def test_a_search_decides_from_both_sides(three: Path, monkeypatch: pytest.Monke
     lower = iter((-4.0, 0.5, -0.5))
     tried = []
 
-    def overlap(network: Any, x: torch.Tensor, ball: pm.Ball, *, bounds: Any, target: int) -> pm.Overlap:
-        assert bounds == pm.bounds.Exact(seconds=5.0)
+    def overlap(network: Any, x: torch.Tensor, ball: pm.Ball, *, bounds: Any, target: int, enough: float) -> pm.Overlap:
+        assert (bounds, enough) == (pm.bounds.Exact(seconds=5.0), 0)
         reached = torch.tensor([next(lower)])
         upper, here = reached + 1.0, torch.tensor([-9.0])
         points = attack(graph, ball.at(x), torch.tensor([target]), steps=20, restarts=4)[1] + x
