@@ -295,6 +295,13 @@ BREAKS = [
     Break("explain/proven.py", "_ROUNDING = 64", "_ROUNDING = 0", PROVEN),
     Break("explain/proven.py", "torch.where(present.", "torch.where(present.logical_not().", PROVEN),
     Break("explain/proven.py", "if not all(side.certified is True and", "if not all(True and", PROVEN),
+    Break("explain/task.py", "value.clamp(lower, upper)", "value", PROVEN),
+    Break(
+        "explain/task.py",
+        "torch.where(met, overlap.full_lower[:, None]",
+        "torch.where(met, overlap.full[:, None]",
+        PROVEN,
+    ),
     Break("explain/ranks.py", "if count == self.most:", "if count:", "tests/explain/test_ranks.py"),
     Break("guarantee.py", "rounded(upper, 'certified')}]", "rounded(upper, 'sampled')}]", "tests/test_guarantee.py"),
     Break("explain/explanation.py", "lower = LOWER if version >= 3 else ()", "lower = LOWER", STORAGE),
