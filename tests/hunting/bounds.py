@@ -23,7 +23,7 @@ from tests.hunting.points import points_of, values_of
 from tests.hunting.rounding import floor_of, sizes, units
 from tests.hunting.walks import Ground, check, check_linear, watched
 
-SECONDS = 0.2  # of a search, for each sample: tiny networks need less
+SECONDS = 0.1  # of a search, for each sample: tiny networks mostly need less
 
 _JOINED = ("ibp+forward", "forward+backward", "ibp+backward", "ibp+forward+backward", "crown-ibp+forward")
 
