@@ -56,7 +56,7 @@ class _Trial:
         checks: list[Callable[[], None]] = [self._linear]
         for name in (*METHODS, self.draw.pick(_JOINED)):
             sharing = self.draw.pick(get_args(Sharing))
-            objective = self.draw.pick(get_args(Objective))
+            objective = self.draw.pick([one for one in get_args(Objective) if name != "exact" or one != "apart"])
             checks += [lambda n=name, s=sharing: self._sides(n, s)]  # type: ignore[misc]
             checks += [lambda n=name, s=sharing, o=objective: self._overlap(n, s, o)]  # type: ignore[misc]
         checks += [self._nothing_moves, self._orders, self._memory]
