@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofmap.guarantee import Guarantee, rounded, span
+from proofmap.guarantee import Guarantee, between, rounded, span
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False, width=32))
@@ -38,3 +38,8 @@ def test_rounded(value: float, guarantee: Guarantee, text: str) -> None:
 @pytest.mark.parametrize(("low", "high", "text"), [(-1.0, 0.251, "-1.00 to 0.26"), (0.5, 0.5, "0.50")])
 def test_a_span_of_overlaps(low: float, high: float, text: str) -> None:
     assert span(low, high, "certified") == text
+
+
+def test_both_sides_are_rounded_outward() -> None:
+    assert between(-8.7051, -8.6549) == "[-8.71, -8.65]"
+    assert between(0.0123456, math.inf) == "[0.0123, ∞]"

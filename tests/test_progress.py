@@ -159,6 +159,18 @@ def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -
     assert "\n" not in shown
 
 
+def test_a_terminal_sees_both_sides_of_a_search_closing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while the share of the work that is done does not change."""
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr("tqdm.std.time", partial(next, count()))
+    with Bar(1, "EVA") as bar, bar.work():
+        for leaves in (2, 1204, 30841):
+            report(0.1, f"AO(B) in [-8.71, -8.65], {leaves:,} leaves")
+    assert re.findall(r"\S+ leaves", screen.getvalue())[-1] == "30,841 leaves"
+    assert "AO(B) in [-8.71, -8.65], 1,204 leaves" in screen.getvalue()
+
+
 def test_who_shows_nothing_lets_others_hear(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: Heard = []
     with listening(lambda *said: heard.append(said)), Bar(4, "EVA", show=False) as bar:

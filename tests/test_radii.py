@@ -1,4 +1,4 @@
-"""Radii within which a decision is proven to hold."""
+"""Radii within which a decision is proven to hold, and adversaries beyond them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap import radii
 from proofmap.bounds import IBP, Backward
-from proofmap.errors import InputError, RoomError
+from proofmap.errors import InputError, ProofmapError, RoomError
+from proofmap.overlaps import Overlap
+from tests.test_attack import network
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +97,107 @@ def test_a_linear_model_has_its_exact_radius() -> None:
 def test_bad_steps(graph: pm.Graph, x: Tensor) -> None:
     with pytest.raises(InputError, match="got steps=0"):
         pm.certified_radius(graph, x, steps=0)
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
+def test_an_adversary_stands_at_the_other_side(norm: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(radii, "_RESTARTS", 1)
+    model = network(6, 8, 3).to(torch.device("cpu"), torch.float32)
+    near = torch.rand(3, 6, generator=torch.Generator().manual_seed(0))
+    found = pm.radius(model, near, norm=norm, domain=(0.0, 1.0), steps=4)
+    met = found.refuted < torch.inf
+    assert int(met.sum()) > 1
+    assert bool((found.proven > 0).all())
+    assert bool((found.proven <= found.refuted).all())
+    assert torch.equal(model(found.points).argmax(1) != model(near).argmax(1), met)
+    assert bool(((found.points >= 0) & (found.points <= 1)).all())
+    moved = found.points.double() - near.double()
+    distance = torch.linalg.vector_norm(moved, norm, dim=1)[met]
+    assert bool((distance <= found.refuted[met]).all())
+    torch.testing.assert_close(found.refuted[met].double(), distance, rtol=1e-6, atol=0)
+    at = pm.overlap(model, near, pm.Ball(found.proven, norm, (0.0, 1.0)), sharing="one-pass")
+    assert bool((at.full <= 0).all())
+
+
+def line(weight: list[float], bias: float) -> nn.Linear:
+    """f_1 - f_0 = w·x + b, in float64."""
+    model = nn.Linear(len(weight), 2).double()
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[0.0] * len(weight), weight]))
+        model.bias.copy_(torch.tensor([0.0, bias]))
+    return model
+
+
+@pytest.mark.parametrize(("norm", "dual"), [(float("inf"), 5.0), (2.0, 3.0), (1.0, 2.0)])
+def test_both_sides_of_a_linear_model_meet_at_its_exact_radius(norm: float, dual: float) -> None:
+    """Far away, so that balls have to grow until an adversary is met."""
+    x = torch.zeros(1, 3, dtype=torch.float64)
+    found = pm.radius(line([1.0, -2.0, 2.0], -600.0), x, norm=norm, steps=30)
+    assert float(found.proven) <= 600.0 / dual <= float(found.refuted)
+    assert float(found.proven) == pytest.approx(600.0 / dual, rel=1e-5)
+    assert float(found.refuted) == pytest.approx(600.0 / dual, rel=1e-5)
+
+
+def test_where_no_adversary_was_found_the_other_side_is_open() -> None:
+    x = torch.zeros(1, 2, dtype=torch.float64)
+    found = pm.radius(line([0.0, 0.0], -1.0), x, steps=3)
+    assert found.refuted.tolist() == [torch.inf]
+    assert torch.equal(found.points, x)
+    assert found.proven.tolist() == [8.0]
+
+
+def test_an_input_of_another_class_is_its_own_adversary(graph: pm.Graph, x: Tensor) -> None:
+    found = pm.radius(graph, x, domain=(0.0, 1.0), target=3, steps=1)
+    assert found.proven.tolist() == found.refuted.tolist() == [0.0, 0.0, 0.0]
+    assert torch.equal(found.points, x)
+
+
+def test_what_the_model_itself_does_not_confirm_refutes_nothing(x: Tensor) -> None:
+    """A model that keeps its class when it is run, whatever was traced of it."""
+
+    class Stubborn(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = line([1.0], -1.0)
+
+        def forward(self, x: Tensor) -> Tensor:
+            outputs: Tensor = self.inner(x)
+            return outputs
+
+    model, zero = Stubborn(), torch.zeros(1, 1, dtype=torch.float64)
+    search = radii._Search.of(model, zero, pm.Ball(1.0), None, None, 3, None)
+    beyond, rows = torch.full((1, 1), 2.0, dtype=torch.float64), torch.tensor([0])
+    assert search.adverse(beyond, rows).tolist() == [True]
+    with torch.no_grad():
+        model.inner.bias.copy_(torch.tensor([9.0, 0.0]))
+    assert search.adverse(beyond, rows).tolist() == [False]
+
+
+def exact_line(graph: pm.Graph, family: pm.Family, target: Tensor, how: object) -> Overlap:
+    """Both sides of w·x + b over a box, as a search would give them."""
+    point = family.x + family.upper
+    value = (graph(point)[:, 1] - graph(point)[:, 0]).detach()
+    nominal = (graph(family.x)[:, 1] - graph(family.x)[:, 0]).detach()
+    none = torch.empty(1, 0, dtype=torch.float64)
+    return Overlap(value, none, nominal, target, True, value, none, point[:, None])
+
+
+def test_a_method_that_refutes_narrows_from_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(radii, "family_overlap", exact_line)
+    monkeypatch.setattr(radii._Search, "attacked", lambda self, known: known)
+    found = pm.radius(line([1.0], -600.0), torch.zeros(1, 1, dtype=torch.float64), bounds=pm.bounds.Exact(), steps=12)
+    assert float(found.proven) <= 600.0 <= float(found.refuted)
+    assert float(found.refuted) == pytest.approx(600.0, rel=1e-6)  # drawn back
+    assert float(found.proven) == pytest.approx(600.0, rel=0.1)
+
+
+def test_an_adversary_within_what_is_proven_is_no_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(graph: pm.Graph, family: pm.Family, target: Tensor, how: object) -> Overlap:
+        return Overlap(-family.eps, torch.empty(1, 0), -family.eps, target, True)
+
+    x = torch.zeros(1, 1, dtype=torch.float64)
+    search = radii._Search.of(line([1.0], -1.0), x, pm.Ball(1.0), None, None, 3, None)
+    monkeypatch.setattr(radii, "family_overlap", wrong)
+    known = search.bisected(radii._Sides.at(x))
+    with pytest.raises(ProofmapError, match=r"an adversary is 1 from sample 0, whose decision was .* up to 8"):
+        search.ordered(search.attacked(known))

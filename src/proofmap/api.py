@@ -10,7 +10,7 @@ from proofmap.explain import EVA, EmpiricalEVA, Explanation, FirstOrder, GreedyA
 from proofmap.family import Family
 from proofmap.graph import Graph, load, trace
 from proofmap.overlaps import Overlap, overlap
-from proofmap.radii import certified_radius
+from proofmap.radii import Radius, certified_radius, radius
 
 __all__ = [
     "EVA",
@@ -29,6 +29,7 @@ __all__ = [
     "ModelError",
     "Overlap",
     "ProofmapError",
+    "Radius",
     "TargetedEVA",
     "UnsupportedError",
     "bounds",
@@ -40,6 +41,7 @@ __all__ = [
     "load",
     "metrics",
     "overlap",
+    "radius",
     "trace",
     "zoo",
 ]

@@ -23,7 +23,7 @@ from proofmap.graph.foreign import differentiable
 from proofmap.precision import full_precision
 from proofmap.settings import check_count
 
-__all__ = ["across", "along", "attack", "climb", "climbs", "margin", "nearest", "restrict"]
+__all__ = ["across", "adversaries", "along", "attack", "climb", "climbs", "margin", "nearest", "restrict"]
 
 Value = Callable[[Tensor], Tensor]  # what is to be made large: points (N, *shape) -> (N,), differentiable
 Direction = Callable[[Family, Tensor, Tensor], Tensor]  # the step in a ball, at δ, where the value has this gradient
@@ -83,23 +83,39 @@ def nearest(
 ) -> Tensor:
     """The smallest ||δ||_p of an adversary met in B (N,): an upper bound of the distance to the nearest one.
 
-    An adversary is a δ with an overlap above 0; the distance is 0 where x is one itself, inf where none was found:
-    clamp it before averaging. The radius starts at the first-order distance and doubles, up to the family's own, until
-    an attack succeeds; `rounds` attacks more narrow the bracket. All samples go together, each with its own radius. An
-    adversary is drawn back towards x as far as it stays one. That is often the nearest: after a miss the bracket is cut
-    at 3/4, not in halves.
+    It is 0 where x is one itself, inf where none was found: clamp it before averaging. See `adversaries`.
+    """
+    return adversaries(graph, family, target, rounds=rounds, steps=steps, restarts=restarts, generator=generator)[0]
+
+
+def adversaries(
+    graph: Graph,
+    family: Family,
+    target: Tensor,
+    *,
+    rounds: int = 10,
+    steps: int = 20,
+    restarts: int = 1,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """(the smallest ||δ||_p of an adversary met in B (N,), a δ of B on whose way back to x it lies, 0 for none).
+
+    An adversary is a δ with an overlap above 0; x itself may be one. The radius starts at the first-order distance and
+    doubles, up to the family's own, until an attack succeeds; `rounds` attacks more narrow the bracket. All samples go
+    together, each with its own radius. An adversary is drawn back towards x as far as it stays one. That is often the
+    nearest: after a miss the bracket is cut at 3/4, not in halves.
     """
     _check(graph, family, target, steps, restarts)
     check_count("got rounds", rounds)
     with full_precision(family.x.device), torch.no_grad():
         overlap, trial = _first_order(graph, family, target)
         low, high = torch.zeros_like(trial), torch.where(overlap > 0, 0.0, inf).to(trial)
-        left = torch.full_like(target, rounds)
+        left, found = torch.full_like(target, rounds), torch.zeros_like(family.x)
         while True:
             wanted = torch.where(high < inf, (left > 0) & (low < (1 - _CLOSE) * high), low < family.eps)
             rows = wanted.nonzero()[:, 0]
             if not len(rows):
-                return high
+                return high, found
             left[rows] -= (high[rows] < inf).long()
             part = _shrunk(family.pick(rows), trial[rows])
             value, delta = attack(graph, part, target[rows], steps=steps, restarts=restarts, generator=generator)
@@ -107,6 +123,8 @@ def nearest(
             low[rows[~hit]] = trial[rows[~hit]]
             if hit.any():
                 reached = _draw_back(graph, part.x[hit], target[rows[hit]], delta[hit], family.norm)
+                nearer = reached < high[rows[hit]]
+                found[rows[hit][nearer]] = delta[hit][nearer]
                 high[rows[hit]] = torch.minimum(high[rows[hit]], reached)
             near, far = low[rows], high[rows]
             between = near + torch.where(hit, 0.5, 0.75) * (far - near)

@@ -8,7 +8,7 @@ inputs of the ball.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, nan
 
 import torch
@@ -18,6 +18,7 @@ from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bounds import Backward, Cases, Method, Sharing, solve
+from proofmap.bounds.twins import drops
 from proofmap.classes import logits_of, target_of
 from proofmap.errors import InputError, ProofmapError
 from proofmap.family import Family
@@ -56,6 +57,7 @@ class Overlap:
     full_lower: Tensor = _NOMINAL  # (N,)   AO(B) is at least this
     frozen_lower: Tensor = _NOMINAL  # (N, G) AO(B_u) is at least this
     points: Tensor | None = None  # (N, 1 + G, *shape) the inputs that attain the lower sides; None: x itself
+    drops: Tensor | None = None  # (N, G, 2) between which each AO(B) - AO(B_u) is, bounded as one value; None: was not
 
     def __post_init__(self) -> None:
         """Fill in the lower sides that x attains, and hold both sides together."""
@@ -70,6 +72,10 @@ class Overlap:
             elif self.certified:
                 _check_sides(lower, upper)
                 object.__setattr__(self, name, torch.where(lower > upper, upwards(lower, upper.dtype), upper))
+        if self.drops is not None:
+            if self.drops.shape != (*self.frozen.shape, 2):
+                raise InputError(f"got drops of shape {tuple(self.drops.shape)}, expected {(*self.frozen.shape, 2)}")
+            _check_drops(*self._met(), self.full.double()[:, None])
 
     @classmethod
     def estimated(cls, value: Tensor, nominal: Tensor, target: Tensor) -> Overlap:
@@ -85,14 +91,21 @@ class Overlap:
     def intervals(self) -> Tensor:
         """Where each true score AO(B) - AO(B_u) lies: (N, G, 2); never below 0, since B_u is part of B.
 
-        max(0, lower(B) - upper(B_u)) <= AO(B) - AO(B_u) <= upper(B) - lower(B_u)
+        max(0, lower(B) - upper(B_u)) <= AO(B) - AO(B_u) <= upper(B) - lower(B_u), and within the `drops`
         """
         if not self.certified:
             return torch.tensor([0.0, inf]).to(self.frozen).expand(*self.frozen.shape, 2)
+        low, high = self._met()
+        return torch.stack([torch.minimum(low, high), torch.maximum(low, high)], dim=2)  # rounding may part them
+
+    def _met(self) -> tuple[Tensor, Tensor]:
+        """The ends (N, G) of the intervals, from all that is known."""
         most = torch.maximum(self.frozen, self.nominal[:, None])  # a bound may round to below what x itself reaches
         low = (self.full_lower.double()[:, None] - most.double()).clamp(min=0)
         high = self.full.double()[:, None] - self.frozen_lower.double()
-        return torch.stack([low, high.maximum(low)], dim=2)
+        if self.drops is None:
+            return low, high
+        return torch.maximum(low, self.drops[:, :, 0].double()), torch.minimum(high, self.drops[:, :, 1].double())
 
     def __repr__(self) -> str:
         """How many bounds, between which ends; "at most 0" says no more than that: an objective may decide nothing."""
@@ -132,6 +145,7 @@ def overlap(
     target: Target = None,
     rival: Target = None,
     objective: Objective = "margin",
+    enough: float = -inf,
     memory: int | None = None,
 ) -> Overlap:
     """Upper bounds of AO(B) and of every AO(B_u).
@@ -144,13 +158,15 @@ def overlap(
         "apart"   the paper's upper(f_c') - lower(f_c), looser     "mean"   mean over c' of f_c' - f_c
 
     Only with "margin" and "apart", and without a rival, does an overlap of at most 0 prove the decision.
+
+    enough: for bounds that search: what is proven to be at most this need not be known closer; 0 decides, and no more.
     """
     check_choice("got objective", objective, Objective)
     check_choice("got sharing", sharing, Sharing)
     method = method_of(bounds)
     x = as_samples(x, model)
     family = ball.at(x, grouping.resolve(groups, x))
-    how = Bounding(method, budget(memory, x.device), sharing, objective)
+    how = Bounding(method, budget(memory, x.device), sharing, objective, enough)
     graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
     if rival is not None:
         _check_rival(graph, x, target, rival)
@@ -185,8 +201,27 @@ def closed(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bou
         met = reach(graph, family, forms, how.available)
         upper = bound(graph, family, logits, forms, how).double()
     with part(_FIRST, 1.0):
-        found = close(graph, family, met, how.method.search, how.available, how.enough)
-    return torch.minimum(upper, found.upper), met
+        found = close(graph, family, met, upper, how.method.search, how.available, how.enough)
+    return found.upper, met
+
+
+def with_drops(
+    found: Overlap, graph: Graph, family: Family, forms: Tensor, how: Bounding, until: float = inf
+) -> Overlap:
+    """The same, with each AO(B) - AO(B_u) bounded as one value too: for what the two sides leave open.
+
+    forms (N, R, classes): those of the objective. Lower ends need `points`. until: a time of `time.monotonic`, from
+    which on groups stay as they are.
+    """
+    move = None if found.points is None else found.points[:, 0].to(family.x) - family.x
+    reached = torch.cat([found.full_lower[:, None], found.frozen_lower], dim=1).to(forms)
+    if how.objective != "apart":
+        return replace(found, drops=drops(graph, family, forms, reached, move, how.available, until))
+    logits = logits_of(graph, family.x).unsqueeze(2)
+    parts = [forms[:, :-1], forms[:, -1:]]  # whose largest values are bounded apart, and added
+    nominal = [(part @ logits).amax(1).expand_as(reached) for part in parts]
+    both = [drops(graph, family, part, at, move, how.available, until) for part, at in zip(parts, nominal, strict=True)]
+    return replace(found, drops=both[0] + both[1])
 
 
 def bound(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding) -> Tensor:
@@ -228,4 +263,15 @@ def _check_sides(lower: Tensor, upper: Tensor) -> None:
         raise ProofmapError(
             f"an input reaches an overlap of {float(lower[k]):g} where {float(upper[k]):g} was proven to be the most "
             f"(at {k}): one of both is wrong, please report the model"
+        )
+
+
+def _check_drops(low: Tensor, high: Tensor, full: Tensor) -> None:
+    """Refuse a score, a difference of overlaps, that is proven to be above what it is proven to be below."""
+    beyond = low > high + _ROUNDING * (1 + full.abs())
+    if bool(beyond.any()):
+        k = tuple(beyond.nonzero()[0].tolist())
+        raise ProofmapError(
+            f"a score was proven to be at least {float(low[k]):g} and at most {float(high[k]):g} (at {k}): one of both "
+            "is wrong, please report the model"
         )

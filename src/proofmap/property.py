@@ -10,8 +10,9 @@ of its rows is proven positive on the whole box; it is met by a point where *all
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import Literal
@@ -19,9 +20,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from proofmap import progress
 from proofmap.attack import climbs
 from proofmap.ball import Ball
-from proofmap.bounds import Cases, Method, solve
+from proofmap.bounds import Cases, Exact, Method, solve
 from proofmap.errors import BoundError, InputError
 from proofmap.explain.refute import RESTARTS, STEPS, Run
 from proofmap.family import Family
@@ -31,6 +33,8 @@ from proofmap.inside import into_box
 from proofmap.memory import budget
 from proofmap.overlaps import method_of
 from proofmap.precision import full_precision
+from proofmap.reach import reach
+from proofmap.tree import close
 
 __all__ = ["Answer", "Region", "Unsafe", "check", "decide"]
 
@@ -122,7 +126,9 @@ def decide(
         violation = _attack(network, precise, left[start : start + _TOGETHER], run or network, device)
         if violation is not None:
             return Answer("violated", margin, len(left), *violation, why=why)
-    return Answer("unknown", margin, len(left), why=why)
+    if method.search is None or why is not None:
+        return Answer("unknown", margin, len(left), why=why)
+    return _search(network, precise, left, method.search, run or network, device, budget(memory, device), margin)
 
 
 def check(graph: Graph, regions: Sequence[Region]) -> None:
@@ -166,6 +172,51 @@ def _margins(
     best = [float(part.max()) for part in lower.split(rows)]
     clear = [bool((part > 0).any()) for part in (lower - _SLACK * size).split(rows)]
     return best, clear
+
+
+def _search(
+    graph: Graph,
+    precise: Graph,
+    left: Sequence[tuple[Region, Unsafe]],
+    exact: Exact,
+    run: Run,
+    device: torch.device,
+    available: int,
+    before: float,
+) -> Answer:
+    """Exclude the cases that are left, or meet one, by searching; `exact.seconds` are for all of them, `before` is the
+    margin that is known.
+
+    A case is searched by its row that comes closest to being excluded: of several rows one has to be positive on the
+    whole box, which no part of it need be alone.
+    """
+    until = time.monotonic() + exact.seconds
+    margin, open_ = inf, 0
+    for number, (region, case) in enumerate(left):
+        with progress.part(number / len(left), (number + 1) / len(left), f"case {number + 1} of {len(left)}"):
+            seconds = (until - time.monotonic()) / (len(left) - number)
+            if seconds <= 0:
+                return Answer("unknown", min(margin, before), len(left) - number + open_)
+            family = region.ball(device)
+            weight, bias = case.weight.to(family.x), case.bias.to(family.x)
+            above = solve(precise, Cases(family), -weight[None], exact, "one-pass", available)[0, 0]
+            row = int((bias - above).argmax())
+            with full_precision(device), torch.no_grad():
+                size = float(weight[row].abs() @ precise(family.x).flatten().abs() + bias[row].abs())
+                forms = -weight[None, row : row + 1]
+                enough = float(bias[row]) - _SLACK * size
+                met = reach(precise, family, forms, available)
+                known = above[None, row : row + 1].double()
+                found = close(precise, family, met, known, replace(exact, seconds=seconds), available, enough)
+            upper = float(found.upper[0, 0])
+            margin = min(margin, float(bias[row]) - upper)
+            open_ += upper > enough
+            point = into_box(met.points[0], region.lower.to(device), region.upper.to(device), graph.dtype)
+            if case.met(precise(point).flatten().cpu()) and case.met(
+                outputs := run(point.to(graph.dtype)).flatten().cpu()
+            ):
+                return Answer("violated", margin, len(left) - number, point[0].cpu(), outputs)
+    return Answer("unknown" if open_ else "holds", margin, open_)
 
 
 def _attack(

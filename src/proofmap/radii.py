@@ -1,29 +1,77 @@
-"""The certified radius: how far the decision is proven to hold around each sample."""
+"""How far a decision holds around each sample, from both sides: proven up to it, refuted by an adversary."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 
 import torch
 from torch import Tensor
 
 from proofmap.arrays import Samples, Target
+from proofmap.attack import adversaries
 from proofmap.ball import Ball
 from proofmap.bounds import Method
-from proofmap.classes import logits_of, target_of
-from proofmap.errors import BoundError, RoomError
+from proofmap.classes import logits_of, margins, target_of
+from proofmap.errors import BoundError, ProofmapError, RoomError
 from proofmap.family import Family
 from proofmap.graph import Graph, bounded
+from proofmap.graph.foreign import differentiable
+from proofmap.graph.last import scores
 from proofmap.inputs import as_samples
+from proofmap.inside import into_box, upwards, within
 from proofmap.memory import budget
-from proofmap.objective import forms_of, nominal
-from proofmap.overlaps import Bounding, bound, method_of
+from proofmap.overlaps import Bounding, family_overlap, method_of
 from proofmap.precision import full_precision
 from proofmap.progress import part
 from proofmap.settings import check_count
 from proofmap.traced import Network, traced
 
-__all__ = ["certified_radius"]
+__all__ = ["Radius", "certified_radius", "radius"]
+
+_RESTARTS = 2  # of an attack
+_ATTACKS = 0.2  # of the work, where there is a search too
+_WIDER = 8.0  # the next ball to attack where no adversary was found
+_HALVINGS = 24  # of the way back from an adversary to x
+_ROUNDING = 1e-4  # of a radius: what is proven that much beyond an adversary contradicts it
+
+
+@dataclass(frozen=True, eq=False)
+class Radius:
+    """The decision holds up to `proven`, and no further than `refuted`, where `points` are of another class."""
+
+    proven: Tensor  # (N,) no input within it is classified otherwise
+    refuted: Tensor  # (N,) the distance of the nearest adversary found; inf where none was
+    points: Tensor  # (N, *shape) the adversaries; x itself where none was found
+
+
+def radius(
+    model: Network,
+    x: Samples,
+    *,
+    norm: float = inf,
+    domain: tuple[float | Tensor, float | Tensor] | None = None,
+    bounds: Method | None = None,
+    target: Target = None,
+    steps: int = 16,
+    memory: int | None = None,
+) -> Radius:
+    """For each sample how far the decision holds, from both sides: proven <= refuted.
+
+    An attack looks for the nearest adversary; so many steps of bisection then prove radii below it. A method that
+    searches (`Exact`) decides each of them, and both sides meet as far as it does. An adversary lies in the domain
+    exactly; another class is ahead there in the network over the real numbers, computed in float64, and in the model as
+    it runs. Both sides are 0 where x itself is not classified as the target.
+    """
+    search = _Search.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory)
+    differentiable(search.graph, "an attack")
+    with full_precision(search.x.device), torch.no_grad():
+        with part(0.0, _ATTACKS):
+            known = search.attacked(_Sides.at(search.x))
+        with part(_ATTACKS, 1.0):
+            known = search.bisected(known)
+        return search.ordered(known)
 
 
 def certified_radius(
@@ -42,41 +90,174 @@ def certified_radius(
     The search begins at 1, doubles while the decision is proven, up to a ball that holds the whole domain, and then
     bisects; a radius without a finite bound, as of a logarithm that reaches 0, is not proven. Zero where x itself is
     not classified as the target. The bounds need not grow with the radius, so a larger radius may be provable too; the
-    one returned was proven.
+    one returned was proven. `radius` has the other side too: how near an adversary is.
     """
-    check_count("got steps", steps)
-    method = method_of(bounds)
-    x = as_samples(x, model)
-    domain_ball = Ball(torch.finfo(x.dtype).max, norm, domain).at(x)
-    how = Bounding(method, budget(memory, x.device))
-    graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
-    with full_precision(x.device), torch.no_grad():
-        logits = logits_of(graph, x)
-        forms = forms_of(logits, target_of(target, logits), None, "margin")
-        whole = torch.maximum(-domain_ball.lower, domain_ball.upper).flatten(1).norm(norm, dim=1)
-        proven, open_at, trial = torch.zeros_like(whole), torch.full_like(whole, inf), whole.clamp(max=1)
-        trials = steps + 1
+    search = _Search.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory)
+    with full_precision(search.x.device), torch.no_grad():
+        return search.ordered(search.bisected(_Sides.at(search.x))).proven
+
+
+@dataclass(frozen=True, eq=False)
+class _Sides:
+    """What is known so far."""
+
+    proven: Tensor  # (N,)
+    edge: Tensor  # (N,) the smallest radius that is refuted, or was not proven
+    refuted: Tensor  # (N,) float64
+    points: Tensor  # (N, *shape)
+
+    @classmethod
+    def at(cls, x: Tensor) -> _Sides:
+        unknown = torch.full_like(x.flatten(1)[:, 0], inf)
+        return cls(torch.zeros_like(unknown), unknown, unknown.double(), x)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The question, the same for every radius."""
+
+    model: Network
+    graph: Graph
+    x: Tensor
+    ball: Ball
+    target: Tensor
+    how: Bounding
+    steps: int
+
+    @classmethod
+    def of(
+        cls,
+        model: Network,
+        x: Samples,
+        ball: Ball,
+        bounds: Method | None,
+        target: Target,
+        steps: int,
+        memory: int | None,
+    ) -> _Search:
+        check_count("got steps", steps)
+        method = method_of(bounds)
+        x = as_samples(x, model)
+        ball.at(x)
+        how = Bounding(method, budget(memory, x.device), enough=0.0)
+        graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
+        with full_precision(x.device), torch.no_grad():
+            aim = target_of(target, logits_of(graph, x))
+        return cls(model, graph, x, ball, aim, how, steps)
+
+    @cached_property
+    def whole(self) -> Family:
+        """The domain."""
+        return replace(self.ball, eps=torch.finfo(self.x.dtype).max).at(self.x)
+
+    @cached_property
+    def farthest(self) -> Tensor:
+        """(N,) the radius of a ball that holds the domain."""
+        ends = torch.maximum(-self.whole.lower, self.whole.upper)
+        size: Tensor = ends.flatten(1).norm(self.ball.norm, dim=1)
+        return size
+
+    @cached_property
+    def precise(self) -> Graph:
+        """In float64."""
+        return self.graph.to(self.x.device, torch.float64)
+
+    def attacked(self, known: _Sides) -> _Sides:
+        """With the nearest adversary that an attack finds, in balls that grow until it does."""
+        most, trial = self.farthest.clamp(max=2.0**self.steps), self.farthest.clamp(max=1)
+        rows = torch.arange(len(self.x), device=self.x.device)
+        generator = torch.Generator(self.x.device).manual_seed(0)
+        while len(rows):
+            family = replace(self.ball, eps=trial).at(self.x).pick(rows)
+            distance, delta = adversaries(
+                self.graph, family, self.target[rows], restarts=_RESTARTS, generator=generator
+            )
+            met = distance < inf
+            known = self.taken(known, rows[met], family.x[met] + delta[met])
+            rows = rows[~met & (trial[rows] < most[rows])]
+            trial = torch.minimum(_WIDER * trial, most)
+        return known
+
+    def bisected(self, known: _Sides) -> _Sides:
+        """With what is proven, or refuted by the method itself, of radii between both sides."""
+        every = torch.arange(len(self.x), device=self.x.device)
+        trial = torch.where(known.edge.isinf(), self.farthest.clamp(max=1), known.edge / 2)
+        trials = self.steps + 1
         for k in range(trials):
-            family = Ball(trial, norm, domain).at(x)
             with part(k / trials, (k + 1) / trials, f"trial {k + 1} of {trials}"):
-                holds = _proven(graph, family, logits, forms, how)
-            proven = torch.where(holds, trial, proven)
-            open_at = torch.where(holds, open_at, trial)
-            trial = torch.where(open_at.isinf(), torch.minimum(2 * trial, whole), (proven + open_at) / 2)
-    return torch.where(nominal(forms, logits, "margin") <= 0, proven, torch.zeros_like(proven))
+                holds, points = self._decided(replace(self.ball, eps=trial).at(self.x), every)
+            proven = torch.where(holds, trial, known.proven)
+            known = replace(known, proven=proven, edge=torch.where(holds, known.edge, trial))
+            if self.how.method.search is not None:
+                known = self.taken(known, every[~holds], points[~holds])
+            wider = torch.minimum(2 * trial, self.farthest)
+            trial = torch.where(known.edge.isinf(), wider, (known.proven + known.edge) / 2)
+        return known
 
+    def _decided(self, family: Family, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Whether AO(B) <= 0 is proven for samples `rows` (n,), and the points where its lower side is met.
 
-def _proven(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding) -> Tensor:
-    """Whether AO(B) <= 0 is proven for each sample, (N,); where there is no finite bound it is not.
+        Where there is no finite bound it is not. A batch with such a sample is halved until it stands alone: the others
+        keep their proofs.
+        """
+        try:
+            over = family_overlap(self.graph, family, self.target[rows], self.how)
+            return over.full <= 0, family.x if over.points is None else over.points[:, 0]
+        except RoomError:
+            raise
+        except BoundError:
+            if family.count == 1:
+                return torch.zeros_like(family.eps, dtype=torch.bool), family.x
+        halves = torch.arange(family.count, device=rows.device).tensor_split(2)
+        holds, points = zip(*(self._decided(family.pick(half), rows[half]) for half in halves), strict=True)
+        return torch.cat(holds), torch.cat(points)
 
-    A batch with such a sample is halved until it stands alone: the others keep their proofs.
-    """
-    try:
-        return bound(graph, family, logits, forms, how)[:, 0] <= 0
-    except RoomError:
-        raise
-    except BoundError:
-        if family.count == 1:
-            return torch.zeros_like(family.eps, dtype=torch.bool)
-    halves = torch.arange(family.count, device=logits.device).tensor_split(2)
-    return torch.cat([_proven(graph, family.pick(i), logits[i], forms[i], how) for i in halves])
+    def taken(self, known: _Sides, rows: Tensor, points: Tensor) -> _Sides:
+        """With those points of samples `rows` (n,) that are adversaries, drawn back to x as far as they stay ones."""
+        exact = within(self.whole).pick(rows)
+        x, (lower, upper) = exact.x, exact.box()
+        delta = points.double() - x
+
+        def at(share: Tensor) -> Tensor:
+            return into_box(x + share.view(-1, *[1] * (x.ndim - 1)) * delta, lower, upper, points.dtype)
+
+        low, high = torch.zeros_like(exact.eps), torch.ones_like(exact.eps)
+        met = self.adverse(at(high), rows)
+        high = torch.where(self.adverse(x, rows), low, high)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            hit = self.adverse(at(middle), rows)
+            low, high = torch.where(hit, low, middle), torch.where(hit, middle, high)
+        stored = at(high)
+        distance: Tensor = torch.linalg.vector_norm((stored - x).flatten(1), self.ball.norm, dim=1)
+        nearer = met & (distance < known.refuted[rows])
+        which, distance = rows[nearer], distance[nearer]
+        edge = torch.minimum(known.edge[which], distance.to(known.edge.dtype))
+        return replace(
+            known,
+            edge=known.edge.index_put((which,), edge),
+            refuted=known.refuted.index_put((which,), distance),
+            points=known.points.index_put((which,), stored[nearer].to(known.points.dtype)),
+        )
+
+    def adverse(self, points: Tensor, rows: Tensor) -> Tensor:
+        """Whether another class is ahead at points (n, *shape): in the network in float64, in the model as it runs."""
+        target, stored = self.target[rows], points.to(self.x.dtype)
+        outputs = self.model(stored).flatten(1)
+        if not isinstance(self.model, Graph):
+            outputs = scores(outputs, self.graph.taken_off)
+        return (margins(self.precise(points).flatten(1), target) > 0) & (margins(outputs, target) > 0)
+
+    def ordered(self, known: _Sides) -> Radius:
+        """Both sides; where rounding crosses them, no more is proven than is refuted."""
+        right = margins(logits_of(self.graph, self.x), self.target) <= 0
+        proven = torch.where(right, known.proven, torch.zeros_like(known.proven))
+        refuted = upwards(known.refuted, proven.dtype)
+        beyond = (proven > (1 + _ROUNDING) * refuted).nonzero()
+        if len(beyond):
+            k = int(beyond[0])
+            raise ProofmapError(
+                f"an adversary is {float(refuted[k]):g} from sample {k}, whose decision was proven to hold up to "
+                f"{float(proven[k]):g}: one of both is wrong, please report the model"
+            )
+        return Radius(torch.minimum(proven, refuted), refuted, known.points)

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import torch
 from PIL import Image
 
 import proofmap as pm
+from proofmap.attack import attack
+from proofmap.radii import Radius
 from tests.cli.commands import answer, called, installed
 from tests.sources.files import digits, write_convolution, write_known, write_png
 
@@ -233,3 +236,63 @@ def test_a_radius_has_to_be_given(words: list[str], message: str, tmp_path: Path
     found = called("verify", MODEL, tmp_path / "x.npy", *words)
     assert found.exit_code == 2
     assert message in found.stderr
+
+
+def test_a_search_decides_from_both_sides(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both sides are said, and a point that the search met is confirmed before any attack."""
+    graph = pm.trace(pm.zoo.mnist_mlp(), torch.zeros(1, 1, 28, 28))
+    lower = iter((-4.0, 0.5, -0.5))
+    tried = []
+
+    def overlap(network: Any, x: torch.Tensor, ball: pm.Ball, *, bounds: Any, target: int) -> pm.Overlap:
+        assert bounds == pm.bounds.Exact(seconds=5.0)
+        reached = torch.tensor([next(lower)])
+        upper, here = reached + 1.0, torch.tensor([-9.0])
+        points = attack(graph, ball.at(x), torch.tensor([target]), steps=20, restarts=4)[1] + x
+        whole: Any = {"full_lower": reached, "frozen_lower": torch.zeros(1, 0), "points": points[:, None]}
+        return pm.Overlap(upper, torch.zeros(1, 0), here, torch.tensor([target]), True, **whole)
+
+    def climbs(*_: Any) -> Any:
+        tried.append(1)
+        return iter(())
+
+    monkeypatch.setattr("proofmap.cli.decisions.overlap", overlap)
+    monkeypatch.setattr("proofmap.explain.refute.climbs", climbs)
+    monkeypatch.chdir(three)
+    limits = ("--bounds", "exact", "--seconds", "5", "--no-radius")
+    lines = called("verify", MODEL, "digits.npz", "--eps", "0.04", *limits).stdout.splitlines()
+    ball = "for ε = 0.04 in L∞, values within [0, 1]"
+    assert lines[0] == f"digits.npz#0: 2, as labelled: proven {ball}: AO(B) in [-4.00, -3.00]"
+    assert lines[1].startswith(f"digits.npz#1: 4, as labelled: refuted {ball}: classified as 9 at out/digits-1.refuted")
+    assert lines[2] == (
+        f"digits.npz#2: 7, but labelled 5: undecided {ball}: AO(B) in [-0.50, 0.50], and an attack found nothing"
+    )
+    assert len(tried) == 1  # at the third, of which nothing was met
+
+
+def test_a_search_finds_both_sides_of_the_radius(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that is proven is rounded down, the one at which an adversary is rounded up."""
+    sides = iter(((0.01, 0.0312345678), (0.0123456789, inf), (0.0, 0.5)))
+
+    def radius(network: Any, x: torch.Tensor, **asked: Any) -> Radius:
+        assert asked["bounds"] == pm.bounds.Exact()
+        proven, refuted = next(sides)
+        return Radius(torch.tensor([proven]).double(), torch.tensor([refuted]).double(), x)
+
+    def overlap(network: Any, x: torch.Tensor, *_: Any, **asked: Any) -> pm.Overlap:
+        return pm.overlap(network, x, pm.Ball(0.04, domain=(0.0, 1.0)))
+
+    monkeypatch.setattr("proofmap.cli.decisions.overlap", overlap)
+    monkeypatch.setattr("proofmap.cli.decisions.both_radii", radius)
+    monkeypatch.chdir(three)
+    lines = called("verify", MODEL, "digits.npz", "--eps", "0.04", "--bounds", "exact").stdout.splitlines()
+    assert [line.rpartition("; ")[2] for line in lines[:3]] == [
+        "proven up to ε = 0.01, refuted at ε = 0.0312346",
+        "proven up to ε = 0.0123456",
+        "no radius is proven, refuted at ε = 0.5",
+    ]
+
+
+def test_the_lower_side_is_in_the_document(three: Path) -> None:
+    found = answer("verify", MODEL, three / "digits.npz", "--eps", "0.005", "--no-radius")
+    assert all(entry["overlap_lower_reached"] < entry["overlap_upper_proven"] for entry in found["inputs"])

@@ -98,8 +98,9 @@ def content(e: Explanation) -> dict[str, Any]:
     found |= {name: getattr(e, name) for name in WORDS}
     for side, over in (("overlap", e.overlap), ("opposite", e.opposite)):
         parts = None if over is None else [hash_tensor(getattr(over, name)) for name in SIDES]
-        points = None if over is None or over.points is None else hash_tensor(over.points)
-        found[side] = parts and [*parts, points, over and over.certified]
+        more = [None if over is None else getattr(over, name) for name in ("points", "drops")]
+        hashes = [None if tensor is None else hash_tensor(tensor) for tensor in more]
+        found[side] = parts and [*parts, *hashes, over and over.certified]
     return found
 
 

@@ -177,7 +177,8 @@ def test_lower_sides_and_their_points_come_back(tmp_path: Path) -> None:
     e = make((1, 3), 2, dtype=torch.float64)
     over = two_sided((0, 1), [(-2, -1), (-0.5, 0.5)])
     points = torch.rand(1, 3, 3, dtype=torch.float64)
-    for given_ in (over, replace(over, points=points)):
+    drops = torch.tensor([[[0, 4], [0, 2]]], dtype=torch.float64)
+    for given_ in (over, replace(over, points=points), replace(over, points=points, drops=drops)):
         whole = replace(e, overlap=given_, scores=given_.drop, attributions=spread(given_.drop, e.mask))
         whole.save(tmp_path / "e")
         again = Explanation.load(tmp_path / "e")

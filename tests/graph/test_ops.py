@@ -15,6 +15,7 @@ from proofmap.graph import Graph, Node
 from proofmap.graph.ops import LINEAR, OPERATIONS, compute, reach
 from proofmap.graph.pairs import in_pairs
 from proofmap.graph.reach import nowhere
+from proofmap.graph.twin import twin
 from proofmap.rules import RULES, Linear
 from tests.models import MODELS, graph_of
 
@@ -28,12 +29,12 @@ def graphs() -> dict[str, Graph]:
 
 @cache
 def nodes() -> list[tuple[Node, list[tuple[int, ...]]]]:
-    """Every node of the models that does something else, with the shapes of its inputs; maxima in pairs too."""
+    """Every node of the models that does something else, with the shapes of its inputs; in pairs and twins too."""
     like = torch.empty(0, dtype=torch.float64)
-    every = (graph for one in graphs().values() for graph in (one, in_pairs(one, like)))
+    paired = (graph for one in graphs().values() for graph in (one, in_pairs(one, like)))
     met = {}
-    for graph in every:
-        for node in graph.nodes[1:]:
+    for graph in (*paired, twin(in_pairs(graphs()["deep relu"], like))):
+        for node in (node for node in graph.nodes if node.inputs):
             shapes = [graph[name].shape for name in node.inputs]
             key = (node.op, node.shape, *shapes, repr(node.attributes), repr(node.weight))
             met[key] = (node, shapes)

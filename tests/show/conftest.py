@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import proofmap as pm
 from proofmap.bench.compare import compare
 from proofmap.bench.table import Table
 from proofmap.explain import Explanation
+from proofmap.overlaps import Overlap
 from proofmap.runs import Job, Results, run
 from proofmap.show import report
 from proofmap.sources import open_samples, read_model
@@ -26,6 +28,16 @@ def tabular() -> tuple[nn.Module, Explanation]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(12, 20), nn.ReLU(), nn.Linear(20, 3)).eval()
     return model, pm.EVA(model, pm.Ball(0.1), progress=False).explain(torch.rand(1, 12))
+
+
+def searched(e: Explanation, gap: float) -> Explanation:
+    """As if a search had met inputs that reach every overlap to this gap, that of the ball to a quarter of it."""
+
+    def closer(over: Overlap) -> Overlap:
+        lower = torch.maximum(over.frozen - gap, over.nominal[:, None])
+        return replace(over, full_lower=over.full - gap / 4, frozen_lower=lower)
+
+    return replace(e, overlap=closer(e.overlap), opposite=None if e.opposite is None else closer(e.opposite))
 
 
 @pytest.fixture(scope="package")
@@ -44,6 +56,8 @@ def findings() -> list[tuple[str, Explanation]]:
         ("seen", pm.EmpiricalEVA(model, ball, samples=9, groups=grid, progress=False).explain(four)),
         ("part", pm.HybridEVA(model, ball, split="2", samples=9, groups=grid, progress=False).explain(four)),
         ("mean", pm.EVA(model, ball, groups=grid, objective="mean", progress=False).explain(four)),
+        ("sides", searched(pm.EVA(model, ball, groups=grid, progress=False).explain(images[8:9]), 0.02)),
+        ("eight", searched(pm.TargetedEVA(model, ball, groups=grid, progress=False).explain(four, target=8), 0.02)),
         ("auto", pm.EVA(model, pm.Ball("auto", domain=(0.0, 1.0)), groups=grid, progress=False).explain(images[7:8])),
     ]
 

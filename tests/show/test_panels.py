@@ -18,7 +18,7 @@ from proofmap.explain.explanation import spread
 from proofmap.explain.places import largest
 from proofmap.show.axis import Axis
 from proofmap.show.panels import Panel, Place, bars, describe, gradient, maps, means, places
-from tests.explain.making import make, make_signed
+from tests.explain.making import make, make_signed, ranked
 
 
 def pixels(panel: Panel) -> Image.Image:
@@ -124,6 +124,26 @@ def test_bars_reach_from_zero() -> None:
         (0.0, 25.0, 25.0),
         (25.0, 0.0, 25.0),
     ]
+
+
+def test_bars_have_the_ends_of_their_intervals() -> None:
+    """One that is far longer than the bars leaves the axis."""
+    first, second = bars([Place("", "", 1.0, (), (0.5, 2.0)), Place("", "", 0.5, (), (0.0, 9.0))])
+    assert (first.width, first.ends) == (50.0, (25.0, 100.0))
+    assert (second.width, second.ends) == (25.0, (0.0, None))
+
+
+def test_what_is_proven_to_matter_most_is_outlined() -> None:
+    """White on black in the map of scores, solid or dashed; the words say it too."""
+    alts, whites = [], []
+    for e in (ranked([4, 3, 2, 1], 0.1, (1, 1, 2, 2)), ranked([4, 3, 2, 1], 90, (1, 1, 2, 2)), make((1, 1, 2, 2), 4)):
+        found = maps(e, "x")
+        assert found is not None
+        alts.append(found.scores.alt)
+        whites.append(int((np.asarray(pixels(found.scores)) == 255).all(2).sum()))
+    assert whites[0] > whites[1] > whites[2] == 0
+    assert alts[0].endswith("Outlined: these 2 of 4 pixels are proven to matter most.")
+    assert not any("utlined" in alt for alt in alts[1:])
 
 
 def test_an_axis_holds_zero_and_every_finite_value() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from base64 import b64decode
 from dataclasses import replace
 from datetime import date
@@ -94,7 +95,7 @@ def test_the_same_arguments_give_the_same_bytes(findings: list[tuple[str, Explan
 def test_maps_of_one_input_stand_together(page: Path) -> None:
     root, _ = read(page.read_text(encoding="utf-8"))
     inputs = [section for section in root.all("section") if section.all("article")]
-    assert [len(section.all("article")) for section in inputs] == [10, 1, 1, 1, 1, 5, 1]  # the network, its inputs
+    assert [len(section.all("article")) for section in inputs] == [12, 1, 1, 1, 1, 6, 1, 1]  # the network, its inputs
     titles = [heading.text for heading in inputs[5].all("h4")]
     assert titles[:2] == ["EVA, why “four”", "TargetedEVA, from “four” towards “nine”"]
 
@@ -124,6 +125,29 @@ def test_both_sides_hold_and_are_rounded_outwards(page: Path) -> None:
             assert float(low) <= float(high)
             seen += 1
     assert seen >= 7
+
+
+def test_scores_have_their_intervals(page: Path) -> None:
+    """In a table with whiskers and in words, with the sentence that says what matters most; elsewhere none has."""
+    root, _ = read(page.read_text(encoding="utf-8"))
+    known = [article for article in root.all("article") if "True score" in article.text]
+    assert [article.all("h4")[0].text.partition(",")[0] for article in known] == ["TargetedEVA", "EVA"]
+    for article in known:
+        assert "The scores themselves are not proven." not in article.text
+        assert re.search(r"\d+ of 49 cells are proven to (be among the 10 that )?matter most", article.text)
+        (table,) = [table for table in article.all("table") if "True score" in table.text]
+        for row in table.all("tbody")[0].all("tr"):
+            score, low, high, *_ = [float(cell.text.replace("−", "-")) for cell in row.all("td") if _numeric(cell)]
+            assert low <= score <= high
+            solid = not any("open" in box.attributes["class"] for box in row.all("rect"))
+            assert solid == ("proven" in [cell.text for cell in row.all("td")])
+            assert sum("whisker" in line.attributes["class"] for line in row.all("line")) == 6
+    others = [article for article in root.all("article") if article not in known]
+    assert all("The scores themselves are not proven." in article.text for article in others)
+
+
+def _numeric(cell: Element) -> bool:
+    return cell.attributes.get("class") == "number"
 
 
 def test_markup_in_files_stays_text(tmp_path: Path) -> None:

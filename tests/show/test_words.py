@@ -13,7 +13,7 @@ from proofmap.explain import Explanation
 from proofmap.overlaps import Overlap
 from proofmap.show.sides import Range, kind_of, ranges, verdict
 from proofmap.show.words import Claim, ball, claim, name_of, number, sources
-from tests.explain.making import make, make_signed
+from tests.explain.making import make, make_signed, ranked, two_sided
 
 SCORES = "the scores themselves are not proven"
 
@@ -46,6 +46,50 @@ def test_a_bound_above_zero_leaves_the_decision_open() -> None:
     assert "That the decision holds." in found.open[0]
     assert "an attack found none" in found.open[0]
     assert "none was searched for" in said(one(1.234)).open[0]
+
+
+def test_what_is_proven_of_scores() -> None:
+    found = said(ranked([5, 1, 4, 2, 3, 3], 0.1))
+    assert found.guaranteed[1:] == (
+        "2 of 6 columns are proven to be among the 3 that matter most, whatever the true scores are within their "
+        "intervals.",
+        "Of 6 true scores 6 are above zero.",
+        "Which of two true scores is the larger is proven for 14 of 15 pairs (93.3 %).",
+    )
+    assert "the true one lies in its interval" in found.open[-1]
+    assert SCORES not in found.open[-1]
+    open_ = said(ranked([5, 1, 4, 2, 3, 3], 90))
+    assert open_.guaranteed[1:] == (
+        "Of 6 true scores 0 are above zero.",
+        "Which of two true scores is the larger is proven for 0 of 15 pairs (0.0 %).",
+    )
+
+
+def test_what_is_proven_of_signs() -> None:
+    added, removed = two_sided((-3, -2.9), [(-5, -4.9), (-3, -2.9)]), two_sided((-4, -3.9), [(-4, -3.9), (-7, -6.9)])
+    sides: dict[str, Any] = {"overlap": added, "opposite": removed, "signed": True, "target": torch.tensor([1])}
+    found = said(make((1, 2), 2, dtype=torch.float64, scores=added.drop - removed.drop, **sides))
+    assert found.guaranteed[2:] == (
+        "This 1 of 2 columns is proven to matter most, whatever the true scores are within their intervals.",
+        "Of 2 true scores 2 are not zero, with the sign that is shown.",
+        "Which of two true scores is the larger is proven for 1 of 1 pair (100.0 %).",
+    )
+
+
+def test_the_search_for_the_bound_refutes() -> None:
+    over = two_sided((0.5, 0.75), [(0, 0)])
+    e = make((1, 1), 1, dtype=torch.float64, scores=over.drop, overlap=over)
+    assert said(e).short == "An input of the ball is not classified as class 0."
+    assert said(e).guaranteed[1] == (
+        "The search for the bound met an input of the ball at which another class is ahead of class 0 by 0.50."
+    )
+    assert ("met by the search for the bound", "≥", "0.50") in sources(ranges(e, 0)[0])
+    assert (
+        "the search found none" in said(make((1, 1), 1, overlap=replace(over, full_lower=over.nominal + 0.1))).open[0]
+    )
+    halves: dict[str, Any] = {"overlap": over, "opposite": over, "signed": True, "target": torch.tensor([1])}
+    aimed = make((1, 1), 1, dtype=torch.float64, scores=over.drop * 0, **halves)
+    assert said(aimed).short == "An input of the ball is closer to class 1 than to class 0."
 
 
 def test_an_input_that_was_met_refutes() -> None:

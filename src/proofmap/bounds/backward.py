@@ -68,7 +68,7 @@ class BackwardBounder(Bounder):
                 swing, seen = balls.maximise_windows(form, full_only=full_only)
                 seen = seen[: len(part)]
             elif form is not None:
-                swing = balls.maximise(form, part.case.repeat(2), full_only=full_only)
+                swing = self._maximise(form, part.case.repeat(2), full_only)
             else:  # the value does not depend on the input
                 swing = bias.new_zeros(1, 1 if full_only else balls.members)
             both = bias[:, None] + swing
@@ -76,6 +76,12 @@ class BackwardBounder(Bounder):
 
         self.send(name, rows, self.knowledge.relaxations, concretise)
         return Tightened.together(parts)
+
+    def _maximise(self, form: Tensor, owner: Tensor, full_only: bool) -> Tensor:
+        balls, cut = self.knowledge.balls, self.knowledge.cases.cut
+        if cut is None or not full_only:
+            return balls.maximise(form, owner, full_only=full_only)
+        return cut.maximise(balls, form, owner)
 
     def near(self, name: str, rows: Rows, relaxations: Mapping[str, Relaxation]) -> tuple[Rows, Interval]:
         """Bounds of some entries on the full ball by forms that go back over these relaxations alone, to intervals."""

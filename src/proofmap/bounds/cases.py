@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from proofmap.bounds.cut import Cut
 from proofmap.family import Family
 from proofmap.rules import Interval
 
@@ -16,16 +17,22 @@ class Cases:
     """C cases: samples, single members of their families, or parts of either, as many of one as there need be.
 
     splits say on which side of 0 entries of a node lie: a case is the part of its ball where they do. By names of
-    nodes; what is not named is open.
+    nodes; what is not named is open. A cut leaves the part where a form of the input is not negative.
     """
 
     balls: Family  # of C inputs, with their members
     known: Mapping[str, Interval] = field(default_factory=dict)  # (C, *shape) that hold on the case
     slopes: Mapping[str, Tensor] = field(default_factory=dict)  # (C, F, *shape) of nonlinear nodes, for `relax`
     splits: Mapping[str, Tensor] = field(default_factory=dict)  # (C, *shape) of 1 (>= 0), -1 (<= 0) and 0 (either)
+    cut: Cut | None = None
 
     def __len__(self) -> int:
         return self.balls.count
+
+    @property
+    def parted(self) -> bool:
+        """Whether cases are parts of their balls, of which nothing may be left."""
+        return bool(self.splits) or self.cut is not None
 
     def pick(self, index: Tensor) -> Cases:
         """Some of them: index (n,) into the C; one may come several times."""
@@ -41,4 +48,5 @@ class Cases:
             {name: interval.pick(index) for name, interval in self.known.items()},
             {name: slopes[index] for name, slopes in self.slopes.items()},
             {name: sides[index] for name, sides in self.splits.items()},
+            None if self.cut is None else self.cut.pick(index),
         )

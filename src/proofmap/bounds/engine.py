@@ -17,7 +17,7 @@ from proofmap.bounds.knowledge import Knowledge
 from proofmap.bounds.layers import Layers
 from proofmap.bounds.linear import bytes_per_row
 from proofmap.bounds.method import Method, Plan
-from proofmap.bounds.passes import Bounder
+from proofmap.bounds.passes import Bounder, Pass
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Graph
 from proofmap.graph.pairs import in_pairs
@@ -43,7 +43,7 @@ def solve(
     and one-pass, so that no member's bound is above that of B.
 
     `floor` (C,): rows whose bound is at most this need not be tight (they cannot decide a maximum that is known to
-    reach it). Where splits leave nothing of a case, its bounds are -inf.
+    reach it). Where splits or a cut leave nothing of a case, its bounds are -inf.
     """
     keep_freed()
     with full_precision(specification.device), torch.no_grad():
@@ -53,7 +53,7 @@ def solve(
             work = _Work(graph, plan, budget, cases, specification, floor)
             with progress.part(k / len(plans), (k + 1) / len(plans)):
                 best = torch.minimum(best, _solve(work, sharing))
-        sound = best.isfinite() | best.isneginf() if cases.splits else best.isfinite()
+        sound = best.isfinite() | best.isneginf() if cases.parted else best.isfinite()
         if not bool(sound.all()):
             raise BoundError(
                 f"the bounds left the range of {best.dtype}: take a smaller eps, tighter bounds or x.double()"
@@ -124,10 +124,24 @@ def _bytes_of_walk(work: _Work) -> int:
 
 def _walk(work: _Work, shared: bool) -> Tensor:
     """One walk: (C, members, R), members being 1 for single balls."""
-    plan, graph, members = work.plan, work.graph, work.cases.balls.members
-    knowledge = Knowledge(graph, work.cases, work.budget, for_members=shared, arithmetic=plan.interval_hidden)
+    plan, members = work.plan, work.cases.balls.members
+    layers = Layers.of(work.graph, work.specification.shape[1] * (members if shared else 1), bool(plan.hidden))
+    knowledge, bounders = settle(work.graph, work.cases, plan, work.budget, layers, shared)
+    with layers.at_the_end():
+        full = 1 / members if shared else 1.0
+        with progress.part(0.0, full):
+            best = _of_output(work, knowledge, [bounders[one] for one in plan.final])
+        with progress.part(full, 1.0):
+            best = _last_pass(work, knowledge, best) if shared else best
+    return best.masked_fill(knowledge.empty[:, None, None], -inf) if work.cases.parted else best
+
+
+def settle(
+    graph: Graph, cases: Cases, plan: Plan, budget: int, layers: Layers, for_members: bool = False
+) -> tuple[Knowledge, dict[Pass, Bounder]]:
+    """What a walk to the output learns of all nodes, and the passes that it was made by."""
+    knowledge = Knowledge(graph, cases, budget, for_members=for_members, arithmetic=plan.interval_hidden)
     bounders = {one: one.begin(knowledge) for one in plan.passes}
-    layers = Layers.of(graph, work.specification.shape[1] * (members if shared else 1), bool(plan.hidden))
     for node in graph.nodes:
         with layers.at(node.name):
             if facts.is_nonlinear(node):
@@ -138,13 +152,7 @@ def _walk(work: _Work, shared: bool) -> Tensor:
             knowledge.interval(node.name)
             for bounder in bounders.values():
                 bounder.visit(node)
-    with layers.at_the_end():
-        full = 1 / members if shared else 1.0
-        with progress.part(0.0, full):
-            best = _of_output(work, knowledge, [bounders[one] for one in plan.final])
-        with progress.part(full, 1.0):
-            best = _last_pass(work, knowledge, best) if shared else best
-    return best.masked_fill(knowledge.empty[:, None, None], -inf) if work.cases.splits else best
+    return knowledge, bounders
 
 
 def _of_output(work: _Work, knowledge: Knowledge, bounders: Sequence[Bounder]) -> Tensor:

@@ -35,7 +35,7 @@ def exact(graph: Graph) -> set[str]:
     apart = {graph.input.name}  # every entry its own variable
     bounded = {graph.input.name}
     for node in graph.nodes[1:]:
-        if not isinstance(RULES[node.op], Linear) or len(node.inputs) != 1 or node.inputs[0] not in bounded:
+        if not isinstance(RULES.get(node.op), Linear) or len(node.inputs) != 1 or node.inputs[0] not in bounded:
             continue
         if moves(node):
             bounded.add(node.name)

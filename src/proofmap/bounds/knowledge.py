@@ -41,7 +41,7 @@ class Knowledge:
     _sizes: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.exact and self.balls.norm == inf:
+        if not self.exact and self.balls.norm == inf and self.cases.cut is None:
             self.exact = facts.exact(self.graph)
         self.empty = torch.zeros(len(self.cases), dtype=torch.bool, device=self.balls.x.device)
 
@@ -118,7 +118,7 @@ class Knowledge:
         shape = self.intervals[name].lower.shape
         flat = self.intervals[name].like((shape[0], -1))
         if not replaces or name in self.cases.known or name in self.cases.splits:
-            bounds = self._both(self.graph[name], bounds, flat.pick(rows.at), rows)
+            bounds = self._both(self.graph[name], flat.pick(rows.at), bounds, rows)
         self.intervals[name] = flat.put(rows.at, bounds).like(shape)
 
     def of_members(self, index: Tensor) -> Knowledge:
@@ -130,10 +130,10 @@ class Knowledge:
 
     def _both(self, node: Node, one: Interval, other: Interval, rows: Rows | None = None) -> Interval:
         """Both hold. A ball holds its centre: bounds of it miss each other by rounding alone. Of a part of one nothing
-        may be left: then they miss each other by more.
+        may be left: then they miss each other by more, and the first stands for what no value is in.
         """
         meet = one & other
-        if self.cases.splits:
+        if self.cases.parted:
             size = self._size(node)
             if rows is not None:
                 size = size.flatten(1)[rows.at]
@@ -142,6 +142,8 @@ class Knowledge:
                 self.empty |= crossed.flatten(1).any(1)
             else:
                 self.empty[rows.case[crossed]] = True
+            lower, upper = torch.where(crossed, one.lower, meet.lower), torch.where(crossed, one.upper, meet.upper)
+            return Interval(lower, upper).mended()
         return meet.mended()
 
     def _size(self, node: Node) -> Tensor:

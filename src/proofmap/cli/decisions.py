@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING
 from math import inf
 from typing import Any
 
@@ -20,17 +21,19 @@ from proofmap.cli.points import Points
 from proofmap.errors import BoundError
 from proofmap.explain.explanation import rounded
 from proofmap.explain.refute import refute
-from proofmap.explain.wording import around, beside, bound_name, radius, share, taken_off
+from proofmap.explain.wording import around, beside, bound_name, radius, reached_name, share, taken_off
 from proofmap.graph import Graph
+from proofmap.guarantee import between
 from proofmap.overlaps import overlap
 from proofmap.progress import part
 from proofmap.radii import certified_radius
+from proofmap.radii import radius as both_radii
 from proofmap.sources.written import REFUTED
 
 __all__ = ["Question", "answer_all"]
 
 _VERDICTS = ("proven", "refuted", "undecided")
-_UPPER = bound_name("certified")
+_UPPER, _LOWER = bound_name("certified"), reached_name()
 _OVERLAP = 0.05  # of the work: the radius takes some twenty bounds more
 
 
@@ -86,16 +89,19 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
     predicted = int(network(case.x).flatten(1).argmax(1))
     aim = predicted if question.target is None else question.target
     classes_of(aim, 1, graph.classes, case.x.device)
-    upper, why, largest = inf, None, None
+    upper, why, found = inf, None, None
+    up_to: tuple[float | None, float | None] = (None, None)
     try:
         with part(0.0, _OVERLAP if question.radius else 1.0):
-            upper = float(overlap(network, case.x, case.ball, bounds=question.method, target=aim).full)
+            found = overlap(network, case.x, case.ball, bounds=question.method, target=aim, enough=0.0)
+            upper = float(found.full)
         if question.radius:
             with part(_OVERLAP, 1.0):
-                largest = _radius(case, network, question.method, aim, upper <= 0)
+                up_to = _radius(case, network, question.method, aim, upper <= 0)
     except BoundError as error:
         why = str(error)
-    refutation = None if upper <= 0 else refute(network, case.x, case.ball, aim, question.points.run)
+    known = [] if found is None or found.points is None else [found.points[:, 0]]
+    refutation = None if upper <= 0 else refute(network, case.x, case.ball, aim, question.points.run, known)
     domain = case.ball.domain
     entry = {
         "name": case.name,
@@ -105,21 +111,29 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
         "class": question.points.model.title(aim),
         "verdict": "proven" if upper <= 0 else "undecided" if refutation is None else "refuted",
         _UPPER: finite(upper),
+        _LOWER: None if found is None else finite(float(found.full_lower)),
         "why": why,
         "eps": case.ball.eps,
         "norm": question.norm,
         "domain": None if domain is None else list(domain),
-        "radius": largest,
+        "radius": up_to[0],
+        "radius_refuted": up_to[1],
         "becomes": None if refutation is None else refutation.becomes,
     }
     point = None if refutation is None else refutation.point
     return question.points.keep(point, f"{stem}{REFUTED}", entry, picture=True)
 
 
-def _radius(case: Case, graph: Graph, method: Method, aim: int, proven: bool) -> float:
-    norm, domain = case.ball.norm, case.ball.domain
-    largest = certified_radius(graph, case.x, norm=norm, domain=domain, bounds=method, target=aim)
-    return max(float(largest), float(case.ball.eps) if proven else 0.0)
+def _radius(case: Case, graph: Graph, method: Method, aim: int, proven: bool) -> tuple[float, float | None]:
+    """Up to which radius the decision is proven, and where a method searches, from which one on it is refuted."""
+    asked: Any = {"norm": case.ball.norm, "domain": case.ball.domain, "bounds": method, "target": aim}
+    refuted = None
+    if method.search is None:
+        largest = float(certified_radius(graph, case.x, **asked))
+    else:
+        found = both_radii(graph, case.x, **asked)
+        largest, refuted = float(found.proven), finite(float(found.refuted))
+    return max(largest, float(case.ball.eps) if proven else 0.0), refuted
 
 
 def _accuracy(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -133,10 +147,10 @@ def _accuracy(entries: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 def _line(entry: dict[str, Any], case: Case, question: Question) -> str:
     title = question.points.model.title
-    predicted, aim, upper = entry["predicted"], entry["target"], entry[_UPPER]
+    predicted, aim = entry["predicted"], entry["target"]
     label = beside(entry["label"], predicted, title)
     asked = "" if aim == predicted else f", asked about {title(aim)}, which is not the prediction"
-    bound = "no bound" if upper is None else f"AO(B) <= {rounded(upper, 'certified')}"
+    bound = _bound(entry[_LOWER], entry[_UPPER], both=question.method.search is not None)
     match entry["verdict"]:
         case "proven":
             answer = bound
@@ -147,10 +161,21 @@ def _line(entry: dict[str, Any], case: Case, question: Question) -> str:
             why = "" if entry["why"] is None else f" ({entry['why']})"
             answer = f"{bound}{why}, and an attack found nothing"
     verdict = f"{entry['verdict']} for {question.ball(case)}: {answer}"
-    return f"{entry['name']}: {title(predicted)}{label}{asked}: {verdict}{_up_to(entry['radius'])}"
+    up_to = _up_to(entry["radius"], entry["radius_refuted"])
+    return f"{entry['name']}: {title(predicted)}{label}{asked}: {verdict}{up_to}"
 
 
-def _up_to(proven: float | None) -> str:
+def _bound(lower: float | None, upper: float | None, both: bool) -> str:
+    """What is proven; both: with what an input of the ball reaches, where a search looked for it."""
+    if upper is None:
+        return "no bound"
+    return (
+        f"AO(B) in {between(lower, upper)}" if both and lower is not None else f"AO(B) <= {rounded(upper, 'certified')}"
+    )
+
+
+def _up_to(proven: float | None, refuted: float | None) -> str:
     if proven is None:
         return ""
-    return f"; proven up to ε = {radius(proven)}" if proven > 0 else "; no radius is proven"
+    beyond = "" if refuted is None else f", refuted at ε = {radius(refuted, ROUND_CEILING)}"
+    return f"; proven up to ε = {radius(proven)}{beyond}" if proven > 0 else f"; no radius is proven{beyond}"

@@ -13,7 +13,9 @@ from proofmap.cli import options as o
 from proofmap.cli.cases import Case
 from proofmap.explain import Explanation, Origin
 from proofmap.explain.explanation import rounded
-from proofmap.explain.wording import around, beside, bound_name
+from proofmap.explain.places import largest
+from proofmap.explain.ranks import MOST, ranks, searched
+from proofmap.explain.wording import around, beside, bound_name, known_side, reached_name
 from proofmap.sources import Model
 
 __all__ = ["line", "origin", "record", "stems"]
@@ -48,12 +50,18 @@ def line(case: Case, e: Explanation, model: Model) -> str:
         return f"{subject}; it is {model.title(aim)} already: nothing is asked"
     if e.opposite is not None:
         adding, removing = (
-            f"{rounded(float(side.full), e.guarantee)} by {how}, {'proven' if float(side.full) <= 0 else 'undecided'}"
+            f"{known_side(side, sign='<=')} by {how}, {'proven' if float(side.full) <= 0 else 'undecided'}"
             for side, how in ((e.overlap, "adding"), (e.opposite, "removing"))
         )
-        return f"{subject}; towards {model.title(aim)}, {_ball(case, e)}: AO(B) <= {adding}; <= {removing}"
+        return f"{subject}; towards {model.title(aim)}, {_ball(case, e)}: AO(B) {adding}; {removing}{_most(e)}"
     other = "" if aim == predicted else f", explained as {model.title(aim)}, which is not the prediction"
-    return f"{subject}{other}; {_ball(case, e)}: {_meaning(e)}"
+    return f"{subject}{other}; {_ball(case, e)}: {_meaning(e)}{_most(e)}"
+
+
+def _most(e: Explanation) -> str:
+    """Which groups are proven to matter most, where any are."""
+    sentence = ranks(e, 0).sentence if searched(e) else ""
+    return f"; {sentence}" if sentence else ""
 
 
 def _ball(case: Case, e: Explanation) -> str:
@@ -72,14 +80,16 @@ def _radius(e: Explanation) -> Any:
 
 def _meaning(e: Explanation) -> str:
     value = float(e.overlap.full)
-    shown = rounded(value, e.guarantee)
+    shown, known = rounded(value, e.guarantee), known_side(e.overlap, sign="<=")
     match e.guarantee:
         case "certified" if value <= 0:
-            return f"AO(B) <= {shown}, proven: no input of the ball is classified otherwise"
+            return f"AO(B) {known}, proven: no input of the ball is classified otherwise"
         case "certified" if float(e.overlap.nominal) > 0:
-            return f"AO(B) <= {shown}, refuted: the input itself is classified otherwise"
+            return f"AO(B) {known}, refuted: the input itself is classified otherwise"
+        case "certified" if float(e.overlap.full_lower) > 0:
+            return f"AO(B) {known}, refuted: an input of the ball is classified otherwise"
         case "certified":
-            return f"AO(B) <= {shown}, undecided: an input of the ball may be classified otherwise, or none"
+            return f"AO(B) {known}, undecided: an input of the ball may be classified otherwise, or none"
         case "sampled" if value > 0:
             return f"AO(B) >= {shown}, refuted: a sample of the ball is classified otherwise"
         case "sampled":
@@ -92,6 +102,7 @@ def record(case: Case, e: Explanation, model: Model, file: Path, picture: Path |
     """What is known about an input, for a program."""
     sides = {"": e.overlap, **({} if e.opposite is None else {"opposite": e.opposite})}
     objective = e.settings.get("objective", "margin")
+    met = sides if searched(e) else {}
     return {
         "name": case.name,
         "label": case.label,
@@ -99,6 +110,7 @@ def record(case: Case, e: Explanation, model: Model, file: Path, picture: Path |
         "target": int(e.target),
         "class": model.title(int(e.target)),
         **{bound_name(e.guarantee, objective, part): o.finite(float(side.full)) for part, side in sides.items()},
+        **{reached_name(objective, part): o.finite(float(side.full_lower)) for part, side in met.items()},
         "guarantee": e.guarantee,
         "certified": bool(e.proven),
         "eps": None if case.boxed else _radius(e),
@@ -107,4 +119,28 @@ def record(case: Case, e: Explanation, model: Model, file: Path, picture: Path |
         "seconds": e.seconds,
         "file": str(file),
         "picture": None if picture is None else str(picture),
+        "largest": _largest(e),
     }
+
+
+def _largest(e: Explanation) -> list[dict[str, Any]] | None:
+    """The largest scores, the numbers between which the true ones lie, and whether these are proven to be the largest.
+
+    None where no inputs were searched that reach the overlaps: nothing is then known of the scores.
+    """
+    if not searched(e):
+        return None
+    proven, intervals = ranks(e, 0).proven, e.intervals[0].tolist()
+    mask = e.mask[0].cpu().numpy()
+    names = None if e.origin is None or e.x.ndim != 2 else e.origin.columns
+    return [
+        {
+            "group": group,
+            "where": where,
+            "score": o.finite(float(e.scores[0, group])),
+            "lower_proven": o.finite(intervals[group][0]),
+            "upper_proven": o.finite(intervals[group][1]),
+            "proven_to_matter_most": group in proven,
+        }
+        for group, where in largest(e.scores[0].double().cpu().numpy(), mask, MOST, names)
+    ]

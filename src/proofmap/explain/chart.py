@@ -23,9 +23,9 @@ from proofmap.explain.outline import outline
 from proofmap.explain.overlay import Array, bar_colour, numbers
 from proofmap.explain.ranks import Ranks, ranks
 
-__all__ = ["Bars", "bars_of", "draw_bars", "legend", "mark"]
+__all__ = ["BEYOND", "Bars", "bars_of", "draw_bars", "legend", "mark"]
 
-_BEYOND = 3.0  # times the longest bar, at which a whisker runs out of the chart
+BEYOND = 3.0  # times the longest bar, at which a whisker runs out of the chart
 # White on black, which is seen on dark colours and on bright ones: (the line, and the wider one under it).
 _PROVEN: Any = ({"color": "white", "linewidth": 1.5}, {"color": "black", "linewidth": 3.0})
 _OPEN: Any = ({"color": "white", "linewidth": 1.0, "linestyle": (0, (2, 2))}, {"color": "black", "linewidth": 2.0})
@@ -76,7 +76,7 @@ def _reach(values: Array, intervals: Array | None, scale: tuple[float, float], s
     """The ends of the axis: symmetric for scores with signs, else from 0 to the longest."""
     low, high = scale if signed else (min(0.0, values.min()), max(0.0, values.max()))
     if intervals is not None:
-        most = _BEYOND * max(-low, high)
+        most = BEYOND * max(-low, high)
         ends = intervals[np.isfinite(intervals)]
         low, high = max(-most, min(low, *ends)), min(most, max(high, *ends))
         low, high = (-max(-low, high), max(-low, high)) if signed else (low, high)

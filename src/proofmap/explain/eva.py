@@ -25,8 +25,8 @@ from proofmap.traced import traced
 class EVA(Explainer):
     """EVA(u) = AO(B) - AO(B_u), both terms certified upper bounds.
 
-    The difference is an importance score and not itself certified. objective: "margin", "class" or "mean" (see
-    `pm.overlap`).
+    The difference is an importance score and not itself certified; `Explanation.intervals` says between which numbers
+    the true one lies. objective: "margin", "class" or "mean" (see `pm.overlap`).
     """
 
     guarantee: ClassVar[Guarantee] = "certified"

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from proofmap.digest import hash_tensor
 from proofmap.errors import FileError, ProofmapError, first_line
-from proofmap.explain.fit import BOUNDS, LOWER, check, plain, spread
+from proofmap.explain.fit import BOUNDS, FOUND, LOWER, check, plain, spread
 from proofmap.explain.origin import Origin
 from proofmap.explain.proven import Known
 from proofmap.explain.storage import check_names, read, write
@@ -187,7 +187,8 @@ class Explanation:
         if certified.keys() not in ({"overlap"}, {"overlap", "opposite"}):
             raise FileError(f"{path} is no explanation: it has the overlaps {sorted(certified)}")
         lower = LOWER if version >= 3 else ()
-        names = {s: [*BOUNDS, *lower, *(["points"] if lower and f"{s}.points" in tensors else [])] for s in certified}
+        more = {s: [name for name in FOUND if lower and f"{s}.{name}" in tensors] for s in certified}
+        names = {s: [*BOUNDS, *lower, *more[s]] for s in certified}
         check_names(path, "tensors", tensors, {*_STORED, *(f"{side}.{name}" for side in names for name in names[side])})
         try:
             sides = {
@@ -237,8 +238,8 @@ class Explanation:
 
 
 def _tensors(bounds: Overlap) -> dict[str, Tensor]:
-    points = {} if bounds.points is None else {"points": bounds.points}
-    return {name: getattr(bounds, name) for name in (*BOUNDS, *LOWER)} | points
+    named = {name: getattr(bounds, name) for name in (*BOUNDS, *LOWER, *FOUND)}
+    return {name: tensor for name, tensor in named.items() if tensor is not None}
 
 
 def _sliced(bounds: Overlap, which: slice) -> Overlap:

@@ -20,6 +20,7 @@ __all__ = ["BOUNDS", "LOWER", "check", "plain", "spread"]
 
 BOUNDS = ("full", "frozen", "nominal", "target")  # the tensors of an Overlap,
 LOWER = ("full_lower", "frozen_lower")  # and those of its lower sides
+FOUND = ("points", "drops")  # and what a search may find
 
 
 def check(e: Explanation) -> None:
@@ -87,10 +88,11 @@ def _check_tensors(e: Explanation) -> None:
         expected |= {f"{side}.{name}": [(count,)] for name in (*BOUNDS, *LOWER)}
         for name in ("frozen", "frozen_lower"):
             expected[f"{side}.{name}"] = [(count, groups), (count, 0)]  # (N, 0): no B_u was bounded
+        expected[f"{side}.drops"] = [(count, groups, 2), (count, 0, 2)]
         expected[f"{side}.points"] = [(count, 1 + groups, *e.x.shape[1:]), (count, 1, *e.x.shape[1:])]
     tensors = e._tensors | {"attributions": e.attributions}
     for name, shapes in expected.items():
-        if name not in tensors:  # points, which are not always there
+        if name not in tensors:  # what a search finds is not always there
             continue
         got = tuple(tensors[name].shape)
         if got not in shapes:

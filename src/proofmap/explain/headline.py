@@ -14,7 +14,7 @@ from proofmap.explain.wording import around, beside, known_side
 from proofmap.objective import decides
 from proofmap.overlaps import Overlap
 
-__all__ = ["caption", "group_name", "selection", "title"]
+__all__ = ["caption", "group_name", "importance", "selection", "title"]
 
 
 def title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
@@ -95,15 +95,17 @@ def caption(e: Explanation) -> str:
         formula = "score = AO(B) - AO(B_u)"
     else:
         formula = "score = φ(+) - φ(-), φ = AO(B) - AO(B_u)"
-    lines = [
-        f"{formula},",
-        "an importance; its interval is proven" if same and searched(e) else "an importance, not itself proven",
-    ]
+    lines = [f"{formula},", importance(e) if same else "an importance, not itself proven"]
     if e.signed:
         ink = e.x.ndim == 3 or (e.x.ndim == 4 and e.x.shape[1] == 1)
         add, remove = ("add ink", "remove it") if ink else ("raise it", "lower it")
         lines.append(f"red: {add}, blue: {remove}" if e.opposite else "red: positive, blue: negative")
     return "\n".join(lines)
+
+
+def importance(e: Explanation) -> str:
+    """What is proven of the scores themselves, in a few words."""
+    return "an importance; its interval is proven" if searched(e) else "an importance, not itself proven"
 
 
 def _agree(scores: Tensor, drop: Tensor) -> bool:

@@ -5,7 +5,7 @@ It lies in its ball exactly, as the numbers it is stored as.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -35,8 +35,12 @@ class Refutation:
     becomes: int  # its class, by the model as it is run
 
 
-def refute(graph: Graph, x: Tensor, ball: Ball, target: int, run: Run) -> Refutation | None:
+def refute(
+    graph: Graph, x: Tensor, ball: Ball, target: int, run: Run, known: Iterable[Tensor] = ()
+) -> Refutation | None:
     """A point around x (1, *shape) that is not of the class `target`, or None where the attack finds none.
+
+    known: points (1, *shape) to try before any attack, such as those that a search for bounds met.
 
     The point is in the ball and its domain exactly. Another class is ahead there twice: in the network over the real
     numbers, which is what a proof is about, computed in float64, and by `run`, in the model's own arithmetic.
@@ -44,7 +48,7 @@ def refute(graph: Graph, x: Tensor, ball: Ball, target: int, run: Run) -> Refuta
     exact = ball.at(x.double())
     network, precise = graph.to(x.device, x.dtype), graph.to(x.device, torch.float64)
     aim = torch.tensor([target], device=x.device)
-    for near in chain([x], _adversaries(network, ball.at(x), aim)):
+    for near in chain([x], known, _adversaries(network, ball.at(x), aim)):
         point = into_ball(near, exact, x.dtype)
         if not float(margin(precise, point, aim)) > 0:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import torch
@@ -90,4 +91,14 @@ def _joined(parts: Sequence[Overlap], missing: Sequence[int]) -> Overlap:
     whole["frozen"] = torch.cat([widened(p.frozen, p.full, more) for p, more in pairs])
     whole["frozen_lower"] = torch.cat([widened(p.frozen_lower, p.full_lower, more) for p, more in pairs])
     searched = [widened(p.points, p.points[:, 0], more) for p, more in pairs if p.points is not None]
-    return Overlap(**whole, certified=parts[0].certified, points=torch.cat(searched) if searched else None)
+    if searched:
+        whole["points"] = torch.cat(searched)
+    if any(p.drops is not None for p in parts):
+        whole["drops"] = torch.cat([pad(_drops(p), (0, 0, 0, more)) for p, more in pairs])
+    return Overlap(**whole, certified=parts[0].certified)
+
+
+def _drops(part: Overlap) -> Tensor:
+    """Between 0 and inf where they were not bounded."""
+    unknown = torch.tensor([0.0, inf]).to(part.frozen).expand(*part.frozen.shape, 2)
+    return unknown if part.drops is None else part.drops

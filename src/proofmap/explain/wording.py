@@ -15,7 +15,18 @@ from proofmap.guarantee import between, rounded
 from proofmap.objective import decides
 from proofmap.overlaps import Overlap
 
-__all__ = ["around", "beside", "bound_name", "known_side", "plural", "quantity_name", "radius", "share", "taken_off"]
+__all__ = [
+    "around",
+    "beside",
+    "bound_name",
+    "known_side",
+    "plural",
+    "quantity_name",
+    "radius",
+    "reached_name",
+    "share",
+    "taken_off",
+]
 
 _DIGITS = 6
 _STATED = 8  # characters of a radius that is printed as it was given
@@ -33,15 +44,15 @@ def share(part: int, whole: int, word: str) -> str:
     return f"{part} of {plural(whole, word)}{percent}"
 
 
-def radius(eps: float) -> str:
-    """A radius as it was given where that is short, as a part of 255 where it is one, else rounded down."""
+def radius(eps: float, rounding: str = ROUND_FLOOR) -> str:
+    """A radius as it was given where that is short, as a part of 255 where it is one, else rounded, by default down."""
     text = f"{eps:g}" if isfinite(eps) and float(f"{eps:g}") == eps else repr(float(eps))
     steps = round(255 * eps) if isfinite(eps) else 0
     if len(text) <= _STATED or not isfinite(eps):
         return text
     if steps and eps == steps / 255:
         return f"{steps}/255"
-    return f"{float(Context(prec=_DIGITS, rounding=ROUND_FLOOR).create_decimal(Decimal(text))):.{_DIGITS}g}"
+    return f"{float(Context(prec=_DIGITS, rounding=rounding).create_decimal(Decimal(text))):.{_DIGITS}g}"
 
 
 def around(ball: Mapping[str, Any], k: int = 0, count: int = 1, *, stated: str | None = None) -> str:
@@ -94,15 +105,20 @@ def bound_name(guarantee: Guarantee, objective: object = "margin", part: str = "
     return "_".join(filter(None, (quantity_name(objective), part, _BOUNDS[guarantee])))
 
 
+def reached_name(objective: object = "margin", part: str = "") -> str:
+    """What the lower side of a number is called in tables, which an input of the ball reaches."""
+    return "_".join(filter(None, (quantity_name(objective), part, "lower_reached")))
+
+
 def quantity_name(objective: object) -> str:
     """A form of the logits that decides nothing is no overlap, and not called so."""
     return "overlap" if decides(objective) else f"objective_{objective}"
 
 
-def known_side(side: Overlap, k: int) -> str:
+def known_side(side: Overlap, k: int = 0, sign: str = "≤") -> str:
     """A certified overlap of sample k: "≤ -8.65", or "in [-8.71, -8.65]" where an input reaches more than x itself."""
     lower, upper = float(side.full_lower[k]), float(side.full[k])
-    return f"in {between(lower, upper)}" if lower > float(side.nominal[k]) else f"≤ {rounded(upper, 'certified')}"
+    return f"in {between(lower, upper)}" if lower > float(side.nominal[k]) else f"{sign} {rounded(upper, 'certified')}"
 
 
 def taken_off(what: object) -> str:

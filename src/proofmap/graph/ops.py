@@ -107,6 +107,8 @@ OPERATIONS: dict[str, Operation] = {
     "max_pool": Operation(functions.max_pool, reach=pooled),
     "maximum": Operation(lambda node, a, b: torch.maximum(a, b), reach=same_place),
     "larger": Operation(lambda node, difference, a, b: torch.maximum(a, b), reach=same_place),  # difference = b - a
+    # of two networks that differ by little: f(z) - f(x), f another node, with the difference z - x
+    "change": Operation(lambda node, x, z, d: compute(node.attributes["of"], z) - compute(node.attributes["of"], x)),
     # of which nothing is known but what it makes of a whole sample
     "foreign": Operation(lambda node, x: node.attributes["run"](x), steep=_always),
 }

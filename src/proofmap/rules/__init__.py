@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proofmap.rules import curves, jumps, linear, maximum, piecewise, smooth
+from proofmap.rules.change import Change
 from proofmap.rules.larger import Larger
 from proofmap.rules.rule import Form, Forms, Interval, Linear, Nonlinear, Relaxation, Rule
 
@@ -51,3 +52,4 @@ RULES: dict[str, Rule] = {
     "maximum": maximum.Maximum(),
     "larger": Larger(),
 }
+RULES["change"] = Change(RULES)

@@ -92,6 +92,9 @@ class Sigmoid(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 0.25
 
+    def bends(self, node: Node) -> tuple[float, ...]:
+        return (0.0,)
+
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
         p = (1 + (1 - 4 * slope).clamp(min=0).sqrt()) / 2
         point = (p.square() / slope.clamp(min=1e-300)).log().clamp(min=0)
@@ -103,6 +106,9 @@ class Tanh(Curve):
 
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 1.0
+
+    def bends(self, node: Node) -> tuple[float, ...]:
+        return (0.0,)
 
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
         t = (1 - slope).clamp(min=0).sqrt()
@@ -116,6 +122,9 @@ class Softsign(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 1.0
 
+    def bends(self, node: Node) -> tuple[float, ...]:
+        return (0.0,)
+
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
         point = (slope.clamp(min=1e-300).rsqrt() - 1).clamp(min=0)
         return [point, -point]
@@ -126,6 +135,9 @@ class Erf(Curve):
 
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 2 / sqrt(pi)
+
+    def bends(self, node: Node) -> tuple[float, ...]:
+        return (0.0,)
 
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
         point = (-(slope.clamp(min=1e-300) * (sqrt(pi) / 2)).log()).clamp(min=0).sqrt()
@@ -138,6 +150,9 @@ class Elu(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         alpha = node.attributes["alpha"]
         return min(0.0, alpha), max(1.0, alpha)
+
+    def bends(self, node: Node) -> tuple[float, ...]:
+        return (0.0,)
 
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
         alpha = node.attributes["alpha"]
@@ -152,6 +167,9 @@ class HardSwish(Curve):
 
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return -0.5, 1.5
+
+    def bends(self, node: Node) -> tuple[float, ...]:
+        return (-3.0, 3.0)
 
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
         kinks = [torch.full_like(slope, k) for k in (-3.0, 3.0)]
@@ -191,11 +209,9 @@ class Swish(Curve):
             low, high = (middle, high) if second > 0 else (low, middle)
         return low
 
-    def derivative(self, node: Node, x: Tensor) -> Tensor:
-        with torch.enable_grad():
-            x = x.detach().requires_grad_()
-            (slope,) = torch.autograd.grad(compute(node, x).sum(), x)
-        return slope
+    def bends(self, node: Node) -> tuple[float, ...]:
+        _, (between, _), _ = self._pieces(node)
+        return float(between[0]), float(between[-1])
 
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         (_, first), _, (_, last) = self._pieces(node)

@@ -81,6 +81,15 @@ class Jumps(Curve):
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         return (self._across(node, self.reached(node, *inputs)),)
 
+    def bends(self, node: Node) -> tuple[float, ...]:
+        return self.knots(node)
+
+    def secants(self, node: Node, x: Interval) -> Interval:
+        """Across a jump they have no limit."""
+        wide = self.reached(node, x)
+        slopes, steep = super().secants(node, wide), torch.where(self._across(node, wide), inf, 0).to(x.lower)
+        return Interval(slopes.lower - steep, slopes.upper + steep) if self.jumps(node) else slopes
+
     def _across(self, node: Node, x: Interval) -> Tensor:
         across = torch.zeros_like(x.lower, dtype=torch.bool)
         for knot in self.knots(node):

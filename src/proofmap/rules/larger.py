@@ -13,7 +13,7 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.rules.lines import at_rows, dot
-from proofmap.rules.rule import Bends, Forms, Free, Interval, Kind, Nonlinear, Relaxation
+from proofmap.rules.rule import Forms, Free, Interval, Kind, Kinked, Nonlinear, Relaxation
 from proofmap.windows import Windows
 
 _WHERE = 2 / 3  # of an interval, from below. The middle favours forms whose errors, carried further back, grow
@@ -95,8 +95,8 @@ class Larger(Nonlinear):
         either = self.unstable(node, *inputs)[0].unsqueeze(1)
         return Free(start, torch.where(either, 0, start), torch.where(either, 1, start))
 
-    def bends(self, node: Node) -> Bends:
-        return Bends((0.0, 1.0, 0.0), 0.0, ((0.0, 1.0),))
+    def kinked(self, node: Node) -> Kinked:
+        return Kinked((0.0, 1.0, 0.0), 0.0, ((0.0, 1.0),))
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         """The difference, where it may have either sign, and there what it is made of."""

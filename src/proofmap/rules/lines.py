@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 
 import torch
 from torch import Tensor
@@ -132,6 +133,11 @@ class Scalar(Nonlinear):
 
     def check(self, node: Node, x: Interval) -> None:
         """Raise where f has no finite bound on the interval."""
+
+    def secants(self, node: Node, x: Interval) -> Interval:
+        """Between which (f(b) - f(a)) / (b - a) lies for all a, b of the interval; infinite where nothing is known."""
+        steep = torch.full_like(x.lower, inf)
+        return Interval(-steep, steep)
 
     def interval(self, node: Node, *inputs: Interval) -> Interval:
         (x,) = inputs

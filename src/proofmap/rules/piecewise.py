@@ -11,7 +11,7 @@ from torch import Tensor
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
 from proofmap.rules.lines import Lines, Scalar, chord
-from proofmap.rules.rule import Bends, Free, Interval
+from proofmap.rules.rule import Free, Interval, Kinked
 
 
 class TwoPieces(Scalar):
@@ -55,6 +55,11 @@ class TwoPieces(Scalar):
         (x,) = inputs
         return ((x.lower < 0) & (x.upper > 0),)
 
+    def secants(self, node: Node, x: Interval) -> Interval:
+        left, right = self.pieces(node, x)
+        first, last = torch.where(x.lower >= 0, right, left), torch.where(x.upper <= 0, left, right)
+        return Interval(first, last).mended()
+
     def _through(self, x: Interval, left: Tensor, right: Tensor) -> Tensor:
         return torch.where(x.lower + x.upper > 0, right, left)
 
@@ -65,8 +70,8 @@ class ReLU(TwoPieces):
     def pieces(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
         return torch.zeros_like(x.lower), torch.ones_like(x.lower)
 
-    def bends(self, node: Node) -> Bends:
-        return Bends((0.0,), 0.0, ((0.0, 1.0),))
+    def kinked(self, node: Node) -> Kinked:
+        return Kinked((0.0,), 0.0, ((0.0, 1.0),))
 
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
         return []
@@ -90,9 +95,9 @@ class LeakyReLU(TwoPieces):
         assert node.weight is not None
         return node.weight.expand_as(x.lower), torch.ones_like(x.lower)
 
-    def bends(self, node: Node) -> Bends:
+    def kinked(self, node: Node) -> Kinked:
         assert node.weight is not None
-        return Bends((node.weight,), 0.0, ((0.0, 1 - node.weight),))
+        return Kinked((node.weight,), 0.0, ((0.0, 1 - node.weight),))
 
 
 class Absolute(TwoPieces):
@@ -101,8 +106,8 @@ class Absolute(TwoPieces):
     def pieces(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
         return -torch.ones_like(x.lower), torch.ones_like(x.lower)
 
-    def bends(self, node: Node) -> Bends:
-        return Bends((-1.0,), 0.0, ((0.0, 2.0),))
+    def kinked(self, node: Node) -> Kinked:
+        return Kinked((-1.0,), 0.0, ((0.0, 2.0),))
 
 
 class Clamp(Scalar):
@@ -139,10 +144,15 @@ class Clamp(Scalar):
         kink = ((x.lower < low) & (x.upper > low)) | ((x.lower < high) & (x.upper > high))
         return (kink,)
 
-    def bends(self, node: Node) -> Bends:
+    def kinked(self, node: Node) -> Kinked:
         low, high = node.attributes["low"], node.attributes["high"]
         kinks = tuple((place, jump) for place, jump in ((low, 1.0), (high, -1.0)) if isfinite(place))
-        return Bends((0.0,), low, kinks) if isfinite(low) else Bends((1.0,), 0.0, kinks)
+        return Kinked((0.0,), low, kinks) if isfinite(low) else Kinked((1.0,), 0.0, kinks)
+
+    def secants(self, node: Node, x: Interval) -> Interval:
+        low, high = node.attributes["low"], node.attributes["high"]
+        rising, flat = (x.lower >= low) & (x.upper <= high), (x.upper <= low) | (x.lower >= high)
+        return Interval(rising.to(x.lower), 1 - flat.to(x.lower))
 
     def _kinks(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
         bottom = x.lower.clamp(min=node.attributes["low"]).minimum(x.upper)

@@ -48,6 +48,10 @@ class Interval:
         lower[index], upper[index] = other.lower, other.upper
         return Interval(lower, upper)
 
+    def then(self, other: Interval) -> Interval:
+        """These cases, and after them others."""
+        return Interval(torch.cat([self.lower, other.lower]), torch.cat([self.upper, other.upper]))
+
     def like(self, shape: Sequence[int]) -> Interval:
         """The same in another shape."""
         return Interval(self.lower.reshape(shape), self.upper.reshape(shape))
@@ -69,7 +73,7 @@ class Free:
 
 
 @dataclass(frozen=True, eq=False)
-class Bends:
+class Kinked:
     """An operation as a sum of straight lines and kinks, entry by entry:
 
     y = Σ base_i · x_i + offset + Σ jump · max(x_0 - place, 0).
@@ -134,7 +138,7 @@ class Nonlinear(Rule):
         """What can be chosen in relaxing; None: nothing."""
         return None
 
-    def bends(self, node: Node) -> Bends | None:
+    def kinked(self, node: Node) -> Kinked | None:
         """The operation by its kinks; None where it is not made of straight pieces that meet."""
         return None
 

@@ -6,7 +6,7 @@ Lines are found in float64, whatever the precision of the network: f(x) - s·x c
 from __future__ import annotations
 
 from abc import abstractmethod
-from math import log
+from math import inf, log
 
 import torch
 from torch import Tensor
@@ -36,6 +36,29 @@ class Smooth(Scalar):
         level = (x.lower >= x.upper) | ~torch.stack(lines).isfinite().all(0)
         ends = (zero, flat.lower.to(dtype), zero, flat.upper.to(dtype))
         return Lines(*(torch.where(level, end, line) for end, line in zip(ends, lines, strict=True)))
+
+    def derivative(self, node: Node, x: Tensor) -> Tensor:
+        """f'(x), of one side at a kink."""
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(compute(node, x).sum(), x)
+        return slope
+
+    def bends(self, node: Node) -> tuple[float, ...]:
+        """Where f' is smallest, largest or jumps: between these it only rises or only falls."""
+        return ()
+
+    def secants(self, node: Node, x: Interval) -> Interval:
+        """A secant is a mean of f': between its smallest and its largest value, at the ends, or on a side of a bend."""
+        node = node.to(x.lower.device, torch.float64)
+        points = [x.lower.double(), x.upper.double()]
+        wide = Interval(torch.nextafter(*points), torch.nextafter(*reversed(points)))  # an end may be a bend
+        points = [wide.lower, wide.upper]
+        for bend in self.bends(node):
+            at = torch.full_like(wide.lower, bend)
+            points += [inside(torch.nextafter(at, torch.full_like(at, end)), wide) for end in (-inf, inf)]
+        slopes = torch.stack([self.derivative(node, point) for point in points]).to(x.lower.dtype)
+        return Interval(slopes.amin(0), slopes.amax(0))
 
 
 def inside(point: Tensor, x: Interval) -> Tensor:

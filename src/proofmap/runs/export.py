@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from proofmap.errors import FileError, InputError
-from proofmap.explain.wording import bound_name, quantity_name
+from proofmap.explain.wording import bound_name, quantity_name, reached_name
 from proofmap.records import whole
 from proofmap.runs.chunk import ARRAYS, SCORES, WHOLE, Array, widened
 
@@ -46,8 +46,8 @@ def _names(results: Results) -> dict[str, str]:
         "full": bound_name(results.guarantee, objective),
         "nominal": f"{quantity_name(objective)}_at_input",
         "frozen": bound_name(results.guarantee, objective, "frozen"),
-        "full_lower": f"{quantity_name(objective)}_lower_reached",
-        "frozen_lower": f"{quantity_name(objective)}_frozen_lower_reached",
+        "full_lower": reached_name(objective),
+        "frozen_lower": reached_name(objective, "frozen"),
         "score_lower": "score_lower_proven",
         "score_upper": "score_upper_proven",
     }

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from proofmap.arrays import tensor_of
 from proofmap.digest import digest
 from proofmap.errors import FileError, InputError
 from proofmap.explain.explanation import Guarantee, spread
 from proofmap.explain.proven import Known
+from proofmap.explain.ranks import MOST
 from proofmap.overlaps import Overlap
 from proofmap.resume import inside
 from proofmap.runs.chunk import ARRAYS, LOWER, SCORES, WHOLE, Array, Words, read_array, read_words, widened
@@ -62,12 +64,22 @@ class Part:
         """What is proven of the scores; NaN where a sample failed."""
         held = {name: tensor_of(self[name]) for name in ("full", "frozen", "nominal", "target", *LOWER)}
         overlap = Overlap(**held, certified=self.words.guarantee == "certified")
-        return Known.of([overlap], tensor_of(self["mask"]).long(), held["frozen"].shape[1])
+        return Known.of([overlap], *_groups(self["mask"], self["frozen"]))
 
     @property
     def explained(self) -> Array:
         """(n,) bool."""
         return np.array([row not in self.words.reasons for row in range(self.samples)])
+
+    @property
+    def ranked(self) -> Array:
+        """Whether it is proven which groups matter most, (n,) bool: the ten largest, or half of fewer than twenty."""
+        if not self.explained.any():
+            return self.explained
+        mask = self["mask"]
+        most = np.broadcast_to([min(MOST, len(np.unique(each)) // 2) for each in mask], len(self))
+        counts = {k: self.known.top(k).sum(1).numpy() for k in sorted({*most.tolist()} - {0})}
+        return np.array([k > 0 and counts[k][row] == k for row, k in enumerate(most.tolist())]) & self.explained
 
     def __getitem__(self, name: str) -> Array:
         """The array of that name; a mask that all share is (1, *shape)."""
@@ -76,7 +88,8 @@ class Part:
         if name == "mask" and self.shared is not None:
             return self.shared[None]
         if name in SCORES:
-            return self.known.intervals[:, :, SCORES.index(name)].numpy()
+            some = self.explained.any()
+            return self.known.intervals[:, :, SCORES.index(name)].numpy() if some else np.zeros((len(self), 0))
         if name in LOWER and name not in self._words[1]:
             nominal = self["nominal"]  # the sample itself is in every ball
             return nominal if name == "full_lower" else np.repeat(nominal[:, None], self["frozen"].shape[1], axis=1)
@@ -87,10 +100,17 @@ def maps(scores: Array, mask: Array) -> Array:
     """Each variable's score: (n, G) and a mask (1 or n, *shape) -> (n, *shape); NaN where nothing was explained."""
     if not scores.shape[1]:
         return np.full((len(scores), *mask.shape[1:]), np.nan, dtype=scores.dtype)
-    if mask.size and not 0 <= int(mask.min()) <= int(mask.max()) < scores.shape[1]:
-        raise FileError(f"the groups go from {mask.min()} to {mask.max()}, expected 0 to {scores.shape[1] - 1}")
-    attributions: Array = spread(tensor_of(scores), tensor_of(mask).long()).numpy()
+    groups, _ = _groups(mask, scores)
+    attributions: Array = spread(tensor_of(scores), groups).numpy()
     return attributions
+
+
+def _groups(mask: Array, columns: Array) -> tuple[Tensor, int]:
+    """The mask as a tensor and the number of groups, which have to be those of the columns (n, G)."""
+    groups = columns.shape[1]
+    if mask.size and not 0 <= int(mask.min()) <= int(mask.max()) < groups:
+        raise FileError(f"the groups go from {mask.min()} to {mask.max()}, expected 0 to {groups - 1}")
+    return tensor_of(mask).long(), groups
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from proofmap.explain.explanation import Guarantee, rounded
 from proofmap.explain.wording import around, bound_name, plural, radius, share, taken_off
 from proofmap.objective import decides
 from proofmap.resume import keep
-from proofmap.runs.chunk import ARRAYS, Array
+from proofmap.runs.chunk import ARRAYS, SCORES, Array
 from proofmap.runs.results import Results, maps
 from proofmap.sources.written import DRAWING
 
@@ -68,6 +68,7 @@ class Totals:
     guarantee: Guarantee
     certified: int | None  # samples with AO <= 0, proven; None where that would prove nothing
     refuted: int | None  # samples of whose ball an input is known that is classified otherwise
+    ranked: int | None  # samples of which it is proven what matters most; None where no inputs were searched for that
     labelled: int  # samples whose true class is known, those that failed among them
     correct: int | None  # samples that are predicted as labelled; None where none is labelled
     certified_correct: int | None  # samples whose label is proven for the whole ball
@@ -113,6 +114,7 @@ class Totals:
             "certified": proven,
             "certified_share": None if proven is None else proven / self.count,  # failures are not proven
             "refuted": self.refuted,
+            **({} if self.ranked is None else {"matters_most_proven": self.ranked}),
             "labelled": self.labelled,
             "correct": self.correct,
             "certified_correct": right,
@@ -135,7 +137,10 @@ class Totals:
             right = share(self.certified_correct, self.labelled, "labelled sample")
             lines.append(f"certified accuracy, proven and predicted as labelled: {right}")
         if self.refuted:
-            lines.append(f"refuted, {_WITNESS[self.guarantee]}: {share(self.refuted, self.count, 'sample')}")
+            witness = _WITNESS[self.guarantee if self.ranked is None else "sampled"]
+            lines.append(f"refuted, {witness}: {share(self.refuted, self.count, 'sample')}")
+        if self.ranked is not None:
+            lines.append(f"proven which groups matter most: {share(self.ranked, self.count, 'sample')}")
         if self.taken_off is not None:
             lines.append(f"note: {taken_off(self.taken_off)}")
         if self.radius is not None:
@@ -179,6 +184,7 @@ def total(results: Results) -> Totals:
         guarantee=results.guarantee,
         certified=None if certain is None else int(certain.sum()),
         refuted=_refuted(rows, results.guarantee, objective),
+        ranked=sum(int(part.ranked.sum()) for part in results.parts) if SCORES[0] in results.names else None,
         labelled=labelled,
         correct=int((labels == rows["predicted"]).sum()) if labelled else None,
         certified_correct=int((certain & (labels == target)).sum()) if labelled and certain is not None else None,
@@ -221,10 +227,10 @@ def _means(results: Results) -> tuple[dict[int, Array], Array]:
 
 
 def _refuted(rows: Mapping[str, Array], guarantee: Guarantee, objective: str) -> int | None:
-    """Where another class is ahead at the sample itself, or at an input that was tried."""
+    """Where another class is ahead at the sample itself, or at an input that was met."""
     if "nominal" not in rows or not decides(objective):
         return None
-    met = rows["nominal"] > 0
+    met = (rows["nominal"] > 0) | (rows.get("full_lower", rows["nominal"]) > 0)
     return int((met | (rows["full"] > 0) if guarantee == "sampled" else met).sum())
 
 

@@ -175,6 +175,11 @@ def _guaranteed(totals: Totals) -> Iterator[str]:
             f"For {share(totals.certified, totals.count, 'sample')}: no input of the sample's ball is classified "
             f"otherwise than the sample. This is proven for all inputs of these balls, {totals.around}."
         )
+        if totals.ranked:
+            yield (
+                f"For {share(totals.ranked, totals.count, 'sample')}: which groups of values matter most, ten of them, "
+                "or half where they are fewer than twenty."
+            )
     elif totals.guarantee == "certified":
         yield "The numbers are upper bounds over each sample's ball, but not of what decides which class is ahead."
     elif totals.guarantee == "sampled":
@@ -196,7 +201,13 @@ def _open(totals: Totals) -> Iterator[str]:
     if totals.failed:
         yield f"Anything about the {plural(len(totals.failed), 'sample')} that could not be explained."
     yield "Other samples of the same kind. A share of this data set is not a statement about what was not in it."
-    yield "The scores, their means and their order. They say what matters; they themselves are not proven."
+    if totals.ranked is None:
+        yield "The scores, their means and their order. They say what matters; they themselves are not proven."
+    else:
+        yield (
+            "The means of the scores. The true score of each sample lies in an interval that the files have; nothing "
+            "is proven of the means that are shown."
+        )
 
 
 def _histogram(overlaps: Distribution, totals: Totals) -> Histogram:

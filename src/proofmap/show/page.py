@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from proofmap.explain import Explanation
 from proofmap.explain.explanation import Guarantee
-from proofmap.explain.wording import around
+from proofmap.explain.ranks import ranks, searched
+from proofmap.explain.wording import around, plural
 from proofmap.show.axis import Axis
 from proofmap.show.panels import Bar, Maps, Place, bars, columns_of, maps, places
 from proofmap.show.sides import Kind, Range, Verdict, kind_of, verdict
@@ -59,6 +60,9 @@ class Finding:
     maps: Maps | None
     places: list[tuple[Place, Bar]]
     frozen: list[str]  # the heads of the columns of frozen bounds
+    intervals: bool  # whether places have them
+    proof: str  # what is proven of the scores
+    marks: list[tuple[str, str]]  # what outlines and bars mean: the look, the words
     selection: str  # how many places of how many
     named: bool  # whether places are names of columns
 
@@ -91,6 +95,9 @@ def finding_of(name: str, record: str, subject: str, e: Explanation, known: tupl
         maps=maps(e, subject),
         places=list(zip(largest, bars(largest), strict=True)),
         frozen=list(_frozen(e, len(largest[0].frozen))),
+        intervals=searched(e),
+        proof=_proof(e),
+        marks=_marks(e),
         selection=_selection(len(largest), e.scores.shape[1]),
         named=columns_of(e) is not None,
     )
@@ -100,6 +107,22 @@ def _selection(shown: int, groups: int) -> str:
     if shown == groups:
         return "The one score" if groups == 1 else f"All {groups} scores"
     return f"The largest of {groups} scores" if shown == 1 else f"The {shown} largest of {groups} scores"
+
+
+def _proof(e: Explanation) -> str:
+    if not searched(e):
+        return "The scores themselves are not proven."
+    sentence = ranks(e, 0).sentence
+    most = f" {sentence[:1].upper()}{sentence[1:]}." if sentence else ""
+    return f"The true score of a group lies in its interval, proven.{most}"
+
+
+def _marks(e: Explanation) -> list[tuple[str, str]]:
+    if not searched(e):
+        return []
+    found = ranks(e, 0)
+    among = f"proven to be among the {plural(found.most, found.noun)} that matter most"
+    return [("solid", among), ("open", f"not {among}"), ("whisker", "the true score lies between, proven")]
 
 
 def _side(known: Range) -> Side:

@@ -6,20 +6,25 @@ from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from math import inf
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from proofmap.explain import Explanation
+from proofmap.explain.chart import BEYOND
+from proofmap.explain.outline import outline
 from proofmap.explain.overlay import Array, coloured, colours, ends, overlaid, picture_of, pixels_of
 from proofmap.explain.places import first_names, largest
+from proofmap.explain.ranks import Ranks, ranks, searched
 
 __all__ = ["Bar", "Maps", "Panel", "Place", "bars", "columns_of", "gradient", "maps", "means", "places"]
 
 _SHORTEST, _LONGEST = 224, 448  # pixels of a picture's longer side: small ones are enlarged, large ones reduced
+_DASH = 4  # pixels of an outline that is not solid
 _MUCH = 0.15  # of all scores in a ninth of the image is worth naming it; an even spread has 0.11
 _REGIONS = (
     ("upper left", "upper middle", "upper right"),
@@ -58,15 +63,18 @@ class Place:
     value: str  # of the variables of an input that is no image
     score: float
     frozen: tuple[float, ...]  # one a ball; empty where none was bounded
+    interval: tuple[float, float] | None = None  # in which the true score lies, where both sides were searched
+    proven: bool = True  # to be among those that matter most; True where nothing is told apart
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A score as a bar of an axis from 0 to 100."""
+    """A score as a bar of an axis from 0 to 100, and the ends of its interval there; None: it leaves the axis."""
 
     start: float
     width: float
     zero: float
+    ends: tuple[float | None, float | None] = (None, None)
 
 
 def maps(e: Explanation, name: str) -> Maps | None:
@@ -77,10 +85,14 @@ def maps(e: Explanation, name: str) -> Maps | None:
     low, high = ends(values, e.signed)
     tall, wide = values.shape
     kind = "colour" if picture.ndim == 3 else "grey"
-    seen = describe(values, e.signed)
+    seen, marks = describe(values, e.signed), None
+    if searched(e):
+        marks = ranks(e, 0)
+        seen = f"{seen} {_outlined(marks)}".rstrip()
+    mask = e.mask[0].cpu().numpy()
     return Maps(
         _panel(picture, f"The input {name}: a {kind} picture of {tall} rows and {wide} columns of pixels."),
-        _panel(coloured(values, low, high, e.signed), f"Map of the scores. {seen}"),
+        _panel(coloured(values, low, high, e.signed), f"Map of the scores. {seen}", mask, marks),
         _panel(overlaid(picture, values, high, e.signed), f"The input with its scores laid over it. {seen}"),
         low,
         high,
@@ -138,9 +150,19 @@ def places(e: Explanation, most: int) -> list[Place]:
     """The groups with the largest scores of the one sample of e, by absolute value."""
     scores = e.scores[0].double().cpu().numpy()
     sides = [over.frozen[0] for over in (e.overlap, e.opposite) if over is not None and over.frozen.shape[1]]
+    shown = largest(scores, e.mask[0].cpu().numpy(), most, columns_of(e))
+    known = searched(e)
+    intervals, proven = e.intervals[0].tolist(), ranks(e, 0).proven
     return [
-        Place(where, _values(e, group), float(scores[group]), tuple(float(side[group]) for side in sides))
-        for group, where in largest(scores, e.mask[0].cpu().numpy(), most, columns_of(e))
+        Place(
+            where,
+            _values(e, group),
+            float(scores[group]),
+            tuple(float(side[group]) for side in sides),
+            (intervals[group][0], intervals[group][1]) if known else None,
+            not known or group in proven,
+        )
+        for group, where in shown
     ]
 
 
@@ -157,17 +179,34 @@ def _values(e: Explanation, group: int) -> str:
 
 
 def bars(shown: list[Place]) -> Iterator[Bar]:
-    """The scores as bars on one axis that holds zero and all of them."""
+    """The scores as bars on one axis that holds zero, all of them, and their intervals unless those are far longer."""
     scores = np.nan_to_num(np.array([place.score for place in shown]))
     low, high = min(float(scores.min()), 0.0), max(float(scores.max()), 0.0)
+    most = BEYOND * max(-low, high)
+    ends = [end for place in shown for end in place.interval or () if abs(end) <= most]
+    low, high = min([low, *ends]), max([high, *ends])
     reach = (high - low) or 1.0
-    for score in scores:
-        start = 100 * (min(float(score), 0.0) - low) / reach
-        yield Bar(start, 100 * abs(float(score)) / reach, -100 * low / reach)
+
+    def at(value: float) -> float:
+        return 100 * (value - low) / reach
+
+    for place, score in zip(shown, scores, strict=True):
+        first, last = (at(end) if low <= end <= high else None for end in place.interval or (inf, inf))
+        yield Bar(at(min(float(score), 0.0)), 100 * abs(float(score)) / reach, at(0), (first, last))
 
 
-def _panel(values: Array, alt: str) -> Panel:
-    """A PNG of values in [0, 1], (H, W) or (H, W, 3), at a size that browsers and paper show sharply."""
+def _outlined(found: Ranks) -> str:
+    """What the outlines of a map say."""
+    if not found.proven:
+        return ""
+    return f"Outlined: {found.sentence}."
+
+
+def _panel(values: Array, alt: str, mask: NDArray[Any] | None = None, marks: Ranks | None = None) -> Panel:
+    """A PNG of values in [0, 1], (H, W) or (H, W, 3), at a size that browsers and paper show sharply.
+
+    marks: groups of the mask (H, W) or (C, H, W) to outline, those that are proven to matter most by solid lines.
+    """
     image = Image.fromarray(np.round(255 * np.clip(np.nan_to_num(values), 0, 1)).astype(np.uint8))
     longer = max(image.size)
     if longer < _SHORTEST:
@@ -175,7 +214,31 @@ def _panel(values: Array, alt: str) -> Panel:
         image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
     elif longer > _LONGEST:
         image.thumbnail((_LONGEST, _LONGEST), Image.Resampling.BOX)
+    if mask is not None and marks is not None:
+        _mark(image, mask, marks)
     buffer = BytesIO()
     image.save(buffer, "PNG", optimize=True)
     source = f"data:image/png;base64,{b64encode(buffer.getvalue()).decode()}"
     return Panel(source, alt, *image.size, longer >= _SHORTEST)
+
+
+def _mark(image: Image.Image, mask: NDArray[Any], marks: Ranks) -> None:
+    """White outlines on black ones, which are seen on dark colours and on bright ones."""
+    tall, wide = mask.shape[-2:]
+    draw, scale = ImageDraw.Draw(image), np.array([image.width / wide, image.height / tall])
+    for groups, solid in ((marks.open, False), (marks.proven, True)):
+        members = [mask == group for group in groups]
+        lines = [line for each in members for line in outline(each if each.ndim == 2 else each.any(0))]
+        ends = [np.clip(np.round(np.array(line) * scale), 1, np.array(image.size) - 2) for line in lines]
+        for colour, width in (("black", 4), ("white", 2)):
+            for first, last in ends:
+                for start, stop in [(first, last)] if solid or colour == "black" else _dashes(first, last):
+                    draw.line([*start, *stop], fill=colour, width=width)
+
+
+def _dashes(first: Array, last: Array) -> Iterator[tuple[Array, Array]]:
+    """Every second piece of a line."""
+    length = float(np.abs(last - first).sum())
+    for start in np.arange(0, length, 2 * _DASH):
+        stop = min(start + _DASH, length)
+        yield first + (last - first) * start / length, first + (last - first) * stop / length

@@ -40,13 +40,14 @@ class Range:
     upper: float | None = None  # certified
     sampled: float | None = None  # the largest that samples of the ball reached
     attacked: float | None = None  # the largest that an attack reached
+    searched: float | None = None  # the largest that the search for the bound reached
     estimate: float | None = None  # neither a lower nor an upper bound
     half: Literal["+", "-"] | None = None
 
     @property
     def lower(self) -> float:
         """The largest overlap that was evaluated at an input of the ball; -inf where there is none."""
-        met = (self.nominal, self.sampled, self.attacked)
+        met = (self.nominal, self.sampled, self.attacked, self.searched)
         return max((value for value in met if value is not None and not math.isnan(value)), default=-math.inf)
 
     @property
@@ -77,7 +78,10 @@ def _range(e: Explanation, over: Overlap, k: int, reached: float | None, half: L
     value = float(over.full[k])
     side = {"certified": "upper", "sampled": "sampled", "none": "estimate"}[e.guarantee]
     known: dict[str, Any] = {} if math.isnan(value) else {side: value}
-    return Range(float(over.nominal[k]), attacked=reached, half=half, **known)
+    lower, nominal = float(over.full_lower[k]), float(over.nominal[k])
+    if e.guarantee == "certified" and lower > nominal:
+        known["searched"] = lower
+    return Range(nominal, attacked=reached, half=half, **known)
 
 
 def verdict(kind: Kind, sides: tuple[Range, ...]) -> Verdict:

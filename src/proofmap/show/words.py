@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from proofmap.explain import Explanation
 from proofmap.explain.explanation import Guarantee, rounded
-from proofmap.explain.wording import radius
+from proofmap.explain.ranks import ranks, searched
+from proofmap.explain.wording import plural, radius, share
 from proofmap.show.sides import RESTARTS, STEPS, Kind, Range, Verdict
 
 __all__ = ["BADGES", "RELATION", "Claim", "Names", "ball", "claim", "name_of", "number", "quantity", "sources"]
@@ -50,7 +51,7 @@ def claim(e: Explanation, k: int, kind: Kind, sides: tuple[Range, ...], answer: 
         short, holds, does_not = _certified(sides[0], answer, title)
     else:
         short, holds, does_not = _unproven(e, sides[0], answer, title)
-    return Claim(short, tuple(holds), (*does_not, _scores(e)))
+    return Claim(short, (*holds, *_proven(e, k)), (*does_not, _scores(e)))
 
 
 def _certified(side: Range, answer: Verdict, title: str) -> tuple[str, list[str], list[str]]:
@@ -67,7 +68,9 @@ def _certified(side: Range, answer: Verdict, title: str) -> tuple[str, list[str]
         bound = f"Nowhere in the ball does another class get ahead of {title} by more than {upper}."
     if answer == "refuted":
         return f"An input of the ball is not classified as {title}.", [bound, _witness(side, title)], gap
-    searched = "an attack found none" if side.attacked is not None else "none was searched for"
+    searched = "none was searched for"
+    if side.searched is not None or side.attacked is not None:
+        searched = "the search found none" if side.attacked is None else "an attack found none"
     doubt = (
         f"That the decision holds. The bound leaves room for an input that is not classified as {title}; {searched}. A "
         "tighter bound or a smaller ball may prove that there is none."
@@ -98,7 +101,7 @@ def _witness(side: Range, title: str) -> str:
     lead = number(side.lower, "sampled")
     if side.nominal > 0:
         return f"The input itself is not classified as {title}: another class is ahead by {number(side.nominal)}."
-    who = "An attack" if side.attacked == side.lower else "A sample"
+    who = {side.sampled: "A sample", side.searched: "The search for the bound", side.attacked: "An attack"}[side.lower]
     return f"{who} met an input of the ball at which another class is ahead of {title} by {lead}."
 
 
@@ -114,9 +117,10 @@ def _targeted(sides: tuple[Range, ...], answer: Verdict, title: str, aim: str) -
             most = number(side.upper, "certified")
             holds.append(f"By {move} values alone, within the ball, {aim} gets ahead of {title} by at most {most}.")
     mixed = f"Anything about inputs that raise some values and lower others, or about classes other than {aim}."
+    who = "The input itself" if any(side.nominal > 0 for side in sides) else "An input of the ball"
     short = {
         "proven": f"Neither raising values alone nor lowering values alone makes it {aim}.",
-        "refuted": f"The input itself is closer to {aim} than to {title}.",
+        "refuted": f"{who} is closer to {aim} than to {title}.",
     }.get(answer, f"For at least one direction it is not proven that {aim} stays out of reach.")
     return short, holds, [mixed]
 
@@ -136,7 +140,27 @@ def _other(e: Explanation, side: Range) -> tuple[str, list[str], list[str]]:
     return "What was bounded does not decide which class is ahead.", [holds], [decision]
 
 
+def _proven(e: Explanation, k: int) -> Iterator[str]:
+    """What holds of the scores, where both sides of the overlaps were searched."""
+    if not searched(e):
+        return
+    found, certain, order = ranks(e, k), e.proven_scores[k], e.order()[k]
+    if found.sentence:
+        yield f"{found.sentence[:1].upper()}{found.sentence[1:]}, whatever the true scores are within their intervals."
+    above = int(certain.sum())
+    side = "not zero, with the sign that is shown" if e.opposite is not None else "above zero"
+    yield f"Of {plural(found.of, 'true score')} {above} {'is' if above == 1 else 'are'} {side}."
+    pairs = found.of * (found.of - 1) // 2
+    if pairs:
+        yield f"Which of two true scores is the larger is proven for {share(int(order.sum()), pairs, 'pair')}."
+
+
 def _scores(e: Explanation) -> str:
+    if searched(e):
+        return (
+            "The order of scores whose intervals overlap, unless it is counted as proven. A score is the difference of "
+            "two bounds; the true one lies in its interval, and need not be the one that is shown."
+        )
     drop = {
         "certified": "the difference of two bounds: it says what matters to the bound",
         "sampled": "the difference of two largest values that were seen: it says what mattered in the samples",
@@ -159,6 +183,7 @@ def sources(side: Range) -> list[tuple[str, str, str]]:
         ("at the input itself", "≥", side.nominal, "sampled"),
         ("met in samples of the ball", "≥", side.sampled, "sampled"),
         (attack, "≥", side.attacked, "sampled"),
+        ("met by the search for the bound", "≥", side.searched, "sampled"),
         ("estimated, no bound on either side", "≈", side.estimate, "none"),
         (f"proven for {every}", "≤", side.upper, "certified"),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import torch
@@ -70,12 +71,14 @@ def mended(lower: Tensor, upper: Tensor) -> tuple[Interval, Tensor]:
     return Interval(torch.minimum(lower, upper), torch.maximum(lower, upper)), empty
 
 
-def at_the_root(units: Units, balls: Balls, *, steps: int, at_once: int) -> Interval:
-    """The intervals (K,) on the whole ball, by slopes chosen for each unit and side."""
+def at_the_root(units: Units, balls: Balls, *, steps: int, at_once: int, until: float) -> Interval:
+    """The intervals (K,) on the whole ball, by slopes chosen for each unit and side, as far as the time allows."""
     lower, upper = units.interval.lower.clone(), units.interval.upper.clone()
     for level in units.levels[1:] if units.levels and units.levels[0].node is None else units.levels:
         k = torch.arange(level.start, level.stop, device=lower.device)
         for some in k[(lower[k] < 0) & (upper[k] > 0) if level.node is None else lower[k] < upper[k]].split(at_once):
+            if time.monotonic() > until:
+                break
             x = Interval(lower.expand(len(some), -1), upper.expand(len(some), -1))
             for sign in (1, -1):
                 row = units.inputs.pick(some)
@@ -136,13 +139,15 @@ class Implied:
     number: Tensor  # (K,) of the unit among those tried
 
     @staticmethod
-    def of(units: Units, balls: Balls, root: Interval, tried: Tensor, *, at_once: int) -> Implied:
-        """By trying them: every ReLU `tried` (m,) on both sides of its kink."""
+    def of(units: Units, balls: Balls, root: Interval, tried: Tensor, *, at_once: int, until: float) -> Implied:
+        """By trying them, as far as the time allows: every ReLU `tried` (m,) on both sides of its kink."""
         count = len(root.lower)
         lower, upper = (end.expand(2, len(tried) + 1, count).clone() for end in (root.lower, root.upper))
         number = torch.full((count,), len(tried), device=tried.device)
         number[tried] = torch.arange(len(tried), device=tried.device)
         for some in torch.arange(len(tried), device=tried.device).split(max(1, at_once // max(1, count))):
+            if time.monotonic() > until:
+                break
             unit = tried[some]
             for index, side in enumerate((1, -1)):
                 low, high = root.lower.expand(len(some), -1).clone(), root.upper.expand(len(some), -1).clone()

@@ -25,10 +25,12 @@ from proofmap.tree.units import Rows, Units
 
 _ROOT_STEPS, _STEPS, _LONG = 30, 8, 40  # at the root, at a part, and at one that cannot be split
 _HIDDEN_STEPS = 20  # for intervals at the root
+_ROOT = 0.2  # of the time, for them, and as much for what splits imply
 _FAST, _SLOW = (0.3, 0.1), (0.03, 0.03)  # steps of slopes and of multipliers
-_AHEAD = 8  # splits that are tried before one is made
-_LEVELS = 3  # splits after which intervals are renewed
+_AHEAD = 16  # splits that are tried before one is made
+_LEVELS = 6  # splits after which intervals are renewed
 _RENEWED = 32  # units of a part whose intervals are renewed
+FINER = 16  # times, to which members are closed: what orders their scores
 _SOLVED = 16  # parts without a bend that are solved at a time
 _POINTS, _PAUSE = 16, 16  # of the most urgent parts, tried as adversaries, and batches from one try to the next
 _HEARD = 0.5  # seconds from one report to the next
@@ -55,7 +57,7 @@ class Found:
 
     upper: Tensor
     parts: int
-    stopped: str = ""  # "time", "memory" or "interrupted"
+    stopped: str = ""  # "time", "memory", "interrupted", or "refuted": more than enough was reached
 
 
 Offer = Callable[[Tensor, Tensor], Tensor]  # δ (K, d) to try in members (K,) -> what is reached (1 + G,) from then on
@@ -108,15 +110,18 @@ class Tree:
         return torch.minimum(top, self.root)
 
     def spent(self) -> str:
-        """What is used up, if anything is."""
+        """Why to stop, if there is a reason: what is used up, or that nothing can be proven any more."""
         if time.monotonic() > self.goal.until:
             return "time"
+        if -inf < self.goal.enough < float(self.reached[0]):
+            return "refuted"
         return "memory" if self.leaves.bytes > self.goal.memory else ""
 
     @property
     def _floor(self) -> Tensor:
         """What a member need not be proven to stay below, (1 + G,)."""
-        return (self.reached + self.goal.gap).clamp(min=self.goal.enough)
+        gap = self.goal.gap if len(self.reached) == 1 else self.goal.gap / FINER
+        return (self.reached + gap).clamp(min=self.goal.enough)
 
     def _urgency(self, value: Tensor) -> Tensor:
         """How far parts (B, 1 + G) are above what they have to be, on the member where that is most: (B,)."""
@@ -129,10 +134,13 @@ class Tree:
         x = _wide(units.interval, count)
         above = self._values(units.rows, x, Choice.start(x))
         self.root = self.taken = above.amax(0)
-        root = at_the_root(units, self.exact, steps=_HIDDEN_STEPS, at_once=self.at_once)
+        left = self.goal.until - time.monotonic()
+        until = (time.monotonic() + _ROOT * left, time.monotonic() + 2 * _ROOT * left)
+        root = at_the_root(units, self.exact, steps=_HIDDEN_STEPS, at_once=self.at_once, until=until[0])
         x = _wide(root, count)
         best = self._improved(number, _outward(x), Choice.start(_outward(x)), _ROOT_STEPS, None, _FAST)
-        self.implied = Implied.of(units, self.exact, root, self._to_try(best, root), at_once=self.at_once)
+        tried = self._to_try(best, root)
+        self.implied = Implied.of(units, self.exact, root, tried, at_once=self.at_once, until=until[1])
         self._settle(x, best, number, torch.zeros_like(number), above)
         self.taken = None
 

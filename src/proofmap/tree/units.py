@@ -5,7 +5,7 @@ each a function of one number, u_k = σ_k(z_k), and everything between them is l
 
     z = A δ + b + M u,        row r of the specification = a_r·δ + c_r + m_r·u,        δ in the ball.
 
-Kinks are ReLUs: max(x, y) = x + max(y - x, 0), |x| = 2 max(x, 0) - x, and so on (`Bends`). Other functions of one
+Kinks are ReLUs: max(x, y) = x + max(y - x, 0), |x| = 2 max(x, 0) - x, and so on (`Kinked`). Other functions of one
 number are units as they are. M is strictly lower triangular by levels, one for each operation.
 """
 
@@ -159,8 +159,8 @@ class Pieces(Relaxation):
 def _pieces(node: Node, inputs: Sequence[Interval], start: int) -> Pieces | None:
     rule, x = RULES[node.op], inputs[0]
     assert isinstance(rule, Nonlinear)
-    zero, bends = torch.zeros_like(x.lower), rule.bends(node)
-    if bends is None:
+    zero, kinked = torch.zeros_like(x.lower), rule.kinked(node)
+    if kinked is None:
         if not isinstance(rule, Scalar) or node.weight is not None or node.bias is not None:
             return None
         moves = x.lower < x.upper
@@ -168,10 +168,10 @@ def _pieces(node: Node, inputs: Sequence[Interval], start: int) -> Pieces | None
         still = torch.where(moves, zero, rule.interval(node, x).lower)
         ones = zero.new_ones(len(entries))
         return Pieces((zero,) * len(inputs), still, entries, 0 * ones, ones, start, smooth=True)
-    base = [torch.as_tensor(b).to(zero).expand_as(zero) for b in bends.base]
-    offset = torch.full_like(zero, bends.offset)
+    base = [torch.as_tensor(b).to(zero).expand_as(zero) for b in kinked.base]
+    offset = torch.full_like(zero, kinked.offset)
     kinks = []
-    for place, jump in bends.kinks:
+    for place, jump in kinked.kinks:
         height = torch.as_tensor(jump).to(zero).expand_as(zero)
         above, bent = x.lower >= place, (x.lower < place) & (x.upper > place)
         base[0] = base[0] + torch.where(above, height, 0)

@@ -1,0 +1,79 @@
+"""Scores that are bounded as one value, beside the two sides of their overlaps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import proofmap as pm
+from proofmap.bounds import Backward
+from proofmap.classes import margins
+from proofmap.errors import InputError, ProofmapError
+from proofmap.objective import Objective, forms_of, join
+from proofmap.overlaps import Bounding, family_overlap, with_drops
+
+
+def sided() -> pm.Overlap:
+    """AO(B) in [.75, 1], AO(B_u) in [.25, .5] and [-1, -.5]."""
+    upper, lower = torch.tensor([[0.5, -0.5]]), torch.tensor([[0.25, -1.0]])
+    least, target = torch.tensor([0.75]), torch.tensor([0])
+    return pm.Overlap(torch.tensor([1.0]), upper, torch.tensor([-2.0]), target, True, least, lower)
+
+
+def test_what_is_proven_of_a_score_itself_counts_too() -> None:
+    over = replace(sided(), drops=torch.tensor([[[0.5, 2.0], [0.0, 1.5]]]))
+    assert over.intervals.tolist() == [[[0.5, 0.75], [1.25, 1.5]]]
+    hair = replace(sided(), drops=torch.tensor([[[0.75001, 0.8], [0.0, 1.5]]]))
+    assert bool((hair.intervals[..., 0] <= hair.intervals[..., 1]).all())
+    with pytest.raises(
+        ProofmapError, match=r"a score was proven to be at least 0\.8 and at most 0\.75 \(at \(0, 0\)\)"
+    ):
+        replace(sided(), drops=torch.tensor([[[0.8, 0.9], [0.0, 1.5]]]))
+    with pytest.raises(InputError, match=r"drops of shape \(1, 2\), expected \(1, 2, 2\)"):
+        replace(sided(), drops=torch.zeros(1, 2))
+
+
+@pytest.mark.parametrize("objective", ["margin", "class", "mean", "apart"])
+def test_scores_are_bounded_as_one_value(objective: Objective) -> None:
+    """Within what the two sides say, and closer; what a corner of the ball gains by a group is not above it."""
+    x = pm.data.digits()[0][:3]
+    graph = pm.trace(pm.zoo.mnist_mlp(), x)
+    ball, mask = pm.Ball(0.005, domain=(0.0, 1.0)), pm.groups.grid(6)((1, 28, 28))
+    family, how = ball.at(x, mask), Bounding(Backward(), 2**30, objective=objective)
+    over = family_overlap(graph, family, None, how)
+    logits = graph(x)
+    forms = forms_of(logits, over.target, None, objective)
+    slope = torch.autograd.functional.jacobian(lambda z: margins(graph(z), over.target).sum(), x)
+    corner = x + torch.where(slope > 0, family.upper, family.lower)
+    points = torch.stack([corner, *(torch.where(mask == u, x, corner) for u in range(36))], dim=1)
+    values = join(torch.einsum("nmc,nrc->nmr", graph(points.flatten(0, 1)).view(3, 37, -1), forms), objective)
+    found = replace(over, full_lower=values[:, 0], frozen_lower=values[:, 1:], points=points)
+    closer = with_drops(found, graph, family, forms, how)
+    assert closer.drops is not None
+    width, before = ((one.intervals[..., 1] - one.intervals[..., 0]).sum() for one in (closer, found))
+    assert float(width) < 0.5 * float(before)
+    if objective != "apart":
+        gained = values[:, :1] - values[:, 1:]
+        assert bool((gained <= closer.intervals[..., 1] + 1e-5).all())
+        assert bool((closer.intervals[..., 0] > 0).any())
+    assert torch.equal(closer.full, over.full)
+    assert torch.equal(closer.frozen, over.frozen)
+
+
+def test_what_is_bounded_apart_adds_up() -> None:
+    """Of a linear model with two classes nothing is lost: f_1 and -f_0 each have their own worst case."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 2).double()
+    x, mask = torch.rand(1, 4, dtype=torch.float64), torch.tensor([0, 0, 1, 1])
+    graph, family = pm.trace(model, x), pm.Ball(0.1).at(x, mask)
+    how = Bounding(Backward(), 2**30, objective="apart")
+    over = family_overlap(graph, family, 0, how)
+    found = with_drops(over, graph, family, forms_of(graph(x), over.target, None, "apart"), how)
+    gain = 0.1 * model.weight.detach().abs().sum(0)
+    score = torch.stack([gain[mask == u].sum() for u in range(2)])[None]
+    assert found.drops is not None
+    torch.testing.assert_close(found.drops[..., 1], score)
+    torch.testing.assert_close(found.drop, score)
