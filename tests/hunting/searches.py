@@ -18,7 +18,6 @@ from proofmap.errors import BoundError
 from proofmap.overlaps import Overlap
 from proofmap.tree import search
 from tests.bounds.setting import BUDGET, both_sides
-from tests.hunting.bounds import SECONDS
 from tests.hunting.draw import Draw
 from tests.hunting.finding import Finding, Found, Tally, raw
 from tests.hunting.pieces import kinks, largest, straight
@@ -35,7 +34,8 @@ _FEW: dict[str, Any] = {
     "_FINISH": (0.1, 0.03, 0.01, 0.003),
     "_MEMBER": (0.1, 0.01),
 }
-_SHORT: dict[str, Any] = {"_ROOT_STEPS": 4, "_HIDDEN_STEPS": 2, "_STEPS": 4}
+_SHORT: dict[str, Any] = {"_ROOT_STEPS": 4, "_HIDDEN_STEPS": 2, "_STEPS": 4, "_PARTS": {"cpu": 8}}
+_PARTS = 24  # of a ball, after which a search ends: the same on every machine, as no time is
 _KINKS = 8  # up to so many the truth is enumerated
 _PROGRAM = 1e-7  # what a linear program is off by
 
@@ -51,6 +51,10 @@ def searches(seed: int, tally: Tally) -> Iterator[Finding]:
             yield Finding(seed, found.kind, found.what, drawn.described)
 
 
+def _spent(tree: search.Tree) -> str:
+    return "time" if tree.parts > _PARTS else ""
+
+
 def _outcome(drawn: Tiny, dtype: torch.dtype, draw: Draw, tally: Tally) -> Found | None:
     slack = 1e-10 if dtype == torch.float64 else 1e-5
     try:
@@ -59,6 +63,7 @@ def _outcome(drawn: Tiny, dtype: torch.dtype, draw: Draw, tally: Tally) -> Found
             patch.object(overlaps, "_ROUNDING", slack),
             patch.multiple(reach, **_FEW),
             patch.multiple(search, **_SHORT),
+            patch.object(search.Tree, "spent", _spent),
         ):
             _Search(drawn, dtype, draw, tally).check()
     except Found as finding:
@@ -94,7 +99,7 @@ class _Search:
         plain = _sides(self._proven(Backward()))[1]
         for name in ("alpha", "exact"):
             if name in METHODS:
-                method = Exact(seconds=SECONDS) if name == "exact" else named(name)
+                method = Exact() if name == "exact" else named(name)
                 over = self._proven(method)
                 self._holds(name, over)
                 self._no_looser(name, _sides(over)[1], plain)
@@ -135,7 +140,7 @@ class _Search:
 
     def _explained(self) -> Tensor:
         """The intervals (N, G, 2) of an explanation's scores."""
-        one, method = self.drawn, Exact(seconds=SECONDS)
+        one, method = self.drawn, Exact()
         eva = pm.EVA(self.graph, one.ball, groups=one.mask, bounds=method, memory=BUDGET, progress=False)
         return eva.explain(one.x.to(self.dtype), one.target).intervals
 
