@@ -55,7 +55,8 @@ def mlp(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
     for key in keys:
         bounds, ball = pm.bounds.Exact(key["gap"], key["seconds"]), pm.Ball(key["eps"], domain=(0.0, 1.0))
         eva = pm.EVA(graph, ball, groups=pm.groups.grid(12), bounds=bounds, progress=False)
-        found, spent = measuring.clocked(partial(eva.explain, x[key["index"]][None]), "cpu")
+        with measuring.parts() as parts:
+            found, spent = measuring.clocked(partial(eva.explain, x[key["index"]][None]), "cpu")
         over, groups = found.overlap, found.scores.shape[1]
         widest = float(torch.maximum(over.full - over.full_lower, (over.frozen - over.frozen_lower).amax(1)))
         yield {
@@ -64,6 +65,7 @@ def mlp(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
             "widest": widest,
             "pairs": float(found.order().sum()) / (groups * (groups - 1) / 2),
             "top": int(found.top(10).sum()),
+            "parts": sum(parts),
             "spent": spent,
         }
 
@@ -151,6 +153,7 @@ def show_orders(lines: Sequence[Line]) -> list[Line]:
             "pairs in order, median": median(line["pairs"] for line in some),
             "top 10 proven": average(line["top"] == 10 for line in some),
             **_verdicts(some),
+            "parts": average(line["parts"] for line in some),
         }
         for settings, some in by(lines, "eps", "seconds", "gap")
     ]
