@@ -152,7 +152,7 @@ class Implied:
             for index, side in enumerate((1, -1)):
                 low, high = root.lower.expand(len(some), -1).clone(), root.upper.expand(len(some), -1).clone()
                 (low if side > 0 else high)[torch.arange(len(some), device=some.device), unit] = 0
-                split = Split(unit, torch.full_like(unit, side), torch.zeros_like(low[:, 0]))
+                split = Split(unit, torch.full_like(unit, side), root.lower.new_zeros(len(some)))
                 # where nothing is left, whatever is said holds
                 x, _ = renew(units, balls, Interval(low, high), at_once=at_once, split=split)
                 lower[index, some], upper[index, some] = x.lower, x.upper
