@@ -98,7 +98,9 @@ def _decisions(
         ends = (some, torch.zeros_like(some), torch.ones_like(some), mean + eps)
         x, low, high, radius = (((end - mean) / std).expand_as(some).to(device) for end in ends)
         aim = None if target is None else target[index].to(device)
-        ask = partial(pm.overlap, network, x, pm.Ball(radius, domain=(low, high)), bounds=bounds, target=aim)
+        ask = partial(
+            pm.overlap, network, x, pm.Ball(radius, domain=(low, high)), bounds=bounds, target=aim, enough=0.0
+        )
         over, spent = measuring.clocked(ask, device)
         for k, key in enumerate(part):
             yield {**key, **_decision(over, k), "batch": len(part), "spent": spent / len(part)}

@@ -145,6 +145,7 @@ def overlap(
     target: Target = None,
     rival: Target = None,
     objective: Objective = "margin",
+    enough: float = -inf,
     memory: int | None = None,
 ) -> Overlap:
     """Upper bounds of AO(B) and of every AO(B_u).
@@ -157,13 +158,15 @@ def overlap(
         "apart"   the paper's upper(f_c') - lower(f_c), looser     "mean"   mean over c' of f_c' - f_c
 
     Only with "margin" and "apart", and without a rival, does an overlap of at most 0 prove the decision.
+
+    enough: for bounds that search: what is proven to be at most this need not be known closer; 0 decides, and no more.
     """
     check_choice("got objective", objective, Objective)
     check_choice("got sharing", sharing, Sharing)
     method = method_of(bounds)
     x = as_samples(x, model)
     family = ball.at(x, grouping.resolve(groups, x))
-    how = Bounding(method, budget(memory, x.device), sharing, objective)
+    how = Bounding(method, budget(memory, x.device), sharing, objective, enough)
     graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
     if rival is not None:
         _check_rival(graph, x, target, rival)
@@ -198,8 +201,8 @@ def closed(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bou
         met = reach(graph, family, forms, how.available)
         upper = bound(graph, family, logits, forms, how).double()
     with part(_FIRST, 1.0):
-        found = close(graph, family, met, how.method.search, how.available, how.enough)
-    return torch.minimum(upper, found.upper), met
+        found = close(graph, family, met, upper, how.method.search, how.available, how.enough)
+    return found.upper, met
 
 
 def with_drops(

@@ -206,8 +206,9 @@ def _search(
                 forms = -weight[None, row : row + 1]
                 enough = float(bias[row]) - _SLACK * size
                 met = reach(precise, family, forms, available)
-                found = close(precise, family, met, replace(exact, seconds=seconds), available, enough)
-            upper = min(float(found.upper[0, 0]), float(above[row]))
+                known = above[None, row : row + 1].double()
+                found = close(precise, family, met, known, replace(exact, seconds=seconds), available, enough)
+            upper = float(found.upper[0, 0])
             margin = min(margin, float(bias[row]) - upper)
             open_ += upper > enough
             point = into_box(met.points[0], region.lower.to(device), region.upper.to(device), graph.dtype)

@@ -139,7 +139,7 @@ class _Search:
         method = method_of(bounds)
         x = as_samples(x, model)
         ball.at(x)
-        how = Bounding(method, budget(memory, x.device))
+        how = Bounding(method, budget(memory, x.device), enough=0.0)
         graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
         with full_precision(x.device), torch.no_grad():
             aim = target_of(target, logits_of(graph, x))

@@ -93,7 +93,7 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
     up_to: tuple[float | None, float | None] = (None, None)
     try:
         with part(0.0, _OVERLAP if question.radius else 1.0):
-            found = overlap(network, case.x, case.ball, bounds=question.method, target=aim)
+            found = overlap(network, case.x, case.ball, bounds=question.method, target=aim, enough=0.0)
             upper = float(found.full)
         if question.radius:
             with part(_OVERLAP, 1.0):

@@ -20,7 +20,7 @@ from proofmap.memory import keep_freed
 from proofmap.precision import full_precision
 from proofmap.reach import Reached
 from proofmap.tree.balls import Balls
-from proofmap.tree.search import Found, Goal, search
+from proofmap.tree.search import FINER, Found, Goal, search
 from proofmap.tree.units import Units, units_of
 
 
@@ -33,11 +33,11 @@ class Closing:
 
 
 def close(
-    graph: Graph, family: Family, reached: Reached, exact: Exact, available: int, enough: float = -inf
+    graph: Graph, family: Family, reached: Reached, known: Tensor, exact: Exact, available: int, enough: float = -inf
 ) -> Closing:
     """Upper sides of what was reached, searched for one sample after the other; the lower sides are improved meanwhile.
 
-    enough: sides that are proven to be at most this need not be closer.
+    known: the upper sides (N, 1 + G) that there are. enough: those that are at most this need not be closer.
     """
     keep_freed()
     precise = graph.to(family.x.device, torch.float64)
@@ -45,14 +45,21 @@ def close(
     found: list[Found] = []
     for n in range(len(reached.value)):
         until = time.monotonic() + exact.seconds
-        stopped = found and found[-1].stopped == "interrupted"
+        why = _settled(reached.value[n], known[n], exact.gap, enough)
+        if found and found[-1].stopped == "interrupted":
+            why = "interrupted"
         with progress.part(n / len(reached.value), (n + 1) / len(reached.value)):
-            if stopped:
-                found.append(_nothing(reached.value[n], "interrupted"))
-                continue
             goal = Goal(exact.gap, until, memory, enough)
-            found.append(_one(precise, family, reached, n, goal, available))
+            one = Found(known[n], 0, why) if why is not None else _one(precise, family, reached, n, goal, available)
+            found.append(replace(one, upper=torch.minimum(one.upper, known[n])))
     return Closing(torch.stack([one.upper for one in found]), tuple(found))
+
+
+def _settled(reached: Tensor, known: Tensor, gap: float, enough: float) -> str | None:
+    """Why nothing is left to search: "" where the sides have met, "refuted" where more than enough was reached."""
+    if -inf < enough < float(reached[0]):
+        return "refuted"
+    return "" if bool((known <= (reached + gap / FINER).clamp(min=enough)).all()) else None
 
 
 def _one(graph: Graph, family: Family, reached: Reached, n: int, goal: Goal, available: int) -> Found:

@@ -27,9 +27,10 @@ _ROOT_STEPS, _STEPS, _LONG = 30, 8, 40  # at the root, at a part, and at one tha
 _HIDDEN_STEPS = 20  # for intervals at the root
 _ROOT = 0.2  # of the time, for them, and as much for what splits imply
 _FAST, _SLOW = (0.3, 0.1), (0.03, 0.03)  # steps of slopes and of multipliers
-_AHEAD = 8  # splits that are tried before one is made
-_LEVELS = 3  # splits after which intervals are renewed
+_AHEAD = 16  # splits that are tried before one is made
+_LEVELS = 6  # splits after which intervals are renewed
 _RENEWED = 32  # units of a part whose intervals are renewed
+FINER = 16  # times, to which members are closed: what orders their scores
 _SOLVED = 16  # parts without a bend that are solved at a time
 _POINTS, _PAUSE = 16, 16  # of the most urgent parts, tried as adversaries, and batches from one try to the next
 _HEARD = 0.5  # seconds from one report to the next
@@ -119,7 +120,8 @@ class Tree:
     @property
     def _floor(self) -> Tensor:
         """What a member need not be proven to stay below, (1 + G,)."""
-        return (self.reached + self.goal.gap).clamp(min=self.goal.enough)
+        gap = self.goal.gap if len(self.reached) == 1 else self.goal.gap / FINER
+        return (self.reached + gap).clamp(min=self.goal.enough)
 
     def _urgency(self, value: Tensor) -> Tensor:
         """How far parts (B, 1 + G) are above what they have to be, on the member where that is most: (B,)."""
