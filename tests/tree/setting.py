@@ -81,8 +81,8 @@ BALLS: dict[str, dict[str, Any]] = {
     "box": {"eps": 0.5},
     "half": {"eps": 0.5, "half": "+", "domain": (0.0, 1.0)},
     "relative": {"eps": 0.6, "relative": True, "domain": (-0.2, 1.1)},
-    "octahedron": {"eps": 1.0, "norm": 1},
-    "sphere": {"eps": 0.7, "norm": 2, "domain": (0.0, 1.0)},
+    "octahedron": {"eps": 0.6, "norm": 1},
+    "sphere": {"eps": 0.5, "norm": 2, "domain": (0.0, 1.0)},
 }
 
 
