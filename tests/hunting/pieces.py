@@ -1,7 +1,8 @@
-"""The exact maximum of a piecewise linear network over a box or an ℓ1 ball: a linear program for each choice of pieces.
+"""The exact maximum of a piecewise linear network over a ball: a linear program for each choice of pieces.
 
 On the part of the ball where every kink is on a given side the network is affine. Parts whose affine value stays below
-what is reached already, on the whole box, are left out; so are those of pieces that no point of the box has.
+what is reached already, on the whole box, are left out; so are those of pieces that no point of the box has. An ℓ2 ball
+is cut out by tangent planes, as many as it takes.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def largest(graph: Graph, single: Family, rows: Array, least: float) -> float:
         for row in rows:
             goal, constant = row @ weight, float(row @ bias)
             if _most(goal[None], np.array([constant]), low, high)[0] > best:
-                best = max(best, constant + _program(goal, conditions, single))
+                best = max(best, constant + program(goal, conditions, single))
     return best
 
 
@@ -141,7 +142,7 @@ def _pushed(node: Node, inputs: list[Affine], shapes: list[tuple[int, ...]]) -> 
     return weight.flatten(1).numpy().T, compute(node, *biases).flatten().numpy()
 
 
-def _program(goal: Array, conditions: Conditions, single: Family) -> float:
+def program(goal: Array, conditions: Conditions, single: Family) -> float:
     """max goal · x over the ball where the conditions hold; -inf where nothing is left."""
     x = single.x.flatten().numpy()
     low, high = (end.flatten().numpy() for end in single.box())
@@ -154,8 +155,15 @@ def _program(goal: Array, conditions: Conditions, single: Family) -> float:
         above = np.block([[above, wide], [unit, -unit], [-unit, -unit], [ones]])
         limits = np.concatenate([limits, x, -x, single.eps.numpy()])
         bounds, goal = [*bounds, *[(0.0, None)] * size], np.concatenate([goal, np.zeros(size)])
-    answer = linprog(-goal, A_ub=above, b_ub=limits, bounds=bounds)
-    return -float(answer.fun) if answer.status == 0 else -inf
+    while True:
+        answer = linprog(-goal, A_ub=above, b_ub=limits, bounds=bounds)
+        if answer.status != 0:
+            return -inf
+        off = answer.x[: len(x)] - x
+        if single.norm != 2 or np.linalg.norm(off) <= (1 + 1e-6) * float(single.eps):
+            return -float(answer.fun)
+        out = off / np.linalg.norm(off)  # out · (x - centre) <= ε: the ball lies there, this point does not
+        above, limits = np.vstack([above, out]), np.append(limits, float(single.eps) + out @ x)
 
 
 def _most(weight: Array, bias: Array, low: Array, high: Array) -> Array:

@@ -181,17 +181,16 @@ class Tree:
         self.taken = None
 
     def _polish(self, part: Mapping[str, Tensor]) -> None:
-        """Of parts that are linear, some are solved, the others wait; on balls that are no boxes by more steps."""
+        """Of parts that are linear, some are solved, the others wait."""
         later = {name: column[_SOLVED:] for name, column in part.items()}
         part = {name: column[:_SOLVED] for name, column in part.items()}
         if len(later["row"]):
             self.leaves.add(later, self._urgency(later["value"]))
         (x, choice), member = _parts_of(part), self._member(part)
-        answer = solved(self.precise, self.exact, self.precise.rows.pick(part["row"]), _precise(x), member)
-        if answer is not None:
-            multipliers, delta, works = answer
-            choice = Choice(choice.slopes, torch.where(works[:, None], multipliers.float(), choice.multipliers))
-            self._offer(delta[works], member[works])
+        rows = self.precise.rows.pick(part["row"])
+        multipliers, delta, works = solved(self.precise, self.exact, rows, _precise(x), member)
+        choice = Choice(choice.slopes, torch.where(works[:, None], multipliers.float(), choice.multipliers))
+        self._offer(delta[works], member[works])
         best = self._improved(part["row"], x, choice, _LONG, member, _SLOW)
         self._settle(_precise(x), best, part["row"], part["depth"], part["value"])
 

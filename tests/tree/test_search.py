@@ -1,0 +1,232 @@
+"""A search of tiny networks ends at the truth, which is enumerated; whatever stops it before, its upper sides hold."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from proofmap.rules import Interval
+from proofmap.tree import search as module
+from proofmap.tree.leaves import Leaves
+from proofmap.tree.search import FINER, Found, Goal, Tree, search
+from tests.hunting.pieces import largest
+from tests.tree.setting import GAP, STRAIGHT, Setting, points, run, setting
+
+CLOSE = GAP / FINER
+BOXES = [
+    *((name, "box", seed) for name in STRAIGHT for seed in (1, 2)),
+    ("dense", "half", 1),
+    ("clamped", "relative", 2),
+]
+OTHERS = [
+    ("pooled", "octahedron", 2),
+    ("branched", "octahedron", 1),
+    ("dense", "sphere", 1),
+]
+
+
+@cache
+def truth(name: str, ball: str, seed: int) -> Tensor:
+    """The exact overlaps (1 + G,) of the members."""
+    one = setting(name, ball, seed)
+    singles, generator = one.family.split(), torch.Generator().manual_seed(0)
+    exact = []
+    for k in range(singles.count):
+        single = singles.pick(torch.tensor([k]))
+        least = float(run(one.units, points(single, generator))[1].max())
+        exact.append(largest(one.graph, single, one.forms.numpy(), least))
+    return torch.tensor(exact, dtype=torch.float64)
+
+
+def searched(one: Setting, reached: Tensor, seconds: float = 20.0, **goal: Any) -> Found:
+    """A search that is told what is reached, and finds no more."""
+    aim = Goal(**{"gap": GAP, "until": time.monotonic() + seconds, "memory": 2**30, **goal})
+    return search(one.units, one.balls, reached.clone(), aim, lambda *_: reached, lambda *_: None)
+
+
+@pytest.mark.parametrize(("name", "ball", "seed"), [*BOXES, *OTHERS])
+def test_it_ends_at_the_truth_on_every_member(name: str, ball: str, seed: int) -> None:
+    """What is reached is put a little below the truth: only a search that is exact can close."""
+    one, exact = setting(name, ball, seed), truth(name, ball, seed)
+    found = searched(one, exact - CLOSE / 2)
+    assert found.stopped == ""
+    assert bool((found.upper >= exact - 1e-6).all())
+    assert bool((found.upper <= exact + CLOSE).all())
+    assert found.parts > 1
+
+
+@pytest.mark.parametrize(("name", "slack"), [("smooth", 0.05), ("both", 0.01)])
+def test_smooth_functions_are_split_until_both_sides_meet(name: str, slack: float) -> None:
+    one = setting(name, "half")
+    _, values = run(one.units, points(one.family, torch.Generator().manual_seed(0)))
+    most = float(values.max())
+    found = searched(one, torch.full((4,), most + slack, dtype=torch.float64), gap=slack)
+    assert found.stopped == ""
+    assert most <= float(found.upper[0]) <= most + 2 * slack
+    assert found.parts > 2
+
+
+def test_it_says_the_same_every_time() -> None:
+    one, exact = setting("dense"), truth("dense", "box", 1)
+    first, second = (searched(one, exact - CLOSE / 2) for _ in range(2))
+    assert torch.equal(first.upper, second.upper)
+    assert first.parts == second.parts
+
+
+def test_points_that_are_offered_are_taken_into_account() -> None:
+    """Nothing is reached at first, but the tree offers points of the ball."""
+    one, exact = setting("dense"), truth("dense", "box", 1)
+    units, seen = one.units, []
+
+    def offer(delta: Tensor, member: Tensor) -> Tensor:
+        assert bool(one.family.pick(0 * member).contains(delta.double()).all())
+        seen.append(delta)
+        return exact.clone()
+
+    goal = Goal(GAP, time.monotonic() + 20, 2**30)
+    found = search(units, one.balls, exact - 1, goal, offer, lambda *_: None)
+    assert seen
+    assert found.stopped == ""
+    assert bool((found.upper >= exact - 1e-9).all())
+    assert bool((found.upper <= exact + CLOSE).all())
+
+
+def hard() -> tuple[Setting, Tensor]:
+    """One that takes some batches."""
+    return setting("dense", "box", 2), truth("dense", "box", 2)
+
+
+@pytest.mark.parametrize("goal", [{"seconds": 0.15}, {"memory": 1}])
+def test_what_is_used_up_ends_it_with_what_is_proven(goal: dict[str, Any]) -> None:
+    one, exact = hard()
+    found = searched(one, exact - 9, **goal)
+    assert found.stopped == ("memory" if "memory" in goal else "time")
+    assert bool((found.upper >= exact - 1e-9).all())
+    assert bool(found.upper.isfinite().all())
+
+
+def test_without_any_time_the_first_bound_stands() -> None:
+    one, exact = hard()
+    found = searched(one, exact - 9, seconds=-1.0)
+    assert found.stopped == "time"
+    assert bool((found.upper >= exact - 1e-9).all())
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("where", ["bound", "improve", "renew", "lines_of", "places", "mended", "solved", "_outward"])
+def test_whatever_breaks_a_step_off_what_is_proven_holds(
+    where: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, exact = hard()
+    usual = getattr(module, where)
+    stopped = set()
+    for count in (1, 2, 5, 13, 34):
+        calls = 0
+
+        def broken(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == count:  # noqa: B023
+                raise error
+            return usual(*args, **kwargs)
+
+        monkeypatch.setattr(module, where, broken)
+        found = searched(one, exact - CLOSE / 2)
+        assert bool((found.upper >= exact - 1e-9).all()), count
+        stopped.add(found.stopped)
+        if not found.stopped:
+            break
+    assert ("interrupted" if error is KeyboardInterrupt else "memory") in stopped
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 7])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("where", ["add", "drop", "urgent", "rank"])
+def test_leaves_are_lost_at_no_moment(where: str, after: bool, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C before or after leaves are put in, taken, or looked at."""
+    one, exact = hard()
+    usual, calls = getattr(Leaves, where), 0
+
+    def broken(self: Leaves, *args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == count and not after:
+            raise KeyboardInterrupt
+        result = usual(self, *args)
+        if calls == count:
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(Leaves, where, broken)
+    found = searched(one, exact - CLOSE / 2)
+    assert bool((found.upper >= exact - 1e-9).all())
+
+
+def test_what_is_enough_need_not_be_closer() -> None:
+    one, exact = hard()
+    whole = searched(one, exact - CLOSE / 2)
+    above = float(exact.max()) + 0.05
+    found = searched(one, exact - 9, enough=above)
+    assert found.stopped == ""
+    assert bool((found.upper >= exact - 1e-9).all())
+    assert float(found.upper.max()) <= above
+    assert found.parts < whole.parts
+    refuted = searched(one, exact - CLOSE / 2, enough=float(exact[0]) - 0.1)
+    assert refuted.stopped == "refuted"
+    assert bool((refuted.upper >= exact - 1e-9).all())
+
+
+def test_parts_are_kept_in_float32_and_no_closer() -> None:
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.randn(2, 99, 5, generator=generator, dtype=torch.float64)
+    found = module._outward(Interval(ends.amin(0), ends.amax(0)))
+    assert found.lower.dtype == torch.float32
+    assert bool((found.lower.double() <= ends.amin(0)).all() and (found.upper.double() >= ends.amax(0)).all())
+    torch.testing.assert_close(found.lower.double(), ends.amin(0), rtol=1e-6, atol=0)
+    exact = Interval(torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64))
+    assert module._outward(exact).lower.item() == 0.0
+    assert module._outward(exact).upper.item() == 1.0
+
+
+def test_both_halves_of_a_part_cover_it() -> None:
+    for name in ("dense", "both"):
+        one = setting(name)
+        units = one.units
+        tree = Tree(
+            units, one.balls, torch.zeros(4, dtype=torch.float64), Goal(GAP, time.monotonic() + 9, 2**30), _none
+        )
+        tree.plant()
+        part = module._outward(module._wide(units.interval, len(units)))
+        lower, upper, both = tree._halves(part, torch.arange(len(units)))
+        z, _ = run(units, points(one.family, torch.Generator().manual_seed(0)))
+        inside = ((z[:, None] >= lower - 1e-9) & (z[:, None] <= upper + 1e-9)).all(2)  # (P, 2 K)
+        assert both.tolist() == [*range(len(units)), *range(len(units))]
+        assert bool((inside[:, : len(units)] | inside[:, len(units) :]).all())
+
+
+def _none(delta: Tensor, member: Tensor) -> Tensor:
+    return torch.zeros(4, dtype=torch.float64)
+
+
+def test_whatever_is_chosen_to_be_split_what_is_proven_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, exact = hard()
+    generator = torch.Generator().manual_seed(0)
+
+    def choose(self: Tree, part: Any, x: Interval, choice: Any) -> Tensor:
+        ahead = part["candidates"].long()
+        pick = (torch.rand(ahead.shape, generator=generator) * (ahead >= 0)).argmax(1, keepdim=True)
+        chosen: Tensor = ahead.gather(1, pick).squeeze(1)
+        return chosen
+
+    def member(self: Tree, part: Any) -> Tensor:
+        return torch.randint(4, (len(part["row"]),), generator=generator)
+
+    monkeypatch.setattr(Tree, "_choose", choose)
+    monkeypatch.setattr(Tree, "_member", member)
+    found = searched(one, exact - CLOSE / 2, seconds=2.0)
+    assert bool((found.upper >= exact - 1e-9).all())
