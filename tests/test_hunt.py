@@ -77,7 +77,7 @@ def test_a_seed_draws_the_same_again() -> None:
 # --- a share of it ---
 
 NETWORKS = range(302, 306)
-TINY = (303, 306, 304, 308, 309, 312)  # among them some that are split
+TINY = (303, 306, 304, 308, 309, 312, 5001)  # among them some that are split, and a half without a form
 FILES = range(300, 306)
 
 

@@ -107,7 +107,7 @@ class Half:
         low, t, best = torch.zeros_like(high), high / 4, value[at]
         for _ in range(_TRIALS):
             swing, delta = balls.largest(form + t[:, None] * half, None)
-            best = torch.minimum(best, bias + t * offset + swing)
+            best = torch.fmin(best, bias + t * offset + swing)  # a half without a form has no t
             down = torch.linalg.vecdot(half, delta) + offset < 0
             low, high = torch.where(down, t, low), torch.where(down, high, t)
             t = (low + high) / 2
