@@ -14,8 +14,7 @@ from proofmap.rules import Interval
 from proofmap.tree import search as module
 from proofmap.tree.leaves import Leaves
 from proofmap.tree.search import FINER, Found, Goal, Tree, search
-from tests.hunting.pieces import largest
-from tests.tree.setting import GAP, STRAIGHT, Setting, points, run, setting
+from tests.tree.setting import GAP, STRAIGHT, Setting, exact_overlaps, points, run, setting
 
 CLOSE = GAP / FINER
 BOXES = [
@@ -34,13 +33,7 @@ OTHERS = [
 def truth(name: str, ball: str, seed: int) -> Tensor:
     """The exact overlaps (1 + G,) of the members."""
     one = setting(name, ball, seed)
-    singles, generator = one.family.split(), torch.Generator().manual_seed(0)
-    exact = []
-    for k in range(singles.count):
-        single = singles.pick(torch.tensor([k]))
-        least = float(run(one.units, points(single, generator))[1].max())
-        exact.append(largest(one.graph, single, one.forms.numpy(), least))
-    return torch.tensor(exact, dtype=torch.float64)
+    return exact_overlaps(one.graph, one.family, one.forms[None])[0]
 
 
 def searched(one: Setting, reached: Tensor, seconds: float = 20.0, **goal: Any) -> Found:
@@ -60,7 +53,7 @@ def test_it_ends_at_the_truth_on_every_member(name: str, ball: str, seed: int) -
     assert found.parts > 1
 
 
-@pytest.mark.parametrize(("name", "slack"), [("smooth", 0.05), ("both", 0.01)])
+@pytest.mark.parametrize(("name", "slack"), [("smooth", 0.05), ("both", 0.005)])
 def test_smooth_functions_are_split_until_both_sides_meet(name: str, slack: float) -> None:
     one = setting(name, "half")
     _, values = run(one.units, points(one.family, torch.Generator().manual_seed(0)))
@@ -68,7 +61,7 @@ def test_smooth_functions_are_split_until_both_sides_meet(name: str, slack: floa
     found = searched(one, torch.full((4,), most + slack, dtype=torch.float64), gap=slack)
     assert found.stopped == ""
     assert most <= float(found.upper[0]) <= most + 2 * slack
-    assert found.parts > 2
+    assert found.parts > 1
 
 
 def test_it_says_the_same_every_time() -> None:
