@@ -48,7 +48,7 @@ def main() -> None:
         met = reach(graph, family, forms, MEMORY)
         sides = replace(found, full_lower=met.value[:, 0], frozen_lower=met.value[:, 1:], points=met.points)
         between = time.perf_counter()
-        closer = with_drops(sides, graph, family, forms, how)
+        closer = with_drops(sides, graph, family, forms, torch.arange(len(x)), MEMORY)
         ended = time.perf_counter()
         tell(eps, "two sides", sides, mask, (between - started) / len(x))
         tell(eps, "differences", closer, mask, (ended - between) / len(x))

@@ -2,8 +2,9 @@
 
 For an open ReLU, l < 0 < u, and a in {0, 1}:   y >= z,   y >= 0,   y <= z - l (1 - a),   y <= u a
 
-One program for each rival, the one with the highest bound first, in an equal share of the time that is left (with the
-choice of a rival among the integers of one program it was slower). Rivals that cannot reach a found point are left out.
+One program for each rival, the one with the highest bound first, in an equal share of the time that is left, and again
+while some is (with the choice of a rival among the integers of one program it was slower). Rivals that cannot exceed a
+found point are left out.
 """
 
 from __future__ import annotations
@@ -25,34 +26,36 @@ else:
 def maximise(program: Program, seconds: float, threads: int, gap: float) -> tuple[list[Array], float, float]:
     """(points that were found; an upper bound of the largest margin, to be raised to what they reach; seconds)."""
     start = time.perf_counter()
-    model, points, best = _Model(program), [], -inf
-    order = np.argsort(-program.upper)
-    upper = program.upper.copy()
-    for k, rival in enumerate(order):
-        if upper[rival] <= best:
-            continue
-        left = seconds - (time.perf_counter() - start)
-        solver = highspy.Highs()
-        share = max(left / (len(order) - k), 0.0)
-        options = {
-            "output_flag": False,
-            "threads": threads,
-            "time_limit": share,
-            "mip_abs_gap": gap,
-            "mip_rel_gap": 0.0,
-        }
-        for name, value in options.items():
-            solver.setOptionValue(name, value)
-        solver.passModel(model.towards(program.margins, rival))
-        solver.run()
-        info, values = solver.getInfo(), np.array(solver.getSolution().col_value)
-        solver.resetGlobalScheduler(True)  # its threads are shared by all solvers, and their number is set once
-        proven = info.mip_dual_bound if any(model.integer) else info.objective_function_value
-        upper[rival] = min(upper[rival], proven)
-        if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible and len(values):
-            points.append(values[: len(program.low)])
-            best = max(best, info.objective_function_value)
+    model, upper = _Model(program), program.upper.copy()
+    points: list[Array] = []
+    best = -inf
+    solved: set[int] = set()
+    while left := [int(k) for k in np.argsort(-upper) if upper[k] > best + gap and int(k) not in solved]:
+        for number, rival in enumerate(left):
+            rest = seconds - (time.perf_counter() - start)
+            if rest <= 0:
+                return points, float(upper.max()), time.perf_counter() - start
+            if upper[rival] > best + gap:
+                solver = _solver(rest / (len(left) - number), threads, gap)
+                solver.passModel(model.towards(program.margins, rival))
+                solver.run()
+                info, values = solver.getInfo(), np.array(solver.getSolution().col_value)
+                solver.resetGlobalScheduler(True)  # its threads are shared by all solvers, and their number is set once
+                solved |= {rival} if solver.getModelStatus() == highspy.HighsModelStatus.kOptimal else set()
+                proven = info.mip_dual_bound if any(model.integer) else info.objective_function_value
+                upper[rival] = min(upper[rival], proven)
+                if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible and len(values):
+                    points.append(values[: len(program.low)])
+                    best = max(best, info.objective_function_value)
     return points, float(upper.max()), time.perf_counter() - start
+
+
+def _solver(seconds: float, threads: int, gap: float) -> highspy.Highs:
+    solver = highspy.Highs()
+    options = {"output_flag": False, "threads": threads, "time_limit": seconds, "mip_abs_gap": gap, "mip_rel_gap": 0.0}
+    for name, value in options.items():
+        solver.setOptionValue(name, value)
+    return solver
 
 
 class _Model:

@@ -7,10 +7,13 @@ import multiprocessing
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
+from unittest import mock
 
 import psutil
 import torch
@@ -44,6 +47,22 @@ def clocked(call: Callable[[], T], device: str | torch.device) -> tuple[T, float
     found = call()
     settle(device)
     return found, time.perf_counter() - start
+
+
+@contextmanager
+def parts() -> Iterator[list[int]]:
+    """How many parts of its ball every search bounds that is made inside."""
+    close = import_module("proofmap.tree.close")
+    counts: list[int] = []
+
+    def counting(*args: Any, **settings: Any) -> Any:
+        found = search(*args, **settings)
+        counts.append(found.parts)
+        return found
+
+    search = close.search
+    with mock.patch.object(close, "search", counting):
+        yield counts
 
 
 def settle(device: str | torch.device) -> None:

@@ -1,6 +1,7 @@
 """What Exact proves, image by image: overlaps, orders of cells, decisions and properties; and what it comes to.
 
 python benchmarks/proofs.py mlp     --out FOLDER --data FOLDER [--eps 0.01 0.02 0.04] [--images 100]
+python benchmarks/proofs.py digits  --out FOLDER --data FOLDER [--eps 0.04] [--images 100]
 python benchmarks/proofs.py verify  --out FOLDER --onnx FILE --npz FILE [--eps 0.3] [--device cuda --batch 200]
 python benchmarks/proofs.py cifar   --out FOLDER --data FOLDER [--eps 0.004] [--images 100] [--device cuda --batch 50]
     [--onnx FILE --mean R G B --std R G B]
@@ -12,6 +13,7 @@ Every image is a line of JSON in the folder --out. What has one is not done agai
 where it was stopped, and N processes with --share 1/N to N/N divide the images. --summary shows what is there.
 
 mlp: the packaged MLP on MNIST's test images, 12 x 12 cells: both sides of AO(B), what is proven of the cells' order.
+digits: the packaged MLP on MNIST's test images, for the class that it predicts: decided, and no more.
 verify: a network on images (x uint8, y) of a file; an image is proven where it is classified as y on the whole ball.
 cifar: the CIFAR-10 network of the zoo, or one of a file, on test images, for the class that it predicts.
 vnnlib: whether properties hold, are violated, or stay open.
@@ -53,7 +55,8 @@ def mlp(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
     for key in keys:
         bounds, ball = pm.bounds.Exact(key["gap"], key["seconds"]), pm.Ball(key["eps"], domain=(0.0, 1.0))
         eva = pm.EVA(graph, ball, groups=pm.groups.grid(12), bounds=bounds, progress=False)
-        found, spent = measuring.clocked(partial(eva.explain, x[key["index"]][None]), "cpu")
+        with measuring.parts() as parts:
+            found, spent = measuring.clocked(partial(eva.explain, x[key["index"]][None]), "cpu")
         over, groups = found.overlap, found.scores.shape[1]
         widest = float(torch.maximum(over.full - over.full_lower, (over.frozen - over.frozen_lower).amax(1)))
         yield {
@@ -62,8 +65,15 @@ def mlp(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
             "widest": widest,
             "pairs": float(found.order().sum()) / (groups * (groups - 1) / 2),
             "top": int(found.top(10).sum()),
+            "parts": sum(parts),
             "spent": spent,
         }
+
+
+def digits(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
+    """Decisions of the packaged MLP on test images."""
+    pixels = pm.data.mnist(args.data, "test")[0]
+    yield from _decisions(args, keys, pm.trace(pm.zoo.mnist_mlp(), pixels[:1]), pixels, None)
 
 
 def verify(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
@@ -143,6 +153,7 @@ def show_orders(lines: Sequence[Line]) -> list[Line]:
             "pairs in order, median": median(line["pairs"] for line in some),
             "top 10 proven": average(line["top"] == 10 for line in some),
             **_verdicts(some),
+            "parts": average(line["parts"] for line in some),
         }
         for settings, some in by(lines, "eps", "seconds", "gap")
     ]
@@ -179,6 +190,9 @@ class Command:
 
 COMMANDS = {
     "mlp": Command(images, mlp, show_orders, (0.01, 0.02, 0.04)),
+    "digits": Command(
+        lambda args: images(args, network="mnist_mlp", device=args.device), digits, show_decisions, (0.04,)
+    ),
     "verify": Command(
         lambda args: images(args, network=args.onnx.stem, device=args.device), verify, show_decisions, (0.3,), 200
     ),

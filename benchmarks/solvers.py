@@ -20,6 +20,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from math import nan
 from pathlib import Path
@@ -112,17 +113,9 @@ def properties(network: Path, files: list[Path]) -> Iterator[Question]:
 
 def answers(question: Question, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """What each solver says of each member."""
-    over, spent = measuring.clocked(
-        lambda: pm.overlap(
-            question.graph,
-            question.x,
-            question.ball,
-            groups=question.mask,
-            bounds=pm.bounds.Exact(args.gap, args.seconds),
-            target=question.target,
-        ),
-        "cpu",
-    )
+    ask = partial(pm.overlap, question.graph, question.x, question.ball, groups=question.mask, target=question.target)
+    with measuring.parts() as parts:
+        over, spent = measuring.clocked(partial(ask, bounds=pm.bounds.Exact(args.gap, args.seconds)), "cpu")
     lower = torch.cat([over.full_lower, over.frozen_lower[0]]).tolist()
     upper = torch.cat([over.full, over.frozen[0]]).tolist()
     family = question.ball.at(question.x, question.mask)
@@ -132,6 +125,7 @@ def answers(question: Question, args: argparse.Namespace) -> Iterator[dict[str, 
         row = {
             "question": question.name + (f", cell {member - 1} frozen" if member else ""),
             "exact": [lower[member], upper[member], spent],
+            "parts": sum(parts),
             "highs": [question.reached(points, member), above, seconds],
         }
         if find_spec("maraboupy"):
@@ -162,7 +156,8 @@ def contradictions(row: dict[str, Any]) -> list[str]:
 def line(row: dict[str, Any]) -> str:
     """A row of the table."""
     words = [f"{row['question']:<34}"]
-    words += [f"[{row[who][0]:9.4f}, {row[who][1]:9.4f}] {row[who][2]:6.1f}" for who in ("exact", "highs")]
+    ours, theirs = (f"[{row[who][0]:9.4f}, {row[who][1]:9.4f}] {row[who][2]:6.1f}" for who in ("exact", "highs"))
+    words += [f"{ours} {row['parts']:7}", theirs]
     words += [f"{row[side][0]:>5} {row[side][2]:6.1f}" for side in ("below", "above") if side in row]
     return "  ".join(words)
 
@@ -184,7 +179,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     print(f"{measuring.machine('cpu')}, float64, {args.seconds:g} s and a gap of {args.gap:g} for each")
-    print(f"{'question':<34}  {'Exact, s':<31}  {'HiGHS, s':<31}  {'Marabou: below, s':>12}  {'above, s':>12}")
+    print(f"{'question':<34}  {'Exact, s, parts':<39}  {'HiGHS, s':<31}  {'Marabou: below, s':>12}  {'above, s':>12}")
     rows, wrong = [], 0
     for question in questions(args):
         for row in answers(question, args):

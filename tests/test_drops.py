@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
+from unittest import mock
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor
 
 import proofmap as pm
-from proofmap.bounds import Backward
+from proofmap import overlaps
+from proofmap.bounds import Backward, Exact
 from proofmap.classes import margins
-from proofmap.errors import InputError, ProofmapError
+from proofmap.errors import BoundError, InputError, ProofmapError
 from proofmap.objective import Objective, forms_of, join
 from proofmap.overlaps import Bounding, family_overlap, with_drops
 
@@ -36,7 +39,7 @@ def test_what_is_proven_of_a_score_itself_counts_too() -> None:
         replace(sided(), drops=torch.zeros(1, 2))
 
 
-@pytest.mark.parametrize("objective", ["margin", "class", "mean", "apart"])
+@pytest.mark.parametrize("objective", ["margin", "class", "mean"])
 def test_scores_are_bounded_as_one_value(objective: Objective) -> None:
     """Within what the two sides say, and closer; what a corner of the ball gains by a group is not above it."""
     x = pm.data.digits()[0][:3]
@@ -51,29 +54,45 @@ def test_scores_are_bounded_as_one_value(objective: Objective) -> None:
     points = torch.stack([corner, *(torch.where(mask == u, x, corner) for u in range(36))], dim=1)
     values = join(torch.einsum("nmc,nrc->nmr", graph(points.flatten(0, 1)).view(3, 37, -1), forms), objective)
     found = replace(over, full_lower=values[:, 0], frozen_lower=values[:, 1:], points=points)
-    closer = with_drops(found, graph, family, forms, how)
+    closer = with_drops(found, graph, family, forms, torch.tensor([0, 2]), 2**30)
     assert closer.drops is not None
-    width, before = ((one.intervals[..., 1] - one.intervals[..., 0]).sum() for one in (closer, found))
-    assert float(width) < 0.5 * float(before)
-    if objective != "apart":
-        gained = values[:, :1] - values[:, 1:]
-        assert bool((gained <= closer.intervals[..., 1] + 1e-5).all())
-        assert bool((closer.intervals[..., 0] > 0).any())
+    width, before = ((one.intervals[..., 1] - one.intervals[..., 0]).sum(1) for one in (closer, found))
+    assert bool((width < 0.5 * before)[[0, 2]].all())
+    assert torch.equal(closer.intervals[1], found.intervals[1])  # that was not asked for
+    gained = values[:, :1] - values[:, 1:]
+    assert bool((gained <= closer.intervals[..., 1] + 1e-5).all())
+    assert bool((closer.intervals[..., 0] > 0).any())
     assert torch.equal(closer.full, over.full)
     assert torch.equal(closer.frozen, over.frozen)
 
 
-def test_what_is_bounded_apart_adds_up() -> None:
-    """Of a linear model with two classes nothing is lost: f_1 and -f_0 each have their own worst case."""
-    torch.manual_seed(0)
-    model = nn.Linear(4, 2).double()
-    x, mask = torch.rand(1, 4, dtype=torch.float64), torch.tensor([0, 0, 1, 1])
-    graph, family = pm.trace(model, x), pm.Ball(0.1).at(x, mask)
-    how = Bounding(Backward(), 2**30, objective="apart")
-    over = family_overlap(graph, family, 0, how)
-    found = with_drops(over, graph, family, forms_of(graph(x), over.target, None, "apart"), how)
-    gain = 0.1 * model.weight.detach().abs().sum(0)
-    score = torch.stack([gain[mask == u].sum() for u in range(2)])[None]
-    assert found.drops is not None
-    torch.testing.assert_close(found.drops[..., 1], score)
-    torch.testing.assert_close(found.drop, score)
+SHORT = Exact(seconds=0.5)
+
+
+@pytest.fixture
+def hard() -> tuple[pm.Graph, Tensor, pm.Ball]:
+    """One that half a second does not close, and one that it does."""
+    x = pm.data.digits()[0][[14, 0]]
+    return pm.trace(pm.zoo.mnist_mlp(), x), x, pm.Ball(torch.tensor([0.02, 0.001]), domain=(0.0, 1.0))
+
+
+def test_what_a_search_leaves_open_is_bounded_as_one_value(hard: tuple[pm.Graph, Tensor, pm.Ball]) -> None:
+    graph, x, ball = hard
+    over = pm.overlap(graph, x, ball, groups=pm.groups.grid(4), bounds=SHORT)
+    assert over.drops is not None
+    assert bool((over.drops[0, :, 1] < inf).any())
+    assert bool((over.drops[1, :, 1] == inf).all())  # closed
+    sides = replace(over, drops=None).intervals
+    assert bool((over.intervals[0, :, 1] < sides[0, :, 1]).any())
+    assert pm.overlap(graph, x, ball, bounds=SHORT).drops is None  # no groups, no scores
+
+
+@pytest.mark.parametrize("error", [BoundError("too wide"), KeyboardInterrupt()])
+def test_what_was_searched_for_is_not_lost(
+    hard: tuple[pm.Graph, Tensor, pm.Ball], error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, x, ball = hard
+    monkeypatch.setattr(overlaps, "drops", mock.Mock(side_effect=error))
+    over = pm.overlap(graph, x, ball, groups=pm.groups.grid(4), bounds=SHORT)
+    assert over.drops is None
+    assert bool((over.full >= over.full_lower).all())

@@ -6,7 +6,7 @@ import re
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 from math import inf
@@ -47,7 +47,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def hunted(seeds: range, folder: Path, only: str) -> tuple[list[Finding], Tally]:
+def hunted(seeds: Sequence[int], folder: Path, only: str) -> tuple[list[Finding], Tally]:
     tally = Tally()
     return [finding for seed in seeds for finding in hunt(seed, tally, folder, only)], tally
 
@@ -77,7 +77,7 @@ def test_a_seed_draws_the_same_again() -> None:
 # --- a share of it ---
 
 NETWORKS = range(302, 306)
-TINY = range(300, 316)
+TINY = (303, 306, 304, 308, 309, 312, 5001)  # among them some that are split, and a half without a form
 FILES = range(300, 306)
 
 

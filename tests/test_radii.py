@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -152,25 +154,15 @@ def test_an_input_of_another_class_is_its_own_adversary(graph: pm.Graph, x: Tens
     assert torch.equal(found.points, x)
 
 
-def test_what_the_model_itself_does_not_confirm_refutes_nothing(x: Tensor) -> None:
-    """A model that keeps its class when it is run, whatever was traced of it."""
-
-    class Stubborn(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = line([1.0], -1.0)
-
-        def forward(self, x: Tensor) -> Tensor:
-            outputs: Tensor = self.inner(x)
-            return outputs
-
-    model, zero = Stubborn(), torch.zeros(1, 1, dtype=torch.float64)
-    search = radii._Search.of(model, zero, pm.Ball(1.0), None, None, 3, None)
-    beyond, rows = torch.full((1, 1), 2.0, dtype=torch.float64), torch.tensor([0])
+def test_what_the_model_or_the_network_does_not_confirm_refutes_nothing() -> None:
+    """The model as it runs, and the network in float64: each has to say so."""
+    model, rows = line([1.0], -1.0), torch.tensor([0])
+    search = radii._Search.of(model, torch.zeros(1, 1, dtype=torch.float64), pm.Ball(1.0), None, None, 3, None)
+    beyond = torch.full((1, 1), 2.0, dtype=torch.float64)
     assert search.adverse(beyond, rows).tolist() == [True]
-    with torch.no_grad():
-        model.inner.bias.copy_(torch.tensor([9.0, 0.0]))
-    assert search.adverse(beyond, rows).tolist() == [False]
+    other = pm.trace(line([1.0], -9.0), beyond)
+    assert replace(search, model=other).adverse(beyond, rows).tolist() == [False]
+    assert replace(search, graph=other).adverse(beyond, rows).tolist() == [False]
 
 
 def exact_line(graph: pm.Graph, family: pm.Family, target: Tensor, how: object) -> Overlap:
@@ -189,6 +181,25 @@ def test_a_method_that_refutes_narrows_from_both_sides(monkeypatch: pytest.Monke
     assert float(found.proven) <= 600.0 <= float(found.refuted)
     assert float(found.refuted) == pytest.approx(600.0, rel=1e-6)  # drawn back
     assert float(found.proven) == pytest.approx(600.0, rel=0.1)
+
+
+def test_radii_that_a_search_leaves_open_are_narrowed_from_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open from 560 to 640: what refutes beyond that draws nothing back."""
+
+    def vague(graph: pm.Graph, family: pm.Family, target: Tensor, how: object) -> Overlap:
+        found = exact_line(graph, family, target, how)
+        assert found.points is not None
+        clear = found.full > 40
+        lower = torch.where(clear, found.full_lower, found.full_lower - 80)
+        points = torch.where(clear[:, None, None], found.points, family.x[:, None])
+        return Overlap(found.full + 40, found.frozen, lower, target, True, lower, found.frozen, points)
+
+    monkeypatch.setattr(radii, "family_overlap", vague)
+    monkeypatch.setattr(radii._Search, "attacked", lambda self, known: known)
+    monkeypatch.setattr(radii, "_HALVINGS", 0)
+    found = pm.radius(line([1.0], -600.0), torch.zeros(1, 1, dtype=torch.float64), bounds=pm.bounds.Exact(), steps=24)
+    assert float(found.proven) == pytest.approx(560.0, rel=0.02)
+    assert float(found.refuted) == pytest.approx(640.0, rel=0.02)
 
 
 def test_an_adversary_within_what_is_proven_is_no_rounding(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,24 +138,38 @@ def fresh(ball: pm.Ball, seed: int = 0) -> Reached:
 
 
 def test_points_found_elsewhere_are_taken_in() -> None:
+    """Several for one member: the best counts. What lies outside is brought in."""
     ball = pm.Ball(0.3, domain=(0.0, 1.0))
     graph, family, forms = setting(ball, torch.float64)
-    best = reach(graph, family, forms, ROOM)
-    met = fresh(ball)
+    best, met = reach(graph, family, forms, ROOM), fresh(ball)
     before = met.value.clone()
-    poor, good, beyond = family.x[1] + 0.01, best.points[1, 0], family.x[0] + 1.0
-    met.improve(torch.stack([poor, good, poor]), torch.tensor([1, 1, 1]))
+    poor, good, beyond = family.x[1] + 0.01, best.points[1, 2], family.x[0] + 1.0
+    met.refine(torch.stack([poor, good, poor]), torch.tensor([6, 6, 6]))  # B_1 of the second sample
     assert torch.equal(met.value[0], before[0])
-    assert float(met.value[1, 0]) >= float(best.value[1, 0]) - 1e-9
-    assert bool((met.value[1] > before[1]).all())
-    met.improve(torch.stack([poor, beyond]), torch.tensor([1, 0]))
+    assert float(met.value[1, 2]) >= float(best.value[1, 2]) - 1e-9
+    assert float(met.value[1, 0]) >= float(met.value[1, 2])
+    met.refine(torch.stack([beyond, poor]), torch.tensor([0, 4]))
     assert float(met.value[0, 0]) > float(before[0, 0])
     torch.testing.assert_close(met.value, value_at(graph, forms, met.points), rtol=1e-12, atol=1e-12)
+    assert bool((met.value[:, 1:] <= met.value[:, :1]).all())
     moved = met.points - family.x[:, None]
     assert bool(ball.at(family.x, MASK).split().contains(moved.flatten(0, 1), 0.0).all())
     kept = met.value.clone()
-    met.improve(poor[None].repeat(2, 1), torch.tensor([1, 0]))
+    met.refine(torch.stack([poor, poor]), torch.tensor([4, 6]))
     assert bool((met.value >= kept).all())
+
+
+def test_members_try_a_better_point_of_the_ball() -> None:
+    ball = pm.Ball(0.3, domain=(0.0, 1.0))
+    graph, family, forms = setting(ball, torch.float64)
+    best, met = reach(graph, family, forms, ROOM), fresh(ball)
+    before = met.value.clone()
+    met.refine(best.points[1, :1], torch.tensor([4]))
+    for group in range(3):
+        back = torch.where(torch.eq(MASK, group), family.x[1], best.points[1, 0])
+        tried = value_at(graph, forms[1:], back[None, None])[0, 0].clamp(min=before[1, 1 + group])
+        assert float(met.value[1, 1 + group]) == pytest.approx(float(tried), abs=0.1)
+        assert float(met.value[1, 1 + group]) > float(before[1, 1 + group])
 
 
 def test_a_members_point_is_one_of_the_ball_and_of_others() -> None:

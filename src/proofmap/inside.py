@@ -33,7 +33,7 @@ def into_ball(points: Tensor, family: Family, dtype: torch.dtype) -> Tensor:
     share = _SHRINK
     while len(out := (~family.contains(moved - family.x, 0.0)).nonzero()[:, 0]) > 0:
         x = family.x[out]
-        nearer = x + max(0.0, 1 - share) * (points[out].double() - x)
+        nearer = x + max(0.0, 1 - share) * (points[out].double().clamp(lower[out], upper[out]) - x)
         moved[out] = into_box(nearer, lower[out], upper[out], dtype)
         share = 2 * share
     return moved

@@ -22,12 +22,14 @@ _CGROUP = Path("/sys/fs/cgroup")
 _TRIM, _MAP = -1, -3  # as mallopt numbers what it sets
 _KEPT, _SINGLE = 2**28, 2**25  # bytes that stay with the process once they were used, and of one tensor among them
 
-Work = Literal["walk", "back", "forward", "basis", "box", "value", "gradient"]
+Work = Literal["walk", "back", "slopes", "curves", "forward", "basis", "box", "value", "gradient"]
 
 # How many copies of the numbers that work is about live at once.
 _COPIES: dict[Work, int] = {
     "walk": 10,  # of all values, for one ball: their intervals and relaxations
     "back": 10,  # of the widest layer of coefficients that a row meets on its way back
+    "slopes": 16,  # of all coefficients that a row meets on its way back where slopes are chosen: gradients keep them
+    "curves": 48,  # the same where lines are found in float64
     "forward": 8,  # of a value's forms: both sides, in and out, and what computing them takes
     "basis": 4,  # of the forms of a narrow layer, or of columns of them on their way through wide ones
     "box": 8,  # of a value whose box is found from samples: its two ends, and what they are found from

@@ -8,6 +8,7 @@ inputs of the ball.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from math import inf, nan
 
@@ -20,7 +21,7 @@ from proofmap.ball import Ball
 from proofmap.bounds import Backward, Cases, Method, Sharing, solve
 from proofmap.bounds.twins import drops
 from proofmap.classes import logits_of, target_of
-from proofmap.errors import InputError, ProofmapError
+from proofmap.errors import BoundError, InputError, ProofmapError
 from proofmap.family import Family
 from proofmap.graph import Graph, bounded
 from proofmap.guarantee import span
@@ -36,7 +37,10 @@ from proofmap.traced import Network, traced
 from proofmap.tree import close
 
 _NOMINAL = torch.empty(0)  # the lower sides that nobody gives: those of x itself
+_SPENT = ("time", "memory", "units")  # why a search ends that leaves scores open
+_LAST = 0.1  # of a search, after it, for what it left open
 _FIRST = 0.1  # of a search, for what comes before it
+_DECIDED = 1e-9  # the gap of a search that decides: what is reached may come that near to `enough`
 _ROUNDING = 1e-4  # of a value and of 1: a lower side that much above its upper side contradicts it
 
 
@@ -46,7 +50,7 @@ class Overlap:
 
     certified: they are proven upper bounds. Otherwise they are not: samples give lower bounds, other methods estimates,
     and the explanation's `guarantee` says which. The lower sides are values of the network at inputs of the balls: at
-    x itself, or at `points`, where a method searched for them.
+    x itself, or at `points`, where a method searched for them: the graph that the model was traced as, in float64.
     """
 
     full: Tensor  # (N,)   for AO(B)
@@ -182,15 +186,24 @@ def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, 
         forms = forms_of(logits, classes, None if rival is None else target_of(rival, logits, "rival"), how.objective)
         at_x = nominal(forms, logits, how.objective)
         if how.method.search is not None:
-            upper, met = closed(graph, family, logits, forms, how)
+            upper, met, left = closed(graph, family, logits, forms, how)
             above, below = upwards(upper, at_x.dtype), -upwards(-met.value, at_x.dtype)
-            return Overlap(above[:, 0], above[:, 1:], at_x, classes, True, below[:, 0], below[:, 1:], met.points)
+            found = Overlap(above[:, 0], above[:, 1:], at_x, classes, True, below[:, 0], below[:, 1:], met.points)
+            until = time.monotonic() + _LAST * how.method.search.seconds * len(left)
+            try:
+                return with_drops(found, graph, family, forms, left, how.available, until)
+            except (BoundError, KeyboardInterrupt):  # what was searched for is not lost
+                return found
         value = bound(graph, family, logits, forms, how)
     return Overlap(value[:, 0], value[:, 1:], at_x, classes, certified=True)
 
 
-def closed(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding) -> tuple[Tensor, Reached]:
-    """Upper sides (N, members) in float64 and what was reached from below, by a method that searches."""
+def closed(
+    graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding
+) -> tuple[Tensor, Reached, Tensor]:
+    """Upper sides (N, members) in float64 and what was reached from below, by a method that searches; and the samples
+    whose search ended before both met.
+    """
     assert how.method.search is not None
     if how.objective == "apart":
         raise InputError(
@@ -200,28 +213,29 @@ def closed(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bou
     with part(0.0, _FIRST):
         met = reach(graph, family, forms, how.available)
         upper = bound(graph, family, logits, forms, how).double()
+    exact = how.method.search if how.enough == -inf else replace(how.method.search, gap=_DECIDED)
     with part(_FIRST, 1.0):
-        found = close(graph, family, met, upper, how.method.search, how.available, how.enough)
-    return found.upper, met
+        found = close(graph, family, met, upper, exact, how.available, how.enough)
+    left = [n for n, one in enumerate(found.found) if one.stopped in _SPENT]
+    return found.upper, met, torch.tensor(left, dtype=torch.int64, device=upper.device)
 
 
 def with_drops(
-    found: Overlap, graph: Graph, family: Family, forms: Tensor, how: Bounding, until: float = inf
+    found: Overlap, graph: Graph, family: Family, forms: Tensor, which: Tensor, available: int, until: float = inf
 ) -> Overlap:
-    """The same, with each AO(B) - AO(B_u) bounded as one value too: for what the two sides leave open.
+    """The same, with each AO(B) - AO(B_u) of some samples, which (n,), bounded as one value too.
 
-    forms (N, R, classes): those of the objective. Lower ends need `points`. until: a time of `time.monotonic`, from
-    which on groups stay as they are.
+    forms (N, R, classes), whose largest value is the overlap. Lower ends need `points`. until: a time of
+    `time.monotonic`, from which on groups stay as they are.
     """
-    move = None if found.points is None else found.points[:, 0].to(family.x) - family.x
-    reached = torch.cat([found.full_lower[:, None], found.frozen_lower], dim=1).to(forms)
-    if how.objective != "apart":
-        return replace(found, drops=drops(graph, family, forms, reached, move, how.available, until))
-    logits = logits_of(graph, family.x).unsqueeze(2)
-    parts = [forms[:, :-1], forms[:, -1:]]  # whose largest values are bounded apart, and added
-    nominal = [(part @ logits).amax(1).expand_as(reached) for part in parts]
-    both = [drops(graph, family, part, at, move, how.available, until) for part, at in zip(parts, nominal, strict=True)]
-    return replace(found, drops=both[0] + both[1])
+    if not (family.groups and len(which)):
+        return found
+    some = family.pick(which)
+    move = None if found.points is None else found.points[which, 0].to(some.x) - some.x
+    reached = torch.cat([found.full_lower[:, None], found.frozen_lower], dim=1)[which].to(forms)
+    ends = torch.tensor([0.0, inf]).to(forms).repeat(*found.frozen.shape, 1)
+    ends[which] = drops(graph, some, forms[which], reached, move, available, until)
+    return replace(found, drops=ends)
 
 
 def bound(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding) -> Tensor:

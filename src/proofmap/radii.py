@@ -179,19 +179,27 @@ class _Search:
         return known
 
     def bisected(self, known: _Sides) -> _Sides:
-        """With what is proven, or refuted by the method itself, of radii between both sides."""
+        """With what is proven, or refuted by the method itself, of radii between both sides.
+
+        A search that leaves a radius open is asked about those below it and those above it in turn.
+        """
         every = torch.arange(len(self.x), device=self.x.device)
         trial = torch.where(known.edge.isinf(), self.farthest.clamp(max=1), known.edge / 2)
+        left = torch.zeros_like(trial)  # the largest radius that was neither
         trials = self.steps + 1
         for k in range(trials):
             with part(k / trials, (k + 1) / trials, f"trial {k + 1} of {trials}"):
                 holds, points = self._decided(replace(self.ball, eps=trial).at(self.x), every)
-            proven = torch.where(holds, trial, known.proven)
-            known = replace(known, proven=proven, edge=torch.where(holds, known.edge, trial))
+            edge = torch.where(trial <= known.edge, known.edge, known.refuted.to(trial))
+            edge = torch.where(holds, edge, torch.minimum(known.edge, trial))
+            known = replace(known, proven=torch.where(holds, trial, known.proven), edge=edge)
             if self.how.method.search is not None:
                 known = self.taken(known, every[~holds], points[~holds])
+                left = torch.where(holds | (known.refuted <= trial), left, left.maximum(trial))
             wider = torch.minimum(2 * trial, self.farthest)
             trial = torch.where(known.edge.isinf(), wider, (known.proven + known.edge) / 2)
+            above = (left > known.proven) & known.refuted.isfinite() & (k % 2 == 0)
+            trial = torch.where(above, (left + known.refuted.to(left)) / 2, trial)
         return known
 
     def _decided(self, family: Family, rows: Tensor) -> tuple[Tensor, Tensor]:

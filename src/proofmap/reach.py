@@ -82,30 +82,22 @@ class Reached:
     value: Tensor  # (N, 1 + G) float64
     points: Tensor  # (N, 1 + G, *shape) of x's type
 
-    def improve(self, points: Tensor, samples: Tensor) -> None:
-        """Take in points (K, *shape) that were found elsewhere for samples (K,): brought into B, and climbed from.
+    def refine(self, points: Tensor, index: Tensor) -> None:
+        """Take in points (K, *shape) for members `index` (K,), as `Family.split` counts them: climbed from there.
 
-        The best of each sample is tried in every member, with the member's group put back.
+        Where B gets a better point, every member tries it with its group put back.
         """
         family = self.question.family
+        owner = index // family.members
         with full_precision(family.x.device), torch.no_grad():
-            inside = self._brought(points, samples * family.members)
-            best = _first_best(_finite(self.question.value(inside, samples)), samples, family.count)
-            owner = samples[best]
-            start = inside[best] - family.x[owner]
-            _, delta = self._climbed(owner * family.members, start.to(family.x.dtype), _LITTLE)
-            self._offer(family.x[owner] + delta, owner * family.members)
-            self._put_back(owner, delta[:, None], ())
-            self._share(owner)
-
-    def refine(self, points: Tensor, index: Tensor) -> None:
-        """Take in points (K, *shape) for members `index` (K,), as `Family.split` counts them: climbed from there."""
-        family = self.question.family
-        with full_precision(family.x.device), torch.no_grad():
-            start = self._brought(points, index) - family.x[index // family.members]
+            start = self._brought(points, index) - family.x[owner]
             _, delta = self._climbed(index, start.to(family.x.dtype), _LITTLE)
-            self._offer(family.x[index // family.members] + delta, index)
-            self._share((index // family.members).unique())
+            before = self.value[:, 0].clone()
+            self._offer(family.x[owner] + delta, index)
+            self._share(owner.unique())
+            better = (self.value[:, 0] > before).nonzero()[:, 0]
+            self._put_back(better, self.points[better, :1] - family.x[better, None], ())
+            self._share(better)
 
     def _climbed(self, index: Tensor, delta: Tensor, sizes: Sequence[float]) -> tuple[Tensor, Tensor]:
         """From δ (K, *shape) on in the members `index` (K,), as `Family.split` counts them: (values, δ)."""
@@ -132,9 +124,10 @@ class Reached:
             piece = index[start:stop]
             inside = self._brought(points[start:stop], piece)
             found = _finite(self.question.value(inside, piece // self.value.shape[1]))
-            better = found > value[piece]
-            value[piece[better]] = found[better]
-            kept[piece[better]] = inside[better].to(kept.dtype)
+            best = _first_best(found, piece, len(value))
+            best = best[found[best] > value[piece[best]]]
+            value[piece[best]] = found[best]
+            kept[piece[best]] = inside[best].to(kept.dtype)
 
         self.question.pieces(len(index), work)
 
@@ -248,9 +241,9 @@ def _finite(value: Tensor) -> Tensor:
     return value.nan_to_num(nan=-inf, posinf=-inf)
 
 
-def _first_best(value: Tensor, samples: Tensor, count: int) -> Tensor:
-    """The places of the largest value of each sample, one for each that is there."""
-    top = value.new_full((count,), -inf).scatter_reduce(0, samples, value, "amax")
-    place = torch.arange(len(value), device=value.device).masked_fill(value < top[samples], len(value))
-    first = place.new_full((count,), len(value)).scatter_reduce(0, samples, place, "amin")
+def _first_best(value: Tensor, index: Tensor, count: int) -> Tensor:
+    """The places of the largest value of each index below `count`, one for each that is there."""
+    top = value.new_full((count,), -inf).scatter_reduce(0, index, value, "amax")
+    place = torch.arange(len(value), device=value.device).masked_fill(value < top[index], len(value))
+    first = place.new_full((count,), len(value)).scatter_reduce(0, index, place, "amin")
     return first[first < len(value)]

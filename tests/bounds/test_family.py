@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.bounds import IBP, METHODS, Backward, Cases, CrownIBP, Forward, Sharing, named, solve
-from tests.bounds.setting import BUDGET, both_sides, mask_for
+from tests.bounds.setting import BUDGET, both_sides, mask_for, quick
 from tests.models import MODELS, Case, graph_of
 
 ALL = [*METHODS, "ibp+forward", "ibp+forward+backward"]
@@ -30,16 +30,22 @@ def rows_for(graph: pm.Graph, family: pm.Family) -> Tensor:
 
 @pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
 def test_orders_of_sharing(case: Case) -> None:
-    """shared <= one-pass; no member above B; on B all three the same."""
+    """shared <= one-pass; no member above B; on B all three the same. (Slopes that are found step by step follow every
+    rounding: of those the orders hold nearly.)
+    """
     graph, family = prepared(case)
     rows = rows_for(graph, family)
     for name in ALL:
-        value = {s: solve(graph, Cases(family), rows, named(name), s, BUDGET) for s in get_args(Sharing)}
-        tolerance = 1e-9 * (1 + float(value["one-pass"].abs().max()))
+        value = {s: solve(graph, Cases(family), rows, quick(name), s, BUDGET) for s in get_args(Sharing)}
+        near = 1e-3 if name == "alpha" else 1e-9
+        tolerance = near * (1 + float(value["one-pass"].abs().max()))
         assert bool((value["shared"] <= value["one-pass"] + tolerance).all()), name
         for sharing in ("shared", "one-pass"):
             assert bool((value[sharing] <= value[sharing][:, :1]).all()), (name, sharing)
-            torch.testing.assert_close(value[sharing][:, 0], value["separate"][:, 0])
+            if name == "alpha":
+                assert float((value[sharing][:, 0] - value["separate"][:, 0]).abs().max()) <= tolerance
+            else:
+                torch.testing.assert_close(value[sharing][:, 0], value["separate"][:, 0])
 
 
 @pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
@@ -122,8 +128,8 @@ def test_a_small_budget_gives_the_same_numbers(case: Case, name: str) -> None:
     rows = rows_for(graph, family)
     forward = "forward" in name  # one sample's forms must fit
     for sharing in get_args(Sharing):
-        expected = solve(graph, Cases(family), rows, named(name), sharing, BUDGET)
-        small = solve(graph, Cases(family), rows, named(name), sharing, 2**23 if forward else 2**13)
+        expected = solve(graph, Cases(family), rows, quick(name), sharing, BUDGET)
+        small = solve(graph, Cases(family), rows, quick(name), sharing, 2**23 if forward else 2**13)
         torch.testing.assert_close(small, expected)
 
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from proofmap import Ball, Graph
-from proofmap.bounds import METHODS, Sharing, named
+from proofmap.bounds import METHODS, Sharing
 from proofmap.graph import layers, picks, pools, scalars
 from proofmap.graph.build import Builder
 from proofmap.graph.slide import Slide
 from tests.bounds.attack import climbed, sampled
-from tests.bounds.setting import both_sides
+from tests.bounds.setting import both_sides, quick
 
 SCALARS = ["relu", "leaky", "prelu", "relu6", "hardtanh", "elu", "softplus", "sigmoid", "tanh", "gelu", "silu"]
 SCALARS += ["hardswish", "hardsigmoid", "abs", "square", "erf", "mish", "softsign", "softshrink"]
@@ -138,7 +138,7 @@ def test_no_bound_is_violated(
     full: list[Tensor] = []
     bounds: dict[str, Tensor] = {}
     for sharing in get_args(Sharing):
-        lower, upper = both_sides(graph, family, named(name), sharing)
+        lower, upper = both_sides(graph, family, quick(name), sharing)
         tolerance = 1e-9 * (1 + float(upper.abs().max() + lower.abs().max()))
         assert bool((everywhere <= upper[:, 0] + tolerance).all())
         assert bool((everywhere >= lower[:, 0] - tolerance).all())

@@ -11,7 +11,7 @@ from torch import Tensor
 from proofmap import Ball
 from proofmap.bounds import IBP, METHODS, Forward, Sharing, named
 from tests.bounds.attack import climbed, sampled
-from tests.bounds.setting import both_sides, mask_for
+from tests.bounds.setting import both_sides, mask_for, quick
 from tests.models import MODELS, Case, graph_of
 
 EPS = 0.03
@@ -43,7 +43,7 @@ def test_no_point_is_outside(case: Case, dtype: torch.dtype) -> None:
     sharings: dict[str, tuple[Sharing, ...]] = {"backward": ("shared", "one-pass", "separate")}
     for name in ALL:
         for sharing in sharings.get(name, ("shared",)):
-            lower, upper = both_sides(graph, family, named(name), sharing)
+            lower, upper = both_sides(graph, family, quick(name), sharing)
             tolerance = slack(dtype, lower, upper)
             assert bool((lower[:, 0] <= everywhere + tolerance).all()), (name, sharing)
             assert bool((everywhere <= upper[:, 0] + tolerance).all()), (name, sharing)
@@ -59,7 +59,7 @@ def test_radius_zero_is_the_forward_pass(case: Case, dtype: torch.dtype) -> None
     family = ball_of(case, eps=0.0).at(case.inputs(2, dtype, seed=3), mask_for(case.shape, 2))
     expected = graph(family.x).unsqueeze(1).expand(-1, family.members, -1)
     for name in ALL:
-        lower, upper = both_sides(graph, family, named(name), "shared")
+        lower, upper = both_sides(graph, family, quick(name), "shared")
         tolerance = 10 * slack(dtype, expected)
         torch.testing.assert_close(lower, expected, atol=tolerance, rtol=0)
         torch.testing.assert_close(upper, expected, atol=tolerance, rtol=0)
@@ -85,7 +85,7 @@ def test_other_balls(case: Case, norm: float, half: str | None, domain: bool) ->
     singles = family.split()
     frozen = climbed(graph, singles, steps=6).reshape(2 * graph.classes, family.count, family.members, graph.classes)
     for name in ALL:
-        lower, upper = both_sides(graph, family, named(name), "shared")
+        lower, upper = both_sides(graph, family, quick(name), "shared")
         tolerance = slack(torch.float64, lower, upper)
         assert bool((lower[:, 0] <= everywhere + tolerance).all()), name
         assert bool((everywhere <= upper[:, 0] + tolerance).all()), name

@@ -244,8 +244,8 @@ def test_a_search_decides_from_both_sides(three: Path, monkeypatch: pytest.Monke
     lower = iter((-4.0, 0.5, -0.5))
     tried = []
 
-    def overlap(network: Any, x: torch.Tensor, ball: pm.Ball, *, bounds: Any, target: int) -> pm.Overlap:
-        assert bounds == pm.bounds.Exact(seconds=5.0)
+    def overlap(network: Any, x: torch.Tensor, ball: pm.Ball, *, bounds: Any, target: int, enough: float) -> pm.Overlap:
+        assert (bounds, enough) == (pm.bounds.Exact(seconds=5.0), 0)
         reached = torch.tensor([next(lower)])
         upper, here = reached + 1.0, torch.tensor([-9.0])
         points = attack(graph, ball.at(x), torch.tensor([target]), steps=20, restarts=4)[1] + x
@@ -277,7 +277,8 @@ def test_a_search_finds_both_sides_of_the_radius(three: Path, monkeypatch: pytes
     def radius(network: Any, x: torch.Tensor, **asked: Any) -> Radius:
         assert asked["bounds"] == pm.bounds.Exact()
         proven, refuted = next(sides)
-        return Radius(torch.tensor([proven]).double(), torch.tensor([refuted]).double(), x)
+        ends = torch.tensor([[proven], [refuted]], dtype=torch.float64)
+        return Radius(ends[0], ends[1], x)
 
     def overlap(network: Any, x: torch.Tensor, *_: Any, **asked: Any) -> pm.Overlap:
         return pm.overlap(network, x, pm.Ball(0.04, domain=(0.0, 1.0)))

@@ -16,6 +16,8 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.errors import InputError
 from proofmap.explain import Explanation
+from proofmap.explain.headline import caption
+from proofmap.explain.task import Measured, score_of
 from proofmap.overlaps import Overlap
 from tests.explain.making import Pair, make, make_signed, two_sided
 
@@ -25,7 +27,7 @@ def explained(over: Overlap, opposite: Overlap | None = None, **changes: Any) ->
     scores = over.drop if opposite is None else over.drop - opposite.drop
     sides: dict[str, Any] = {"overlap": over, "opposite": opposite, "signed": opposite is not None}
     groups = scores.shape[1]
-    return make((1, groups), groups, dtype=torch.float64, scores=scores, **{**sides, **changes})
+    return make((1, groups), groups, dtype=torch.float64, **{"scores": scores, **sides, **changes})
 
 
 @st.composite
@@ -121,6 +123,29 @@ def test_what_rounding_may_have_made_is_not_proven() -> None:
     assert float(e.intervals[0, 0, 0]) > 0
     assert not e.proven_scores.any()
     assert not e.order().any()
+
+
+def test_scores_are_what_the_search_reached_while_the_sides_are_apart() -> None:
+    """Two samples, one of which nothing was met: its scores are by the upper sides."""
+    full, frozen = torch.tensor([9.0, 9.0]), torch.tensor([[5.0, 9.0], [5.0, 8.0]])
+    lower, below = torch.tensor([1.0, -2.0]), torch.tensor([[-1.0, 0.5], [-2.0, -2.0]])
+    over = Overlap(full, frozen, torch.tensor([-2.0, -2.0]), torch.tensor([0, 0]), True, lower, below)
+    assert score_of(over).tolist() == [[2.0, 0.5], [4.0, 1.0]]
+    inside = over.intervals
+    assert bool(((inside[..., 0] <= score_of(over)) & (score_of(over) <= inside[..., 1])).all())
+    assert score_of(replace(over, certified=False)).tolist() == over.drop.tolist()
+
+
+def test_a_score_that_was_bounded_itself_is_no_number_that_is_excluded() -> None:
+    over = two_sided((0, 2), [(-3, -1), (-1, 1)])
+    assert score_of(over).tolist() == over.drop.tolist() == [[3, 1]]
+    closer = replace(over, drops=torch.tensor([[[0.0, 2.5], [1.5, 9.0]]]))
+    assert score_of(closer).tolist() == [[2.5, 1.5]]
+    assert Measured.of(closer).scores.tolist() == [[2.5, 1.5]]
+    assert Measured.of(closer, over).scores.tolist() == [[-0.5, 0.5]]
+    e = explained(closer, scores=score_of(closer))
+    assert e.intervals[0].tolist() == [[1, 2.5], [1.5, 3]]
+    assert "score = AO(B) - AO(B_u)" in caption(e)
 
 
 def test_a_bound_below_the_input_itself_proves_nothing() -> None:

@@ -54,6 +54,8 @@ def test_groups_that_a_sample_lacks_do_not_count() -> None:
 def test_whether_there_was_a_search() -> None:
     assert searched(ranked([1, 2], 0.1))
     assert not searched(make())
+    bounded = make((1, 2), 2)
+    assert searched(replace(bounded, overlap=replace(bounded.overlap, drops=torch.tensor([[[0.0, 9.0]] * 2]))))
     assert not searched(replace(ranked([1, 2], 0.1), guarantee="sampled", overlap=make((1, 2), 2).overlap))
 
 

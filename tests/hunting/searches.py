@@ -16,8 +16,8 @@ from proofmap import overlaps, reach
 from proofmap.bounds import METHODS, Backward, Exact, Method, Sharing, named
 from proofmap.errors import BoundError
 from proofmap.overlaps import Overlap
+from proofmap.tree import search
 from tests.bounds.setting import BUDGET, both_sides
-from tests.hunting.bounds import SECONDS
 from tests.hunting.draw import Draw
 from tests.hunting.finding import Finding, Found, Tally, raw
 from tests.hunting.pieces import kinks, largest, straight
@@ -26,13 +26,16 @@ from tests.hunting.rounding import floor_of, sizes, units
 from tests.hunting.tiny import Tiny, tiny
 from tests.hunting.walks import watched
 
-_SHORT: dict[str, Any] = {
-    "_STARTS": 12,
+# Attacks and steps are few, so that there is more to split, and time for many networks.
+_FEW: dict[str, Any] = {
+    "_STARTS": 8,
     "_KEPT": 4,
-    "_STEPS": 6,
+    "_STEPS": 4,
     "_FINISH": (0.1, 0.03, 0.01, 0.003),
     "_MEMBER": (0.1, 0.01),
 }
+_SHORT: dict[str, Any] = {"_ROOT_STEPS": 4, "_HIDDEN_STEPS": 2, "_STEPS": 4, "_PARTS": {"cpu": 8}}
+_PARTS = 24  # of a ball, after which a search ends: the same on every machine, as no time is
 _KINKS = 8  # up to so many the truth is enumerated
 _PROGRAM = 1e-7  # what a linear program is off by
 
@@ -48,11 +51,20 @@ def searches(seed: int, tally: Tally) -> Iterator[Finding]:
             yield Finding(seed, found.kind, found.what, drawn.described)
 
 
+def _spent(tree: search.Tree) -> str:
+    return "time" if tree.parts > _PARTS else ""
+
+
 def _outcome(drawn: Tiny, dtype: torch.dtype, draw: Draw, tally: Tally) -> Found | None:
     slack = 1e-10 if dtype == torch.float64 else 1e-5
     try:
-        # sides that cross by more are not mended, and attacks are short: tiny networks are many
-        with patch.object(overlaps, "_ROUNDING", slack), patch.multiple(reach, **_SHORT):
+        # sides that cross by more are not mended
+        with (
+            patch.object(overlaps, "_ROUNDING", slack),
+            patch.multiple(reach, **_FEW),
+            patch.multiple(search, **_SHORT),
+            patch.object(search.Tree, "spent", _spent),
+        ):
             _Search(drawn, dtype, draw, tally).check()
     except Found as finding:
         return finding
@@ -87,7 +99,7 @@ class _Search:
         plain = _sides(self._proven(Backward()))[1]
         for name in ("alpha", "exact"):
             if name in METHODS:
-                method = Exact(seconds=SECONDS) if name == "exact" else named(name)
+                method = Exact() if name == "exact" else named(name)
                 over = self._proven(method)
                 self._holds(name, over)
                 self._no_looser(name, _sides(over)[1], plain)
@@ -123,12 +135,12 @@ class _Search:
             self._below(f"{name}: the exact overlap is", truth, upper, _PROGRAM)
             self._below(f"{name}: the lower side is above the exact overlap,", lower, truth, _PROGRAM)
             self._scored(f"{name}: ", over.intervals, truth)
-            if self.drawn.rival is None:
+            if self.drawn.rival is None and self.draw.chance(0.3):
                 self._scored("EVA by exact: ", self._explained(), truth)
 
     def _explained(self) -> Tensor:
         """The intervals (N, G, 2) of an explanation's scores."""
-        one, method = self.drawn, Exact(seconds=SECONDS)
+        one, method = self.drawn, Exact()
         eva = pm.EVA(self.graph, one.ball, groups=one.mask, bounds=method, memory=BUDGET, progress=False)
         return eva.explain(one.x.to(self.dtype), one.target).intervals
 

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap import Ball, trace
-from proofmap.bounds import METHODS, named
-from tests.bounds.setting import both_sides
+from proofmap.bounds import METHODS
+from tests.bounds.setting import both_sides, quick
 from tests.models import Apply
 
 Function = Callable[[Tensor], Tensor]
@@ -51,7 +51,7 @@ def test_bounds_hold_on_both_sides(name: str, width: float) -> None:
             inside = (points - x).abs().amax(1) <= width
             assert inside.sum() > 50
             for method in METHODS:
-                lower, upper = both_sides(graph, Ball(width).at(x), named(method), "shared")
+                lower, upper = both_sides(graph, Ball(width).at(x), quick(method), "shared")
                 assert bool((lower[0] <= value[inside] + room).all()), (method, shift)
                 assert bool((value[inside] <= upper[0] + room).all()), (method, shift)
 
@@ -66,6 +66,6 @@ def test_an_end_within_rounding_of_a_jump_is_beyond_it(name: str, dtype: torch.d
     value = model(around(place, 4e-6 if dtype == torch.float32 else 1e-14, dtype))
     graph, family = trace(model, x), Ball(0.0).at(x)
     for method in METHODS:
-        lower, upper = both_sides(graph, family, named(method), "shared")
+        lower, upper = both_sides(graph, family, quick(method), "shared")
         room = 1e-5 * (1 + value.abs().max())
         assert bool((lower[0] <= value + room).all() & (value <= upper[0] + room).all()), method

@@ -27,6 +27,7 @@ from tests.runs.setting import EPS, Digits, digits_model, job
 
 COUNT, FAILED, GAP = 6, 4, 0.0005
 NEW = ["full_lower", "frozen_lower", "score_lower", "score_upper"]
+DROPS = ["drop_lower", "drop_upper"]
 
 
 def met(*arguments: Any) -> Overlap:
@@ -59,7 +60,7 @@ def explained() -> pm.Explanation:
 
 def test_rows_are_those_of_the_explanations(results: Results, explained: pm.Explanation) -> None:
     results.check()
-    assert [name for name in results.names if name in NEW] == NEW
+    assert [name for name in results.names if name in (*NEW, *DROPS)] == NEW
     found = np.stack([results["score_lower"], results["score_upper"]], axis=2)
     np.testing.assert_allclose(found[:FAILED], explained.intervals.numpy(), atol=1e-5)
     assert np.isnan(found[FAILED]).all()
@@ -109,6 +110,25 @@ def test_exports_have_the_intervals(results: Results, tmp_path: Path) -> None:
     np.testing.assert_array_equal(group["score_upper"][...], upper)
 
 
+def test_scores_that_were_bounded_themselves_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closer(*arguments: Any) -> Overlap:
+        over = met(*arguments)
+        ends = over.intervals
+        return replace(over, drops=torch.stack([ends[..., 0], (0.75 * ends[..., 1]).maximum(ends[..., 0])], dim=2))
+
+    monkeypatch.setattr(eva, "family_overlap", closer)
+    run(Digits(5, bad={1: None}), digits_model(), job(), tmp_path, progress=False)
+    results = Results.open(tmp_path)
+    assert {"drop_lower", "drop_upper"} < set(results.names)
+    np.testing.assert_array_equal(results["score_upper"], results["drop_upper"])
+    known = results["index"] != 1
+    assert (results["scores"][known] <= results["score_upper"][known] + 1e-6).all()
+    over = results.parts[0]
+    assert (over["full"][0] - over["frozen"][0] > over["score_upper"][0] + 1e-4).any()  # what the bounds alone say
+    results.export(tmp_path / "t.parquet")
+    assert "drop_upper_proven" in parquet.read_table(tmp_path / "t.parquet").column_names
+
+
 def test_a_page_says_what_is_proven_of_the_scores(results: Results, tmp_path: Path) -> None:
     report(tmp_path / "page.html", [], runs=[("run", results)])
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -126,7 +146,7 @@ def test_without_a_search_files_are_as_they_were(tmp_path: Path) -> None:
     assert total(results).ranked is None
     assert "matters_most_proven" not in total(results).json()
     with safe_open(next((tmp_path / "chunks").iterdir()), framework="numpy") as file:
-        assert not set(NEW) & set(file.keys())
+        assert not {*NEW, *DROPS} & set(file.keys())
 
 
 def test_a_chunk_without_lower_sides_has_those_of_its_samples(results: Results, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.rules import Interval
 from proofmap.tree.balls import Balls
-from proofmap.tree.intervals import Implied, Split, _Half, at_the_root, mended, renew
+from proofmap.tree.intervals import Half, Implied, at_the_root, mended, renew
+from proofmap.tree.relaxed import Choice
 from proofmap.tree.units import Level, Rows, Units
 from tests.tree.setting import BALLS, NETWORKS, points, run, setting, within
 from tests.tree.test_relaxed import parts_of
@@ -56,7 +57,14 @@ def test_renewing_brings_something() -> None:
     assert float((parts.upper - parts.lower - found.upper + found.lower).amax()) > 0.1
 
 
-def halves(units: Units, z: Tensor, generator: torch.Generator) -> tuple[Interval, Split]:
+def split_at(units: Units, x: Interval, unit: Tensor, side: Tensor, at: Tensor) -> Half:
+    """What the split of a unit (B,) at a place says of δ: side · (z - at) >= 0."""
+    row, sign = units.inputs.pick(unit), side.double()
+    rows = Rows(sign[:, None] * row.weight, sign * (row.bias - at), sign[:, None] * row.mix)
+    return Half.of(units, rows, x, Choice.start(x))
+
+
+def halves(units: Units, z: Tensor, generator: torch.Generator) -> tuple[Interval, Half]:
     """For z (B, K), a part where one unit lies on the side of a place that z has there."""
     count = len(z)
     unit = torch.randint(len(units), (count,), generator=generator)
@@ -69,7 +77,8 @@ def halves(units: Units, z: Tensor, generator: torch.Generator) -> tuple[Interva
     lower, upper = (end.expand(count, -1).clone() for end in (units.interval.lower, units.interval.upper))
     lower[row, unit] = torch.where(side > 0, at, lower[row, unit])
     upper[row, unit] = torch.where(side < 0, at, upper[row, unit])
-    return Interval(lower, upper), Split(unit, side, at)
+    parts = Interval(lower, upper)
+    return parts, split_at(units, parts, unit, side, at)
 
 
 @pytest.mark.parametrize("ball", BALLS)
@@ -79,8 +88,8 @@ def test_renewed_intervals_hold_where_the_newest_split_does(name: str, ball: str
     units = one.units
     delta = points(one.family, generator)
     z, _ = run(units, delta)
-    parts, split = halves(units, z[:24], generator)
-    found, empty = renew(units, one.balls, parts, at_once=50, split=split)
+    parts, half = halves(units, z[:24], generator)
+    found, empty = renew(units, one.balls, parts, at_once=50, half=half)
     plain, _ = renew(units, one.balls, parts, at_once=50)
     assert not bool(empty.any())
     for k in range(24):
@@ -97,13 +106,13 @@ def test_a_form_is_clipped_by_a_half_space(ball: str) -> None:
     bias, offset = torch.randn(2, 40, generator=generator, dtype=torch.float64) / 4
     value = bias + balls.supremum(form)
     part = torch.arange(40)
-    clipped = _Half(half, offset).clip(balls, part, form, bias, value)
+    clipped = Half(half, offset).clip(balls, part, form, bias, value)
     assert bool((clipped <= value).all())
     assert float((value - clipped).amax()) > 0.1
     at, side = form @ delta.T + bias[:, None], half @ delta.T + offset[:, None]  # (40, P)
     assert bool((clipped[:, None] - at >= -1e-9)[side >= 0].all())
     picked = torch.tensor([7, 3, 3])
-    again = _Half(half, offset).clip(balls, picked, form[picked], bias[picked], value[picked])
+    again = Half(half, offset).clip(balls, picked, form[picked], bias[picked], value[picked])
     torch.testing.assert_close(again, clipped[picked])
 
 
@@ -127,8 +136,9 @@ def test_a_part_of_which_nothing_is_left_is_seen() -> None:
     lower[1, 1] = -0.7
     lower[2, 2] = -0.1  # but it is at most -3/4 where the first is below 0: empty
     lower[3, 2] = -0.8
-    first = Split(torch.zeros(4, dtype=torch.int64), torch.tensor([1, 1, -1, -1]), torch.zeros(4, dtype=torch.float64))
-    found, empty = renew(units, balls, Interval(lower, upper), at_once=10, split=first)
+    parts, side = Interval(lower, upper), torch.tensor([1, 1, -1, -1])
+    first = split_at(units, parts, torch.zeros_like(side), side, torch.zeros(4, dtype=torch.float64))
+    found, empty = renew(units, balls, parts, at_once=10, half=first)
     assert empty.tolist() == [True, False, True, False]
     assert float(found.upper[1, 1]) == pytest.approx(-0.5, abs=0.05)
 

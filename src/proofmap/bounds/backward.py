@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, prod
 
@@ -12,13 +12,15 @@ from torch import Tensor
 
 from proofmap.bounds import interval
 from proofmap.bounds.knowledge import Knowledge
-from proofmap.bounds.linear import bytes_per_row, rewrite
+from proofmap.bounds.linear import rewrite
 from proofmap.bounds.passes import Bounder, Pass
 from proofmap.bounds.rows import Rows, Tightened
 from proofmap.bounds.sieve import Sieve
 from proofmap.graph.ir import Node
+from proofmap.graph.walk import before
 from proofmap.memory import bytes_of, in_pieces, piece_of
 from proofmap.rules import Form, Interval, Relaxation
+from proofmap.rules.rule import AnyForm
 from proofmap.windows import Windows, where_from
 
 _NUMBERING = 48  # bytes for each variable that a window sees while its groups are numbered: six times an int64
@@ -48,13 +50,16 @@ class BackwardBounder(Bounder):
 
     def __init__(self, knowledge: Knowledge, settings: BackwardPass) -> None:
         super().__init__(knowledge)
-        self._windows = settings.windows
+        self._settings = settings
         self._sieve = Sieve(knowledge) if settings.sieve else None
 
     def settle(self, node: Node) -> None:
         if self._sieve is not None:
             self._sieve.narrow(node, self)
         super().settle(node)
+
+    def for_members(self, knowledge: Knowledge, index: Tensor) -> BackwardBounder:
+        return BackwardBounder(knowledge, self._settings)
 
     def tighten(self, name: str, rows: Rows) -> Tightened:
         """Entry k from above by the form +1 at k, from below by -1 at k."""
@@ -108,31 +113,46 @@ class BackwardBounder(Bounder):
         """Send the forms +1 at each entry back and, after them, -1 at each, in pieces that fit; or +1 alone."""
         knowledge, like = self.knowledge, self.knowledge.balls.x
         node = knowledge.graph[name]
-        is_map = self._windows and len(node.shape) > 1 and prod(node.shape[1:]) > 1
+        is_map = self._settings.windows and len(node.shape) > 1 and prod(node.shape[1:]) > 1
         if is_map:
             rows = rows.by_place(node.shape)
         signs = 2 if both else 1
 
-        def back(
-            part: Rows, watch: Callable[[Node, Form], object] = lambda node, form: None
-        ) -> tuple[dict[str, Form], Tensor]:
+        def start(part: Rows) -> tuple[Form, Tensor]:
             unit = (_unit_windows if is_map else _units)(node, part, like)
-            form = _with_negatives(unit) if both else unit
-            return rewrite(knowledge.graph, name, form, part.case.repeat(signs), relaxations, watch)
+            return _with_negatives(unit) if both else unit, part.case.repeat(signs)
 
-        def piece(start: int, stop: int) -> None:
-            arrived(rows[start:stop], *back(rows[start:stop]))
+        def piece(first: int, last: int) -> None:
+            part = rows[first:last]
+            arrived(part, *self.carry(name, *start(part), relaxations))
 
         members = knowledge.balls.members if knowledge.for_members else 1
-        row = bytes_per_row(knowledge.graph, name, members, like.element_size())
         if is_map:
             widths: list[int] = []
-            ends, _ = back(rows[:0], lambda _, form: widths.append(_width(form)))  # no row, to see how wide they get
+            none = start(rows[:0])  # no row, to see how wide they get
+            ends, _ = rewrite(knowledge.graph, name, *none, relaxations, lambda _, form: widths.append(_width(form)))
             widths += map(_width, ends.values())
-            row = bytes_of("back", max(widths) + members, like.element_size())
+            row = self.room(widths, members)
             if knowledge.for_members and isinstance(end := ends.get(knowledge.graph.input.name), Windows):
                 row = max(row, (like.element_size() + _NUMBERING) * _width(end))
+        else:
+            row = self.room(self._sizes(name), members)
         in_pieces(len(rows), piece_of(knowledge.budget, like.device) // (signs * row), piece)
+
+    def carry(
+        self, name: str, form: AnyForm, owner: Tensor, relaxations: Mapping[str, Relaxation]
+    ) -> tuple[dict[str, AnyForm], Tensor]:
+        """Rows over the value of a node as far back as relaxations lead, as `rewrite` says."""
+        return rewrite(self.knowledge.graph, name, form, owner, relaxations)
+
+    def room(self, widths: Sequence[int], members: int) -> int:
+        """The bytes that one row takes whose form has so many coefficients at the nodes that it meets."""
+        return bytes_of("back", max(widths) + members, self.knowledge.balls.x.element_size())
+
+    def _sizes(self, name: str) -> list[int]:
+        """The entries of every node that a dense form of this one can meet."""
+        graph = self.knowledge.graph
+        return [graph[one].size for one in before(graph.nodes, name)]
 
     def final(self, specification: Tensor, wanted: Tensor) -> Tensor:
         graph, balls = self.knowledge.graph, self.knowledge.balls
@@ -142,11 +162,11 @@ class BackwardBounder(Bounder):
         def piece(first: int, last: int) -> None:
             at = (case[first:last], row[first:last])
             start = specification[at].unflatten(1, graph[graph.output].shape)
-            forms, bias = rewrite(graph, graph.output, start, at[0], self.knowledge.relaxations)
+            forms, bias = self.carry(graph.output, start, at[0], self.knowledge.relaxations)
             form = forms.get(graph.input.name)  # None: the output does not depend on the input
             value[at] = bias[:, None] + (0 if form is None else balls.maximise(form, at[0]))
 
-        each = bytes_per_row(graph, graph.output, balls.members, value.element_size())
+        each = self.room(self._sizes(graph.output), balls.members)
         in_pieces(len(row), piece_of(self.knowledge.budget, value.device) // each, piece)
         return value.transpose(1, 2)
 

@@ -130,9 +130,10 @@ def _walk(work: _Work, shared: bool) -> Tensor:
     with layers.at_the_end():
         full = 1 / members if shared else 1.0
         with progress.part(0.0, full):
-            best = _of_output(work, knowledge, [bounders[one] for one in plan.final])
+            final = [bounders[one] for one in plan.final]
+            best = _of_output(work, knowledge, final)
         with progress.part(full, 1.0):
-            best = _last_pass(work, knowledge, best) if shared else best
+            best = _last_pass(work, knowledge, final, best) if shared else best
     return best.masked_fill(knowledge.empty[:, None, None], -inf) if work.cases.parted else best
 
 
@@ -176,7 +177,7 @@ def _smallest(bounds: Sequence[Tensor]) -> Tensor:
     return best
 
 
-def _last_pass(work: _Work, knowledge: Knowledge, best: Tensor) -> Tensor:
+def _last_pass(work: _Work, knowledge: Knowledge, final: Sequence[Bounder], best: Tensor) -> Tensor:
     """`best` (C, members, R) improved: for each member but B, relaxations from its own hidden bounds and one pass back
     from the rows that still matter. For B itself this is the pass already made.
 
@@ -198,7 +199,7 @@ def _last_pass(work: _Work, knowledge: Knowledge, best: Tensor) -> Tensor:
         single = knowledge.of_members(part)
         for node in filter(facts.is_nonlinear, graph.nodes):
             single.relax(node)
-        bounders = [one.begin(single) for one in work.plan.final if one.refines]
+        bounders = [one for bounder in final if (one := bounder.for_members(single, part)) is not None]
         specification = work.specification[part // members]
 
         def improve(wanted: Tensor) -> None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from proofmap.bounds.backward import BackwardPass
 from proofmap.bounds.forward import ForwardPass
 from proofmap.bounds.passes import Pass
+from proofmap.bounds.slopes import SlopesPass
 from proofmap.errors import InputError
 from proofmap.memory import check_memory
-from proofmap.settings import check_settings, number
+from proofmap.settings import check_settings, count, number
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,25 @@ class Backward(Method):
 
 
 @dataclass(frozen=True)
+class Alpha(Method):
+    """Backward with slopes that so many steps of gradient descent choose for every bound (α-CROWN, Xu et al. 2021).
+
+    Never looser than `Backward`, whose bounds count too.
+    """
+
+    steps: int = count(20)
+
+    def __post_init__(self) -> None:
+        """Refuse what is no number of steps."""
+        check_settings(self, "Alpha")
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        slopes = SlopesPass(steps=self.steps)
+        return (*Backward().plans, Plan(hidden=(slopes,), final=(slopes,)))
+
+
+@dataclass(frozen=True)
 class CrownIBP(Method):
     """Hidden layers by interval arithmetic, the output by forms carried back (Zhang et al. 2020)."""
 
@@ -137,6 +157,7 @@ METHODS: dict[str, type[Method]] = {
     "ibp": IBP,
     "forward": Forward,
     "backward": Backward,
+    "alpha": Alpha,
     "crown-ibp": CrownIBP,
     "exact": Exact,
 }

@@ -39,6 +39,12 @@ class Bounder(ABC):
     def visit(self, node: Node) -> None:  # noqa: B027 - most carry nothing along
         """Carry on what is carried along: the node's relaxation is there by now."""
 
+    def for_members(self, knowledge: Knowledge, index: Tensor) -> Bounder | None:
+        """The same for members as cases of their own, index (n,) into the C · members, case by case; None unless the
+        pass refines.
+        """
+        return None
+
     @abstractmethod
     def tighten(self, name: str, rows: Rows) -> Tightened:
         """Bounds of some entries of a node, on the full ball or, where they are kept, on every member."""

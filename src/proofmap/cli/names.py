@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from proofmap.methods import JUDGES
 
-BOUNDS = ("ibp", "forward", "backward", "crown-ibp", "exact", "crown")
+BOUNDS = ("ibp", "forward", "backward", "alpha", "crown-ibp", "exact", "crown")
 SEARCH = "exact"  # of them the one that takes limits
 METRICS = tuple(name for name, judge in JUDGES.items() if judge.maps)
 FORMATS = (".csv", ".parquet", ".npz", ".zarr")

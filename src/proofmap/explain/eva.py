@@ -23,7 +23,7 @@ from proofmap.traced import traced
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class EVA(Explainer):
-    """EVA(u) = AO(B) - AO(B_u), both terms certified upper bounds.
+    """EVA(u) = AO(B) - AO(B_u), both terms certified upper bounds, or what a search reached (`score_of`).
 
     The difference is an importance score and not itself certified; `Explanation.intervals` says between which numbers
     the true one lies. objective: "margin", "class" or "mean" (see `pm.overlap`).
@@ -81,7 +81,7 @@ class TargetedEVA(Explainer):
             plus = self._half(task, "+")
         with part(0.5, 1.0):
             minus = self._half(task, "-")
-        return Measured(plus.drop - minus.drop, plus, minus)
+        return Measured.of(plus, minus)
 
     def _half(self, task: Task, half: Literal["+", "-"]) -> Overlap:
         family = replace(task, ball=replace(task.ball, half=half)).family

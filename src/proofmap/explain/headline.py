@@ -10,6 +10,7 @@ from torch import Tensor
 
 from proofmap.explain.explanation import Explanation, rounded
 from proofmap.explain.ranks import ranks, searched
+from proofmap.explain.task import score_of
 from proofmap.explain.wording import around, beside, known_side
 from proofmap.objective import decides
 from proofmap.overlaps import Overlap
@@ -88,7 +89,7 @@ def _cut(text: str, most: int) -> str:
 
 def caption(e: Explanation) -> str:
     """What a score is: a difference of overlaps only where it is one."""
-    same = _agree(e.scores, e.overlap.drop - (0 if e.opposite is None else e.opposite.drop))
+    same = _agree(e.scores, score_of(e.overlap) - (0 if e.opposite is None else score_of(e.opposite)))
     if not same:
         formula = f"score of {_cut(e.method, 32)}"
     elif e.opposite is None:

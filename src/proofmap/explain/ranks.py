@@ -53,9 +53,12 @@ def ranks(e: Explanation, k: int) -> Ranks:
 
 
 def searched(e: Explanation) -> bool:
-    """Whether inputs were met that reach more than x itself: without them no score is proven to be above 0."""
+    """Whether scores are known from both sides: an input reaches more than x itself, or the drops were bounded.
+
+    Without either no score is proven to be above 0.
+    """
     sides = [side for side in (e.overlap, e.opposite) if side is not None and side.certified]
-    return any(bool((side.full_lower > side.nominal).any()) for side in sides)
+    return any(side.drops is not None or bool((side.full_lower > side.nominal).any()) for side in sides)
 
 
 def noun(e: Explanation) -> str:

@@ -16,7 +16,7 @@ from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.overlaps import Overlap
 
-__all__ = ["Measured", "Task", "ball_of", "together"]
+__all__ = ["Measured", "Task", "ball_of", "drops_of", "score_of", "together"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +46,27 @@ class Measured:
     opposite: Overlap | None = None
 
     @classmethod
-    def of(cls, overlap: Overlap) -> Measured:
-        """Of a group the score is what freezing it takes off the overlap."""
-        return cls(overlap.drop, overlap)
+    def of(cls, overlap: Overlap, opposite: Overlap | None = None) -> Measured:
+        """Of a group the score is what freezing it takes off the overlap; of two half balls, the difference of both."""
+        scores = score_of(overlap)
+        return cls(scores if opposite is None else scores - score_of(opposite), overlap, opposite)
+
+
+def score_of(overlap: Overlap) -> Tensor:
+    """The score AO(B) - AO(B_u) of each group, (N, G), by the upper sides.
+
+    By the lower sides where a search met inputs that reach more than x itself: while the sides are apart theirs is the
+    nearer one to the true score, as inputs are found long before it is proven that there are no worse ones; when the
+    sides meet both are the same. Where the difference itself was bounded, no number that this excludes.
+    """
+    if not overlap.certified:
+        return overlap.drop
+    met = (overlap.full_lower > overlap.nominal)[:, None]
+    value = torch.where(met, overlap.full_lower[:, None] - overlap.frozen_lower, overlap.drop)
+    if overlap.drops is None:
+        return value
+    lower, upper = overlap.intervals.to(value).unbind(2)
+    return value.clamp(lower, upper)
 
 
 def ball_of(ball: Ball, piece: slice, x: Tensor) -> Ball:
@@ -94,11 +112,11 @@ def _joined(parts: Sequence[Overlap], missing: Sequence[int]) -> Overlap:
     if searched:
         whole["points"] = torch.cat(searched)
     if any(p.drops is not None for p in parts):
-        whole["drops"] = torch.cat([pad(_drops(p), (0, 0, 0, more)) for p, more in pairs])
+        whole["drops"] = torch.cat([pad(drops_of(p), (0, 0, 0, more)) for p, more in pairs])
     return Overlap(**whole, certified=parts[0].certified)
 
 
-def _drops(part: Overlap) -> Tensor:
-    """Between 0 and inf where they were not bounded."""
+def drops_of(part: Overlap) -> Tensor:
+    """Between which each AO(B) - AO(B_u) is, (N, G, 2): 0 and inf where it was not bounded as one value."""
     unknown = torch.tensor([0.0, inf]).to(part.frozen).expand(*part.frozen.shape, 2)
     return unknown if part.drops is None else part.drops

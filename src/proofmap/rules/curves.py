@@ -16,6 +16,8 @@ from proofmap.rules.lines import Lines
 from proofmap.rules.rule import Free, Interval
 from proofmap.rules.smooth import Smooth, inside
 
+_CHORDS = 8  # by which the slopes on an interval are seen
+
 
 class Curve(Smooth):
     """f bends both ways, with slopes in a known range: the best line above the middle m is the concave hull's there.
@@ -71,10 +73,16 @@ class Curve(Smooth):
         (x,) = inputs
         lines = self.lines(node, x)
         start = torch.stack([lines.lower_slope, lines.upper_slope], dim=1)
-        least, most = (
-            (torch.zeros_like(x.lower) + slope).unsqueeze(1).expand_as(start) for slope in self.slopes(node, x)
-        )
+        least, most = (end.unsqueeze(1) for end in self._steepness(node, x))
         return Free(start, torch.minimum(least, start), torch.maximum(most, start))
+
+    def _steepness(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
+        """The slopes of f on each interval, from the smallest to the largest, nearly: lines of others are not close."""
+        at = torch.stack([torch.lerp(x.lower, x.upper, k / _CHORDS) for k in range(_CHORDS + 1)])
+        width = at[1:] - at[:-1]
+        chords = (compute(node, at).diff(dim=0) / torch.where(width > 0, width, 1)).nan_to_num(0.0, 0.0, 0.0)
+        least, most = (torch.zeros_like(x.lower) + slope for slope in self.slopes(node, x))
+        return chords.amin(0).clamp(least, most), chords.amax(0).clamp(least, most)
 
     def _highest(
         self, node: Node, x: Interval, slope: Tensor, sign: Tensor, points: list[Tensor]
@@ -92,7 +100,7 @@ class Sigmoid(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 0.25
 
-    def bends(self, node: Node) -> tuple[float, ...]:
+    def inflections(self, node: Node) -> tuple[float, ...]:
         return (0.0,)
 
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
@@ -107,7 +115,7 @@ class Tanh(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 1.0
 
-    def bends(self, node: Node) -> tuple[float, ...]:
+    def inflections(self, node: Node) -> tuple[float, ...]:
         return (0.0,)
 
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
@@ -122,7 +130,7 @@ class Softsign(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 1.0
 
-    def bends(self, node: Node) -> tuple[float, ...]:
+    def inflections(self, node: Node) -> tuple[float, ...]:
         return (0.0,)
 
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
@@ -136,7 +144,7 @@ class Erf(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return 0.0, 2 / sqrt(pi)
 
-    def bends(self, node: Node) -> tuple[float, ...]:
+    def inflections(self, node: Node) -> tuple[float, ...]:
         return (0.0,)
 
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
@@ -151,7 +159,7 @@ class Elu(Curve):
         alpha = node.attributes["alpha"]
         return min(0.0, alpha), max(1.0, alpha)
 
-    def bends(self, node: Node) -> tuple[float, ...]:
+    def inflections(self, node: Node) -> tuple[float, ...]:
         return (0.0,)
 
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
@@ -168,7 +176,7 @@ class HardSwish(Curve):
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         return -0.5, 1.5
 
-    def bends(self, node: Node) -> tuple[float, ...]:
+    def inflections(self, node: Node) -> tuple[float, ...]:
         return (-3.0, 3.0)
 
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
@@ -209,7 +217,7 @@ class Swish(Curve):
             low, high = (middle, high) if second > 0 else (low, middle)
         return low
 
-    def bends(self, node: Node) -> tuple[float, ...]:
+    def inflections(self, node: Node) -> tuple[float, ...]:
         _, (between, _), _ = self._pieces(node)
         return float(between[0]), float(between[-1])
 

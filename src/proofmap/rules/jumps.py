@@ -81,7 +81,7 @@ class Jumps(Curve):
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
         return (self._across(node, self.reached(node, *inputs)),)
 
-    def bends(self, node: Node) -> tuple[float, ...]:
+    def inflections(self, node: Node) -> tuple[float, ...]:
         return self.knots(node)
 
     def secants(self, node: Node, x: Interval) -> Interval:

@@ -28,7 +28,7 @@ class Mixture(Relaxation):
     second: Tensor
     bias: Tensor
 
-    def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind | None, ...], Tensor]:
+    def pull(self, form: Kind, owner: Tensor | None) -> tuple[tuple[Kind | None, ...], Tensor]:
         """As `Lines` does: A⁺ times what is above, A⁻ times what is below. The difference itself gets nothing."""
         values = form.values if isinstance(form, Windows) else form
         above, below = values.clamp(min=0), values.clamp(max=0)

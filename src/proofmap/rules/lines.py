@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import inf
 
 import torch
 from torch import Tensor
@@ -29,7 +28,7 @@ class Lines(Relaxation):
     upper_slope: Tensor
     upper_bias: Tensor
 
-    def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind, ...], Tensor]:
+    def pull(self, form: Kind, owner: Tensor | None) -> tuple[tuple[Kind, ...], Tensor]:
         """Where A > 0 the upper line bounds A y from above, elsewhere the lower one: A⁺ u + A⁻ l.
 
         (Two products with A⁺ and A⁻ are, on a CPU, six times as fast as a choice by the sign of A.)
@@ -53,14 +52,14 @@ class Lines(Relaxation):
             pulled = pulled.addcmul_(below, at_rows(self.lower_slope, form, owner))
         return (replace(form, values=pulled) if isinstance(form, Windows) else pulled,), bias
 
-    def _addresses(self, form: Form, owner: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
+    def _addresses(self, form: Form, owner: Tensor | None) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
         """Where each row and each entry has its lines, in tensors that are laid out as the last says."""
         cases = len(self.upper_slope)
         if isinstance(form, Windows):
             return *form.addresses(cases), form.padded
-        size = self.upper_slope[0].numel()
-        step = torch.arange(size, device=owner.device)
-        return owner * (size if cases > 1 else 0), step, torch.Tensor.contiguous
+        size, device = self.upper_slope[0].numel(), form.device
+        owner = torch.arange(len(form), device=device) if owner is None else owner
+        return owner * (size if cases > 1 else 0), torch.arange(size, device=device), torch.Tensor.contiguous
 
     def push(self, *inputs: Forms) -> Forms:
         (x,) = inputs
@@ -85,11 +84,11 @@ def parallel(lines: Lines, x: Interval) -> Lines:
     )
 
 
-def at_rows(values: Tensor, form: Form, owner: Tensor) -> Tensor:
+def at_rows(values: Tensor, form: Form, owner: Tensor | None) -> Tensor:
     """What (cases, *shape) holds for each row; one case serves all rows of dense forms without a copy."""
     if isinstance(form, Windows):
         return form.at_rows(values)
-    return values if values.shape[0] == 1 else values[owner]
+    return values if values.shape[0] == 1 or owner is None else values[owner]
 
 
 def dot(coefficients: Tensor, values: Tensor) -> Tensor:
@@ -134,10 +133,9 @@ class Scalar(Nonlinear):
     def check(self, node: Node, x: Interval) -> None:
         """Raise where f has no finite bound on the interval."""
 
+    @abstractmethod
     def secants(self, node: Node, x: Interval) -> Interval:
-        """Between which (f(b) - f(a)) / (b - a) lies for all a, b of the interval; infinite where nothing is known."""
-        steep = torch.full_like(x.lower, inf)
-        return Interval(-steep, steep)
+        """Between which (f(b) - f(a)) / (b - a) lies for all a, b of the interval; infinite where there is no limit."""
 
     def interval(self, node: Node, *inputs: Interval) -> Interval:
         (x,) = inputs

@@ -44,18 +44,18 @@ class Smooth(Scalar):
             (slope,) = torch.autograd.grad(compute(node, x).sum(), x)
         return slope
 
-    def bends(self, node: Node) -> tuple[float, ...]:
+    def inflections(self, node: Node) -> tuple[float, ...]:
         """Where f' is smallest, largest or jumps: between these it only rises or only falls."""
         return ()
 
     def secants(self, node: Node, x: Interval) -> Interval:
-        """A secant is a mean of f': between its smallest and its largest value, at the ends, or on a side of a bend."""
+        """A secant is a mean of f', which is smallest and largest at an end or on a side of an inflection."""
         node = node.to(x.lower.device, torch.float64)
         points = [x.lower.double(), x.upper.double()]
-        wide = Interval(torch.nextafter(*points), torch.nextafter(*reversed(points)))  # an end may be a bend
+        wide = Interval(torch.nextafter(*points), torch.nextafter(*reversed(points)))  # an end may be one
         points = [wide.lower, wide.upper]
-        for bend in self.bends(node):
-            at = torch.full_like(wide.lower, bend)
+        for place in self.inflections(node):
+            at = torch.full_like(wide.lower, place)
             points += [inside(torch.nextafter(at, torch.full_like(at, end)), wide) for end in (-inf, inf)]
         slopes = torch.stack([self.derivative(node, point) for point in points]).to(x.lower.dtype)
         return Interval(slopes.amin(0), slopes.amax(0))

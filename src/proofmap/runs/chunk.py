@@ -19,7 +19,8 @@ from safetensors.numpy import save
 from proofmap.errors import FileError
 from proofmap.explain.explanation import Guarantee
 
-__all__ = ["ARRAYS", "LOWER", "SCORES", "WHOLE", "Array", "Words", "pack", "read_array", "read_words", "widened"]
+__all__ = ["ARRAYS", "DROPS", "LOWER", "SCORES", "WHOLE", "Array", "Words"]
+__all__ += ["pack", "read_array", "read_words", "widened"]
 
 Array = NDArray[Any]
 
@@ -40,8 +41,11 @@ ARRAYS: Mapping[str, tuple[str, Any, int]] = {
     "frozen": ("float32", np.nan, 2),  # (n, G) AO(B_u)
     "full_lower": ("float32", np.nan, 1),  # what AO(B) is at least, where inputs were met that reach more than x,
     "frozen_lower": ("float32", np.nan, 2),  # (n, G) and AO(B_u)
+    "drop_lower": ("float64", np.nan, 2),  # (n, G) between which AO(B) - AO(B_u) is, where it was bounded as one value
+    "drop_upper": ("float64", np.nan, 2),
 }
 LOWER = ("full_lower", "frozen_lower")
+DROPS = ("drop_lower", "drop_upper")
 SCORES = ("score_lower", "score_upper")  # (n, G) float64, not in a file: between which true scores lie, proven
 WHOLE = {"frozen": "full", "frozen_lower": "full_lower"}  # the same without a frozen group
 

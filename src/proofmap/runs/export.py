@@ -48,6 +48,8 @@ def _names(results: Results) -> dict[str, str]:
         "frozen": bound_name(results.guarantee, objective, "frozen"),
         "full_lower": reached_name(objective),
         "frozen_lower": reached_name(objective, "frozen"),
+        "drop_lower": "drop_lower_proven",
+        "drop_upper": "drop_upper_proven",
         "score_lower": "score_lower_proven",
         "score_upper": "score_upper_proven",
     }

@@ -27,7 +27,7 @@ from proofmap.graph.cut import cut
 from proofmap.groups import Groups, SampleGrouping, pixels, resolve
 from proofmap.methods import COMPARED, METHODS
 from proofmap.records import plain, recorded
-from proofmap.runs.chunk import LOWER
+from proofmap.runs.chunk import DROPS, LOWER
 
 __all__ = ["Job", "Setup", "seed_of"]
 
@@ -170,7 +170,7 @@ class Setup:
     @property
     def arrays(self) -> tuple[str, ...]:
         """What is found for a sample, by the names of `chunk.ARRAYS`."""
-        overlaps = ("eps", "full", "nominal", "frozen", *LOWER) if METHODS[self.job.method].ball else ()
+        overlaps = ("eps", "full", "nominal", "frozen", *LOWER, *DROPS) if METHODS[self.job.method].ball else ()
         return ("target", "predicted", "scores", *overlaps)
 
 

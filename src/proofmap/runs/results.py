@@ -22,7 +22,7 @@ from proofmap.explain.proven import Known
 from proofmap.explain.ranks import MOST
 from proofmap.overlaps import Overlap
 from proofmap.resume import inside
-from proofmap.runs.chunk import ARRAYS, LOWER, SCORES, WHOLE, Array, Words, read_array, read_words, widened
+from proofmap.runs.chunk import ARRAYS, DROPS, LOWER, SCORES, WHOLE, Array, Words, read_array, read_words, widened
 from proofmap.runs.export import export
 from proofmap.runs.manifest import MASK, Manifest, contradiction
 
@@ -51,19 +51,21 @@ class Part:
     @property
     def names(self) -> list[str]:
         """Of the arrays; those of `SCORES` where inputs were met that reach the overlaps."""
-        held = [name for name in ARRAYS if name in self._words[1]]
+        known = (*self._words[1], *(LOWER if self.searched else ()))
+        held = [name for name in ARRAYS if name in known]
         return [*held, *(SCORES if self.searched else ()), "mask", "attributions"]
 
     @property
     def searched(self) -> bool:
-        """Whether lower sides of certified overlaps were found that the samples themselves do not reach."""
-        return self.words.guarantee == "certified" and LOWER[0] in self._words[1]
+        """Whether more is known of the scores than the upper sides of certified overlaps say."""
+        return self.words.guarantee == "certified" and not {LOWER[0], DROPS[0]}.isdisjoint(self._words[1])
 
     @cached_property
     def known(self) -> Known:
         """What is proven of the scores; NaN where a sample failed."""
         held = {name: tensor_of(self[name]) for name in ("full", "frozen", "nominal", "target", *LOWER)}
-        overlap = Overlap(**held, certified=self.words.guarantee == "certified")
+        drops = np.stack([self[name] for name in DROPS], axis=2)
+        overlap = Overlap(**held, certified=self.words.guarantee == "certified", drops=tensor_of(drops))
         return Known.of([overlap], *_groups(self["mask"], self["frozen"]))
 
     @property
@@ -93,6 +95,8 @@ class Part:
         if name in LOWER and name not in self._words[1]:
             nominal = self["nominal"]  # the sample itself is in every ball
             return nominal if name == "full_lower" else np.repeat(nominal[:, None], self["frozen"].shape[1], axis=1)
+        if name in DROPS and name not in self._words[1]:
+            return np.full(self["frozen"].shape, 0.0 if name == DROPS[0] else np.inf)
         return read_array(self.file, name, self.samples)
 
 
@@ -171,7 +175,7 @@ class Results:
     @property
     def names(self) -> list[str]:
         """Of the arrays."""
-        return next((part.names for part in self.parts if part.searched), self.parts[0].names)
+        return max((part.names for part in self.parts), key=len)  # of a search some may have found nothing
 
     def __getitem__(self, name: str) -> Array:
         """An array over all samples, in the order of the run; a mask that all share is (1, *shape)."""

@@ -18,8 +18,9 @@ from torch import Tensor
 from proofmap.digest import versions
 from proofmap.errors import BoundError, FileError, InputError
 from proofmap.explain import Explainer
+from proofmap.explain.task import drops_of
 from proofmap.precision import full_precision
-from proofmap.runs.chunk import ARRAYS, LOWER, WHOLE, Array, Words, pack, widened
+from proofmap.runs.chunk import ARRAYS, DROPS, LOWER, WHOLE, Array, Words, pack, widened
 from proofmap.runs.job import Setup, seed_of
 
 __all__ = ["Done", "Failure", "Work", "Worker", "attempt", "place"]
@@ -108,6 +109,7 @@ class Worker:
                 "frozen": e.overlap.frozen,
                 "full_lower": e.overlap.full_lower,
                 "frozen_lower": e.overlap.frozen_lower,
+                **dict(zip(DROPS, drops_of(e.overlap).unbind(2), strict=True)),
                 "mask": e.mask,
             }
             eps = np.broadcast_to(np.asarray(e.settings["eps"], dtype=np.float64), len(x))
@@ -136,6 +138,8 @@ class Worker:
                 arrays[name][list(rows)] = values
         if LOWER[0] in arrays and not (arrays[LOWER[0]] > arrays["nominal"]).any():  # those of the inputs themselves
             arrays = {name: values for name, values in arrays.items() if name not in LOWER}
+        if DROPS[1] in arrays and not np.isfinite(arrays[DROPS[1]]).any():
+            arrays = {name: values for name, values in arrays.items() if name not in DROPS}
         if self.setup.mask is None:
             arrays["mask"] = np.zeros((count, *self.setup.graph.input.shape), dtype=np.int32)
             for rows, explained in parts:

@@ -136,11 +136,13 @@ def _caption(e: Explanation, kind: Kind, aim: str) -> str:
     if kind == "targeted":
         return (
             f"Red: raising these values brings {aim} closer. Blue: lowering them does. The stronger the colour, the "
-            "more the bound falls when the group may not move."
+            f"more the {'overlap that a search met' if searched(e) else 'bound'} falls when the group may not move."
         )
     if e.guarantee == "none":
         return f"A score is the importance that {e.method} gives to a group of values."
     what = "proven bound" if e.guarantee == "certified" else "largest value seen"
+    if searched(e):
+        what = "largest overlap that a search met"
     return f"A group's score is how far the {what} falls when the group may not move."
 
 

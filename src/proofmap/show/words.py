@@ -159,7 +159,7 @@ def _scores(e: Explanation) -> str:
     if searched(e):
         return (
             "The order of scores whose intervals overlap, unless it is counted as proven. A score is the difference of "
-            "two bounds; the true one lies in its interval, and need not be the one that is shown."
+            "what two searches reached; the true one lies in its interval, and need not be the one that is shown."
         )
     drop = {
         "certified": "the difference of two bounds: it says what matters to the bound",

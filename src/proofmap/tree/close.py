@@ -16,6 +16,7 @@ from proofmap.bounds.knowledge import Knowledge
 from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.graph.pairs import in_pairs
+from proofmap.guarantee import between
 from proofmap.memory import keep_freed
 from proofmap.precision import full_precision
 from proofmap.reach import Reached
@@ -74,7 +75,7 @@ def _one(graph: Graph, family: Family, reached: Reached, n: int, goal: Goal, ava
 
     def report(lower: float, upper: float, parts: int) -> None:
         share = (time.monotonic() - begin) / (goal.until - begin)
-        progress.report(min(1.0, share), f"AO(B) in [{lower:.4g}, {upper:.4g}], {parts:,} parts")
+        progress.report(min(1.0, share), f"AO(B) in {between(lower, upper)}, {parts:,} parts")
 
     with full_precision(family.x.device), torch.no_grad():
         try:

@@ -14,31 +14,18 @@ from proofmap.tree.relaxed import Choice, bound, improve, lines_of
 from proofmap.tree.units import Rows, Units
 
 _APART = 1e-7  # of an interval's size: what crosses by less may be rounding
+_NARROW = 0.6  # of a form's range: what a half of it that is larger cuts off is not worth the work
 _TRIALS = 6  # of a multiplier, when a form is clipped
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
-    """The newest split of each part: unit (B,) lies above (1) or below (-1) the place where it is split."""
-
-    unit: Tensor
-    side: Tensor
-    place: Tensor
-
-    def __getitem__(self, index: Tensor) -> Split:
-        return Split(self.unit[index], self.side[index], self.place[index])
-
-
 def renew(
-    units: Units, balls: Balls, x: Interval, *, at_once: int, wanted: Tensor | None = None, split: Split | None = None
+    units: Units, balls: Balls, x: Interval, *, at_once: int, wanted: Tensor | None = None, half: Half | None = None
 ) -> tuple[Interval, Tensor]:
     """(intervals (B, K) no wider than x, parts (B,) of which nothing is left), from the first level to the last.
 
-    wanted (B, K): the units to look at; by default all that are open. split: forms of δ are bounded where the newest
-    split holds, too.
+    wanted (B, K): the units to look at; by default all that are open. half: of each part, only what lies there counts.
     """
     lower, upper = x.lower.clone(), x.upper.clone()
-    half = None if split is None else _Half.of(units, Interval(lower, upper), split)
     for level in units.levels:
         lines = lines_of(units, Interval(lower, upper), (upper > -lower).to(lower))
         look = lines.open[:, level.columns]
@@ -92,40 +79,39 @@ def at_the_root(units: Units, balls: Balls, *, steps: int, at_once: int, until: 
 
 
 @dataclass(frozen=True, eq=False)
-class _Half:
-    """What the newest split says of δ: form·δ + bias >= 0, (B, d) and (B,)."""
+class Half:
+    """What is known of the δ of each part: form·δ + bias >= 0, (B, d) and (B,)."""
 
     form: Tensor
     bias: Tensor
 
     @staticmethod
-    def of(units: Units, x: Interval, split: Split) -> _Half:
-        """side · (z - place) >= 0, hence so is every upper bound of it."""
-        row = units.inputs.pick(split.unit)
-        side = split.side.to(row.bias)
-        rows = Rows(side[:, None] * row.weight, side * (row.bias - split.place), side[:, None] * row.mix)
-        lines = lines_of(units, x, (x.upper > -x.lower).to(x.lower))
-        found = bound(units, rows, x, lines, torch.zeros_like(x.lower))
-        return _Half(found.form, found.bias)
+    def of(units: Units, rows: Rows, x: Interval, choice: Choice) -> Half:
+        """Where rows (B, ...) are not negative, so is every upper bound of them."""
+        found = bound(units, rows, x, lines_of(units, x, choice.slopes), choice.multipliers)
+        return Half(found.form, found.bias)
 
     def clip(self, balls: Balls, part: Tensor, form: Tensor, bias: Tensor, value: Tensor) -> Tensor:
-        """The largest of form·δ + bias where the split holds is at most min over t >= 0 of sup (form + t half): the
-        smallest that bisection of its slope meets.
+        """The largest of form·δ + bias on the half is at most min over t >= 0 of sup (form + t half): the smallest that
+        bisection of its slope meets. Halves that cut off little are passed over.
         """
-        half, offset = self.form[part], self.bias[part]
-        delta = balls.largest(form, None)[1]
-        falls = torch.linalg.vecdot(half, delta) + offset < 0
-        if not bool(falls.any()):
+        size = balls.supremum(self.form)
+        narrow = (self.bias + size < _NARROW * (size + balls.supremum(-self.form)))[part]
+        at = narrow.nonzero().flatten()
+        delta = balls.largest(form[at], None)[1]
+        at = at[torch.linalg.vecdot(self.form[part[at]], delta) + self.bias[part[at]] < 0]
+        if not len(at):
             return value
+        form, bias, half, offset = form[at], bias[at], self.form[part[at]], self.bias[part[at]]
         high = 2 * form.abs().sum(1) / half.abs().sum(1).clamp(min=torch.finfo(form.dtype).tiny)
-        low, t = torch.zeros_like(high), high / 4
+        low, t, best = torch.zeros_like(high), high / 4, value[at]
         for _ in range(_TRIALS):
             swing, delta = balls.largest(form + t[:, None] * half, None)
-            value = torch.where(falls, torch.minimum(value, bias + t * offset + swing), value)
+            best = torch.fmin(best, bias + t * offset + swing)  # a half without a form has no t
             down = torch.linalg.vecdot(half, delta) + offset < 0
             low, high = torch.where(down, t, low), torch.where(down, high, t)
             t = (low + high) / 2
-        return value
+        return value.index_copy(0, at, best)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,9 +138,10 @@ class Implied:
             for index, side in enumerate((1, -1)):
                 low, high = root.lower.expand(len(some), -1).clone(), root.upper.expand(len(some), -1).clone()
                 (low if side > 0 else high)[torch.arange(len(some), device=some.device), unit] = 0
-                split = Split(unit, torch.full_like(unit, side), root.lower.new_zeros(len(some)))
-                # where nothing is left, whatever is said holds
-                x, _ = renew(units, balls, Interval(low, high), at_once=at_once, split=split)
+                here = Interval(low, high)
+                rows = units.inputs.pick(unit)  # z >= 0, or -z
+                half = Half.of(units, rows if side > 0 else rows.negative(), here, Choice.start(here))
+                x, _ = renew(units, balls, here, at_once=at_once, half=half)  # where nothing is left, all holds
                 lower[index, some], upper[index, some] = x.lower, x.upper
         return Implied(lower, upper, number)
 

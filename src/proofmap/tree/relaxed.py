@@ -179,6 +179,10 @@ class Best:
     losses: Tensor
     delta: Tensor
 
+    def pick(self, index: Any) -> Best:
+        """Those of some parts."""
+        return Best(self.choice.pick(index), self.value[index], self.losses[index], self.delta[index])
+
 
 def improve(
     units: Units,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from proofmap.rules import Interval
 from proofmap.tree.balls import Balls
-from proofmap.tree.intervals import Implied, at_the_root, mended, renew
+from proofmap.tree.intervals import Half, Implied, at_the_root, mended, renew
 from proofmap.tree.leaves import Leaves
 from proofmap.tree.relaxed import Best, Choice, bound, improve, lines_of, places
 from proofmap.tree.straight import solved
@@ -25,6 +25,7 @@ from proofmap.tree.units import Rows, Units
 
 _ROOT_STEPS, _STEPS, _LONG = 30, 8, 40  # at the root, at a part, and at one that cannot be split
 _HIDDEN_STEPS = 20  # for intervals at the root
+_ROUNDS = 2  # of intervals at the root, on what may exceed what was reached
 _ROOT = 0.2  # of the time, for them, and as much for what splits imply
 _FAST, _SLOW = (0.3, 0.1), (0.03, 0.03)  # steps of slopes and of multipliers
 _AHEAD = 16  # splits that are tried before one is made
@@ -92,6 +93,7 @@ class Tree:
         self.goal, self.offer, self.reached = goal, offer, reached
         self.parts, self.batches = 0, 0
         self.root = torch.full_like(reached, inf)  # what holds before anything was split
+        self.cut = -inf  # inputs where a row is at most this may have been left out
         self.done = torch.full_like(reached, -inf)  # the highest of the parts that are closed
         self.taken: Tensor | None = self.root  # the highest of those that are being split
         self.leaves = Leaves({"value": reached.new_empty(0, len(reached))}, reached[:0])
@@ -107,7 +109,7 @@ class Tree:
         top = torch.stack([side if side.ndim == 1 else side.amax(0) for side in sides if len(side)]).amax(0)
         if self.taken is not None:
             top = torch.maximum(top, self.taken)
-        return torch.minimum(top, self.root)
+        return torch.minimum(top.clamp(min=self.cut), self.root)
 
     def spent(self) -> str:
         """Why to stop, if there is a reason: what is used up, or that nothing can be proven any more."""
@@ -141,8 +143,20 @@ class Tree:
         best = self._improved(number, _outward(x), Choice.start(_outward(x)), _ROOT_STEPS, None, _FAST)
         tried = self._to_try(best, root)
         self.implied = Implied.of(units, self.exact, root, tried, at_once=self.at_once, until=until[1])
+        for _ in range(_ROUNDS):
+            if time.monotonic() < until[1]:
+                x, gone = self._renewed(x, number, best.choice, None)
+                number, x, above, best = number[~gone], x.pick(~gone), above[~gone], best.pick(~gone)
+                best = self._improved(number, _outward(x), best.choice, _ROOT_STEPS, None, _FAST)
         self._settle(x, best, number, torch.zeros_like(number), above)
         self.taken = None
+
+    def _renewed(self, x: Interval, row: Tensor, choice: Choice, wanted: Tensor | None) -> tuple[Interval, Tensor]:
+        """Closer intervals of parts, as far as a row exceeds what every member may have, and which parts are gone."""
+        self.cut = float(self._floor.min())
+        rows = self.precise.rows.pick(row)
+        half = Half.of(self.precise, replace(rows, bias=rows.bias - self.cut), x, choice.to(torch.float64))
+        return renew(self.precise, self.exact, x, at_once=self.at_once, wanted=wanted, half=half)
 
     def _to_try(self, best: Best, root: Interval) -> Tensor:
         """The open ReLUs that lose most, as many as there is time for."""
@@ -189,7 +203,8 @@ class Tree:
         if len(again):
             wanted = torch.zeros_like(lower[again], dtype=torch.bool)
             wanted.scatter_(1, part["candidates"][both[again]].long().clamp(min=0), value=True)
-            renewed, gone = renew(self.precise, self.exact, closer.pick(again), at_once=self.at_once, wanted=wanted)
+            of = both[again]
+            renewed, gone = self._renewed(closer.pick(again), part["row"][of], choice.pick(of), wanted)
             closer = closer.put(again, renewed)
             empty[again] |= gone
         self.parts += int(empty.sum())

@@ -1,0 +1,159 @@
+"""Alpha against Backward on whole families: bounds, seconds, and how many times Backward's time that is.
+
+    python benchmarks/alpha.py [--steps 20] [--cells 12] [--sharings one-pass shared] [--device cpu]
+                               [--reference FOLDER] [--json FILE]
+
+The packaged MLP on packaged digits. With --reference, a folder with `reference` and `onnx` in it, also the networks and
+images for which that holds bounds and seconds of another tool's optimised CROWN on five balls; the last column is
+what it would take for the whole family over what Alpha took. MNIST images are packaged ones; those of CIFAR-10 are read
+from the folder that PROOFMAP_DATA names, or left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import proofmap as pm
+
+if TYPE_CHECKING:
+    from benchmarks import measuring
+else:
+    import measuring  # a script finds what lies beside it
+
+BALLS = 5  # for which the other tool's seconds are
+
+
+@dataclass(frozen=True)
+class Question:
+    """One image of a network: its ball and, where there are any, the other tool's bound and seconds."""
+
+    name: str
+    graph: pm.Graph
+    x: Tensor
+    ball: pm.Ball
+    picture: tuple[int, ...]  # the shape that cells are made for
+    target: int | None = None
+    bound: float | None = None
+    seconds: float | None = None
+
+
+def packaged(device: str) -> Iterator[Question]:
+    """Digits of the package at two radii."""
+    x = pm.data.digits()[0].to(device)
+    graph = pm.trace(pm.zoo.mnist_mlp().to(device), x[:1])
+    for index, eps in ((0, 0.01), (0, 0.02), (3, 0.02), (1, 0.04)):
+        ball = pm.Ball(eps, domain=(0.0, 1.0))
+        yield Question(f"mnist_mlp {index} ε {eps}", graph, x[index : index + 1], ball, (1, 28, 28))
+
+
+def image(dataset: str, index: int) -> Tensor | None:
+    """One test image in [0, 1]; None where there is no such data."""
+    if dataset == "mnist":
+        return pm.data.digits()[0][index]
+    file = Path(os.environ.get("PROOFMAP_DATA", "")) / "cifar-10-batches-bin" / "test_batch.bin"
+    if not file.is_file():
+        return None
+    record = np.fromfile(file, np.uint8, count=3073, offset=3073 * index)
+    return torch.from_numpy(record[1:].reshape(3, 32, 32)).float() / 255
+
+
+def referenced(folder: Path, device: str) -> Iterator[Question]:
+    """The images that another tool has bounded."""
+    for file in sorted((folder / "reference").glob("*.json")):
+        figures: dict[str, Any] = json.loads(file.read_text())
+        graph, shape = pm.load(folder / "onnx" / figures["net"]), tuple(figures["input"][1:])
+        mean, std = (torch.tensor(v).reshape(-1, 1, 1) for v in figures["normalise"] or ([0.0], [1.0]))
+        for case in figures["cases"]:
+            pixels = image(figures["dataset"], case["index"])
+            if pixels is None:
+                continue
+            ends = ((v - mean) / std for v in (pixels, torch.zeros_like(pixels), torch.ones_like(pixels)))
+            eps = (case["eps"] / std).expand_as(pixels)
+            x, low, high, radius = (v.reshape(1, *shape).to(device) for v in (*ends, eps))
+            yield Question(
+                f"{file.stem} {case['index']}",
+                graph,
+                x,
+                pm.Ball(radius, domain=(low, high)),
+                tuple(pixels.shape),
+                case["label"],
+                case["CROWN-Optimized"][0],
+                case["t_CROWN-Optimized"],
+            )
+
+
+def measure(
+    question: Question, method: pm.bounds.Method, sharing: pm.bounds.Sharing, cells: int
+) -> tuple[Tensor, float]:
+    """Bounds of all members, and seconds."""
+    mask = pm.groups.grid(cells)(question.picture).reshape(question.x.shape[1:]).to(question.x.device)
+
+    def bound() -> Tensor:
+        found = pm.overlap(
+            question.graph,
+            question.x,
+            question.ball,
+            groups=mask,
+            bounds=method,
+            sharing=sharing,
+            target=question.target,
+        )
+        return torch.cat([found.full, found.frozen[0]]).cpu()
+
+    return measuring.clocked(bound, question.x.device)
+
+
+def main() -> None:
+    """Measure everything, print one table, and the same as JSON on request."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--cells", type=int, default=12)
+    parser.add_argument("--sharings", nargs="+", default=["one-pass", "shared"])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--reference", type=Path, help="a folder with `reference` and `onnx`")
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    args = parser.parse_args()
+    alpha, balls = pm.bounds.Alpha(args.steps), 1 + args.cells**2
+    questions = [*packaged(args.device), *(referenced(args.reference, args.device) if args.reference else ())]
+    print(f"{measuring.machine(args.device)}, {balls} balls, {args.steps} steps")
+    print(
+        f"{'':<24} {'sharing':<9} {'Backward B':>10} {'B_u':>9} {'s':>7} {'Alpha B':>10} {'B_u':>9} {'s':>7} "
+        f"{'times':>6} {'other B':>9} {'x faster':>8}"
+    )
+    table = []
+    for question in questions:
+        for sharing in args.sharings:
+            measure(question, pm.bounds.Backward(), sharing, 2)  # warm up
+            plain, before = measure(question, pm.bounds.Backward(), sharing, args.cells)
+            found, spent = measure(question, alpha, sharing, args.cells)
+            row = {
+                "question": question.name,
+                "sharing": sharing,
+                "backward": [float(plain[0]), float(plain[1:].mean()), before],
+                "alpha": [float(found[0]), float(found[1:].mean()), spent],
+                "other": question.bound,
+                "faster": None if question.seconds is None else question.seconds / BALLS * balls / spent,
+            }
+            table.append(row)
+            other = "" if question.bound is None else f"{question.bound:9.4f} {row['faster']:8.1f}"
+            print(
+                f"{question.name:<24} {sharing:<9} {plain[0]:10.4f} {plain[1:].mean():9.4f} {before:7.3f} "
+                f"{found[0]:10.4f} {found[1:].mean():9.4f} {spent:7.3f} {spent / before:6.1f} {other}",
+                flush=True,
+            )
+    if args.json:
+        args.json.write_text(json.dumps(table))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""Alpha: slopes of each bound's own, never looser than Backward, sound, and closer for every rule with a choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise, product
+from math import inf
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import proofmap as pm
+from proofmap import memory
+from proofmap.bounds import Alpha, Backward, Cases, Sharing, named, solve
+from proofmap.bounds.chosen import Chosen, Open
+from proofmap.bounds.facts import is_nonlinear
+from proofmap.bounds.knowledge import Knowledge
+from proofmap.bounds.linear import rewrite
+from proofmap.bounds.method import Method
+from proofmap.errors import InputError
+from proofmap.graph.pairs import in_pairs
+from proofmap.rules import RULES, Form, Nonlinear
+from proofmap.windows import Windows, where_from
+from tests.bounds import maps
+from tests.bounds.setting import BUDGET, both_sides, mask_for
+from tests.bounds.test_cases import drawn, free_of
+from tests.models import MODELS, Apply, Case, Join, graph_of
+from tests.peak import with_peak
+
+NORMS = (1.0, 2.0, inf)
+EVERYWHERE = list(product(NORMS, get_args(Sharing)))
+DEEP = [case for case in MODELS.values() if case.name.startswith("deep ")]
+
+
+def ball_of(case: Case, norm: float) -> pm.Ball:
+    return pm.Ball(0.05 if norm == inf else 0.3, norm, (case.low, case.high))
+
+
+def check_no_looser(case: Case, norm: float, sharing: Sharing, steps: int) -> None:
+    graph = graph_of(case, torch.float64)
+    family = ball_of(case, norm).at(case.inputs(2, torch.float64, seed=11), mask_for(case.shape, 3))
+    lower, upper = both_sides(graph, family, Backward(), sharing)
+    closest_lower, closest_upper = both_sides(graph, family, Alpha(steps), sharing)
+    assert bool((closest_upper <= upper).all())
+    assert bool((closest_lower >= lower).all())
+
+
+@pytest.mark.parametrize(("case", "where"), list(zip(MODELS.values(), 17 * EVERYWHERE, strict=False)), ids=str)
+def test_no_looser_than_backward(case: Case, where: tuple[float, Sharing]) -> None:
+    """All networks, the norms and sharings in turn."""
+    check_no_looser(case, *where, steps=1)
+
+
+@pytest.mark.parametrize(("norm", "sharing"), EVERYWHERE)
+@pytest.mark.parametrize("case", DEEP, ids=lambda case: case.name)
+def test_no_looser_than_backward_on_deep_networks(case: Case, norm: float, sharing: Sharing) -> None:
+    check_no_looser(case, norm, sharing, steps=3)
+
+
+def between(activation: Callable[[], nn.Module], scale: float = 1.0, shift: float = 0.0) -> nn.Module:
+    """Two of the activations between dense layers, at values around `shift`."""
+
+    def layer(inputs: int, outputs: int) -> list[nn.Module]:
+        return [nn.Linear(inputs, outputs), Apply(lambda x: scale * x + shift)]
+
+    return nn.Sequential(*layer(4, 8), activation(), *layer(8, 8), activation(), nn.Linear(8, 3))
+
+
+# Every operation whose rule leaves something free, in a network made for it.
+CHOICES: dict[str, Callable[[], nn.Module]] = {
+    "relu": lambda: between(nn.ReLU, 2.0),
+    "leaky_relu": lambda: between(lambda: nn.PReLU(8), 2.0),
+    "clamp": lambda: between(nn.ReLU6, 2.0),
+    "abs": lambda: between(lambda: Apply(torch.abs), 2.0),
+    "shrink": lambda: between(nn.Hardshrink, 2.0),
+    "threshold": lambda: between(lambda: nn.Threshold(0.1, -0.2), 2.0),
+    "softplus": lambda: between(nn.Softplus, 4.0),
+    "elu": lambda: between(nn.ELU, 4.0),
+    "sigmoid": lambda: between(nn.Sigmoid, 4.0),
+    "tanh": lambda: between(nn.Tanh, 3.0),
+    "softsign": lambda: between(nn.Softsign, 4.0),
+    "erf": lambda: between(lambda: Apply(torch.erf), 3.0),
+    "gelu": lambda: between(nn.GELU, 3.0),
+    "silu": lambda: between(nn.SiLU, 4.0),
+    "mish": lambda: between(nn.Mish, 4.0),
+    "hardswish": lambda: between(nn.Hardswish, 4.0),
+    "square": lambda: between(lambda: Apply(torch.square), 2.0),
+    "exp": lambda: between(lambda: Apply(torch.exp), 1.0),
+    "log": lambda: between(lambda: Apply(torch.log), 0.3, 2.0),
+    "sqrt": lambda: between(lambda: Apply(torch.sqrt), 0.3, 2.0),
+    "reciprocal": lambda: between(lambda: Apply(torch.reciprocal), 0.3, 2.0),
+    "larger": lambda: nn.Sequential(
+        Join(torch.maximum, nn.Linear(4, 8), nn.Linear(4, 8)),
+        Join(torch.maximum, nn.Linear(8, 8), nn.Linear(8, 8)),
+        nn.Linear(8, 3),
+    ),
+}
+
+
+def test_every_rule_that_leaves_a_choice_has_a_network() -> None:
+    chooses = {
+        op for op, rule in RULES.items() if isinstance(rule, Nonlinear) and type(rule).free is not Nonlinear.free
+    }
+    assert chooses == set(CHOICES)
+
+
+@pytest.mark.parametrize("op", CHOICES)
+def test_every_choice_is_used(op: str) -> None:
+    """Closer than Backward on the ball and on its members, and no point outside."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        model = CHOICES[op]().double().eval()
+    x = torch.rand(2, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    graph = pm.trace(model, x)
+    assert op in {node.op for node in in_pairs(graph, x).nodes}
+    family = pm.Ball(0.3).at(x, mask_for((4,), 2))
+    lower, upper = both_sides(graph, family, Backward(), "shared")
+    closest_lower, closest_upper = both_sides(graph, family, Alpha(10), "shared")
+    gain = (closest_lower - lower) + (upper - closest_upper)
+    assert bool((gain >= 0).all())
+    assert float(gain[:, 0].mean()) > 1e-3 * float((upper - lower).mean())
+    assert float(gain[:, 1:].mean()) > 1e-3 * float((upper - lower).mean())
+    singles = family.split()
+    points = singles.x + singles.sample(2000, torch.Generator().manual_seed(3))
+    value = graph(points.flatten(0, 1)).view(2000, 2, 3, -1)
+    assert float((value - closest_upper).max()) <= 1e-9
+    assert float((closest_lower - value).max()) <= 1e-9
+
+
+@pytest.mark.parametrize("name", maps.BODIES)
+def test_chosen_numbers_are_those_of_the_rule_for_windows_and_dense_forms(name: str) -> None:
+    """One row with the numbers of a case is what the case's relaxation with these slopes says."""
+    torch.manual_seed(0)
+    graph = in_pairs(maps.graph_of(name), maps.points(2))
+    family = pm.Ball(0.05).at(maps.points(2))
+    slopes = drawn(free_of(graph, family))
+    known = Knowledge(graph, Cases(family, slopes=slopes), BUDGET, for_members=False, arithmetic=True)
+    plain = Knowledge(graph, Cases(family), BUDGET, for_members=False, arithmetic=True)
+    for one in (known, plain):
+        for node in filter(is_nonlinear, graph.nodes):
+            one.relax(node)
+    start = [node for node in graph.nodes if len(node.shape) == 3][-1]
+    owner, entry = torch.tensor([0, 1, 1, 0]), torch.arange(4) * (start.size // 4)
+    places, channel = where_from(owner, entry, start.shape)
+    window = Windows.unit(places, channel, start.shape, family.x)
+    opened = {key: Open.of(plain, key, slopes.get(key)) for key in plain.relaxations}
+    forms: list[Form] = [window, window.dense()]
+    for form in forms:
+        chosen = {key: Chosen(one) for key, one in opened.items() if one is not None}
+        rewrite(graph, start.name, form, owner, {**plain.relaxations, **chosen})
+        for choice in chosen.values():
+            choice.numbers = None if choice.pairs is None else choice.pairs.found
+        expected, bias = rewrite(graph, start.name, form, owner, known.relaxations)
+        found, offset = rewrite(graph, start.name, form, owner, {**plain.relaxations, **chosen})
+        torch.testing.assert_close(offset, bias)
+        for key, end in expected.items():
+            at = found[key]
+            torch.testing.assert_close(*(f.dense() if isinstance(f, Windows) else f for f in (at, end)))
+
+
+def test_more_steps_go_further() -> None:
+    x = pm.data.digits()[0][:2]
+    graph, ball = pm.trace(pm.zoo.mnist_mlp(), x), pm.Ball(0.02, domain=(0.0, 1.0))
+    methods: list[Method] = [Backward(), Alpha(2), Alpha(20)]
+    found = [pm.overlap(graph, x, ball, bounds=one).full for one in methods]
+    assert bool((found[0] > found[1] + 0.1).all())
+    assert bool((found[1] > found[2] + 1e-3).all())
+
+
+def test_names() -> None:
+    assert named("alpha") == Alpha() == Alpha(steps=20)
+    assert named("alpha+ibp") == Alpha() & pm.bounds.IBP()
+
+
+def test_an_intersection_with_alpha_is_no_looser_than_its_parts() -> None:
+    case = MODELS["deep relu"]
+    graph = graph_of(case, torch.float64)
+    family = pm.Ball(0.1, domain=(case.low, case.high)).at(case.inputs(2, torch.float64, seed=11))
+    rows = torch.eye(graph.classes, dtype=torch.float64).expand(2, -1, -1)
+    parts = (Alpha(3), pm.bounds.Forward())
+    both = solve(graph, Cases(family), rows, parts[0] & parts[1], "shared", BUDGET)
+    for part in parts:
+        assert bool((both <= solve(graph, Cases(family), rows, part, "shared", BUDGET) + 1e-12).all())
+
+
+@pytest.mark.parametrize("steps", [0, -1, 1.5, True, "20", None])
+def test_what_is_no_number_of_steps(steps: Any) -> None:
+    with pytest.raises(InputError, match=f"Alpha got steps={steps!r}, expected a whole number of at least 1"):
+        Alpha(steps)
+
+
+def test_slopes_given_beforehand_are_where_it_starts() -> None:
+    """One step from good numbers is closer than one step from the rule's own."""
+    x = pm.data.digits()[0][:1].double()
+    graph = pm.trace(pm.zoo.mnist_mlp().double(), x)
+    family = pm.Ball(0.02, domain=(0.0, 1.0)).at(x)
+    rows: Tensor = torch.eye(10, dtype=torch.float64)[None, 4:5] - torch.eye(10, dtype=torch.float64)[None, 7:8]
+    free = free_of(graph, family)
+    worst = {name: torch.where(one.start > 0.5, one.least, one.most) for name, one in free.items()}
+    plain = solve(graph, Cases(family), rows, Alpha(1), "one-pass", BUDGET)
+    bad = Cases(family, slopes=worst)
+    assert bool((solve(graph, bad, rows, Alpha(1), "one-pass", BUDGET) > plain).all())
+
+
+@pytest.mark.parametrize(("activation", "depth"), [(nn.ReLU, 8), (nn.GELU, 4)])
+def test_the_budget_is_kept(activation: Callable[[], nn.Module], depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients keep what every row meets on its way; of curves, numbers in float64."""
+    monkeypatch.setattr(memory, "_CPU_PIECE", 2**40)  # the budget alone decides
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        sizes = (16, *[64] * depth, 4)
+        dense = [layer for a, b in pairwise(sizes) for layer in (nn.Linear(a, b), activation())]
+    x = torch.rand(2, 16, generator=torch.Generator().manual_seed(0))
+    graph = pm.trace(nn.Sequential(*dense[:-1]).eval(), x)
+    ball, groups, limit = pm.Ball(0.3, domain=(0.0, 1.0)), mask_for((16,), 4), 4 * 10**6
+    large, free = with_peak(lambda: pm.overlap(graph, x, ball, groups=groups, bounds=Alpha(1), memory=4 * 10**9))
+    small, kept = with_peak(lambda: pm.overlap(graph, x, ball, groups=groups, bounds=Alpha(1), memory=limit))
+    assert kept < limit < free
+    torch.testing.assert_close(small.full, large.full, rtol=1e-4, atol=1e-4)
