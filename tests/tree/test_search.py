@@ -53,15 +53,16 @@ def test_it_ends_at_the_truth_on_every_member(name: str, ball: str, seed: int) -
     assert found.parts > 1
 
 
-@pytest.mark.parametrize(("name", "slack"), [("smooth", 0.05), ("both", 0.005)])
-def test_smooth_functions_are_split_until_both_sides_meet(name: str, slack: float) -> None:
+@pytest.mark.parametrize(("name", "above"), [("smooth", 0.046), ("both", 0.0035)])
+def test_smooth_functions_are_closed_as_well(name: str, above: float) -> None:
+    """To what is reached, somewhat above all points that were drawn."""
     one = setting(name, "half")
     _, values = run(one.units, points(one.family, torch.Generator().manual_seed(0)))
-    most = float(values.max())
-    found = searched(one, torch.full((4,), most + slack, dtype=torch.float64), gap=slack)
+    reached = torch.full((4,), float(values.max()) + above, dtype=torch.float64)
+    found = searched(one, reached)
     assert found.stopped == ""
-    assert most <= float(found.upper[0]) <= most + 2 * slack
-    assert found.parts > 1
+    assert float(values.max()) <= float(found.upper[0]) <= float(reached[0]) + CLOSE
+    assert float(searched(one, reached, seconds=-1.0).upper[0]) > float(found.upper[0]) + 0.003
 
 
 def test_it_says_the_same_every_time() -> None:
