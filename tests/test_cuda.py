@@ -110,3 +110,17 @@ def test_sampling_and_projection_stay_inside() -> None:
         drawn = family.sample(20, torch.Generator(CUDA).manual_seed(0))
         assert bool(family.contains(drawn).all())
         assert bool(family.contains(family.project(torch.randn(5, *x.shape, device=CUDA))).all())
+
+
+@pytest.mark.parametrize("ball", [pm.Ball(0.02, domain=(0.0, 1.0)), pm.Ball(0.3, 2, (0.0, 1.0))])
+def test_a_search_meets_both_sides_there(ball: pm.Ball) -> None:
+    """Its upper sides hold at what the CPU reaches, and the other way round."""
+    model, x = pm.zoo.mnist_mlp(), pm.data.digits()[0][:1]
+    bounds = pm.bounds.Exact(gap=0.01, seconds=20)
+    here = pm.overlap(model, x, ball, groups=pm.groups.grid(3), bounds=bounds)
+    there = pm.overlap(model.to(CUDA), x.to(CUDA), ball, groups=pm.groups.grid(3), bounds=bounds)
+    assert there.full.device.type == "cuda"
+    for ours, cpus in ((there, here), (here, there)):
+        assert bool((ours.full.cpu() >= cpus.full_lower.cpu() - 1e-4).all())
+        assert bool((ours.frozen.cpu() >= cpus.frozen_lower.cpu() - 1e-4).all())
+    assert bool((there.full_lower <= there.full).all())

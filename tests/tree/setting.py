@@ -22,6 +22,7 @@ from proofmap.tree.balls import Balls
 from proofmap.tree.close import units_on
 from proofmap.tree.units import Units
 from tests.bounds.setting import BUDGET
+from tests.hunting.pieces import largest
 from tests.models import Apply, Join
 
 GAP = Exact().gap
@@ -146,3 +147,14 @@ def cut(units: Units, inside: Tensor, generator: torch.Generator, share: float =
 def within(z: Tensor, part: Interval) -> Tensor:
     """Which of z (P, K) lie in one part (K,)."""
     return ((z >= part.lower) & (z <= part.upper)).all(1)
+
+
+def exact_overlaps(graph: Graph, family: Family, forms: Tensor) -> Tensor:
+    """(N, 1 + G) of the members, by forms (N, R, classes): all pieces of the network are tried."""
+    singles, generator = family.split(), torch.Generator().manual_seed(0)
+    exact = []
+    for k in range(singles.count):
+        single, rows = singles.pick(torch.tensor([k])), forms[k // family.members]
+        least = float((graph(single.x + points(single, generator)) @ rows.T).max())
+        exact.append(largest(graph, single, rows.numpy(), least))
+    return torch.tensor(exact, dtype=torch.float64).view(family.count, family.members)

@@ -14,8 +14,7 @@ from proofmap.rules import Interval
 from proofmap.tree import search as module
 from proofmap.tree.leaves import Leaves
 from proofmap.tree.search import FINER, Found, Goal, Tree, search
-from tests.hunting.pieces import largest
-from tests.tree.setting import GAP, STRAIGHT, Setting, points, run, setting
+from tests.tree.setting import GAP, STRAIGHT, Setting, exact_overlaps, points, run, setting
 
 CLOSE = GAP / FINER
 BOXES = [
@@ -34,13 +33,7 @@ OTHERS = [
 def truth(name: str, ball: str, seed: int) -> Tensor:
     """The exact overlaps (1 + G,) of the members."""
     one = setting(name, ball, seed)
-    singles, generator = one.family.split(), torch.Generator().manual_seed(0)
-    exact = []
-    for k in range(singles.count):
-        single = singles.pick(torch.tensor([k]))
-        least = float(run(one.units, points(single, generator))[1].max())
-        exact.append(largest(one.graph, single, one.forms.numpy(), least))
-    return torch.tensor(exact, dtype=torch.float64)
+    return exact_overlaps(one.graph, one.family, one.forms[None])[0]
 
 
 def searched(one: Setting, reached: Tensor, seconds: float = 20.0, **goal: Any) -> Found:
@@ -60,15 +53,16 @@ def test_it_ends_at_the_truth_on_every_member(name: str, ball: str, seed: int) -
     assert found.parts > 1
 
 
-@pytest.mark.parametrize(("name", "slack"), [("smooth", 0.05), ("both", 0.01)])
-def test_smooth_functions_are_split_until_both_sides_meet(name: str, slack: float) -> None:
+@pytest.mark.parametrize(("name", "above"), [("smooth", 0.046), ("both", 0.0035)])
+def test_smooth_functions_are_closed_as_well(name: str, above: float) -> None:
+    """To what is reached, somewhat above all points that were drawn."""
     one = setting(name, "half")
     _, values = run(one.units, points(one.family, torch.Generator().manual_seed(0)))
-    most = float(values.max())
-    found = searched(one, torch.full((4,), most + slack, dtype=torch.float64), gap=slack)
+    reached = torch.full((4,), float(values.max()) + above, dtype=torch.float64)
+    found = searched(one, reached)
     assert found.stopped == ""
-    assert most <= float(found.upper[0]) <= most + 2 * slack
-    assert found.parts > 2
+    assert float(values.max()) <= float(found.upper[0]) <= float(reached[0]) + CLOSE
+    assert float(searched(one, reached, seconds=-1.0).upper[0]) > float(found.upper[0]) + 0.003
 
 
 def test_it_says_the_same_every_time() -> None:
