@@ -439,7 +439,6 @@ BREAKS = [
         "return Rows(weight, bias, mix)",
         UNITS,
     ),
-    Break("tree/units.py", "low.double() > lower, torch.nextafter", "low.double() < lower, torch.nextafter", UNITS),
     # rows on parts
     Break("tree/relaxed.py", "up = c.clamp(min=0)\n", "up = 0.99 * c.clamp(min=0)\n", RELAXED),
     Break(
@@ -573,13 +572,13 @@ BREAKS = [
     ),
     Break("tree/search.py", "side[count:] = -1", "pass", SEARCH),
     Break(
-        "tree/search.py",
+        "tree/units.py",
         "low.double() > x.lower, torch.nextafter",
         "low.double() < x.lower, torch.nextafter",
         f"{SEARCH}::test_parts_are_kept_in_float32_and_no_closer",
     ),
     Break(
-        "tree/search.py",
+        "tree/units.py",
         "high.double() < x.upper, torch.nextafter",
         "high.double() > x.upper, torch.nextafter",
         f"{SEARCH}::test_parts_are_kept_in_float32_and_no_closer",

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from proofmap.rules import Interval
 from proofmap.tree import search as module
+from proofmap.tree.goal import Found, Goal
 from proofmap.tree.leaves import Leaves
-from proofmap.tree.search import FINER, Found, Goal, Tree, search
+from proofmap.tree.search import FINER, Tree, search
+from proofmap.tree.units import outward, wide
 from tests.tree.setting import GAP, STRAIGHT, Setting, exact_overlaps, points, run, setting
 
 CLOSE = GAP / FINER
@@ -112,7 +114,7 @@ def test_without_any_time_the_first_bound_stands() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-@pytest.mark.parametrize("where", ["bound", "improve", "renew", "lines_of", "places", "mended", "solved", "_outward"])
+@pytest.mark.parametrize("where", ["bound", "improve", "renew", "lines_of", "places", "mended", "solved", "outward"])
 def test_whatever_breaks_a_step_off_what_is_proven_holds(
     where: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,13 +180,13 @@ def test_what_is_enough_need_not_be_closer() -> None:
 def test_parts_are_kept_in_float32_and_no_closer() -> None:
     generator = torch.Generator().manual_seed(0)
     ends = torch.randn(2, 99, 5, generator=generator, dtype=torch.float64)
-    found = module._outward(Interval(ends.amin(0), ends.amax(0)))
+    found = outward(Interval(ends.amin(0), ends.amax(0)))
     assert found.lower.dtype == torch.float32
     assert bool((found.lower.double() <= ends.amin(0)).all() and (found.upper.double() >= ends.amax(0)).all())
     torch.testing.assert_close(found.lower.double(), ends.amin(0), rtol=1e-6, atol=0)
     exact = Interval(torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64))
-    assert module._outward(exact).lower.item() == 0.0
-    assert module._outward(exact).upper.item() == 1.0
+    assert outward(exact).lower.item() == 0.0
+    assert outward(exact).upper.item() == 1.0
 
 
 def test_both_halves_of_a_part_cover_it() -> None:
@@ -195,7 +197,7 @@ def test_both_halves_of_a_part_cover_it() -> None:
             units, one.balls, torch.zeros(4, dtype=torch.float64), Goal(GAP, time.monotonic() + 9, 2**30), _none
         )
         tree.plant()
-        part = module._outward(module._wide(units.interval, len(units)))
+        part = outward(wide(units.interval, len(units)))
         lower, upper, both = tree._halves(part, torch.arange(len(units)))
         z, _ = run(units, points(one.family, torch.Generator().manual_seed(0)))
         inside = ((z[:, None] >= lower - 1e-9) & (z[:, None] <= upper + 1e-9)).all(2)  # (P, 2 K)

@@ -80,7 +80,7 @@ def test_they_depend_on_those_of_earlier_levels_alone() -> None:
 
 def test_intervals_are_rounded_outward_in_another_precision() -> None:
     units = setting("dense").units
-    there = units.to(torch.float32)
+    there = units.single()
     assert there.interval.lower.dtype == there.inputs.weight.dtype == there.rows.mix.dtype == torch.float32
     assert bool((there.interval.lower.double() <= units.interval.lower).all())
     assert bool((there.interval.upper.double() >= units.interval.upper).all())

@@ -21,7 +21,8 @@ from proofmap.memory import keep_freed
 from proofmap.precision import full_precision
 from proofmap.reach import Reached
 from proofmap.tree.balls import Balls
-from proofmap.tree.search import FINER, Found, Goal, search
+from proofmap.tree.goal import Found, Goal
+from proofmap.tree.search import FINER, search
 from proofmap.tree.units import Units, units_of
 
 

@@ -8,8 +8,8 @@ float64; slopes and multipliers are looked for in float32, where any will do.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from math import inf
 
 import torch
@@ -17,11 +17,12 @@ from torch import Tensor
 
 from proofmap.rules import Interval
 from proofmap.tree.balls import Balls
+from proofmap.tree.goal import Found, Goal, Offer, Report
 from proofmap.tree.intervals import Half, Implied, at_the_root, mended, renew
 from proofmap.tree.leaves import Leaves
 from proofmap.tree.relaxed import Best, Choice, bound, improve, lines_of, places
 from proofmap.tree.straight import solved
-from proofmap.tree.units import Rows, Units
+from proofmap.tree.units import Rows, Units, outward, precise, wide
 
 _ROOT_STEPS, _STEPS, _LONG = 30, 8, 40  # at the root, at a part, and at one that cannot be split
 _HIDDEN_STEPS = 20  # for intervals at the root
@@ -38,31 +39,6 @@ _HEARD = 0.5  # seconds from one report to the next
 _NUMBERS = {"cpu": 2**25, "cuda": 2**32}  # coefficients that are multiplied for a batch of parts
 _PARTS = {"cpu": 256, "cuda": 4096}
 _TRIED = {"cpu": 2**35, "cuda": 2**42}  # coefficients that trying every split may multiply
-
-
-@dataclass(frozen=True)
-class Goal:
-    """When a search ends: sides closer than `gap`, or all members proven to be at most `enough`; or when `until`, a
-    time of `time.monotonic`, or `memory` bytes are used up.
-    """
-
-    gap: float
-    until: float
-    memory: int
-    enough: float = -inf
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """Upper sides (1 + G,) in float64, the parts that were bounded, and why it ended before all were closed."""
-
-    upper: Tensor
-    parts: int
-    stopped: str = ""  # "time", "memory", "interrupted", or "refuted": more than enough was reached
-
-
-Offer = Callable[[Tensor, Tensor], Tensor]  # δ (K, d) to try in members (K,) -> what is reached (1 + G,) from then on
-Report = Callable[[float, float, int], object]  # lower and upper side of B, parts
 
 
 def search(units: Units, balls: Balls, reached: Tensor, goal: Goal, offer: Offer, report: Report) -> Found:
@@ -89,7 +65,7 @@ class Tree:
 
     def __init__(self, units: Units, balls: Balls, reached: Tensor, goal: Goal, offer: Offer) -> None:
         self.precise, self.exact = units, balls
-        self.units, self.balls = units.to(torch.float32), balls.to(torch.float32)
+        self.units, self.balls = units.single(), balls.to(torch.float32)
         self.goal, self.offer, self.reached = goal, offer, reached
         self.parts, self.batches = 0, 0
         self.root = torch.full_like(reached, inf)  # what holds before anything was split
@@ -133,21 +109,21 @@ class Tree:
         """Bound every row on the whole ball, and keep those that may decide."""
         units, count = self.precise, len(self.precise.rows)
         number = torch.arange(count, device=self.reached.device)
-        x = _wide(units.interval, count)
+        x = wide(units.interval, count)
         above = self._values(units.rows, x, Choice.start(x))
         self.root = self.taken = above.amax(0)
         left = self.goal.until - time.monotonic()
         until = (time.monotonic() + _ROOT * left, time.monotonic() + 2 * _ROOT * left)
         root = at_the_root(units, self.exact, steps=_HIDDEN_STEPS, at_once=self.at_once, until=until[0])
-        x = _wide(root, count)
-        best = self._improved(number, _outward(x), Choice.start(_outward(x)), _ROOT_STEPS, None, _FAST)
+        x = wide(root, count)
+        best = self._improved(number, outward(x), Choice.start(outward(x)), _ROOT_STEPS, None, _FAST)
         tried = self._to_try(best, root)
         self.implied = Implied.of(units, self.exact, root, tried, at_once=self.at_once, until=until[1])
         for _ in range(_ROUNDS):
             if time.monotonic() < until[1]:
                 x, gone = self._renewed(x, number, best.choice, None)
                 number, x, above, best = number[~gone], x.pick(~gone), above[~gone], best.pick(~gone)
-                best = self._improved(number, _outward(x), best.choice, _ROOT_STEPS, None, _FAST)
+                best = self._improved(number, outward(x), best.choice, _ROOT_STEPS, None, _FAST)
         self._settle(x, best, number, torch.zeros_like(number), above)
         self.taken = None
 
@@ -188,11 +164,11 @@ class Tree:
             self.leaves.add(later, self._urgency(later["value"]))
         (x, choice), member = _parts_of(part), self._member(part)
         rows = self.precise.rows.pick(part["row"])
-        multipliers, delta, works = solved(self.precise, self.exact, rows, _precise(x), member)
+        multipliers, delta, works = solved(self.precise, self.exact, rows, precise(x), member)
         choice = Choice(choice.slopes, torch.where(works[:, None], multipliers.float(), choice.multipliers))
         self._offer(delta[works], member[works])
         best = self._improved(part["row"], x, choice, _LONG, member, _SLOW)
-        self._settle(_precise(x), best, part["row"], part["depth"], part["value"])
+        self._settle(precise(x), best, part["row"], part["depth"], part["value"])
 
     def _split(self, part: Mapping[str, Tensor]) -> None:
         x, choice = _parts_of(part)
@@ -212,7 +188,7 @@ class Tree:
         if len(kept):
             of, closer = both[kept], closer.pick(kept)
             row = part["row"][of]
-            best = self._improved(row, _outward(closer), choice.pick(of), _STEPS, self._member(part)[of], _FAST)
+            best = self._improved(row, outward(closer), choice.pick(of), _STEPS, self._member(part)[of], _FAST)
             self._settle(closer, best, row, depth[kept], part["value"][of])
 
     def _member(self, part: Mapping[str, Tensor]) -> Tensor:
@@ -225,7 +201,7 @@ class Tree:
         index = torch.arange(len(ahead), device=ahead.device).repeat_interleave(ahead.shape[1])
         lower, upper, both = self._halves(x.pick(index), ahead.clamp(min=0).flatten())
         of = index[both]
-        here = _outward(Interval(torch.minimum(lower, upper), torch.maximum(lower, upper)))
+        here = outward(Interval(torch.minimum(lower, upper), torch.maximum(lower, upper)))
         lines = lines_of(self.units, here, choice.slopes[of])
         found = bound(self.units, self.units.rows.pick(part["row"][of]), here, lines, choice.multipliers[of])
         least = float(self._floor[0])
@@ -266,8 +242,8 @@ class Tree:
         urgency = self._urgency(value)
         left = urgency > 0
         leaves = {
-            "lower": _outward(x).lower,
-            "upper": _outward(x).upper,
+            "lower": outward(x).lower,
+            "upper": outward(x).upper,
             "slopes": best.choice.slopes,
             "multipliers": best.choice.multipliers,
             "candidates": self._candidates(x, best),
@@ -306,22 +282,3 @@ class Tree:
 
 def _parts_of(leaves: Mapping[str, Tensor]) -> tuple[Interval, Choice]:
     return Interval(leaves["lower"], leaves["upper"]), Choice(leaves["slopes"], leaves["multipliers"])
-
-
-def _precise(x: Interval) -> Interval:
-    """In float64."""
-    return Interval(x.lower.double(), x.upper.double())
-
-
-def _wide(x: Interval, count: int) -> Interval:
-    """One interval for so many parts."""
-    return Interval(x.lower.expand(count, -1), x.upper.expand(count, -1))
-
-
-def _outward(x: Interval) -> Interval:
-    """In float32, no closer."""
-    low, high = x.lower.float(), x.upper.float()
-    return Interval(
-        torch.where(low.double() > x.lower, torch.nextafter(low, torch.full_like(low, -inf)), low),
-        torch.where(high.double() < x.upper, torch.nextafter(high, torch.full_like(high, inf)), high),
-    )

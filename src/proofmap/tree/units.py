@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 import torch
@@ -84,13 +85,10 @@ class Units:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def to(self, dtype: torch.dtype) -> Units:
-        """In another precision; intervals are rounded outward."""
-        lower, upper = self.interval.lower, self.interval.upper
-        low, high = lower.to(dtype), upper.to(dtype)
-        low = torch.where(low.double() > lower, torch.nextafter(low, torch.full_like(low, -torch.inf)), low)
-        high = torch.where(high.double() < upper, torch.nextafter(high, torch.full_like(high, torch.inf)), high)
-        return replace(self, inputs=self.inputs.to(dtype), interval=Interval(low, high), rows=self.rows.to(dtype))
+    def single(self) -> Units:
+        """In float32; intervals are rounded outward."""
+        dtype = torch.float32
+        return replace(self, inputs=self.inputs.to(dtype), interval=outward(self.interval), rows=self.rows.to(dtype))
 
 
 def units_of(graph: Graph, intervals: Mapping[str, Interval], family: Family, specification: Tensor) -> Units | None:
@@ -194,3 +192,22 @@ def _send(graph: Graph, name: str, form: Tensor, pieces: Mapping[str, Pieces], f
     end = ends.get(graph.input.name)
     weight = form.new_zeros(len(form), family.x[0].numel()) if end is None else end.flatten(1)
     return Rows(weight, bias + weight @ family.x.flatten(), mix)
+
+
+def wide(x: Interval, count: int) -> Interval:
+    """One interval for so many parts."""
+    return Interval(x.lower.expand(count, -1), x.upper.expand(count, -1))
+
+
+def precise(x: Interval) -> Interval:
+    """In float64."""
+    return Interval(x.lower.double(), x.upper.double())
+
+
+def outward(x: Interval) -> Interval:
+    """In float32, no closer."""
+    low, high = x.lower.float(), x.upper.float()
+    return Interval(
+        torch.where(low.double() > x.lower, torch.nextafter(low, torch.full_like(low, -inf)), low),
+        torch.where(high.double() < x.upper, torch.nextafter(high, torch.full_like(high, inf)), high),
+    )
