@@ -217,3 +217,26 @@ def test_what_does_not_fit_the_network_is_refused() -> None:
         decide(traced(Known()), [box([0.0] * 3, [1.0] * 3, unsafe([[1, 0]], [0]))])
     with pytest.raises(InputError, match="no region"):
         decide(traced(Known()), [])
+
+
+class Ridge(nn.Module):
+    """y = |x_0| + |x_1| - relu(x_0 + x_1) - relu(-x_0 - x_1): at least 0, which lines alone do not show."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        total = x.sum(1, keepdim=True)
+        low = x.abs().sum(1, keepdim=True) - torch.relu(total) - torch.relu(-total)
+        return torch.cat([low, x[:, :1]], 1)
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [(-0.01, "holds"), (-1e-8, "unknown"), (1.9, "violated")])
+def test_a_search_decides_what_bounds_leave_open(limit: float, verdict: str) -> None:
+    """y <= limit must not be: it is 0 at least; within rounding of 0 nothing is said."""
+    region = box([-1.0, -1.0], [1.0, 1.0], unsafe([[1, 0]], [-limit]))
+    graph = traced(Ridge())
+    answer = decide(graph, [region], bounds=pm.bounds.Exact(seconds=5))
+    assert answer.verdict == verdict
+    if limit < 0:
+        assert decide(graph, [region]).verdict == "unknown"
+        assert -2e-3 <= answer.margin <= -limit + 1e-9
+    short = decide(graph, [region, region], bounds=pm.bounds.Exact(seconds=1e-9))
+    assert short.verdict == ("violated" if verdict == "violated" else "unknown")
