@@ -32,7 +32,7 @@ from proofmap.objective import Objective, forms_of, join, nominal
 from proofmap.precision import full_precision
 from proofmap.progress import part
 from proofmap.reach import Reached, reach
-from proofmap.settings import check_choice
+from proofmap.settings import check_choice, check_number
 from proofmap.traced import Network, traced
 from proofmap.tree import close
 
@@ -167,6 +167,8 @@ def overlap(
     """
     check_choice("got objective", objective, Objective)
     check_choice("got sharing", sharing, Sharing)
+    if enough != -inf:
+        check_number("got enough", enough)
     method = method_of(bounds)
     x = as_samples(x, model)
     family = ball.at(x, grouping.resolve(groups, x))

@@ -47,12 +47,14 @@ def check_no_looser(case: Case, norm: float, sharing: Sharing, steps: int) -> No
     assert bool((closest_lower >= lower).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "where"), list(zip(MODELS, 17 * EVERYWHERE, strict=False)), ids=str)
 def test_no_looser_than_backward(name: str, where: tuple[float, Sharing]) -> None:
     """All networks, the norms and sharings in turn."""
     check_no_looser(MODELS[name], *where, steps=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("norm", "sharing"), EVERYWHERE)
 @pytest.mark.parametrize("case", DEEP, ids=lambda case: case.name)
 def test_no_looser_than_backward_on_deep_networks(case: Case, norm: float, sharing: Sharing) -> None:
@@ -204,6 +206,7 @@ def test_slopes_given_beforehand_are_where_it_starts() -> None:
     assert bool((solve(graph, bad, rows, Alpha(1), "one-pass", BUDGET) > plain).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("activation", "depth"), [(nn.ReLU, 8), (nn.GELU, 4)])
 def test_the_budget_is_kept(activation: Callable[[], nn.Module], depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients keep what every row meets on its way; of curves, numbers in float64."""

@@ -24,6 +24,8 @@ from tests.bounds.setting import BUDGET
 from tests.models import MODELS, graph_of
 from tests.tree.setting import BALLS, GAP, MASK, exact_overlaps, network
 
+pytestmark = pytest.mark.slow  # some forty seconds
+
 module = import_module("proofmap.tree.close")  # whose name the function has, too
 
 

@@ -171,7 +171,7 @@ def test_intervals_at_the_root_hold_and_are_closer(name: str) -> None:
             found = at_the_root(units, one.balls, steps=10, at_once=at_once, until=NEVER)
             assert holds(found, z)
             assert bool((found.lower >= units.interval.lower).all() and (found.upper <= units.interval.upper).all())
-        if name in ("dense", "branched"):
+        if name in ("dense", "branched") and ball == "box":  # on the other all units are of the first level
             assert float((units.interval.upper - units.interval.lower - found.upper + found.lower).sum()) > 1e-3
     stays = at_the_root(units, one.balls, steps=10, at_once=1, until=time.monotonic() - 1)
     assert torch.equal(stays.lower, units.interval.lower)

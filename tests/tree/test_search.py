@@ -18,6 +18,8 @@ from proofmap.tree.search import FINER, Tree, search
 from proofmap.tree.units import outward, wide
 from tests.tree.setting import GAP, STRAIGHT, Setting, exact_overlaps, points, run, setting
 
+pytestmark = pytest.mark.slow  # some forty seconds
+
 CLOSE = GAP / FINER
 BOXES = [
     *((name, "box", seed) for name in STRAIGHT for seed in (1, 2)),
