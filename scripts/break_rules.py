@@ -605,11 +605,11 @@ BREAKS = [
     ),
     Break(
         "tree/search.py",
-        "if -inf < self.goal.enough < float(self.reached[0]):",
+        "if self.goal.refuted(self.reached):",
         "if False:",
         f"{SEARCH}::test_what_is_enough_need_not_be_closer",
     ),
-    Break("tree/search.py", ".clamp(min=self.goal.enough)", "", f"{SEARCH}::test_what_is_enough_need_not_be_closer"),
+    Break("tree/goal.py", ".clamp(min=self.enough)", "", f"{SEARCH}::test_what_is_enough_need_not_be_closer"),
     # tables
     Break("bench/claim.py", "good = (1 if column.higher else -1)", "good = 1", BENCH),
     Break("bench/table.py", "merits[method], seed)[0] <= 0", "merits[method], seed)[0] <= -9", TABLE),

@@ -108,7 +108,7 @@ def in_pieces(total: int, size: int, work: Callable[[int, int], None]) -> None:
             with part(start / total, stop / total):
                 work(start, stop)
         except (MemoryError, RuntimeError) as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             if size == 1:
                 raise RoomError(
@@ -120,7 +120,7 @@ def in_pieces(total: int, size: int, work: Callable[[int, int], None]) -> None:
         report(start / total)
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """The three ways in which torch says so; on the CPU it is a plain RuntimeError."""
     text = str(error)
     return (

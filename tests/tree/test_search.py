@@ -12,9 +12,9 @@ from torch import Tensor
 
 from proofmap.rules import Interval
 from proofmap.tree import search as module
-from proofmap.tree.goal import Found, Goal
+from proofmap.tree.goal import FINER, Found, Goal
 from proofmap.tree.leaves import Leaves
-from proofmap.tree.search import FINER, Tree, search
+from proofmap.tree.search import Tree, search
 from proofmap.tree.units import outward, wide
 from tests.tree.setting import GAP, STRAIGHT, Setting, exact_overlaps, points, run, setting
 
@@ -115,10 +115,13 @@ def test_without_any_time_the_first_bound_stands() -> None:
     assert bool((found.upper >= exact - 1e-9).all())
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+CPU = RuntimeError("DefaultCPUAllocator: can't allocate memory")  # as torch says it there
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), CPU], ids=["interrupted", "memory", "torch"])
 @pytest.mark.parametrize("where", ["bound", "improve", "renew", "lines_of", "places", "mended", "solved", "outward"])
 def test_whatever_breaks_a_step_off_what_is_proven_holds(
-    where: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+    where: str, error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, exact = hard()
     usual = getattr(module, where)
@@ -139,7 +142,7 @@ def test_whatever_breaks_a_step_off_what_is_proven_holds(
         stopped.add(found.stopped)
         if not found.stopped:
             break
-    assert ("interrupted" if error is KeyboardInterrupt else "memory") in stopped
+    assert ("interrupted" if isinstance(error, KeyboardInterrupt) else "memory") in stopped
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 7])

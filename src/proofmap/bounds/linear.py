@@ -10,8 +10,8 @@ from torch import Tensor
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.walk import before, pull
 from proofmap.memory import bytes_of
-from proofmap.rules import RULES, Form, Linear, Relaxation
-from proofmap.rules.rule import AnyForm
+from proofmap.rules import RULES, Form, Linear
+from proofmap.rules.rule import AnyForm, Pulled
 from proofmap.windows import Windows
 
 
@@ -20,7 +20,7 @@ def rewrite(
     start: str,
     form: AnyForm,
     owner: Tensor,
-    relaxations: Mapping[str, Relaxation],
+    relaxations: Mapping[str, Pulled],
     watch: Callable[[Node, Form], object] = lambda node, form: None,
 ) -> tuple[dict[str, AnyForm], Tensor]:
     """(forms, bias): <A, value of start> <= Σ <forms[n], value of n> + bias, row by row.

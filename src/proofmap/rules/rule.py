@@ -102,8 +102,8 @@ def differentiated(*tensors: Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
 
 
-class Relaxation(ABC):
-    """Linear functions below and above an operation, valid on the intervals it was made for."""
+class Pulled(ABC):
+    """What stands for an operation where forms go back."""
 
     @abstractmethod
     def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind | None, ...], Tensor]:
@@ -111,6 +111,10 @@ class Relaxation(ABC):
 
         Row r belongs to case owner[r]. Returns one form an input, of the kind of A (None: zeros), and (rows,).
         """
+
+
+class Relaxation(Pulled):
+    """Linear functions below and above an operation, valid on the intervals it was made for."""
 
     @abstractmethod
     def push(self, *inputs: Forms) -> Forms:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from proofmap import progress
-from proofmap.bounds import Cases, Exact, facts
-from proofmap.bounds.backward import BackwardPass
-from proofmap.bounds.knowledge import Knowledge
+from proofmap.bounds import Backward, Cases, Exact
+from proofmap.bounds.engine import settle
+from proofmap.bounds.layers import Layers
 from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.graph.pairs import in_pairs
@@ -22,7 +22,7 @@ from proofmap.precision import full_precision
 from proofmap.reach import Reached
 from proofmap.tree.balls import Balls
 from proofmap.tree.goal import Found, Goal
-from proofmap.tree.search import FINER, search
+from proofmap.tree.search import search
 from proofmap.tree.units import Units, units_of
 
 
@@ -46,22 +46,21 @@ def close(
     memory = available // 2 if exact.memory is None else exact.memory
     found: list[Found] = []
     for n in range(len(reached.value)):
-        until = time.monotonic() + exact.seconds
-        why = _settled(reached.value[n], known[n], exact.gap, enough)
+        goal = Goal(exact.gap, time.monotonic() + exact.seconds, memory, enough)
+        why = _settled(reached.value[n], known[n], goal)
         if found and found[-1].stopped == "interrupted":
             why = "interrupted"
         with progress.part(n / len(reached.value), (n + 1) / len(reached.value)):
-            goal = Goal(exact.gap, until, memory, enough)
             one = Found(known[n], 0, why) if why is not None else _one(precise, family, reached, n, goal, available)
             found.append(replace(one, upper=torch.minimum(one.upper, known[n])))
     return Closing(torch.stack([one.upper for one in found]), tuple(found))
 
 
-def _settled(reached: Tensor, known: Tensor, gap: float, enough: float) -> str | None:
+def _settled(reached: Tensor, known: Tensor, goal: Goal) -> str | None:
     """Why nothing is left to search: "" where the sides have met, "refuted" where more than enough was reached."""
-    if -inf < enough < float(reached[0]):
+    if goal.refuted(reached):
         return "refuted"
-    return "" if bool((known <= (reached + gap / FINER).clamp(min=enough)).all()) else None
+    return "" if bool((known <= goal.floor(reached)).all()) else None
 
 
 def _one(graph: Graph, family: Family, reached: Reached, n: int, goal: Goal, available: int) -> Found:
@@ -101,11 +100,6 @@ def _nothing(reached: Tensor, why: str) -> Found:
 def units_on(graph: Graph, family: Family, specification: Tensor, available: int) -> Units | None:
     """The units of the balls of one sample, whose intervals come from forms carried back; None: they have none."""
     graph = in_pairs(graph, family.x)
-    knowledge = Knowledge(graph, Cases(family), available, for_members=False, arithmetic=False)
-    backward = BackwardPass().begin(knowledge)
-    for node in graph.nodes:
-        if facts.is_nonlinear(node):
-            backward.settle(node)
-            knowledge.relax(node)
-        knowledge.interval(node.name)
+    (plan,) = Backward().plans
+    knowledge, _ = settle(graph, Cases(family), plan, available, Layers.of(graph, len(specification), back=True))
     return units_of(graph, knowledge.intervals, family, specification)

@@ -8,6 +8,8 @@ from math import inf
 
 from torch import Tensor
 
+FINER = 16  # times, to which members are closed: what orders their scores
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -20,6 +22,15 @@ class Goal:
     memory: int
     enough: float = -inf
 
+    def floor(self, reached: Tensor) -> Tensor:
+        """What members (1 + G,) need not be proven to stay below, given what was reached in them."""
+        gap = self.gap if len(reached) == 1 else self.gap / FINER
+        return (reached + gap).clamp(min=self.enough)
+
+    def refuted(self, reached: Tensor) -> bool:
+        """Whether more than enough was reached: then nothing is left to prove."""
+        return -inf < self.enough < float(reached[0])
+
 
 @dataclass(frozen=True, eq=False)
 class Found:
@@ -27,7 +38,7 @@ class Found:
 
     upper: Tensor
     parts: int
-    stopped: str = ""  # "time", "memory", "interrupted", or "refuted": more than enough was reached
+    stopped: str = ""  # "time", "memory", "interrupted", "refuted", or "units": the network has none to split
 
 
 Offer = Callable[[Tensor, Tensor], Tensor]  # δ (K, d) to try in members (K,) -> what is reached (1 + G,) from then on

@@ -15,6 +15,7 @@ from math import inf
 import torch
 from torch import Tensor
 
+from proofmap.memory import is_out_of_memory
 from proofmap.rules import Interval
 from proofmap.tree.balls import Balls
 from proofmap.tree.goal import Found, Goal, Offer, Report
@@ -32,7 +33,6 @@ _FAST, _SLOW = (0.3, 0.1), (0.03, 0.03)  # steps of slopes and of multipliers
 _AHEAD = 16  # splits that are tried before one is made
 _LEVELS = 6  # splits after which intervals are renewed
 _RENEWED = 32  # units of a part whose intervals are renewed
-FINER = 16  # times, to which members are closed: what orders their scores
 _SOLVED = 16  # parts without a bend that are solved at a time
 _POINTS, _PAUSE = 16, 16  # of the most urgent parts, tried as adversaries, and batches from one try to the next
 _HEARD = 0.5  # seconds from one report to the next
@@ -55,7 +55,9 @@ def search(units: Units, balls: Balls, reached: Tensor, goal: Goal, offer: Offer
                 heard = time.monotonic()
     except KeyboardInterrupt:
         stopped = "interrupted"
-    except (MemoryError, torch.OutOfMemoryError):
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
         stopped = "memory"
     return Found(tree.upper, tree.parts, stopped)
 
@@ -91,15 +93,14 @@ class Tree:
         """Why to stop, if there is a reason: what is used up, or that nothing can be proven any more."""
         if time.monotonic() > self.goal.until:
             return "time"
-        if -inf < self.goal.enough < float(self.reached[0]):
+        if self.goal.refuted(self.reached):
             return "refuted"
         return "memory" if self.leaves.bytes > self.goal.memory else ""
 
     @property
     def _floor(self) -> Tensor:
         """What a member need not be proven to stay below, (1 + G,)."""
-        gap = self.goal.gap if len(self.reached) == 1 else self.goal.gap / FINER
-        return (self.reached + gap).clamp(min=self.goal.enough)
+        return self.goal.floor(self.reached)
 
     def _urgency(self, value: Tensor) -> Tensor:
         """How far parts (B, 1 + G) are above what they have to be, on the member where that is most: (B,)."""

@@ -24,8 +24,9 @@ from proofmap.bounds import facts
 from proofmap.bounds.linear import rewrite
 from proofmap.family import Family
 from proofmap.graph.ir import Graph, Node
-from proofmap.rules import RULES, Forms, Interval, Nonlinear, Relaxation
+from proofmap.rules import RULES, Interval, Nonlinear
 from proofmap.rules.lines import Scalar
+from proofmap.rules.rule import Pulled
 
 _ROWS = 2**24  # numbers of forms that are sent back together
 
@@ -133,7 +134,7 @@ def _rows_at_once(graph: Graph) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces(Relaxation):
+class Pieces(Pulled):
     """A nonlinear operation where it is linear, and its units: y = Σ base_i x_i + offset + Σ jump_k u_k, exactly."""
 
     base: tuple[Tensor, ...]  # (1, *shape) each
@@ -149,9 +150,6 @@ class Pieces(Relaxation):
         self.seen.append(form.flatten(1)[:, self.entries] * self.jumps)
         parts = tuple(form * base if bool((base != 0).any()) else None for base in self.base)
         return parts, (form * self.offset).flatten(1).sum(1)
-
-    def push(self, *inputs: Forms) -> Forms:
-        raise NotImplementedError  # forms only go back
 
 
 def _pieces(node: Node, inputs: Sequence[Interval], start: int) -> Pieces | None:
