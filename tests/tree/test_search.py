@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -11,10 +12,11 @@ import torch
 from torch import Tensor
 
 from proofmap.rules import Interval
+from proofmap.tree import forest, splits
 from proofmap.tree import search as module
 from proofmap.tree.goal import FINER, Found, Goal
 from proofmap.tree.leaves import Leaves
-from proofmap.tree.search import Tree, search
+from proofmap.tree.search import STAGES, Stage, Tree, search
 from proofmap.tree.units import outward, wide
 from tests.tree.setting import GAP, STRAIGHT, Setting, exact_overlaps, points, run, setting
 
@@ -40,17 +42,23 @@ def truth(name: str, ball: str, seed: int) -> Tensor:
     return exact_overlaps(one.graph, one.family, one.forms[None])[0]
 
 
-def searched(one: Setting, reached: Tensor, seconds: float = 20.0, **goal: Any) -> Found:
+SOON = ((0.0, 2), (0.0, 16))  # intervals are made closer at once
+
+
+def searched(
+    one: Setting, reached: Tensor, seconds: float = 20.0, stages: Sequence[Stage] = STAGES, **goal: Any
+) -> Found:
     """A search that is told what is reached, and finds no more."""
     aim = Goal(**{"gap": GAP, "until": time.monotonic() + seconds, "memory": 2**30, **goal})
-    return search(one.units, one.balls, reached.clone(), aim, lambda *_: reached, lambda *_: None)
+    return search(one.units, one.balls, reached.clone(), aim, lambda *_: reached, lambda *_: None, stages)
 
 
+@pytest.mark.parametrize("stages", [(), SOON], ids=["at once", "closer"])
 @pytest.mark.parametrize(("name", "ball", "seed"), [*BOXES, *OTHERS])
-def test_it_ends_at_the_truth_on_every_member(name: str, ball: str, seed: int) -> None:
+def test_it_ends_at_the_truth_on_every_member(name: str, ball: str, seed: int, stages: Sequence[Stage]) -> None:
     """What is reached is put a little below the truth: only a search that is exact can close."""
     one, exact = setting(name, ball, seed), truth(name, ball, seed)
-    found = searched(one, exact - CLOSE / 2)
+    found = searched(one, exact - CLOSE / 2, stages=stages)
     assert found.stopped == ""
     assert bool((found.upper >= exact - 1e-6).all())
     assert bool((found.upper <= exact + CLOSE).all())
@@ -119,12 +127,20 @@ CPU = RuntimeError("DefaultCPUAllocator: can't allocate memory")  # as torch say
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), CPU], ids=["interrupted", "memory", "torch"])
-@pytest.mark.parametrize("where", ["bound", "improve", "renew", "lines_of", "places", "mended", "solved", "outward"])
+@pytest.mark.parametrize(
+    ("place", "where", "stages"),
+    [
+        *((module, name, ()) for name in ("renew", "mended", "solved", "outward")),
+        *((splits, name, ()) for name in ("bound", "improve", "lines_of", "places")),
+        *((forest, name, SOON) for name in ("mended", "outward", "Forest")),
+        (module, "refined", SOON),
+    ],
+)
 def test_whatever_breaks_a_step_off_what_is_proven_holds(
-    where: str, error: BaseException, monkeypatch: pytest.MonkeyPatch
+    place: Any, where: str, stages: Sequence[Stage], error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, exact = hard()
-    usual = getattr(module, where)
+    usual = getattr(place, where)
     stopped = set()
     for count in (1, 2, 5, 13, 34):
         calls = 0
@@ -136,8 +152,8 @@ def test_whatever_breaks_a_step_off_what_is_proven_holds(
                 raise error
             return usual(*args, **kwargs)
 
-        monkeypatch.setattr(module, where, broken)
-        found = searched(one, exact - CLOSE / 2)
+        monkeypatch.setattr(place, where, broken)
+        found = searched(one, exact - CLOSE / 2, stages=stages)
         assert bool((found.upper >= exact - 1e-9).all()), count
         stopped.add(found.stopped)
         if not found.stopped:
@@ -203,7 +219,7 @@ def test_both_halves_of_a_part_cover_it() -> None:
         )
         tree.plant()
         part = outward(wide(units.interval, len(units)))
-        lower, upper, both = tree._halves(part, torch.arange(len(units)))
+        lower, upper, both = tree.splits.halves(part, torch.arange(len(units)))
         z, _ = run(units, points(one.family, torch.Generator().manual_seed(0)))
         inside = ((z[:, None] >= lower - 1e-9) & (z[:, None] <= upper + 1e-9)).all(2)  # (P, 2 K)
         assert both.tolist() == [*range(len(units)), *range(len(units))]

@@ -8,7 +8,7 @@ float64; slopes and multipliers are looked for in float32, where any will do.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -18,67 +18,107 @@ from torch import Tensor
 from proofmap.memory import is_out_of_memory
 from proofmap.rules import Interval
 from proofmap.tree.balls import Balls
+from proofmap.tree.forest import refined
 from proofmap.tree.goal import Found, Goal, Offer, Report
-from proofmap.tree.intervals import Half, Implied, at_the_root, mended, renew
+from proofmap.tree.intervals import Half, at_the_root, mended, renew
 from proofmap.tree.leaves import Leaves
-from proofmap.tree.relaxed import Best, Choice, bound, improve, lines_of, places
+from proofmap.tree.relaxed import Best, Choice
+from proofmap.tree.splits import FAST, SLOW, Splits
 from proofmap.tree.straight import solved
-from proofmap.tree.units import Rows, Units, outward, precise, wide
+from proofmap.tree.units import Units, outward, precise, wide
 
 _ROOT_STEPS, _STEPS, _LONG = 30, 8, 40  # at the root, at a part, and at one that cannot be split
 _HIDDEN_STEPS = 20  # for intervals at the root
 _ROUNDS = 2  # of intervals at the root, on what may exceed what was reached
+Stage = tuple[float, int]  # a share of the time, and the parts by which every interval is made closer after it
+STAGES: tuple[Stage, ...] = ((0.04, 64), (0.25, 512))
+_CLOSER = 0.4  # of the time that is left, at most, for that
 _ROOT = 0.2  # of the time, for them, and as much for what splits imply
-_FAST, _SLOW = (0.3, 0.1), (0.03, 0.03)  # steps of slopes and of multipliers
 _AHEAD = 16  # splits that are tried before one is made
 _LEVELS = 6  # splits after which intervals are renewed
-_RENEWED = 32  # units of a part whose intervals are renewed
 _SOLVED = 16  # parts without a bend that are solved at a time
 _POINTS, _PAUSE = 16, 16  # of the most urgent parts, tried as adversaries, and batches from one try to the next
 _HEARD = 0.5  # seconds from one report to the next
-_NUMBERS = {"cpu": 2**25, "cuda": 2**32}  # coefficients that are multiplied for a batch of parts
-_PARTS = {"cpu": 256, "cuda": 4096}
-_TRIED = {"cpu": 2**35, "cuda": 2**42}  # coefficients that trying every split may multiply
+_NUMBERS = {"cpu": 2**25, "cuda": 2**34}  # coefficients that are multiplied for a batch of parts
+_PARTS, _FEW = {"cpu": 256, "cuda": 4096}, {"cpu": 256, "cuda": 1024}  # in a batch, and while there are few
+_MANY = 16  # batches that are waiting, before they become larger
 
 
-def search(units: Units, balls: Balls, reached: Tensor, goal: Goal, offer: Offer, report: Report) -> Found:
-    """Close the sides of every member, reached (1 + G,) from below."""
+def search(
+    units: Units,
+    balls: Balls,
+    reached: Tensor,
+    goal: Goal,
+    offer: Offer,
+    report: Report,
+    stages: Sequence[Stage] = STAGES,
+) -> Found:
+    """Close the sides of every member, reached (1 + G,) from below.
+
+    What a stage leaves open is searched again with closer intervals, each of which had a tree of its own.
+    """
     tree = Tree(units, balls, reached, goal, offer)
-    stopped = ""
+    parts, stopped, begin = 0, "", time.monotonic()
     try:
-        tree.plant()
-        heard = time.monotonic()
-        while len(tree.leaves) and not (stopped := tree.spent()):
-            tree.grow()
-            if time.monotonic() > heard + _HEARD:
-                report(float(tree.reached[0]), float(tree.upper[0]), tree.parts)
-                heard = time.monotonic()
+        for share, each in (*stages, (1.0, 0)):
+            last = each == 0 or not tree.units.deep
+            until = goal.until if last else begin + share * (goal.until - begin)
+            stopped = _grow(tree, until, report)
+            if last or stopped != "time":
+                break
+            parts += tree.parts
+            tree = tree.closer(each)
     except KeyboardInterrupt:
         stopped = "interrupted"
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
         stopped = "memory"
-    return Found(tree.upper, tree.parts, stopped)
+    return Found(tree.upper, parts + tree.parts, stopped)
+
+
+def _grow(tree: Tree, until: float, report: Report) -> str:
+    """Plant a tree and let it grow; what stopped it."""
+    tree.plant()
+    stopped, heard = "", time.monotonic()
+    while len(tree.leaves) and not (stopped := tree.spent(until)):
+        tree.grow()
+        if time.monotonic() > heard + _HEARD:
+            report(float(tree.reached[0]), float(tree.upper[0]), tree.parts)
+            heard = time.monotonic()
+    return stopped
 
 
 class Tree:
     """One search. Whatever breaks off a step, `upper` holds: parts that were taken count until their halves do."""
 
-    def __init__(self, units: Units, balls: Balls, reached: Tensor, goal: Goal, offer: Offer) -> None:
-        self.precise, self.exact = units, balls
-        self.units, self.balls = units.single(), balls.to(torch.float32)
+    def __init__(
+        self, units: Units, balls: Balls, reached: Tensor, goal: Goal, offer: Offer, known: Tensor | None = None
+    ) -> None:
+        self.units, self.balls, self.splits = units, balls, Splits(units, balls)
         self.goal, self.offer, self.reached = goal, offer, reached
         self.parts, self.batches = 0, 0
-        self.root = torch.full_like(reached, inf)  # what holds before anything was split
+        self.root = torch.full_like(reached, inf) if known is None else known  # what holds before anything was split
         self.cut = -inf  # inputs where a row is at most this may have been left out
         self.done = torch.full_like(reached, -inf)  # the highest of the parts that are closed
         self.taken: Tensor | None = self.root  # the highest of those that are being split
-        self.leaves = Leaves({"value": reached.new_empty(0, len(reached))}, reached[:0])
+        self.leaves = self._none()
         kind = reached.device.type
         count, variables = units.inputs.weight.shape
         self.batch = min(_PARTS[kind], max(8, _NUMBERS[kind] // max(1, count * (variables + count))))
         self.at_once = max(1, (2**24 if kind == "cpu" else 2**31) // (8 * (variables + 8 * count + 1)))
+
+    def closer(self, parts: int) -> Tree:
+        """A new tree, on intervals for each of which a tree of so many parts has grown."""
+        self.root = self.taken = self.upper  # holds, and nothing else is needed any more
+        self.leaves = self._none()
+        now = time.monotonic()
+        until = now + _CLOSER * (self.goal.until - now)
+        units = refined(self.units, self.balls, parts=parts, at_once=self.at_once, until=until, memory=self.goal.memory)
+        return Tree(units, self.balls, self.reached, self.goal, self.offer, self.root)
+
+    def _none(self) -> Leaves:
+        return Leaves({"value": self.reached.new_empty(0, len(self.reached))}, self.reached[:0])
 
     @property
     def upper(self) -> Tensor:
@@ -89,9 +129,9 @@ class Tree:
             top = torch.maximum(top, self.taken)
         return torch.minimum(top.clamp(min=self.cut), self.root)
 
-    def spent(self) -> str:
+    def spent(self, until: float) -> str:
         """Why to stop, if there is a reason: what is used up, or that nothing can be proven any more."""
-        if time.monotonic() > self.goal.until:
+        if time.monotonic() > until:
             return "time"
         if self.goal.refuted(self.reached):
             return "refuted"
@@ -108,48 +148,40 @@ class Tree:
 
     def plant(self) -> None:
         """Bound every row on the whole ball, and keep those that may decide."""
-        units, count = self.precise, len(self.precise.rows)
+        units, count = self.units, len(self.units.rows)
         number = torch.arange(count, device=self.reached.device)
         x = wide(units.interval, count)
-        above = self._values(units.rows, x, Choice.start(x))
+        above = self._values(number, x, Choice.start(x)).minimum(self.root)
         self.root = self.taken = above.amax(0)
         left = self.goal.until - time.monotonic()
         until = (time.monotonic() + _ROOT * left, time.monotonic() + 2 * _ROOT * left)
-        root = at_the_root(units, self.exact, steps=_HIDDEN_STEPS, at_once=self.at_once, until=until[0])
+        root = at_the_root(units, self.balls, steps=_HIDDEN_STEPS, at_once=self.at_once, until=until[0])
+        self.units = replace(units, interval=root)
+        self.splits = Splits(self.units, self.balls)
         x = wide(root, count)
-        best = self._improved(number, outward(x), Choice.start(outward(x)), _ROOT_STEPS, None, _FAST)
-        tried = self._to_try(best, root)
-        self.implied = Implied.of(units, self.exact, root, tried, at_once=self.at_once, until=until[1])
+        best = self.splits.improved(number, x, Choice.start(outward(x)), _ROOT_STEPS, None, FAST)
+        self.splits.imply(best, at_once=self.at_once, until=until[1])
         for _ in range(_ROUNDS):
             if time.monotonic() < until[1]:
                 x, gone = self._renewed(x, number, best.choice, None)
                 number, x, above, best = number[~gone], x.pick(~gone), above[~gone], best.pick(~gone)
-                best = self._improved(number, outward(x), best.choice, _ROOT_STEPS, None, _FAST)
+                best = self.splits.improved(number, x, best.choice, _ROOT_STEPS, None, FAST)
         self._settle(x, best, number, torch.zeros_like(number), above)
         self.taken = None
 
     def _renewed(self, x: Interval, row: Tensor, choice: Choice, wanted: Tensor | None) -> tuple[Interval, Tensor]:
         """Closer intervals of parts, as far as a row exceeds what every member may have, and which parts are gone."""
         self.cut = float(self._floor.min())
-        rows = self.precise.rows.pick(row)
-        half = Half.of(self.precise, replace(rows, bias=rows.bias - self.cut), x, choice.to(torch.float64))
-        return renew(self.precise, self.exact, x, at_once=self.at_once, wanted=wanted, half=half)
-
-    def _to_try(self, best: Best, root: Interval) -> Tensor:
-        """The open ReLUs that lose most, as many as there is time for."""
-        count, variables = self.precise.inputs.weight.shape
-        loss = torch.where((root.lower < 0) & (root.upper > 0), best.losses.double().amax(0), 0)
-        for level in self.precise.levels:
-            if level.node is not None:
-                loss[level.columns] = 0
-        most = int(_TRIED[loss.device.type] // max(1, 4 * count * count * (variables + count)))
-        return loss.topk(min(most, int((loss > 0).sum()))).indices
+        rows = self.units.rows.pick(row)
+        half = Half.of(self.units, replace(rows, bias=rows.bias - self.cut), x, choice.to(torch.float64))
+        return renew(self.units, self.balls, x, at_once=self.at_once, wanted=wanted, half=half)
 
     def grow(self) -> None:
         """Split the most urgent parts; those that have nothing to split get closer by more steps."""
-        urgent = self.leaves.urgent(self.batch)
+        count = min(self.batch, max(_FEW[self.reached.device.type], len(self.leaves) // _MANY))
+        urgent = self.leaves.urgent(count)
         self.taken = urgent["value"].amax(0)
-        self.leaves.drop(self.batch)
+        self.leaves.drop(count)
         whole = urgent["candidates"][:, 0] < 0
         if bool(whole.any()):
             self._polish({name: column[whole] for name, column in urgent.items()})
@@ -164,16 +196,16 @@ class Tree:
         if len(later["row"]):
             self.leaves.add(later, self._urgency(later["value"]))
         (x, choice), member = _parts_of(part), self._member(part)
-        rows = self.precise.rows.pick(part["row"])
-        multipliers, delta, works = solved(self.precise, self.exact, rows, precise(x), member)
+        rows = self.units.rows.pick(part["row"])
+        multipliers, delta, works = solved(self.units, self.balls, rows, precise(x), member)
         choice = Choice(choice.slopes, torch.where(works[:, None], multipliers.float(), choice.multipliers))
         self._offer(delta[works], member[works])
-        best = self._improved(part["row"], x, choice, _LONG, member, _SLOW)
+        best = self.splits.improved(part["row"], x, choice, _LONG, member, SLOW)
         self._settle(precise(x), best, part["row"], part["depth"], part["value"])
 
     def _split(self, part: Mapping[str, Tensor]) -> None:
         x, choice = _parts_of(part)
-        lower, upper, both = self._halves(x, self._choose(part, x, choice))
+        lower, upper, both = self.splits.halves(x, self._choose(part, x, choice))
         depth = part["depth"][both] + 1
         closer, empty = mended(lower, upper)
         again = (depth % _LEVELS == 0).nonzero().flatten()
@@ -189,7 +221,7 @@ class Tree:
         if len(kept):
             of, closer = both[kept], closer.pick(kept)
             row = part["row"][of]
-            best = self._improved(row, outward(closer), choice.pick(of), _STEPS, self._member(part)[of], _FAST)
+            best = self.splits.improved(row, closer, choice.pick(of), _STEPS, self._member(part)[of], FAST)
             self._settle(closer, best, row, depth[kept], part["value"][of])
 
     def _member(self, part: Mapping[str, Tensor]) -> Tensor:
@@ -197,47 +229,18 @@ class Tree:
         return (part["value"] - self._floor).argmax(1)
 
     def _choose(self, part: Mapping[str, Tensor], x: Interval, choice: Choice) -> Tensor:
-        """The unit of each part to split: that whose halves have the smallest sum, by one look at each candidate."""
+        """The unit of each part to split, (B,)."""
         ahead = part["candidates"][:, :_AHEAD].long()
-        index = torch.arange(len(ahead), device=ahead.device).repeat_interleave(ahead.shape[1])
-        lower, upper, both = self._halves(x.pick(index), ahead.clamp(min=0).flatten())
-        of = index[both]
-        here = outward(Interval(torch.minimum(lower, upper), torch.maximum(lower, upper)))
-        lines = lines_of(self.units, here, choice.slopes[of])
-        found = bound(self.units, self.units.rows.pick(part["row"][of]), here, lines, choice.multipliers[of])
-        least = float(self._floor[0])
-        value = (found.bias + self.balls.supremum(found.form)).minimum(part["value"][of, 0].float())
-        value = torch.where((lower > upper).any(1), least, value.clamp(min=least))
-        total = value.view(2, *ahead.shape).sum(0).masked_fill(ahead < 0, inf)
-        return ahead.gather(1, total.argmin(1, keepdim=True)).squeeze(1)
+        return self.splits.choose(part["row"], x, choice, ahead, float(self._floor[0]), part["value"][:, 0])
 
-    def _halves(self, x: Interval, unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Both sides of a unit (B,) of each part, above, then below: ends (2 B, K) in float64, and whose they are."""
-        count = len(unit)
-        row = torch.arange(count, device=unit.device)
-        at = places(self.units, x)[row, unit].double()
-        both, side = row.repeat(2), torch.ones_like(unit).repeat(2)
-        side[count:] = -1
-        lower, upper = self.implied.after(x.pick(both), unit.repeat(2), side)
-        lower[row, unit] = torch.maximum(lower[row, unit], at)
-        upper[row + count, unit] = torch.minimum(upper[row + count, unit], at)
-        return lower, upper, both
-
-    def _improved(
-        self, row: Tensor, x: Interval, choice: Choice, steps: int, member: Tensor | None, rates: tuple[float, float]
-    ) -> Best:
-        rows = self.units.rows.pick(row)
-        return improve(self.units, self.balls, rows, x, choice, steps=steps, member=member, rates=rates)
-
-    def _values(self, rows: Rows, x: Interval, choice: Choice) -> Tensor:
+    def _values(self, row: Tensor, x: Interval, choice: Choice) -> Tensor:
         """Upper bounds of rows on every member, in float64: (B, 1 + G)."""
-        found = bound(self.precise, rows, x, lines_of(self.precise, x, choice.slopes), choice.multipliers)
-        return found.bias[:, None] + self.exact.every(found.form)
+        found = self.splits.bounded(row, x, choice)
+        return found.bias[:, None] + self.balls.every(found.form)
 
     def _settle(self, x: Interval, best: Best, row: Tensor, depth: Tensor, above: Tensor) -> None:
         """Bound parts for good: those that no member needs are done, the others become leaves."""
-        rows, choice = self.precise.rows.pick(row), best.choice.to(torch.float64)
-        value = torch.minimum(self._values(rows, x, choice), above)
+        value = torch.minimum(self._values(row, x, best.choice), above)
         self.parts += len(value)
         self._try(best, value)
         urgency = self._urgency(value)
@@ -247,7 +250,7 @@ class Tree:
             "upper": outward(x).upper,
             "slopes": best.choice.slopes,
             "multipliers": best.choice.multipliers,
-            "candidates": self._candidates(x, best),
+            "candidates": self.splits.candidates(x, best),
             "row": row,
             "depth": depth,
             "value": value,
@@ -256,14 +259,6 @@ class Tree:
             self.leaves.add({name: column[left] for name, column in leaves.items()}, urgency[left])
         if not bool(left.all()):
             self.done = torch.maximum(self.done, value[~left].amax(0))
-
-    def _candidates(self, x: Interval, best: Best) -> Tensor:
-        """The open units that lose most, in this order, -1 for none: (B, n)."""
-        open_ = lines_of(self.precise, x, best.choice.slopes.double()).open
-        loss = torch.where(open_, best.losses, -inf)
-        top = loss.topk(min(_RENEWED, loss.shape[1]), dim=1)
-        found = torch.where(top.values > -inf, top.indices, -1)
-        return found if found.shape[1] else found.new_full((len(found), 1), -1)
 
     def _try(self, best: Best, value: Tensor) -> None:
         """The δ of the most urgent parts as adversaries, from time to time."""

@@ -86,6 +86,49 @@ class Units:
     def __len__(self) -> int:
         return len(self.inputs)
 
+    @property
+    def deep(self) -> bool:
+        """Whether units stand on others."""
+        return len(self.levels) > 1
+
+    def settled(self, interval: Interval) -> Units:
+        """With closer intervals (K,): ReLUs that have one sign there are no longer units.
+
+        u = z where it is above 0. With D = 1 there, else 0: z = (1 - M D)⁻¹ (A δ + b + M u), u of the others.
+        """
+        smooth = torch.zeros_like(interval.lower, dtype=torch.bool)
+        for level in self.levels:
+            smooth[level.columns] = level.node is not None
+        left = smooth | ((interval.lower < 0) & (interval.upper > 0))
+        above = ((interval.lower >= 0) & ~left).to(interval.lower)
+        z, kept = self.inputs, left.nonzero().flatten()
+        known = torch.cat([z.weight, z.bias[:, None], z.mix[:, kept]], 1)
+        lower = torch.eye(len(z), dtype=z.bias.dtype, device=z.bias.device) - z.mix * above
+        solved = torch.linalg.solve_triangular(lower, known, upper=False, unitriangular=True)
+        d = z.weight.shape[1]
+        every = Rows(solved[:, :d], solved[:, d], solved[:, d + 1 :])
+        r, mix = self.rows, self.rows.mix * above
+        rows = Rows(r.weight + mix @ every.weight, r.bias + mix @ every.bias, r.mix[:, kept] + mix @ every.mix)
+        place = [0, *left.cumsum(0).tolist()]
+        levels = [Level(place[level.start], place[level.stop], level.node) for level in self.levels]
+        return Units(
+            every.pick(kept),
+            Interval(interval.lower[kept], interval.upper[kept]),
+            tuple(level for level in levels if level.stop > level.start),
+            rows,
+        )
+
+    def before(self, level: Level, k: Tensor) -> Units:
+        """What the inputs of units k of a level stand on: its rows are they and their negatives."""
+        z, stop = self.inputs, level.start
+        rows = Rows(z.weight[k], z.bias[k], z.mix[k, :stop])
+        return Units(
+            Rows(z.weight[:stop], z.bias[:stop], z.mix[:stop, :stop]),
+            Interval(self.interval.lower[:stop], self.interval.upper[:stop]),
+            tuple(one for one in self.levels if one.start < stop),
+            Rows.together([rows, rows.negative()], stop),
+        )
+
     def single(self) -> Units:
         """In float32; intervals are rounded outward."""
         dtype = torch.float32
