@@ -1,4 +1,4 @@
-"""Intervals that trees make closer hold on the whole ball, and units that have one sign leave all others as they are."""
+"""Intervals that trees make closer hold on the whole ball; units that have one sign leave all others as they are."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from proofmap.tree.search import STAGES, Stage, Tree, search
 from proofmap.tree.units import outward, wide
 from tests.tree.setting import GAP, STRAIGHT, Setting, exact_overlaps, points, run, setting
 
-pytestmark = pytest.mark.slow  # some forty seconds
+pytestmark = pytest.mark.slow  # a minute
 
 CLOSE = GAP / FINER
 BOXES = [
