@@ -59,6 +59,12 @@ class Balls:
             (delta,) = torch.autograd.grad(value.sum(), wanted)
         return value.detach(), delta.flatten(1)
 
+    def along(self, form: Tensor, other: Tensor) -> Tensor:
+        """other·δ where form·δ is largest on B, (B,)."""
+        if self.family.norm == inf:
+            return other @ self._centre + (other * form.sign()) @ self._reach
+        return (other * self.largest(form, None)[1]).sum(1)
+
     def box(self, member: Tensor) -> tuple[Tensor, Tensor]:
         """The smallest and the largest δ of a member, (d,)."""
         free = self._free[member]

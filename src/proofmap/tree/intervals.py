@@ -92,26 +92,27 @@ class Half:
         return Half(found.form, found.bias)
 
     def clip(self, balls: Balls, part: Tensor, form: Tensor, bias: Tensor, value: Tensor) -> Tensor:
-        """The largest of form·δ + bias on the half is at most min over t >= 0 of sup (form + t half): the smallest that
-        bisection of its slope meets. Halves that cut off little are passed over.
+        """The largest of form·δ + bias on the half is at most min over t >= 0 of sup (form + t half). Any t gives a
+        bound: it is looked for in float32, by bisection of the slope. Halves that cut off little are passed over.
         """
         size = balls.supremum(self.form)
-        narrow = (self.bias + size < _NARROW * (size + balls.supremum(-self.form)))[part]
-        at = narrow.nonzero().flatten()
-        delta = balls.largest(form[at], None)[1]
-        at = at[torch.linalg.vecdot(self.form[part[at]], delta) + self.bias[part[at]] < 0]
-        if not len(at):
+        at = (self.bias + size < _NARROW * (size + balls.supremum(-self.form)))[part].nonzero().flatten()
+        single, of = balls.to(torch.float32), part[at]
+        along, inside, aside = form[at].float(), self.form.float()[of], self.bias.float()[of]
+        down = single.along(along, inside) + aside < 0
+        if not bool(down.any()):
             return value
-        form, bias, half, offset = form[at], bias[at], self.form[part[at]], self.bias[part[at]]
-        high = 2 * form.abs().sum(1) / half.abs().sum(1).clamp(min=torch.finfo(form.dtype).tiny)
-        low, t, best = torch.zeros_like(high), high / 4, value[at]
+        at, along, inside, aside = at[down], along[down], inside[down], aside[down]
+        high = 2 * along.abs().sum(1) / inside.abs().sum(1).clamp(min=torch.finfo(along.dtype).tiny)
+        low, t = torch.zeros_like(high), high / 4
         for _ in range(_TRIALS):
-            swing, delta = balls.largest(form + t[:, None] * half, None)
-            best = torch.fmin(best, bias + t * offset + swing)  # a half without a form has no t
-            down = torch.linalg.vecdot(half, delta) + offset < 0
+            down = single.along(torch.addcmul(along, t[:, None], inside), inside) + aside < 0
             low, high = torch.where(down, t, low), torch.where(down, high, t)
             t = (low + high) / 2
-        return value.index_copy(0, at, best)
+        of, best = part[at], t.double()
+        swing = balls.supremum(torch.addcmul(form[at], best[:, None], self.form[of]))
+        closer = torch.fmin(value[at], bias[at] + best * self.bias[of] + swing)  # a half without a form has no t
+        return value.index_copy(0, at, closer)
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,6 +41,7 @@ _POINTS, _PAUSE = 16, 16  # of the most urgent parts, tried as adversaries, and 
 _HEARD = 0.5  # seconds from one report to the next
 _NUMBERS = {"cpu": 2**25, "cuda": 2**34}  # coefficients that are multiplied for a batch of parts
 _PARTS, _FEW = {"cpu": 256, "cuda": 4096}, {"cpu": 256, "cuda": 1024}  # in a batch, and while there are few
+_FIRST = 1e6  # how much more urgent B is than its members
 _MANY = 16  # batches that are waiting, before they become larger
 
 
@@ -78,9 +79,11 @@ def search(
 
 
 def _grow(tree: Tree, until: float, report: Report) -> str:
-    """Plant a tree and let it grow; what stopped it."""
+    """Plant a tree and let it grow, for no less than its root took; what stopped it."""
+    begin = time.monotonic()
     tree.plant()
-    stopped, heard = "", time.monotonic()
+    heard = time.monotonic()
+    stopped, until = "", min(tree.goal.until, max(until, 2 * heard - begin))
     while len(tree.leaves) and not (stopped := tree.spent(until)):
         tree.grow()
         if time.monotonic() > heard + _HEARD:
@@ -143,8 +146,9 @@ class Tree:
         return self.goal.floor(self.reached)
 
     def _urgency(self, value: Tensor) -> Tensor:
-        """How far parts (B, 1 + G) are above what they have to be, on the member where that is most: (B,)."""
-        return (value - self._floor).amax(1)
+        """How far parts (B, 1 + G) are above what they have to be: on B first, then on the member that is worst."""
+        excess = value - self._floor
+        return torch.where(excess[:, 0] > 0, excess[:, 0] + _FIRST, excess.amax(1))
 
     def plant(self) -> None:
         """Bound every row on the whole ball, and keep those that may decide."""
@@ -225,8 +229,9 @@ class Tree:
             self._settle(closer, best, row, depth[kept], part["value"][of])
 
     def _member(self, part: Mapping[str, Tensor]) -> Tensor:
-        """The member that each part is furthest above, (B,)."""
-        return (part["value"] - self._floor).argmax(1)
+        """The member that each part is to come down on, (B,): B itself, or else that which it is furthest above."""
+        excess = part["value"] - self._floor
+        return torch.where(excess[:, 0] > 0, 0, excess.argmax(1))
 
     def _choose(self, part: Mapping[str, Tensor], x: Interval, choice: Choice) -> Tensor:
         """The unit of each part to split, (B,)."""
