@@ -91,6 +91,8 @@ class Tree:
 
     def spent(self) -> str:
         """Why to stop, if there is a reason: what is used up, or that nothing can be proven any more."""
+        if self.goal.halted.is_set():
+            return "interrupted"
         if time.monotonic() > self.goal.until:
             return "time"
         if self.goal.refuted(self.reached):
