@@ -658,7 +658,7 @@ BREAKS = [
     Break(
         "tree/together.py",
         "except KeyboardInterrupt:\n        halted.set()",
-        "except ZeroDivisionError:\n        pass",
+        "except KeyboardInterrupt:\n        pass",
         TOGETHER,
     ),
     Break(
