@@ -87,6 +87,8 @@ FOREST = "tests/tree/test_forest.py"
 STRAIGHT = "tests/tree/test_straight.py"
 LEAVES = "tests/tree/test_leaves.py"
 SEARCH = "tests/tree/test_search.py"
+CLOSE = "tests/tree/test_close.py"
+TOGETHER = "tests/tree/test_together.py"
 
 BREAKS = [
     # the lines of scalar functions
@@ -276,7 +278,7 @@ BREAKS = [
     Break("reach.py", "return into_ball(points, ", "return points.double() if index.numel() else (", REACH),
     Break("reach.py", "question.value(inside, piece", "question.value(points[start:stop].double(), piece", REACH),
     Break("reach.py", "masked_fill(apart > 0, -inf)", "masked_fill(apart < 0, -inf)", REACH),
-    Break("reach.py", "            self._share(owner.unique())\n", "", REACH),
+    Break("reach.py", "            self._share(samples)\n", "", REACH),
     Break("reach.py", "best = _first_best(found, piece, len(value))", "best = torch.arange(len(piece))", REACH),
     Break("reach.py", "self._put_back(better, self", "self._put_back(better[:0], self", REACH),
     Break("radii.py", " & (margins(outputs, target) > 0)", "", RADII),
@@ -465,6 +467,7 @@ BREAKS = [
     Break("tree/relaxed.py", "        free[:, level.columns] = False", "        pass", RELAXED),
     Break("tree/relaxed.py", "at[:, k] = (x.lower[:, k] + x.upper[:, k]) / 2", "at[:, k] = x.lower[:, k]", RELAXED),
     Break("tree/balls.py", "delta = delta.mul_(self._free[member])", "pass", "tests/tree/test_balls.py"),
+    Break("tree/balls.py", "(other * form.sign()) @", "(other * form) @", "tests/tree/test_balls.py"),
     # intervals of parts
     Break("tree/intervals.py", "row if sign > 0 else row.negative(), here", "row, here", INTERVALS),
     Break("tree/intervals.py", "look = look & wanted[:, level.columns]", "pass", INTERVALS),
@@ -504,7 +507,7 @@ BREAKS = [
         "upper[some] = best.value - 0.1",
         INTERVALS,
     ),
-    Break("tree/intervals.py", "bias + t * offset + swing", "bias + swing", INTERVALS),
+    Break("tree/intervals.py", "bias[at] + best * self.bias[of] + swing", "bias[at] + swing", INTERVALS),
     Break("tree/intervals.py", "enumerate((1, -1)):", "enumerate((-1, 1)):", INTERVALS),
     Break(
         "tree/intervals.py",
@@ -519,11 +522,11 @@ BREAKS = [
         INTERVALS,
     ),
     Break("tree/intervals.py", "rows if side > 0 else rows.negative(), here,", "rows, here,", INTERVALS),
-    Break("tree/intervals.py", "best = torch.fmin(best, bias + t * offset + swing)", "pass", INTERVALS),
+    Break("tree/intervals.py", "value.index_copy(0, at, closer)", "value", INTERVALS),
     Break(
         "tree/intervals.py",
-        "half, offset = form[at], bias[at], self.form[part[at]],",
-        "half, offset = form[at], bias[at], self.form[at],",
+        "torch.addcmul(form[at], best[:, None], self.form[of])",
+        "torch.addcmul(form[at], best[:, None], self.form[at])",
         INTERVALS,
     ),
     Break("tree/search.py", "top.clamp(min=self.cut)", "top", SEARCH),
@@ -628,6 +631,75 @@ BREAKS = [
     Break("tree/units.py", "above = ((interval.lower >= 0) & ~left)", "above = ((interval.lower > 9) & ~left)", FOREST),
     Break("tree/units.py", "- z.mix * above", "+ z.mix * above", FOREST),
     Break("tree/units.py", "Rows.together([rows, rows.negative()], stop)", "Rows.together([rows, rows], stop)", FOREST),
+    # several searches at once
+    Break(
+        "tree/search.py",
+        "if self.goal.halted.is_set():",
+        "if False:",
+        f"{CLOSE}::test_ctrl_c_ends_several_at_once_with_what_is_proven",
+    ),
+    Break(
+        "tree/close.py",
+        '"interrupted" if halted.is_set() else _settled(',
+        "_settled(",
+        f"{CLOSE}::test_ctrl_c_ends_several_at_once_with_what_is_proven",
+    ),
+    Break(
+        "tree/close.py",
+        '        if found.stopped == "interrupted":\n            halted.set()\n',
+        "",
+        f"{CLOSE}::test_ctrl_c_ends_all_samples_with_what_is_known",
+    ),
+    Break(
+        "tree/close.py",
+        "with full_precision(device):",
+        "if True:",
+        f"{CLOSE}::test_several_at_once_find_what_one_after_the_other_does",
+    ),
+    Break(
+        "tree/close.py",
+        "    with torch.no_grad():\n",
+        "    if True:\n",
+        f"{CLOSE}::test_several_at_once_find_what_one_after_the_other_does",
+    ),
+    Break(
+        "tree/close.py",
+        'return _nothing(reached.value[n], "memory")',
+        "raise",
+        f"{CLOSE}::test_a_sample_without_memory_is_not_the_end_of_the_others",
+    ),
+    Break(
+        "tree/close.py",
+        "with suppress(RoomError):",
+        "if True:",
+        f"{CLOSE}::test_a_sample_without_memory_is_not_the_end_of_the_others",
+    ),
+    Break(
+        "tree/together.py",
+        "except KeyboardInterrupt:\n        halted.set()",
+        "except KeyboardInterrupt:\n        pass",
+        TOGETHER,
+    ),
+    Break(
+        "tree/together.py",
+        "        except BaseException:\n            halted.set()\n",
+        "        except BaseException:\n",
+        TOGETHER,
+    ),
+    Break(
+        "tree/together.py", "    except BaseException:\n        halted.set()\n", "    except BaseException:\n", TOGETHER
+    ),
+    Break("tree/together.py", ", *(one(n) for n in range(len(futures), count))]", "]", TOGETHER),
+    Break(
+        "reach.py", "better = samples[self.value[samples, 0] > before]", "better = torch.arange(len(self.value))", REACH
+    ),
+    Break(
+        "reach.py",
+        "kept[piece[best]] = inside[best].to(kept.dtype)\n            value[piece[best]] = found[best]",
+        "value[piece[best]] = found[best]\n            kept[piece[best]] = inside[best].to(kept.dtype)",
+        REACH,
+    ),
+    Break("kernel.py", "        with _COMPILING:\n", "        if True:\n", "tests/test_kernel.py"),
     # tables
     Break("bench/claim.py", "good = (1 if column.higher else -1)", "good = 1", BENCH),
     Break("bench/table.py", "merits[method], seed)[0] <= 0", "merits[method], seed)[0] <= -9", TABLE),

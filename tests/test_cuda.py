@@ -9,11 +9,13 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap import kernel
-from proofmap.bounds import METHODS, named
+from proofmap import kernel, tree
+from proofmap.bounds import METHODS, Exact, named
 from proofmap.execution import Sampler
 from proofmap.explain.hybrid import enclose
 from proofmap.graph.cut import cut
+from proofmap.objective import forms_of
+from proofmap.reach import reach
 from proofmap.rules import linear
 from tests.bounds import maps
 from tests.bounds.setting import both_sides, mask_for
@@ -124,3 +126,24 @@ def test_a_search_meets_both_sides_there(ball: pm.Ball) -> None:
         assert bool((ours.full.cpu() >= cpus.full_lower.cpu() - 1e-4).all())
         assert bool((ours.frozen.cpu() >= cpus.frozen_lower.cpu() - 1e-4).all())
     assert bool((there.full_lower <= there.full).all())
+
+
+def test_several_searches_at_once_agree_with_one_after_the_other() -> None:
+    """Upper sides of either hold at what the other reaches, and the points that are kept have the values reached."""
+    model, x = pm.zoo.mnist_mlp().to(CUDA, torch.float64), pm.data.digits()[0][:6].to(CUDA, torch.float64)
+    graph, family = pm.trace(model, x), pm.Ball(0.02, domain=(0.0, 1.0)).at(x, mask_for((1, 28, 28), 4).to(CUDA))
+    logits = graph(x)
+    forms = forms_of(logits, logits.argmax(1), None, "margin")
+    sides = []
+    for workers in (1, 4):
+        met = reach(graph, family, forms, 2**34)
+        known = torch.full_like(met.value, 99.0)
+        closing = tree.close(graph, family, met, known, Exact(gap=0.01, seconds=5), 2**34, workers=workers)
+        assert {one.stopped for one in closing.found} <= {"", "time"}
+        assert bool((closing.upper < 99).all())
+        values = (graph(met.points.flatten(0, 1)).view(6, 5, -1) @ forms.mT).amax(2)
+        torch.testing.assert_close(met.value, values, rtol=1e-9, atol=1e-9)
+        sides.append((met.value, closing.upper))
+    for lower, _ in sides:
+        for _, upper in sides:
+            assert bool((lower <= upper + 1e-9).all())

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import proofmap as pm
 from proofmap import reach as module
@@ -170,6 +171,54 @@ def test_members_try_a_better_point_of_the_ball() -> None:
         tried = value_at(graph, forms[1:], back[None, None])[0, 0].clamp(min=before[1, 1 + group])
         assert float(met.value[1, 1 + group]) == pytest.approx(float(tried), abs=0.1)
         assert float(met.value[1, 1 + group]) > float(before[1, 1 + group])
+
+
+def test_points_of_one_sample_leave_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another thread finds for another sample meanwhile stays as it is."""
+    ball = pm.Ball(0.3, domain=(0.0, 1.0))
+    graph, family, forms = setting(ball, torch.float64)
+    best, met = reach(graph, family, forms, ROOM), fresh(ball)
+    usual = Reached._offer
+
+    def offer(self: Reached, points: Tensor, index: Tensor) -> None:
+        assert bool((index // family.members == 1).all())
+        usual(self, points, index)
+        self.value[0], self.points[0] = best.value[0], best.points[0]
+
+    monkeypatch.setattr(Reached, "_offer", offer)
+    met.refine(best.points[1, :1], torch.tensor([4]))
+    assert float(met.value[1, 0]) >= float(best.value[1, 0]) - 1e-9
+    assert torch.equal(met.value[0], best.value[0])
+
+
+def test_wherever_points_are_broken_off_values_are_those_of_points() -> None:
+    """Ctrl-C at any write: no value is above that of its point."""
+    ball = pm.Ball(0.3, domain=(0.0, 1.0))
+    graph, family, forms = setting(ball, torch.float64)
+    best = reach(graph, family, forms, ROOM)
+
+    class Broken(TorchDispatchMode):
+        left = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is torch.ops.aten.index_put_.default:
+                if not self.left:
+                    raise KeyboardInterrupt
+                self.left -= 1
+            return func(*args, **(kwargs or {}))
+
+    broken: Any = Broken()  # type: ignore[no-untyped-call]
+    writes = 0
+    for writes in range(99):
+        met, broken.left = fresh(ball), writes
+        try:
+            with broken:
+                met.refine(best.points[1, :1], torch.tensor([4]))
+        except KeyboardInterrupt:
+            assert bool((met.value <= value_at(graph, forms, met.points) + 1e-12).all()), writes
+        else:
+            break
+    assert 2 < writes < 99
 
 
 def test_a_members_point_is_one_of_the_ball_and_of_others() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 __all__ = ["compiled", "pays"]
 
 _FEWEST = 2**22  # entries for which compiling, once a session, pays
+_COMPILING = Lock()  # torch compiles, and compiles again for numbers of another type, in one thread at a time
 
 
 def pays(values: Tensor) -> bool:
@@ -27,10 +29,15 @@ def compiled(function: Callable[..., Any], trial: Callable[[int], tuple[Any, ...
     None, with a warning, where torch cannot compile.
     """
     kernel = torch.compile(function, dynamic=True)
+
+    def alone(*arguments: Any) -> Any:
+        with _COMPILING:
+            return kernel(*arguments)
+
     try:
         for size in (3, 4):
-            kernel(*trial(size))
+            alone(*trial(size))
     except Exception as error:  # whatever is missing: a compiler, headers, Triton itself
         warnings.warn(f"torch.compile does not work here, work on the GPU takes longer: {error}", stacklevel=2)
         return None
-    return kernel
+    return alone

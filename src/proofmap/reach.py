@@ -85,17 +85,19 @@ class Reached:
     def refine(self, points: Tensor, index: Tensor) -> None:
         """Take in points (K, *shape) for members `index` (K,), as `Family.split` counts them: climbed from there.
 
-        Where B gets a better point, every member tries it with its group put back.
+        Where B gets a better point, every member tries it with its group put back. What other samples have is neither
+        read nor written: threads may take in points of different samples.
         """
         family = self.question.family
         owner = index // family.members
+        samples = owner.unique()
         with full_precision(family.x.device), torch.no_grad():
             start = self._brought(points, index) - family.x[owner]
             _, delta = self._climbed(index, start.to(family.x.dtype), _LITTLE)
-            before = self.value[:, 0].clone()
+            before = self.value[samples, 0]
             self._offer(family.x[owner] + delta, index)
-            self._share(owner.unique())
-            better = (self.value[:, 0] > before).nonzero()[:, 0]
+            self._share(samples)
+            better = samples[self.value[samples, 0] > before]
             self._put_back(better, self.points[better, :1] - family.x[better, None], ())
             self._share(better)
 
@@ -126,8 +128,9 @@ class Reached:
             found = _finite(self.question.value(inside, piece // self.value.shape[1]))
             best = _first_best(found, piece, len(value))
             best = best[found[best] > value[piece[best]]]
-            value[piece[best]] = found[best]
+            # The point first: where Ctrl-C comes in between, its value is higher than what is said.
             kept[piece[best]] = inside[best].to(kept.dtype)
+            value[piece[best]] = found[best]
 
         self.question.pieces(len(index), work)
 

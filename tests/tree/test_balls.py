@@ -18,6 +18,8 @@ def test_largest_values_are_those_of_the_family(ball: str) -> None:
     wanted = family.concretise(form, torch.zeros(24, dtype=torch.int64))  # (24, members)
     torch.testing.assert_close(balls.every(form), wanted)
     torch.testing.assert_close(balls.supremum(form), wanted[:, 0])
+    other = torch.randn(24, 4, generator=generator, dtype=torch.float64)
+    torch.testing.assert_close(balls.along(form, other), (other * balls.largest(form, None)[1]).sum(1))
     for member in range(balls.members):
         index = torch.full((24,), member)
         value, delta = balls.largest(form, index if member else None)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from _thread import interrupt_main
 from functools import cache
 from importlib import import_module
+from itertools import count
 from math import inf
+from threading import Barrier
 from typing import Any, Literal
 
 import pytest
@@ -12,9 +15,9 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap import reach
+from proofmap import precision, reach
 from proofmap.bounds import Exact
-from proofmap.errors import InputError
+from proofmap.errors import InputError, RoomError
 from proofmap.objective import Objective, forms_of
 from proofmap.overlaps import Overlap
 from proofmap.reach import Reached
@@ -109,12 +112,14 @@ def asked(count: int) -> tuple[pm.Graph, pm.Family, Tensor, Tensor]:
     return graph, family, forms, exact_overlaps(graph, family, forms)
 
 
-def searched(count: int, exact: Exact, enough: float = -inf) -> tuple[Closing, Reached, Tensor]:
+def searched(
+    count: int, exact: Exact, enough: float = -inf, workers: int | None = None
+) -> tuple[Closing, Reached, Tensor]:
     """What a search found, what was reached, and the truth."""
     graph, family, forms, exactly = asked(count)
     found = reach.reach(graph, family, forms, BUDGET)
     known = torch.full_like(found.value, 9.0)
-    return close(graph, family, found, known, exact, BUDGET, enough), found, exactly
+    return close(graph, family, found, known, exact, BUDGET, enough, workers), found, exactly
 
 
 def test_what_ends_a_search_is_said() -> None:
@@ -140,6 +145,80 @@ def test_ctrl_c_ends_all_samples_with_what_is_known(where: str, monkeypatch: pyt
     closing, _, exact = searched(2, Exact())
     assert [one.stopped for one in closing.found] == ["interrupted", "interrupted"]
     assert closing.found[1].parts == 0
+    assert bool((closing.upper >= exact - 1e-9).all())
+    assert bool((closing.upper <= 9).all())
+
+
+def test_several_at_once_find_what_one_after_the_other_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three of four are at their roots together; all meet points, as the attack before them stays at x."""
+    monkeypatch.setattr(reach, "_search", lambda *_: None)
+    one_by_one, alone, exact = searched(4, Exact())
+    usual, then, meet, begun = Tree.plant, Tree.grow, Barrier(3), count()
+
+    def strict() -> None:
+        assert all(getattr(owner, name) == value for owner, name, value in precision._switches())
+
+    def plant(self: Tree) -> None:
+        if next(begun) < 3:
+            meet.wait(60)
+        assert not torch.is_grad_enabled()
+        strict()
+        assert self.goal.memory == BUDGET // 2 // 3
+        usual(self)
+
+    def grow(self: Tree) -> None:
+        strict()  # after others have taken in points, too
+        then(self)
+
+    monkeypatch.setattr(Tree, "plant", plant)
+    monkeypatch.setattr(Tree, "grow", grow)
+    closing, found, _ = searched(4, Exact(), workers=3)
+    assert [one.stopped for one in closing.found] == [""] * 4
+    assert bool((closing.upper >= exact - 1e-9).all())
+    assert bool((closing.upper - found.value <= GAP).all())
+    torch.testing.assert_close(closing.upper, one_by_one.upper, rtol=0, atol=GAP)
+    torch.testing.assert_close(found.value, alone.value, rtol=0, atol=GAP)
+    graph, _, forms, _ = asked(4)
+    at_points = (graph(found.points.flatten(0, 1)).view(4, 4, -1) @ forms.mT).amax(2)
+    torch.testing.assert_close(found.value, at_points, rtol=1e-12, atol=1e-12)
+
+
+def test_ctrl_c_ends_several_at_once_with_what_is_proven(ctrl_c: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first step of three of them, in the thread that waits for them; the last one is not begun."""
+    usual, meet, steps = Tree.grow, Barrier(3), count()
+
+    def grow(self: Tree) -> None:
+        usual(self)
+        if next(steps) < 3 and meet.wait(60) == 0:
+            interrupt_main()
+        assert self.goal.halted.wait(60)
+
+    monkeypatch.setattr(Tree, "grow", grow)
+    closing, _, exact = searched(4, Exact(gap=1e-7), workers=3)
+    assert [one.stopped for one in closing.found] == ["interrupted"] * 4
+    assert [one.parts > 0 for one in closing.found] == [True, True, True, False]
+    assert bool((closing.upper >= exact - 1e-9).all())
+    assert bool((closing.upper[:3] < 9).all())
+
+
+@pytest.mark.parametrize("where", ["the units", "a step", "a point"])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_sample_without_memory_is_not_the_end_of_the_others(
+    where: str, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, name = {"the units": (module, "units_on"), "a step": (Tree, "grow"), "a point": (Reached, "refine")}[where]
+    error = RoomError("out of memory") if where == "a point" else RuntimeError("can't allocate memory")
+    usual, calls = getattr(place, name), count()
+
+    def broken(*args: Any) -> Any:
+        if next(calls) == 0:
+            raise error
+        return usual(*args)
+
+    monkeypatch.setattr(place, name, broken)
+    closing, _, exact = searched(4, Exact(), workers=workers)
+    stopped = [""] * 4 if where == "a point" else [""] * 3 + ["memory"]
+    assert sorted(one.stopped for one in closing.found) == stopped
     assert bool((closing.upper >= exact - 1e-9).all())
     assert bool((closing.upper <= 9).all())
 

@@ -14,14 +14,17 @@ from torch import Tensor
 
 from proofmap.rules import Interval
 from proofmap.tree.forest import Forest, refined
+from proofmap.tree.goal import Goal
 from proofmap.tree.splits import Splits
 from proofmap.tree.units import Units
-from tests.tree.setting import NETWORKS, Setting, points, run, setting
+from tests.tree.setting import GAP, NETWORKS, Setting, points, run, setting
 
 
-def closer(one: Setting, parts: int, **limits: float) -> Units:
-    limits = {"at_once": 10**4, "until": inf, "memory": 2**30, **limits}
-    return refined(one.units, one.balls, parts=parts, **limits)  # type: ignore[arg-type]
+def closer(one: Setting, parts: int, until: float = inf, memory: int = 2**30, *, halted: bool = False) -> Units:
+    goal = Goal(GAP, inf, memory)
+    if halted:
+        goal.halted.set()
+    return refined(one.units, one.balls, goal, parts=parts, at_once=10**4, until=until)
 
 
 def grown(units: Units, one: Setting, parts: int) -> tuple[Forest, Tensor]:
@@ -111,9 +114,9 @@ def test_more_parts_leave_fewer_units() -> None:
     assert count[1] < count[0]
 
 
-def test_time_and_memory_end_it() -> None:
+def test_time_memory_and_interruption_end_it() -> None:
     one = setting("dense", seed=2)
     units = one.units
-    late = closer(one, 64, until=time.monotonic() - 1)
-    assert torch.equal(late.interval.lower, units.interval.lower)
+    for late in (closer(one, 64, until=time.monotonic() - 1), closer(one, 64, halted=True)):
+        assert torch.equal(late.interval.lower, units.interval.lower)
     assert len(closer(one, 64, memory=1)) >= len(closer(one, 64))

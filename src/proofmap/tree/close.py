@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
+from threading import Event
 
 import torch
 from torch import Tensor
@@ -13,16 +15,19 @@ from proofmap import progress
 from proofmap.bounds import Backward, Cases, Exact
 from proofmap.bounds.engine import settle
 from proofmap.bounds.layers import Layers
+from proofmap.errors import RoomError
 from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.graph.pairs import in_pairs
 from proofmap.guarantee import between
-from proofmap.memory import keep_freed
+from proofmap.memory import is_out_of_memory, keep_freed
 from proofmap.precision import full_precision
+from proofmap.progress import Listener
 from proofmap.reach import Reached
 from proofmap.tree.balls import Balls
 from proofmap.tree.goal import Found, Goal
 from proofmap.tree.search import search
+from proofmap.tree.together import together, workers_for
 from proofmap.tree.units import Units, units_of
 
 
@@ -35,24 +40,44 @@ class Closing:
 
 
 def close(
-    graph: Graph, family: Family, reached: Reached, known: Tensor, exact: Exact, available: int, enough: float = -inf
+    graph: Graph,
+    family: Family,
+    reached: Reached,
+    known: Tensor,
+    exact: Exact,
+    available: int,
+    enough: float = -inf,
+    workers: int | None = None,
 ) -> Closing:
-    """Upper sides of what was reached, searched for one sample after the other; the lower sides are improved meanwhile.
+    """Upper sides of what was reached, searched for sample by sample; the lower sides are improved meanwhile.
 
-    known: the upper sides (N, 1 + G) that there are. enough: those that are at most this need not be closer.
+    known: the upper sides (N, 1 + G) that there are. enough: those that are at most this need not be closer. workers:
+    searches at once, among which the memory is divided; None: as many as suit the device.
     """
     keep_freed()
-    precise = graph.to(family.x.device, torch.float64)
-    memory = available // 2 if exact.memory is None else exact.memory
-    found: list[Found] = []
-    for n in range(len(reached.value)):
-        goal = Goal(exact.gap, time.monotonic() + exact.seconds, memory, enough)
-        why = _settled(reached.value[n], known[n], goal)
-        if found and found[-1].stopped == "interrupted":
-            why = "interrupted"
-        with progress.part(n / len(reached.value), (n + 1) / len(reached.value)):
-            one = Found(known[n], 0, why) if why is not None else _one(precise, family, reached, n, goal, available)
-            found.append(replace(one, upper=torch.minimum(one.upper, known[n])))
+    device, count = family.x.device, len(reached.value)
+    workers = min(workers_for(device, available) if workers is None else workers, count)
+    precise = graph.to(device, torch.float64)
+    memory = (available // 2 if exact.memory is None else exact.memory) // workers
+    room, halted = available // workers, Event()
+    reached = replace(reached, question=replace(reached.question, available=room))
+
+    def one(n: int, say: Listener) -> Found:
+        goal = Goal(exact.gap, time.monotonic() + exact.seconds, memory, enough, halted)
+        why = "interrupted" if halted.is_set() else _settled(reached.value[n], known[n], goal)
+        found = Found(known[n], 0, why) if why is not None else _one(precise, family, reached, n, goal, room, say)
+        if found.stopped == "interrupted":
+            halted.set()
+        return replace(found, upper=torch.minimum(found.upper, known[n]))
+
+    with full_precision(device):  # once: its switches are those of all threads
+        if workers > 1:
+            found = together(count, workers, device, halted, one)
+        else:
+            found = []
+            for n in range(count):
+                with progress.part(n / count, (n + 1) / count):
+                    found.append(one(n, progress.report))
     return Closing(torch.stack([one.upper for one in found]), tuple(found))
 
 
@@ -63,25 +88,30 @@ def _settled(reached: Tensor, known: Tensor, goal: Goal) -> str | None:
     return "" if bool((known <= goal.floor(reached)).all()) else None
 
 
-def _one(graph: Graph, family: Family, reached: Reached, n: int, goal: Goal, available: int) -> Found:
+def _one(graph: Graph, family: Family, reached: Reached, n: int, goal: Goal, available: int, say: Listener) -> Found:
     """One sample."""
     single = _double(family.pick(torch.tensor([n], device=family.x.device)))
     begin = time.monotonic()
 
     def offer(delta: Tensor, member: Tensor) -> Tensor:
         points = single.x + delta.double().view(-1, *single.shape)
-        reached.refine(points, n * family.members + member)
+        with suppress(RoomError):
+            reached.refine(points, n * family.members + member)
         return reached.value[n].clone()
 
     def report(lower: float, upper: float, parts: int) -> None:
         share = (time.monotonic() - begin) / (goal.until - begin)
-        progress.report(min(1.0, share), f"AO(B) in {between(lower, upper)}, {parts:,} parts")
+        say(min(1.0, share), f"AO(B) in {between(lower, upper)}, {parts:,} parts")
 
-    with full_precision(family.x.device), torch.no_grad():
+    with torch.no_grad():
         try:
             units = units_on(graph, single, reached.question.forms[n].double(), available)
         except KeyboardInterrupt:
             return _nothing(reached.value[n], "interrupted")
+        except (MemoryError, RuntimeError, RoomError) as error:
+            if not (isinstance(error, RoomError) or is_out_of_memory(error)):
+                raise
+            return _nothing(reached.value[n], "memory")
         if units is None:
             return _nothing(reached.value[n], "units")
         return search(units, Balls(single), reached.value[n].clone(), goal, offer, report)

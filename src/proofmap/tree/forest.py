@@ -16,6 +16,7 @@ from torch import Tensor
 
 from proofmap.rules import Interval
 from proofmap.tree.balls import Balls
+from proofmap.tree.goal import Goal
 from proofmap.tree.intervals import mended
 from proofmap.tree.leaves import Leaves
 from proofmap.tree.relaxed import Best, Choice
@@ -28,20 +29,20 @@ _BATCH = {"cpu": 256, "cuda": 4096}  # parts that are split together
 _LAST = -1e30  # how urgent a part is whose end is close enough
 
 
-def refined(units: Units, balls: Balls, *, parts: int, at_once: int, until: float, memory: int) -> Units:
-    """The units with closer intervals, by trees of so many parts, as far as time and memory (bytes) allow."""
+def refined(units: Units, balls: Balls, goal: Goal, *, parts: int, at_once: int, until: float) -> Units:
+    """The units with closer intervals, by trees of so many parts, as far as the time and the goal's memory allow."""
     ends = units.interval
     levels = [level for level in units.levels if level.start]
     for number, level in enumerate(levels):
         now = time.monotonic()
-        if now > until:
+        if now > until or goal.halted.is_set():
             break
         end = now + (until - now) / (len(levels) - number)
-        ends = _closer(replace(units, interval=ends), balls, level, parts, at_once, end, memory)
+        ends = _closer(replace(units, interval=ends), balls, goal, level, parts, at_once, end)
     return units.settled(ends)
 
 
-def _closer(units: Units, balls: Balls, level: Level, parts: int, at_once: int, until: float, memory: int) -> Interval:
+def _closer(units: Units, balls: Balls, goal: Goal, level: Level, parts: int, at_once: int, until: float) -> Interval:
     """The intervals (K,), those of one level closer."""
     lower, upper = units.interval.lower.clone(), units.interval.upper.clone()
     k = torch.arange(level.start, level.stop, device=lower.device)
@@ -51,8 +52,9 @@ def _closer(units: Units, balls: Balls, level: Level, parts: int, at_once: int, 
         forest = Forest(Splits(units.before(level, k), balls), torch.cat([upper[k], -lower[k]]), parts, kinks=kinks)
         best = forest.plant()
         forest.splits.imply(best, at_once=at_once, until=until)
-        while time.monotonic() < until and forest.leaves.bytes < memory and forest.grow():
-            pass
+        while time.monotonic() < until and not goal.halted.is_set() and forest.leaves.bytes < goal.memory:
+            if not forest.grow():
+                break
         upper[k], lower[k] = forest.top[: len(k)], -forest.top[len(k) :]
     closer, _ = mended(lower[None], upper[None])
     return Interval(closer.lower[0], closer.upper[0])

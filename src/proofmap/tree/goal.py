@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
+from threading import Event
 
 from torch import Tensor
 
@@ -14,13 +15,14 @@ FINER = 16  # times, to which members are closed: what orders their scores
 @dataclass(frozen=True)
 class Goal:
     """When a search ends: sides closer than `gap`, or all members proven to be at most `enough`; or when `until`, a
-    time of `time.monotonic`, or `memory` bytes are used up.
+    time of `time.monotonic`, or `memory` bytes are used up; or, when somebody has said so, `halted`.
     """
 
     gap: float
     until: float
     memory: int
     enough: float = -inf
+    halted: Event = field(default_factory=Event)
 
     def floor(self, reached: Tensor) -> Tensor:
         """What members (1 + G,) need not be proven to stay below, given what was reached in them."""

@@ -117,7 +117,7 @@ class Tree:
         self.leaves = self._none()
         now = time.monotonic()
         until = now + _CLOSER * (self.goal.until - now)
-        units = refined(self.units, self.balls, parts=parts, at_once=self.at_once, until=until, memory=self.goal.memory)
+        units = refined(self.units, self.balls, self.goal, parts=parts, at_once=self.at_once, until=until)
         return Tree(units, self.balls, self.reached, self.goal, self.offer, self.root)
 
     def _none(self) -> Leaves:
@@ -134,6 +134,8 @@ class Tree:
 
     def spent(self, until: float) -> str:
         """Why to stop, if there is a reason: what is used up, or that nothing can be proven any more."""
+        if self.goal.halted.is_set():
+            return "interrupted"
         if time.monotonic() > until:
             return "time"
         if self.goal.refuted(self.reached):

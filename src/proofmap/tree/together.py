@@ -1,0 +1,84 @@
+"""Several searches at once: one alone leaves a GPU idle between its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from queue import SimpleQueue
+from threading import Event
+
+import torch
+
+from proofmap import progress
+from proofmap.progress import Listener
+from proofmap.tree.goal import Found
+
+Work = Callable[[int, Listener], Found]  # the number of a sample, whom to tell how far it is -> what was found
+
+_AT_ONCE = 4  # on a GPU
+_EACH = 2**32  # bytes of the budget, for each of them
+_HEARD = 0.5  # seconds from one report to the next
+
+
+def workers_for(device: torch.device, available: int) -> int:
+    """How many searches at once: several on a GPU that has room for them; one on a CPU, whose cores it keeps busy."""
+    return max(1, min(_AT_ONCE, available // _EACH)) if device.type == "cuda" else 1
+
+
+def together(count: int, workers: int, device: torch.device, halted: Event, work: Work) -> list[Found]:
+    """What work finds for samples 0, 1, ... `count` - 1, begun in this order in so many threads, each on a stream of
+    its own.
+
+    Ctrl-C and errors set `halted`: from then on work has to end soon, with what it has. An error is raised when all
+    have ended. Only the calling thread reports.
+    """
+    said: dict[int, tuple[float, str]] = {}
+    streams = _streams(workers, device)
+
+    def one(n: int) -> Found:
+        stream = streams.get()
+        try:
+            with torch.cuda.stream(stream):
+                found = work(n, lambda share, place: said.update({n: (share, place)}))
+                if stream is not None:
+                    stream.synchronize()  # so that what was found is there for all streams
+            return found
+        except BaseException:
+            halted.set()
+            raise
+        finally:
+            streams.put(stream)
+
+    pool = ThreadPoolExecutor(workers)
+    futures: list[Future[Found]] = []
+    try:
+        for n in range(count):
+            futures.append(pool.submit(one, n))  # noqa: PERF401  # those that Ctrl-C finds begun are kept
+        while wait(futures, _HEARD).not_done:
+            progress.report(*_state(futures, said))
+    except KeyboardInterrupt:
+        halted.set()
+    except BaseException:
+        halted.set()
+        raise
+    finally:
+        pool.shutdown()
+    return [*(future.result() for future in futures), *(one(n) for n in range(len(futures), count))]
+
+
+def _streams(workers: int, device: torch.device) -> SimpleQueue[torch.cuda.Stream | None]:
+    """One for each worker, which sees what was computed so far; None on a CPU."""
+    streams: SimpleQueue[torch.cuda.Stream | None] = SimpleQueue()
+    for _ in range(workers):
+        stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        if stream is not None:
+            stream.wait_stream(torch.cuda.current_stream(device))
+        streams.put(stream)
+    return streams
+
+
+def _state(futures: Sequence[Future[Found]], said: dict[int, tuple[float, str]]) -> tuple[float, str]:
+    """The share of all that is done, and where the first is that is not."""
+    left = [said.get(n, (0.0, "")) for n, future in enumerate(futures) if not future.done()]
+    done = len(futures) - len(left) + sum(share for share, _ in left)
+    return done / len(futures), next((place for _, place in left if place), "")
