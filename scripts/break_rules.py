@@ -80,6 +80,7 @@ MODES = "tests/graph/torch/test_modes.py"
 PROVEN = "tests/explain/test_proven.py"
 STORAGE = "tests/explain/test_storage.py"
 TWO_SIDED = "tests/runs/test_two_sided.py"
+POINTS = "tests/runs/test_points.py"
 UNITS = "tests/tree/test_units.py"
 RELAXED = "tests/tree/test_relaxed.py"
 INTERVALS = "tests/tree/test_intervals.py"
@@ -312,6 +313,10 @@ BREAKS = [
     Break("guarantee.py", "rounded(upper, 'certified')}]", "rounded(upper, 'sampled')}]", "tests/test_guarantee.py"),
     Break("explain/explanation.py", "lower = LOWER if version >= 3 else ()", "lower = LOWER", STORAGE),
     Break("runs/results.py", "name in LOWER and name not in self._words[1]", "False", TWO_SIDED),
+    Break("runs/results.py", "row - int(ends[ends <= row].max(initial=0))", "row % len(part) - 1", POINTS),
+    Break("runs/points.py", "members.ravel()[place] = value", "pass", POINTS),
+    Break("runs/points.py", "_bits(at[1:]) != _bits(", "(lambda v: v.ravel())(at[1:]) != np.ravel(", POINTS),
+    Break("runs/worker.py", "points[row], x[row], masks[row] = found", "points[0], x[row], masks[row] = found", POINTS),
     Break(
         "show/words.py",
         "if not searched(e):\n        return\n",
