@@ -70,6 +70,7 @@ REFUTE = "tests/explain/test_refute.py"
 OVERLAPS = "tests/test_overlaps.py"
 RADII = "tests/test_radii.py"
 ROUNDING = "tests/test_rounding.py"
+LEAPS = "tests/test_leaps.py"
 REACH = "tests/test_reach.py"
 AGREE = "tests/graph/test_agree.py"
 BROADCAST = "tests/graph/onnx/test_broadcast.py"
@@ -432,6 +433,9 @@ BREAKS = [
     Break("overlaps.py", "check_drops(low, ends[..., 1], room)", "pass", ROUNDING),
     Break("overlaps.py", "upper.maximum(met.value)", "upper", ROUNDING),
     Break("overlaps.py", "ends[..., 0].minimum(high), ends[..., 1].maximum(low)", "*ends.unbind(2)", ROUNDING),
+    Break("leaps.py", "ball.project(torch.where(thrown, ends, start))", "torch.where(thrown, ends, start)", LEAPS),
+    Break("leaps.py", "better = best > value", "better = best < value", LEAPS),
+    Break("reach.py", "met._leapt(index, delta.flatten(0, 1), _KEPT)", "delta.flatten(0, 1)", LEAPS),
     Break("rounding.py", "torch.finfo(graph.dtype).eps", "1e-7", ROUNDING),
     Break("rounding.py", "_STORED = {torch.float64: 1e-10}", "_STORED = {torch.float16: 1e-10}", ROUNDING),
     Break("rounding.py", "else node.weight.abs()", "else node.weight", ROUNDING),

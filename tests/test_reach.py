@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap import leaps
 from proofmap import reach as module
 from proofmap.objective import forms_of
 from proofmap.reach import Reached, reach
@@ -25,8 +26,9 @@ ROOM = 2**24
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many starts as small networks need."""
+    """As many starts as small networks need, and no leaps."""
     monkeypatch.setattr(module, "_STARTS", 16)
+    monkeypatch.setattr(leaps, "_WORK", 0)
 
 
 @cache

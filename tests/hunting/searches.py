@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap import reach
+from proofmap import leaps, reach
 from proofmap.bounds import METHODS, Backward, Exact, Method, Sharing, named
 from proofmap.errors import BoundError
 from proofmap.overlaps import Overlap
@@ -59,6 +59,7 @@ def _outcome(drawn: Tiny, dtype: torch.dtype, draw: Draw, tally: Tally) -> Found
     try:
         with (
             patch.multiple(reach, **_FEW),
+            patch.object(leaps, "_WORK", 0),
             patch.multiple(search, **_SHORT),
             patch.object(search.Tree, "spent", _spent),
         ):

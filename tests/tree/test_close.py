@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap import reach
+from proofmap import leaps, reach
 from proofmap.bounds import Exact
 from proofmap.errors import InputError
 from proofmap.objective import Objective, forms_of
@@ -34,6 +34,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many starts as tiny networks need."""
     monkeypatch.setattr(reach, "_STARTS", 8)
     monkeypatch.setattr(reach, "_KEPT", 4)
+    monkeypatch.setattr(leaps, "_WORK", 0)
 
 
 def inputs(count: int = 1, seed: int = 1) -> Tensor:
