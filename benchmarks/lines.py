@@ -26,10 +26,12 @@ def share(text: str) -> tuple[int, int]:
 
 
 def table(rows: Sequence[Line]) -> str:
-    """Rows in columns that are as wide as they have to be; numbers with four digits."""
+    """Rows as a table of Markdown, in columns that are as wide as they have to be; numbers with four digits."""
     cells = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in cells)
+    widths = [max(3, *map(len, column)) for column in zip(*cells, strict=True)]
+    cells.insert(1, ["-" * width for width in widths])
+    padded = (" | ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in cells)
+    return "\n".join(f"| {row} |" for row in padded)
 
 
 def _cell(value: object) -> str:

@@ -1,13 +1,18 @@
 """Is tighter better: maps by bounds of several kinds, and by a gradient, beside the exact scores of the same ball.
 
-An exact score is known between two ends, and its middle is taken for it. An image is closed where no two ends are more
-than two gaps apart, one for each term of the difference. Rank correlations are given for closed images and for all.
+A search leaves every score between two ends. An image counts as exact where the widest of them is at most a tenth of
+the spread of its scores, their standard deviation: there ranks can be compared. On every image, closed or not, some
+pairs of groups are in proven order: of these a map puts some the same way, others the contrary way, which is wrong
+whatever else is open, and leaves the rest equal. Scores are computed in float64, so that rounding orders none of them.
+Elsewhere what a search reached stands for the truth: ranks of all images, and the map that is judged as the exact one.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -30,6 +35,7 @@ METRICS: dict[str, Callable[..., Any]] = {
 GROUPS: dict[str, Callable[[tuple[int, ...]], Tensor]] = {"grid": pm.groups.grid(12), "pixels": pm.groups.pixels()}
 SHARINGS: tuple[pm.bounds.Sharing, ...] = ("one-pass", "shared", "separate")
 KINDS = ("exact", *SHARINGS, "first-order")
+EXACT = 0.1  # of the spread of the scores: how wide the widest interval of an exact image may be
 
 
 def scores(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
@@ -42,33 +48,57 @@ def scores(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
 
 def _compared(graph: pm.Graph, x: Tensor, key: Line) -> Line:
     ball, groups = pm.Ball(key["eps"], domain=(0.0, 1.0)), GROUPS[key["groups"]]
-    bounds = pm.bounds.Exact(key["gap"], key["seconds"])
-    eva = pm.EVA(graph, ball, groups=groups, bounds=bounds, progress=False)
-    exact, spent = measuring.clocked(lambda: eva.explain(x), "cpu")
-    maps = {"exact": exact.intervals.mean(2)}
-    for sharing in SHARINGS:
-        maps[sharing] = pm.EVA(graph, ball, groups=groups, sharing=sharing, progress=False).explain(x).scores
-    maps["first-order"] = pm.FirstOrder(graph, ball, groups=groups, progress=False).explain(x).scores
-    mask, found = groups(tuple(x.shape[1:])), {}
+    explain = partial(pm.EVA, graph, ball, groups=groups, progress=False)
+    explainers: dict[str, pm.explain.Explainer] = {
+        "exact": explain(bounds=pm.bounds.Exact(key["gap"], key["seconds"])),
+        **{sharing: explain(sharing=sharing) for sharing in SHARINGS},
+        "first-order": pm.FirstOrder(graph, ball, groups=groups, progress=False),
+    }
+    found, spent = {}, {}
+    for kind, explainer in explainers.items():
+        found[kind], spent[kind] = measuring.clocked(partial(explainer.explain, x.double()), "cpu")
+    exact, maps = found["exact"], {kind: one.scores for kind, one in found.items()}
+    mask, order = groups(tuple(x.shape[1:])), exact.order()[0]
+    count = len(order) * (len(order) - 1) / 2
+    values = {}
     for name, metric in METRICS.items():
         judge = metric(seed=key["index"])  # the same draws for every map of an image, others for another
-        found[name] = {kind: float(judge(graph, x, exact.target, one[:, mask].float())) for kind, one in maps.items()}
+        values[name] = {kind: float(judge(graph, x, exact.target, one[:, mask].float())) for kind, one in maps.items()}
     return {
         "widest": float((exact.intervals[..., 1] - exact.intervals[..., 0]).max()),
-        "ranks": {kind: measuring.rank_correlation(one.double(), maps["exact"]) for kind, one in maps.items()},
-        **found,
+        "spread": float(maps["exact"].std()),
+        "pairs": float(order.sum()) / count,
+        "ranks": {kind: measuring.rank_correlation(one, maps["exact"]) for kind, one in maps.items()},
+        "same": {kind: _share(order, one[0], 1) for kind, one in maps.items()},
+        "contrary": {kind: _share(order, one[0], -1) for kind, one in maps.items()},
+        **values,
         "spent": spent,
     }
 
 
+def _share(order: Tensor, scores: Tensor, sign: int) -> float:
+    """Of the pairs [u, v] in proven order, u before v: the share whose scores (G,) differ by this sign; 0 of none."""
+    difference = scores[:, None] - scores[None, :]
+    return float((difference[order].sign() == sign).sum()) / max(1, int(order.sum()))
+
+
 def show(lines: Sequence[Line]) -> list[Line]:
     """A row for each radius, grouping and kind of map."""
-    rows = []
-    for settings, some in by(lines, "eps", "groups"):
-        closed = [line for line in some if line["widest"] <= 2 * line["gap"]]
-        for kind in KINDS:
-            ranks = [average(line["ranks"][kind] for line in those) for those in (closed, some)]
-            values = {name: average(line[name][kind] for line in some) for name in METRICS}
-            counts = {"images": len(some), "closed": len(closed)}
-            rows.append({**settings, **counts, "map": kind, "rank, closed": ranks[0], "rank, all": ranks[1], **values})
-    return rows
+    return [{**settings, **_row(some, kind)} for settings, some in by(lines, "eps", "groups") for kind in KINDS]
+
+
+def _row(lines: Sequence[Line], kind: str) -> Line:
+    exact = [line for line in lines if line["widest"] <= EXACT * line["spread"]]
+    proven = sum(line["pairs"] for line in lines)  # so many times the pairs of an image
+    sides = {name: sum(line["pairs"] * line[name][kind] for line in lines) for name in ("same", "contrary")}
+    return {
+        "images": len(lines),
+        "exact": len(exact),
+        "map": kind,
+        "rank, exact images": average(line["ranks"][kind] for line in exact),
+        "rank, all": average(line["ranks"][kind] for line in lines),
+        "pairs proven": proven / len(lines),
+        **{name: total / proven if proven else nan for name, total in sides.items()},
+        **{name: average(line[name][kind] for line in lines) for name in METRICS},
+        "s/image": average(line["spent"][kind] for line in lines),
+    }

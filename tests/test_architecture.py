@@ -29,7 +29,7 @@ ORDER = (
         "bar",
     },
     {"memory", "graph", "inputs", "digest", "records", "resume", "fingerprint", "traced"},
-    {"execution", "classes", "objective", "attack", "reach"},
+    {"execution", "classes", "objective", "attack", "leaps", "reach", "rounding"},
     {"rules"},
     {"bounds"},
     {"tree"},

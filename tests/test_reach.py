@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import proofmap as pm
+from proofmap import leaps
 from proofmap import reach as module
 from proofmap.objective import forms_of
 from proofmap.reach import Reached, reach
@@ -26,8 +27,9 @@ ROOM = 2**24
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many starts as small networks need."""
+    """As many starts as small networks need, and no leaps."""
     monkeypatch.setattr(module, "_STARTS", 16)
+    monkeypatch.setattr(leaps, "_WORK", 0)
 
 
 @cache

@@ -21,7 +21,7 @@ from proofmap.ball import Ball
 from proofmap.bounds import Backward, Cases, Method, Sharing, solve
 from proofmap.bounds.twins import drops
 from proofmap.classes import logits_of, target_of
-from proofmap.errors import BoundError, InputError, ProofmapError
+from proofmap.errors import BoundError, InputError
 from proofmap.family import Family
 from proofmap.graph import Graph, bounded
 from proofmap.guarantee import span
@@ -32,6 +32,7 @@ from proofmap.objective import Objective, forms_of, join, nominal
 from proofmap.precision import full_precision
 from proofmap.progress import part
 from proofmap.reach import Reached, reach
+from proofmap.rounding import check_drops, check_sides, rounding, stored
 from proofmap.settings import check_choice, check_number
 from proofmap.traced import Network, traced
 from proofmap.tree import close
@@ -41,7 +42,6 @@ _SPENT = ("time", "memory", "units")  # why a search ends that leaves scores ope
 _LAST = 0.1  # of a search, after it, for what it left open
 _FIRST = 0.1  # of a search, for what comes before it
 _DECIDED = 1e-9  # the gap of a search that decides: what is reached may come that near to `enough`
-_ROUNDING = 1e-4  # of a value and of 1: a lower side that much above its upper side contradicts it
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,12 +74,12 @@ class Overlap:
             elif lower.shape != upper.shape:
                 raise InputError(f"got {name}_lower of shape {tuple(lower.shape)}, expected {tuple(upper.shape)}")
             elif self.certified:
-                _check_sides(lower, upper)
+                check_sides(lower, upper, stored(upper))
                 object.__setattr__(self, name, torch.where(lower > upper, upwards(lower, upper.dtype), upper))
         if self.drops is not None:
             if self.drops.shape != (*self.frozen.shape, 2):
                 raise InputError(f"got drops of shape {tuple(self.drops.shape)}, expected {(*self.frozen.shape, 2)}")
-            _check_drops(*self._met(), self.full.double()[:, None])
+            check_drops(*self._met(), stored(self.full)[:, None])
 
     @classmethod
     def estimated(cls, value: Tensor, nominal: Tensor, target: Tensor) -> Overlap:
@@ -189,7 +189,8 @@ def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, 
         at_x = nominal(forms, logits, how.objective)
         if how.method.search is not None:
             upper, met, left = closed(graph, family, logits, forms, how)
-            above, below = upwards(upper, at_x.dtype), -upwards(-met.value, at_x.dtype)
+            check_sides(met.value, upper, rounding(graph, met.points[:, 0])[:, None])
+            above, below = upwards(upper.maximum(met.value), at_x.dtype), -upwards(-met.value, at_x.dtype)
             found = Overlap(above[:, 0], above[:, 1:], at_x, classes, True, below[:, 0], below[:, 1:], met.points)
             until = time.monotonic() + _LAST * how.method.search.seconds * len(left)
             try:
@@ -237,7 +238,11 @@ def with_drops(
     reached = torch.cat([found.full_lower[:, None], found.frozen_lower], dim=1)[which].to(forms)
     ends = torch.tensor([0.0, inf]).to(forms).repeat(*found.frozen.shape, 1)
     ends[which] = drops(graph, some, forms[which], reached, move, available, until)
-    return replace(found, drops=ends)
+    low, high = (end.to(ends) for end in found._met())
+    room = rounding(graph, family.x if found.points is None else found.points[:, 0].to(family.x))[:, None]
+    check_drops(ends[..., 0], high, room)
+    check_drops(low, ends[..., 1], room)
+    return replace(found, drops=torch.stack([ends[..., 0].minimum(high), ends[..., 1].maximum(low)], dim=2))
 
 
 def bound(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding) -> Tensor:
@@ -269,25 +274,3 @@ def method_of(bounds: Method | None) -> Method:
     if not isinstance(bounds, Method):
         raise InputError(f"got bounds={bounds!r}, expected a method such as pm.bounds.Backward() or IBP() & Forward()")
     return bounds
-
-
-def _check_sides(lower: Tensor, upper: Tensor) -> None:
-    """Refuse a value that was reached where less was proven to be the most."""
-    beyond = lower > upper + _ROUNDING * (1 + upper.abs())
-    if bool(beyond.any()):
-        k = tuple(beyond.nonzero()[0].tolist())
-        raise ProofmapError(
-            f"an input reaches an overlap of {float(lower[k]):g} where {float(upper[k]):g} was proven to be the most "
-            f"(at {k}): one of both is wrong, please report the model"
-        )
-
-
-def _check_drops(low: Tensor, high: Tensor, full: Tensor) -> None:
-    """Refuse a score, a difference of overlaps, that is proven to be above what it is proven to be below."""
-    beyond = low > high + _ROUNDING * (1 + full.abs())
-    if bool(beyond.any()):
-        k = tuple(beyond.nonzero()[0].tolist())
-        raise ProofmapError(
-            f"a score was proven to be at least {float(low[k]):g} and at most {float(high[k]):g} (at {k}): one of both "
-            "is wrong, please report the model"
-        )

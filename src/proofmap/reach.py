@@ -19,6 +19,7 @@ from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
 from proofmap.inside import into_ball, within
+from proofmap.leaps import leap
 from proofmap.memory import bytes_of, in_pieces, piece_of
 from proofmap.precision import full_precision
 
@@ -49,9 +50,14 @@ class _Question:
     forms: Tensor  # (N, R, classes)
     available: int
 
+    @property
+    def elements(self) -> int:
+        """The numbers of the network at a point."""
+        return sum(node.size + node.inside for node in self.graph.nodes) + self.forms[0].numel()
+
     def pieces(self, count: int, work: Callable[[int, int], None]) -> None:
         """work(start, stop) over so many points, as many at a time as fit."""
-        elements = sum(node.size + node.inside for node in self.graph.nodes) + self.forms[0].numel()
+        elements = self.elements
         point = 2 * bytes_of(
             "gradient", elements, self.forms.element_size()
         )  # beside them, balls and values in float64
@@ -114,6 +120,11 @@ class Reached:
         self.question.pieces(len(index), work)
         return _finite(best), at
 
+    def _leapt(self, index: Tensor, delta: Tensor, starts: int) -> Tensor:
+        """δ (K, *shape) or better ones, in the members `index` (K,), of which a sample has so many."""
+        ask = self.question
+        return leap(self._climbed, ask.family, index, delta, starts * ask.elements, ask.available // 8)
+
     def _brought(self, points: Tensor, index: Tensor) -> Tensor:
         """Into the members `index` exactly, (K, *shape) float64."""
         return into_ball(points, self.question.exact.split(index), self.points.dtype)
@@ -154,6 +165,18 @@ class Reached:
             self._offer(ball.x + delta, piece)
 
         self.question.pieces(len(index), work)
+
+    def _leap(self, samples: Tensor) -> None:
+        """In every member of samples (n,), on from its own point."""
+        family = self.question.family
+        if not family.groups:
+            return
+        index = (samples[:, None] * family.members + torch.arange(1, family.members, device=samples.device)).flatten()
+        here = family.x[index // family.members]
+        delta = self.points[samples, 1:].flatten(0, 1) - here
+        _, delta = self._climbed(index, self._leapt(index, delta, family.groups), _MEMBER)
+        self._offer(here + delta, index)
+        self._share(samples)
 
     def _share(self, samples: Tensor) -> None:
         """Let B, and every member that it lies in, have a member's point where that is better than their own."""
@@ -198,7 +221,8 @@ def _search(met: Reached, samples: Tensor) -> None:
     family = met.question.family
     delta = _explored(met.question, samples)  # (n, S, *shape)
     owner = samples.repeat_interleave(delta.shape[1])
-    value, finished = met._climbed(owner * family.members, delta.flatten(0, 1), _FINISH)
+    index = owner * family.members
+    value, finished = met._climbed(index, met._leapt(index, delta.flatten(0, 1), _KEPT), _FINISH)
     best = value.view(delta.shape[:2]).argmax(1)
     delta = finished.view(delta.shape)
     met._offer(
@@ -206,6 +230,7 @@ def _search(met: Reached, samples: Tensor) -> None:
     )
     met._put_back(samples, delta, _MEMBER)
     met._share(samples)
+    met._leap(samples)
     met._put_back(samples, met.points[samples, :1] - family.x[samples, None], ())
     met._share(samples)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap import overlaps, reach
+from proofmap import leaps, reach
 from proofmap.bounds import METHODS, Backward, Exact, Method, Sharing, named
 from proofmap.errors import BoundError
 from proofmap.overlaps import Overlap
@@ -56,12 +56,10 @@ def _spent(tree: search.Tree) -> str:
 
 
 def _outcome(drawn: Tiny, dtype: torch.dtype, draw: Draw, tally: Tally) -> Found | None:
-    slack = 1e-10 if dtype == torch.float64 else 1e-5
     try:
-        # sides that cross by more are not mended
         with (
-            patch.object(overlaps, "_ROUNDING", slack),
             patch.multiple(reach, **_FEW),
+            patch.object(leaps, "_WORK", 0),
             patch.multiple(search, **_SHORT),
             patch.object(search.Tree, "spent", _spent),
         ):

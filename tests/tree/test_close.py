@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap import precision, reach
+from proofmap import leaps, precision, reach
 from proofmap.bounds import Exact
 from proofmap.errors import InputError, RoomError
 from proofmap.objective import Objective, forms_of
@@ -37,6 +37,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many starts as tiny networks need."""
     monkeypatch.setattr(reach, "_STARTS", 8)
     monkeypatch.setattr(reach, "_KEPT", 4)
+    monkeypatch.setattr(leaps, "_WORK", 0)
 
 
 def inputs(count: int = 1, seed: int = 1) -> Tensor:

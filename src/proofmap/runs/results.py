@@ -25,6 +25,7 @@ from proofmap.resume import inside
 from proofmap.runs.chunk import ARRAYS, DROPS, LOWER, SCORES, WHOLE, Array, Words, read_array, read_words, widened
 from proofmap.runs.export import export
 from proofmap.runs.manifest import MASK, Manifest, contradiction
+from proofmap.runs.points import NAMES, unpacked
 
 __all__ = ["Part", "Results", "maps"]
 
@@ -67,6 +68,13 @@ class Part:
         drops = np.stack([self[name] for name in DROPS], axis=2)
         overlap = Overlap(**held, certified=self.words.guarantee == "certified", drops=tensor_of(drops))
         return Known.of([overlap], *_groups(self["mask"], self["frozen"]))
+
+    def points(self, row: int, groups: int) -> Array | None:
+        """The inputs (1 + G, *shape) float32 that attain the lower sides of a row, of so many groups."""
+        if NAMES[0] not in self._words[1] or not self.explained[row]:
+            return None
+        mask = self["mask"]
+        return unpacked(self.file, row, np.broadcast_to(mask, (len(self), *mask.shape[1:]))[row], groups)
 
     @property
     def explained(self) -> Array:
@@ -191,6 +199,17 @@ class Results:
                 for values, part in zip(arrays, self.parts, strict=True)
             ]
         return np.concatenate(arrays)
+
+    def points(self, row: int) -> Array | None:
+        """The inputs (1 + G, *shape) float32 that attain full_lower and frozen_lower of a row, in this order: numbers
+        of x's ball, with the frozen group at x; None where no search was made, or its points were not kept.
+        """
+        if not 0 <= row < len(self):
+            raise InputError(f"got row {row}, expected one from 0 to {len(self) - 1}")
+        groups = self["scores"].shape[1] if self._shared is None else int(self._shared.max()) + 1
+        ends = np.cumsum([len(part) for part in self.parts])
+        part = self.parts[int(np.searchsorted(ends, row, side="right"))]
+        return part.points(row - int(ends[ends <= row].max(initial=0)), groups)
 
     def check(self) -> None:
         """Raise FileError where a file is not as it was written, or where the manifest and the rows disagree."""

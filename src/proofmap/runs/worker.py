@@ -22,6 +22,7 @@ from proofmap.explain.task import drops_of
 from proofmap.precision import full_precision
 from proofmap.runs.chunk import ARRAYS, DROPS, LOWER, WHOLE, Array, Words, pack, widened
 from proofmap.runs.job import Setup, seed_of
+from proofmap.runs.points import packed
 
 __all__ = ["Done", "Failure", "Work", "Worker", "attempt", "place"]
 
@@ -111,6 +112,7 @@ class Worker:
                 "frozen_lower": e.overlap.frozen_lower,
                 **dict(zip(DROPS, drops_of(e.overlap).unbind(2), strict=True)),
                 "mask": e.mask,
+                **({} if e.overlap.points is None else {"x": x, "points": e.overlap.points}),
             }
             eps = np.broadcast_to(np.asarray(e.settings["eps"], dtype=np.float64), len(x))
             return {"eps": eps, **_numpy(tensors)}
@@ -138,6 +140,8 @@ class Worker:
                 arrays[name][list(rows)] = values
         if LOWER[0] in arrays and not (arrays[LOWER[0]] > arrays["nominal"]).any():  # those of the inputs themselves
             arrays = {name: values for name, values in arrays.items() if name not in LOWER}
+        elif LOWER[0] in arrays and any("points" in explained for _, explained in parts):
+            arrays |= self._points(count, parts)
         if DROPS[1] in arrays and not np.isfinite(arrays[DROPS[1]]).any():
             arrays = {name: values for name, values in arrays.items() if name not in DROPS}
         if self.setup.mask is None:
@@ -145,6 +149,17 @@ class Worker:
             for rows, explained in parts:
                 arrays["mask"][list(rows)] = explained["mask"]
         return arrays
+
+    def _points(self, count: int, parts: Sequence[tuple[Sequence[int], _Arrays]]) -> _Arrays:
+        """The inputs that attain the lower sides; a sample that failed has none."""
+        shape = self.setup.graph.input.shape
+        points: list[Array | None] = [None] * count
+        x, masks = [np.full(shape, np.nan, dtype=np.float32)] * count, [np.zeros(shape, dtype=np.int32)] * count
+        for rows, explained in parts:
+            every = np.broadcast_to(explained["mask"], (len(rows), *shape))
+            for row, *found in zip(rows, explained["points"], explained["x"], every, strict=True):
+                points[row], x[row], masks[row] = found
+        return packed(points, x, masks)
 
 
 def _numpy(tensors: Mapping[str, Tensor]) -> dict[str, Array]:
