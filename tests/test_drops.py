@@ -66,7 +66,7 @@ def test_scores_are_bounded_as_one_value(objective: Objective) -> None:
     assert torch.equal(closer.frozen, over.frozen)
 
 
-SHORT = Exact(seconds=0.5)
+SHORT = Exact(seconds=2)
 
 
 @pytest.fixture

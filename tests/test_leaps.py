@@ -60,7 +60,8 @@ def test_large_networks_are_not_leapt_in() -> None:
     family, start, seen = pm.Ball(EPS).at(torch.zeros(1, 6)), torch.zeros(1, 6), list[Tensor]()
     assert leap(climb_of(family, seen), family, torch.tensor([0]), start, 2**24, 2**20) is start
     assert not seen
-    leap(climb_of(family, seen), family, torch.tensor([0, 0, 0]), start.repeat(3, 1), 100, 12 * 64 * 6 * 4)  # memory for one start
+    one = 12 * 64 * 6 * 4  # bytes of the leaps from one start
+    leap(climb_of(family, seen), family, torch.tensor([0, 0, 0]), start.repeat(3, 1), 100, one)
     assert max(map(len, seen)) == 64
 
 

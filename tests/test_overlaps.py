@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap import overlaps
 from proofmap.bounds import IBP, Backward
 from proofmap.errors import BoundError, InputError, ModelError, ProofmapError, UnsupportedError
 
@@ -292,3 +295,27 @@ def test_an_overlap_prints_short() -> None:
     sampled = replace(found, certified=False)
     assert repr(sampled) == "Overlap(3 samples, 144 groups, not certified: AO(B) about -1.00 to 0.25)"
     assert len(repr(pm.overlap(nn.Linear(3, 2), torch.zeros(2, 3), BALL, groups=pm.groups.columns()))) < 100
+
+
+def test_an_attack_takes_of_the_time_of_its_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[float, float]] = []
+    attacked, closed = vars(overlaps)["reach"], vars(overlaps)["close"]
+
+    def reach(*arguments: Any) -> Any:
+        asked.append((arguments[4] - time.monotonic(), 0.0))
+        time.sleep(0.2)
+        return attacked(*arguments)
+
+    def close(*arguments: Any) -> Any:
+        asked.append((0.0, arguments[4].seconds))
+        return closed(*arguments)
+
+    monkeypatch.setattr(overlaps, "reach", reach)
+    monkeypatch.setattr(overlaps, "close", close)
+    model, x = torch.nn.Linear(3, 2), torch.rand(2, 3)
+    pm.overlap(model, x, pm.Ball(0.1), bounds=pm.bounds.Exact(seconds=8))
+    assert asked[0][0] <= 4  # a quarter of the time of two samples
+    assert asked[1][1] <= 7.9
+    asked.clear()
+    pm.overlap(model, x, pm.Ball(0.1), bounds=pm.bounds.Exact(seconds=0.01))
+    assert 0 < asked[1][1] < 0.01

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import proofmap as pm
-from proofmap import leaps
+from proofmap import attack, leaps
 from proofmap import reach as module
 from proofmap.objective import forms_of
 from proofmap.reach import Reached, reach
@@ -253,3 +253,25 @@ def test_values_that_are_none_are_left_out() -> None:
     assert bool(met.value.isfinite().all())
     assert float(met.value[0, 0]) == pytest.approx(float(torch.tensor(0.3).log()) + 0.1, abs=1e-4)
     assert inf not in met.points.abs().tolist()
+
+
+def test_a_time_that_is_over_ends_an_attack_with_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[int] = []
+    slope = vars(attack)["_slope"]
+
+    def counted(value: attack.Value, points: Tensor) -> Any:
+        steps.append(len(points))
+        return slope(value, points)
+
+    monkeypatch.setattr(attack, "_slope", counted)
+    graph, family, forms = setting(pm.Ball(0.3), torch.float64)
+    met = reach(graph, family, forms, ROOM, until=0.0)
+    assert len(steps) == module._STEPS
+    torch.testing.assert_close(met.value, value_at(graph, forms, met.points))
+    assert bool((met.value[:, 0] > value_at(graph, forms, family.x[:, None])[:, 0] + 0.1).all())
+    assert bool(family.split().contains(met.points.flatten(0, 1) - family.split().x, 0.0).all())
+    few = reach(graph, family, forms, 2**12, until=0.0)  # a start at a time, of which the first is made
+    assert len(steps) == 2 * module._STEPS
+    torch.testing.assert_close(few.value, value_at(graph, forms, few.points))
+    met.refine(met.points[:, 0], torch.tensor([0, family.members]))
+    assert len(steps) > 2 * module._STEPS  # a search that follows has its own time

@@ -8,6 +8,7 @@ What is found is real, evaluated at a point of the ball; that nothing was found 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import inf
@@ -143,14 +144,22 @@ def restrict(family: Family, free: Tensor) -> Family:
 
 
 def climb(
-    value: Value, family: Family, delta: Tensor, sizes: Sequence[float], direction: Direction | None = None
+    value: Value,
+    family: Family,
+    delta: Tensor,
+    sizes: Sequence[float],
+    direction: Direction | None = None,
+    until: float = inf,
 ) -> tuple[Tensor, Tensor]:
     """The best of the start and of what steps of these sizes α_t lead to: (its value (N,), its δ).
 
-    direction: of a step of size 1, by default that of `attack`.
+    direction: of a step of size 1, by default that of `attack`. until: a time of `time.monotonic`, from which on no
+    more steps are made.
     """
     best, at = torch.full_like(family.eps, -inf), delta
     for size in sizes:
+        if time.monotonic() > until:
+            break
         reached, slope = _slope(value, family.x + delta)
         best, at = _better(reached, delta, best, at)
         step = _steepest(family, slope) if direction is None else direction(family, delta, slope)

@@ -41,6 +41,8 @@ _NOMINAL = torch.empty(0)  # the lower sides that nobody gives: those of x itsel
 _SPENT = ("time", "memory", "units")  # why a search ends that leaves scores open
 _LAST = 0.1  # of a search, after it, for what it left open
 _FIRST = 0.1  # of a search, for what comes before it
+_ATTACKED = 0.25  # of the time, at most, for lower sides
+_LEAST = 1e-3  # seconds that a search has at least
 _DECIDED = 1e-9  # the gap of a search that decides: what is reached may come that near to `enough`
 
 
@@ -213,10 +215,14 @@ def closed(
             "got objective 'apart' with exact bounds, expected 'margin', 'class' or 'mean': 'apart' is a sum of two "
             "bounds, which nothing reaches"
         )
+    begin, seconds = time.monotonic(), how.method.search.seconds
     with part(0.0, _FIRST):
-        met = reach(graph, family, forms, how.available)
+        met = reach(graph, family, forms, how.available, begin + _ATTACKED * seconds * family.count)
         upper = bound(graph, family, logits, forms, how).double()
-    exact = how.method.search if how.enough == -inf else replace(how.method.search, gap=_DECIDED)
+    spent = (time.monotonic() - begin) / max(1, family.count)
+    exact = replace(how.method.search, seconds=max(_LEAST, seconds - spent))
+    if how.enough != -inf:
+        exact = replace(exact, gap=_DECIDED)
     with part(_FIRST, 1.0):
         found = close(graph, family, met, upper, exact, how.available, how.enough)
     left = [n for n, one in enumerate(found.found) if one.stopped in _SPENT]

@@ -6,6 +6,7 @@ value is that of the network there, computed in float64. That a value is the lar
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -87,6 +88,7 @@ class Reached:
     question: _Question
     value: Tensor  # (N, 1 + G) float64
     points: Tensor  # (N, 1 + G, *shape) of x's type
+    until: float = inf  # a time of `time.monotonic`, from which on no more steps are made
 
     def refine(self, points: Tensor, index: Tensor) -> None:
         """Take in points (K, *shape) for members `index` (K,), as `Family.split` counts them: climbed from there.
@@ -115,7 +117,9 @@ class Reached:
         def work(start: int, stop: int) -> None:
             piece = index[start:stop]
             value = partial(self.question.value, samples=piece // family.members)
-            best[start:stop], at[start:stop] = climb(value, family.split(piece), delta[start:stop], sizes, along)
+            best[start:stop], at[start:stop] = climb(
+                value, family.split(piece), delta[start:stop], sizes, along, self.until
+            )
 
         self.question.pieces(len(index), work)
         return _finite(best), at
@@ -153,6 +157,8 @@ class Reached:
         row = torch.arange(len(samples), device=samples.device).repeat_interleave(len(members))
 
         def work(start: int, stop: int) -> None:
+            if start and time.monotonic() > self.until:
+                return
             piece, of = index[start:stop], row[start:stop]
             ball, value = family.split(piece), partial(self.question.value, samples=samples[of])
             best, at = torch.full_like(ball.eps, -inf), torch.zeros_like(ball.x)
@@ -161,7 +167,7 @@ class Reached:
                 reached = value(ball.x + delta)
                 better = reached > best
                 best[better], at[better] = reached[better], delta[better]
-            _, delta = climb(value, ball, at, sizes, along)
+            _, delta = climb(value, ball, at, sizes, along, self.until)
             self._offer(ball.x + delta, piece)
 
         self.question.pieces(len(index), work)
@@ -169,7 +175,7 @@ class Reached:
     def _leap(self, samples: Tensor) -> None:
         """In every member of samples (n,), on from its own point."""
         family = self.question.family
-        if not family.groups:
+        if not family.groups or time.monotonic() > self.until:
             return
         index = (samples[:, None] * family.members + torch.arange(1, family.members, device=samples.device)).flatten()
         here = family.x[index // family.members]
@@ -193,12 +199,15 @@ class Reached:
             value[better] = best[better]
 
 
-def reach(graph: Graph, family: Family, forms: Tensor, available: int) -> Reached:
+def reach(graph: Graph, family: Family, forms: Tensor, available: int, until: float = inf) -> Reached:
     """The largest values max over r of forms_r · f(x + δ) that an attack meets in B and in every B_u.
 
     graph in x's type; forms (N, R, classes). Starts are x and points drawn from B. Each is aimed at one of the forms
     that are largest at x for half of its steps, then at the largest of all: on its way to another class it comes by
     maxima that the largest form alone does not lead to. B_u starts from the best points of B with u put back.
+
+    until: a time of `time.monotonic`, from which on what was found is not improved any more, and no further samples
+    are attacked.
     """
     differentiable(graph, "an attack")
     with full_precision(family.x.device), torch.no_grad():
@@ -209,20 +218,25 @@ def reach(graph: Graph, family: Family, forms: Tensor, available: int) -> Reache
             question,
             nominal[:, None].repeat(1, family.members),
             family.x[:, None].repeat(1, family.members, *[1] * len(family.shape)),
+            until,
         )
         room = _STARTS * family.x[0].numel() * family.x.element_size()
-        for some in samples.split(max(1, available // 8 // room)):
+        for number, some in enumerate(samples.split(max(1, available // 8 // room))):
+            if number and time.monotonic() > until:
+                break
             _search(met, some)
+    met.until = inf
     return met
 
 
 def _search(met: Reached, samples: Tensor) -> None:
     """Fill in what an attack on B, and from there on its members, meets."""
     family = met.question.family
-    delta = _explored(met.question, samples)  # (n, S, *shape)
+    delta = _explored(met.question, samples, met.until)  # (n, S, *shape)
     owner = samples.repeat_interleave(delta.shape[1])
-    index = owner * family.members
-    value, finished = met._climbed(index, met._leapt(index, delta.flatten(0, 1), _KEPT), _FINISH)
+    index, start = owner * family.members, delta.flatten(0, 1)
+    leapt = start if time.monotonic() > met.until else met._leapt(index, start, _KEPT)
+    value, finished = met._climbed(index, leapt, _FINISH)
     best = value.view(delta.shape[:2]).argmax(1)
     delta = finished.view(delta.shape)
     met._offer(
@@ -235,7 +249,7 @@ def _search(met: Reached, samples: Tensor) -> None:
     met._share(samples)
 
 
-def _explored(question: _Question, samples: Tensor) -> Tensor:
+def _explored(question: _Question, samples: Tensor, until: float) -> Tensor:
     """The best δ of B that many starts led to, for each of the samples (n,): (n, _KEPT, *shape)."""
     family = question.family
     generator = torch.Generator(family.x.device).manual_seed(0)
@@ -244,10 +258,12 @@ def _explored(question: _Question, samples: Tensor) -> Tensor:
     number = torch.arange(_STARTS, device=samples.device)
     aims, number = largest[:, number % largest.shape[1]].flatten(), number.repeat(len(samples))
     owner = samples.repeat_interleave(_STARTS)
-    value, delta = nominal.new_empty(len(owner)), family.x.new_empty(len(owner), *family.shape)
+    value, delta = nominal.new_full((len(owner),), -inf), family.x.new_zeros(len(owner), *family.shape)
     sizes = [1 - k / _STEPS for k in range(_STEPS)]
 
     def work(start: int, stop: int) -> None:
+        if start and time.monotonic() > until:
+            return
         of = owner[start:stop]
         ball = family.pick(of)
         drawn = ball.sample(1, generator)[0]

@@ -48,7 +48,7 @@ def unpacked(path: Path, row: int, mask: Array, groups: int) -> Array:
         with safe_open(path, framework="numpy") as file:
             x, full = (file.get_slice(name)[row : row + 1][0] for name in NAMES[:2])
             ends = np.concatenate([[0], np.cumsum(file.get_tensor(NAMES[2]))])
-            place, value = (file.get_slice(name)[int(ends[row]) : int(ends[row + 1])] for name in NAMES[3:])
+            place, value = (file.get_tensor(name)[ends[row] : ends[row + 1]] for name in NAMES[3:])
         members = _put_back(full, x, mask, groups)
         members.ravel()[place] = value
     except (OSError, SafetensorError, ValueError, IndexError) as error:
