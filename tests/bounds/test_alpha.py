@@ -147,13 +147,16 @@ def test_chosen_numbers_are_those_of_the_rule_for_windows_and_dense_forms(name: 
     owner, entry = torch.tensor([0, 1, 1, 0]), torch.arange(4) * (start.size // 4)
     places, channel = where_from(owner, entry, start.shape)
     window = Windows.unit(places, channel, start.shape, family.x)
-    opened = {key: Open.of(plain, key, slopes.get(key)) for key in plain.relaxations}
+    opened = {key: Open.of(plain, key) for key in plain.relaxations}
+    given = {key: Open.of(known, key) for key in known.relaxations}
     forms: list[Form] = [window, window.dense()]
     for form in forms:
         chosen = {key: Chosen(one) for key, one in opened.items() if one is not None}
-        rewrite(graph, start.name, form, owner, {**plain.relaxations, **chosen})
-        for choice in chosen.values():
-            choice.numbers = None if choice.pairs is None else choice.pairs.found
+        numbers = {key: Chosen(one) for key, one in given.items() if one is not None}
+        for choices in (chosen, numbers):
+            rewrite(graph, start.name, form, owner, {**plain.relaxations, **choices})
+        for key, choice in chosen.items():
+            choice.numbers = numbers[key].numbers
         expected, bias = rewrite(graph, start.name, form, owner, known.relaxations)
         found, offset = rewrite(graph, start.name, form, owner, {**plain.relaxations, **chosen})
         torch.testing.assert_close(offset, bias)
