@@ -109,12 +109,15 @@ class Pairs:
         return ids[self.row] * self.width + self.entry
 
     @staticmethod
-    def of(one: Open, form: Form, owner: Tensor) -> Pairs:
+    def of(one: Open, form: Form, owner: Tensor, *, fixed: bool) -> Pairs:
+        """Of rows with such a form; where it is fixed, what has no coefficient in it is left out."""
+
         def read(values: Tensor) -> Tensor:
             return at_rows(values, form, owner)
 
         mask = read(one.entries.to(one.free.start.dtype)).flatten(1)
-        row, entry = mask.expand(len(form), -1).nonzero(as_tuple=True)
+        values = form.values if isinstance(form, Windows) else form
+        row, entry = (mask * values.flatten(1) if fixed else mask.expand(len(form), -1)).nonzero(as_tuple=True)
         case = row if isinstance(form, Windows) else owner[row]
 
         def pick(values: Tensor) -> Tensor:
@@ -134,7 +137,6 @@ class Pairs:
         free = Free(*(numbers(end) for end in (one.free.start, one.free.least, one.free.most)))
         lines: list[Any] = [getattr(one.relaxation, f.name) for f in fields(one.relaxation)]
         rows: list[Any] = [line if line is None else read(line) for line in lines]
-        values = form.values if isinstance(form, Windows) else form
         bent = _Bent(type(one.relaxation)(*rows), 1 - mask.view(-1, *values.shape[1:]))
         width = mask.shape[1]
         every = torch.arange(one.node.size, device=owner.device).view(1, *one.node.shape)
@@ -152,6 +154,7 @@ class Chosen(Relaxation):
 
     open: Open
     begin: Callable[[Pairs], Tensor] = lambda pairs: pairs.free.start
+    fixed: bool = False  # whether the form is the same whatever the numbers are
     by_ends: bool = False  # whether the ends of its intervals are to be differentiated by, too
     pairs: Pairs | None = None
     numbers: Tensor | None = None
@@ -165,7 +168,7 @@ class Chosen(Relaxation):
 
     def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind | None, ...], Tensor]:
         if self.pairs is None or self.numbers is None:
-            self.pairs = Pairs.of(self.open, form, owner)
+            self.pairs = Pairs.of(self.open, form, owner, fixed=self.fixed)
             self.numbers = _leaf(self.begin(self.pairs))
             if self.by_ends:
                 ends = (Interval(_leaf(x.lower), _leaf(x.upper)) for x in self.pairs.inputs)

@@ -108,19 +108,19 @@ class Tuned(BackwardBounder):
         by_ends: bool = False,
     ) -> Way[AnyForm]:
         """The way back of rows from a node, to be differentiated by the numbers; or by the ends of intervals, too."""
-        ids = self._ids(name, rows, len(form))
-
-        def choice(key: str, one: Open) -> Chosen:
-            where = (name, key)
-            return Chosen(one, lambda pairs: self._begin(where, pairs, ids), by_ends)
-
-        chosen = {key: choice(key, one) for key, one in self.open().items()}
-        closed = {key: one for key, one in relaxations.items() if key not in chosen}
+        ids, opened = self._ids(name, rows, len(form)), self.open()
+        closed = {key: one for key, one in relaxations.items() if key not in opened}
+        start = name
         forms, lift = rewrite(self.knowledge.graph, name, form, owner, closed)
         if len(forms) == 1:  # how far rows go whatever is chosen, where that ends at one node
             ((start, form),) = forms.items()
         else:
-            start, lift = name, torch.zeros_like(lift)
+            lift = torch.zeros_like(lift)
+
+        def choice(key: str, one: Open) -> Chosen:
+            return Chosen(one, lambda pairs: self._begin((name, key), pairs, ids), key == start, by_ends)
+
+        chosen = {key: choice(key, one) for key, one in opened.items()}
         return Way(self.knowledge, start, form, lift, owner, closed, chosen, ids)
 
     def _begin(self, where: tuple[str, str], pairs: Pairs, ids: Tensor) -> Tensor:
