@@ -49,6 +49,7 @@ CHOICES = "tests/bounds/test_alpha.py::test_every_choice_is_used"
 CHOSEN = "tests/bounds/test_alpha.py::test_chosen_numbers_are_those_of_the_rule_for_windows_and_dense_forms"
 NO_LOOSER = "tests/bounds/test_alpha.py::test_no_looser_than_backward_on_deep_networks"
 BUDGET = "tests/bounds/test_alpha.py::test_the_budget_is_kept"
+BOTH_LINES = "tests/bounds/test_alpha.py::test_entries_without_a_choice_keep_both_of_their_lines"
 MEMBERS = "tests/bounds/test_members.py"
 DESCENT = "tests/bounds/test_descent.py"
 CHANGE = "tests/rules/test_change.py"
@@ -184,7 +185,7 @@ BREAKS = [
     Break("bounds/descent.py", ".clamp(free[name].least, free[name].most)", "", DESCENT),
     Break("bounds/descent.py", "values if row is None else values[row]", "values[:1]", DESCENT),
     Break("bounds/chosen.py", "values * self.closed", "values", CHOSEN),
-    Break("bounds/chosen.py", "torch.equal(closed * low, closed * high)", "True", CHOICES),
+    Break("bounds/chosen.py", "torch.equal(closed * low, closed * high)", "True", BOTH_LINES),
     Break("bounds/chosen.py", "*slopes, bias = (closed * line for", "*slopes, bias = (line for", CHOSEN),
     Break("bounds/chosen.py", "bias.index_add(0, pairs.row, lift)", "bias", CHOSEN),
     Break("bounds/chosen.py", "flat[case if len(flat) > 1 else 0, entry]", "flat[0, entry]", CHOSEN),
