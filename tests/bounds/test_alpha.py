@@ -179,6 +179,7 @@ def test_entries_without_a_choice_keep_both_of_their_lines() -> None:
     owner = torch.zeros(2, dtype=torch.int64)
     (found,), bias = Chosen(Open(node, (Interval(low, one),), free, lines)).pull(form, owner)
     (expected,), offset = lines.pull(form, owner)
+    assert found is not None
     assert torch.equal(found, expected)
     assert torch.equal(bias, offset)
 

@@ -89,18 +89,10 @@ def test_no_looser_than_the_reference(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("sharing", "near"), [("separate", 1e-4), ("shared", 1e-3)])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_no_looser_than_the_reference_with_optimised_slopes(name: str) -> None:
+def test_no_looser_than_the_reference_with_optimised_slopes(name: str, sharing: Sharing, near: float) -> None:
     figures = figures_of(name)
     graph = pm.load(SHARED / "onnx" / figures["net"])
     for case in figures["cases"]:
-        check(graph, case, figures, Alpha(), "CROWN-Optimized", 1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NETWORKS)
-def test_members_that_share_are_no_looser_than_the_reference(name: str) -> None:
-    figures = figures_of(name)
-    graph = pm.load(SHARED / "onnx" / figures["net"])
-    for case in figures["cases"]:
-        check(graph, case, figures, Alpha(), "CROWN-Optimized", 1e-3, "shared")
+        check(graph, case, figures, Alpha(), "CROWN-Optimized", near, sharing)
