@@ -49,6 +49,13 @@ def clocked(call: Callable[[], T], device: str | torch.device) -> tuple[T, float
     return found, time.perf_counter() - start
 
 
+def spent(call: Callable[[], T]) -> tuple[T, float]:
+    """What the call gives, and the seconds that this process computed: others on the machine do not count."""
+    start = time.process_time()
+    found = call()
+    return found, time.process_time() - start
+
+
 @contextmanager
 def parts() -> Iterator[list[int]]:
     """How many parts of its ball every search bounds that is made inside."""

@@ -49,6 +49,8 @@ CHOICES = "tests/bounds/test_alpha.py::test_every_choice_is_used"
 CHOSEN = "tests/bounds/test_alpha.py::test_chosen_numbers_are_those_of_the_rule_for_windows_and_dense_forms"
 NO_LOOSER = "tests/bounds/test_alpha.py::test_no_looser_than_backward_on_deep_networks"
 BUDGET = "tests/bounds/test_alpha.py::test_the_budget_is_kept"
+BOTH_LINES = "tests/bounds/test_alpha.py::test_entries_without_a_choice_keep_both_of_their_lines"
+MEMBERS = "tests/bounds/test_members.py"
 DESCENT = "tests/bounds/test_descent.py"
 CHANGE = "tests/rules/test_change.py"
 TWIN = "tests/graph/test_twin.py"
@@ -172,6 +174,7 @@ BREAKS = [
     Break("rules/linear.py", "if wide and not differentiated(coefficients)", "if wide", GRADIENTS),
     Break("rules/lines.py", "above * upper if watched else", "above * upper if False else", GRADIENTS),
     Break("rules/piecewise.py", "torch.where(bend, torch.maximum(left, right), start)", "1 + start.abs()", SLOPES),
+    Break("rules/piecewise.py", "slopes[:, 0].clamp(0, 1)", "slopes[:, 0]", SLOPES),
     Break("rules/piecewise.py", "most = torch.stack([falling, rising], dim=1)", "most = torch.ones(())", SLOPES),
     Break("rules/smooth.py", "given = inside(slopes[:, 0], x)", "given = slopes[:, 0]", SLOPES),
     Break("rules/larger.py", "torch.where(either, 1, start)", "torch.where(either, 2, start)", SLOPES),
@@ -187,12 +190,25 @@ BREAKS = [
     Break("bounds/descent.py", "lower = other.bounds < one.bounds", "lower = other.bounds > one.bounds", DESCENT),
     Break("bounds/descent.py", ".clamp(free[name].least, free[name].most)", "", DESCENT),
     Break("bounds/descent.py", "values if row is None else values[row]", "values[:1]", DESCENT),
-    Break("bounds/chosen.py", "values * pairs.closed", "values", CHOSEN),
+    Break("bounds/chosen.py", "values * self.closed", "values", CHOSEN),
+    Break("bounds/chosen.py", "torch.equal(closed * low, closed * high)", "True", BOTH_LINES),
+    Break("bounds/chosen.py", "*slopes, bias = (closed * line for", "*slopes, bias = (line for", CHOSEN),
     Break("bounds/chosen.py", "bias.index_add(0, pairs.row, lift)", "bias", CHOSEN),
     Break("bounds/chosen.py", "flat[case if len(flat) > 1 else 0, entry]", "flat[0, entry]", CHOSEN),
     Break("bounds/chosen.py", "self.again[0] is form", "len(self.again[0]) == len(form)", CHOICES),
-    Break("bounds/slopes.py", "return first, arrived, bias", "return first, arrived, torch.zeros_like(bias)", CHOICES),
-    Break("bounds/slopes.py", "torch.minimum(bounds, torch.minimum(first, rest))", "bounds", CHOICES),
+    Break("bounds/tuned.py", "return forms, bias + self.lift", "return forms, bias", CHOICES),
+    Break("bounds/tuned.py", "key == start, by_ends", "True, by_ends", CHOICES),
+    Break("bounds/tuned.py", "({}, lowest.bounds)", "({}, lowest.bounds - 0.02)", CHOICES),
+    Break("bounds/slopes.py", "torch.minimum(bounds, self._tuned.final(specification, wanted))", "bounds", CHOICES),
+    Break("bounds/kept.py", "(known[place] == keys)", "(known[place] >= keys)", MEMBERS),
+    Break("bounds/kept.py", "if self.room >= 0:", "if True:", MEMBERS),
+    Break("bounds/members.py", "rows[self._gain(name, rows, worth[name]) > _PART]", "rows[:0]", MEMBERS),
+    Break("bounds/members.py", "(ball.lower - mine.lower)", "(mine.lower - ball.lower)", MEMBERS),
+    Break("bounds/members.py", "self._case[rows.case]", "0 * rows.case", MEMBERS),
+    Break("bounds/members.py", "                    self._opened.pop(node.name)\n", "", MEMBERS),
+    Break("bounds/worth.py", "torch.cat([both.upper, -both.lower])", "torch.cat([both.upper, both.lower])", MEMBERS),
+    Break("bounds/worth.py", "reversed(knowledge.graph.nodes)", "knowledge.graph.nodes", MEMBERS),
+    Break("family.py", "torch.linalg.vecdot(flat.abs(), radius)", "torch.linalg.vecdot(flat, radius)", SOUND),
     Break("memory.py", '"slopes": 16', '"slopes": 1', BUDGET),
     Break("memory.py", '"curves": 48', '"curves": 1', BUDGET),
     # what is shared

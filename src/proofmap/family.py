@@ -5,9 +5,11 @@ B_u = {δ in B : δ_u = 0}. Every member is a box with 0 in it, cut by an ℓp b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, prod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -109,14 +111,28 @@ class Family:
 
         Over one box it is A·centre + |A|·radius, two products; where members are wanted, their boxes share the terms.
         """
-        flat = coefficients.flatten(1)
         if self.norm == inf and (full_only or self.mask is None):
-            low, high = (end.flatten(1) for end in self.box())
-            centre, radius = self._of((low + high) / 2, owner), self._of((high - low) / 2, owner)
-            largest: Tensor = torch.linalg.vecdot(flat, centre) + torch.linalg.vecdot(flat.abs(), radius)
-            return largest[:, None]
-        middle: Tensor = torch.linalg.vecdot(flat, self._of(self.x.flatten(1), owner))
+            return self.largest(coefficients, owner)(coefficients)[:, None]
+        middle: Tensor = torch.linalg.vecdot(coefficients.flatten(1), self._of(self.x.flatten(1), owner))
         return middle[:, None] + self.concretise(coefficients, owner, full_only=full_only)
+
+    def largest(self, form: Tensor | Windows, owner: Tensor) -> Callable[[Any], Tensor]:
+        """The suprema (K,) over full balls, as `maximise` gives them, of all forms that stand where these do: the balls
+        are read once.
+        """
+        if isinstance(form, Windows):
+            return lambda other: self.maximise_windows(other, full_only=True)[0][:, 0]
+        if self.norm != inf:
+            return lambda other: self.maximise(other, owner, full_only=True)[:, 0]
+        low, high = (end.flatten(1) for end in self.box())
+        centre, radius = self._of((low + high) / 2, owner), self._of((high - low) / 2, owner)
+
+        def over_boxes(other: Tensor) -> Tensor:
+            flat = other.flatten(1)
+            value: Tensor = torch.linalg.vecdot(flat, centre) + torch.linalg.vecdot(flat.abs(), radius)
+            return value
+
+        return over_boxes
 
     def maximise_windows(self, form: Windows, *, full_only: bool = False) -> tuple[Tensor, Tensor]:
         """`maximise` for forms that see a window of x: (K, 1 + T), the full ball and the members of the groups that

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise, product
 from math import inf
 from typing import Any, get_args
@@ -21,7 +22,9 @@ from proofmap.bounds.linear import rewrite
 from proofmap.bounds.method import Method
 from proofmap.errors import InputError
 from proofmap.graph.pairs import in_pairs
-from proofmap.rules import RULES, Form, Nonlinear
+from proofmap.rules import RULES, Form, Interval, Nonlinear
+from proofmap.rules.lines import Lines
+from proofmap.rules.rule import Free
 from proofmap.windows import Windows, where_from
 from tests.bounds import maps
 from tests.bounds.setting import BUDGET, both_sides, mask_for
@@ -147,19 +150,38 @@ def test_chosen_numbers_are_those_of_the_rule_for_windows_and_dense_forms(name: 
     owner, entry = torch.tensor([0, 1, 1, 0]), torch.arange(4) * (start.size // 4)
     places, channel = where_from(owner, entry, start.shape)
     window = Windows.unit(places, channel, start.shape, family.x)
-    opened = {key: Open.of(plain, key, slopes.get(key)) for key in plain.relaxations}
+    opened = {key: Open.of(plain, key) for key in plain.relaxations}
+    given = {key: Open.of(known, key) for key in known.relaxations}
     forms: list[Form] = [window, window.dense()]
     for form in forms:
         chosen = {key: Chosen(one) for key, one in opened.items() if one is not None}
-        rewrite(graph, start.name, form, owner, {**plain.relaxations, **chosen})
-        for choice in chosen.values():
-            choice.numbers = None if choice.pairs is None else choice.pairs.found
+        numbers = {key: Chosen(one) for key, one in given.items() if one is not None}
+        for choices in (chosen, numbers):
+            rewrite(graph, start.name, form, owner, {**plain.relaxations, **choices})
+        for key, choice in chosen.items():
+            choice.numbers = numbers[key].numbers
         expected, bias = rewrite(graph, start.name, form, owner, known.relaxations)
         found, offset = rewrite(graph, start.name, form, owner, {**plain.relaxations, **chosen})
         torch.testing.assert_close(offset, bias)
         for key, end in expected.items():
             at = found[key]
             torch.testing.assert_close(*(f.dense() if isinstance(f, Windows) else f for f in (at, end)))
+
+
+def test_entries_without_a_choice_keep_both_of_their_lines() -> None:
+    """Where the first entry can be chosen and the second not, though its lines differ."""
+    node = next(node for node in graph_of(MODELS["deep relu"], torch.float64).nodes if node.op == "relu")
+    node = replace(node, shape=(2,))
+    low, one, zero = (torch.full((1, 2), value, dtype=torch.float64) for value in (-1.0, 1.0, 0.0))
+    free = Free(zero[:, None], zero[:, None], torch.tensor([[[1.0, 0.0]]], dtype=torch.float64))
+    lines = Lines(zero, None, one / 2, one / 2)
+    form = torch.tensor([[0.0, 3.0], [0.0, -3.0]], dtype=torch.float64)
+    owner = torch.zeros(2, dtype=torch.int64)
+    (found,), bias = Chosen(Open(node, (Interval(low, one),), free, lines)).pull(form, owner)
+    (expected,), offset = lines.pull(form, owner)
+    assert found is not None
+    assert torch.equal(found, expected)
+    assert torch.equal(bias, offset)
 
 
 def test_more_steps_go_further() -> None:

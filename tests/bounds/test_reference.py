@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.bounds import IBP, Alpha, Backward, CrownIBP, Method
+from proofmap.bounds import IBP, Alpha, Backward, CrownIBP, Method, Sharing
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 NETWORKS = ["mnist-net_256x2", "Convnet_maxpool", "cifar_base_kw", "resnet_2b"]
@@ -63,11 +63,17 @@ def figures_of(name: str) -> dict[str, Any]:
 
 
 def check(
-    graph: pm.Graph, case: dict[str, Any], figures: dict[str, Any], bounds: Method, key: str, near: float
+    graph: pm.Graph,
+    case: dict[str, Any],
+    figures: dict[str, Any],
+    bounds: Method,
+    key: str,
+    near: float,
+    sharing: Sharing = "separate",
 ) -> None:
     """On the ball and its four members, up to what float32, which they take, cannot tell apart."""
     x, ball, mask = prepared(case, figures)
-    found = pm.overlap(graph, x, ball, groups=mask, bounds=bounds, sharing="separate", target=case["label"])
+    found = pm.overlap(graph, x, ball, groups=mask, bounds=bounds, sharing=sharing, target=case["label"])
     ours = torch.cat([found.full, found.frozen[0, :4]])
     theirs = torch.tensor(case[key], dtype=torch.float64)
     assert bool((ours <= theirs + near * (1 + theirs.abs())).all()), (key, case["index"], ours.tolist(), case[key])
@@ -83,9 +89,10 @@ def test_no_looser_than_the_reference(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("sharing", "near"), [("separate", 1e-4), ("shared", 1e-3)])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_no_looser_than_the_reference_with_optimised_slopes(name: str) -> None:
+def test_no_looser_than_the_reference_with_optimised_slopes(name: str, sharing: Sharing, near: float) -> None:
     figures = figures_of(name)
     graph = pm.load(SHARED / "onnx" / figures["net"])
     for case in figures["cases"]:
-        check(graph, case, figures, Alpha(), "CROWN-Optimized", 1e-4)
+        check(graph, case, figures, Alpha(), "CROWN-Optimized", near, sharing)

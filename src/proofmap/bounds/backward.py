@@ -124,7 +124,7 @@ class BackwardBounder(Bounder):
 
         def piece(first: int, last: int) -> None:
             part = rows[first:last]
-            arrived(part, *self.carry(name, *start(part), relaxations))
+            arrived(part, *self.carry(name, *start(part), relaxations, part))
 
         members = knowledge.balls.members if knowledge.for_members else 1
         if is_map:
@@ -140,9 +140,11 @@ class BackwardBounder(Bounder):
         in_pieces(len(rows), piece_of(knowledge.budget, like.device) // (signs * row), piece)
 
     def carry(
-        self, name: str, form: AnyForm, owner: Tensor, relaxations: Mapping[str, Relaxation]
+        self, name: str, form: AnyForm, owner: Tensor, relaxations: Mapping[str, Relaxation], rows: Rows
     ) -> tuple[dict[str, AnyForm], Tensor]:
-        """Rows over the value of a node as far back as relaxations lead, as `rewrite` says."""
+        """Forms over the value of a node as far back as relaxations lead, as `rewrite` says: those of `rows`, and after
+        them, where there are more, of the same with the other sign.
+        """
         return rewrite(self.knowledge.graph, name, form, owner, relaxations)
 
     def room(self, widths: Sequence[int], members: int) -> int:
@@ -162,7 +164,7 @@ class BackwardBounder(Bounder):
         def piece(first: int, last: int) -> None:
             at = (case[first:last], row[first:last])
             start = specification[at].unflatten(1, graph[graph.output].shape)
-            forms, bias = self.carry(graph.output, start, at[0], self.knowledge.relaxations)
+            forms, bias = self.carry(graph.output, start, at[0], self.knowledge.relaxations, Rows(*at))
             form = forms.get(graph.input.name)  # None: the output does not depend on the input
             value[at] = bias[:, None] + (0 if form is None else balls.maximise(form, at[0]))
 

@@ -6,6 +6,7 @@ open entries alone, pairs (row, entry) laid flat; all other entries keep the rel
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -16,26 +17,22 @@ from proofmap.bounds.knowledge import Knowledge
 from proofmap.graph.ir import Node
 from proofmap.rules import RULES, Form, Forms, Interval, Nonlinear, Relaxation
 from proofmap.rules.larger import Mixture
-from proofmap.rules.lines import Lines, at_rows
+from proofmap.rules.lines import Lines, at_rows, dot
 from proofmap.rules.rule import Free, Kind
 from proofmap.windows import Windows
 
 
 @dataclass(frozen=True, eq=False)
 class Open:
-    """What a node leaves free on some cases: the numbers (C, F, *shape), and what they are made from.
-
-    found: numbers to begin with as well as with those where it starts.
-    """
+    """What a node leaves free on some cases: the numbers (C, F, *shape), and what they are made from."""
 
     node: Node
     inputs: tuple[Interval, ...]
     free: Free
     relaxation: Lines | Mixture
-    found: Tensor | None
 
     @staticmethod
-    def of(knowledge: Knowledge, name: str, found: Tensor | None = None) -> Open | None:
+    def of(knowledge: Knowledge, name: str) -> Open | None:
         """Of a node that is relaxed; None where nothing is free."""
         node, rule = knowledge.graph[name], RULES[knowledge.graph[name].op]
         assert isinstance(rule, Nonlinear)
@@ -46,7 +43,7 @@ class Open:
         relaxation = knowledge.relaxations[name]
         assert isinstance(relaxation, Lines | Mixture)
         start = free.within(knowledge.cases.slopes.get(name))
-        return Open(node, inputs, replace(free, start=start), relaxation, found)
+        return Open(node, inputs, replace(free, start=start), relaxation)
 
     @property
     def entries(self) -> Tensor:
@@ -55,26 +52,72 @@ class Open:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pairs:
+class _Bent:
+    """Entries that are relaxed, where `closed` is 1; where it is 0 nothing is pulled. Of every row, or one for all."""
+
+    relaxation: Lines | Mixture
+    closed: Tensor
+
+    def pull(self, values: Tensor) -> tuple[tuple[Tensor | None, ...], Tensor]:
+        """Forms of the inputs, and biases."""
+        return self.relaxation.pull(values * self.closed, None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Straight:
+    """The same where an entry is one line of its inputs, whatever the sign of its coefficient: one product each."""
+
+    slopes: tuple[Tensor | None, ...]
+    bias: Tensor | None
+
+    def pull(self, values: Tensor) -> tuple[tuple[Tensor | None, ...], Tensor]:
+        bias = values.new_zeros(len(values)) if self.bias is None else dot(values, self.bias)
+        return tuple(slope if slope is None else values * slope for slope in self.slopes), bias
+
+
+def _straight(bent: _Bent) -> _Straight | None:
+    """These entries as single lines; None where the two lines of one differ."""
+    one, closed = bent.relaxation, bent.closed
+    if isinstance(one, Lines):
+        below = [one.lower_slope, torch.zeros_like(one.upper_bias) if one.lower_bias is None else one.lower_bias]
+        above = [one.upper_slope, one.upper_bias]
+    else:
+        below = [1 - one.share, one.share, torch.zeros_like(one.bias)]
+        above = [one.first, one.second, one.bias]
+    if not all(torch.equal(closed * low, closed * high) for low, high in zip(below, above, strict=True)):
+        return None
+    *slopes, bias = (closed * line for line in above)
+    return _Straight((None, *slopes) if isinstance(one, Mixture) else tuple(slopes), bias if bool(bias.any()) else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
     """The open entries of some rows: n pairs, each a case of its own, (n, 1); the other entries as they are."""
 
     row: Tensor  # (n,)
     place: Tensor  # (n,) in all rows laid flat
     entry: Tensor  # (n,) of the row's form
+    source: Tensor  # (n,) of the node's value
     node: Node
     inputs: tuple[Interval, ...]
     free: Free
-    found: Tensor | None
-    others: Lines | Mixture  # of every row, or one for all
-    closed: Tensor  # 1 at the other entries, else 0, likewise
+    others: _Bent | _Straight  # what the other entries are pulled by
+    width: int  # the entries of one row's form
+
+    def keys(self, ids: Tensor) -> Tensor:
+        """(n,): a number for each, which no other entry of a row with one of these ids (K,) has."""
+        return ids[self.row] * self.width + self.entry
 
     @staticmethod
-    def of(one: Open, form: Form, owner: Tensor) -> _Pairs:
+    def of(one: Open, form: Form, owner: Tensor, *, fixed: bool) -> Pairs:
+        """Of rows with such a form; where it is fixed, what has no coefficient in it is left out."""
+
         def read(values: Tensor) -> Tensor:
             return at_rows(values, form, owner)
 
         mask = read(one.entries.to(one.free.start.dtype)).flatten(1)
-        row, entry = mask.expand(len(form), -1).nonzero(as_tuple=True)
+        values = form.values if isinstance(form, Windows) else form
+        row, entry = (mask * values.flatten(1) if fixed else mask.expand(len(form), -1)).nonzero(as_tuple=True)
         case = row if isinstance(form, Windows) else owner[row]
 
         def pick(values: Tensor) -> Tensor:
@@ -92,35 +135,48 @@ class _Pairs:
             return torch.stack([pick(number) for number in values.unbind(1)], 1)
 
         free = Free(*(numbers(end) for end in (one.free.start, one.free.least, one.free.most)))
-        found = None if one.found is None else numbers(one.found)
         lines: list[Any] = [getattr(one.relaxation, f.name) for f in fields(one.relaxation)]
         rows: list[Any] = [line if line is None else read(line) for line in lines]
-        values = form.values if isinstance(form, Windows) else form
-        closed = 1 - mask.view(-1, *values.shape[1:])
-        others = type(one.relaxation)(*rows)
-        return _Pairs(row, row * mask.shape[1] + entry, entry, node, inputs, free, found, others, closed)
+        bent = _Bent(type(one.relaxation)(*rows), 1 - mask.view(-1, *values.shape[1:]))
+        width = mask.shape[1]
+        every = torch.arange(one.node.size, device=owner.device).view(1, *one.node.shape)
+        source = pick(every).squeeze(1)
+        return Pairs(row, row * width + entry, entry, source, node, inputs, free, _straight(bent) or bent, width)
 
 
 @dataclass(eq=False)
 class Chosen(Relaxation):
-    """What is open with numbers (n, F, 1) of the rows' own, once the rows have been seen; until then as it starts.
+    """What is open with numbers (n, F, 1) of the rows' own: those that `begin` gives when it sees the first rows, until
+    there are others.
 
     A form that comes again, whatever the numbers are, is remembered with what becomes of its other entries.
     """
 
     open: Open
-    pairs: _Pairs | None = None
+    begin: Callable[[Pairs], Tensor] = lambda pairs: pairs.free.start
+    fixed: bool = False  # whether the form is the same whatever the numbers are
+    by_ends: bool = False  # whether the ends of its intervals are to be differentiated by, too
+    pairs: Pairs | None = None
     numbers: Tensor | None = None
     again: tuple[Form, Tensor, tuple[Tensor | None, ...], Tensor] | None = None
 
+    @property
+    def begun(self) -> Tensor:
+        """The numbers, once rows have been seen."""
+        assert self.numbers is not None
+        return self.numbers
+
     def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind | None, ...], Tensor]:
-        if self.pairs is None:
-            self.pairs = _Pairs.of(self.open, form, owner)
+        if self.pairs is None or self.numbers is None:
+            self.pairs = Pairs.of(self.open, form, owner, fixed=self.fixed)
+            self.numbers = _leaf(self.begin(self.pairs))
+            if self.by_ends:
+                ends = (Interval(_leaf(x.lower), _leaf(x.upper)) for x in self.pairs.inputs)
+                self.pairs = replace(self.pairs, inputs=tuple(ends))
         pairs, rule = self.pairs, RULES[self.open.node.op]
         assert isinstance(rule, Nonlinear)
         own, rest, bias = self._apart(form, pairs)
-        numbers = pairs.free.start if self.numbers is None else self.numbers
-        relaxation = rule.relax(pairs.node, *pairs.inputs, slopes=numbers)
+        relaxation = rule.relax(pairs.node, *pairs.inputs, slopes=self.numbers)
         assert isinstance(relaxation, Lines | Mixture)
         mine, lift = relaxation.pull(own, None)
         parts = []
@@ -130,16 +186,21 @@ class Chosen(Relaxation):
             parts.append(replace(form, values=part) if isinstance(form, Windows) and part is not None else part)
         return tuple(parts), bias.index_add(0, pairs.row, lift)
 
-    def _apart(self, form: Form, pairs: _Pairs) -> tuple[Tensor, tuple[Tensor | None, ...], Tensor]:
+    def _apart(self, form: Form, pairs: Pairs) -> tuple[Tensor, tuple[Tensor | None, ...], Tensor]:
         """The open entries (n, 1), and what becomes of the others."""
         if self.again is not None and self.again[0] is form:
             return self.again[1:]
         values = form.values if isinstance(form, Windows) else form
         own = values.flatten().index_select(0, pairs.place).unsqueeze(1)
-        rest, bias = pairs.others.pull(values * pairs.closed, None)
+        rest, bias = pairs.others.pull(values)
         if not values.requires_grad:
             self.again = (form, own, rest, bias)
         return own, rest, bias
 
     def push(self, *inputs: Forms) -> Forms:
         return self.open.relaxation.push(*inputs)
+
+
+def _leaf(numbers: Tensor) -> Tensor:
+    """The same, to be differentiated by."""
+    return numbers.detach().requires_grad_(torch.is_grad_enabled())

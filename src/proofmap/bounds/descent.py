@@ -28,31 +28,29 @@ def descend(
     free: Mapping[str, Free],
     steps: int,
     row: Mapping[str, Tensor] | None = None,
-    other: Mapping[str, Tensor] | None = None,
+    first: Tensor | None = None,
 ) -> Lowest:
     """Adam (Kingma and Ba 2015) on all rows at once, inside the ranges; the best of each row is kept.
 
-    Every row begins where `free` starts, or at `other` numbers where these give it a lower bound.
-
     bound: numbers by names, each (n, ...) -> bounds (K,). A bound depends on its row's own numbers alone: those of
     number i belong to row[name][i], and to row i where nothing is said. A range without an end counts as 1 long.
+    first: the bounds where `free` starts, if they are known, with the way to their gradient.
     """
     rows = row or {}
     at = {name: one.start for name, one in free.items()}
-    if other:
-        others = {name: one.within(other.get(name)) for name, one in free.items()}
-        with torch.no_grad():
-            at = _lower(Lowest(bound(at), at), Lowest(bound(others), others), rows).numbers
     means = {name: _Means.of(one, rows.get(name)) for name, one in free.items()}
     lowest: Lowest | None = None
     for step in range(steps + 1):
         last = step == steps
-        given = {name: one.detach().requires_grad_(not last) for name, one in at.items()}
-        with torch.set_grad_enabled(not last):
-            value = bound(given)
+        if step or first is None:
+            given = {name: one.detach().requires_grad_(not last) for name, one in at.items()}
+            with torch.set_grad_enabled(not last):
+                value = bound(given)
+        else:
+            given, value = at, first
         found = Lowest(value.detach(), {name: one.detach() for name, one in given.items()})
         lowest = found if lowest is None else _lower(lowest, found, rows)
-        if last or not value.requires_grad:
+        if last or not given or not value.requires_grad:
             break
         gradients = torch.autograd.grad(value, list(given.values()), torch.ones_like(value), allow_unused=True)
         noise = torch.finfo(value.dtype).eps ** _NOISE * found.bounds.abs() + torch.finfo(value.dtype).tiny

@@ -26,7 +26,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.case)
 
-    def __getitem__(self, piece: slice) -> Rows:
+    def __getitem__(self, piece: slice | Tensor) -> Rows:
         return Rows(self.case[piece], self.entry[piece])
 
     @property

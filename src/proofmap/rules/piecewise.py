@@ -84,7 +84,9 @@ class ReLU(TwoPieces):
         positive = x.upper.clamp(min=0)
         on = positive > 0  # then u - l > 0, however small they are
         slope = positive / torch.where(on, positive - negative, 1)  # 1 where l >= 0, 0 where u <= 0
-        lower = (x.upper > -x.lower).to(slope.dtype) if slopes is None else self.free(node, x).within(slopes)[:, 0]
+        lower = (x.upper > -x.lower).to(slope.dtype)
+        if slopes is not None:  # as `free` says
+            lower = torch.where(self.unstable(node, x)[0], slopes[:, 0].clamp(0, 1), lower)
         return Lines(lower, None, slope, -slope * negative)
 
 

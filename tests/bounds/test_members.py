@@ -1,0 +1,137 @@
+"""Members that go on where their ball ended: closer where it pays, by what the chain rule says."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import inf
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import proofmap as pm
+from proofmap.bounds import Alpha, Cases, engine, facts, members, solve
+from proofmap.bounds.kept import Kept
+from proofmap.bounds.knowledge import Knowledge
+from proofmap.bounds.layers import Layers
+from proofmap.bounds.method import Plan
+from proofmap.bounds.slopes import SlopesPass
+from proofmap.bounds.tuned import Tuned
+from proofmap.bounds.worth import Worth
+from tests.bounds.setting import BUDGET, mask_for
+
+ROWS = torch.tensor([[[1.0, -1.0, 0.0]], [[0.0, 1.0, -1.0]]], dtype=torch.float64)
+PASS = SlopesPass(steps=8)
+
+
+def dense() -> pm.Graph:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        layers = [one for a, b in pairwise((6, 12, 12, 12, 12)) for one in (nn.Linear(a, b), nn.ReLU())]
+        return pm.trace(nn.Sequential(*layers, nn.Linear(12, 3)).double().eval(), points((6,))[:1])
+
+
+def maps() -> pm.Graph:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        layers = (
+            nn.Conv2d(1, 3, 3),
+            nn.ReLU(),
+            nn.Conv2d(3, 3, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(3, 2, 3),
+            nn.ReLU(),
+        )
+        return pm.trace(nn.Sequential(*layers, nn.Flatten(), nn.Linear(8, 3)).double().eval(), points((1, 6, 6))[:1])
+
+
+def points(shape: tuple[int, ...]) -> Tensor:
+    return torch.rand(2, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+
+
+NETWORKS = {"dense": (dense, (6,), 0.6), "maps": (maps, (1, 6, 6), 0.2)}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_members_get_closer_by_rows_of_their_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of what they miss on bounds of every ball on its own; the ball itself stays as it is."""
+    make, shape, eps = NETWORKS[name]
+    graph, x = make(), points(shape)
+    family = pm.Ball(eps).at(x, mask_for(shape, 3))
+    closer = solve(graph, Cases(family), ROWS, Alpha(8), "shared", BUDGET)
+    separate = solve(graph, Cases(family), ROWS, Alpha(8), "separate", BUDGET)
+    monkeypatch.setattr(members, "_PART", inf)
+    shared = solve(graph, Cases(family), ROWS, Alpha(8), "shared", BUDGET)
+    assert torch.equal(closer[:, 0], shared[:, 0])
+    gain, missing = (shared - closer)[:, 1:], (closer - separate)[:, 1:]
+    assert float(gain.min()) > 0
+    assert float(gain.sum()) > 4 * float(missing.sum())
+    singles = family.split()
+    value = graph((singles.x + singles.sample(500, torch.Generator().manual_seed(1))).flatten(0, 1)).view(500, 2, 4, 3)
+    assert bool(((value * ROWS).sum(3) <= closer[:, :, 0] + 1e-9).all())
+
+
+def settled(graph: pm.Graph, family: pm.Family) -> tuple[Knowledge, Tuned]:
+    """What one walk learns of the balls, and its rows."""
+    plan = Plan(hidden=(PASS,), final=(PASS,))
+    knowledge, bounders = engine.settle(graph, Cases(family), plan, BUDGET, Layers.of(graph, 1, back=True), True)
+    bounders[PASS].final(ROWS, torch.ones(2, 1, dtype=torch.bool))
+    return knowledge, bounders[PASS]._tuned  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_worth_is_the_derivative_through_all_layers(name: str) -> None:
+    """Moved by a little, an end moves the intervals of later layers and the bound as the chain rule says."""
+    make, shape, eps = NETWORKS[name]
+    graph, x = make(), points(shape)
+    family = pm.Ball(eps).at(x, mask_for(shape, 3))
+    knowledge, tuned = settled(graph, family)
+    worth = Worth(PASS, tuned).of(ROWS, torch.ones(2, 1, dtype=torch.bool))
+    hidden = [node for node in graph.nodes if facts.is_nonlinear(node)]
+
+    def bound(at: str, side: int, case: int, entry: int, by: float) -> float:
+        """The first bound with one end moved, all rows over the numbers that they ended with."""
+        single = Knowledge(graph, Cases(family.pick(torch.tensor([case]))), BUDGET, False, False)
+        rows = members.Again(single, PASS, tuned, torch.tensor([case]))
+        rows.steps = 0
+        for node in hidden:
+            (source,) = node.inputs
+            interval = knowledge.interval(source).pick([case])
+            single.intervals[source] = interval
+            for key, unstable in single.unstable(node):
+                if source == at or not single.relaxations:
+                    continue
+                single.tighten(key, rows.tighten(key, unstable))
+            if source == at:
+                (interval.lower, interval.upper)[side].view(-1)[entry] += by
+            single.relax(node)
+        return float(rows.final(ROWS[[case]], torch.ones(1, 1, dtype=torch.bool))[0, 0, 0])
+
+    source, case, step = hidden[1].inputs[0], 0, 1e-6
+    parts = []
+    for side, slopes in enumerate((worth[source].lower, worth[source].upper)):
+        for entry in slopes[case].abs().topk(3).indices.tolist():
+            further, nearer = (bound(source, side, case, entry, by) for by in (step, -step))
+            parts.append(float(slopes[case, entry]) / ((further - nearer) / (2 * step)))
+    assert parts[0] > 0  # one over what the bound ranges over
+    torch.testing.assert_close(parts, [parts[0]] * 6, rtol=1e-4, atol=0)
+
+
+def test_numbers_are_kept_by_their_keys() -> None:
+    kept = Kept(10**6)
+    keys = torch.tensor([9, 3, 5])
+    kept.put(("a", "b"), keys, keys.double().view(3, 1, 1))
+    kept.put(("a", "b"), keys + 10, keys.double().view(3, 1, 1) + 10)
+    found = kept.at(("a", "b"), torch.tensor([5, 4, 19, 20, 3]), torch.full((5, 1, 1), -1.0, dtype=torch.float64))
+    assert found.flatten().tolist() == [5, -1, 19, -1, 3]
+    own = torch.zeros(1, 1, 1, dtype=torch.float64)
+    assert kept.at(("a", "c"), torch.tensor([5]), own) is own
+
+
+def test_what_has_no_room_is_not_kept() -> None:
+    kept = Kept(100)
+    keys = torch.arange(10)
+    for part in keys.split(2):  # 24 bytes each
+        kept.put(("a", "b"), part, part.float().view(2, 1, 1))
+    found = kept.at(("a", "b"), keys, torch.full((10, 1, 1), -1.0))
+    assert found.flatten().tolist() == [0, 1, 2, 3, 4, 5, 6, 7, -1, -1]
