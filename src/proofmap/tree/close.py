@@ -20,10 +20,14 @@ from proofmap.guarantee import between
 from proofmap.memory import keep_freed
 from proofmap.precision import full_precision
 from proofmap.reach import Reached
+from proofmap.tree import boxes
 from proofmap.tree.balls import Balls
 from proofmap.tree.goal import Found, Goal
 from proofmap.tree.search import search
 from proofmap.tree.units import Units, units_of
+
+_FEW = 12  # variables that move: up to so many, what units leave open is searched in boxes of inputs
+_FIRST = 0.05  # of the time, for units before that
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +55,10 @@ def close(
         if found and found[-1].stopped == "interrupted":
             why = "interrupted"
         with progress.part(n / len(reached.value), (n + 1) / len(reached.value)):
-            one = Found(known[n], 0, why) if why is not None else _one(precise, family, reached, n, goal, available)
+            if why is None:
+                one = _one(precise, family, reached, n, known[n], goal, available)
+            else:
+                one = Found(known[n], 0, why)
             found.append(replace(one, upper=torch.minimum(one.upper, known[n])))
     return Closing(torch.stack([one.upper for one in found]), tuple(found))
 
@@ -63,8 +70,8 @@ def _settled(reached: Tensor, known: Tensor, goal: Goal) -> str | None:
     return "" if bool((known <= goal.floor(reached)).all()) else None
 
 
-def _one(graph: Graph, family: Family, reached: Reached, n: int, goal: Goal, available: int) -> Found:
-    """One sample."""
+def _one(graph: Graph, family: Family, reached: Reached, n: int, known: Tensor, goal: Goal, available: int) -> Found:
+    """One sample: by its units, and where few variables move, what is left of it in boxes of inputs."""
     single = _double(family.pick(torch.tensor([n], device=family.x.device)))
     begin = time.monotonic()
 
@@ -77,14 +84,22 @@ def _one(graph: Graph, family: Family, reached: Reached, n: int, goal: Goal, ava
         share = (time.monotonic() - begin) / (goal.until - begin)
         progress.report(min(1.0, share), f"AO(B) in {between(lower, upper)}, {parts:,} parts")
 
+    forms, few = reached.question.forms[n].double(), 0 < len(boxes.moving(single)) <= _FEW
+    first = replace(goal, until=begin + _FIRST * (goal.until - begin)) if few else goal
     with full_precision(family.x.device), torch.no_grad():
         try:
-            units = units_on(graph, single, reached.question.forms[n].double(), available)
+            units = units_on(graph, single, forms, available)
         except KeyboardInterrupt:
             return _nothing(reached.value[n], "interrupted")
         if units is None:
-            return _nothing(reached.value[n], "units")
-        return search(units, Balls(single), reached.value[n].clone(), goal, offer, report)
+            found = _nothing(reached.value[n], "units")
+        else:
+            found = search(units, Balls(single), reached.value[n].clone(), first, offer, report)
+        if not few or found.stopped not in ("time", "memory", "units"):
+            return found
+        above, value = found.upper.minimum(known), reached.value[n].clone()
+        boxed = boxes.search(boxes.Question(graph, single, forms, available), above, value, goal, offer, report)
+        return replace(boxed, parts=found.parts + boxed.parts)
 
 
 def _double(family: Family) -> Family:
