@@ -27,11 +27,12 @@ from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.graph.pairs import in_pairs
 from proofmap.memory import bytes_of, is_out_of_memory
+from proofmap.rules import RULES
+from proofmap.rules.smooth import Smooth
 from proofmap.tree.goal import Found, Goal, Offer, Report
 from proofmap.tree.sides import Sides
 
-_SLOPES = SlopesPass(steps=5)
-_PLAN = Plan(hidden=(BackwardPass(),), final=(_SLOPES,))
+_STEPS = 5  # for the slopes of rows
 _EVEN = 1.0  # of the mean over all variables: what each counts at least when one is chosen
 _POINTS, _PAUSE = 16, 16  # of the most urgent parts, tried as adversaries, and batches from one try to the next
 _HEARD = 0.5  # seconds from one report to the next
@@ -149,6 +150,9 @@ class Boxes:
         self.own = torch.eye(family.members, dtype=torch.bool, device=family.x.device)
         self.layers = Layers.of(graph, len(self.rows), back=True)
         self.batches = 0
+        # Around smooth functions lines are off by the square of a part's size: choosing them costs more than parts.
+        smooth = any(isinstance(RULES.get(node.op), Smooth) for node in graph.nodes)
+        self.final = BackwardPass() if smooth else SlopesPass(steps=_STEPS)
         kind = self.rows.device.type
         values = sum(node.size for node in graph.nodes)
         hidden = sum(graph[name].size for name in facts.hidden(graph))
@@ -191,8 +195,9 @@ class Boxes:
         balls, empty = self.ground.balls(low, high)
         wanted = (above > self.sides.floor[member, None]) & ~empty[:, None]
         with progress.listening(_nobody):
-            knowledge, bounders = settle(graph, Cases(balls), _PLAN, self.available, self.layers)
-            bounder = bounders[_SLOPES]
+            plan = Plan(hidden=(BackwardPass(),), final=(self.final,))
+            knowledge, bounders = settle(graph, Cases(balls), plan, self.available, self.layers)
+            bounder = bounders[self.final]
             assert isinstance(bounder, BackwardBounder)
             value = bounder.final(self.rows.expand(count, -1, -1), wanted)[:, 0]
         above = torch.where(wanted, torch.fmin(value, above), above).masked_fill(empty[:, None], -inf)
