@@ -59,16 +59,16 @@ def spent(call: Callable[[], T]) -> tuple[T, float]:
 @contextmanager
 def parts() -> Iterator[list[int]]:
     """How many parts of its ball every search bounds that is made inside."""
-    close = import_module("proofmap.tree.close")
+    overlaps = import_module("proofmap.overlaps")
     counts: list[int] = []
 
     def counting(*args: Any, **settings: Any) -> Any:
-        found = search(*args, **settings)
-        counts.append(found.parts)
-        return found
+        closing = close(*args, **settings)
+        counts.extend(one.parts for one in closing.found)
+        return closing
 
-    search = close.search
-    with mock.patch.object(close, "search", counting):
+    close = overlaps.close
+    with mock.patch.object(overlaps, "close", counting):
         yield counts
 
 

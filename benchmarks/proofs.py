@@ -6,6 +6,7 @@ python benchmarks/proofs.py verify  --out FOLDER --onnx FILE --npz FILE [--eps 0
 python benchmarks/proofs.py cifar   --out FOLDER --data FOLDER [--eps 0.004] [--images 100] [--device cuda --batch 50]
     [--onnx FILE --mean R G B --std R G B]
 python benchmarks/proofs.py vnnlib  --out FOLDER --onnx FILE --vnnlib FILE ...
+python benchmarks/proofs.py inputs  --out FOLDER [--eps 0.05 0.1 0.2] [--images 4] [--ways units boxes]
 python benchmarks/proofs.py scores  --out FOLDER --data FOLDER [--eps 0.01 0.02 0.04] [--groups grid pixels]
     each with [--seconds 60] [--gap 1e-3] [--threads N] [--share K/N] [--summary]
 
@@ -17,6 +18,7 @@ digits: the packaged MLP on MNIST's test images, for the class that it predicts:
 verify: a network on images (x uint8, y) of a file; an image is proven where it is classified as y on the whole ball.
 cifar: the CIFAR-10 network of the zoo, or one of a file, on test images, for the class that it predicts.
 vnnlib: whether properties hold, are violated, or stay open.
+inputs: networks of five inputs and six layers of 50 ReLUs, by units alone and with boxes of inputs.
 scores: maps of bounds and gradients beside the exact ones: rank correlation, and the four metrics.
 """
 
@@ -40,11 +42,12 @@ from proofmap.property import decide
 from proofmap.sources import Preparation, read_specification
 
 if TYPE_CHECKING:
-    from benchmarks import maps, measuring
+    from benchmarks import maps, measuring, tables
     from benchmarks.lines import Line, Lines, average, by, share, table
 else:
     import maps  # a script finds what lies beside it
     import measuring
+    import tables
     from lines import Line, Lines, average, by, share, table
 
 
@@ -210,6 +213,13 @@ COMMANDS = {
         vnnlib,
         show_properties,
     ),
+    "inputs": Command(
+        lambda args: [key for way in args.ways for key in images(args, way=way)],
+        tables.inputs,
+        tables.show,
+        (0.05, 0.1, 0.2),
+        4,
+    ),
     "scores": Command(
         lambda args: [key for groups in args.groups for key in images(args, groups=groups)],
         maps.scores,
@@ -251,6 +261,7 @@ def _options(parser: argparse.ArgumentParser, command: Command) -> None:
     parser.add_argument("--images", type=int, default=command.count)
     parser.add_argument("--start", type=int, default=0, help="the first image")
     parser.add_argument("--groups", nargs="+", choices=("grid", "pixels"), default=["grid", "pixels"])
+    parser.add_argument("--ways", nargs="+", choices=("units", "boxes"), default=["units", "boxes"])
     parser.add_argument("--seconds", type=float, default=60.0, help="for each image")
     parser.add_argument("--gap", type=float, default=1e-3)
     parser.add_argument("--device", default="cpu")

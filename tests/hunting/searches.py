@@ -16,7 +16,8 @@ from proofmap import leaps, reach
 from proofmap.bounds import METHODS, Backward, Exact, Method, Sharing, named
 from proofmap.errors import BoundError
 from proofmap.overlaps import Overlap
-from proofmap.tree import search
+from proofmap.tree import boxes, search
+from proofmap.tree.sides import Sides
 from tests.bounds.setting import BUDGET, both_sides
 from tests.hunting.draw import Draw
 from tests.hunting.finding import Finding, Found, Tally, raw
@@ -51,7 +52,7 @@ def searches(seed: int, tally: Tally) -> Iterator[Finding]:
             yield Finding(seed, found.kind, found.what, drawn.described)
 
 
-def _spent(tree: search.Tree) -> str:
+def _spent(tree: search.Tree | Sides) -> str:
     return "time" if tree.parts > _PARTS else ""
 
 
@@ -62,6 +63,8 @@ def _outcome(drawn: Tiny, dtype: torch.dtype, draw: Draw, tally: Tally) -> Found
             patch.object(leaps, "_WORK", 0),
             patch.multiple(search, **_SHORT),
             patch.object(search.Tree, "spent", _spent),
+            patch.object(boxes, "_PARTS", {"cpu": 8}),
+            patch.object(Sides, "spent", _spent),
         ):
             _Search(drawn, dtype, draw, tally).check()
     except Found as finding:

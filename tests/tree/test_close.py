@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap import leaps, precision, reach
@@ -242,6 +242,43 @@ def test_points_that_a_search_meets_improve_the_lower_sides(monkeypatch: pytest.
     assert bool((found.value >= exact - GAP).all())
     assert bool((closing.upper - found.value <= GAP).all())
     assert bool((closing.upper >= exact - 1e-9).all())
+
+
+@pytest.mark.parametrize("question", [{}, {"rival": 0, "target": 2}])
+def test_what_units_leave_open_is_closed_in_boxes(question: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FIRST", 0.0)
+    monkeypatch.setattr(Tree, "grow", None)  # units get no further than their root
+    graph, x, ball = network("dense", 2), inputs(seed=2), pm.Ball(0.5, domain=(0.0, 1.0))
+    over = pm.overlap(graph, x, ball, groups=MASK, bounds=Exact(), **question)
+    rival = torch.zeros(1, dtype=torch.int64) if question else None
+    met(over, exact_overlaps(graph, ball.at(x, MASK), forms_of(graph(x), over.target, rival, "margin")))
+
+
+def test_boxes_are_for_few_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FEW", 3)
+    monkeypatch.delattr(module.boxes, "search")
+    closing, _, exact = searched(1, Exact(seconds=1e-3))
+    assert closing.found[0].stopped == "time"
+    assert bool((closing.upper >= exact - 1e-9).all())
+
+
+def test_a_table_of_six_columns_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In boxes alone, by columns, on a ball that is relative to their ranges."""
+    monkeypatch.setattr(module, "_FIRST", 0.0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        first, last = nn.Linear(6, 16), (nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3))
+    ranges = torch.tensor([1.0, 10.0, 0.1, 5.0, 1.0, 2.0], dtype=torch.float64)
+    first.weight.data.mul_(3 / ranges)
+    x = ranges * torch.rand(1, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    ball = pm.Ball(0.2, relative=True, domain=(torch.zeros(6), ranges))
+    graph = pm.trace(nn.Sequential(first, *last).double(), x)
+    over = pm.overlap(graph, x, ball, groups=torch.arange(6), bounds=Exact())
+    lower, upper = sides(over)
+    assert bool((upper - lower <= GAP).all())
+    delta = ball.at(x).sample(2000, torch.Generator().manual_seed(0))[:, 0]
+    rows = graph(x + delta) @ forms_of(graph(x), over.target, None, "margin")[0].T
+    assert float(rows.max()) <= float(over.full) < float(pm.overlap(graph, x, ball).full) - GAP
 
 
 def test_networks_without_units_keep_the_bound_of_one_walk() -> None:

@@ -24,11 +24,15 @@ from proofmap.memory import is_out_of_memory, keep_freed
 from proofmap.precision import full_precision
 from proofmap.progress import Listener
 from proofmap.reach import Reached
+from proofmap.tree import boxes
 from proofmap.tree.balls import Balls
 from proofmap.tree.goal import Found, Goal
 from proofmap.tree.search import search
 from proofmap.tree.together import together, workers_for
 from proofmap.tree.units import Units, units_of
+
+_FEW = 12  # variables that move: up to so many, what units leave open is searched in boxes of inputs
+_FIRST = 0.05  # of the time, for units before that
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +69,9 @@ def close(
     def one(n: int, say: Listener) -> Found:
         goal = Goal(exact.gap, time.monotonic() + exact.seconds, memory, enough, halted)
         why = "interrupted" if halted.is_set() else _settled(reached.value[n], known[n], goal)
-        found = Found(known[n], 0, why) if why is not None else _one(precise, family, reached, n, goal, room, say)
+        found = Found(known[n], 0, why or "")
+        if why is None:
+            found = _one(precise, family, reached, n, known[n], goal, room, say)
         if found.stopped == "interrupted":
             halted.set()
         return replace(found, upper=torch.minimum(found.upper, known[n]))
@@ -88,8 +94,17 @@ def _settled(reached: Tensor, known: Tensor, goal: Goal) -> str | None:
     return "" if bool((known <= goal.floor(reached)).all()) else None
 
 
-def _one(graph: Graph, family: Family, reached: Reached, n: int, goal: Goal, available: int, say: Listener) -> Found:
-    """One sample."""
+def _one(
+    graph: Graph,
+    family: Family,
+    reached: Reached,
+    n: int,
+    known: Tensor,
+    goal: Goal,
+    available: int,
+    say: Listener,
+) -> Found:
+    """One sample: by its units, and where few variables move, what is left of it in boxes of inputs."""
     single = _double(family.pick(torch.tensor([n], device=family.x.device)))
     begin = time.monotonic()
 
@@ -103,9 +118,11 @@ def _one(graph: Graph, family: Family, reached: Reached, n: int, goal: Goal, ava
         share = (time.monotonic() - begin) / (goal.until - begin)
         say(min(1.0, share), f"AO(B) in {between(lower, upper)}, {parts:,} parts")
 
+    forms, few = reached.question.forms[n].double(), 0 < len(boxes.moving(single)) <= _FEW
+    first = replace(goal, until=begin + _FIRST * (goal.until - begin)) if few else goal
     with torch.no_grad():
         try:
-            units = units_on(graph, single, reached.question.forms[n].double(), available)
+            units = units_on(graph, single, forms, available)
         except KeyboardInterrupt:
             return _nothing(reached.value[n], "interrupted")
         except (MemoryError, RuntimeError, RoomError) as error:
@@ -113,8 +130,14 @@ def _one(graph: Graph, family: Family, reached: Reached, n: int, goal: Goal, ava
                 raise
             return _nothing(reached.value[n], "memory")
         if units is None:
-            return _nothing(reached.value[n], "units")
-        return search(units, Balls(single), reached.value[n].clone(), goal, offer, report)
+            found = _nothing(reached.value[n], "units")
+        else:
+            found = search(units, Balls(single), reached.value[n].clone(), first, offer, report)
+        if not few or found.stopped not in ("time", "memory", "units"):
+            return found
+        above, value = found.upper.minimum(known), reached.value[n].clone()
+        boxed = boxes.search(boxes.Question(graph, single, forms, available), above, value, goal, offer, report)
+        return replace(boxed, parts=found.parts + boxed.parts)
 
 
 def _double(family: Family) -> Family:

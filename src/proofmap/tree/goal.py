@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
@@ -32,6 +33,16 @@ class Goal:
     def refuted(self, reached: Tensor) -> bool:
         """Whether more than enough was reached: then nothing is left to prove."""
         return -inf < self.enough < float(reached[0])
+
+    def spent(self, reached: Tensor, used: int, until: float) -> str:
+        """Why to stop, if there is a reason: what is used up (bytes, or the time), or that nothing can be proven."""
+        if self.halted.is_set():
+            return "interrupted"
+        if time.monotonic() > until:
+            return "time"
+        if self.refuted(reached):
+            return "refuted"
+        return "memory" if used > self.memory else ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -84,7 +84,7 @@ def _grow(tree: Tree, until: float, report: Report) -> str:
     tree.plant()
     heard = time.monotonic()
     stopped, until = "", min(tree.goal.until, max(until, 2 * heard - begin))
-    while len(tree.leaves) and not (stopped := tree.spent(until)):
+    while len(tree.leaves) and not (stopped := tree.goal.spent(tree.reached, tree.leaves.bytes, until)):
         tree.grow()
         if time.monotonic() > heard + _HEARD:
             report(float(tree.reached[0]), float(tree.upper[0]), tree.parts)
@@ -131,16 +131,6 @@ class Tree:
         if self.taken is not None:
             top = torch.maximum(top, self.taken)
         return torch.minimum(top.clamp(min=self.cut), self.root)
-
-    def spent(self, until: float) -> str:
-        """Why to stop, if there is a reason: what is used up, or that nothing can be proven any more."""
-        if self.goal.halted.is_set():
-            return "interrupted"
-        if time.monotonic() > until:
-            return "time"
-        if self.goal.refuted(self.reached):
-            return "refuted"
-        return "memory" if self.leaves.bytes > self.goal.memory else ""
 
     @property
     def _floor(self) -> Tensor:
