@@ -11,7 +11,7 @@ with onnxruntime. `--only` takes one of the three. A finding comes with a seed: 
 Exit code 1 where there are any. Ctrl-C ends the hunt with what was found so far.
 
 The last line is JSON: the first and last seed that were tried, every how many, and the counts. `--add FILE...` adds up
-those lines of several shares.
+those lines of several shares. Where share K/N stopped after seed S, `--seed S+N --share 1/N` goes on.
 """
 
 from __future__ import annotations
@@ -61,25 +61,32 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, _too_long)
-    for stop in (signal.SIGINT, signal.SIGTERM):  # also where a shell has it ignored in the background
-        signal.signal(stop, signal.default_int_handler)
+    asked: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        asked.append(number)  # a search ends by itself, with what it has proven
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has it ignored in the background
+        signal.signal(number, stop)
     tally = Tally()
     findings: list[Finding] = []
     start = shown = time.monotonic()
-    seed = args.seeds.start
+    done = 0
     with tempfile.TemporaryDirectory() as folder:
         try:
             for seed in args.seeds:
                 now = time.monotonic()
-                if now - start > args.seconds:
+                if now - start > args.seconds or asked:
                     break
                 if now - shown > _EVERY:
                     shown = now
                     print(f"[{now - start:.0f} s] seed {seed}: {_counts(tally)}, {len(findings)} findings", flush=True)
                 findings += _one(seed, tally, Path(folder), args.only)
+                done += 1
         except KeyboardInterrupt:
-            print(f"stopped at seed {seed}")
-    tried = range(args.seeds.start, seed + 1, args.seeds.step)
+            print(f"stopped at seed {args.seeds[done]}")
+    tried = args.seeds[: max(1, done)]
     seconds = time.monotonic() - start
     _sum_up(tally, findings, seconds, tried, args.only)
     print(json.dumps(_record(tally, findings, seconds, tried)))

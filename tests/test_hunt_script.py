@@ -6,9 +6,11 @@ import json
 import re
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import count
 from pathlib import Path
 from subprocess import run
 from typing import Any
@@ -17,6 +19,7 @@ import pytest
 
 from proofmap.graph.onnx import ops as onnx_ops
 from tests.hunting import files
+from tests.hunting.finding import Finding, Tally
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "hunt.py"
 
@@ -58,6 +61,24 @@ def test_the_script_counts_and_says_how_to_see_a_finding_again(
     printed = capsys.readouterr().out
     assert f"python scripts/hunt.py --seed {seed} --networks 1" in printed
     assert re.search(r"\d findings?: \d misread", printed)
+
+
+def test_a_share_ends_in_time_and_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def tried(*arguments: str) -> tuple[int, ...]:
+        assert hunting(monkeypatch, "--only", "exact", *arguments) == 0
+        row = json.loads(capsys.readouterr().out.splitlines()[-1])
+        return tuple(row[name] for name in ("first", "last", "every", "networks"))
+
+    def one(_: int, tally: Tally) -> Iterator[Finding]:
+        tally.networks += 1
+        return iter(())
+
+    ticks = count(0.0, 10.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
+    monkeypatch.setattr("tests.hunting.hunt.searches", one)
+    first = tried("--seed", "10", "--networks", "40", "--share", "2/4", "--seconds", "35")
+    assert first == (11, 19, 4, 3)
+    assert tried("--seed", str(19 + 4), "--networks", "8", "--share", "1/4") == (23, 27, 4, 2)
 
 
 def test_counts_of_shares_are_added_up(
