@@ -9,24 +9,37 @@ and where gradients lead. Each seed has a tiny network too, of which `Exact` pro
 compared with points, and with the truth where that can be enumerated; and a few ONNX files: what is loaded is compared
 with onnxruntime. `--only` takes one of the three. A finding comes with a seed: `--seed S --networks 1` shows it again.
 Exit code 1 where there are any. Ctrl-C ends the hunt with what was found so far.
+
+The last line is JSON: the first and last seed that were tried, every how many, and the counts. `--add FILE...` adds up
+those lines of several shares. Where share K/N stopped after seed S, `--seed S+N --share 1/N` goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 import tempfile
 import time
 import warnings
 from collections import Counter
+from dataclasses import fields
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
 
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the hunt lives beside the tests, which share it
 
-from tests.hunting import files, networks
+try:
+    import onnx  # noqa: F401
+except ModuleNotFoundError:  # networks can be hunted without files, on a machine that has only torch and scipy
+    sys.modules["onnx"] = MagicMock(__spec__=ModuleSpec("onnx", None))
+
+from tests.hunting import networks, tiny
 from tests.hunting.finding import KINDS, Finding, Tally
 from tests.hunting.hunt import hunt
 
@@ -41,28 +54,42 @@ class _EndlessError(BaseException):
 def main() -> None:
     """Hunt, and say what was found."""
     args = _arguments()
+    if args.add:
+        total = _added(args.add)
+        print(json.dumps(total))
+        sys.exit(1 if total["findings"] else 0)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, _too_long)
-    for stop in (signal.SIGINT, signal.SIGTERM):  # also where a shell has it ignored in the background
-        signal.signal(stop, signal.default_int_handler)
+    asked: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        asked.append(number)  # a search ends by itself, with what it has proven
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has it ignored in the background
+        signal.signal(number, stop)
     tally = Tally()
     findings: list[Finding] = []
     start = shown = time.monotonic()
-    seed = args.seeds.start
+    done = 0
     with tempfile.TemporaryDirectory() as folder:
         try:
             for seed in args.seeds:
                 now = time.monotonic()
-                if now - start > args.seconds:
+                if now - start > args.seconds or asked:
                     break
                 if now - shown > _EVERY:
                     shown = now
                     print(f"[{now - start:.0f} s] seed {seed}: {_counts(tally)}, {len(findings)} findings", flush=True)
                 findings += _one(seed, tally, Path(folder), args.only)
+                done += 1
         except KeyboardInterrupt:
-            print(f"stopped at seed {seed}")
-    _sum_up(tally, findings, time.monotonic() - start, range(args.seeds.start, seed + 1, args.seeds.step))
+            print(f"stopped at seed {args.seeds[done]}")
+    tried = args.seeds[: max(1, done)]
+    seconds = time.monotonic() - start
+    _sum_up(tally, findings, seconds, tried, args.only)
+    print(json.dumps(_record(tally, findings, seconds, tried)))
     sys.exit(1 if findings else 0)
 
 
@@ -73,6 +100,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no new seed after so long")
     parser.add_argument("--only", choices=["bounds", "exact", "onnx"], help="networks, tiny networks or files alone")
     parser.add_argument("--share", type=_share, default=(1, 1), metavar="K/N", help="every N-th seed, from the K-th on")
+    parser.add_argument("--add", type=Path, nargs="+", metavar="FILE", help="add up what shares printed, and no more")
     args = parser.parse_args()
     share, shares = args.share
     args.seeds = range(args.seed + share - 1, args.seed + args.networks, shares)
@@ -111,16 +139,36 @@ def _too_long(*_: object) -> None:
 def _counts(tally: Tally) -> str:
     return (
         f"{tally.networks} networks, {tally.balls} balls, {tally.points} points, {tally.hidden} hidden intervals, "
-        f"{tally.lines} forms, {tally.bounds} bounds, {tally.closed} closed, {tally.enumerated} enumerated, "
-        f"{tally.files} files"
+        f"{tally.lines} forms, {tally.bounds} bounds, {tally.searches} searches, {tally.split} networks split, "
+        f"{tally.splits} splits, {tally.parts} parts, {tally.closed} closed, {tally.enumerated} enumerated, "
+        f"{tally.equal} equal, {tally.files} files"
     )
 
 
-def _sum_up(tally: Tally, findings: list[Finding], seconds: float, seeds: range) -> None:
+def _record(tally: Tally, findings: list[Finding], seconds: float, seeds: range) -> dict[str, Any]:
+    """What was tried and found, in numbers that can be added up."""
+    counts = {one.name: getattr(tally, one.name) for one in fields(tally) if one.type == "int"}
+    tried = {"first": seeds.start, "last": seeds[-1], "every": seeds.step, "seconds": round(seconds)}
+    operations = dict(sorted(tally.operations.items()))
+    return {**tried, **counts, "findings": len(findings), "rounding": tally.rounding, "operations": operations}
+
+
+def _added(files: list[Path]) -> dict[str, Any]:
+    """The last lines of files, as one."""
+    rows = [json.loads(file.read_text().splitlines()[-1]) for file in files]
+    total: dict[str, Any] = {"shares": len(rows)}
+    for name in (one for one in rows[0] if one not in ("first", "last", "every", "rounding", "operations")):
+        total[name] = sum(row[name] for row in rows)
+    operations = sum((Counter(row["operations"]) for row in rows), Counter())
+    return {**total, "rounding": max(row["rounding"] for row in rows), "operations": dict(sorted(operations.items()))}
+
+
+def _sum_up(tally: Tally, findings: list[Finding], seconds: float, seeds: range, only: str | None) -> None:
     print(f"seeds {seeds.start} to {seeds[-1]}, every {seeds.step}: {_counts(tally)} in {seconds:.0f} s")
     print(f"rounding took at most {tally.rounding:.2g} of its tolerance")
-    print(f"operations: {len(tally.operations)}; of the tables never drawn: {_said(_never(tally))}")
-    print(f"of the tables, without a generator: {_said(networks.uncovered() | files.uncovered())}")
+    table, missing = _tables(only)
+    print(f"operations: {len(tally.operations)}; of the tables never drawn: {_said(table - set(tally.operations))}")
+    print(f"of the tables, without a generator: {_said(missing)}")
     for words, count in tally.refused.most_common(12):
         print(f"  refused {count:5d}  {words}")
     kinds = Counter(finding.kind for finding in findings)
@@ -134,8 +182,16 @@ def _sum_up(tally: Tally, findings: list[Finding], seconds: float, seeds: range)
         print(f"  {len(same):4d}  {same[0].kind}: {same[0].what[:200]}  (seeds {places}{', ...' if same[6:] else ''})")
 
 
-def _never(tally: Tally) -> set[str]:
-    return {*networks.turns(), *files.turns()} - set(tally.operations)
+def _tables(only: str | None) -> tuple[set[str], set[str]]:
+    """The operations that may be drawn, and those of the tables that may not."""
+    if only == "exact":
+        return tiny.taken(), set()
+    table, missing = set(networks.turns()), networks.uncovered()
+    if only != "bounds":
+        from tests.hunting import files  # only these need onnx
+
+        table, missing = table | set(files.turns()), missing | files.uncovered()
+    return table, missing
 
 
 def _said(names: set[str]) -> str:

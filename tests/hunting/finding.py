@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from proofmap.errors import FileError, ProofmapError
+from tests.hunting.counting import Work
 
 # From worst to least: a bound that a point exceeds; a model read as another; an exception that nobody raised on
 # purpose; results that should agree; a refusal with a reason that is not true.
@@ -52,11 +53,23 @@ class Tally:
     lines: int = 0  # forms pulled through one operation
     bounds: int = 0
     files: int = 0
+    searches: int = 0  # of samples, by trees
+    split: int = 0  # networks with parts
+    splits: int = 0
+    parts: int = 0
+    programs: int = 0  # parts without a bend that were solved
     closed: int = 0  # overlaps whose two sides met
     enumerated: int = 0  # overlaps that are known exactly
+    equal: int = 0  # of these, those whose upper side is the truth, to the gap
     operations: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     rounding: float = 0.0  # the largest share of its tolerance that anything sound took
+
+    def count(self, work: Work) -> None:
+        """The searches of one more network."""
+        self.split += work.splits > 0
+        for name in ("searches", "splits", "parts", "programs"):
+            setattr(self, name, getattr(self, name) + getattr(work, name))
 
     def near(self, share: float) -> None:
         self.rounding = max(self.rounding, share)

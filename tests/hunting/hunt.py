@@ -11,7 +11,6 @@ import torch
 from proofmap import Ball
 from proofmap.errors import ModelError, ProofmapError
 from proofmap.graph import Graph, bounded, trace
-from tests.hunting import files
 from tests.hunting.bounds import precisions_agree, tried
 from tests.hunting.draw import Draw, Undrawn
 from tests.hunting.finding import Finding, Found, Tally, misjudged, raw, reason
@@ -44,6 +43,8 @@ def hunt(seed: int, tally: Tally, folder: Path, only: str | None = None) -> Iter
 
 def onnx(seed: int, place: int, tally: Tally, folder: Path) -> Iterator[Finding]:
     """Everything that is wrong with how a file is read, and now and then with the bounds of what was read."""
+    from tests.hunting import files  # the other parts of the hunt need no onnx
+
     try:
         file = files.drawn(seed * FILES + place)
     except Undrawn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from math import inf
 from typing import Any, get_args
 from unittest.mock import patch
@@ -12,32 +13,31 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap import leaps, reach
-from proofmap.bounds import METHODS, Backward, Exact, Method, Sharing, named
+from proofmap import leaps, overlaps, reach
+from proofmap.bounds import Backward, Exact, Method, Sharing, named
 from proofmap.errors import BoundError
 from proofmap.overlaps import Overlap
-from proofmap.tree import boxes, search
-from proofmap.tree.sides import Sides
+from proofmap.tree import boxes, forest, search
+from proofmap.tree import straight as programs
 from tests.bounds.setting import BUDGET, both_sides
+from tests.hunting.counting import Work, counted
 from tests.hunting.draw import Draw
 from tests.hunting.finding import Finding, Found, Tally, raw
 from tests.hunting.pieces import kinks, largest, straight
-from tests.hunting.points import points_of, values_of
+from tests.hunting.points import climbed_from, values_of
 from tests.hunting.rounding import floor_of, sizes, units
 from tests.hunting.tiny import Tiny, tiny
 from tests.hunting.walks import watched
 
-# Attacks and steps are few, so that there is more to split, and time for many networks.
-_FEW: dict[str, Any] = {
-    "_STARTS": 8,
-    "_KEPT": 4,
-    "_STEPS": 4,
-    "_FINISH": (0.1, 0.03, 0.01, 0.003),
-    "_MEMBER": (0.1, 0.01),
-}
-_SHORT: dict[str, Any] = {"_ROOT_STEPS": 4, "_HIDDEN_STEPS": 2, "_STEPS": 4, "_PARTS": {"cpu": 8}}
-_PARTS = 24  # of a ball, after which a search ends: the same on every machine, as no time is
-_KINKS = 8  # up to so many the truth is enumerated
+# Most searches start from x alone, and take few steps: there is more to split, and time for many networks.
+_STEPS: dict[str, Any] = {"_ROOT_STEPS": 2, "_HIDDEN_STEPS": 1, "_STEPS": 2, "_LONG": 4, "_ROUNDS": 1}
+_SIZES: dict[str, Any] = {"_PARTS": {"cpu": 4}, "_SOLVED": 2, "_PAUSE": 4}
+_CLIMB: dict[str, Any] = {"_FINISH": (0.1, 0.03, 0.01, 0.003), "_MEMBER": (0.1, 0.01), "_LITTLE": (0.1,)}
+_ATTACK: dict[str, Any] = {"_STARTS": 8, "_KEPT": 4, "_STEPS": 4, **_CLIMB}
+_PARTS, _MANY = 16, 100  # of a ball, after which a search ends; many where the truth is known
+_PLANES = 6  # that touch a ball
+_OWN, _DEAR = 0.005, 0.02  # of the networks: with all of the library's own steps, with the methods beside Exact too
+_KINKS = 5  # up to so many the truth is enumerated
 _PROGRAM = 1e-7  # what a linear program is off by
 
 
@@ -46,27 +46,18 @@ def searches(seed: int, tally: Tally) -> Iterator[Finding]:
     drawn, draw = tiny(seed), Draw("search", seed)
     tally.networks += 1
     tally.operations.update(node.op for node in drawn.graph.nodes)
-    for dtype in (torch.float64, torch.float32) if draw.chance(0.2) else (torch.float64,):
-        found = _outcome(drawn, dtype, draw, tally)
-        if found is not None:
-            yield Finding(seed, found.kind, found.what, drawn.described)
-
-
-def _spent(tree: search.Tree | Sides) -> str:
-    return "time" if tree.parts > _PARTS else ""
+    found = _outcome(drawn, torch.float32 if draw.chance(0.1) else torch.float64, draw, tally)
+    if found is not None:
+        yield Finding(seed, found.kind, found.what, drawn.described)
 
 
 def _outcome(drawn: Tiny, dtype: torch.dtype, draw: Draw, tally: Tally) -> Found | None:
     try:
         with (
-            patch.multiple(reach, **_FEW),
-            patch.object(leaps, "_WORK", 0),
-            patch.multiple(search, **_SHORT),
-            patch.object(search.Tree, "spent", _spent),
-            patch.object(boxes, "_PARTS", {"cpu": 8}),
-            patch.object(Sides, "spent", _spent),
+            _quick(draw),
+            counted(_MANY if _enumerable(drawn) else _PARTS) as work,
         ):
-            _Search(drawn, dtype, draw, tally).check()
+            _Search(drawn, dtype, draw, tally, work).check()
     except Found as finding:
         return finding
     except BoundError as error:
@@ -76,17 +67,40 @@ def _outcome(drawn: Tiny, dtype: torch.dtype, draw: Draw, tally: Tally) -> Found
     return None
 
 
+@contextmanager
+def _quick(draw: Draw) -> Iterator[None]:
+    """Few steps of everything, but for a few networks."""
+    if draw.chance(_OWN):
+        yield
+        return
+    attack = _ATTACK if draw.chance(0.1) else {**_ATTACK, "_search": lambda *_: None}
+    rest = overlaps._LAST if draw.chance(0.25) else 0.0  # of the time, for differences that a search left open
+    with (
+        patch.object(overlaps, "_LAST", rest),
+        patch.multiple(reach, **attack),
+        patch.object(leaps, "_WORK", 0),
+        patch.multiple(search, **_STEPS, **_SIZES, refined=_closer),
+        patch.object(boxes, "_PARTS", {"cpu": 8}),
+        patch.object(programs, "_PLANES", _PLANES),
+    ):
+        yield
+
+
+def _closer(*args: Any, parts: int, **rest: Any) -> Any:
+    return forest.refined(*args, parts=min(parts, 4), **rest)
+
+
 class _Search:
     """One tiny network in one precision: points of every ball, and what is proven of the overlap."""
 
-    def __init__(self, drawn: Tiny, dtype: torch.dtype, draw: Draw, tally: Tally) -> None:
-        self.drawn, self.dtype, self.draw, self.tally = drawn, dtype, draw, tally
+    def __init__(self, drawn: Tiny, dtype: torch.dtype, draw: Draw, tally: Tally, work: Work) -> None:
+        self.drawn, self.dtype, self.draw, self.tally, self.work = drawn, dtype, draw, tally, work
         self.graph = drawn.graph.to(torch.device("cpu"), dtype)
         self.family = drawn.family(dtype)
         self.sharing: Sharing = draw.pick(get_args(Sharing))
         self.singles = self.family.split()
-        points = points_of(self.graph, self.singles, draw.generator, samples=8)
-        best = self._overlap_at(points).amax(0)
+        points = climbed_from(self._overlap_at, self.singles, draw.generator, samples=8, steps=3)
+        best = self._overlap_at(points).detach().amax(0).view(self.family.count, self.family.members)
         self.reached = torch.cat([best.amax(1, keepdim=True), best[:, 1:]], 1)  # B has the points of all members
         with watched() as walks:
             both_sides(self.graph, self.singles, named("ibp"), "one-pass")
@@ -96,14 +110,17 @@ class _Search:
         tally.points += len(points) * self.singles.count
 
     def check(self) -> None:
-        """All methods, and that the dear ones are no looser than the cheap one."""
-        plain = _sides(self._proven(Backward()))[1]
-        for name in ("alpha", "exact"):
-            if name in METHODS:
-                method = Exact() if name == "exact" else named(name)
-                over = self._proven(method)
-                self._holds(name, over)
-                self._no_looser(name, _sides(over)[1], plain)
+        """Both sides by Exact; now and then all methods, and that the dear ones are no looser than the cheap one."""
+        exact = self._proven(Exact())
+        self._holds("exact", exact)
+        self.tally.count(self.work)
+        self._closed(exact)
+        if self.draw.chance(_DEAR):
+            plain = _sides(self._proven(Backward()))[1]
+            self._no_looser("exact", _sides(exact)[1], plain)
+            alpha = self._proven(named("alpha"))
+            self._holds("alpha", alpha)
+            self._no_looser("alpha", _sides(alpha)[1], plain)
 
     def _proven(self, method: Method) -> Overlap:
         one = self.drawn
@@ -128,16 +145,25 @@ class _Search:
         met = self._met(name, over)
         self._below(f"{name}: the lower side is above the overlap at its point,", lower, met)
         self._below(f"{name}: the overlap at the point of a lower side is", met, upper)
-        closed = upper - lower <= Exact().gap
-        self.tally.closed += int(closed.sum())
-        if name == "exact" and self._enumerable():
+        if name == "exact" and self.dtype == torch.float64 and _enumerable(self.drawn):
             truth = self._truth(torch.maximum(self.reached, met))
             self.tally.enumerated += truth.numel()
+            self.tally.equal += int((upper - truth <= Exact().gap).sum())
             self._below(f"{name}: the exact overlap is", truth, upper, _PROGRAM)
             self._below(f"{name}: the lower side is above the exact overlap,", lower, truth, _PROGRAM)
             self._scored(f"{name}: ", over.intervals, truth)
-            if self.drawn.rival is None and self.draw.chance(0.3):
+            if self.drawn.rival is None and self.draw.chance(_DEAR):
                 self._scored("EVA by exact: ", self._explained(), truth)
+
+    def _closed(self, over: Overlap) -> None:
+        """Sides that meet do so at their points, in float64; and they do where all searches say so."""
+        lower, upper = _sides(over)
+        closed = upper - lower <= Exact().gap
+        self.tally.closed += int(closed.sum())
+        if self.work.met == self.work.searches:
+            closed = torch.ones_like(closed)
+        apart = torch.where(closed, upper.double() - self._met("exact", over), 0.0)
+        self._below("exact: sides that were closed are apart,", apart, torch.full_like(apart, Exact().gap))
 
     def _explained(self) -> Tensor:
         """The intervals (N, G, 2) of an explanation's scores."""
@@ -177,23 +203,23 @@ class _Search:
         frozen = (self.singles.lower == 0) & (self.singles.upper == 0)
         if bool((flat != self.singles.x)[frozen].any()):
             raise Found("unsound", f"{name}: a point of a lower side moves a frozen variable")
-        return self._overlap_at(flat[None])[0]
+        return self._overlap_at(flat[None])[0].view(self.family.count, self.family.members)
 
     def _overlap_at(self, points: Tensor) -> Tensor:
-        """The overlap (P, N, members) at points (P, N · members, *shape)."""
+        """The overlap (P, N · members) at points (P, N · members, *shape)."""
         logits = values_of(self.graph, points)[self.graph.output].flatten(2)
-        logits = logits.unflatten(1, (self.family.count, self.family.members))
         target, rival = self.drawn.target, self.drawn.rival
-        own: Tensor = logits.gather(3, _index(target, logits)).squeeze(3)
-        if rival is None:
-            best: Tensor = logits.scatter(3, _index(target, logits), -inf).amax(3)
-        else:
-            best = logits.gather(3, _index(rival, logits)).squeeze(3)
-        return best - own
+        own = self._of(logits, target)
+        if rival is not None:
+            return self._of(logits, rival) - own
+        return logits.scatter(2, self._index(target, logits), -inf).amax(2) - own
 
-    def _enumerable(self) -> bool:
-        exact = self.dtype == torch.float64 and self.family.norm in (1.0, inf)
-        return exact and straight(self.graph) and kinks(self.graph) <= _KINKS
+    def _of(self, logits: Tensor, classes: Tensor) -> Tensor:
+        return logits.gather(2, self._index(classes, logits)).squeeze(2)
+
+    def _index(self, classes: Tensor, logits: Tensor) -> Tensor:
+        """One class (N,) for each sample, to gather from logits (P, N · members, C)."""
+        return classes.repeat_interleave(self.family.members)[None, :, None].expand(len(logits), -1, 1)
 
     def _truth(self, least: Tensor) -> Tensor:
         """The exact overlap (N, members), of which so much is known to be reached."""
@@ -207,9 +233,8 @@ class _Search:
         return truth
 
 
-def _index(classes: Tensor, logits: Tensor) -> Tensor:
-    """One class for each sample, to gather from logits (P, N, members, C)."""
-    return classes[None, :, None, None].expand(*logits.shape[:3], 1)
+def _enumerable(drawn: Tiny) -> bool:
+    return drawn.ball.norm in (1.0, inf) and straight(drawn.graph) and kinks(drawn.graph) <= _KINKS
 
 
 def _sides(over: Overlap) -> tuple[Tensor, Tensor]:

@@ -84,7 +84,7 @@ def _grow(tree: Tree, until: float, report: Report) -> str:
     tree.plant()
     heard = time.monotonic()
     stopped, until = "", min(tree.goal.until, max(until, 2 * heard - begin))
-    while len(tree.leaves) and not (stopped := tree.goal.spent(tree.reached, tree.leaves.bytes, until)):
+    while len(tree.leaves) and not (stopped := tree.spent(until)):
         tree.grow()
         if time.monotonic() > heard + _HEARD:
             report(float(tree.reached[0]), float(tree.upper[0]), tree.parts)
@@ -131,6 +131,10 @@ class Tree:
         if self.taken is not None:
             top = torch.maximum(top, self.taken)
         return torch.minimum(top.clamp(min=self.cut), self.root)
+
+    def spent(self, until: float) -> str:
+        """Why to stop, if there is a reason."""
+        return self.goal.spent(self.reached, self.leaves.bytes, until)
 
     @property
     def _floor(self) -> Tensor:
