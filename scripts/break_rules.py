@@ -201,7 +201,7 @@ BREAKS = [
     Break("bounds/chosen.py", "flat[case if len(flat) > 1 else 0, entry]", "flat[0, entry]", CHOSEN),
     Break("bounds/chosen.py", "self.again[0] is form", "len(self.again[0]) == len(form)", CHOICES),
     Break("bounds/tuned.py", "return forms, bias + self.lift", "return forms, bias", CHOICES),
-    Break("bounds/tuned.py", "key == start, by_ends", "True, by_ends", CHOICES),
+    Break("bounds/tuned.py", "key == start, by_ends", "True, by_ends", MEMBERS),
     Break("bounds/tuned.py", "({}, lowest.bounds)", "({}, lowest.bounds - 0.02)", CHOICES),
     Break("bounds/slopes.py", "torch.minimum(bounds, self._tuned.final(specification, wanted))", "bounds", CHOICES),
     Break("bounds/kept.py", "(known[place] == keys)", "(known[place] >= keys)", MEMBERS),

@@ -15,6 +15,7 @@ from proofmap.bounds.kept import Kept
 from proofmap.bounds.knowledge import Knowledge
 from proofmap.bounds.layers import Layers
 from proofmap.bounds.method import Plan
+from proofmap.bounds.rows import Rows
 from proofmap.bounds.slopes import SlopesPass
 from proofmap.bounds.tuned import Tuned
 from proofmap.bounds.worth import Worth
@@ -115,6 +116,25 @@ def test_worth_is_the_derivative_through_all_layers(name: str) -> None:
             parts.append(float(slopes[case, entry]) / ((further - nearer) / (2 * step)))
     assert parts[0] > 0  # one over what the bound ranges over
     torch.testing.assert_close(parts, [parts[0]] * 6, rtol=1e-4, atol=0)
+
+
+def test_what_has_no_coefficient_yet_can_get_one() -> None:
+    """-relu(relu(x) - 0.9) on [-0.5, 1]: with the slope 0 that the second starts with, nothing arrives at the first."""
+    layers = [nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1)]
+    values = ((1.0, 0.0), (1.0, -0.9), (-1.0, 0.0))
+    for layer, (weight, bias) in zip(layers[::2], values, strict=True):
+        nn.init.constant_(layer.weight, weight)  # type: ignore[arg-type]
+        nn.init.constant_(layer.bias, bias)  # type: ignore[arg-type]
+    x = torch.tensor([[0.25]])
+    graph = pm.trace(nn.Sequential(*layers).eval(), x)
+    plan = Plan(hidden=(PASS,), final=(PASS,))
+    knowledge, _ = engine.settle(graph, Cases(pm.Ball(0.75).at(x)), plan, BUDGET, Layers.of(graph, 1, back=True))
+    none = torch.zeros(1, dtype=torch.int64)
+    way = Tuned(knowledge, PASS, 1).way(graph.output, torch.ones(1, 1), none, knowledge.relaxations, Rows(none, none))
+    second = [node.name for node in graph.nodes if node.op == "relu"][1]
+    assert way.bound({}).tolist() == [0]
+    forms, _ = way.back({second: torch.ones(1, 1, 1)})
+    assert forms[graph.input.name].tolist() == [[-1.0]]
 
 
 def test_numbers_are_kept_by_their_keys() -> None:
