@@ -511,6 +511,12 @@ BREAKS = [
     Break("tree/balls.py", "delta = delta.mul_(self._free[member])", "pass", "tests/tree/test_balls.py"),
     Break("tree/balls.py", "(other * form.sign()) @", "(other * form) @", "tests/tree/test_balls.py"),
     # intervals of parts
+    Break(
+        "tree/intervals.py",
+        "clamp(min=torch.finfo(along.dtype).tiny ** 0.5)",
+        "clamp(min=torch.finfo(torch.float64).tiny)",
+        f"{INTERVALS}::test_a_half_that_no_point_has_leaves_nothing_and_no_infinity",
+    ),
     Break("tree/intervals.py", "row if sign > 0 else row.negative(), here", "row, here", INTERVALS),
     Break("tree/intervals.py", "look = look & wanted[:, level.columns]", "pass", INTERVALS),
     Break(

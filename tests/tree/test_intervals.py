@@ -152,6 +152,16 @@ def test_what_a_split_implies_shows_that_a_part_is_empty() -> None:
     assert mended(*implied.after(above, torch.tensor([0]), torch.tensor([-1])))[1].tolist() == [False]
 
 
+def test_a_half_that_no_point_has_leaves_nothing_and_no_infinity() -> None:
+    """A row that is below the cut whatever δ is has no form: there a multiplier may be as large as it likes."""
+    balls, form, bias = setting("dense").balls, torch.eye(4).double()[:1], torch.zeros(1, dtype=torch.float64)
+    half, part = Half(0 * form, bias - 2.5), torch.zeros(1, dtype=torch.int64)
+    upper, lower = (half.clip(balls, part, f, bias, bias + balls.supremum(f)) for f in (form, -form))
+    x, empty = mended(-lower[None], upper[None])
+    assert bool(x.lower.isfinite().all() & x.upper.isfinite().all())
+    assert bool(empty.all())
+
+
 def test_what_crosses_by_rounding_alone_is_not_empty() -> None:
     lower = torch.tensor([[0.0, 1.0], [0.0, 1.0 + 1e-12], [0.0, 1.1], [1e6, 0.0]], dtype=torch.float64)
     upper = torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [1e6 - 1e-3, 1.0]], dtype=torch.float64)

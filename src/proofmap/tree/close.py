@@ -74,7 +74,7 @@ def close(
             found = _one(precise, family, reached, n, known[n], goal, room, say)
         if found.stopped == "interrupted":
             halted.set()
-        return replace(found, upper=torch.minimum(found.upper, known[n]))
+        return replace(found, upper=torch.fmin(found.upper, known[n]))
 
     with full_precision(device):  # once: its switches are those of all threads
         if workers > 1:

@@ -103,7 +103,7 @@ class Half:
         if not bool(down.any()):
             return value
         at, along, inside, aside = at[down], along[down], inside[down], aside[down]
-        high = 2 * along.abs().sum(1) / inside.abs().sum(1).clamp(min=torch.finfo(along.dtype).tiny)
+        high = 2 * along.abs().sum(1) / inside.abs().sum(1).clamp(min=torch.finfo(along.dtype).tiny ** 0.5)
         low, t = torch.zeros_like(high), high / 4
         for _ in range(_TRIALS):
             down = single.along(torch.addcmul(along, t[:, None], inside), inside) + aside < 0
