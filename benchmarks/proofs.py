@@ -156,7 +156,7 @@ def show_orders(lines: Sequence[Line]) -> list[Line]:
             "pairs in order, median": median(line["pairs"] for line in some),
             "top 10 proven": average(line["top"] == 10 for line in some),
             **_verdicts(some),
-            "parts": average(line["parts"] for line in some),
+            "parts": average(line["parts"] for line in some if "parts" in line),
         }
         for settings, some in by(lines, "eps", "seconds", "gap")
     ]

@@ -20,7 +20,7 @@ from proofmap.tree.goal import Goal
 from proofmap.tree.intervals import mended
 from proofmap.tree.leaves import Leaves
 from proofmap.tree.relaxed import Best, Choice
-from proofmap.tree.splits import FAST, Splits
+from proofmap.tree.splits import FAST, Splits, parts_of
 from proofmap.tree.units import Level, Units, outward, wide
 
 _ROOT_STEPS, _STEPS = 20, 3  # on the whole ball, and on a part
@@ -97,8 +97,7 @@ class Forest:
         return True
 
     def _split(self, part: Mapping[str, Tensor]) -> None:
-        x, choice = Interval(part["lower"], part["upper"]), Choice(part["slopes"], part["multipliers"])
-        row, value = part["row"], part["value"]
+        (x, choice), row, value = parts_of(part), part["row"], part["value"]
         least = 0.0 if self.kinks else -inf
         unit = self.splits.choose(row, x, choice, part["candidates"][:, :_AHEAD].long(), least, value)
         lower, upper, both = self.splits.halves(x, unit)
@@ -114,15 +113,7 @@ class Forest:
         best = self.splits.improved(row, x, choice, steps, None, FAST)
         found = self.splits.bounded(row, x, best.choice)
         value = torch.minimum(found.bias + self.splits.exact.supremum(found.form), above)
-        leaves = {
-            "lower": outward(x).lower,
-            "upper": outward(x).upper,
-            "slopes": best.choice.slopes,
-            "multipliers": best.choice.multipliers,
-            "candidates": self.splits.candidates(x, best),
-            "row": row,
-            "value": value,
-        }
+        leaves = self.splits.columns(row, x, best, value)
         left = leaves["candidates"][:, 0] >= 0
         if self.kinks:
             left &= value > 0

@@ -23,7 +23,7 @@ from proofmap.tree.goal import Found, Goal, Offer, Report
 from proofmap.tree.intervals import Half, at_the_root, mended, renew
 from proofmap.tree.leaves import Leaves
 from proofmap.tree.relaxed import Best, Choice
-from proofmap.tree.splits import FAST, SLOW, Splits
+from proofmap.tree.splits import FAST, SLOW, Splits, parts_of
 from proofmap.tree.straight import solved
 from proofmap.tree.units import Units, outward, precise, wide
 
@@ -195,7 +195,7 @@ class Tree:
         part = {name: column[:_SOLVED] for name, column in part.items()}
         if len(later["row"]):
             self.leaves.add(later, self._urgency(later["value"]))
-        (x, choice), member = _parts_of(part), self._member(part)
+        (x, choice), member = parts_of(part), self._member(part)
         rows = self.units.rows.pick(part["row"])
         multipliers, delta, works = solved(self.units, self.balls, rows, precise(x), member)
         choice = Choice(choice.slopes, torch.where(works[:, None], multipliers.float(), choice.multipliers))
@@ -204,7 +204,7 @@ class Tree:
         self._settle(precise(x), best, part["row"], part["depth"], part["value"])
 
     def _split(self, part: Mapping[str, Tensor]) -> None:
-        x, choice = _parts_of(part)
+        x, choice = parts_of(part)
         lower, upper, both = self.splits.halves(x, self._choose(part, x, choice))
         depth = part["depth"][both] + 1
         closer, empty = mended(lower, upper)
@@ -246,16 +246,7 @@ class Tree:
         self._try(best, value)
         urgency = self._urgency(value)
         left = urgency > 0
-        leaves = {
-            "lower": outward(x).lower,
-            "upper": outward(x).upper,
-            "slopes": best.choice.slopes,
-            "multipliers": best.choice.multipliers,
-            "candidates": self.splits.candidates(x, best),
-            "row": row,
-            "depth": depth,
-            "value": value,
-        }
+        leaves = {**self.splits.columns(row, x, best, value), "depth": depth}
         if bool(left.any()):
             self.leaves.add({name: column[left] for name, column in leaves.items()}, urgency[left])
         if not bool(left.all()):
@@ -275,7 +266,3 @@ class Tree:
         if bool((reached > self.reached).any()):
             self.reached = reached
             self.leaves.rank(self._urgency(self.leaves.column("value")))
-
-
-def _parts_of(leaves: Mapping[str, Tensor]) -> tuple[Interval, Choice]:
-    return Interval(leaves["lower"], leaves["upper"]), Choice(leaves["slopes"], leaves["multipliers"])

@@ -5,6 +5,7 @@ Slopes and multipliers are looked for in float32, where any will do. Intervals a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
 
 import torch
@@ -19,6 +20,11 @@ from proofmap.tree.units import Units, outward
 FAST, SLOW = (0.3, 0.1), (0.03, 0.03)  # steps of slopes and of multipliers
 _CANDIDATES = 32
 _TRIED = {"cpu": 2**35, "cuda": 2**42}  # coefficients that trying every split may multiply
+
+
+def parts_of(leaves: Mapping[str, Tensor]) -> tuple[Interval, Choice]:
+    """The intervals of leaves, in float32, and the best choice for them."""
+    return Interval(leaves["lower"], leaves["upper"]), Choice(leaves["slopes"], leaves["multipliers"])
 
 
 class Splits:
@@ -61,6 +67,19 @@ class Splits:
         top = loss.topk(min(_CANDIDATES, loss.shape[1]), dim=1)
         found = torch.where(top.values > -inf, top.indices, -1)
         return found if found.shape[1] else found.new_full((len(found), 1), -1)
+
+    def columns(self, row: Tensor, x: Interval, best: Best, value: Tensor) -> dict[str, Tensor]:
+        """What leaves keep of parts."""
+        ends = outward(x)
+        return {
+            "lower": ends.lower,
+            "upper": ends.upper,
+            "slopes": best.choice.slopes,
+            "multipliers": best.choice.multipliers,
+            "candidates": self.candidates(x, best),
+            "row": row,
+            "value": value,
+        }
 
     def choose(
         self, row: Tensor, x: Interval, choice: Choice, ahead: Tensor, least: Tensor | float, most: Tensor
