@@ -737,7 +737,7 @@ BREAKS = [
     Break(
         "tree/together.py", "    except BaseException:\n        halted.set()\n", "    except BaseException:\n", TOGETHER
     ),
-    Break("tree/together.py", ", *(one(n) for n in range(len(futures), count))]", "]", TOGETHER),
+    Break("tree/together.py", "one(n) for n in range(count)]", "one(n) for n in done]", TOGETHER),
     Break(
         "reach.py", "better = samples[self.value[samples, 0] > before]", "better = torch.arange(len(self.value))", REACH
     ),

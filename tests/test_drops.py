@@ -76,6 +76,7 @@ def hard() -> tuple[pm.Graph, Tensor, pm.Ball]:
     return pm.trace(pm.zoo.mnist_mlp(), x), x, pm.Ball(torch.tensor([0.02, 0.001]), domain=(0.0, 1.0))
 
 
+@pytest.mark.slow
 def test_what_a_search_leaves_open_is_bounded_as_one_value(hard: tuple[pm.Graph, Tensor, pm.Ball]) -> None:
     graph, x, ball = hard
     over = pm.overlap(graph, x, ball, groups=pm.groups.grid(4), bounds=SHORT)
@@ -87,6 +88,7 @@ def test_what_a_search_leaves_open_is_bounded_as_one_value(hard: tuple[pm.Graph,
     assert pm.overlap(graph, x, ball, bounds=SHORT).drops is None  # no groups, no scores
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [BoundError("too wide"), KeyboardInterrupt()])
 def test_what_was_searched_for_is_not_lost(
     hard: tuple[pm.Graph, Tensor, pm.Ball], error: BaseException, monkeypatch: pytest.MonkeyPatch

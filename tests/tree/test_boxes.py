@@ -23,6 +23,8 @@ from proofmap.tree.sides import Sides
 from tests.bounds.setting import BUDGET
 from tests.tree.setting import GAP, Setting, exact_overlaps, points, setting
 
+pytestmark = pytest.mark.slow  # half a minute
+
 CLOSE = GAP / FINER
 KNOWN = 99.0
 

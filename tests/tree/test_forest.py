@@ -69,6 +69,7 @@ def test_ends_come_close_to_the_truth_and_never_below(seed: int) -> None:
     assert int(forest.parts.max()) > 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ball", ["box", "half", "octahedron", "sphere"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_they_hold_at_every_point(name: str, ball: str) -> None:

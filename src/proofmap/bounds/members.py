@@ -29,7 +29,7 @@ class Again(Tuned):
 
     def __init__(self, knowledge: Knowledge, settings: BackwardPass, ball: Tuned, case: Tensor) -> None:
         super().__init__(knowledge, settings, -(-ball.steps // _FEWER))
-        self._ball, self._case = ball, case
+        self._ball, self._case, self.cases = ball, case, ball.cases
 
     def look_closer(self, worth: Mapping[str, Interval]) -> Again:
         """Tighten what is worth it, layer by layer, so that what has become closer counts for the next."""
@@ -56,5 +56,5 @@ class Again(Tuned):
         """Where the ball's row ended."""
         return pairs.free.within(self._ball.kept.at(where, pairs.keys(ids), pairs.free.start))
 
-    def _ids(self, name: str, rows: Rows, count: int) -> Tensor:
-        return super()._ids(name, Rows(self._case[rows.case], rows.entry), count)
+    def _ids(self, rows: Rows, count: int) -> Tensor:
+        return super()._ids(Rows(self._case[rows.case], rows.entry), count)

@@ -21,7 +21,7 @@ from proofmap.rules import RULES, Relaxation
 from proofmap.rules.rule import AnyForm
 from proofmap.rules.smooth import Smooth
 
-_SHARE = 8  # of the budget, one part: what may be kept of the rows' numbers
+_SHARE, _LEAST = 8, 2**20  # of the budget, one part, and bytes: what may be kept of the rows' numbers, at least
 
 
 @dataclass(eq=False)
@@ -70,9 +70,9 @@ class Tuned(BackwardBounder):
 
     def __init__(self, knowledge: Knowledge, settings: BackwardPass, steps: int) -> None:
         super().__init__(knowledge, settings)
-        self.steps = steps
+        self.steps, self.cases = steps, len(knowledge.cases)
         self._opened: dict[str, Open | None] = {}
-        self.kept = Kept(knowledge.budget // _SHARE)  # what rows ended with, where members go on from it
+        self.kept = Kept(max(_LEAST, knowledge.budget // _SHARE))  # what rows ended with, where members go on from it
 
     def open(self) -> dict[str, Open]:
         """The nodes relaxed so far that leave something free."""
@@ -108,7 +108,7 @@ class Tuned(BackwardBounder):
         by_ends: bool = False,
     ) -> Way[AnyForm]:
         """The way back of rows from a node, to be differentiated by the numbers; or by the ends of intervals, too."""
-        ids, opened = self._ids(name, rows, len(form)), self.open()
+        ids, opened = self._ids(rows, len(form)), self.open()
         closed = {key: one for key, one in relaxations.items() if key not in opened}
         start = name
         forms, lift = rewrite(self.knowledge.graph, name, form, owner, closed)
@@ -127,9 +127,9 @@ class Tuned(BackwardBounder):
         """The numbers to start from."""
         return pairs.free.start
 
-    def _ids(self, name: str, rows: Rows, count: int) -> Tensor:
+    def _ids(self, rows: Rows, count: int) -> Tensor:
         """(count,): a number that of all rows from a node this one alone has, an entry with one sign or the other."""
-        one = 2 * (rows.case * self.knowledge.graph[name].size + rows.entry)
+        one = 2 * (rows.entry * self.cases + rows.case)  # entries have no end: a specification has any number of rows
         return torch.cat([one, one + 1])[:count]
 
     def room(self, widths: Sequence[int], members: int) -> int:

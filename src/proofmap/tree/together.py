@@ -33,6 +33,7 @@ def together(count: int, workers: int, device: torch.device, halted: Event, work
     have ended. Only the calling thread reports.
     """
     said: dict[int, tuple[float, str]] = {}
+    done: dict[int, Found] = {}  # not by futures: Ctrl-C may come between the start of one and its return to us
     streams = _streams(workers, device)
 
     def one(n: int) -> Found:
@@ -42,6 +43,7 @@ def together(count: int, workers: int, device: torch.device, halted: Event, work
                 found = work(n, lambda share, place: said.update({n: (share, place)}))
                 if stream is not None:
                     stream.synchronize()  # so that what was found is there for all streams
+            done[n] = found
             return found
         except BaseException:
             halted.set()
@@ -63,7 +65,9 @@ def together(count: int, workers: int, device: torch.device, halted: Event, work
         raise
     finally:
         pool.shutdown()
-    return [*(future.result() for future in futures), *(one(n) for n in range(len(futures), count))]
+    for future in futures:
+        future.result()  # raises what went wrong there
+    return [done[n] if n in done else one(n) for n in range(count)]
 
 
 def _streams(workers: int, device: torch.device) -> SimpleQueue[torch.cuda.Stream | None]:
