@@ -54,8 +54,7 @@ def together(count: int, workers: int, device: torch.device, halted: Event, work
     pool = ThreadPoolExecutor(workers)
     futures: list[Future[Found]] = []
     try:
-        for n in range(count):
-            futures.append(pool.submit(one, n))  # noqa: PERF401  # those that Ctrl-C finds begun are kept
+        futures = [pool.submit(one, n) for n in range(count)]
         while wait(futures, _HEARD).not_done:
             progress.report(*_state(futures, said))
     except KeyboardInterrupt:
@@ -65,6 +64,8 @@ def together(count: int, workers: int, device: torch.device, halted: Event, work
         raise
     finally:
         pool.shutdown()
+        for stream in [streams.get() for _ in range(workers)]:  # of a thread whose start Ctrl-C broke off, too
+            streams.put(stream)
     for future in futures:
         future.result()  # raises what went wrong there
     return [done[n] if n in done else one(n) for n in range(count)]
