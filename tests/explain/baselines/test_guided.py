@@ -9,7 +9,7 @@ import torch
 from captum import attr
 from torch import Tensor, nn
 
-from proofmap.explain.baselines import GuidedBackprop
+from proofmap.explain.baselines import GuidedBackprop, Saliency
 from tests.explain.baselines.setting import TARGET, drawn, seeded, slope, weights
 
 PLAIN = (
@@ -29,8 +29,9 @@ def test_it_is_captums(x: Tensor) -> None:
         warnings.simplefilter("ignore")  # Captum says that it sets hooks
         expected = attr.GuidedBackprop(model).attribute(x.clone().requires_grad_(), target=torch.tensor(TARGET))
     found = GuidedBackprop(model).attribute(x, TARGET)
-    torch.testing.assert_close(found, expected.detach())
-    assert not torch.allclose(found, slope(model, x, TARGET))
+    size = expected.detach().abs()
+    torch.testing.assert_close(found, torch.maximum(size[:, :1], size[:, 1:]).expand_as(x))
+    assert not torch.allclose(found, Saliency(model).attribute(x, TARGET))
 
 
 class Called(nn.Module):
@@ -57,16 +58,17 @@ def test_every_rectifier_counts_however_it_is_called() -> None:
     inner = g.clamp(min=0) * ((two > 0) & (two < 0.3))
     assert bool((two >= 0.3).any())
     outer = (g + inner @ model.second.weight).clamp(min=0) * (one > 0)
-    expected = (outer @ model.first.weight).detach()
+    expected = (outer @ model.first.weight).detach().abs()
     torch.testing.assert_close(GuidedBackprop(model).attribute(x, 1), expected)
 
 
-def test_without_a_rectifier_it_is_the_gradient(linear: nn.Sequential, x: Tensor) -> None:
-    torch.testing.assert_close(GuidedBackprop(linear).attribute(x, TARGET), weights(linear, TARGET))
+def test_without_a_rectifier_it_is_saliency(linear: nn.Sequential, x: Tensor) -> None:
+    size = weights(linear, TARGET).abs().amax(1, keepdim=True).expand_as(x)
+    torch.testing.assert_close(GuidedBackprop(linear).attribute(x, TARGET), size)
 
 
 @pytest.mark.parametrize("kind", [nn.LeakyReLU, nn.Tanh, nn.ELU, lambda: nn.Hardtanh(-1.0, 1.0)])
 def test_other_activations_have_their_derivative(kind: type[nn.Module]) -> None:
     model = seeded(lambda: nn.Linear(6, 8), kind, lambda: nn.Linear(8, 3))
     x = drawn(4, 6) - 0.5
-    torch.testing.assert_close(GuidedBackprop(model).attribute(x, 1), slope(model, x, [1] * 4))
+    torch.testing.assert_close(GuidedBackprop(model).attribute(x, 1), slope(model, x, [1] * 4).abs())
