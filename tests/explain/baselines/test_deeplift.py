@@ -10,6 +10,7 @@ import torch
 from captum import attr
 from torch import Tensor, nn
 
+import proofmap as pm
 from proofmap.explain.baselines import DeepLIFT
 from tests.explain.baselines.setting import TARGET, Reads, Square, drawn, seeded, slope, weights
 
@@ -117,6 +118,15 @@ def test_it_adds_up_where_paths_meet(baseline: float) -> None:
     model, x = seeded(Branches, seed=2), drawn(3, 6)
     found = DeepLIFT(model, baseline=baseline).attribute(x, TARGET)
     torch.testing.assert_close(found.sum(1), change(model, x, baseline))
+
+
+def test_it_adds_up_in_single_precision() -> None:
+    x = pm.data.digits()[0][:8]
+    model = pm.zoo.mnist_mlp().eval()
+    logits = (model(x) - model(torch.zeros_like(x))).detach()
+    target = model(x).argmax(1, keepdim=True)
+    found = DeepLIFT(model).attribute(x)
+    torch.testing.assert_close(found.flatten(1).sum(1), logits.gather(1, target)[:, 0], rtol=1e-5, atol=1e-5)
 
 
 def test_at_the_reference_it_is_zero_and_a_step_away_the_gradient(cnn: nn.Sequential) -> None:

@@ -57,7 +57,7 @@ class Surrogate(Baseline):
         if int(mask.max()) >= self.samples:
             raise InputError(
                 f"{type(self).__name__} got {int(mask.max()) + 1} groups and samples={self.samples}, expected at least "
-                "as many samples as groups: take fewer groups, such as pm.groups.grid(7), or more samples"
+                "as many samples as groups: take fewer groups, such as grid(7), --groups grid:7, or more samples"
             )
         return mask
 
