@@ -1,4 +1,4 @@
-"""What EVA is compared with: other methods behind the same call, with the settings of EVA's paper, else of their own."""
+"""What EVA is compared with: other methods behind the same call, with the settings of its paper or of their own."""
 
 from __future__ import annotations
 
