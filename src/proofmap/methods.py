@@ -80,6 +80,13 @@ JUDGES: Mapping[str, Judge] = MappingProxyType(
         "mu-fidelity": Judge("fidelity:MuFidelity"),
         "robustness-sr": Judge("robustness:RobustnessSr"),
         "stability": Judge("stability:Stability"),
+        "max-sensitivity": Judge("sensitivity:MaxSensitivity"),
+        "sparseness": Judge("sparseness:Sparseness"),
+        "deletion-mean": Judge("fills:DeletionMean"),
+        "deletion-blur": Judge("fills:DeletionBlur"),
+        "insertion-mean": Judge("fills:InsertionMean"),
+        "insertion-blur": Judge("fills:InsertionBlur"),
+        "adversarial-deletion": Judge("adversarial:AdversarialDeletion"),
         "tightness": Judge("tightness:Tightness", maps=False),
     }
 )

@@ -20,8 +20,8 @@ from proofmap.ball import Ball
 from proofmap.classes import target_of
 from proofmap.errors import InputError
 from proofmap.graph import Graph
+from proofmap.metrics.baselines import Uniform
 from proofmap.metrics.check import check_attributions, check_call, check_explainer, check_overlap
-from proofmap.metrics.draws import Uniform
 from proofmap.metrics.points import logits_at, rows_of
 from proofmap.precision import full_precision
 from proofmap.records import JSON, recorded
@@ -111,10 +111,11 @@ class Metric(ABC, Generic[_Judged_contra]):
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> Metric[Any]:
         """The metric for inputs that move within a ball and, where it has no domain, have values of that range.
 
-        One with a baseline draws it from all values that inputs have; one that needs more of the ball says how.
+        One that draws its baseline draws it from all values that inputs have; one that needs more of the ball says how.
         """
-        baseline = {"baseline": Uniform(*ends_of(ball, values))} if "baseline" in cls.__dataclass_fields__ else {}
-        return cls(**baseline)
+        settings = next(iter(cls.presets.values()))
+        drawn = isinstance(settings.get("baseline"), Uniform)
+        return cls(**({"baseline": Uniform(*ends_of(ball, values))} if drawn else {}))
 
     @abstractmethod
     def _values(self, case: Case) -> Tensor:
