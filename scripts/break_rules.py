@@ -68,6 +68,10 @@ RANKS = "tests/bench/test_ranks.py"
 FILLS = "tests/metrics/test_baselines.py"
 SPARSE = "tests/metrics/test_sparseness.py"
 SENSITIVITY = "tests/metrics/test_sensitivity.py"
+IMPUTED = "tests/metrics/test_imputation.py"
+ROAD = "tests/metrics/test_road.py"
+REMOVAL = "tests/metrics/test_random_removal.py"
+RANDOM = "tests/metrics/test_randomisation.py"
 ADVERSARIAL = "tests/metrics/test_adversarial.py"
 BASELINES = "tests/explain/baselines"
 BENCH = "tests/bench"
@@ -410,6 +414,12 @@ BREAKS = [
     Break("metrics/sensitivity.py", "_RADIUS * (high - low)", "_RADIUS", SENSITIVITY),
     Break("metrics/adversarial.py", ".gather(1, best)", "", ADVERSARIAL),
     Break("metrics/adversarial.py", "restrict(self.ball.at(near), free)", "self.ball.at(near)", ADVERSARIAL),
+    Break("metrics/randomisation.py", "layers[-stage:]", "layers[:stage]", RANDOM),
+    Break("metrics/randomisation.py", "shuffled(case.graph, layers", "shuffled(case.graph, layers[:0]", RANDOM),
+    Break("metrics/imputation.py", "around * y - conv2d", "y - conv2d", IMPUTED),
+    Break("metrics/road.py", "* drawn * gone", "* drawn", ROAD),
+    Break("metrics/random_removal.py", "present.counts[:, None] - 1 - ranks", "-ranks", REMOVAL),
+    Break("metrics/random_removal.py", ".clamp(max=self.part)", "", REMOVAL),
     Break("bench/ranks.py", "merit > merit[:, None]", "merit < merit[:, None]", RANKS),
     Break("bench/ranks.py", "/ len(means) for end", "for end", RANKS),
     # baselines

@@ -45,6 +45,8 @@ def made(kind: type[Metric[Any]]) -> Metric[Any]:
 def subject(kind: type[Metric[Any]], x: Tensor) -> Any:
     if kind.subject == "explainer":
         return lambda points, target: points
+    if kind.subject == "method":
+        return lambda network, points, target: points * network(points).gather(1, target[:, None])[..., None, None]
     return pm.overlap(MODEL, x, BALL) if kind is Tightness else x.flip(0)
 
 
@@ -76,6 +78,7 @@ def test_what_metrics_judge() -> None:
     assert {name: kind.subject for name, kind in METRICS.items() if kind.subject != "attributions"} == {
         "stability": "explainer",
         "max-sensitivity": "explainer",
+        "randomisation": "method",
         "tightness": "overlap",
     }
 

@@ -19,6 +19,9 @@ from proofmap.metrics.curves import Deletion, Insertion
 from proofmap.metrics.fidelity import Cells, MuFidelity
 from proofmap.metrics.fills import DeletionBlur, DeletionMean, InsertionBlur, InsertionMean
 from proofmap.metrics.metric import Metric
+from proofmap.metrics.random_removal import FFidelity
+from proofmap.metrics.randomisation import Randomisation
+from proofmap.metrics.road import ROAD
 from proofmap.metrics.robustness import Distances, RobustnessSr
 from proofmap.metrics.sensitivity import MaxSensitivity
 from proofmap.metrics.sparseness import Sparseness
@@ -28,6 +31,7 @@ from proofmap.metrics.variables import Entries
 
 __all__ = [
     "METRICS",
+    "ROAD",
     "AdversarialDeletion",
     "Blur",
     "Cells",
@@ -37,6 +41,7 @@ __all__ = [
     "DeletionMean",
     "Distances",
     "Entries",
+    "FFidelity",
     "Insertion",
     "InsertionBlur",
     "InsertionMean",
@@ -44,6 +49,7 @@ __all__ = [
     "Mean",
     "Metric",
     "MuFidelity",
+    "Randomisation",
     "RobustnessSr",
     "Sparseness",
     "Stability",

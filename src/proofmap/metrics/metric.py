@@ -21,7 +21,7 @@ from proofmap.classes import target_of
 from proofmap.errors import InputError
 from proofmap.graph import Graph
 from proofmap.metrics.baselines import Uniform
-from proofmap.metrics.check import check_attributions, check_call, check_explainer, check_overlap
+from proofmap.metrics.check import check_attributions, check_call, check_explainer, check_method, check_overlap
 from proofmap.metrics.points import logits_at, rows_of
 from proofmap.precision import full_precision
 from proofmap.records import JSON, recorded
@@ -30,12 +30,17 @@ from proofmap.traced import Network, traced
 
 __all__ = ["ByPreset", "Case", "Metric", "Presets", "Subject", "ends_of", "radius_of", "table"]
 
-Subject: TypeAlias = Literal["attributions", "explainer", "overlap"]
+Subject: TypeAlias = Literal["attributions", "explainer", "method", "overlap"]
 _Judged_contra = TypeVar("_Judged_contra", contravariant=True)
 _Setting = TypeVar("_Setting")
 Presets: TypeAlias = Mapping[str, Mapping[str, Any]]  # by name, what each gives every setting that is a `ByPreset`
 
-_CHECKS = {"attributions": check_attributions, "explainer": check_explainer, "overlap": check_overlap}
+_CHECKS = {
+    "attributions": check_attributions,
+    "explainer": check_explainer,
+    "method": check_method,
+    "overlap": check_overlap,
+}
 _COSTS = ("batch", "memory")  # on which no value depends
 
 
@@ -77,7 +82,9 @@ class Case:
 
 
 class Metric(ABC, Generic[_Judged_contra]):
-    """Judges explanations by what its `subject` names: their attributions, the explainer, or a certified overlap.
+    """Judges explanations by what its `subject` names.
+
+    That is their attributions, the explainer, the method for any network, or a certified overlap.
 
     A metric is called as metric(model, x, target, subject) and returns a value a sample, (N,). model: a
     torch.nn.Module or a pm.Graph. target: a class, one for each sample, or None for the predicted ones. What is drawn
