@@ -297,6 +297,7 @@ def test_a_list_of_radii_is_a_method_for_each_and_a_curve(tmp_path: Path) -> Non
         (SMALL[SMALL.index("[[method]]") :], "method = []", "has no method, expected at least one"),
         ("eps = 0.01", 'eps = 0.01\ndear = "yes"', "has dear = 'yes', expected one"),
         ('groups = "grid:7"', 'groups = "grid:0"', "has groups 'grid:0', expected 'pixels' or 'grid:12'"),
+        ('groups = "grid:7"', 'groups = "pixels:smooth"', "has groups 'pixels:smooth', .* or 'grid:12:smooth'"),
         ("eps = 0.01", 'eps = 0.01\nbounds = "magic"', "got bounds 'magic'"),
         ("eps = 0.01", "eps = 0.01\nradius = 3", "has a method with 'radius', expected only"),
         ('title = "Two methods"', "", "is no benchmark"),
