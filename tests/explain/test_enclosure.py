@@ -14,8 +14,9 @@ from proofmap.bounds import IBP, Backward, Method
 from proofmap.errors import InputError
 from proofmap.execution import Sampler
 from proofmap.explain import EmpiricalEVA, HybridEVA
-from proofmap.explain.enclosure import Directions, enclose, in_coordinates
+from proofmap.explain.enclosure import Directions, enclose, in_coordinates, overlap_of_boxes
 from proofmap.graph.cut import cut
+from proofmap.overlaps import Bounding, family_overlap
 
 BALL = pm.Ball(0.2, domain=(0.0, 1.0))
 SAMPLES = 6
@@ -122,6 +123,20 @@ def test_attacked_samples_lead_further(graph: pm.Graph, x: Tensor) -> None:
     assert bool((more[:, 0] >= reached - 1e-4).all())
     assert bool((reached > plain[:, 0]).any())
     torch.testing.assert_close(overlaps(graph, x, "7", attacked=2, memory=200_000)[:, 0], more[:, 0])
+
+
+def test_a_layer_of_a_map_is_bounded_as_every_method_does() -> None:
+    torch.manual_seed(0)
+    one = torch.zeros(1, 2, 3, dtype=torch.float64)
+    graph = pm.trace(nn.Sequential(nn.Flatten(), nn.Linear(6, 4).double()), one)
+    lower = torch.rand(2, 3, 2, 3, dtype=torch.float64)
+    upper = lower + torch.rand_like(lower)
+    target = torch.tensor([1, 3])
+    found = overlap_of_boxes(graph, lower, upper, target, Bounding(IBP(), 2**20))
+    for i, j in ((0, 0), (1, 2)):
+        ball = pm.Ball((upper - lower)[i, j][None] / 2).at((upper + lower)[i, j][None] / 2)
+        truth = family_overlap(graph, ball, int(target[i]), Bounding(Backward(), 2**20))
+        torch.testing.assert_close(found[i, j], truth.full[0])
 
 
 @pytest.mark.parametrize("name", ["rank", "attacked"])
