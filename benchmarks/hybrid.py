@@ -22,7 +22,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.errors import InputError, ProofmapError
 from proofmap.execution.members import Sampler, laid_out, prepared
-from proofmap.explain.hybrid import enclose, overlap_of_boxes
+from proofmap.explain.enclosure import enclose, overlap_of_boxes
 from proofmap.family import Family
 from proofmap.graph.cut import cut
 from proofmap.memory import budget

@@ -60,6 +60,8 @@ ABOVE = "tests/bounds/test_above.py"
 DROPS = "tests/test_drops.py"
 INCREMENTAL = "tests/execution/test_incremental.py"
 HYBRID = "tests/explain/test_hybrid.py"
+ENCLOSURE = "tests/explain/test_enclosure.py"
+SPREAD = "tests/explain/test_spread.py"
 CURVES = "tests/metrics/test_curves.py"
 FIDELITY = "tests/metrics/test_fidelity.py"
 ROBUSTNESS = "tests/metrics/test_robustness.py"
@@ -379,6 +381,20 @@ BREAKS = [
     Break("explain/hybrid.py", "boxes // family.members", "len(task.x)", HYBRID),
     Break("windows.py", "self.to_rows(place)", "self.to_rows(place * 0)", WINDOWS),
     Break("explain/hybrid.py", "mask - first, count)", "mask, count)", HYBRID),
+    Break("explain/hybrid.py", "torch.cat([drawn, climbed])", "drawn", ENCLOSURE),
+    # sets around samples
+    Break("explain/enclosure.py", "values.amin(0)", "values.amax(0)", ENCLOSURE),
+    Break("explain/enclosure.py", "moved - part @ along, flat", "0 * moved, flat", ENCLOSURE),
+    Break("explain/enclosure.py", "values = directions(images, values)", "values = start[images, None]", ENCLOSURE),
+    Break("explain/enclosure.py", "layer.weight @ centre + layer.bias", "layer.bias", ENCLOSURE),
+    Break("explain/enclosure.py", "(turned.name, e.name)", "(turned.name, turned.name)", ENCLOSURE),
+    Break("explain/enclosure.py", "value[one].minimum(", "value[one].maximum(", ENCLOSURE),
+    Break("explain/enclosure.py", "radius @ rows.abs().mT", "radius @ rows.mT", ENCLOSURE),
+    # smooth maps
+    Break("explain/spread.py", "(rows @ plain.double()", "(plain.double()", SPREAD),
+    Break("explain/spread.py", "weights / weights.sum(1, keepdim=True)", "weights / weights.sum()", SPREAD),
+    Break("explain/explanation.py", 'words.setdefault("smooth", False)', 'words["smooth"] = False', SPREAD),
+    Break("runs/results.py", '.get("smooth", False)', '.get("smoothed", False)', "tests/runs/test_run.py"),
     Break(
         "explain/baselines/first_order.py", "(logits.shape[1] - 1) - decided", "logits.shape[1] - decided", BASELINES
     ),

@@ -14,7 +14,7 @@ import proofmap as pm
 from proofmap import kernel, tree
 from proofmap.bounds import METHODS, Exact, named
 from proofmap.execution import Sampler
-from proofmap.explain.hybrid import enclose
+from proofmap.explain.enclosure import enclose
 from proofmap.graph.cut import cut
 from proofmap.objective import forms_of
 from proofmap.reach import reach

@@ -20,7 +20,7 @@ from torch import Tensor
 from proofmap.arrays import tensor_of
 from proofmap.errors import InputError
 from proofmap.family import resolve_mask
-from proofmap.settings import check_count, check_settings, count, number
+from proofmap.settings import check_count, check_flag, check_settings, count, number
 
 __all__ = [
     "Columns",
@@ -67,20 +67,26 @@ class Pixels:
         return _numbered(shape[-2:]).expand(shape).contiguous() if len(shape) == 3 else _numbered(shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Grid:
     """One group a cell of a `rows` x `columns` grid laid over an image (C, H, W) or (H, W), spanning its channels.
 
     Pixel (i, j) is in cell (floor(i rows / H), floor(j columns / W)); cells of one axis differ by at most one pixel.
+    smooth: maps pass smoothly from cell to cell; scores, and what is proven of them, are the cells' all the same.
     """
 
     rows: int
     columns: int
+    smooth: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a grid without cells."""
         check_count("grid got rows", self.rows)
         check_count("grid got columns", self.columns)
+        check_flag("grid got smooth", self.smooth)
+
+    def __repr__(self) -> str:
+        return f"Grid(rows={self.rows}, columns={self.columns}{', smooth=True' * self.smooth})"
 
     def __call__(self, shape: Shape) -> Tensor:
         """Number the cells row by row: id(c, i, j) = row cell · columns + column cell."""
@@ -161,9 +167,12 @@ def pixels() -> Pixels:
     return Pixels()
 
 
-def grid(rows: int, columns: int | None = None) -> Grid:
-    """Group an image's pixels into rows x columns cells; `grid(n)` is n x n."""
-    return Grid(rows, rows if columns is None else columns)
+def grid(rows: int, columns: int | None = None, *, smooth: bool = False) -> Grid:
+    """Group an image's pixels into rows x columns cells; `grid(n)` is n x n.
+
+    smooth: maps pass smoothly from cell to cell.
+    """
+    return Grid(rows, rows if columns is None else columns, smooth)
 
 
 def columns() -> Columns:

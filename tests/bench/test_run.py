@@ -320,6 +320,7 @@ def test_a_mean_rank_where_a_benchmark_asks_for_one(tmp_path: Path) -> None:
         (SMALL[SMALL.index("[[method]]") :], "method = []", "has no method, expected at least one"),
         ("eps = 0.01", 'eps = 0.01\ndear = "yes"', "has dear = 'yes', expected one"),
         ('groups = "grid:7"', 'groups = "grid:0"', "has groups 'grid:0', expected 'pixels' or 'grid:12'"),
+        ('groups = "grid:7"', 'groups = "pixels:smooth"', "has groups 'pixels:smooth', .* or 'grid:12:smooth'"),
         ("eps = 0.01", 'eps = 0.01\nbounds = "magic"', "got bounds 'magic'"),
         ("eps = 0.01", "eps = 0.01\nradius = 3", "has a method with 'radius', expected only"),
         ('title = "Two methods"', "", "is no benchmark"),

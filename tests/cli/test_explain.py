@@ -194,6 +194,7 @@ def test_the_box_of_a_specification_is_the_ball(tmp_path: Path) -> None:
         (["--domain", "0.9,1"], "x.png: x leaves the domain"),
         (["--groups", "grid"], "got --groups grid, expected pixels, grid:12"),
         (["--groups", "grid:0"], "got --groups grid:0, expected pixels, grid:12"),
+        (["--groups", "pixels:smooth"], "got --groups pixels:smooth, expected pixels, grid:12"),
         (["--groups", "columns"], "expected (d,)"),
         (["--bounds", "best"], "got bounds 'best', expected names among ibp"),
         (["--bounds", "ibp", "--method", "empirical"], "for empirical, which has none"),

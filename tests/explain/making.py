@@ -86,7 +86,7 @@ def ranked(scores: Sequence[float], gap: float, shape: tuple[int, ...] | None = 
 
 TENSORS = ("x", "scores", "attributions", "mask", "target", "predicted")
 WORDS = (
-    *("signed", "guarantee", "method", "settings", "seed", "versions", "model_hash", "input_hash", "seconds"),
+    *("signed", "smooth", "guarantee", "method", "settings", "seed", "versions", "model_hash", "input_hash", "seconds"),
     "origin",
 )
 SIDES = ("full", "frozen", "nominal", "target", "full_lower", "frozen_lower")

@@ -14,7 +14,7 @@ import proofmap as pm
 from proofmap.bounds import IBP, Backward, Method
 from proofmap.errors import BoundError, InputError
 from proofmap.explain import EmpiricalEVA, HybridEVA
-from proofmap.explain.hybrid import overlap_of_boxes
+from proofmap.explain.enclosure import overlap_of_boxes
 from proofmap.graph.cut import cut
 from proofmap.overlaps import Bounding, family_overlap
 from tests.models import Apply, Inverted, Residual

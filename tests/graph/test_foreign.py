@@ -215,12 +215,14 @@ def test_names_of_files_know_their_weights(tmp_path: Path) -> None:
 
 def test_a_file_without_gradients_says_which_methods_work(tmp_path: Path) -> None:
     graph = file_graph(tmp_path)
+    split = next(node.name for node in graph.nodes if node.op == "foreign")
     maps = torch.rand_like(X)
     calls: list[Callable[[], object]] = [
         lambda: pm.explain.as_attributor("saliency", graph).attribute(X),
         lambda: pm.explain.as_attributor("grad-cam", graph).attribute(X),
         lambda: pm.FirstOrder(graph, pm.Ball(0.01)),
         lambda: pm.GreedyAS(graph, pm.Ball(0.01)),
+        lambda: pm.HybridEVA(graph, pm.Ball(0.01), split=split, attacked=1),
         lambda: pm.metrics.RobustnessSr()(graph, X, None, maps),
     ]
     for call in calls:

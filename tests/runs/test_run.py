@@ -328,6 +328,18 @@ def test_a_method_without_a_ball_scores_every_variable(tmp_path: Path) -> None:
     assert (totals.overlap, totals.certified, totals.guarantee) == (None, None, "none")
 
 
+def test_maps_of_a_smooth_grid_are_those_of_the_library(tmp_path: Path) -> None:
+    groups = pm.groups.grid(4, smooth=True)
+    totals = digits_run(tmp_path, work=job(groups=groups), limit=3)
+    images, _ = pm.data.digits()
+    e = EVA(pm.zoo.mnist_mlp(), pm.Ball(EPS, domain=(0.0, 1.0)), groups=groups).explain(images[:3])
+    results = Results.open(tmp_path)
+    np.testing.assert_allclose(results["attributions"], e.attributions, rtol=0, atol=1e-4)
+    for entry, found in zip(totals.classes, totals.maps, strict=True):
+        own = results["attributions"][results["target"] == entry.number]
+        np.testing.assert_allclose(found, own.mean(axis=0), rtol=1e-5, atol=1e-5)
+
+
 def test_groups_may_follow_the_samples(tmp_path: Path) -> None:
     """Each has its own mask, and chunks have different numbers of groups."""
     groups = pm.groups.superpixels(12)

@@ -4,8 +4,8 @@ title, data ("mnist", "cifar10" or "imagenet"), count, model (of the zoo), metri
 split: "test", or "validation" for the last training images, on which settings may be chosen
 against: the labels of methods that EVA is set against, sample by sample
 ranks: which of the metrics the mean rank is over, the last column; none by default
-[[method]]  label, name; where it has a ball: eps, bounds, groups ("pixels" or "grid:12"); settings = {...};
-            count: explain fewer samples; paper = {metric = number, ...}
+[[method]]  label, name; where it has a ball: eps, bounds, groups ("pixels", "grid:12" or "grid:12:smooth")
+            settings = {...}; count: explain fewer samples; paper = {metric = number, ...}
             dear = true: takes a GPU, or hours; a quick look does without
             eps = [...]: a method for each radius, and a curve through them
             relative = true: eps is a share of the way from x to either end of the domain
@@ -82,12 +82,15 @@ class Entry:
         return arguments if self.bounds is None else {**arguments, "bounds": named(self.bounds)}
 
     def grouping(self) -> Groups:
-        """pixels, or a grid of so many cells a side."""
-        kind, _, cells = self.groups.partition(":")
+        """pixels, or a grid of so many cells a side, whose maps may be smooth."""
+        kind, _, cells = self.groups.removesuffix(":smooth").partition(":")
         if kind == "grid" and cells.isdecimal() and int(cells) > 0:
-            return grouping.grid(int(cells))
+            return grouping.grid(int(cells), smooth=self.groups.endswith(":smooth"))
         if self.groups != "pixels":
-            raise InputError(f"the method {self.label!r} has groups {self.groups!r}, expected 'pixels' or 'grid:12'")
+            raise InputError(
+                f"the method {self.label!r} has groups {self.groups!r}, expected 'pixels' or 'grid:12', or "
+                "'grid:12:smooth'"
+            )
         return grouping.pixels()
 
 

@@ -36,7 +36,7 @@ Groups = Annotated[
     str | None,
     unset(
         "What is scored together: --groups grid:12, grid:8,12, superpixels:50, pixels, or columns for a table. By "
-        "default every pixel or column."
+        "default every pixel or column. Maps of grid:12:smooth pass smoothly from cell to cell."
     ),
     texts.Check(texts.groups),
 ]
@@ -160,8 +160,8 @@ def groups_of(text: str | None) -> Grouping:
     """The grouping of a text such as "grid:12"."""
     from proofmap import groups as grouping
 
-    kind, counts = texts.groups(text or "pixels")
-    made: Grouping = getattr(grouping, kind)(*counts)
+    kind, counts, settings = texts.groups(text or "pixels")
+    made: Grouping = getattr(grouping, kind)(*counts, **settings)
     return made
 
 

@@ -83,16 +83,21 @@ def sides(text: str) -> tuple[int, int]:
     return both[0], both[-1]
 
 
-def groups(text: str) -> tuple[str, list[int]]:
-    """A kind of groups, a name of `proofmap.groups`, and the counts after its colon."""
+def groups(text: str) -> tuple[str, list[int], dict[str, bool]]:
+    """A kind of groups, a name of `proofmap.groups`, the counts after its colon, and what else it is made with."""
     kind, colon, count = text.partition(":")
+    cells = count.removesuffix(":smooth")
+    smooth = {"smooth": True} if kind == "grid" and cells != count else {}
+    count = cells if smooth else count
     counts = [int(part) for part in count.split(",")] if re.fullmatch(r"[1-9]\d{0,3}(,[1-9]\d{0,3})?", count) else []
     match kind, counts:
         case (("pixels" | "columns" | "superpixels"), []) if not colon:
-            return kind, counts
+            return kind, counts, {}
         case ("grid", [_] | [_, _]) | ("superpixels", [_]):
-            return kind, counts
-    raise InputError(f"got --groups {text}, expected pixels, grid:12, grid:8,12, superpixels:50 or columns")
+            return kind, counts, smooth
+    raise InputError(
+        f"got --groups {text}, expected pixels, grid:12, grid:8,12, grid:12:smooth, superpixels:50 or columns"
+    )
 
 
 def bounds(text: str) -> None:

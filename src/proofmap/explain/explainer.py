@@ -209,10 +209,11 @@ class Explainer(ABC):
                 with bar.work(len(task.x)):
                     parts.append(self._measure(task))
         whole = together(parts, int(mask.max()) + 1)
+        smooth = isinstance(groups, grouping.Grid) and groups.smooth
         return Explanation(
             x=x,
             scores=whole.scores,
-            attributions=spread(whole.scores, mask),
+            attributions=spread(whole.scores, mask, smooth),
             mask=mask,
             overlap=whole.overlap,
             opposite=whole.opposite,
@@ -220,6 +221,7 @@ class Explainer(ABC):
             target=aim,
             predicted=predicted,
             signed=self.signed,
+            smooth=smooth,
             guarantee=self.guarantee,
             method=type(self).__name__,
             settings=self._record(ball, graph),

@@ -16,9 +16,10 @@ from torch import Tensor
 
 from proofmap.digest import hash_tensor
 from proofmap.errors import FileError, ProofmapError, first_line
-from proofmap.explain.fit import BOUNDS, FOUND, LOWER, check, plain, spread
+from proofmap.explain.fit import BOUNDS, FOUND, LOWER, check, plain
 from proofmap.explain.origin import Origin
 from proofmap.explain.proven import Known
+from proofmap.explain.spread import spread
 from proofmap.explain.storage import check_names, read, write
 from proofmap.guarantee import Guarantee, rounded, span
 from proofmap.objective import decides
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "Guarantee", "rounded", "spread"]
 
 _MISFITS = (ProofmapError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-_STORED = ("x", "scores", "mask", "target", "predicted")  # attributions follow from scores and mask
+_STORED = ("x", "scores", "mask", "target", "predicted")  # attributions follow from scores, mask and smooth
 _ERRORS = "errors"  # stored where scores have them
 _WORDS = ("signed", "guarantee", "method", "settings", "seed", "versions", "model_hash", "input_hash", "seconds")
 
@@ -51,7 +52,7 @@ class Explanation:
 
     x: Tensor  # (N, *shape)
     scores: Tensor  # (N, G)
-    attributions: Tensor  # (N, *shape) each variable has its group's score
+    attributions: Tensor  # (N, *shape) each variable has its group's score, or a mean of those around it
     mask: Tensor  # (1, *shape) or (N, *shape), int64: the group of each variable, 0..G-1
     overlap: Overlap  # AO(B) and every AO(B_u); for a targeted map those of the half δ >= 0
     opposite: Overlap | None = None  # those of the half δ <= 0
@@ -59,6 +60,7 @@ class Explanation:
     target: Tensor  # (N,) the explained class c; for a targeted map the class c' that is aimed at
     predicted: Tensor  # (N,) the class it was
     signed: bool = False  # scores > 0: add, scores < 0: remove
+    smooth: bool = False  # whether the attributions pass smoothly from group to group; the scores are the same
     guarantee: Guarantee
     method: str
     settings: Mapping[str, JSON]
@@ -85,12 +87,13 @@ class Explanation:
             if not -len(self) <= k < len(self):
                 raise IndexError(f"got sample {k}, expected one of {len(self)}")
             which = slice(k, k + 1 or None)
-        part: dict[str, Any] = {name: getattr(self, name)[which] for name in (*_STORED, "attributions")}
+        part: dict[str, Any] = {name: getattr(self, name)[which] for name in _STORED}
         part |= {name: _sliced(side, which) for name, side in self._sides.items()}
         if len(self.mask) == 1:
             part["mask"] = self.mask
         if self.errors is not None:
             part[_ERRORS] = self.errors[which]
+        part["attributions"] = spread(part["scores"], part["mask"], self.smooth)
         eps = self.settings.get("eps")
         radii = eps if isinstance(eps, list) and len(eps) == len(self) else None  # one for each sample
         return replace(
@@ -181,13 +184,15 @@ class Explanation:
         certified = {side: bounds.certified for side, bounds in self._sides.items()}
         words = {name: getattr(self, name) for name in _WORDS}
         origin = None if self.origin is None else self.origin.json()
-        write(Path(path), self._tensors, words | {"certified": certified, "origin": origin})
+        smooth = {"smooth": True} if self.smooth else {}
+        write(Path(path), self._tensors, words | {"certified": certified, "origin": origin} | smooth)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Explanation:
         """Read what `save` wrote; anything else is refused with its reason."""
         tensors, words, version = read(Path(path))
-        check_names(path, "entries", words, {*_WORDS, "certified", "origin"})
+        words.setdefault("smooth", False)
+        check_names(path, "entries", words, {*_WORDS, "smooth", "certified", "origin"})
         certified, origin = words.pop("certified"), words.pop("origin")
         if certified.keys() not in ({"overlap"}, {"overlap", "opposite"}):
             raise FileError(f"{path} is no explanation: it has the overlaps {sorted(certified)}")
@@ -203,7 +208,7 @@ class Explanation:
             }
             parts: dict[str, Any] = {**words, **tensors, **sides}
             parts["origin"] = None if origin is None else Origin.read(origin)
-            return cls(**parts, attributions=spread(tensors["scores"], tensors["mask"]))
+            return cls(**parts, attributions=spread(tensors["scores"], tensors["mask"], words["smooth"]))
         except _MISFITS as error:
             raise FileError(f"{path} holds parts that do not fit together: {first_line(error)}") from error
 

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from proofmap.errors import InputError
+from proofmap.explain.spread import spread
 from proofmap.guarantee import Guarantee
 from proofmap.settings import check_choice, check_flag
 
 if TYPE_CHECKING:
     from proofmap.explain.explanation import Explanation
 
-__all__ = ["BOUNDS", "LOWER", "check", "plain", "spread"]
+__all__ = ["BOUNDS", "LOWER", "check", "plain"]
 
 BOUNDS = ("full", "frozen", "nominal", "target")  # the tensors of an Overlap,
 LOWER = ("full_lower", "frozen_lower")  # and those of its lower sides
@@ -28,12 +28,6 @@ def check(e: Explanation) -> None:
     _check_words(e)
     _check_tensors(e)
     _check_origin(e)
-
-
-def spread(scores: Tensor, mask: Tensor) -> Tensor:
-    """Give each variable its group's score: (N, G) and a mask (1, *shape) or (N, *shape) -> (N, *shape)."""
-    each = mask.expand(len(scores), *mask.shape[1:])
-    return scores.gather(1, each.flatten(1)).view(each.shape)
 
 
 def plain(value: Any, where: str) -> Any:
@@ -55,6 +49,7 @@ def plain(value: Any, where: str) -> Any:
 def _check_words(e: Explanation) -> None:
     check_choice("got guarantee", e.guarantee, Guarantee)
     check_flag("got signed", e.signed)
+    check_flag("got smooth", e.smooth)
     for name in ("method", "model_hash", "input_hash"):
         if not isinstance(getattr(e, name), str):
             raise InputError(f"got {name}={getattr(e, name)!r}, expected text")
@@ -112,7 +107,9 @@ def _check_tensors(e: Explanation) -> None:
         raise InputError(
             f"mask has ids from {low} to {high}, expected 0 to {groups - 1}: one for each column of scores"
         )
-    maps = spread(e.scores, e.mask)
+    if e.smooth and e.x.ndim < 3:
+        raise InputError(f"got smooth=True for x of {tuple(e.x.shape)}, expected pictures (N, ..., H, W)")
+    maps = spread(e.scores, e.mask, e.smooth)
     if maps.dtype != e.attributions.dtype or not torch.allclose(maps, e.attributions, rtol=0, atol=0, equal_nan=True):
         raise InputError("attributions differ from the scores of their groups: make them with spread(scores, mask)")
 

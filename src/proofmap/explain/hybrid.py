@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from proofmap.attack import climbs, margin
 from proofmap.bounds import Method
 from proofmap.classes import margins
 from proofmap.errors import InputError
 from proofmap.execution import Sampler, check_precision
+from proofmap.explain.enclosure import Directions, enclose, overlap_of_boxes, overlap_of_zonotopes
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
-from proofmap.family import Family
-from proofmap.graph import Graph, Node, bounded
+from proofmap.graph import Graph, bounded
 from proofmap.graph.cut import cut
+from proofmap.graph.foreign import differentiable
 from proofmap.memory import budget, bytes_of, in_pieces
-from proofmap.overlaps import Bounding, Overlap, family_overlap, method_of
+from proofmap.overlaps import Bounding, Overlap, method_of
 from proofmap.precision import full_precision
 from proofmap.progress import part
 from proofmap.settings import count, setting
+
+_STEPS = 4  # of a sample that climbs
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -30,6 +35,8 @@ class HybridEVA(Explainer):
     box. The box may miss what no sample reached, so the overlap is an estimate.
 
     split: the name of the module or node where h ends. The same samples serve B and every B_u; x itself is one more.
+    rank: the box is cut by a zonotope of so many directions, those in which the samples of B vary most; its bounds are
+    never looser. attacked: samples beyond the N, each climbed to an adversary in a few steps from where it was drawn.
     precision: the type of what putting a group back changes, torch.float16 or torch.bfloat16 for speed; by default that
     of x, in which the samples of B run. Changes below 6e-5, as of a tiny ball, lose digits in float16.
     """
@@ -38,6 +45,8 @@ class HybridEVA(Explainer):
 
     split: str
     samples: int = count(100)
+    rank: int = count(0, least=0)
+    attacked: int = count(0, least=0)
     bounds: Method | None = None
     precision: torch.dtype | None = setting(None, check_precision)
     seed: int = count(0, least=0)
@@ -51,28 +60,35 @@ class HybridEVA(Explainer):
     def _check_graph(self, graph: Graph) -> None:
         super()._check_graph(graph)
         bounded(cut(graph, self.split)[1])
+        if self.attacked:
+            differentiable(graph, "HybridEVA with attacked samples")
 
     def _measure(self, task: Task) -> Measured:
         head, tail = cut(task.graph, self.split)
         family = task.family
         available = budget(self.memory, task.x.device)
-        delta = family.sample(self.samples, task.generator)
+        delta = self._points(task, available)
         sampler = Sampler(head, self.precision, available)
         value = task.x.new_empty(len(task.x), family.members)
-        boxes = available // 2 // bytes_of("box", head[head.output].size, task.x.element_size())
+        wide = 2 * tail.input.size + self.rank if self.rank else tail.input.size
+        boxes = available // 2 // bytes_of("box", wide, task.x.element_size())
+        how = Bounding(method_of(self.bounds), available // 2)
 
         def images(start: int, stop: int) -> None:
             piece = slice(start, stop)
             mask = task.mask if len(task.mask) == 1 else task.mask[piece]
+            directions = self._directions(sampler, task.x[piece], delta[:, piece])
 
             def groups(first: int, last: int) -> None:
                 part_mask, count = _mask_of(mask, first, last, family.groups)
                 with part(0.0, 0.5):
-                    ends = enclose(sampler, task.x[piece], part_mask, delta[:, piece], count)
+                    ends = enclose(sampler, task.x[piece], part_mask, delta[:, piece], count, directions)
                 lower, upper = (end[:, : 1 + last - first] for end in ends)
                 with part(0.5, 1.0):
-                    how = Bounding(method_of(self.bounds), available // 2)
-                    bounds = overlap_of_boxes(tail, lower, upper, task.target[piece], how)
+                    if directions is None:
+                        bounds = overlap_of_boxes(tail, lower, upper, task.target[piece], how)
+                    else:
+                        bounds = overlap_of_zonotopes(tail, directions, lower, upper, task.target[piece], how)
                 value[piece, 0] = bounds[:, 0]
                 value[piece, 1 + first : 1 + last] = bounds[:, 1:]
 
@@ -83,19 +99,29 @@ class HybridEVA(Explainer):
             nominal = margins(task.graph(task.x).flatten(1), task.target)
         return Measured.of(Overlap.estimated(value, nominal, task.target))
 
+    def _points(self, task: Task, available: int) -> Tensor:
+        """The samples δ of B: by chance, then those that climbed; (S, n, *shape)."""
+        drawn = task.family.sample(self.samples, task.generator)
+        if not self.attacked:
+            return drawn
+        climbed = drawn.new_empty(self.attacked, *task.x.shape)
 
-def enclose(sampler: Sampler, x: Tensor, mask: Tensor, delta: Tensor, groups: int) -> tuple[Tensor, Tensor]:
-    """The smallest and largest values (n, 1 + groups, *inner) of h at x and at the samples of every member."""
-    with full_precision(x.device), torch.no_grad():
-        start = sampler.at(x)
-        lower, upper = (torch.stack([start] * (1 + groups), dim=1) for _ in range(2))
+        def work(start: int, stop: int) -> None:
+            chosen = torch.arange(start, stop, device=task.x.device)
+            value = partial(margin, task.graph, target=task.target[chosen])
+            ways = climbs(value, task.family.pick(chosen), _STEPS, self.attacked, task.generator)
+            climbed[:, start:stop] = torch.stack([at for _, at in ways])
 
-        def fold(images: slice, members: Tensor, values: Tensor) -> None:
-            lower[images, members] = torch.minimum(lower[images, members], values.amin(0))
-            upper[images, members] = torch.maximum(upper[images, members], values.amax(0))
+        kept = sum(node.size for node in task.graph.nodes)  # by the gradient
+        in_pieces(len(task.x), available // bytes_of("value", kept, task.x.element_size()), work)
+        return torch.cat([drawn, climbed])
 
-        sampler.visit(x, mask, delta, groups, fold)
-    return lower, upper
+    def _directions(self, sampler: Sampler, x: Tensor, delta: Tensor) -> Directions | None:
+        """Of the samples of B; None where a box will do."""
+        if not self.rank:
+            return None
+        with full_precision(x.device), torch.no_grad():
+            return Directions.of(torch.stack([sampler.at(x + one) for one in delta]), self.rank)
 
 
 def _mask_of(mask: Tensor, first: int, last: int, groups: int) -> tuple[Tensor, int]:
@@ -104,47 +130,3 @@ def _mask_of(mask: Tensor, first: int, last: int, groups: int) -> tuple[Tensor, 
     if count == groups:
         return mask, groups
     return torch.where((mask >= first) & (mask < last), mask - first, count), count + 1
-
-
-def overlap_of_boxes(graph: Graph, lower: Tensor, upper: Tensor, target: Tensor, how: Bounding) -> Tensor:
-    """Upper bounds (n, m) of the overlap over boxes (n, m, *shape) with target (n,), in the bytes allowed beside them.
-
-    Of one linear layer every method bounds the margins exactly; they are then had without a form for each box.
-    """
-    rest = graph.nodes[1:]
-    with full_precision(lower.device), torch.no_grad():
-        if len(rest) == 1 and rest[0].op == "linear" and lower.ndim == 3:
-            pairs = zip(lower, upper, target, strict=True)
-            return torch.stack([_largest_margin(rest[0], *one) for one in pairs])
-        lows, highs = lower.flatten(0, 1), upper.flatten(0, 1)
-        targets = target.repeat_interleave(lower.shape[1])
-        value = lower.new_empty(len(lows))
-        room = how.available // 2
-
-        def work(start: int, stop: int) -> None:
-            middle, radius = _centred(lows[start:stop], highs[start:stop])
-            family = Family(middle, -radius, radius, torch.inf, radius.flatten(1).amax(1))
-            value[start:stop] = family_overlap(graph, family, targets[start:stop], replace(how, available=room)).full
-
-        rows = graph.classes**2  # f_c' - f_c, for every c'
-        values = sum(node.size for node in graph.nodes)
-        box = bytes_of("value", rows + values, value.element_size())
-        in_pieces(len(value), room // box, work)
-    return value.view(lower.shape[:2])
-
-
-def _centred(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-    return (upper + lower) / 2, (upper - lower) / 2
-
-
-def _largest_margin(node: Node, lower: Tensor, upper: Tensor, target: Tensor) -> Tensor:
-    """max over c' of (W_c' - W_c) z + b_c' - b_c for |z - middle| <= radius: (W_c' - W_c) middle + |W_c' - W_c| radius
-    + b_c' - b_c. Boxes (m, d) -> (m,).
-    """
-    assert node.weight is not None
-    middle, radius = _centred(lower, upper)
-    rows = node.weight - node.weight[target]  # (classes, d)
-    value = middle @ rows.mT + radius @ rows.abs().mT  # (m, classes)
-    if node.bias is not None:
-        value = value + (node.bias - node.bias[target])
-    return margins(value, target)

@@ -24,7 +24,7 @@ from proofmap.explain import Attributor, Explainer, HybridEVA, as_attributor
 from proofmap.explain.explanation import Guarantee
 from proofmap.graph import Graph
 from proofmap.graph.cut import cut
-from proofmap.groups import Groups, SampleGrouping, pixels, resolve
+from proofmap.groups import Grid, Groups, SampleGrouping, pixels, resolve
 from proofmap.methods import COMPARED, METHODS
 from proofmap.records import plain, recorded
 from proofmap.runs.chunk import DROPS, LOWER
@@ -84,6 +84,7 @@ class Job:
             "method": self.method,
             "ball": None if self.ball is None else recorded({"ball": self.ball}),
             "groups": _groups(self.groups, shape),
+            **({"smooth": True} if isinstance(self.groups, Grid) and self.groups.smooth else {}),
             "settings": {name: plain(value) for name, value in sorted(self.settings.items())},
             "target": self.target,
             "device": torch.device(self.device).type,  # which of several equal ones makes no difference

@@ -94,7 +94,7 @@ class Part:
     def __getitem__(self, name: str) -> Array:
         """The array of that name; a mask that all share is (1, *shape)."""
         if name == "attributions":
-            return maps(self["scores"], self["mask"])
+            return maps(self["scores"], self["mask"], self.words.about["job"].get("smooth", False))
         if name == "mask" and self.shared is not None:
             return self.shared[None]
         if name in SCORES:
@@ -108,12 +108,12 @@ class Part:
         return read_array(self.file, name, self.samples)
 
 
-def maps(scores: Array, mask: Array) -> Array:
+def maps(scores: Array, mask: Array, smooth: bool = False) -> Array:
     """Each variable's score: (n, G) and a mask (1 or n, *shape) -> (n, *shape); NaN where nothing was explained."""
     if not scores.shape[1]:
         return np.full((len(scores), *mask.shape[1:]), np.nan, dtype=scores.dtype)
     groups, _ = _groups(mask, scores)
-    attributions: Array = spread(tensor_of(scores), groups).numpy()
+    attributions: Array = spread(tensor_of(scores), groups, smooth).numpy()
     return attributions
 
 

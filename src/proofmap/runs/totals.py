@@ -80,6 +80,7 @@ class Totals:
     classes: Sequence[ClassTotal]
     means: Array  # (K, G) float32: the mean scores of each of the classes
     mask: Array  # (*shape) int32: the group of each variable
+    smooth: bool  # whether maps pass smoothly from group to group
     columns: Sequence[str] | None  # the names of the variables of a flat sample
 
     @property
@@ -99,7 +100,7 @@ class Totals:
     @property
     def maps(self) -> Array:
         """(K, *shape) the mean map of each of the classes."""
-        return maps(self.means, self.mask[None])
+        return maps(self.means, self.mask[None], self.smooth)
 
     def json(self) -> dict[str, Any]:
         """Everything but the maps."""
@@ -205,6 +206,7 @@ def total(results: Results) -> Totals:
         ],
         means=np.array([*means.values()], dtype=np.float32).reshape(len(means), int(mask.max()) + 1),
         mask=mask,
+        smooth=job.get("smooth", False),
         columns=columns if mask.ndim == 1 and columns is not None and len(columns) == len(mask) else None,
     )
 
