@@ -6,7 +6,17 @@ from proofmap import bounds, data, explain, groups, metrics, zoo
 from proofmap.ball import Ball
 from proofmap.bench.compare import compare
 from proofmap.errors import BoundError, FileError, InputError, ModelError, ProofmapError, UnsupportedError
-from proofmap.explain import EVA, EmpiricalEVA, Explanation, FirstOrder, GreedyAO, GreedyAS, HybridEVA, TargetedEVA
+from proofmap.explain import (
+    EVA,
+    EmpiricalEVA,
+    Explanation,
+    FirstOrder,
+    GreedyAO,
+    GreedyAS,
+    HybridEVA,
+    ProbableEVA,
+    TargetedEVA,
+)
 from proofmap.family import Family
 from proofmap.graph import Graph, load, trace
 from proofmap.overlaps import Overlap, overlap
@@ -28,6 +38,7 @@ __all__ = [
     "InputError",
     "ModelError",
     "Overlap",
+    "ProbableEVA",
     "ProofmapError",
     "Radius",
     "TargetedEVA",

@@ -12,6 +12,7 @@ from proofmap.explain.explanation import Explanation
 from proofmap.explain.greedy import GreedyAO, GreedyAS
 from proofmap.explain.hybrid import HybridEVA
 from proofmap.explain.origin import File, Origin, Source
+from proofmap.explain.probable import ProbableEVA
 from proofmap.explain.quantus import explain_func
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "GreedyAS",
     "HybridEVA",
     "Origin",
+    "ProbableEVA",
     "Source",
     "TargetedEVA",
     "as_attributor",

@@ -28,6 +28,7 @@ _BINS = 20
 _SHOWN = 10  # classes and failures in the text; the files have all
 _MEANING = {
     "certified": "proven upper bounds",
+    "probable": "upper bounds of the smoothed classifier, each with the probability on record",
     "sampled": "the largest that samples reached, lower bounds",
     "none": "estimates, nothing proven",
 }
@@ -228,7 +229,7 @@ def _means(results: Results) -> tuple[dict[int, Array], Array]:
 
 def _refuted(rows: Mapping[str, Array], guarantee: Guarantee, objective: str) -> int | None:
     """Where another class is ahead at the sample itself, or at an input that was met."""
-    if "nominal" not in rows or not decides(objective):
+    if "nominal" not in rows or not decides(objective) or guarantee == "probable":
         return None
     met = (rows["nominal"] > 0) | (rows.get("full_lower", rows["nominal"]) > 0)
     return int((met | (rows["full"] > 0) if guarantee == "sampled" else met).sum())

@@ -83,7 +83,7 @@ def finding_of(name: str, record: str, subject: str, e: Explanation, known: tupl
         verdict=answer,
         badge=BADGES[answer],
         claim=claim(e, 0, kind, known, answer, names),
-        quantity=quantity(e) if kind == "other" else "the adversarial overlap",
+        quantity=quantity(e) if kind in ("other", "smoothed") else "the adversarial overlap",
         ball=ball(e.settings, 0, 1),
         around=around(e.settings),
         family=around(e.settings, count=0),
@@ -128,6 +128,7 @@ def _marks(e: Explanation) -> list[tuple[str, str]]:
 def _side(known: Range) -> Side:
     label = {"+": "Raising values alone", "-": "Lowering values alone", None: "The whole ball"}[known.half]
     upper = "none" if known.upper is None else number(known.upper, "certified")
+    upper = upper if known.level is None else f"{upper} ({known.level})"
     return Side(label, known, number(known.lower, "sampled"), upper, sources(known))
 
 
@@ -140,7 +141,7 @@ def _caption(e: Explanation, kind: Kind, aim: str) -> str:
         )
     if e.guarantee == "none":
         return f"A score is the importance that {e.method} gives to a group of values."
-    what = "proven bound" if e.guarantee == "certified" else "largest value seen"
+    what = {"certified": "proven bound", "probable": "probable bound"}.get(e.guarantee, "largest value seen")
     if searched(e):
         what = "largest overlap that a search met"
     return f"A group's score is how far the {what} falls when the group may not move."
