@@ -14,7 +14,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from proofmap.explain.explanation import Guarantee, rounded
-from proofmap.explain.wording import around, bound_name, plural, radius, share, taken_off
+from proofmap.explain.wording import around, bound_name, confidence, plural, radius, share, taken_off
 from proofmap.objective import decides
 from proofmap.resume import keep
 from proofmap.runs.chunk import ARRAYS, SCORES, Array
@@ -28,7 +28,7 @@ _BINS = 20
 _SHOWN = 10  # classes and failures in the text; the files have all
 _MEANING = {
     "certified": "proven upper bounds",
-    "probable": "upper bounds of the smoothed classifier, each with the probability on record",
+    "probable": "upper bounds of the smoothed classifier's alone, for each sample with probability",
     "sampled": "the largest that samples reached, lower bounds",
     "none": "estimates, nothing proven",
 }
@@ -75,6 +75,7 @@ class Totals:
     certified_correct: int | None  # samples whose label is proven for the whole ball
     ball: Mapping[str, Any] | None
     objective: str
+    level: float | None  # the probability with which the overlaps of a sample hold, where they are probable
     taken_off: str | None  # the end of the network that was left out of the bounds
     overlap: Distribution | None
     radius: Distribution | None  # of the balls, where each sample has its own
@@ -110,6 +111,7 @@ class Totals:
             "explained": self.explained,
             "failed": len(self.failed),
             "guarantee": self.guarantee,
+            **({} if self.level is None else {"level": self.level}),
             "ball": self.ball,
             "taken_off": self.taken_off,
             "certified": proven,
@@ -148,7 +150,8 @@ class Totals:
             lines += [f"proven radius: {_listed(self.radius, radius)}", f"  {_bars(self.radius)}"]
         if self.overlap is not None:
             numbers = _listed(self.overlap, partial(rounded, guarantee=self.guarantee))
-            lines += [f"AO(B), {_MEANING[self.guarantee]}: {numbers}", f"  {_bars(self.overlap)}"]
+            sure = "" if self.level is None else f" {confidence({'level': self.level})}"
+            lines += [f"AO(B), {_MEANING[self.guarantee]}{sure}: {numbers}", f"  {_bars(self.overlap)}"]
         lines += [_line(entry, self.guarantee) for entry in self.classes[:_SHOWN]]
         lines += _more(len(self.classes), "classes")
         lines += [f"failed: {name}: {reason}" for name, reason in self.failed[:_SHOWN]]
@@ -191,6 +194,7 @@ def total(results: Results) -> Totals:
         certified_correct=int((certain & (labels == target)).sum()) if labelled and certain is not None else None,
         ball=job["ball"],
         objective=objective,
+        level=job["settings"]["level"] if results.guarantee == "probable" else None,
         taken_off=results.taken_off,
         overlap=None if overlap is None else _distribution(overlap),
         radius=_distribution(rows["eps"]) if (job["ball"] or {}).get("eps") == "auto" else None,

@@ -128,7 +128,6 @@ def _marks(e: Explanation) -> list[tuple[str, str]]:
 def _side(known: Range) -> Side:
     label = {"+": "Raising values alone", "-": "Lowering values alone", None: "The whole ball"}[known.half]
     upper = "none" if known.upper is None else number(known.upper, "certified")
-    upper = upper if known.level is None else f"{upper} ({known.level})"
     return Side(label, known, number(known.lower, "sampled"), upper, sources(known))
 
 

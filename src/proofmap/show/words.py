@@ -149,15 +149,17 @@ def _other(e: Explanation, side: Range) -> tuple[str, list[str], list[str]]:
 
 
 def _smoothed(e: Explanation, side: Range, answer: Verdict, title: str) -> tuple[str, list[str], list[str]]:
-    among, most = f"of copies with {noise(e.settings)}", number(side.upper, "probable")
+    copies, most = f"copies with {noise(e.settings)}", number(side.upper, "probable")
     holds = (
         f"With probability {side.level}, over the draws of the copies: around every input of the ball the share "
-        f"{among} that are not classified as {title} is ahead of the others by at most {most}."
+        f"of {copies} that are not classified as {title} is ahead of the others by at most {most}."
     )
     network = f"Anything about the network itself, which may not classify an input of the ball as {title}."
     words = smoothed(e.settings)
     if answer == "probable":
-        short = f"Around every input of the ball most {among} are classified as {title}, with probability {side.level}."
+        short = (
+            f"Around every input of the ball most {copies} are classified as {title}, with probability {side.level}."
+        )
     else:
         short = "The bound is above zero: it says nothing about what most copies are classified as."
     return short, [holds, f"{words[:1].upper()}{words[1:]}."], [network]
