@@ -23,6 +23,7 @@ def test_a_rounded_bound_stays_true(value: float) -> None:
     [
         (-3.2099, "certified", "-3.20"),
         (-3.2099, "sampled", "-3.21"),
+        (-0.3299, "probable", "-0.32"),
         (2.101, "certified", "2.11"),
         (0.0, "certified", "0.00"),
         (1e-9, "certified", "1.01E-9"),

@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields
 import pytest
 
 from proofmap import metrics
-from proofmap.explain import BASELINES, EVA, Explainer
+from proofmap.explain import BASELINES, EVA, Explainer, ProbableEVA
 from proofmap.explain.baselines import Baseline
 from proofmap.methods import COMPARED, EXPLAINERS, JUDGES, METHODS, READY, Method
 from proofmap.metrics import METRICS, Metric
@@ -26,6 +26,7 @@ def test_the_table_says_what_the_classes_are(name: str) -> None:
     assert method.target == getattr(kind, "signed", False)
     without = [f.name for f in fields(kind) if f.kw_only and f.default is MISSING and f.default_factory is MISSING]
     assert method.needs == tuple(without)
+    assert (method.norm == 2) == (kind is ProbableEVA)
 
 
 def test_no_explainer_is_forgotten() -> None:
@@ -55,7 +56,8 @@ def test_no_metric_is_forgotten() -> None:
 
 def test_what_is_derived() -> None:
     assert [*BASELINES] == [*COMPARED] == [name for name in METHODS if name != "targeted"]
-    assert [*READY] == [name for name in COMPARED if name != "hybrid"]
+    assert [*READY] == [name for name in COMPARED if name not in ("hybrid", "probable")]
+    assert "probable" in EXPLAINERS
     assert {"eva", "targeted", "first-order"} <= {*EXPLAINERS} <= {name for name in METHODS if METHODS[name].ball}
     assert "hybrid" not in EXPLAINERS
 

@@ -16,6 +16,7 @@ from proofmap.explain import (
     GreedyAS,
     HybridEVA,
     PathEVA,
+    ProbableEVA,
     SmoothEVA,
     TargetedEVA,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "ModelError",
     "Overlap",
     "PathEVA",
+    "ProbableEVA",
     "ProofmapError",
     "Radius",
     "SmoothEVA",

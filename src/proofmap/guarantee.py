@@ -8,13 +8,16 @@ from typing import Literal
 
 __all__ = ["Guarantee", "between", "rounded", "span"]
 
-# Proven upper bounds of AO; the largest values that samples reached, lower bounds; estimates that are neither.
-Guarantee = Literal["certified", "sampled", "none"]
+# Proven upper bounds of AO; upper bounds of the smoothed classifier's AO, which hold with a probability that is stated,
+# its level; the largest values that samples reached, lower bounds; estimates that are neither.
+Guarantee = Literal["certified", "probable", "sampled", "none"]
+
+_ROUNDING = {"certified": ROUND_CEILING, "probable": ROUND_CEILING, "sampled": ROUND_FLOOR, "none": ROUND_HALF_EVEN}
 
 
 def rounded(value: float, guarantee: Guarantee) -> str:
     """An overlap with two decimals, or three digits if it is small, rounded to the side on which it stays true."""
-    rounding = {"certified": ROUND_CEILING, "sampled": ROUND_FLOOR, "none": ROUND_HALF_EVEN}[guarantee]
+    rounding = _ROUNDING[guarantee]
     if not math.isfinite(value):
         return str(value).replace("inf", "∞")
     if 0 < abs(value) < 0.1 or abs(value) >= 1e9:

@@ -22,6 +22,7 @@ class Method:
     ball: bool = False  # it looks for adversaries in a ball, and scores its groups: an `Explainer`
     target: bool = False  # it needs a class to move to
     needs: tuple[str, ...] = ()  # settings without a default
+    norm: float | None = None  # of the only balls that it takes
 
     @property
     def kind(self) -> type[Any]:
@@ -75,13 +76,16 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "smooth": Method("smooth:SmoothEVA", ball=True),
         "path": Method("path:PathEVA", ball=True),
         "blend": Method("blend:BlendEVA", ball=True),
+        "probable": Method("probable:ProbableEVA", ball=True, norm=2.0),
         "eva": Method("eva:EVA", ball=True),
         "targeted": Method("eva:TargetedEVA", ball=True, target=True),
     }
 )
 
 COMPARED = tuple(name for name, method in METHODS.items() if not method.target)  # explain what was decided
-READY = tuple(name for name in COMPARED if not METHODS[name].needs)  # need nothing but a model and a ball
+READY = tuple(  # need nothing but a model and any ball
+    name for name in COMPARED if not METHODS[name].needs and METHODS[name].norm is None
+)
 EXPLAINERS = tuple(name for name, method in METHODS.items() if method.ball and not method.needs)
 
 JUDGES: Mapping[str, Judge] = MappingProxyType(

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 import proofmap as pm
 from proofmap.errors import FileError
-from proofmap.methods import EXPLAINERS
+from proofmap.methods import EXPLAINERS, METHODS
 from tests.cli.commands import answer, called, installed
 from tests.sources.files import BOX, bytes_of, digits, small_state, write_linear, write_module, write_png
 
@@ -110,19 +110,29 @@ def test_every_method_says_what_its_number_is(method: str, tmp_path: Path) -> No
     np.save(tmp_path / "x.npy", np.full((1, 6, 6), 0.5, dtype=np.float32))
     words: list[str | Path] = ["explain", tmp_path / "net.onnx", tmp_path / "x.npy", "--eps", "0.1", "--method", method]
     words += ["--groups", "grid:2", "--out", tmp_path / "out", *(["--target", "1"] if method == "targeted" else [])]
+    norm = METHODS[method].norm
+    words += [] if norm is None else ["--norm", f"{norm:g}"]
     found = called(*words)
     assert found.exit_code == 0, found.output
     saved = pm.Explanation.load(tmp_path / "out" / "x.proofmap")
     said = found.stdout.splitlines()[0]
-    assert ("<=" in said) == (saved.guarantee == "certified")
+    assert ("<=" in said) == (saved.guarantee in ("certified", "probable"))
+    assert ("smoothed AO(B) <= " in said) == ("with probability 99.9 %, noise σ = ε" in said) == (method == "probable")
     assert (">=" in said) == (saved.guarantee == "sampled")
     assert ("about" in said) == (saved.guarantee == "none")
     assert saved.guarantee == "certified" or "nothing is proven" in said or "a sample of the ball" in said
-    assert "ε = 0.1 in L∞, values within [0, 1]" in said
-    name = {"certified": "upper_proven", "sampled": "lower_sampled", "none": "estimate"}[saved.guarantee]
+    assert f"ε = 0.1 in {'L∞' if norm is None else 'L2'}, values within [0, 1]" in said
+    name = {
+        "certified": "overlap_upper_proven",
+        "probable": "smoothed_overlap_upper_probable",
+        "sampled": "overlap_lower_sampled",
+        "none": "overlap_estimate",
+    }[saved.guarantee]
     (record,) = answer(*words)["inputs"]
-    assert record[f"overlap_{name}"] == pytest.approx(float(saved.overlap.full))
-    assert [key for key in record if key.startswith("overlap") and "opposite" not in key] == [f"overlap_{name}"]
+    assert record[name] == pytest.approx(float(saved.overlap.full))
+    assert [key for key in record if "overlap" in key and "opposite" not in key] == [name]
+    assert record.get("level") == (0.999 if saved.guarantee == "probable" else None)
+    assert ("note: AO is that of the smoothed classifier" in found.stdout) == (saved.guarantee == "probable")
 
 
 def test_a_label_that_is_not_the_prediction_is_said(tmp_path: Path) -> None:

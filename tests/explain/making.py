@@ -77,6 +77,14 @@ def certified(*full: float, guarantee: str = "certified") -> Explanation:
     return make((len(full), 1, 4, 4), scores=scores, overlap=over, guarantee=guarantee)
 
 
+def probable(*full: float) -> Explanation:
+    """One sample for each smoothed overlap."""
+    scores = torch.rand(len(full), 5, generator=torch.Generator().manual_seed(0))
+    over = bounds(scores, torch.tensor(full), certified=False)
+    record = {"eps": 0.5, "norm": 2.0, "domain": None, "sigma": 0.25, "samples": 100, "level": 0.995}
+    return make((len(full), 1, 4, 4), scores=scores, overlap=over, guarantee="probable", settings=record)
+
+
 def ranked(scores: Sequence[float], gap: float, shape: tuple[int, ...] | None = None, **changes: Any) -> Explanation:
     """One sample with these true scores, every overlap known to the gap; AO(B) lies in [-5, -5 + gap]."""
     over = two_sided((-5, -5 + gap), [(-5 - score, -5 - score + gap) for score in scores])

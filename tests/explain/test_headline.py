@@ -11,7 +11,7 @@ import torch
 
 from proofmap.explain import Explanation, Origin, Source
 from proofmap.explain.headline import caption, group_name, selection, title
-from tests.explain.making import bounds, certified, make, make_signed, ranked, two_sided
+from tests.explain.making import bounds, certified, make, make_signed, probable, ranked, two_sided
 
 BALL = "ε = 0.01 in L∞, values within [0, 1]"
 
@@ -28,6 +28,16 @@ def test_a_title_says_what_is_proven() -> None:
     assert headlines(certified(-3.2099, 0.9)) == [
         f"class 0 · AO ≤ -3.20: proven for {BALL}, no input of the ball is classified otherwise",
         f"class 1 · AO ≤ 0.90: undecided for {BALL}",
+    ]
+
+
+def test_a_title_says_what_is_probable_of_what() -> None:
+    ball = "ε = 0.5 in L2, values without limits"
+    assert headlines(probable(-0.327, 0.101)) == [
+        f"class 0 · smoothed AO ≤ -0.32 with probability 99.5 % for {ball}, noise σ = 0.25: probable for the smoothed "
+        "classifier, nothing proven of the network",
+        f"class 1 · smoothed AO ≤ 0.11 with probability 99.5 % for {ball}, noise σ = 0.25: undecided for the smoothed "
+        "classifier, nothing proven of the network",
     ]
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofmap.explain.wording import around, bound_name, plural, radius, share
+from proofmap.explain.wording import around, bound_name, confidence, noise, plural, radius, share, smoothed
 
 
 @pytest.mark.parametrize(
@@ -74,3 +74,17 @@ def test_a_bound_is_named_by_what_it_is() -> None:
     assert bound_name("certified") == "overlap_upper_proven"
     assert bound_name("sampled", "apart", "frozen") == "overlap_frozen_lower_sampled"
     assert bound_name("none", "mean") == "objective_mean_estimate"
+    assert bound_name("probable", part="frozen") == "smoothed_overlap_frozen_upper_probable"
+
+
+@pytest.mark.parametrize(("level", "said"), [(0.999, "99.9 %"), (0.9, "90 %"), (0.99995, "99.995 %"), (0.5, "50 %")])
+def test_a_level_is_not_rounded(level: float, said: str) -> None:
+    assert confidence({"level": level}) == said
+
+
+def test_what_is_probable_is_said_with_its_formula_and_assumptions() -> None:
+    said = smoothed({"level": 0.999, "sigma": 0.25})
+    assert "AO(B) <= 2 Φ(Φ⁻¹(q) + ε/σ) - 1" in said
+    for words in ("with probability 99.9 %", "noise σ = 0.25", "not of the network itself", "taken for independent"):
+        assert words in said
+    assert noise({"sigma": None}) == "noise σ = ε"

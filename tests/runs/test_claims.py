@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from tests.runs.setting import COUNT, EPS, Digits, digits_model, job
 from tests.sources.files import GREY
 
 FAILED = {5: None, 6: None}
+PROMISES = ("_proven", "_upper_probable", "_sampled", "_estimate")
 BALL = f"ε = {EPS} in L∞, values within [0, 1]"
 
 
@@ -212,12 +214,18 @@ def test_a_class_that_the_sample_is_not_is_refuted_and_not_undecided(tmp_path: P
         ("eva", {"objective": "mean"}, "objective_mean_upper_proven"),
         ("empirical", {"samples": 5}, "overlap_lower_sampled"),
         ("hybrid", {"samples": 5, "split": "2"}, "overlap_estimate"),
+        ("probable", {"samples": 64}, "smoothed_overlap_upper_probable"),
     ],
 )
 def test_tables_name_numbers_by_what_they_are(method: str, settings: dict[str, Any], name: str, tmp_path: Path) -> None:
     """A lower bound that samples reached never stands under the name of a proven upper bound."""
     work = job(method=method, settings=settings)
-    run(Digits(2), digits_model(), work, tmp_path / "run", progress=False)
+    if method == "probable":
+        work = replace(work, ball=pm.Ball(EPS, norm=2))
+    totals = run(Digits(2), digits_model(), work, tmp_path / "run", progress=False)
+    sure = totals.json().get("level")
+    assert sure == (0.999 if method == "probable" else None)
+    assert ("with probability 99.9 %: least" in totals.text()) == (method == "probable")
     results = Results.open(tmp_path / "run")
     for suffix in ("csv", "parquet", "npz", "zarr"):
         results.export(tmp_path / f"r.{suffix}")
@@ -225,7 +233,8 @@ def test_tables_name_numbers_by_what_they_are(method: str, settings: dict[str, A
         rows = list(csv.DictReader(file))
     table = parquet.read_table(tmp_path / "r.parquet")
     for columns in (rows[0], table.column_names):
-        assert [c for c in columns if c.endswith(("_proven", "_sampled", "_estimate")) and "frozen" not in c] == [name]
+        assert [c for c in columns if c.endswith(PROMISES) and "frozen" not in c] == [name]
+        assert ("level" in columns) == (method == "probable")
         assert "full" not in columns
         assert "frozen" not in columns
     assert [float(row[name]) for row in rows] == results["full"].tolist() == table[name].to_pylist()

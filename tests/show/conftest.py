@@ -56,6 +56,7 @@ def findings() -> list[tuple[str, Explanation]]:
         ("seen", pm.EmpiricalEVA(model, ball, samples=9, groups=grid, progress=False).explain(four)),
         ("part", pm.HybridEVA(model, ball, split="2", samples=9, groups=grid, progress=False).explain(four)),
         ("mean", pm.EVA(model, ball, groups=grid, objective="mean", progress=False).explain(four)),
+        ("likely", pm.ProbableEVA(model, pm.Ball(0.1, norm=2), groups=grid, samples=64, progress=False).explain(four)),
         ("sides", searched(pm.EVA(model, ball, groups=grid, progress=False).explain(images[8:9]), 0.02)),
         ("eight", searched(pm.TargetedEVA(model, ball, groups=grid, progress=False).explain(four, target=8), 0.02)),
         ("auto", pm.EVA(model, pm.Ball("auto", domain=(0.0, 1.0)), groups=grid, progress=False).explain(images[7:8])),

@@ -14,6 +14,7 @@ import proofmap as pm
 from proofmap.errors import InputError
 from proofmap.explain import Explanation
 from proofmap.show.sides import Kind, Range, Verdict, attacked, kind_of, ranges, verdict
+from tests.explain.making import probable
 
 
 def linear(gap: float) -> tuple[nn.Module, torch.Tensor]:
@@ -36,6 +37,8 @@ def linear(gap: float) -> tuple[nn.Module, torch.Tensor]:
         ("decision", {"estimate": 0.5}, "unproven"),
         ("decision", {}, "unproven"),
         ("other", {"upper": -1.0}, "aside"),
+        ("smoothed", {"upper": -0.1}, "probable"),
+        ("smoothed", {"upper": 0.1}, "undecided"),
     ],
 )
 def test_the_answer_follows_from_the_sides(kind: Kind, known: dict[str, Any], answer: Verdict) -> None:
@@ -79,6 +82,15 @@ def test_an_attack_stays_below_the_proof(norm: float) -> None:
         assert bool((found <= e.overlap.full + 1e-4).all())
         assert bool((found >= e.overlap.nominal - 1e-4).all())
         assert bool((found > e.overlap.nominal + 1e-3).any())
+
+
+def test_what_is_probable_is_not_about_the_network() -> None:
+    """No attack on the network contradicts it, and it is not called proven."""
+    model, x = linear(gap=0.0)
+    e = pm.ProbableEVA(model, pm.Ball(0.1, norm=2), samples=64, progress=False).explain(x)
+    assert attacked(model, "line", e) is None
+    (side,) = ranges(probable(-0.5), 0)
+    assert (side.upper, side.level) == (-0.5, "99.5 %")
 
 
 def test_only_the_model_that_was_explained_will_do() -> None:

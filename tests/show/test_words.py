@@ -13,7 +13,7 @@ from proofmap.explain import Explanation
 from proofmap.overlaps import Overlap
 from proofmap.show.sides import Range, kind_of, ranges, verdict
 from proofmap.show.words import Claim, ball, claim, name_of, number, sources
-from tests.explain.making import make, make_signed, ranked, two_sided
+from tests.explain.making import make, make_signed, probable, ranked, two_sided
 
 SCORES = "the scores themselves are not proven"
 
@@ -46,6 +46,24 @@ def test_a_bound_above_zero_leaves_the_decision_open() -> None:
     assert "That the decision holds." in found.open[0]
     assert "an attack found none" in found.open[0]
     assert "none was searched for" in said(one(1.234)).open[0]
+
+
+def test_what_is_probable_is_about_most_copies() -> None:
+    found = said(probable(-0.327))
+    assert found.short == (
+        "Around every input of the ball most copies with noise σ = 0.25 are classified as class 0, with probability "
+        "99.5 %."
+    )
+    assert found.guaranteed[0].endswith(" is ahead of the others by at most −0.32.")
+    assert "AO(B) <= 2 Φ(Φ⁻¹(q) + ε/σ) - 1" in found.guaranteed[1]
+    assert found.open[0].startswith("Anything about the network itself")
+    assert SCORES in found.open[-1]
+    assert "it says nothing about what most copies" in said(probable(0.1)).short
+    rows = sources(ranges(probable(-0.327), 0)[0])
+    assert rows == [
+        ("at the input itself, with probability 99.5 %", "≥", "−1.33"),
+        ("for the whole ball, with probability 99.5 %", "≤", "−0.32"),
+    ]
 
 
 def test_what_is_proven_of_scores() -> None:

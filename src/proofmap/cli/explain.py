@@ -48,7 +48,7 @@ def explain(
 
     from proofmap.cli import maps
     from proofmap.cli.cases import graphs, read_cases
-    from proofmap.explain.wording import plural, taken_off
+    from proofmap.explain.wording import plural, smoothed, taken_off
 
     kind: type[Explainer] = METHODS[method].kind
     settings = {"groups": o.groups_of(scoring.groups), **o.bounds_of(scoring.bounding, method, kind)}
@@ -74,4 +74,6 @@ def explain(
     else:
         if (off := explanation.settings.get("taken_off")) is not None:
             typer.echo(f"note: {taken_off(off)}")
+        if explanation.guarantee == "probable":
+            typer.echo(f"note: {smoothed(explanation.settings)}")
         typer.echo(f"wrote {plural(len(cases), 'map')} to {out}")

@@ -15,7 +15,7 @@ from proofmap.explain import Explanation, Origin
 from proofmap.explain.explanation import rounded
 from proofmap.explain.places import largest
 from proofmap.explain.ranks import MOST, ranks, searched
-from proofmap.explain.wording import around, beside, bound_name, known_side, reached_name
+from proofmap.explain.wording import around, beside, bound_name, confidence, known_side, noise, reached_name
 from proofmap.sources import Model
 
 __all__ = ["line", "origin", "record", "stems"]
@@ -90,6 +90,10 @@ def _meaning(e: Explanation) -> str:
             return f"AO(B) {known}, refuted: an input of the ball is classified otherwise"
         case "certified":
             return f"AO(B) {known}, undecided: an input of the ball may be classified otherwise, or none"
+        case "probable":
+            answer = "undecided" if value > 0 else "in the whole ball most copies are classified so"
+            sure = f"with probability {confidence(e.settings)}, {noise(e.settings)}"
+            return f"smoothed AO(B) <= {shown} {sure}: {answer}; nothing is proven of the network itself"
         case "sampled" if value > 0:
             return f"AO(B) >= {shown}, refuted: a sample of the ball is classified otherwise"
         case "sampled":
@@ -112,6 +116,7 @@ def record(case: Case, e: Explanation, model: Model, file: Path, picture: Path |
         **{bound_name(e.guarantee, objective, part): o.finite(float(side.full)) for part, side in sides.items()},
         **{reached_name(objective, part): o.finite(float(side.full_lower)) for part, side in met.items()},
         "guarantee": e.guarantee,
+        **({"level": e.settings["level"]} if e.guarantee == "probable" else {}),
         "certified": bool(e.proven),
         "eps": None if case.boxed else _radius(e),
         "norm": e.settings["norm"],

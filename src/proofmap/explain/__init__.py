@@ -14,6 +14,7 @@ from proofmap.explain.greedy import GreedyAO, GreedyAS
 from proofmap.explain.hybrid import HybridEVA
 from proofmap.explain.origin import File, Origin, Source
 from proofmap.explain.path import PathEVA
+from proofmap.explain.probable import ProbableEVA
 from proofmap.explain.quantus import explain_func
 from proofmap.explain.smooth import SmoothEVA
 
@@ -32,6 +33,7 @@ __all__ = [
     "HybridEVA",
     "Origin",
     "PathEVA",
+    "ProbableEVA",
     "SmoothEVA",
     "Source",
     "TargetedEVA",

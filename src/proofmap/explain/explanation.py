@@ -42,10 +42,11 @@ _WORDS = ("signed", "guarantee", "method", "settings", "seed", "versions", "mode
 class Explanation:
     """The explanation of N decisions by the scores of G groups of variables.
 
-    guarantee: what the overlap is. "certified": proven upper bounds of AO; "sampled": the largest value that samples
-    reached, a lower bound; "none": an estimate that is neither. The scores are differences of such numbers: an
-    importance. What is proven of them is in `intervals`, `proven_scores`, `order` and `top`; little or nothing, unless
-    a method closed both sides of the overlaps, as pm.bounds.Exact() does.
+    guarantee: what the overlap is. "certified": proven upper bounds of AO; "probable": upper bounds of the AO of the
+    smoothed classifier, not the network's, which hold with the probability settings["level"]; "sampled": the largest
+    value that samples reached, a lower bound; "none": an estimate that is neither. The scores are differences of such
+    numbers: an importance. What is proven of them is in `intervals`, `proven_scores`, `order` and `top`; little or
+    nothing, unless a method closed both sides of the overlaps, as pm.bounds.Exact() does.
 
     origin: the files it was made from and the true classes, where whoever made it said so; the command line does.
     """
@@ -173,10 +174,11 @@ class Explanation:
         count, groups = self.scores.shape
         many = f"{groups} group{'s' * (groups != 1)}"
         ends = span(float(self.overlap.full.min()), float(self.overlap.full.max()), self.guarantee)
-        relation = {"certified": "<=", "sampled": ">=", "none": "about"}[self.guarantee]
+        relation = {"certified": "<=", "probable": "<=", "sampled": ">=", "none": "about"}[self.guarantee]
+        level = f", level={self.settings['level']}" if self.guarantee == "probable" else ""
         return (
             f"Explanation({count} sample{'s' * (count > 1)} of {tuple(self.x.shape[1:])}, {many}, "
-            f"method={self.method!r}, AO {relation} {ends}, guarantee={self.guarantee!r})"
+            f"method={self.method!r}, AO {relation} {ends}, guarantee={self.guarantee!r}{level})"
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -64,6 +64,14 @@ def _check_words(e: Explanation) -> None:
         raise InputError(f"got seconds={e.seconds!r}, expected a finite number >= 0")
     if e.guarantee == "certified" and not all(side.certified is True for side in e._sides.values()):
         raise InputError("got guarantee='certified' with an overlap that is not: say 'sampled' or 'none'")
+    if e.guarantee == "probable":
+        level = e.settings.get("level")
+        inside = isinstance(level, int | float) and 0 < level < 1
+        if not (inside and e.opposite is None and not e.overlap.certified):
+            raise InputError(
+                f"got guarantee='probable' with settings['level']={level!r}, expected the probability with which one "
+                "overlap, not certified, holds: a number between 0 and 1"
+            )
     if e.opposite is not None and not e.signed:
         raise InputError("got the overlaps of two half balls with signed=False, expected signed=True")
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from proofmap.explain.explanation import Explanation, rounded
 from proofmap.explain.ranks import ranks, searched
 from proofmap.explain.task import score_of
-from proofmap.explain.wording import around, beside, known_side
+from proofmap.explain.wording import around, beside, confidence, known_side, noise
 from proofmap.objective import decides
 from proofmap.overlaps import Overlap
 
@@ -37,6 +37,9 @@ def _ranked(e: Explanation, k: int) -> str:
 
 def _meaning(e: Explanation, k: int) -> str:
     value, ball = float(e.overlap.full[k]), around(e.settings, k, len(e))
+    if e.guarantee == "probable":
+        answer = "probable" if value <= 0 else "undecided"
+        return f"{_probable(e, value, ball)}: {answer} for the smoothed classifier, nothing proven of the network"
     if e.guarantee != "certified":
         refuted = e.guarantee == "sampled" and value > 0
         return f"{_unproven(e, value, ball)}: {'refuted' if refuted else 'nothing proven'}"
@@ -75,6 +78,11 @@ def _unproven(e: Explanation, value: float, ball: str) -> str:
     if e.guarantee == "sampled":
         return f"AO ≥ {rounded(value, e.guarantee)} seen in samples of {ball}"
     return f"AO ≈ {rounded(value, e.guarantee)} estimated for {ball}"
+
+
+def _probable(e: Explanation, value: float, ball: str) -> str:
+    bound = rounded(value, e.guarantee)
+    return f"smoothed AO ≤ {bound} with probability {confidence(e.settings)} for {ball}, {noise(e.settings)}"
 
 
 def _class(k: int, names: Sequence[str] | None) -> str:

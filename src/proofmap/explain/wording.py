@@ -19,18 +19,21 @@ __all__ = [
     "around",
     "beside",
     "bound_name",
+    "confidence",
     "known_side",
+    "noise",
     "plural",
     "quantity_name",
     "radius",
     "reached_name",
     "share",
+    "smoothed",
     "taken_off",
 ]
 
 _DIGITS = 6
 _STATED = 8  # characters of a radius that is printed as it was given
-_BOUNDS = {"certified": "upper_proven", "sampled": "lower_sampled", "none": "estimate"}
+_BOUNDS = {"certified": "upper_proven", "probable": "upper_probable", "sampled": "lower_sampled", "none": "estimate"}
 
 
 def plural(count: int, word: str, many: str | None = None) -> str:
@@ -100,9 +103,12 @@ def beside(label: int | None, predicted: int, title: Callable[[int], str]) -> st
 def bound_name(guarantee: Guarantee, objective: object = "margin", part: str = "") -> str:
     """What a number is called in tables: "overlap_upper_proven", "overlap_lower_sampled", "overlap_estimate".
 
+    "smoothed_overlap_upper_probable" is none of the network itself.
+
     part: "frozen" for bounds without a group.
     """
-    return "_".join(filter(None, (quantity_name(objective), part, _BOUNDS[guarantee])))
+    smoothed = "smoothed" if guarantee == "probable" else ""
+    return "_".join(filter(None, (smoothed, quantity_name(objective), part, _BOUNDS[guarantee])))
 
 
 def reached_name(objective: object = "margin", part: str = "") -> str:
@@ -119,6 +125,27 @@ def known_side(side: Overlap, k: int = 0, sign: str = "≤") -> str:
     """A certified overlap of sample k: "≤ -8.65", or "in [-8.71, -8.65]" where an input reaches more than x itself."""
     lower, upper = float(side.full_lower[k]), float(side.full[k])
     return f"in {between(lower, upper)}" if lower > float(side.nominal[k]) else f"{sign} {rounded(upper, 'certified')}"
+
+
+def confidence(settings: Mapping[str, Any]) -> str:
+    """The level of what is probable: "99.9 %"."""
+    return f"{100 * Decimal(repr(settings['level'])):f}".rstrip("0").rstrip(".") + " %"
+
+
+def noise(settings: Mapping[str, Any]) -> str:
+    """That of a smoothed classifier: "noise σ = 0.25"."""
+    sigma = settings.get("sigma")
+    return "noise σ = ε" if sigma is None else f"noise σ = {sigma:g}"
+
+
+def smoothed(settings: Mapping[str, Any]) -> str:
+    """What is probable, by which formula and on which assumptions."""
+    return (
+        f"AO is that of the smoothed classifier, P(otherwise) - P(so) among copies with {noise(settings)}, not of the "
+        "network itself, of which nothing is proven; AO(B) <= 2 Φ(Φ⁻¹(q) + ε/σ) - 1, with q an upper confidence bound "
+        f"of the share of copies that are classified otherwise; with probability {confidence(settings)} over the "
+        "draws, taken for independent, all numbers of a sample hold at once; copies leave the domain"
+    )
 
 
 def taken_off(what: object) -> str:

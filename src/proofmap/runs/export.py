@@ -42,9 +42,10 @@ def export(results: Results, out: Path) -> None:
 def _names(results: Results) -> dict[str, str]:
     """What arrays are called in a table, where that depends on what they are."""
     objective = results.about["job"]["settings"].get("objective", "margin")
+    at_input = f"{quantity_name(objective)}_at_input"
     return {
         "full": bound_name(results.guarantee, objective),
-        "nominal": f"{quantity_name(objective)}_at_input",
+        "nominal": f"smoothed_{at_input}_lower_probable" if results.guarantee == "probable" else at_input,
         "frozen": bound_name(results.guarantee, objective, "frozen"),
         "full_lower": reached_name(objective),
         "frozen_lower": reached_name(objective, "frozen"),
@@ -59,7 +60,8 @@ def _same(results: Results) -> dict[str, str]:
     """What a table repeats in every row, so that none says less than was proven, or more, when it is cut out."""
     ball = results.about["job"]["ball"]
     around = {} if ball is None else {"norm": str(ball["norm"]), "domain": json.dumps(ball["domain"])}
-    return {"guarantee": results.guarantee, **around}
+    level = {"level": str(results.about["job"]["settings"]["level"])} if results.guarantee == "probable" else {}
+    return {"guarantee": results.guarantee, **level, **around}
 
 
 def _parts(results: Results) -> Iterator[tuple[list[str], list[str], dict[str, Array]]]:

@@ -48,9 +48,12 @@ def _overlaps(figure: SubFigure, totals: Totals) -> None:
     panel.set_xlabel("adversarial overlap AO(B)")
     panel.set_ylabel("samples")
     if totals.certified is None:
-        title = {"certified": "upper bounds", "sampled": "lower bounds, by samples", "none": "estimates"}[
-            totals.guarantee
-        ]
+        title = {
+            "certified": "upper bounds",
+            "probable": "probable upper bounds of the smoothed classifier",
+            "sampled": "lower bounds, by samples",
+            "none": "estimates",
+        }[totals.guarantee]
     else:
         title = f"{share(totals.certified, totals.count, 'sample')} proven, left of 0"
     panel.set_title(f"{title}\n{totals.around}", fontsize=9)

@@ -78,6 +78,12 @@ class Job:
                 return
         raise InputError(f"got the device {self.device!r}, expected cpu, cuda or cuda:1")
 
+    @property
+    def _level(self) -> dict[str, float]:
+        """With which probability results hold, on record also where nobody chose it."""
+        kind = METHODS[self.method].kind
+        return {"level": kind.level} if getattr(kind, "guarantee", "none") == "probable" else {}
+
     def about(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """Everything that the numbers depend on, for samples of a shape, as JSON."""
         return {
@@ -85,7 +91,7 @@ class Job:
             "ball": None if self.ball is None else recorded({"ball": self.ball}),
             "groups": _groups(self.groups, shape),
             **({"smooth": True} if isinstance(self.groups, Grid) and self.groups.smooth else {}),
-            "settings": {name: plain(value) for name, value in sorted(self.settings.items())},
+            "settings": {name: plain(value) for name, value in sorted({**self._level, **self.settings}.items())},
             "target": self.target,
             "device": torch.device(self.device).type,  # which of several equal ones makes no difference
             "chunk": self.chunk,

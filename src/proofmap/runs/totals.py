@@ -14,7 +14,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from proofmap.explain.explanation import Guarantee, rounded
-from proofmap.explain.wording import around, bound_name, plural, radius, share, taken_off
+from proofmap.explain.wording import around, bound_name, confidence, plural, radius, share, taken_off
 from proofmap.objective import decides
 from proofmap.resume import keep
 from proofmap.runs.chunk import ARRAYS, SCORES, Array
@@ -28,6 +28,7 @@ _BINS = 20
 _SHOWN = 10  # classes and failures in the text; the files have all
 _MEANING = {
     "certified": "proven upper bounds",
+    "probable": "upper bounds of the smoothed classifier's alone, for each sample with probability",
     "sampled": "the largest that samples reached, lower bounds",
     "none": "estimates, nothing proven",
 }
@@ -74,6 +75,7 @@ class Totals:
     certified_correct: int | None  # samples whose label is proven for the whole ball
     ball: Mapping[str, Any] | None
     objective: str
+    level: float | None  # the probability with which the overlaps of a sample hold, where they are probable
     taken_off: str | None  # the end of the network that was left out of the bounds
     overlap: Distribution | None
     radius: Distribution | None  # of the balls, where each sample has its own
@@ -110,6 +112,7 @@ class Totals:
             "explained": self.explained,
             "failed": len(self.failed),
             "guarantee": self.guarantee,
+            **({} if self.level is None else {"level": self.level}),
             "ball": self.ball,
             "taken_off": self.taken_off,
             "certified": proven,
@@ -148,7 +151,8 @@ class Totals:
             lines += [f"proven radius: {_listed(self.radius, radius)}", f"  {_bars(self.radius)}"]
         if self.overlap is not None:
             numbers = _listed(self.overlap, partial(rounded, guarantee=self.guarantee))
-            lines += [f"AO(B), {_MEANING[self.guarantee]}: {numbers}", f"  {_bars(self.overlap)}"]
+            sure = "" if self.level is None else f" {confidence({'level': self.level})}"
+            lines += [f"AO(B), {_MEANING[self.guarantee]}{sure}: {numbers}", f"  {_bars(self.overlap)}"]
         lines += [_line(entry, self.guarantee) for entry in self.classes[:_SHOWN]]
         lines += _more(len(self.classes), "classes")
         lines += [f"failed: {name}: {reason}" for name, reason in self.failed[:_SHOWN]]
@@ -191,6 +195,7 @@ def total(results: Results) -> Totals:
         certified_correct=int((certain & (labels == target)).sum()) if labelled and certain is not None else None,
         ball=job["ball"],
         objective=objective,
+        level=job["settings"]["level"] if results.guarantee == "probable" else None,
         taken_off=results.taken_off,
         overlap=None if overlap is None else _distribution(overlap),
         radius=_distribution(rows["eps"]) if (job["ball"] or {}).get("eps") == "auto" else None,
@@ -230,7 +235,7 @@ def _means(results: Results) -> tuple[dict[int, Array], Array]:
 
 def _refuted(rows: Mapping[str, Array], guarantee: Guarantee, objective: str) -> int | None:
     """Where another class is ahead at the sample itself, or at an input that was met."""
-    if "nominal" not in rows or not decides(objective):
+    if "nominal" not in rows or not decides(objective) or guarantee == "probable":
         return None
     met = (rows["nominal"] > 0) | (rows.get("full_lower", rows["nominal"]) > 0)
     return int((met | (rows["full"] > 0) if guarantee == "sampled" else met).sum())

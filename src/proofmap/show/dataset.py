@@ -10,7 +10,7 @@ from typing import Any
 from proofmap.errors import FileError
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.places import largest
-from proofmap.explain.wording import plural, share, taken_off
+from proofmap.explain.wording import confidence, plural, share, taken_off
 from proofmap.resume import flat, inside
 from proofmap.runs import Results
 from proofmap.runs.totals import Distribution, Totals, total
@@ -182,6 +182,11 @@ def _guaranteed(totals: Totals) -> Iterator[str]:
             )
     elif totals.guarantee == "certified":
         yield "The numbers are upper bounds over each sample's ball, but not of what decides which class is ahead."
+    elif totals.guarantee == "probable":
+        yield (
+            "Each overlap is an upper bound of the smoothed classifier's, over its whole ball, with probability "
+            f"{confidence({'level': totals.level})} for each sample by itself. Nothing is proven of the network."
+        )
     elif totals.guarantee == "sampled":
         yield "Each overlap was reached by an input of its ball: the true one is at least that. Nothing else is proven."
     else:

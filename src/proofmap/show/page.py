@@ -83,7 +83,7 @@ def finding_of(name: str, record: str, subject: str, e: Explanation, known: tupl
         verdict=answer,
         badge=BADGES[answer],
         claim=claim(e, 0, kind, known, answer, names),
-        quantity=quantity(e) if kind == "other" else "the adversarial overlap",
+        quantity=quantity(e) if kind in ("other", "smoothed") else "the adversarial overlap",
         ball=ball(e.settings, 0, 1),
         around=around(e.settings),
         family=around(e.settings, count=0),
@@ -140,7 +140,7 @@ def _caption(e: Explanation, kind: Kind, aim: str) -> str:
         )
     if e.guarantee == "none":
         return f"A score is the importance that {e.method} gives to a group of values."
-    what = "proven bound" if e.guarantee == "certified" else "largest value seen"
+    what = {"certified": "proven bound", "probable": "probable bound"}.get(e.guarantee, "largest value seen")
     if searched(e):
         what = "largest overlap that a search met"
     return f"A group's score is how far the {what} falls when the group may not move."

@@ -37,7 +37,14 @@ if TYPE_CHECKING:
 __all__ = ["report"]
 
 _MOST = 500  # maps in a page that a browser still opens with ease
-_GLYPHS: Mapping[Verdict, str] = {"proven": "✓", "undecided": "?", "refuted": "✗", "unproven": "–", "aside": "–"}
+_GLYPHS: Mapping[Verdict, str] = {
+    "proven": "✓",
+    "probable": "≈",
+    "undecided": "?",
+    "refuted": "✗",
+    "unproven": "–",
+    "aside": "–",
+}
 
 
 def report(

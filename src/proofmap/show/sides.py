@@ -15,6 +15,7 @@ from proofmap.ball import Ball
 from proofmap.digest import hash_graph
 from proofmap.errors import InputError, ProofmapError
 from proofmap.explain import Explanation
+from proofmap.explain.wording import confidence
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.foreign import foreign_of
 from proofmap.objective import decides
@@ -23,10 +24,10 @@ from proofmap.overlaps import Overlap
 __all__ = ["RESTARTS", "STEPS", "Kind", "Range", "Verdict", "attacked", "checked", "kind_of", "ranges", "verdict"]
 
 # What an overlap of an explanation is about: whether the class holds, whether one other class is reached by raising
-# values alone or by lowering them alone, the same of the class that it is already, which asks nothing, or a form of the
-# logits that decides nothing.
-Kind: TypeAlias = Literal["decision", "targeted", "own", "other"]
-Verdict: TypeAlias = Literal["proven", "undecided", "refuted", "unproven", "aside"]
+# values alone or by lowering them alone, the same of the class that it is already, which asks nothing, a form of the
+# logits that decides nothing, or whether the class holds for most noisy copies, with some probability.
+Kind: TypeAlias = Literal["decision", "targeted", "own", "other", "smoothed"]
+Verdict: TypeAlias = Literal["proven", "probable", "undecided", "refuted", "unproven", "aside"]
 
 STEPS, RESTARTS = 20, 4
 _TOGETHER = 16  # samples attacked at a time
@@ -43,6 +44,7 @@ class Range:
     searched: float | None = None  # the largest that the search for the bound reached
     estimate: float | None = None  # neither a lower nor an upper bound
     half: Literal["+", "-"] | None = None
+    level: str | None = None  # the probability with which both ends hold, where they are not proven
 
     @property
     def lower(self) -> float:
@@ -60,6 +62,8 @@ def kind_of(e: Explanation, k: int = 0) -> Kind:
     """What sample k asks. Only margins, bounded together or apart, decide."""
     if e.opposite is not None:
         return "targeted" if int(e.target[k]) != int(e.overlap.target[k]) else "own"
+    if e.guarantee == "probable":
+        return "smoothed"
     return "decision" if decides(e.settings.get("objective", "margin")) else "other"
 
 
@@ -76,18 +80,21 @@ def ranges(e: Explanation, k: int, reached: Tensor | None = None) -> tuple[Range
 
 def _range(e: Explanation, over: Overlap, k: int, reached: float | None, half: Literal["+", "-"] | None) -> Range:
     value = float(over.full[k])
-    side = {"certified": "upper", "sampled": "sampled", "none": "estimate"}[e.guarantee]
+    side = {"certified": "upper", "probable": "upper", "sampled": "sampled", "none": "estimate"}[e.guarantee]
     known: dict[str, Any] = {} if math.isnan(value) else {side: value}
     lower, nominal = float(over.full_lower[k]), float(over.nominal[k])
     if e.guarantee == "certified" and lower > nominal:
         known["searched"] = lower
-    return Range(nominal, attacked=reached, half=half, **known)
+    level = confidence(e.settings) if e.guarantee == "probable" else None
+    return Range(nominal, attacked=reached, half=half, level=level, **known)
 
 
 def verdict(kind: Kind, sides: tuple[Range, ...]) -> Verdict:
     """proven: no input of the ball changes the decision; refuted: one that was met does; undecided: neither."""
     if kind in ("other", "own"):
         return "aside"
+    if kind == "smoothed":
+        return "probable" if all(side.upper is not None and side.upper <= 0 for side in sides) else "undecided"
     if all(side.upper is not None and side.upper <= 0 for side in sides):
         return "proven"
     if any(side.lower > 0 for side in sides):

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from proofmap.explain import Explanation
 from proofmap.explain.explanation import Guarantee, rounded
 from proofmap.explain.ranks import ranks, searched
-from proofmap.explain.wording import plural, radius, share
+from proofmap.explain.wording import noise, plural, radius, share, smoothed
 from proofmap.show.sides import RESTARTS, STEPS, Kind, Range, Verdict
 
 __all__ = ["BADGES", "RELATION", "Claim", "Names", "ball", "claim", "name_of", "number", "quantity", "sources"]
@@ -19,13 +19,19 @@ Names: TypeAlias = Sequence[str] | None  # of the classes
 
 BADGES: Mapping[Verdict, str] = {
     "proven": "Proven",
+    "probable": "Probable",
     "undecided": "Undecided",
     "refuted": "Refuted",
     "unproven": "Not proven",
     "aside": "Not about the decision",
 }
 
-RELATION: Mapping[Guarantee, str] = {"certified": "≤", "sampled": "≥", "none": "≈"}  # of AO(B) to its number
+RELATION: Mapping[Guarantee, str] = {
+    "certified": "≤",
+    "probable": "≤",
+    "sampled": "≥",
+    "none": "≈",
+}  # of AO(B) to its number
 _OBJECTIVES = {"class": "the negative of the class's own output", "mean": "the mean lead of the other classes"}
 
 
@@ -47,6 +53,8 @@ def claim(e: Explanation, k: int, kind: Kind, sides: tuple[Range, ...], answer: 
         short, holds, does_not = _same_class(title)
     elif kind == "other":
         short, holds, does_not = _other(e, sides[0])
+    elif kind == "smoothed":
+        short, holds, does_not = _smoothed(e, sides[0], answer, title)
     elif sides[0].upper is not None:
         short, holds, does_not = _certified(sides[0], answer, title)
     else:
@@ -140,6 +148,23 @@ def _other(e: Explanation, side: Range) -> tuple[str, list[str], list[str]]:
     return "What was bounded does not decide which class is ahead.", [holds], [decision]
 
 
+def _smoothed(e: Explanation, side: Range, answer: Verdict, title: str) -> tuple[str, list[str], list[str]]:
+    copies, most = f"copies with {noise(e.settings)}", number(side.upper, "probable")
+    holds = (
+        f"With probability {side.level}, over the draws of the copies: around every input of the ball the share "
+        f"of {copies} that are not classified as {title} is ahead of the others by at most {most}."
+    )
+    network = f"Anything about the network itself, which may not classify an input of the ball as {title}."
+    words = smoothed(e.settings)
+    if answer == "probable":
+        short = (
+            f"Around every input of the ball most {copies} are classified as {title}, with probability {side.level}."
+        )
+    else:
+        short = "The bound is above zero: it says nothing about what most copies are classified as."
+    return short, [holds, f"{words[:1].upper()}{words[1:]}."], [network]
+
+
 def _proven(e: Explanation, k: int) -> Iterator[str]:
     """What holds of the scores, where both sides of the overlaps were searched."""
     if not searched(e):
@@ -163,6 +188,7 @@ def _scores(e: Explanation) -> str:
         )
     drop = {
         "certified": "the difference of two bounds: it says what matters to the bound",
+        "probable": "the difference of two bounds that are probable: it says what matters to the bound",
         "sampled": "the difference of two largest values that were seen: it says what mattered in the samples",
         "none": "an estimate of what matters",
     }[e.guarantee]
@@ -171,6 +197,8 @@ def _scores(e: Explanation) -> str:
 
 def quantity(e: Explanation) -> str:
     """What the numbers bound, where it is not the overlap."""
+    if e.guarantee == "probable":
+        return "the overlap of the smoothed classifier"
     objective = str(e.settings.get("objective", "margin"))
     return _OBJECTIVES.get(objective, f"the objective {objective!r}")
 
@@ -179,13 +207,15 @@ def sources(side: Range) -> list[tuple[str, str, str]]:
     """The known sides as rows (how it is known, relation, number), from the input itself to the proof."""
     attack = f"met by an attack of {STEPS} steps from {RESTARTS} starts"
     every = "the whole ball" if side.half is None else "this half of the ball"
+    sure = "" if side.level is None else f", with probability {side.level}"
+    whole = f"proven for {every}" if side.level is None else f"for {every}{sure}"
     known: list[tuple[str, str, float | None, Guarantee]] = [
-        ("at the input itself", "≥", side.nominal, "sampled"),
+        (f"at the input itself{sure}", "≥", side.nominal, "sampled"),
         ("met in samples of the ball", "≥", side.sampled, "sampled"),
         (attack, "≥", side.attacked, "sampled"),
         ("met by the search for the bound", "≥", side.searched, "sampled"),
         ("estimated, no bound on either side", "≈", side.estimate, "none"),
-        (f"proven for {every}", "≤", side.upper, "certified"),
+        (whole, "≤", side.upper, "certified"),
     ]
     return [(how, sign, number(value, kind)) for how, sign, value, kind in known if value is not None]
 
