@@ -21,6 +21,7 @@ from proofmap.errors import FileError, InputError, ProofmapError
 from proofmap.explain import BASELINES, EVA
 from proofmap.explain.baselines import Saliency
 from proofmap.explain.greedy import Greedy
+from proofmap.groups import grid
 from proofmap.metrics import Deletion, Insertion
 from proofmap.resume import locked
 from tests.bench.clock import Clock
@@ -283,6 +284,14 @@ def test_a_list_of_radii_is_a_method_for_each_and_a_curve(tmp_path: Path) -> Non
     ]
     run(spec, tmp_path / "out", quick=True, progress=False)
     assert (tmp_path / "out" / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_grid_may_be_smooth(tmp_path: Path) -> None:
+    file = tmp_path / "smooth.toml"
+    file.write_text(SMALL.replace("grid:7", "grid:7:smooth"))
+    assert read(file).entries[1].grouping() == grid(7, smooth=True)
+    file.write_text(SMALL)
+    assert read(file).entries[1].grouping() == grid(7)
 
 
 @pytest.mark.parametrize(
