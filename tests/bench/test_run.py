@@ -21,6 +21,7 @@ from proofmap.errors import FileError, InputError, ProofmapError
 from proofmap.explain import BASELINES, EVA
 from proofmap.explain.baselines import Saliency
 from proofmap.explain.greedy import Greedy
+from proofmap.groups import grid
 from proofmap.metrics import Deletion, Insertion
 from proofmap.resume import locked
 from proofmap.show.tables import read_table
@@ -303,6 +304,14 @@ def test_a_mean_rank_where_a_benchmark_asks_for_one(tmp_path: Path) -> None:
     assert "| Sparseness ↑ | Mean rank ↓ |" in text
     assert "Mean rank: over deletion, insertion." in text
     assert read_table(tmp_path / "out" / "table.csv").rows["IG"]["mean-rank"].count == 16
+
+
+def test_a_grid_may_be_smooth(tmp_path: Path) -> None:
+    file = tmp_path / "smooth.toml"
+    file.write_text(SMALL.replace("grid:7", "grid:7:smooth"))
+    assert read(file).entries[1].grouping() == grid(7, smooth=True)
+    file.write_text(SMALL)
+    assert read(file).entries[1].grouping() == grid(7)
 
 
 @pytest.mark.parametrize(

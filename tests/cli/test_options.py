@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from proofmap import groups
 from proofmap.bounds import IBP, Backward, Exact, Intersection
-from proofmap.cli.options import Bounding
+from proofmap.cli.options import Bounding, groups_of
 
 
 def test_the_limits_of_a_search_reach_it() -> None:
@@ -16,3 +17,9 @@ def test_names_alone() -> None:
     assert Bounding().method is None
     assert Bounding("crown").method == Backward()
     assert Bounding("exact").method == Exact()
+
+
+def test_groups_by_their_text() -> None:
+    assert groups_of("grid:12") == groups.grid(12)
+    assert groups_of("grid:8,12:smooth") == groups.grid(8, 12, smooth=True)
+    assert groups_of(None) == groups.pixels()

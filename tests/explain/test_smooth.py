@@ -12,13 +12,14 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import InputError
-from proofmap.explain.smooth import drawn
+from proofmap.explain.smooth import Radii, drawn, offsets
 from proofmap.explain.tangent import Objective, objective_of
 
 DOMAIN = (0.0, 1.0)
 BALL = pm.Ball(0.4, domain=DOMAIN)
 X = torch.rand(3, 2, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 GROUPS = pm.groups.grid(2)
+RADII: tuple[Radii, ...] = ("all", "one")
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,30 @@ def test_it_is_its_formula(model: nn.Sequential, objective: Any) -> None:
         torch.testing.assert_close(e.overlap.full[k], met.max().detach())
     assert e.guarantee == "sampled"
     assert not bool(e.proven.any())
+
+
+@pytest.mark.parametrize("radii", ["one", "all"])
+def test_a_relative_ball_is_drawn_from_as_it_is(radii: Any) -> None:
+    """Uniform in the box between half the way to 0 and half the way to 1; with all radii, in a share of that box."""
+    draw = offsets(pm.Ball(0.5, domain=DOMAIN, relative=True), X, 4000, radii, 0)
+    delta = draw(torch.zeros(4000, dtype=torch.long), torch.arange(4000))
+    share = (delta + 0.5 * X[0]) / 0.5  # 0 and 1 at the ends of the ball
+    assert float(share.min()) > 0
+    assert float(share.max()) < 1
+    mean, spread = (1, 1 / 12) if radii == "one" else (0.5, None)
+    torch.testing.assert_close(delta.mean(0), mean * 0.5 * (0.5 - X[0]), rtol=0, atol=0.02)
+    if spread is not None:
+        torch.testing.assert_close(share.var(0), torch.full_like(X[0], spread), rtol=0, atol=0.01)
+
+
+def test_all_radii_are_those_from_nothing_to_the_ball() -> None:
+    """The sizes of the steps are uniform from 0 to the radius, the directions those of one radius."""
+    ball = pm.Ball(0.4)
+    every, one = (offsets(ball, X, 2000, radii, 0)(torch.zeros(2000).long(), torch.arange(2000)) for radii in RADII)
+    size = (every / one).flatten(1)
+    torch.testing.assert_close(size, size[:, :1].expand_as(size))
+    ordered = size[:, 0].sort().values
+    torch.testing.assert_close(ordered, torch.linspace(0, 1, 2000, dtype=torch.float64), rtol=0, atol=0.05)
 
 
 def test_log_softmax_is_the_surprise() -> None:

@@ -3,39 +3,52 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from math import inf
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from proofmap.ball import Ball
+from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.path import path
-from proofmap.explain.smooth import smooth
+from proofmap.explain.smooth import Radii, smooth
 from proofmap.explain.tangent import Objective
 from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
 from proofmap.progress import part
-from proofmap.settings import choice, count, number
+from proofmap.settings import choice, count, is_number, number, setting
 
 __all__ = ["BlendEVA"]
 
 
+def _check_attacks(said: str, got: Any) -> None:
+    fits = isinstance(got, tuple | list) and got and all(is_number(one) and 0 < one <= 1 for one in got)
+    if not fits:
+        raise InputError(f"{said}={got!r:.60}, expected shares above 0 up to 1, such as (0.03, 0.1, 0.3)")
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BlendEVA(Explainer):
-    """(1 - share) T / ΣT + share P⁺ / ΣP⁺: T of `SmoothEVA` over the ball, P of `PathEVA` up to the radius `attack_eps`
-    in the same norm and domain, P⁺ what of it is above 0.
+    """(1 - share) T / ΣT + share · mean over attacks of P⁺ / ΣP⁺: T of `SmoothEVA` over the ball, P of `PathEVA` for an
+    attack near by and some further away, P⁺ what of it is above 0.
+
+    attacks: the radii of their ℓ∞ balls, as shares of the domain's width (of the ball's where it has no end); without a
+    domain, of the ball's own radius, in its own norm. rival: their objective.
 
     Each map sums to 1, so that a score is the part of the whole that a group has. Nothing is proven; the overlap is
-    that of `SmoothEVA`, the largest `objective` that was met at drawn points. rival: the objective of the attack.
+    that of `SmoothEVA`, the largest `objective` that was met at drawn points.
     """
 
     guarantee: ClassVar[Guarantee] = "sampled"
 
     share: float = number(0.2, "a share from 0 to 1", lambda share: 0 <= share <= 1)
-    attack_eps: float = number(0.1, "a finite radius above 0", lambda eps: eps > 0)
-    objective: Objective = choice("log-softmax", Objective)
+    attacks: tuple[float, ...] = setting((0.03, 0.1, 0.3), _check_attacks)
+    objective: Objective = choice("class", Objective)
     rival: Objective = choice("margin", Objective)
+    radii: Radii = choice("all", Radii)
     samples: int = count(50, least=2)
     attack_steps: int = count(20)
     steps: int = count(20)
@@ -46,14 +59,25 @@ class BlendEVA(Explainer):
         differentiable(graph, type(self).__name__)
 
     def _measure(self, task: Task) -> Measured:
-        with part(0.0, 0.5):
-            evidence = smooth(task, self.samples, self.objective, self.seed, self.memory)
-        with part(0.5, 1.0):
-            near = replace(task.ball, eps=self.attack_eps, relative=False).at(task.x)
-            used = path(task, near, self.attack_steps, self.steps, self.rival, self.memory)
-        whole = _parts(evidence.scores)
-        scores = (1 - self.share) * whole + self.share * _parts(used.scores.clamp(min=0))
+        with part(0.0, 0.4):
+            evidence = smooth(task, self.samples, self.radii, self.objective, self.seed, self.memory)
+        used = torch.zeros_like(evidence.scores)
+        for k, size in enumerate(self.attacks):
+            with part(0.4 + 0.6 * k / len(self.attacks), 0.4 + 0.6 * (k + 1) / len(self.attacks)):
+                balls = _of_size(task, size).at(task.x)
+                gained = path(task, balls, self.attack_steps, self.steps, self.rival, self.memory)
+            used += _parts(gained.scores.clamp(min=0)) / len(self.attacks)
+        scores = (1 - self.share) * _parts(evidence.scores) + self.share * used
         return replace(evidence, scores=scores, errors=None)
+
+
+def _of_size(task: Task, share: float) -> Ball:
+    """The ball of an attack: so much of the domain's width, or of the ball's own radius."""
+    ball = task.ball
+    if ball.domain is None:
+        return replace(ball, eps=share * ball.eps)  # type: ignore[operator]  # no longer "auto"
+    room = replace(ball, half=None).room(task.x, task.mask.expand_as(task.x))
+    return replace(ball, eps=share * (room.upper - room.lower), norm=inf, relative=False)
 
 
 def _parts(scores: Tensor) -> Tensor:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -18,7 +19,9 @@ from proofmap.memory import in_pieces
 from proofmap.overlaps import Overlap
 from proofmap.settings import choice, count
 
-__all__ = ["SmoothEVA", "drawn", "smooth"]
+__all__ = ["Radii", "SmoothEVA", "drawn", "offsets", "smooth"]
+
+Radii = Literal["one", "all"]  # of the balls that points are drawn from
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -27,15 +30,18 @@ class SmoothEVA(Explainer):
     objective and δ whatever the domain leaves: low - x <= δ <= high - x. Without a domain δ is in the ball.
 
     That is the first-order overlap of a group, averaged over a ball that may be large. `samples` points are drawn
-    uniformly from the ball without its domain, and led back to the domain. `Explanation.errors` has the standard
-    errors of the means. Nothing is proven; the overlap is the largest objective that was met at those points.
+    uniformly: from the ball without its domain, and led back to the domain; from a relative ball as it is.
+    `Explanation.errors` has the standard errors of the means. Nothing is proven; the overlap is the largest objective
+    that was met at those points.
 
+    radii: "one", that of the ball, or "all": every point has a radius of its own, drawn uniformly from 0 to that.
     objective: "margin", "class", "mean" (see `pm.overlap`) or "log-softmax", -log of the class's probability.
     """
 
     guarantee: ClassVar[Guarantee] = "sampled"
 
     samples: int = count(50, least=2)
+    radii: Radii = choice("one", Radii)
     objective: Objective = choice("class", Objective)
     seed: int = count(0, least=0)
 
@@ -44,14 +50,13 @@ class SmoothEVA(Explainer):
         differentiable(graph, type(self).__name__)
 
     def _measure(self, task: Task) -> Measured:
-        return smooth(task, self.samples, self.objective, self.seed, self.memory)
+        return smooth(task, self.samples, self.radii, self.objective, self.seed, self.memory)
 
 
-def smooth(task: Task, samples: int, objective: Objective, seed: int, memory: int | None) -> Measured:
+def smooth(task: Task, samples: int, radii: Radii, objective: Objective, seed: int, memory: int | None) -> Measured:
     """T of some samples, its standard errors, and the largest objective that was met."""
     count, device = len(task.x), task.x.device
-    unit, family = drawn(task.ball, task.x, samples, seed), task.ball.at(task.x)
-    free = family if task.ball.relative else replace(task.ball, domain=None).at(task.x)
+    offset, family = offsets(task.ball, task.x, samples, radii, seed), task.ball.at(task.x)
     room = task.ball.room(task.x.double(), task.mask.expand_as(task.x))  # differences of sums: in float64
     best = slopes(task.graph, task.x, task.target, objective)[0]
     nominal = best.clone()
@@ -59,9 +64,8 @@ def smooth(task: Task, samples: int, objective: Objective, seed: int, memory: in
 
     def work(start: int, stop: int) -> None:
         index = torch.arange(start, stop, device=device)
-        owner, draw = index // samples, unit[index % samples]
-        delta = torch.where(draw > 0, draw * free.upper[owner], -draw * free.lower[owner])
-        points = task.x[owner] + delta.clamp(family.lower[owner], family.upper[owner])
+        owner = index // samples
+        points = task.x[owner] + offset(owner, index % samples).clamp(family.lower[owner], family.upper[owner])
         value, slope = slopes(task.graph, points, task.target[owner], objective)
         best.scatter_reduce_(0, owner, value, "amax")
         reach = room.concretise(slope.double(), owner)  # (k, 1 + G)
@@ -75,6 +79,19 @@ def smooth(task: Task, samples: int, objective: Objective, seed: int, memory: in
     overlap = Overlap(best, frozen, nominal, task.target, certified=False)
     errors = (spread / samples).sqrt()
     return Measured(mean.to(task.x.dtype), overlap, errors=errors.to(task.x.dtype))
+
+
+def offsets(ball: Ball, x: Tensor, samples: int, radii: Radii, seed: int) -> Callable[[Tensor, Tensor], Tensor]:
+    """(samples (k,), which of their points (k,)) -> δ (k, *shape) in the ball without its domain."""
+    size = torch.ones(samples, dtype=torch.float64)
+    if radii == "all":
+        size = torch.rand(samples, generator=torch.Generator().manual_seed(seed + 1), dtype=torch.float64)
+    size = size.to(x).view(-1, *[1] * (x.ndim - 1))
+    if ball.relative:  # a box that x lies anywhere in
+        box, share = ball.at(x), (drawn(Ball(1.0), x, samples, seed) + 1) / 2
+        return lambda owner, k: size[k] * torch.lerp(box.lower[owner], box.upper[owner], share[k])
+    free, unit = replace(ball, domain=None).at(x), size * drawn(ball, x, samples, seed)
+    return lambda owner, k: unit[k] * torch.where(unit[k] > 0, free.upper[owner], -free.lower[owner])
 
 
 def drawn(ball: Ball, x: Tensor, samples: int, seed: int) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task
 from proofmap.explain.baselines.masks import scores_under
-from proofmap.explain.fit import spread
+from proofmap.explain.spread import spread
 from proofmap.groups import Groups, grid, mask_of, pixels
 from proofmap.settings import count, number
 

@@ -1,0 +1,62 @@
+"""Blend EVA: both maps in parts that sum to 1, and attacks as wide as the domain says."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.errors import InputError
+from tests.explain.test_path import BALL, X, network
+
+RELU = torch.nn.ReLU
+
+
+def parts(scores: Tensor) -> Tensor:
+    return scores.clamp(min=0) / scores.clamp(min=0).sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_blend_is_both_maps_in_parts(share: float) -> None:
+    model, groups = network(RELU), pm.groups.grid(2)
+    settings: Any = {"groups": groups, "progress": False}
+    smooth = pm.SmoothEVA(model, BALL, samples=4, radii="all", **settings).explain(X)
+    paths = [pm.PathEVA(model, pm.Ball(eps, domain=(0.0, 1.0)), **settings).explain(X).scores for eps in (0.1, 0.2)]
+    blend = pm.BlendEVA(model, BALL, samples=4, share=share, attacks=(0.1, 0.2), **settings).explain(X)
+    expected = (1 - share) * parts(smooth.scores) + share * (parts(paths[0]) + parts(paths[1])) / 2
+    torch.testing.assert_close(blend.scores, expected)
+    torch.testing.assert_close(blend.scores.sum(1), torch.ones(3))
+    assert torch.equal(blend.overlap.full, smooth.overlap.full)
+
+
+def test_attacks_are_as_wide_as_the_domain() -> None:
+    """Twice the domain with half the weights is the same question, channel by channel."""
+    model, wide = network(RELU), network(RELU)
+    first: Any = wide[1]
+    first.weight.data /= 2
+    low, high = torch.tensor([0.0, -1.0]), torch.tensor([2.0, 1.0])
+    shift = torch.tensor([0.0, 1.0]).view(1, 2, 1, 1)
+    first.bias.data += first.weight.data @ shift.expand(1, 2, 4, 4).flatten()
+    settings: Any = {"share": 1.0, "samples": 2, "progress": False}
+    ours = pm.BlendEVA(model, pm.Ball(1.0, domain=(0.0, 1.0), relative=True), **settings).explain(X)
+    twice = pm.BlendEVA(wide, pm.Ball(1.0, domain=(low, high), relative=True), **settings).explain(2 * X - shift)
+    torch.testing.assert_close(twice.scores, ours.scores, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, inf])
+def test_without_a_domain_they_are_shares_of_the_ball(norm: float) -> None:
+    model = network(RELU)
+    settings: Any = {"groups": pm.groups.grid(2), "progress": False}
+    path = pm.PathEVA(model, pm.Ball(0.1, norm), **settings).explain(X).scores
+    blend = pm.BlendEVA(model, pm.Ball(0.5, norm), share=1.0, attacks=(0.2,), samples=2, **settings).explain(X)
+    torch.testing.assert_close(blend.scores, parts(path))
+
+
+@pytest.mark.parametrize("attacks", [(), 0.1, (0.0,), (2.0,), ("a",)])
+def test_shares_are_above_zero_up_to_one(attacks: Any) -> None:
+    with pytest.raises(InputError, match="expected shares above 0 up to 1"):
+        pm.BlendEVA(network(RELU), BALL, attacks=attacks)
