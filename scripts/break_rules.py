@@ -99,6 +99,9 @@ FOREIGN = "tests/graph/test_foreign.py"
 LAST = "tests/graph/test_last.py"
 MODES = "tests/graph/torch/test_modes.py"
 PROVEN = "tests/explain/test_proven.py"
+PROBABLE = "tests/explain/test_probable.py"
+BETTING = "tests/explain/test_betting.py"
+SHIFTED = "tests/explain/test_shifted.py"
 STORAGE = "tests/explain/test_storage.py"
 TWO_SIDED = "tests/runs/test_two_sided.py"
 POINTS = "tests/runs/test_points.py"
@@ -478,6 +481,27 @@ BREAKS = [
         "baseline + task.x[piece, None]",
         SURROGATE,
     ),
+    # what is probable
+    Break("explain/betting.py", "return high", "return values.mean(0)", BETTING),
+    Break("explain/betting.py", "(middle - values)", "(values - middle)", BETTING),
+    Break("explain/betting.py", ".sum(0) >= odds", ".sum(0) >= odds / 2", BETTING),
+    Break("explain/shifted.py", "ndtri(share) + steps", "ndtri(share) - steps", SHIFTED),
+    Break("explain/shifted.py", "self.steps.square() / 2).exp()", "self.steps.square()).exp()", SHIFTED),
+    Break("explain/shifted.py", "torch.full_like(self.slope, -_FAR)", "torch.zeros_like(self.slope)", SHIFTED),
+    Break("explain/shifted.py", "along.clamp(-_FAR, _FAR)", "along", SHIFTED),
+    Break("explain/probable.py", "log(claims / (1 - self.level))", "log(1 / (1 - self.level))", PROBABLE),
+    Break("explain/probable.py", "(answers, 1 - answers)", "(answers, answers)", PROBABLE),
+    Break("explain/probable.py", "(self.seed, stream, block)", "(self.seed, stream, 0)", PROBABLE),
+    Break(
+        "explain/probable.py", "upwards(torch.stack(found), task.x.dtype)", "torch.stack(found).to(x.dtype)", PROBABLE
+    ),
+    Break("explain/probable.py", "steps).lines(answers, along[", "0 * steps).lines(answers, along[", PROBABLE),
+    Break("explain/copies.py", "~(margins(logits, self.target) < 0)", "margins(logits, self.target) > 0", PROBABLE),
+    Break("explain/copies.py", "slope / size.clamp(min=1e-300)[self.mask]", "slope", PROBABLE),
+    Break("explain/fit.py", " and 0 < level < 1", "", PROBABLE),
+    Break("guarantee.py", '"probable": ROUND_CEILING', '"probable": ROUND_FLOOR', "tests/test_guarantee.py"),
+    Break("show/sides.py", 'return "smoothed"', 'return "decision"', "tests/show/test_sides.py"),
+    Break("runs/totals.py", ' or guarantee == "probable"', "", "tests/runs/test_claims.py"),
     # properties of outputs, and points that refute
     Break("property.py", "bool((part > 0).any())", "bool((part > -0.1).any())", PROPERTY),
     Break("property.py", "lower = bias - above", "lower = bias + above", PROPERTY),

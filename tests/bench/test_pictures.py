@@ -31,9 +31,19 @@ def test_imagenet_is_the_middle_of_pictures_scaled_to_256(tmp_path: Path) -> Non
     wide = Image.new("RGB", (512, 256), "red")
     wide.paste("blue", (128 + 16, 16, 128 + 16 + 224, 16 + 224))
     wide.save(tmp_path / "a.png")
-    found = pictures(replace(read("table1-imagenet"), count=1), tmp_path, quick=False)
+    found = pictures(replace(read("table1-imagenet"), start=0, count=1), tmp_path, quick=False)
     assert found.shape == (1, 3, 224, 224)
     assert torch.equal(found, torch.tensor([0.0, 0.0, 1.0]).view(1, 3, 1, 1).expand_as(found))
+
+
+def test_a_benchmark_may_start_behind_what_settings_were_chosen_on(tmp_path: Path) -> None:
+    for k in range(4):
+        Image.new("RGB", (256, 256), (50 * k, 0, 0)).save(tmp_path / f"{k}.png")
+    spec = replace(read("table1-imagenet"), start=1, count=2)
+    found = pictures(spec, tmp_path, quick=False)
+    assert [round(float(one[0, 0, 0]) * 255) for one in found] == [50, 100]
+    with pytest.raises(InputError, match=r"from number 4 on .* got 4 in .*: give a folder with more"):
+        pictures(replace(spec, start=4), tmp_path, quick=False)
 
 
 def test_what_is_not_there_is_said_before_any_work(tmp_path: Path) -> None:

@@ -225,6 +225,7 @@ def test_tables_name_numbers_by_what_they_are(method: str, settings: dict[str, A
     totals = run(Digits(2), digits_model(), work, tmp_path / "run", progress=False)
     sure = totals.json().get("level")
     assert sure == (0.999 if method == "probable" else None)
+    assert method != "probable" or totals.refuted is None
     assert ("with probability 99.9 %: least" in totals.text()) == (method == "probable")
     results = Results.open(tmp_path / "run")
     for suffix in ("csv", "parquet", "npz", "zarr"):

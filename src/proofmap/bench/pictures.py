@@ -38,7 +38,13 @@ def pictures(spec: Spec, folder: Path | None, quick: bool) -> Tensor:
         raise InputError(f"{spec.name} needs the files of {spec.data}, expected --data FOLDER, or --quick")
     if spec.split == "validation":
         return _LOADERS[spec.data](folder, "train")[-spec.count :]
-    return _LOADERS[spec.data](folder, "test")[: spec.count]
+    found = _LOADERS[spec.data](folder, "test")
+    if len(found) <= spec.start:
+        raise InputError(
+            f"{spec.name} is about samples from number {spec.start} on (those before are for choosing settings), got "
+            f"{len(found)} in {folder}: give a folder with more, or a TOML file of your own with start = 0"
+        )
+    return found[spec.start : spec.start + spec.count]
 
 
 def _imagenet(folder: Path, split: _Split) -> Tensor:

@@ -2,6 +2,7 @@
 
 title, data ("mnist", "cifar10" or "imagenet"), count, model (of the zoo), metrics = [...]
 split: "test", or "validation" for the last training images, on which settings may be chosen
+start: the first sample of the test set, 0 by default
 against: the labels of methods that EVA is set against, sample by sample
 ranks: which of the metrics the mean rank is over, the last column; none by default
 [[method]]  label, name; where it has a ball: eps, bounds, groups ("pixels", "grid:12" or "grid:12:smooth")
@@ -106,6 +107,7 @@ class Spec:
     metrics: tuple[str, ...]
     entries: tuple[Entry, ...]
     split: str = "test"
+    start: int = 0
     against: tuple[str, ...] = ()
     ranks: tuple[str, ...] = ()
 
@@ -114,6 +116,7 @@ class Spec:
         _check(self.name, self, title=_text, data=_text, model=_text, split=_text)
         _check(self.name, self, count=lambda value: value is not None and _whole(value), metrics=_texts)
         _check(self.name, self, against=_perhaps_texts, ranks=_perhaps_texts)
+        _check(self.name, self, start=lambda value: value == 0 or _whole(value))
         if self.split not in ("test", "validation"):
             raise InputError(f"{self.name} asks for the split {self.split!r}, expected 'test' or 'validation'")
         for metric in self.metrics:

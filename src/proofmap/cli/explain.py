@@ -29,7 +29,7 @@ def explain(
         str,
         typer.Option(
             help=f"{', '.join(EXPLAINERS)}: eva and targeted prove what they say; --method targeted shows what "
-            "would make an input the --target.",
+            "would make an input the --target; probable, with --norm 2, is of noisy copies.",
             autocompletion=o.among(EXPLAINERS),
         ),
         texts.one_of(EXPLAINERS, "--method"),
