@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from proofmap import groups as grouping
+from proofmap.ball import Ball
 from proofmap.bounds import named
 from proofmap.errors import FileError, InputError
 from proofmap.groups import Groups
@@ -79,6 +80,10 @@ class Entry:
         if "precision" in arguments:
             arguments["precision"] = getattr(torch, arguments["precision"], None)
         return arguments if self.bounds is None else {**arguments, "bounds": named(self.bounds)}
+
+    def ball(self, domain: tuple[float, float]) -> Ball | None:
+        """Where it looks for adversaries, among values of that range; None where it has no radius."""
+        return None if self.eps is None else Ball(self.eps, domain=domain, relative=self.relative)
 
     def grouping(self) -> Groups:
         """pixels, or a grid of so many cells a side."""
