@@ -64,6 +64,7 @@ CURVES = "tests/metrics/test_curves.py"
 FIDELITY = "tests/metrics/test_fidelity.py"
 ROBUSTNESS = "tests/metrics/test_robustness.py"
 STABILITY = "tests/metrics/test_recorded.py"
+RANKS = "tests/bench/test_ranks.py"
 BASELINES = "tests/explain/baselines"
 BENCH = "tests/bench"
 TABLE = "tests/bench/test_table.py"
@@ -400,6 +401,8 @@ BREAKS = [
     Break("metrics/robustness.py", "lower.flip(1).cummax(1).values.flip(1)", "lower.cummax(1).values", ROBUSTNESS),
     Break("metrics/stability.py", "domain, self.half)", "domain)", STABILITY),
     Break("metrics/stability.py", 'self.over == "max"', "True", STABILITY),
+    Break("bench/ranks.py", "merit > merit[:, None]", "merit < merit[:, None]", RANKS),
+    Break("bench/ranks.py", "/ len(means) for end", "for end", RANKS),
     # baselines
     Break("explain/baselines/noise.py", "return mean.abs()", "return mean", BASELINES),
     Break("explain/baselines/noise.py", "square - mean.square()", "square", BASELINES),

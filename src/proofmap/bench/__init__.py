@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from proofmap.bench.compare import compare
+from proofmap.bench.ranks import Ranks, mean_ranks
 from proofmap.bench.run import run
 from proofmap.bench.spec import Entry, Spec, names, read
 from proofmap.bench.table import Cell, Column, Table, tabulate
 
-__all__ = ["Cell", "Column", "Entry", "Spec", "Table", "compare", "names", "read", "run", "tabulate"]
+__all__ = [
+    "Cell",
+    "Column",
+    "Entry",
+    "Ranks",
+    "Spec",
+    "Table",
+    "compare",
+    "mean_ranks",
+    "names",
+    "read",
+    "run",
+    "tabulate",
+]
