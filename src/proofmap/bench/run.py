@@ -120,7 +120,7 @@ def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> N
     from proofmap.bench.figure import draw_curves, png  # and with it matplotlib, which takes a while
 
     keep(out, "table.png", png(table.plot()))
-    points = {e.label: (e.curve, e.eps) for e in ran if e.curve is not None and e.eps is not None}
+    points = {e.label: (e.curve, e.eps) for e in ran if e.curve is not None and isinstance(e.eps, int | float)}
     if points:
         keep(out, "curve.png", draw_curves(table, points))
 

@@ -2,7 +2,8 @@
 
 A variable matters at an input where it belongs to a smallest set of variables that keeps the decision whatever the
 others are, over all 2^16 inputs. The same variables belong to the smallest sets whose change can change the decision.
-The inputs are corners of the domain [0, 1]; bits that no network looks at are drawn, and differ between inputs.
+The inputs are corners of the domain [0, 1]; bits that no network looks at are drawn, and differ between inputs. No unit
+is at its kink at any of them: there a gradient would be a matter of taste.
 """
 
 from __future__ import annotations
@@ -32,33 +33,33 @@ _DIAGONAL = ((1.0, 0.0), (0.0, 1.0))
 
 def pixel() -> Trial:
     """One bit decides."""
-    network = _dense([{_A: 1.0}], [0.0], [1.0])
+    network = _dense([{_A: 1.0}], [0.5], [1.0], -1.0)
     return _trial("pixel", "One pixel decides", network, *_each({(0,): (0,), (1,): (0,)}, _A))
 
 
 def either() -> Trial:
-    """a or b: z = ½ - max(0, 1 - a - b). Where both are 1, neither alone changes anything."""
+    """a or b: z = ⅜ - max(0, ¾ - a - b). Where both are 1, neither alone changes anything."""
     truth: _Matters = {(0, 0): (0, 1), (0, 1): (1,), (1, 0): (0,), (1, 1): (0, 1)}
-    network = _dense([{_A: -1.0, _B: -1.0}], [1.0], [-1.0], 0.5)
+    network = _dense([{_A: -1.0, _B: -1.0}], [0.75], [-1.0], 0.375)
     return _trial("or", "An OR of two pixels", network, *_each(truth, _A, _B))
 
 
 def both() -> Trial:
-    """a and b: z = max(0, a + b - 1) - ½."""
+    """a and b: z = max(0, a + b - 1¼) - ⅜."""
     truth: _Matters = {(0, 0): (0, 1), (0, 1): (0,), (1, 0): (1,), (1, 1): (0, 1)}
-    network = _dense([{_A: 1.0, _B: 1.0}], [-1.0], [1.0])
+    network = _dense([{_A: 1.0, _B: 1.0}], [-1.25], [1.0], -0.375)
     return _trial("and", "An AND of two pixels", network, *_each(truth, _A, _B))
 
 
 def differ() -> Trial:
-    """One of a and b, not both: z = max(0, a - b) + max(0, b - a) - ½."""
+    """One of a and b, not both: z = max(0, a - b - ¼) + max(0, b - a - ¼) - ⅜."""
     return _trial("xor", "A XOR of two pixels", _xor(), *_each(dict.fromkeys(_BITS, (0, 1)), _A, _B))
 
 
 def differ_convolved() -> Trial:
-    """The same behind a convolution with the maps x and 1 - x, of which the first is read."""
+    """The same behind a convolution with the maps x + ½ and 1½ - x, of which the first is read."""
     stem = nn.Conv2d(1, 2, 3, padding=1)
-    weight, bias = torch.zeros(2, 1, 3, 3), torch.tensor([0.0, 1.0])
+    weight, bias = torch.zeros(2, 1, 3, 3), torch.tensor([0.5, 1.5])
     weight[:, 0, 1, 1] = torch.tensor([1.0, -1.0])
     first, *rest = list(_xor())[1:]
     assert isinstance(first, nn.Linear)
@@ -72,8 +73,8 @@ def distractors() -> Trial:
     drawn = torch.randn(4, SIDE**2, generator=torch.Generator().manual_seed(1))
     drawn = (4 * drawn).round() / 4  # sums without rounding: what cancels is gone
     others = [{at: float(row[at]) for at in range(SIDE**2) if at != _A} for row in drawn]
-    halves = [-sum(row.values()) / 2 for row in others]  # about half of the inputs drive a unit
-    network = _dense([{_A: 1.0}, *others, *others], [0.0, *halves, *halves], [1.0] + [1.0] * 4 + [-1.0] * 4)
+    halves = [1 / 16 - sum(row.values()) / 2 for row in others]  # about half of the inputs drive a unit
+    network = _dense([{_A: 1.0}, *others, *others], [0.5, *halves, *halves], [1.0] + [1.0] * 4 + [-1.0] * 4, -1.0)
     title = "Pixels that move units, not the decision"
     return _trial("distractors", title, network, *_each({(0,): (0,), (1,): (0,)}, _A))
 
@@ -81,13 +82,13 @@ def distractors() -> Trial:
 def shift() -> Trial:
     """One bit decides; four others raise all logits alike, which no probability feels: suppressors of the logits."""
     hidden = [{_A: 1.0}, dict.fromkeys(_SHIFT, 1.0)]
-    network = _network(hidden, [0.0, 0.0], torch.tensor([[-1.0, 1.0], [1.0, 1.0]]), torch.tensor([0.5, -0.5]))
+    network = _network(hidden, [0.5, 0.5], torch.tensor([[-1.0, 1.0], [1.0, 1.0]]), torch.tensor([1.0, -1.0]))
     return _trial("shift", "Pixels that raise all classes alike", network, *_each({(0,): (0,), (1,): (0,)}, _A))
 
 
 def votes() -> Trial:
     """Four bits with 4, 3, 2 and 1 votes of 10, and all of one opinion: each moves z by its votes at every input."""
-    network = _dense([{at: many / 10 for at, many in _VOTES.items()}], [0.0], [1.0], -0.45)
+    network = _dense([{at: many / 10 for at, many in _VOTES.items()}], [0.5], [1.0], -0.95)
     levels = torch.zeros(_COUNT, SIDE**2)
     x = _bits()
     for at, many in _VOTES.items():
@@ -98,15 +99,15 @@ def votes() -> Trial:
 def patch() -> Trial:
     """Three classes: the last takes the patch of four ones and only that, a bit elsewhere tells the others apart."""
     reads = torch.tensor([[0.0, -1.0], [0.0, 1.0], [2.0, 0.0]])
-    network = _network([dict.fromkeys(_PATCH, 1.0), {_A: 1.0}], [-3.0, 0.0], reads, torch.tensor([1.0, 0.0, 0.0]))
+    network = _network([dict.fromkeys(_PATCH, 1.0), {_A: 1.0}], [-3.0, 0.5], reads, torch.tensor([1.5, -0.5, 0.0]))
     return _trial("patch", "A class that one patch decides", network, *_each({(1,) * 4: range(4)}, *_PATCH))
 
 
 def pattern() -> Trial:
     """A diagonal of 2 x 2 bits, wherever it is: a convolution and the largest of its values; once in each input."""
     kernel = 2 * torch.tensor(_DIAGONAL) - 1
-    finds = _filled(nn.Conv2d(1, 1, 2), kernel[None, None], torch.tensor([-1.0]))
-    read = _linear(torch.tensor([[-1.0], [1.0]]), torch.tensor([0.5, -0.5]))
+    finds = _filled(nn.Conv2d(1, 1, 2), kernel[None, None], torch.tensor([-1.25]))
+    read = _linear(torch.tensor([[-1.0], [1.0]]), torch.tensor([0.375, -0.375]))
     network = nn.Sequential(finds, nn.ReLU(), nn.MaxPool2d(SIDE - 1), nn.Flatten(), read)
     inputs: list[Tensor] = []
     truths: list[Tensor] = []
@@ -117,7 +118,7 @@ def pattern() -> Trial:
         near = torch.stack([x, *(x.flatten() - torch.eye(SIDE**2)).abs().view(-1, SIDE, SIDE)])  # and one bit changed
         inside = torch.zeros(SIDE, SIDE)
         inside[top : top + 2, left : left + 2] = 1
-        found = finds(near[:, None]).relu().flatten(1).sum(1)
+        found = (finds(near[:, None]) > 0).flatten(1).sum(1)
         if found[0] == 1 and not found[1:][inside.flatten() > 0].any():
             inputs.append(x.flatten())
             truths.append(inside.flatten())
@@ -142,11 +143,11 @@ HAND: Mapping[str, Callable[[], Trial]] = {
 
 
 def _xor() -> nn.Sequential:
-    return _dense([{_A: 1.0, _B: -1.0}, {_A: -1.0, _B: 1.0}], [0.0, 0.0], [1.0, 1.0])
+    return _dense([{_A: 1.0, _B: -1.0}, {_A: -1.0, _B: 1.0}], [-0.25, -0.25], [1.0, 1.0], -0.375)
 
 
 def _dense(
-    hidden: Sequence[Mapping[int, float]], biases: Sequence[float], out: Sequence[float], offset: float = -0.5
+    hidden: Sequence[Mapping[int, float]], biases: Sequence[float], out: Sequence[float], offset: float
 ) -> nn.Sequential:
     """Logits (-z, z) of z = offset + Σ out_k max(0, bias_k + Σ_i hidden_k[i] x_i)."""
     signs = torch.tensor([-1.0, 1.0])

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 from torch import Tensor, nn
 
 from proofmap.metrics import Metric
 
-__all__ = ["Trial"]
+__all__ = ["Radius", "Trial"]
+
+Radius: TypeAlias = float | Literal["auto"]
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
     """A network at samples x (N, *shape), its classes (N,) there, and who judges the maps of these decisions.
 
-    eps: of the ball that methods look for adversaries in, within the domain. groups: what they score, "pixels" or
-    "grid:12".
+    near, far: radii of the balls that methods look for adversaries in, within the domain; such a method is tried with
+    both. groups: what they score, "pixels" or "grid:12". without: methods that are not called, and why.
     """
 
     name: str
@@ -27,5 +30,7 @@ class Trial:
     target: Tensor
     judges: tuple[Metric[Any], ...]
     domain: tuple[float, float]
-    eps: float
+    far: float
+    near: Radius = "auto"
     groups: str = "pixels"
+    without: Mapping[str, str] = field(default_factory=dict)
