@@ -65,6 +65,14 @@ FIDELITY = "tests/metrics/test_fidelity.py"
 ROBUSTNESS = "tests/metrics/test_robustness.py"
 STABILITY = "tests/metrics/test_recorded.py"
 RANKS = "tests/bench/test_ranks.py"
+FILLS = "tests/metrics/test_baselines.py"
+SPARSE = "tests/metrics/test_sparseness.py"
+SENSITIVITY = "tests/metrics/test_sensitivity.py"
+IMPUTED = "tests/metrics/test_imputation.py"
+ROAD = "tests/metrics/test_road.py"
+REMOVAL = "tests/metrics/test_random_removal.py"
+RANDOM = "tests/metrics/test_randomisation.py"
+ADVERSARIAL = "tests/metrics/test_adversarial.py"
 BASELINES = "tests/explain/baselines"
 BENCH = "tests/bench"
 TABLE = "tests/bench/test_table.py"
@@ -401,6 +409,17 @@ BREAKS = [
     Break("metrics/robustness.py", "lower.flip(1).cummax(1).values.flip(1)", "lower.cummax(1).values", ROBUSTNESS),
     Break("metrics/stability.py", "domain, self.half)", "domain)", STABILITY),
     Break("metrics/stability.py", 'self.over == "max"', "True", STABILITY),
+    Break("metrics/baselines.py", "self.share * size", "self.share", FILLS),
+    Break("metrics/sparseness.py", "case.subject.abs()", "case.subject", SPARSE),
+    Break("metrics/sensitivity.py", "_RADIUS * (high - low)", "_RADIUS", SENSITIVITY),
+    Break("metrics/adversarial.py", ".gather(1, best)", "", ADVERSARIAL),
+    Break("metrics/adversarial.py", "restrict(self.ball.at(near), free)", "self.ball.at(near)", ADVERSARIAL),
+    Break("metrics/randomisation.py", "layers[-stage:]", "layers[:stage]", RANDOM),
+    Break("metrics/randomisation.py", "shuffled(case.graph, layers", "shuffled(case.graph, layers[:0]", RANDOM),
+    Break("metrics/imputation.py", "around * y - conv2d", "y - conv2d", IMPUTED),
+    Break("metrics/road.py", "* drawn * gone", "* drawn", ROAD),
+    Break("metrics/random_removal.py", "present.counts[:, None] - 1 - ranks", "-ranks", REMOVAL),
+    Break("metrics/random_removal.py", ".clamp(max=self.part)", "", REMOVAL),
     Break("bench/ranks.py", "merit > merit[:, None]", "merit < merit[:, None]", RANKS),
     Break("bench/ranks.py", "/ len(means) for end", "for end", RANKS),
     # baselines

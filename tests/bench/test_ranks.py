@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from proofmap.bench.ranks import MEAN_RANK, mean_ranks, ranked, ranks
+from proofmap.bench.ranks import mean_ranks, ranks, with_ranks
 from proofmap.bench.table import Column, Values, interval, tabulate
 from proofmap.errors import InputError
 
@@ -73,24 +73,30 @@ def test_intervals_cover_as_often_as_they_say() -> None:
 def test_the_column_of_a_table() -> None:
     """Methods that lack a metric or a sample are not ranked, and change nobody's rank."""
     values = {f"m{k}": {"deletion": drawn(30, seed=k), "insertion": drawn(30, seed=9 + k)} for k in range(3)}
-    whole = ranked([LOW, HIGH], values)
-    few = {"deletion": np.where(np.arange(30) < 3, 0.0, np.nan), "insertion": np.zeros(30)}
-    assert_same(ranked([LOW, HIGH], {**values, "few": few, "none": {"deletion": np.zeros(30)}}), whole)
     together = mean_ranks(
         {name: np.stack([values[m][name] for m in values]) for name in ("deletion", "insertion")},
         {"deletion": -1, "insertion": 1},
     )
-    assert [of.mean() for of in whole.values()] == pytest.approx(together.mean)
-    shown = {method: {**of, MEAN_RANK.name: whole[method]} for method, of in values.items()}
-    table = tabulate("", [LOW, HIGH, MEAN_RANK], shown, dict.fromkeys(values))
-    assert [table.rows[m]["mean-rank"].low for m in values] == pytest.approx(together.low)
+    few = {"deletion": np.where(np.arange(30) < 3, 0.0, np.nan), "insertion": np.zeros(30)}
+    shown = {**values, "few": few, "none": {"deletion": np.zeros(30)}}
+    column = with_ranks([LOW, HIGH], shown)
+    assert column.settings == {"over": "deletion, insertion"}
+    assert [method for method, of in shown.items() if column.name in of] == ["m0", "m1", "m2"]
+    table = tabulate("", [LOW, HIGH, column], shown, dict.fromkeys(shown))
+    cells = [table.rows[method]["mean-rank"] for method in values]
+    assert [cell.mean for cell in cells] == pytest.approx(together.mean)
+    assert [cell.low for cell in cells] == pytest.approx(together.low)
+    assert [cell.high for cell in cells] == pytest.approx(together.high)
+    assert {cell.mark for cell in cells} & {"best"}
     assert "Mean rank ↓" in table.markdown()
-    assert ranked([], values) == {}
+    assert column.name not in with_none(values)
 
 
-def assert_same(one: dict[str, Values], other: dict[str, Values]) -> None:
-    assert one.keys() == other.keys()
-    assert all(np.array_equal(one[name], other[name]) for name in one)
+def with_none(values: dict[str, dict[str, Values]]) -> dict[str, Values]:
+    """What a method has where no other and not itself has all columns."""
+    alone = {"m": {"deletion": values["m0"]["deletion"]}}
+    with_ranks([LOW, HIGH], alone)
+    return alone["m"]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from proofmap.explain.baselines import Saliency
 from proofmap.explain.greedy import Greedy
 from proofmap.metrics import Deletion, Insertion
 from proofmap.resume import locked
+from proofmap.show.tables import read_table
 from tests.bench.clock import Clock
 from tests.cli.commands import called
 
@@ -285,9 +286,31 @@ def test_a_list_of_radii_is_a_method_for_each_and_a_curve(tmp_path: Path) -> Non
     assert (tmp_path / "out" / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_mean_rank_where_a_benchmark_asks_for_one(tmp_path: Path) -> None:
+    """Over the metrics it names, in all forms of the table; EVA explains fewer samples, and has none."""
+    third = '[[method]]\nlabel = "IG"\nname = "integrated-gradients"\n'
+    file = tmp_path / "ranks.toml"
+    file.write_text(
+        SMALL.replace('"insertion"]', '"insertion", "sparseness"]\nranks = ["deletion", "insertion"]') + third
+    )
+    table = run(read(file), tmp_path / "out", quick=True, progress=False)
+    both = [table.values["Saliency"][name] < table.values["IG"][name] for name in ("deletion", "insertion")]
+    places = (np.where(both[0], 1, 2) + np.where(both[1], 2, 1)) / 2
+    assert table.rows["Saliency"]["mean-rank"].mean == pytest.approx(places.mean())
+    assert table.rows["IG"]["mean-rank"].mean == pytest.approx(3 - places.mean())
+    assert "mean-rank" not in table.rows["EVA"]
+    text = (tmp_path / "out" / "table.md").read_text()
+    assert "| Sparseness ↑ | Mean rank ↓ |" in text
+    assert "Mean rank: over deletion, insertion." in text
+    assert read_table(tmp_path / "out" / "table.csv").rows["IG"]["mean-rank"].count == 16
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        ('"insertion"]', '"insertion"]\nranks = ["road"]', "ranks methods by 'road', expected one of its metrics"),
+        ('"insertion"]', '"tightness"]\nranks = ["tightness"]', "ranks methods by 'tightness', expected one of"),
+        ('"insertion"]', '"insertion"]\nranks = true', "has ranks = True, expected one"),
         ('name = "saliency"', 'name = "magic"', "is named 'magic', expected one of saliency"),
         ('"insertion"]', '"beauty"]', "asks for the metric 'beauty'"),
         ('"insertion"]', '"stability"]', "asks for the metric 'stability', expected one of deletion"),

@@ -17,6 +17,7 @@ import proofmap as pm
 from proofmap.errors import InputError, ModelError
 from proofmap.metrics import (
     METRICS,
+    AdversarialDeletion,
     Cells,
     Deletion,
     Insertion,
@@ -42,8 +43,10 @@ def made(kind: type[Metric[Any]]) -> Metric[Any]:
 
 
 def subject(kind: type[Metric[Any]], x: Tensor) -> Any:
-    if kind is Stability:
+    if kind.subject == "explainer":
         return lambda points, target: points
+    if kind.subject == "method":
+        return lambda network, points, target: points * network(points).gather(1, target[:, None])[..., None, None]
     return pm.overlap(MODEL, x, BALL) if kind is Tightness else x.flip(0)
 
 
@@ -56,12 +59,15 @@ def test_the_table_holds_every_metric() -> None:
 @pytest.mark.parametrize("kind", METRICS.values(), ids=METRICS)
 def test_a_metric_states_itself(kind: type[Metric[Any]]) -> None:
     """What tables and commands derive; every preset gives every setting that is left to presets."""
-    assert kind.label.isidentifier() or kind.label == "Robustness-Sr"
+    assert kind.label.isidentifier() or kind.label in ("Robustness-Sr", *FILLED)
     left = {name for name, held in fields_of(kind).items() if str(held.type).startswith("ByPreset")}
     assert all(preset.keys() == left for preset in kind.presets.values())
     assert kind.needs_radius == (kind in (Stability, Tightness))
     with pytest.raises(FrozenInstanceError):
         made(kind).preset = "other"
+
+
+FILLED = [f"{curve} ({fill})" for curve in ("Deletion", "Insertion") for fill in ("mean", "blur")]
 
 
 def fields_of(kind: type[Metric[Any]]) -> dict[str, Any]:
@@ -71,6 +77,8 @@ def fields_of(kind: type[Metric[Any]]) -> dict[str, Any]:
 def test_what_metrics_judge() -> None:
     assert {name: kind.subject for name, kind in METRICS.items() if kind.subject != "attributions"} == {
         "stability": "explainer",
+        "max-sensitivity": "explainer",
+        "randomisation": "method",
         "tightness": "overlap",
     }
 
@@ -159,7 +167,7 @@ def test_one_value_a_sample(kind: type[Metric[Any]]) -> None:
 @pytest.mark.parametrize("kind", METRICS.values(), ids=METRICS)
 def test_the_record_of_settings(kind: type[Metric[Any]]) -> None:
     settings = made(kind).settings()
-    assert settings["preset"] == "paper"
+    assert settings["preset"] == ("ours" if kind is AdversarialDeletion else "paper")
     assert json.loads(json.dumps(settings)) == settings
 
 
@@ -202,7 +210,7 @@ def test_settings_say_what_was_chosen() -> None:
 def test_bad_calls(kind: type[Metric[Any]], model: Any, x: Tensor, target: Any, message: str) -> None:
     given = subject(kind, X)
     with pytest.raises(InputError, match=message):
-        made(kind)(model, x, target, given if kind in (Stability, Tightness) else given.to(x.dtype))
+        made(kind)(model, x, target, given.to(x.dtype) if isinstance(given, Tensor) else given)
 
 
 @pytest.mark.parametrize("kind", [Deletion, Insertion, MuFidelity, RobustnessSr])

@@ -54,12 +54,12 @@ def test_average_stability(digits: tuple[nn.Module, Tensor, Tensor, Tensor], mon
     """At the same points; and drawn by the same law."""
     model, x, target, _ = digits
     metric = Stability(0.2, SUBSETS, "xplique")
-    noise = metric._draw(x)
+    noise = metric._draw(metric.ball.at(x), slice(0, SAMPLES))
     low, middle, high = RECORDED["xplique"]["noise"]
     assert low >= 0
     assert float(noise.min()) >= 0
     close(torch.stack([noise.mean(), noise.max()]), [middle, high], 0.02)
-    monkeypatch.setattr(Stability, "_draw", lambda metric, x: moved(x) - x[:, None])
+    monkeypatch.setattr(Stability, "_draw", lambda metric, family, piece: (moved(x) - x[:, None])[piece])
     close(metric(model, x, target, lambda z, _: squares(z)), RECORDED["xplique"]["stability"])
 
 

@@ -64,7 +64,8 @@ def test_the_largest_counts() -> None:
 
 @pytest.mark.parametrize(("half", "least", "most"), [(None, -0.5, 0.5), ("+", 0.0, 0.5), ("-", -0.5, 0.0)])
 def test_half_a_ball(half: Literal["+", "-"] | None, least: float, most: float) -> None:
-    moves = Stability(0.5, norm=inf, half=half)._draw(X)
+    metric = Stability(0.5, norm=inf, half=half)
+    moves = metric._draw(metric.ball.at(X), slice(0, 3))
     torch.testing.assert_close(
         torch.stack([moves.min(), moves.max()]), torch.tensor([least, most]).double(), atol=0.01, rtol=0
     )

@@ -20,11 +20,13 @@ from proofmap.errors import InputError
 from proofmap.explain import Explainer
 from proofmap.explain.adapt import Method, as_attributor, name_of
 from proofmap.explain.attributor import Attributor
+from proofmap.explain.baselines import Baseline
 from proofmap.graph import Graph, as_graph
 from proofmap.groups import Groups
 from proofmap.inputs import as_samples
 from proofmap.metrics import METRICS, Metric
 from proofmap.metrics.check import check_groups
+from proofmap.metrics.randomisation import Remade
 from proofmap.objective import decides
 from proofmap.records import JSON
 from proofmap.settings import check_count, check_flag
@@ -115,12 +117,21 @@ def judge(
     match metric.subject:
         case "explainer":
             subject = attributor.attribute
+        case "method":
+            if not isinstance(attributor, Explainer | Baseline):  # nobody knows how to make it for another network
+                return None
+            subject = _remade(attributor)
         case "overlap":
             if not isinstance(attributor, Explainer) or not _proves(attributor):
                 return None
             subject = attributor.explain(x, target).overlap
     values: Values = metric(model, x, target, subject).double().cpu().numpy().astype(np.float64)
     return values
+
+
+def _remade(attributor: Explainer | Baseline) -> Remade:
+    """The method with its settings, for any network."""
+    return lambda network, x, target: replace(attributor, model=network).attribute(x, target=target)
 
 
 def _proves(explainer: Explainer) -> bool:

@@ -8,6 +8,7 @@ data sets; what a mean over samples is uncertain by, `table.interval` says.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from proofmap.bench.table import Column, Values, interval
 from proofmap.errors import InputError
 
-__all__ = ["MEAN_RANK", "Ranks", "averaged", "mean_ranks", "ranked", "ranks"]
+__all__ = ["MEAN_RANK", "Ranks", "averaged", "mean_ranks", "ranks", "with_ranks"]
 
 MEAN_RANK = Column("mean-rank", "Mean rank", higher=False)
 
@@ -68,19 +69,19 @@ def averaged(sets: Sequence[Values], seed: int = 0) -> tuple[float, float, float
     return float(mean), float(mean - below), float(mean + above)
 
 
-def ranked(columns: Sequence[Column], values: Mapping[str, Mapping[str, Values]]) -> dict[str, Values]:
-    """The mean rank over the columns at each sample, (N,), of every method that has all of them at all samples.
+def with_ranks(columns: Sequence[Column], values: dict[str, dict[str, Values]]) -> Column:
+    """The column of mean ranks over these columns, once its values[method] are added: the mean rank at each sample.
 
-    As values of the column `MEAN_RANK`, they are marked as any other. What has less is not ranked, nor in the way.
+    They are averaged and marked as any others. Ranked are the methods that have all of the columns at all samples; what
+    has less is not ranked, nor in the way.
     """
     names = [column.name for column in columns]
-    whole = [
-        method for method, of in values.items() if all(name in of and np.isfinite(of[name]).all() for name in names)
-    ]
-    if not whole or not names:
-        return {}
-    places = [ranks(np.stack([values[m][c.name] for m in whole]), 1 if c.higher else -1) for c in columns]
-    return dict(zip(whole, np.mean(places, axis=0), strict=True))
+    whole = [m for m, of in values.items() if all(name in of and np.isfinite(of[name]).all() for name in names)]
+    if whole:
+        places = [ranks(np.stack([values[m][c.name] for m in whole]), 1 if c.higher else -1) for c in columns]
+        for method, of_samples in zip(whole, np.mean(places, axis=0), strict=True):
+            values[method][MEAN_RANK.name] = of_samples
+    return replace(MEAN_RANK, settings={"over": ", ".join(names)})
 
 
 def _check(values: Mapping[str, Values], better: Mapping[str, int], data: Mapping[str, str] | None) -> None:

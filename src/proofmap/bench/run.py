@@ -23,6 +23,7 @@ from proofmap.bench.claim import against, claim
 from proofmap.bench.compare import columns
 from proofmap.bench.job import Job, Question, machine_of
 from proofmap.bench.pictures import pictures
+from proofmap.bench.ranks import with_ranks
 from proofmap.bench.spec import Entry, Spec
 from proofmap.bench.table import Column, Table, Values, tabulate
 from proofmap.errors import InputError
@@ -77,7 +78,10 @@ def run(
                     log.add("method", label=label)
             values[label], seconds[label] = job.values(), job.shelf.seconds()
         paper = {entry.label: entry.paper for entry in entries}
-        table = tabulate(spec.title, _columns(list(jobs.values())), values, seconds, paper)
+        heads = _columns(list(jobs.values()))
+        if spec.ranks:
+            heads.append(with_ranks([head for head in heads if head.name in spec.ranks], values))
+        table = tabulate(spec.title, heads, values, seconds, paper)
         table = replace(table, model=f"{ZOO}{spec.model}", data="what is installed" if quick else spec.data)
         _leave(out, spec, table, {label: job.shelf.made() for label, job in jobs.items()})
         log.add("end")

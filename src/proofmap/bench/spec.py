@@ -3,6 +3,7 @@
 title, data ("mnist", "cifar10" or "imagenet"), count, model (of the zoo), metrics = [...]
 split: "test", or "validation" for the last training images, on which settings may be chosen
 against: the labels of methods that EVA is set against, sample by sample
+ranks: which of the metrics the mean rank is over, the last column; none by default
 [[method]]  label, name; where it has a ball: eps, bounds, groups ("pixels" or "grid:12"); settings = {...};
             count: explain fewer samples; paper = {metric = number, ...}
             dear = true: takes a GPU, or hours; a quick look does without
@@ -29,7 +30,7 @@ from proofmap.ball import Ball
 from proofmap.bounds import named
 from proofmap.errors import FileError, InputError
 from proofmap.groups import Groups
-from proofmap.methods import COMPARED
+from proofmap.methods import COMPARED, JUDGES
 from proofmap.metrics import METRICS
 
 if sys.version_info >= (3, 11):
@@ -109,12 +110,13 @@ class Spec:
     entries: tuple[Entry, ...]
     split: str = "test"
     against: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse metrics that nobody knows, labels that stand for two methods, and what leaves nothing to do."""
         _check(self.name, self, title=_text, data=_text, model=_text, split=_text)
         _check(self.name, self, count=lambda value: value is not None and _whole(value), metrics=_texts)
-        _check(self.name, self, against=lambda value: value == () or _texts(value))
+        _check(self.name, self, against=_perhaps_texts, ranks=_perhaps_texts)
         if self.split not in ("test", "validation"):
             raise InputError(f"{self.name} asks for the split {self.split!r}, expected 'test' or 'validation'")
         for metric in self.metrics:
@@ -122,6 +124,11 @@ class Spec:
                 raise InputError(f"{self.name} asks for the metric {metric!r}, expected one of {', '.join(_METRICS)}")
             if self.metrics.count(metric) > 1:
                 raise InputError(f"{self.name} asks for the metric {metric!r} twice, expected it once")
+        for metric in self.ranks:
+            if metric not in self.metrics or not JUDGES[metric].maps:
+                raise InputError(
+                    f"{self.name} ranks methods by {metric!r}, expected one of its metrics that judge maps"
+                )
         if not self.entries:
             raise InputError(f"{self.name} has no method, expected at least one [[method]]")
         labels = [slug(entry.label) for entry in self.entries]
@@ -147,6 +154,10 @@ def _text(value: Any) -> bool:
 
 def _texts(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) > 0 and all(map(_text, value))
+
+
+def _perhaps_texts(value: Any) -> bool:
+    return value == () or _texts(value)
 
 
 def _flag(value: Any) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from proofmap.bench.ranks import averaged, ranked
+from proofmap.bench.ranks import MEAN_RANK, averaged, with_ranks
 from proofmap.bench.table import Cell, Column, Mark, Table, Values
 from proofmap.methods import METHODS
 
@@ -73,10 +73,10 @@ def ours(label: str) -> bool:
 def _ranked(trials: Sequence[Tried]) -> dict[str, Cell]:
     """The mean rank of every method that stands in all the trials, marked."""
     there = [method for method in trials[0].table.rows if all(_whole(trial.table, method) for trial in trials)]
-    of_trials = [
-        ranked(trial.table.columns, {method: trial.table.values[method] for method in there}) for trial in trials
-    ]
-    places = {method: [of_trial[method] for of_trial in of_trials] for method in there}
+    of_trials = [{method: dict(trial.table.values[method]) for method in there} for trial in trials]
+    for trial, values in zip(trials, of_trials, strict=True):
+        with_ranks(trial.table.columns, values)
+    places = {method: [values[method][MEAN_RANK.name] for values in of_trials] for method in there}
     means = {method: averaged(of_method) for method, of_method in places.items()}
     order = sorted(means, key=lambda method: means[method][0])
     behind = [method for method in order[1:] if _behind(places[method], places[order[0]])]

@@ -63,6 +63,16 @@ def check_explainer(metric: str, explainer: Any, x: Tensor) -> Any:
     return explainer
 
 
+def check_method(metric: str, method: Any, x: Tensor) -> Any:
+    """A function of (network, x, target)."""
+    if not callable(method):
+        raise InputError(
+            f"{metric} got a method of type {type(method).__name__}, expected a function of (network, x, target) that "
+            "returns attributions, such as lambda net, x, c: dataclasses.replace(eva, model=net).attribute(x, c)"
+        )
+    return method
+
+
 def check_overlap(metric: str, overlap: Any, x: Tensor) -> Overlap:
     """A certified overlap of as many samples."""
     if not isinstance(overlap, Overlap) or not overlap.certified:

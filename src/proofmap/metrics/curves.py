@@ -15,8 +15,9 @@ from torch import Tensor
 
 from proofmap.arrays import Samples, Target
 from proofmap.groups import Groups, pixels
+from proofmap.metrics.baselines import Baseline, Darkest, Uniform, baseline_at, check_baseline, check_fits
 from proofmap.metrics.check import check_groups
-from proofmap.metrics.draws import Baseline, Darkest, Stream, Uniform, baseline_at, check_baseline, check_broadcast
+from proofmap.metrics.draws import Stream
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, table
 from proofmap.metrics.points import Score, pieces, score_at
 from proofmap.metrics.variables import Entries, Variables
@@ -49,7 +50,7 @@ class Curve(Metric[Samples]):
 
     k counts the most important of G variables.
 
-    baseline: a number, a tensor that broadcasts to x, `Uniform(low, high)` or `Darkest()`.
+    baseline: a number, a tensor that broadcasts to x, `Uniform(low, high)`, `Mean()`, `Blur()` or `Darkest()`.
     steps: how many points after the first, no more than there are variables; "all": one variable at a time.
     score: "softmax" or "logit" of the target class.
     area: "mean", over the fraction i / steps from 0 to 1, by trapezoids; "sum", over i from 1 to steps with steps of
@@ -80,7 +81,7 @@ class Curve(Metric[Samples]):
         """Where the way starts and where it leads."""
 
     def _check(self, x: Tensor) -> None:
-        check_broadcast(self.baseline, x)
+        check_fits(self.baseline, x)
 
     def _values(self, case: Case) -> Tensor:
         curve = self._curve(case)

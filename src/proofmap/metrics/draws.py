@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Literal, TypeAlias
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from proofmap.errors import InputError
-from proofmap.family import broadcasts
-from proofmap.settings import is_number
-
-__all__ = ["Baseline", "Darkest", "Stream", "Uniform", "baseline_at", "check_baseline", "seeded"]
-
-
-@dataclass(frozen=True)
-class Uniform:
-    """A baseline drawn from U(low, high) for each entry of each sample (Hsieh et al. 2021)."""
-
-    low: float = 0.0
-    high: float = 1.0
-
-
-@dataclass(frozen=True)
-class Darkest:
-    """Each sample's smallest value: what Quantus calls black."""
-
-
-Baseline: TypeAlias = float | Tensor | Uniform | Darkest
+__all__ = ["Stream", "seeded"]
 
 
 def seeded(seed: int, *use: str | int) -> torch.Generator:
@@ -47,39 +26,3 @@ class Stream:
     def next(self, *shape: int, device: torch.device) -> Tensor:
         """(samples, ...) in [0, 1), float64."""
         return torch.rand(shape, dtype=torch.float64, generator=self._generator).to(device)
-
-
-def check_baseline(said: str, baseline: Any) -> None:
-    """Refuse what no variable can be set to."""
-    if isinstance(baseline, Darkest | Tensor):
-        return
-    numbers = (baseline.low, baseline.high) if isinstance(baseline, Uniform) else (baseline,)
-    if not all(map(is_number, numbers)):
-        raise InputError(
-            f"{said}={baseline!r:.60}, expected a number, a tensor that broadcasts to x, Uniform(low, "
-            "high) or Darkest()"
-        )
-
-
-def check_broadcast(baseline: Baseline, x: Tensor) -> None:
-    """Refuse a tensor that cannot stand for x."""
-    if isinstance(baseline, Tensor) and not broadcasts(baseline, x.shape):
-        raise InputError(
-            f"the baseline has shape {tuple(baseline.shape)} at x of shape {tuple(x.shape)}, expected a shape that "
-            "broadcasts to x"
-        )
-
-
-def baseline_at(baseline: Baseline, x: Tensor, piece: slice, stream: Stream) -> Tensor:
-    """What the variables of some samples are set to: (n, *shape). Call it for one piece of x after the other."""
-    part = x[piece]
-    match baseline:
-        case Uniform():
-            drawn = baseline.low + (baseline.high - baseline.low) * stream.next(*part.shape, device=x.device)
-            return drawn.to(x.dtype)
-        case Darkest():
-            return part.flatten(1).amin(1).view(-1, *[1] * (x.ndim - 1)).expand_as(part)
-        case Tensor():
-            return baseline.detach().to(x).expand_as(x)[piece]
-        case number:
-            return torch.full_like(part, float(number))

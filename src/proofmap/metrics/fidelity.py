@@ -15,8 +15,9 @@ from torch import Tensor
 from proofmap.arrays import Samples, Target
 from proofmap.errors import InputError
 from proofmap.groups import Groups, Shape, pixels
+from proofmap.metrics.baselines import Baseline, Darkest, Uniform, baseline_at, check_baseline, check_fits
 from proofmap.metrics.check import check_groups
-from proofmap.metrics.draws import Baseline, Darkest, Stream, Uniform, baseline_at, check_baseline, check_broadcast
+from proofmap.metrics.draws import Stream
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, table
 from proofmap.metrics.points import Score, pieces, score_at
 from proofmap.metrics.variables import Entries, Variables
@@ -59,7 +60,7 @@ class MuFidelity(Metric[Samples]):
 
     More is better, 1 at most. 0 where either side is the same for all subsets.
 
-    baseline: a number, a tensor that broadcasts to x, `Uniform(low, high)` or `Darkest()`.
+    baseline: a number, a tensor that broadcasts to x, `Uniform(low, high)`, `Mean()`, `Blur()` or `Darkest()`.
     subset: the share of the variables that is in u, or, as a whole number, how many are.
     subsets: how many are drawn for each sample.
     draw: "size", exactly so many; "each", every variable on its own with the probability `subset`.
@@ -105,7 +106,7 @@ class MuFidelity(Metric[Samples]):
         _check_subset(self.subset, self.draw)
 
     def _check(self, x: Tensor) -> None:
-        check_broadcast(self.baseline, x)
+        check_fits(self.baseline, x)
 
     def _values(self, case: Case) -> Tensor:
         drop, total = self._pairs(case)

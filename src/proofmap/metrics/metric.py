@@ -20,8 +20,8 @@ from proofmap.ball import Ball
 from proofmap.classes import target_of
 from proofmap.errors import InputError
 from proofmap.graph import Graph
-from proofmap.metrics.check import check_attributions, check_call, check_explainer, check_overlap
-from proofmap.metrics.draws import Uniform
+from proofmap.metrics.baselines import Uniform
+from proofmap.metrics.check import check_attributions, check_call, check_explainer, check_method, check_overlap
 from proofmap.metrics.points import logits_at, rows_of
 from proofmap.precision import full_precision
 from proofmap.records import JSON, recorded
@@ -30,12 +30,17 @@ from proofmap.traced import Network, traced
 
 __all__ = ["ByPreset", "Case", "Metric", "Presets", "Subject", "ends_of", "radius_of", "table"]
 
-Subject: TypeAlias = Literal["attributions", "explainer", "overlap"]
+Subject: TypeAlias = Literal["attributions", "explainer", "method", "overlap"]
 _Judged_contra = TypeVar("_Judged_contra", contravariant=True)
 _Setting = TypeVar("_Setting")
 Presets: TypeAlias = Mapping[str, Mapping[str, Any]]  # by name, what each gives every setting that is a `ByPreset`
 
-_CHECKS = {"attributions": check_attributions, "explainer": check_explainer, "overlap": check_overlap}
+_CHECKS = {
+    "attributions": check_attributions,
+    "explainer": check_explainer,
+    "method": check_method,
+    "overlap": check_overlap,
+}
 _COSTS = ("batch", "memory")  # on which no value depends
 
 
@@ -77,7 +82,9 @@ class Case:
 
 
 class Metric(ABC, Generic[_Judged_contra]):
-    """Judges explanations by what its `subject` names: their attributions, the explainer, or a certified overlap.
+    """Judges explanations by what its `subject` names.
+
+    That is their attributions, the explainer, the method for any network, or a certified overlap.
 
     A metric is called as metric(model, x, target, subject) and returns a value a sample, (N,). model: a
     torch.nn.Module or a pm.Graph. target: a class, one for each sample, or None for the predicted ones. What is drawn
@@ -111,10 +118,11 @@ class Metric(ABC, Generic[_Judged_contra]):
     def for_ball(cls, ball: Ball, values: tuple[float, float]) -> Metric[Any]:
         """The metric for inputs that move within a ball and, where it has no domain, have values of that range.
 
-        One with a baseline draws it from all values that inputs have; one that needs more of the ball says how.
+        One that draws its baseline draws it from all values that inputs have; one that needs more of the ball says how.
         """
-        baseline = {"baseline": Uniform(*ends_of(ball, values))} if "baseline" in cls.__dataclass_fields__ else {}
-        return cls(**baseline)
+        settings = next(iter(cls.presets.values()))
+        drawn = isinstance(settings.get("baseline"), Uniform)
+        return cls(**({"baseline": Uniform(*ends_of(ball, values))} if drawn else {}))
 
     @abstractmethod
     def _values(self, case: Case) -> Tensor:

@@ -12,6 +12,7 @@ from proofmap.errors import InputError
 from proofmap.graph import Graph
 
 Score: TypeAlias = Literal["softmax", "logit"]
+Outcome: TypeAlias = Literal["decision", "softmax"]
 
 _ELEMENTS = 2**22  # entries of the points that go through the model together
 
@@ -28,15 +29,18 @@ def logits_at(graph: Graph, x: Tensor, rows: int) -> Tensor:
     return logits
 
 
-def score_at(graph: Graph, points: Tensor, target: Tensor, score: Score, rows: int) -> Tensor:
+def score_at(graph: Graph, points: Tensor, target: Tensor, score: Score | Outcome, rows: int) -> Tensor:
     """The score of each point's target class, so many points at a time: (n,) in float64.
 
-    In float64 a softmax keeps apart what float32 rounds to 1.
+    In float64 a softmax keeps apart what float32 rounds to 1. A decision is 1 where it is for the class, else 0.
     """
     parts = []
     for part, classes in zip(points.split(rows), target.split(rows), strict=True):
         logits = graph(part).double()
-        parts.append((logits.softmax(1) if score == "softmax" else logits).gather(1, classes[:, None])[:, 0])
+        if score == "decision":
+            parts.append((logits.argmax(1) == classes).double())
+        else:
+            parts.append((logits.softmax(1) if score == "softmax" else logits).gather(1, classes[:, None])[:, 0])
     return torch.cat(parts)
 
 

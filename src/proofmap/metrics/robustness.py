@@ -22,9 +22,8 @@ from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups, pixels
 from proofmap.memory import budget, check_memory
 from proofmap.metrics.check import check_groups
-from proofmap.metrics.draws import Stream
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, ends_of
-from proofmap.metrics.points import pieces
+from proofmap.metrics.nested import nested
 from proofmap.metrics.variables import Variables
 from proofmap.overlaps import Bounding, family_overlap, method_of
 from proofmap.settings import check_count, check_number, count, setting
@@ -124,29 +123,22 @@ class RobustnessSr(Metric[Samples]):
         return self._distances(self._case(model, x, target, attributions), prove=True)
 
     def _distances(self, case: Case, *, prove: bool) -> Distances:
-        graph, x, rows, variables = case.graph, case.x, case.rows, Variables.of(case.x, self.groups)
+        graph, x, variables = case.graph, case.x, Variables.of(case.x, self.groups)
         available = budget(self.memory, x.device)
         differentiable(graph, "Robustness-Sr")
         if prove:
             bounded(graph)
         steps = min(self.steps, variables.most)
-        index = torch.arange(1, steps + 1, device=x.device)
-        ties = Stream(self.seed, "ties")
         reached, proven = [], []
-        for piece in pieces(len(x), steps, rows):
-            present = variables.cut(piece)
-            near = x[piece].repeat_interleave(steps, dim=0)  # (n K, *shape)
-            classes = case.target[piece].repeat_interleave(steps)
-            ranks = present.ranks(case.subject[piece], ties.next(len(x[piece]), present.most, device=x.device))
-            free = present.first(ranks, index, steps).view(near.shape)
-            for balls in pieces(len(near), 1, rows):
-                far = self._attack(graph, near[balls], classes[balls], free[balls])
-                reached.append(far)
-                if prove:
-                    proven.append(self._prove(graph, near[balls], classes[balls], free[balls], far, available))
+        for near, classes, free in nested(case, variables, steps, self.seed):
+            far = self._attack(graph, near, classes, free)
+            reached.append(far)
+            if prove:
+                proven.append(self._prove(graph, near, classes, free, far, available))
         upper = torch.cat(reached).view(len(x), steps).cummin(1).values
         lower = torch.cat(proven).view(len(x), steps) if prove else torch.zeros_like(upper)
-        return Distances(index.to(x.dtype) / steps, lower.flip(1).cummax(1).values.flip(1), upper)
+        shares = torch.arange(1, steps + 1, device=x.device).to(x.dtype) / steps
+        return Distances(shares, lower.flip(1).cummax(1).values.flip(1), upper)
 
     def _attack(self, graph: Graph, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
         """The distance of an adversary (n,); `largest` where none was found."""

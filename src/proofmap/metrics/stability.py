@@ -14,6 +14,7 @@ from torch import Tensor
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.errors import InputError
+from proofmap.family import Family
 from proofmap.metrics.check import check_attributions
 from proofmap.metrics.draws import seeded
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, radius_of, table
@@ -105,29 +106,28 @@ class Stability(Metric[Explain]):
 
     def _distances(self, case: Case, moved: Tensor | None = None) -> Tensor:
         x, rows = case.x, case.rows
-        if moved is None:
-            moved = x[:, None] + self._draw(x).to(x)
-        if moved.ndim != x.ndim + 1 or moved[:, 0].shape != x.shape:
+        if moved is not None and (moved.ndim != x.ndim + 1 or moved[:, 0].shape != x.shape):
             raise InputError(
                 f"the points have shape {tuple(moved.shape)} at x of shape {tuple(x.shape)}, expected (N, samples, "
                 "*sample)"
             )
-        points = torch.cat([x[:, None], moved.to(x)], dim=1)  # (N, 1 + S, *shape)
-        each, distances = points.shape[1], []
+        each, distances = 1 + (self.samples if moved is None else moved.shape[1]), []
+        family = self.ball.at(x.cpu())
         for piece in pieces(len(x), each, rows):
-            flat, classes = points[piece].flatten(0, 1), case.target[piece].repeat_interleave(each)
-            pairs = zip(flat.split(rows), classes.split(rows), strict=True)
+            near = x[piece, None]
+            others = near + self._draw(family, piece).to(x) if moved is None else moved[piece].to(x)
+            flat = torch.cat([near, others], dim=1).flatten(0, 1)  # (n (1 + S), *shape)
+            pairs = zip(flat.split(rows), case.target[piece].repeat_interleave(each).split(rows), strict=True)
             parts = [check_attributions("Stability", case.subject(p, c), p) for p, c in pairs]
             maps = torch.cat(parts).view(-1, each, x[0].numel())
             far = torch.linalg.vector_norm(maps[:, 1:] - maps[:, :1], dim=2)
             distances.append(far / torch.linalg.vector_norm(maps[:, :1], dim=2) if self.relative else far)
         return torch.cat(distances).nan_to_num(nan=0.0, posinf=torch.inf).to(x.dtype)  # 0 / 0: nothing, and it stays
 
-    def _draw(self, x: Tensor) -> Tensor:
-        """Points of each sample's ball, less the sample: (N, samples, *shape), on the CPU."""
-        family = self.ball.at(x.cpu())
+    def _draw(self, family: Family, piece: slice) -> Tensor:
+        """Points of the balls of some samples, less the samples: (n, samples, *shape), on the CPU."""
         draws = [
             family.pick(torch.tensor([k])).sample(self.samples, seeded(self.seed, "points", k))[:, 0]
-            for k in range(len(x))
+            for k in range(piece.start, piece.stop)
         ]
         return torch.stack(draws)

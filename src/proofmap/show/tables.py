@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
 from proofmap.bench.compare import column
+from proofmap.bench.ranks import MEAN_RANK
 from proofmap.bench.table import HEAD, Cell, Column, Mark, Table
 from proofmap.errors import FileError
 from proofmap.explain.wording import plural
@@ -23,6 +24,7 @@ from proofmap.sources.limited import read_text
 __all__ = ["read_table"]
 
 _UNNAMED = "a table that does not say of which model and data"
+_COLUMNS = {**{name: column(kind) for name, kind in METRICS.items()}, MEAN_RANK.name: MEAN_RANK}
 _Entry: TypeAlias = tuple[str, dict[str, Any]]  # where it stands, and what it says under the names of the head
 
 
@@ -41,7 +43,7 @@ def read_table(path: Path) -> Table:
         cells[metric], took = _cell(where, entry)
         if seconds.setdefault(method, took) != took:
             raise FileError(f"{where} gives {method!r} another number of seconds, expected one for each method")
-        columns.setdefault(metric, column(METRICS[metric]))
+        columns.setdefault(metric, _COLUMNS[metric])
     if not rows:
         raise FileError(f"{path} has no line under its head, expected one for each method and metric")
     return Table(title, tuple(columns.values()), rows, {method: {} for method in rows}, seconds)
@@ -90,8 +92,8 @@ def _entry(cell: dict[str, Any], **rest: Any) -> dict[str, Any]:
 
 def _cell(where: str, entry: dict[str, Any]) -> tuple[Cell, float | None]:
     """The cell of an entry, and its method's seconds, where they are known."""
-    if entry["metric"] not in METRICS:
-        raise FileError(f"{where} has the metric {entry['metric']!r:.40}, expected one of {', '.join(METRICS)}")
+    if entry["metric"] not in _COLUMNS:
+        raise FileError(f"{where} has the metric {entry['metric']!r:.40}, expected one of {', '.join(_COLUMNS)}")
     marks: dict[Any, Mark] = {mark: mark for mark in get_args(Mark)}
     if not isinstance(entry["mark"], str) or entry["mark"] not in marks:
         raise FileError(f"{where} has the mark {entry['mark']!r:.40}, expected one of {', '.join(map(repr, marks))}")

@@ -1,0 +1,58 @@
+"""Sparseness: does a map say much of a few variables, or a little of all?
+
+Chalasani et al. 2020, "Concise explanations of neural networks using adversarial training".
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.arrays import Samples
+from proofmap.groups import Groups, pixels
+from proofmap.metrics.check import check_groups
+from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, table
+from proofmap.metrics.variables import Entries, Variables
+from proofmap.settings import count
+
+__all__ = ["Sparseness"]
+
+
+@dataclass(frozen=True, eq=False)
+class Sparseness(Metric[Samples]):
+    """The Gini index of the sizes a_1 <= ... <= a_G of the variables' attributions, without their signs.
+
+        Σ_i (2 i - G - 1) a_i / (G Σ_i a_i),
+
+    0 where all are the same, 1 - 1 / G where one alone is not 0; 0 for a map of zeros. More is better: it says how
+    concise a map is, and nothing of whether it is right. It depends on the scale of no map, but on where its 0 is.
+
+    groups: the variables, whose size is the sum over their entries; by preset
+
+        paper    pixels
+        quantus  each entry
+    """
+
+    name: ClassVar[str] = "sparseness"
+    label: ClassVar[str] = "Sparseness"
+    higher_is_better: ClassVar[bool] = True
+    presets: ClassVar[Presets] = table("groups", paper=(pixels(),), quantus=(Entries(),))
+
+    preset: str = "paper"
+    _: KW_ONLY
+    groups: ByPreset[Groups] = ByPreset(check_groups)
+    batch: int | None = count(None)
+
+    def _values(self, case: Case) -> Tensor:
+        variables = Variables.of(case.x, self.groups)
+        rising = variables.sums(case.subject.abs()).sort(dim=1).values  # (N, G); those a sample lacks are 0, and first
+        lacking = variables.most - variables.counts[:, None]
+        place = torch.arange(1, variables.most + 1, device=rising.device) - lacking  # (1 or N, G)
+        many = variables.counts.to(rising)
+        weighted, whole = ((2 * place - many[:, None] - 1) * rising).sum(1), rising.sum(1)
+        return torch.where(whole > 0, weighted / (many * whole.clamp(min=torch.finfo(whole.dtype).tiny)), 0.0).to(
+            case.x.dtype
+        )
