@@ -74,6 +74,12 @@ REMOVAL = "tests/metrics/test_random_removal.py"
 RANDOM = "tests/metrics/test_randomisation.py"
 ADVERSARIAL = "tests/metrics/test_adversarial.py"
 BASELINES = "tests/explain/baselines"
+EXPECTED = f"{BASELINES}/test_expected.py"
+GUIDED = f"{BASELINES}/test_guided.py"
+DEEPLIFT = f"{BASELINES}/test_deeplift.py"
+RELEVANCE = f"{BASELINES}/test_lrp.py"
+SENSITIVITY = f"{BASELINES}/test_sensitivity.py"
+SURROGATE = f"{BASELINES}/test_surrogate.py"
 BENCH = "tests/bench"
 TABLE = "tests/bench/test_table.py"
 PROPERTY = "tests/test_property.py"
@@ -429,6 +435,33 @@ BREAKS = [
     Break("explain/baselines/cam.py", "(2 + rising *", "(1 + rising *", BASELINES),
     Break("explain/baselines/rise.py", "mean = total / seen", "mean = total / seen.mean()", BASELINES),
     Break("explain/baselines/first_order.py", "reach[:, :1] - reach[:, 1:]", "reach[:, 1:]", BASELINES),
+    Break("explain/baselines/expected.py", "(strata + torch", "(0 * strata + torch", EXPECTED),
+    Break("explain/baselines/expected.py", "left * away", "left.flip(0) * away", EXPECTED),
+    Break("explain/baselines/guided.py", 'node.op == "relu" or', "False and", GUIDED),
+    Break("explain/baselines/guided.py", 'node.attributes["low"] == 0', "False", GUIDED),
+    Break("explain/baselines/deeplift.py", "arrived * (y - top)", "0 * arrived * (y - top)", DEEPLIFT),
+    Break(
+        "explain/baselines/deeplift.py",
+        "torch.where(near, slope, share",
+        "torch.where(near, 0 * slope, share",
+        DEEPLIFT,
+    ),
+    Break("explain/baselines/lrp.py", "torch.where(z < 0, -self.epsilon", "torch.where(z < 0, self.epsilon", RELEVANCE),
+    Break("explain/baselines/lrp.py", "(z < 0, (lowered, raised))", "(z < 0, (raised, lowered))", RELEVANCE),
+    Break(
+        "explain/baselines/lrp.py", "node.op in WEIGHTED or node.op in _SUMS", 'kind_of(node) == "linear"', RELEVANCE
+    ),
+    Break("explain/baselines/sensitivity.py", "row // self.designs - 1", "row // self.designs", SENSITIVITY),
+    Break("explain/baselines/sensitivity.py", "centred = design - design.mean(0)", "centred = design", SENSITIVITY),
+    Break("explain/baselines/surrogate.py", "(comb(groups, k) * k *", "(k *", SURROGATE),
+    Break("explain/baselines/surrogate.py", "size[:, None]).double()", "size[:1, None]).double()", SURROGATE),
+    Break("explain/baselines/surrogate.py", "bits.mean(1).sqrt()", "bits.mean(1)", SURROGATE),
+    Break(
+        "explain/baselines/masks.py",
+        "baseline + (task.x[piece, None] - baseline)",
+        "baseline + task.x[piece, None]",
+        SURROGATE,
+    ),
     # properties of outputs, and points that refute
     Break("property.py", "bool((part > 0).any())", "bool((part > -0.1).any())", PROPERTY),
     Break("property.py", "lower = bias - above", "lower = bias + above", PROPERTY),

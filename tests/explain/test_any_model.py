@@ -27,6 +27,11 @@ GROUPS = pm.groups.grid(2)
 QUICK = {
     "rise": {"masks": 8},
     "integrated-gradients": {"steps": 4},
+    "expected-gradients": {"samples": 3},
+    "lime": {"samples": 16},
+    "kernel-shap": {"samples": 16},
+    "sobol": {"designs": 2, "cells": 2},
+    "hsic": {"masks": 8, "cells": 2},
     "smoothgrad": {"samples": 3},
     "vargrad": {"samples": 3},
     "greedy-as": {"subsets": 8, "attack_steps": 2, "rounds": 1},
@@ -34,6 +39,7 @@ QUICK = {
     "empirical": {"samples": 4},
     "hybrid": {"samples": 4},
 }
+RULED = ("deeplift", "guided-backprop", "lrp")  # have a rule for each operation
 
 
 def method(name: str, model: nn.Module | Graph, split: str) -> pm.explain.Attributor:
@@ -51,12 +57,19 @@ def test_every_method_without_bounds_takes_every_module(name: str, model: str) -
         with pytest.raises(InputError, match="network without a convolution"):
             made.attribute(X)
         return
+    if name in RULED:
+        with pytest.raises(InputError, match=r"has no rule for .*: choose a method that needs none") as caught:
+            made.attribute(X)
+        for other in ("integrated-gradients", "saliency", "occlusion"):
+            assert other in str(caught.value)
+            assert method(other, graph_of(model), MODELS[model][2]).attribute(X).shape == X.shape
+        return
     found = made.attribute(X)
     assert found.shape == X.shape
     assert bool(found.isfinite().all())
 
 
-@pytest.mark.parametrize("name", ["rise", "occlusion", "empirical", "hybrid"])
+@pytest.mark.parametrize("name", ["rise", "occlusion", "lime", "kernel-shap", "sobol", "hsic", "empirical", "hybrid"])
 def test_methods_without_gradients_take_every_file(name: str, tmp_path: Path) -> None:
     found = method(name, file_graph(tmp_path), "meet").attribute(X)
     assert found.shape == X.shape

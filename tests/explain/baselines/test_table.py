@@ -18,6 +18,11 @@ from tests.explain.baselines.setting import BALL, SHAPE, TARGET, seeded, weight,
 
 QUICK: dict[str, dict[str, Any]] = {
     "integrated-gradients": {"steps": 9},
+    "expected-gradients": {"samples": 7},
+    "lime": {"samples": 30},
+    "kernel-shap": {"samples": 30},
+    "sobol": {"designs": 4, "cells": 3},
+    "hsic": {"masks": 20, "cells": 3},
     "smoothgrad": {"samples": 7},
     "vargrad": {"samples": 7},
     "rise": {"masks": 60},
@@ -37,6 +42,13 @@ def test_the_settings_are_the_papers() -> None:
 
     expected: dict[str, dict[str, Any]] = {
         "integrated-gradients": {"steps": 100, "baseline": 0.0},
+        "expected-gradients": {"samples": 200, "references": "noise", "domain": (0.0, 1.0)},
+        "deeplift": {"baseline": 0.0},
+        "lrp": {"epsilon": 1e-6, "gamma": 0.25},
+        "lime": {"samples": 1000, "width": 0.25, "ridge": 1.0, "groups": None, "baseline": 0.0},
+        "kernel-shap": {"samples": 2048, "groups": None, "baseline": 0.0},
+        "sobol": {"cells": 8, "designs": 32, "baseline": 0.0},
+        "hsic": {"cells": 8, "masks": 500, "baseline": 0.0},
         "smoothgrad": {"samples": 100, "sigma": 0.2, "domain": (0.0, 1.0)},
         "vargrad": {"samples": 100, "sigma": 0.2, "domain": (0.0, 1.0)},
         "occlusion": {"parts": 7, "baseline": 0.0},
@@ -102,9 +114,12 @@ def test_a_map_depends_on_no_other_sample_and_not_on_the_memory(name: str, graph
         torch.testing.assert_close(quick(name, graph, memory=memory).attribute(x, target), found)
 
 
-@pytest.mark.parametrize("name", ["smoothgrad", "vargrad", "rise"])
+@pytest.mark.parametrize(
+    "name", ["smoothgrad", "vargrad", "rise", "expected-gradients", "lime", "kernel-shap", "sobol", "hsic"]
+)
 def test_a_seed_is_a_map(name: str, graph: pm.Graph, x: Tensor) -> None:
-    one, same, other = (quick(name, graph, seed=seed).attribute(x) for seed in (1, 1, 2))
+    more = {"groups": pm.groups.grid(4)} if name == "kernel-shap" else {}  # of four groups it has every subset
+    one, same, other = (quick(name, graph, seed=seed, **more).attribute(x) for seed in (1, 1, 2))
     assert torch.equal(one, same)
     assert not torch.allclose(one, other)
 
@@ -157,6 +172,16 @@ def test_wrong_inputs_are_refused(wrong: Tensor, graph: pm.Graph) -> None:
         ("smoothgrad", {"sigma": 0.0}, "got sigma=0.0 of the domain"),
         ("vargrad", {"domain": (0.0, inf)}, r"of the domain \(0.0, inf\), expected a positive share of a finite"),
         ("occlusion", {"parts": 2.5}, "got parts=2.5, expected a whole number"),
+        ("expected-gradients", {"references": "black"}, "got references='black', expected 'noise', 'blur', or samples"),
+        ("expected-gradients", {"references": torch.zeros(3)}, r"of shape \(3,\), expected finite samples"),
+        ("expected-gradients", {"domain": (1.0, 0.0)}, r"got the domain \(1.0, 0.0\), expected a finite range"),
+        ("deeplift", {"baseline": inf}, "got baseline=inf, expected a finite number"),
+        ("lrp", {"epsilon": 0.0}, "got epsilon=0.0, expected a finite number above 0"),
+        ("lrp", {"gamma": -1.0}, "got gamma=-1.0, expected a finite number of at least 0"),
+        ("lime", {"width": 0.0}, "got width=0.0, expected a finite number above 0"),
+        ("lime", {"ridge": -1.0}, "got ridge=-1.0, expected a finite number of at least 0"),
+        ("sobol", {"designs": 1}, "got designs=1, expected a whole number of at least 2"),
+        ("hsic", {"masks": 1}, "got masks=1, expected a whole number of at least 2"),
         ("rise", {"masks": 0}, "got masks=0, expected"),
         ("rise", {"p": 1.0}, "got p=1.0, expected a probability"),
         ("rise", {"step": 3}, "rise got the settings .*'step'.* it takes masks, cells, p"),

@@ -35,6 +35,7 @@ class Task:
     x: Tensor  # (n, *shape)
     target: Tensor  # (n,)
     points: int  # how many points the memory allows to evaluate at a time: at least n
+    mask: Tensor | None = None  # (1 or n, *shape) int64, where a method covers groups
 
     @property
     def logits(self) -> Callable[[Tensor], Tensor]:
@@ -78,6 +79,10 @@ class Baseline(ABC):
     def _maps(self, task: Task) -> Tensor:
         """The attributions of some samples: shaped like them, or with one channel, for all channels."""
 
+    def _mask(self, x: Tensor) -> Tensor | None:
+        """The groups of all samples, (1 or N, *shape), of a method that has them."""
+        return None
+
     def attribute(self, inputs: Samples, target: Target | list[int] = None) -> Tensor:
         """The attributions of inputs (N, *shape), of the same shape; of the predicted class, or of the target."""
         x = as_samples(inputs, self.model).detach()
@@ -89,10 +94,12 @@ class Baseline(ABC):
         point = gradients if self.differentiates else itemsize * base_elements(graph, ())
         points = max(1, piece_of(budget(self.memory, x.device), x.device) // point)
         aim = None if target is None else classes_of(target, len(x), graph.classes, x.device)
+        mask = self._mask(x)
         maps = torch.empty_like(x, memory_format=torch.contiguous_format)
         with full_precision(x.device), torch.no_grad():
             for start in range(0, len(x), points):
                 piece = slice(start, start + points)
                 classes = graph(x[piece]).flatten(1).argmax(1) if aim is None else aim[piece]
-                maps[piece] = self._maps(Task(graph, x[piece], classes, points))
+                own = mask[piece] if mask is not None and len(mask) > 1 else mask
+                maps[piece] = self._maps(Task(graph, x[piece], classes, points, own))
         return fitted(maps, x, type(self).__name__)

@@ -9,7 +9,7 @@ from torch import Tensor
 from proofmap.explain.baselines.baseline import Baseline, Task
 from proofmap.settings import count, number
 
-__all__ = ["GradientInput", "IntegratedGradients", "Saliency", "gradient"]
+__all__ = ["GradientInput", "IntegratedGradients", "Saliency", "gradient", "magnitude"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -20,8 +20,7 @@ class Saliency(Baseline):
     """
 
     def _maps(self, task: Task) -> Tensor:
-        size = gradient(task, task.x, task.target).abs()
-        return size.amax(1, keepdim=True) if size.ndim == 4 else size
+        return magnitude(gradient(task, task.x, task.target))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,6 +56,12 @@ class IntegratedGradients(Baseline):
 def gradient(task: Task, points: Tensor, target: Tensor) -> Tensor:
     """∇f_c at each of the points (n, *shape), for classes (n,)."""
     return task.captum("Saliency", _leaf(points), target, abs=False)
+
+
+def magnitude(slope: Tensor) -> Tensor:
+    """|slope|; of images the largest of a pixel's channels, with one channel for all."""
+    size = slope.abs()
+    return size.amax(1, keepdim=True) if size.ndim == 4 else size
 
 
 def _leaf(points: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.explain.baselines.baseline import Baseline, Task
+from proofmap.explain.baselines.masks import logits_under, of_class
 from proofmap.settings import count, number
 
 __all__ = ["RISE"]
@@ -60,12 +61,8 @@ class RISE(Baseline):
 
     def _scores(self, task: Task, piece: slice, mask: Tensor) -> Tensor:
         """s at some samples under each mask (m, H, W): (n, m)."""
-        x, target = task.x[piece], task.target[piece]
-        over = mask.view(len(mask), *[1] * (x.ndim - 3), *mask.shape[1:])
-        logits = task.logits((x[:, None] * over).flatten(0, 1)).view(len(x), len(mask), -1)  # (n, m, classes)
-        scores = logits.softmax(2) if self.probabilities else logits
-        classes = target[:, None, None].expand(-1, len(mask), 1)
-        return scores.gather(2, classes).squeeze(2)
+        logits = logits_under(task, piece, mask.view(len(mask), *[1] * (task.x.ndim - 3), *mask.shape[1:]))
+        return of_class(logits.softmax(2) if self.probabilities else logits, task.target[piece])
 
     def _draw(self) -> tuple[Tensor, Tensor]:
         """The masks' bits (M, cells, cells) and places (M, 2) in [0, 1), the same on every device."""

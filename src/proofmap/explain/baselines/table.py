@@ -28,8 +28,8 @@ def make(
 ) -> Attributor:
     """The method of that name for the model; settings: what its class takes beyond, in place of the paper's.
 
-    Explainers of ours need a ball, and score its groups. The other methods have neither; those that take the range of
-    the inputs have it from the ball's domain, where it has one.
+    Explainers of ours need a ball, and score its groups. The other methods have no ball; those that take the range of
+    the inputs have it from the ball's domain, where it has one, and those that cover groups have these.
     """
     if name not in BASELINES:
         raise InputError(f"got the method {name!r}, expected one of {', '.join(BASELINES)}")
@@ -44,6 +44,8 @@ def make(
         given = {"groups": groups, **given}
     elif "domain" in names and ball is not None and ball.domain is not None:
         given = {"domain": ball.domain, **given}
+    elif "groups" in names:
+        given = {"groups": groups, **given}
     try:
         signature(kind).bind(*arguments, **given)
     except TypeError as error:
