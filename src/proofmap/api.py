@@ -6,7 +6,19 @@ from proofmap import bounds, data, explain, groups, metrics, zoo
 from proofmap.ball import Ball
 from proofmap.bench.compare import compare
 from proofmap.errors import BoundError, FileError, InputError, ModelError, ProofmapError, UnsupportedError
-from proofmap.explain import EVA, EmpiricalEVA, Explanation, FirstOrder, GreedyAO, GreedyAS, HybridEVA, TargetedEVA
+from proofmap.explain import (
+    EVA,
+    BlendEVA,
+    EmpiricalEVA,
+    Explanation,
+    FirstOrder,
+    GreedyAO,
+    GreedyAS,
+    HybridEVA,
+    PathEVA,
+    SmoothEVA,
+    TargetedEVA,
+)
 from proofmap.family import Family
 from proofmap.graph import Graph, load, trace
 from proofmap.overlaps import Overlap, overlap
@@ -15,6 +27,7 @@ from proofmap.radii import Radius, certified_radius, radius
 __all__ = [
     "EVA",
     "Ball",
+    "BlendEVA",
     "BoundError",
     "EmpiricalEVA",
     "Explanation",
@@ -28,8 +41,10 @@ __all__ = [
     "InputError",
     "ModelError",
     "Overlap",
+    "PathEVA",
     "ProofmapError",
     "Radius",
+    "SmoothEVA",
     "TargetedEVA",
     "UnsupportedError",
     "bounds",

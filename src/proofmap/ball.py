@@ -92,6 +92,20 @@ class Ball:
             return Family(x, lower, upper, self.norm, eps)
         return Family(x, lower, upper, self.norm, eps, *resolve_mask(mask, x))
 
+    def room(self, x: Tensor, mask: Tensor) -> Family:
+        """Resolve what the domain alone leaves, low - x <= δ <= high - x within the half, as `at` does the ball.
+
+        Where the domain has no end, the ball's own; without a domain, the ball.
+        """
+        own = self.at(x, mask)
+        if self.domain is None:
+            return own
+        low, high = (_resolve_end(end, own.x) - own.x for end in self.domain)
+        lower = torch.where(low.isfinite() & (own.lower < 0), low, own.lower).clamp(max=0)
+        upper = torch.where(high.isfinite() & (own.upper > 0), high, own.upper).clamp(min=0)
+        reach = torch.maximum(-lower, upper).flatten(1).amax(dim=1)
+        return Family(own.x, lower, upper, inf, reach, own.mask, own.groups)
+
 
 def _numbers(value: float | Tensor | str, name: str) -> Tensor:
     """Read a number or a tensor as float64 without NaN."""

@@ -72,6 +72,9 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "greedy-ao": Method("greedy:GreedyAO", ball=True),
         "empirical": Method("empirical:EmpiricalEVA", ball=True),
         "hybrid": Method("hybrid:HybridEVA", ball=True, needs=("split",)),
+        "smooth": Method("smooth:SmoothEVA", ball=True),
+        "path": Method("path:PathEVA", ball=True),
+        "blend": Method("blend:BlendEVA", ball=True),
         "eva": Method("eva:EVA", ball=True),
         "targeted": Method("eva:TargetedEVA", ball=True, target=True),
     }

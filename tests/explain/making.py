@@ -96,6 +96,7 @@ def content(e: Explanation) -> dict[str, Any]:
     """Everything in it, tensors by their bytes."""
     found: dict[str, Any] = {name: hash_tensor(getattr(e, name)) for name in TENSORS}
     found |= {name: getattr(e, name) for name in WORDS}
+    found["errors"] = None if e.errors is None else hash_tensor(e.errors)
     for side, over in (("overlap", e.overlap), ("opposite", e.opposite)):
         parts = None if over is None else [hash_tensor(getattr(over, name)) for name in SIDES]
         more = [None if over is None else getattr(over, name) for name in ("points", "drops")]

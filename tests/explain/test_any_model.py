@@ -38,13 +38,16 @@ QUICK = {
     "greedy-ao": {"subsets": 8, "attack_steps": 2},
     "empirical": {"samples": 4},
     "hybrid": {"samples": 4},
+    "smooth": {"samples": 4},
+    "path": {"attack_steps": 2, "steps": 2},
+    "blend": {"samples": 4, "attack_steps": 2, "steps": 2},
 }
 RULED = ("deeplift", "guided-backprop", "lrp")  # have a rule for each operation
 
 
 def method(name: str, model: nn.Module | Graph, split: str) -> pm.explain.Attributor:
     settings = {**QUICK.get(name, {}), **({"split": split} if name == "hybrid" else {})}
-    if BASELINES[name] in (pm.EmpiricalEVA, pm.HybridEVA, pm.GreedyAO, pm.GreedyAS, pm.FirstOrder):
+    if issubclass(BASELINES[name], pm.explain.Explainer):
         settings["progress"] = False
     return pm.explain.as_attributor(name, model, ball=BALL, groups=GROUPS, settings=settings)
 

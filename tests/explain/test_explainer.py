@@ -46,6 +46,21 @@ RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any], int | None]] = {
         0,
     ),
     "first-order": ({"objective": "class"}, {"objective": "class"}, None),
+    "smooth": ({"samples": 5, "seed": 3}, {"samples": 5, "objective": "class"}, 3),
+    "path": ({"steps": 4}, {"attack_steps": 20, "steps": 4, "objective": "margin"}, None),
+    "blend": (
+        {"samples": 5, "share": 0.5},
+        {
+            "share": 0.5,
+            "attack_eps": 0.1,
+            "objective": "log-softmax",
+            "rival": "margin",
+            "samples": 5,
+            "attack_steps": 20,
+            "steps": 20,
+        },
+        0,
+    ),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from proofmap.explain.adapt import as_attributor
 from proofmap.explain.attributor import Attributor
 from proofmap.explain.baselines import BASELINES, FirstOrder
+from proofmap.explain.blend import BlendEVA
 from proofmap.explain.empirical import EmpiricalEVA
 from proofmap.explain.eva import EVA, TargetedEVA
 from proofmap.explain.explainer import Explainer
@@ -12,12 +13,15 @@ from proofmap.explain.explanation import Explanation
 from proofmap.explain.greedy import GreedyAO, GreedyAS
 from proofmap.explain.hybrid import HybridEVA
 from proofmap.explain.origin import File, Origin, Source
+from proofmap.explain.path import PathEVA
 from proofmap.explain.quantus import explain_func
+from proofmap.explain.smooth import SmoothEVA
 
 __all__ = [
     "BASELINES",
     "EVA",
     "Attributor",
+    "BlendEVA",
     "EmpiricalEVA",
     "Explainer",
     "Explanation",
@@ -27,6 +31,8 @@ __all__ = [
     "GreedyAS",
     "HybridEVA",
     "Origin",
+    "PathEVA",
+    "SmoothEVA",
     "Source",
     "TargetedEVA",
     "as_attributor",

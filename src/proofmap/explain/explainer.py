@@ -216,6 +216,7 @@ class Explainer(ABC):
             mask=mask,
             overlap=whole.overlap,
             opposite=whole.opposite,
+            errors=whole.errors,
             target=aim,
             predicted=predicted,
             signed=self.signed,

@@ -33,6 +33,7 @@ __all__ = ["Explanation", "Guarantee", "rounded", "spread"]
 
 _MISFITS = (ProofmapError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _STORED = ("x", "scores", "mask", "target", "predicted")  # attributions follow from scores and mask
+_ERRORS = "errors"  # stored where scores have them
 _WORDS = ("signed", "guarantee", "method", "settings", "seed", "versions", "model_hash", "input_hash", "seconds")
 
 
@@ -54,6 +55,7 @@ class Explanation:
     mask: Tensor  # (1, *shape) or (N, *shape), int64: the group of each variable, 0..G-1
     overlap: Overlap  # AO(B) and every AO(B_u); for a targeted map those of the half δ >= 0
     opposite: Overlap | None = None  # those of the half δ <= 0
+    errors: Tensor | None = None  # (N, G) the standard errors of the scores, where these are means over draws
     target: Tensor  # (N,) the explained class c; for a targeted map the class c' that is aimed at
     predicted: Tensor  # (N,) the class it was
     signed: bool = False  # scores > 0: add, scores < 0: remove
@@ -87,6 +89,8 @@ class Explanation:
         part |= {name: _sliced(side, which) for name, side in self._sides.items()}
         if len(self.mask) == 1:
             part["mask"] = self.mask
+        if self.errors is not None:
+            part[_ERRORS] = self.errors[which]
         eps = self.settings.get("eps")
         radii = eps if isinstance(eps, list) and len(eps) == len(self) else None  # one for each sample
         return replace(
@@ -111,7 +115,8 @@ class Explanation:
         """What a file holds, by name."""
         sides = self._sides.items()
         bounds = {f"{side}.{name}": tensor for side, overlap in sides for name, tensor in _tensors(overlap).items()}
-        return {name: getattr(self, name) for name in _STORED} | bounds
+        errors = {} if self.errors is None else {_ERRORS: self.errors}
+        return {name: getattr(self, name) for name in _STORED} | errors | bounds
 
     @property
     def proven(self) -> Tensor:
@@ -189,7 +194,8 @@ class Explanation:
         lower = LOWER if version >= 3 else ()
         more = {s: [name for name in FOUND if lower and f"{s}.{name}" in tensors] for s in certified}
         names = {s: [*BOUNDS, *lower, *more[s]] for s in certified}
-        check_names(path, "tensors", tensors, {*_STORED, *(f"{side}.{name}" for side in names for name in names[side])})
+        stored = {*_STORED, *({_ERRORS} & tensors.keys())}
+        check_names(path, "tensors", tensors, {*stored, *(f"{side}.{name}" for side in names for name in names[side])})
         try:
             sides = {
                 side: Overlap(**{name: tensors.pop(f"{side}.{name}") for name in names[side]}, certified=holds)

@@ -79,6 +79,7 @@ def _check_tensors(e: Explanation) -> None:
     count, groups = len(e.x), e.scores.shape[-1] if e.scores.ndim else 0
     expected: dict[str, list[tuple[int, ...]]] = {
         "scores": [(count, groups)],
+        "errors": [(count, groups)],
         "attributions": [tuple(e.x.shape)],
         "mask": [tuple(e.x.shape), (1, *e.x.shape[1:])],
         "target": [(count,)],
@@ -92,7 +93,7 @@ def _check_tensors(e: Explanation) -> None:
         expected[f"{side}.points"] = [(count, 1 + groups, *e.x.shape[1:]), (count, 1, *e.x.shape[1:])]
     tensors = e._tensors | {"attributions": e.attributions}
     for name, shapes in expected.items():
-        if name not in tensors:  # what a search finds is not always there
+        if name not in tensors:  # what a search finds is not always there, nor are errors
             continue
         got = tuple(tensors[name].shape)
         if got not in shapes:

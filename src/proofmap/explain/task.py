@@ -44,6 +44,7 @@ class Measured:
     scores: Tensor  # (n, G)
     overlap: Overlap
     opposite: Overlap | None = None
+    errors: Tensor | None = None  # (n, G) the standard errors of the scores, where these are means
 
     @classmethod
     def of(cls, overlap: Overlap, opposite: Overlap | None = None) -> Measured:
@@ -94,7 +95,13 @@ def together(parts: Sequence[Measured], groups: int) -> Measured:
     scores = torch.cat([pad(part.scores, (0, more)) for part, more in zip(parts, missing, strict=True)])
     opposite = [part.opposite for part in parts if part.opposite is not None]
     overlap = _joined([part.overlap for part in parts], missing)
-    return Measured(scores, overlap, _joined(opposite, missing) if opposite else None)
+    errors = [pad(p.errors, (0, more)) for p, more in zip(parts, missing, strict=True) if p.errors is not None]
+    return Measured(
+        scores,
+        overlap,
+        _joined(opposite, missing) if opposite else None,
+        torch.cat(errors) if errors else None,
+    )
 
 
 def _joined(parts: Sequence[Overlap], missing: Sequence[int]) -> Overlap:

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor
 
-from proofmap.classes import margins
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
+from proofmap.explain.tangent import slopes
 from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
 from proofmap.overlaps import Overlap
-from proofmap.precision import full_precision
 from proofmap.settings import choice
 
 __all__ = ["FirstOrder"]
@@ -39,24 +37,11 @@ class FirstOrder(Explainer):
         differentiable(graph, type(self).__name__)
 
     def _measure(self, task: Task) -> Measured:
-        with full_precision(task.x.device), torch.enable_grad():
-            x = task.x.detach().requires_grad_()
-            nominal = self._objective(task.graph(x).flatten(1), task.target)
-            (slope,) = torch.autograd.grad(nominal.sum(), x)
-        family = task.ball.at(task.x.double(), task.mask.expand_as(task.x))  # differences of sums: in float64
+        x = task.x
+        nominal, slope = slopes(task.graph, x, task.target, self.objective)
+        family = task.ball.at(x.double(), task.mask.expand_as(x))  # differences of sums: in float64
         every = torch.arange(len(x), device=x.device)
         reach = family.concretise(slope.double(), every)  # (n, 1 + G)
-        overlap = (nominal.detach()[:, None] + reach).to(x.dtype)
+        overlap = (nominal[:, None] + reach).to(x.dtype)
         scores = (reach[:, :1] - reach[:, 1:]).to(x.dtype)
-        return Measured(scores, Overlap.estimated(overlap, nominal.detach(), task.target))
-
-    def _objective(self, logits: Tensor, target: Tensor) -> Tensor:
-        """(n,) for logits (n, C)."""
-        decided = logits.gather(1, target[:, None]).squeeze(1)
-        match self.objective:
-            case "margin":
-                return margins(logits, target)
-            case "class":
-                return -decided
-            case "mean":
-                return (logits.sum(1) - decided) / (logits.shape[1] - 1) - decided
+        return Measured(scores, Overlap.estimated(overlap, nominal, task.target))

@@ -1,0 +1,81 @@
+"""Path EVA: what an adversary uses. The gradient along the way to one, whose scores sum to what the attack gained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.attack import climbs
+from proofmap.explain.explainer import Explainer, Measured, Task
+from proofmap.explain.explanation import Guarantee
+from proofmap.explain.tangent import Objective, at_once, value_at
+from proofmap.explain.way import Way
+from proofmap.family import Family
+from proofmap.graph import Graph
+from proofmap.graph.foreign import differentiable
+from proofmap.memory import in_pieces
+from proofmap.overlaps import Overlap
+from proofmap.progress import part
+from proofmap.settings import choice, count
+
+__all__ = ["PathEVA", "path"]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PathEVA(Explainer):
+    """P(u) = Σ over i in u of (x*_i - x_i) ∫ g_i(x + t (x* - x)) dt over [0, 1], with x* the input of the ball at which
+    an attack met the largest objective, and g the gradient of the objective.
+
+    The scores sum to what the attack gained, objective(x*) - objective(x), up to 1e-4 of it or of 1: a complete
+    decomposition of that attack, in which a score may be below 0. Another adversary may use other variables. The way is
+    cut into `steps` intervals, and more where their sum is off. The overlap is what the attack reached.
+
+    objective: "margin", "class", "mean" (see `pm.overlap`) or "log-softmax", -log of the class's probability.
+    """
+
+    guarantee: ClassVar[Guarantee] = "sampled"
+
+    attack_steps: int = count(20)
+    steps: int = count(20)
+    objective: Objective = choice("margin", Objective)
+
+    def _check_graph(self, graph: Graph) -> None:
+        super()._check_graph(graph)
+        differentiable(graph, type(self).__name__)
+
+    def _measure(self, task: Task) -> Measured:
+        return path(task, task.ball.at(task.x), self.attack_steps, self.steps, self.objective, self.memory)
+
+
+def path(
+    task: Task, family: Family, attack_steps: int, steps: int, objective: Objective, memory: int | None
+) -> Measured:
+    """P of some samples, for attacks in these balls, and what they reached."""
+    size = at_once(task.graph, task.x, memory)
+    with part(0.0, 0.5):
+        best, delta = _attacked(task.graph, family, task.target, attack_steps, objective, size)
+    with part(0.5, 1.0):
+        each, at_x = Way(task.graph, task.x, delta, task.target, objective, size).integrate(steps)
+    nominal = at_x.to(task.x.dtype)
+    mask = task.mask.expand_as(task.x).flatten(1)
+    scores = each.new_zeros(len(each), int(task.mask.max()) + 1).scatter_add(1, mask, each.flatten(1))
+    frozen = nominal[:, None].expand(scores.shape).contiguous()  # x itself lies in every B_u
+    return Measured(scores.to(task.x.dtype), Overlap(best, frozen, nominal, task.target, certified=False))
+
+
+def _attacked(
+    graph: Graph, family: Family, target: Tensor, steps: int, objective: Objective, size: int
+) -> tuple[Tensor, Tensor]:
+    """(the largest objective that steps from x met in each ball (N,), the δ there), `size` balls at a time."""
+    best, delta = torch.empty_like(family.eps), torch.empty_like(family.x)
+
+    def work(start: int, stop: int) -> None:
+        rows = torch.arange(start, stop, device=target.device)
+        value = value_at(graph, target[rows], objective)
+        best[rows], delta[rows] = next(climbs(value, family.pick(rows), steps, 1, None))
+
+    in_pieces(family.count, size, work)
+    return best, delta

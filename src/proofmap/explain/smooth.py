@@ -1,0 +1,85 @@
+"""Smooth EVA: what carries the evidence over a large ball. A mean of tangents, with its standard error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.ball import Ball
+from proofmap.explain.explainer import Explainer, Measured, Task
+from proofmap.explain.explanation import Guarantee
+from proofmap.explain.tangent import Objective, at_once, slopes
+from proofmap.graph import Graph
+from proofmap.graph.foreign import differentiable
+from proofmap.memory import in_pieces
+from proofmap.overlaps import Overlap
+from proofmap.settings import choice, count
+
+__all__ = ["SmoothEVA", "drawn", "smooth"]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class SmoothEVA(Explainer):
+    """T(u) = mean over points z of the ball of max <g(z), δ> - max with δ_u = 0 of <g(z), δ>, g the gradient of the
+    objective and δ whatever the domain leaves: low - x <= δ <= high - x. Without a domain δ is in the ball.
+
+    That is the first-order overlap of a group, averaged over a ball that may be large. `samples` points are drawn
+    uniformly from the ball without its domain, and led back to the domain. `Explanation.errors` has the standard
+    errors of the means. Nothing is proven; the overlap is the largest objective that was met at those points.
+
+    objective: "margin", "class", "mean" (see `pm.overlap`) or "log-softmax", -log of the class's probability.
+    """
+
+    guarantee: ClassVar[Guarantee] = "sampled"
+
+    samples: int = count(50, least=2)
+    objective: Objective = choice("class", Objective)
+    seed: int = count(0, least=0)
+
+    def _check_graph(self, graph: Graph) -> None:
+        super()._check_graph(graph)
+        differentiable(graph, type(self).__name__)
+
+    def _measure(self, task: Task) -> Measured:
+        return smooth(task, self.samples, self.objective, self.seed, self.memory)
+
+
+def smooth(task: Task, samples: int, objective: Objective, seed: int, memory: int | None) -> Measured:
+    """T of some samples, its standard errors, and the largest objective that was met."""
+    count, device = len(task.x), task.x.device
+    unit, family = drawn(task.ball, task.x, samples, seed), task.ball.at(task.x)
+    free = family if task.ball.relative else replace(task.ball, domain=None).at(task.x)
+    room = task.ball.room(task.x.double(), task.mask.expand_as(task.x))  # differences of sums: in float64
+    best = slopes(task.graph, task.x, task.target, objective)[0]
+    nominal = best.clone()
+    mean, square = (torch.zeros(count, room.groups, dtype=torch.float64, device=device) for _ in range(2))
+
+    def work(start: int, stop: int) -> None:
+        index = torch.arange(start, stop, device=device)
+        owner, draw = index // samples, unit[index % samples]
+        delta = torch.where(draw > 0, draw * free.upper[owner], -draw * free.lower[owner])
+        points = task.x[owner] + delta.clamp(family.lower[owner], family.upper[owner])
+        value, slope = slopes(task.graph, points, task.target[owner], objective)
+        best.scatter_reduce_(0, owner, value, "amax")
+        reach = room.concretise(slope.double(), owner)  # (k, 1 + G)
+        scores = reach[:, :1] - reach[:, 1:]
+        mean.index_add_(0, owner, scores / samples)
+        square.index_add_(0, owner, scores.square() / samples)
+
+    in_pieces(count * samples, at_once(task.graph, task.x, memory), work)
+    spread = (square - mean.square()).clamp(min=0) * (samples / (samples - 1))
+    frozen = nominal[:, None].expand(-1, room.groups).contiguous()  # x itself lies in every B_u
+    overlap = Overlap(best, frozen, nominal, task.target, certified=False)
+    errors = (spread / samples).sqrt()
+    return Measured(mean.to(task.x.dtype), overlap, errors=errors.to(task.x.dtype))
+
+
+def drawn(ball: Ball, x: Tensor, samples: int, seed: int) -> Tensor:
+    """Points (samples, *shape) drawn uniformly from the ball of radius 1, without its domain: the same numbers for
+    every sample, on every device and in every precision.
+    """
+    around = Ball(1.0, ball.norm, half=ball.half).at(torch.zeros(1, *x.shape[1:], dtype=torch.float64))
+    return around.sample(samples, torch.Generator().manual_seed(seed))[:, 0].to(x.device, x.dtype)

@@ -1,0 +1,121 @@
+"""Path EVA: the scores sum to what the attack gained, for networks of every kind, and are the integral."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import proofmap as pm
+from proofmap.attack import attack
+from proofmap.explain import way
+from proofmap.explain.tangent import value_at
+from proofmap.explain.way import Way
+
+X = torch.rand(3, 2, 4, 4, generator=torch.Generator().manual_seed(0))
+BALL = pm.Ball(0.3, domain=(0.0, 1.0))
+
+
+def network(kind: type[nn.Module], wide: int = 24) -> nn.Sequential:
+    torch.manual_seed(0)
+    layers = [nn.Flatten(), nn.Linear(32, wide), kind(), nn.Linear(wide, wide), kind(), nn.Linear(wide, 4)]
+    for layer in layers:
+        for weight in layer.parameters():
+            weight.data *= 4  # many kinks on the way
+    return nn.Sequential(*layers)
+
+
+def missed(e: pm.Explanation) -> Tensor:
+    gain = (e.overlap.full - e.overlap.nominal).double()
+    return (e.scores.double().sum(1) - gain).abs() / gain.abs().clamp(min=1)
+
+
+@pytest.mark.parametrize("objective", ["margin", "class", "mean", "log-softmax"])
+@pytest.mark.parametrize("kind", [nn.ReLU, nn.Tanh, nn.GELU])
+@pytest.mark.parametrize("steps", [1, 20])
+def test_scores_sum_to_what_the_attack_gained(kind: type[nn.Module], objective: Any, steps: int) -> None:
+    model = network(kind)
+    for groups in (None, pm.groups.grid(2)):
+        e = pm.PathEVA(model, BALL, groups=groups, objective=objective, steps=steps, progress=False).explain(X)
+        assert float(missed(e).max()) <= 1e-4
+        assert bool((e.overlap.full > e.overlap.nominal + 0.1).all())
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0])
+def test_they_do_in_every_norm(norm: float) -> None:
+    e = pm.PathEVA(network(nn.ReLU), pm.Ball(1.0, norm, (0.0, 1.0)), progress=False).explain(X)
+    assert float(missed(e).max()) <= 1e-4
+
+
+def test_on_the_packaged_digits() -> None:
+    x = pm.data.digits()[0][:2]
+    e = pm.PathEVA(pm.zoo.mnist_mlp(), pm.Ball(0.1, domain=(0.0, 1.0)), progress=False).explain(x)
+    assert float(missed(e).max()) <= 1e-4
+    assert bool((e.overlap.full > 0).any())
+
+
+def test_the_overlap_is_what_an_attack_reaches() -> None:
+    model = network(nn.ReLU)
+    e = pm.PathEVA(model, BALL, progress=False).explain(X)
+    graph = pm.trace(model, X)
+    torch.testing.assert_close(e.overlap.full, attack(graph, BALL.at(X), e.target)[0])
+    assert e.guarantee == "sampled"
+    assert e.seed is None
+
+
+@pytest.mark.parametrize("kind", [nn.ReLU, nn.Tanh])
+def test_they_are_the_integral(kind: type[nn.Module]) -> None:
+    """Entry by entry: as many as 4000 middles say, summed one by one."""
+    model = network(kind).double()
+    graph, x = pm.trace(model, X.double()), X.double()
+    target = torch.tensor([0, 1, 2])
+    delta = 0.3 * torch.randn(x.shape, generator=torch.Generator().manual_seed(1), dtype=x.dtype)
+    found, at_x = Way(graph, x, delta, target, "margin", 7).integrate(50)
+    value, slow = value_at(graph, target, "margin"), torch.zeros_like(x)
+    for k in range(4000):
+        point = (x + (k + 0.5) / 4000 * delta).requires_grad_()
+        slow += torch.autograd.grad(value(point).sum(), point)[0] * delta / 4000
+    torch.testing.assert_close(found, slow, rtol=0, atol=3e-2 * float(slow.abs().max()))
+    torch.testing.assert_close(at_x, value(x).detach())
+
+
+def test_one_kink_between_two_points_is_exact() -> None:
+    """f = max(0, t - .3) along the way: from one interval, whose ends know both pieces."""
+    model = nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 2)).double()
+    for layer, weight, bias in ((0, [[1.0, 0.0]], [-0.3]), (2, [[0.0], [1.0]], [0.0, 0.0])):
+        model[layer].weight.data = torch.tensor(weight, dtype=torch.float64)  # type: ignore[union-attr]
+        model[layer].bias.data = torch.tensor(bias, dtype=torch.float64)  # type: ignore[union-attr]
+    x = torch.zeros(1, 2, dtype=torch.float64)
+    found, _ = Way(pm.trace(model, x), x, x + 1, torch.tensor([0]), "margin", 8).integrate(1)
+    torch.testing.assert_close(found, torch.tensor([[0.7, 0.0]], dtype=torch.float64))
+
+
+def test_where_the_sum_is_not_reached_it_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(way, "_MOST", 1)
+    e = pm.PathEVA(network(nn.Tanh), BALL, steps=1, progress=False).explain(X)
+    assert float(missed(e).max()) > 1e-4
+
+
+def test_a_map_depends_on_no_other_sample() -> None:
+    model = network(nn.ReLU)
+    whole = pm.PathEVA(model, BALL, progress=False).explain(X)
+    for settings in ({"batch": 1}, {"memory": 1}):
+        again = pm.PathEVA(model, BALL, progress=False, **settings).explain(X)  # type: ignore[arg-type]
+        torch.testing.assert_close(again.scores, whole.scores, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_blend_is_both_maps_in_parts(share: float) -> None:
+    model, groups = network(nn.ReLU), pm.groups.grid(2)
+    near = pm.Ball(0.1, domain=(0.0, 1.0))
+    smooth = pm.SmoothEVA(model, BALL, groups=groups, samples=4, objective="log-softmax", progress=False).explain(X)
+    path = pm.PathEVA(model, near, groups=groups, progress=False).explain(X).scores.clamp(min=0)
+    blend = pm.BlendEVA(model, BALL, groups=groups, samples=4, share=share, attack_eps=0.1, progress=False).explain(X)
+    expected = (1 - share) * smooth.scores / smooth.scores.sum(1, keepdim=True) + share * path / path.sum(
+        1, keepdim=True
+    )
+    torch.testing.assert_close(blend.scores, expected)
+    torch.testing.assert_close(blend.scores.sum(1), torch.ones(3))
+    assert torch.equal(blend.overlap.full, smooth.overlap.full)
