@@ -36,7 +36,7 @@ ORDER = (
     {"overlaps", "radii"},
     {"explain", "certificate", "property"},
     {"metrics", "sources"},
-    {"bench", "runs", "show"},
+    {"bench", "court", "runs", "show"},
     {"studio", "cli"},
 )
 STEP = {part: step for step, parts in enumerate(ORDER) for part in parts}

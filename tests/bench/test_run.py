@@ -268,7 +268,7 @@ def test_machines_are_named(spec: Spec, tmp_path: Path, monkeypatch: pytest.Monk
     """A table made in two places says what was made where."""
     run(spec, tmp_path / "out", quick=True, progress=False)
     (tmp_path / "out" / "eva" / "insertion.npy").unlink()
-    monkeypatch.setattr(sys.modules["proofmap.bench.run"], "_machine", lambda device: "another machine")
+    monkeypatch.setattr(sys.modules["proofmap.bench.run"], "machine_of", lambda device: "another machine")
     run(spec, tmp_path / "out", quick=True, progress=False)
     text = (tmp_path / "out" / "table.md").read_text()
     assert "Made with another machine: EVA.\n" in text

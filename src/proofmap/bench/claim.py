@@ -17,7 +17,7 @@ __all__ = ["against", "claim"]
 _TIGHTNESS = "tightness"
 
 
-def claim(table: Table, radii: Sequence[float | None], seed: int = 0) -> str:
+def claim(table: Table, radii: Sequence[float | str | None], seed: int = 0) -> str:
     """Markdown: for each metric the rank correlation between tightness and the metric, above 0 where tighter is better.
 
     Over all rows with values for every sample, whose radii are given, and over the methods of one radius, averaged over

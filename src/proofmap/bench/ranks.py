@@ -16,7 +16,7 @@ import numpy as np
 from proofmap.bench.table import Column, Values, interval
 from proofmap.errors import InputError
 
-__all__ = ["MEAN_RANK", "Ranks", "mean_ranks", "ranks", "with_ranks"]
+__all__ = ["MEAN_RANK", "Ranks", "averaged", "mean_ranks", "ranks", "with_ranks"]
 
 MEAN_RANK = Column("mean-rank", "Mean rank", higher=False)
 
@@ -56,11 +56,17 @@ def mean_ranks(
     for metric, each in values.items():
         sets.setdefault("" if data is None else data[metric], []).append(ranks(np.asarray(each), better[metric]))
     of_samples = [np.mean(places, axis=0) for places in sets.values()]  # of each data set: (methods, N)
-    means = np.stack([places.mean(1) for places in of_samples])  # (D, methods)
-    ends = np.array([[interval(of_method, seed) for of_method in places] for places in of_samples])  # (D, methods, 2)
-    below, above = (np.sqrt(((means - ends[..., end]) ** 2).sum(0)) / len(means) for end in (0, 1))
-    mean = means.mean(0)
-    return Ranks(mean, mean - below, mean + above)
+    found = [averaged([places[k] for places in of_samples], seed) for k in range(len(of_samples[0]))]
+    return Ranks(*np.array(found).T)
+
+
+def averaged(sets: Sequence[Values], seed: int = 0) -> tuple[float, float, float]:
+    """The mean over data sets of the means over their samples, each (N,), and its interval: see `mean_ranks`."""
+    means = np.array([of_samples.mean() for of_samples in sets])
+    ends = np.array([interval(of_samples, seed) for of_samples in sets])  # (D, 2)
+    below, above = (np.sqrt(((means - ends[:, end]) ** 2).sum()) / len(sets) for end in (0, 1))
+    mean = means.mean()
+    return float(mean), float(mean - below), float(mean + above)
 
 
 def with_ranks(columns: Sequence[Column], values: dict[str, dict[str, Values]]) -> Column:

@@ -10,29 +10,24 @@ OUT/log.jsonl               when, where and what was measured
 
 from __future__ import annotations
 
-import platform
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from proofmap.ball import Ball
 from proofmap.bar import Bar
 from proofmap.bench.claim import against, claim
-from proofmap.bench.compare import columns, judge, timed, warm_up
+from proofmap.bench.compare import columns
+from proofmap.bench.job import Job, Question, machine_of
 from proofmap.bench.pictures import pictures
 from proofmap.bench.ranks import with_ranks
-from proofmap.bench.shelf import Shelf
-from proofmap.bench.spec import Entry, Spec, slug
+from proofmap.bench.spec import Entry, Spec
 from proofmap.bench.table import Column, Table, Values, tabulate
-from proofmap.digest import hash_graph, hash_tensor, versions
 from proofmap.errors import InputError
-from proofmap.explain import as_attributor
-from proofmap.explain.attributor import Attributor
-from proofmap.graph import Graph, trace
+from proofmap.graph import trace
 from proofmap.metrics import METRICS, Metric
 from proofmap.progress import part
 from proofmap.resume import keep, locked
@@ -41,7 +36,6 @@ from proofmap.sources.preparation import ZOO
 
 __all__ = ["run"]
 
-_CHUNK = 50  # samples explained between two files
 _DOMAIN = (0.0, 1.0)  # of all the data there is
 
 
@@ -67,26 +61,22 @@ def run(
     assert isinstance(network, nn.Module)
     graph = trace(network, x[:1].cpu()).to(torch.device(device), x.dtype)
     with torch.no_grad():
-        target = graph(x).argmax(1)
-    digest, machine = hash_graph(graph), _machine(torch.device(device))
-    jobs = {entry.label: _job(entry, spec, out, graph, x, digest, machine) for entry in entries}  # before any work
+        question = Question(graph, x, graph(x).argmax(1), _DOMAIN)
+    machine = machine_of(torch.device(device))
+    jobs = {  # before any work
+        entry.label: Job.of(entry, question, [_metric(name, entry) for name in spec.metrics], out, machine)
+        for entry in entries
+    }
     values: dict[str, dict[str, Values]] = {}
     seconds: dict[str, float | None] = {}
     with locked(out) as log, Bar(len(jobs), spec.name, show=progress, unit="method") as bar:
         log.add("start", machine=machine, methods=len(jobs))
         for label, job in jobs.items():
-            shelf, count = job.shelf, job.count
             with bar.work(), part(0.0, 1.0, label):
-                if any(shelf.values(metric) is None for metric in job.metrics):
-                    _measure(job, graph, x[:count], target[:count])
+                if not job.done:
+                    job.measure()
                     log.add("method", label=label)
-            measured = {metric.name: shelf.values(metric) for metric in job.metrics}
-            values[label] = {
-                name: np.pad(of_samples, (0, len(x) - count), constant_values=np.nan)
-                for name, of_samples in measured.items()
-                if of_samples is not None
-            }
-            seconds[label] = shelf.seconds()
+            values[label], seconds[label] = job.values(), job.shelf.seconds()
         paper = {entry.label: entry.paper for entry in entries}
         heads = _columns(list(jobs.values()))
         if spec.ranks:
@@ -98,30 +88,7 @@ def run(
     return table
 
 
-@dataclass(frozen=True, eq=False)
-class _Job:
-    """A method on the first `count` samples, what judges it, and where its results go."""
-
-    method: Attributor
-    count: int
-    metrics: list[Metric[Any]]
-    shelf: Shelf
-
-
-def _job(entry: Entry, spec: Spec, out: Path, graph: Graph, x: Tensor, digest: str, machine: str) -> _Job:
-    """What an entry asks for, where all of it makes sense and the folder holds nothing else."""
-    count = min(len(x), entry.count or len(x))
-    ball = None if entry.eps is None else Ball(entry.eps, domain=_DOMAIN, relative=entry.relative)
-    method = as_attributor(entry.name, graph, ball=ball, groups=entry.grouping(), settings=entry.arguments())
-    metrics = [_metric(name, ball) for name in spec.metrics]
-    about = {"method": entry.method(), "model": digest, "images": hash_tensor(x[:count])}
-    shelf = Shelf(out / slug(entry.label), about, machine)
-    for metric in metrics:
-        shelf.check(metric)
-    return _Job(method, count, metrics, shelf)
-
-
-def _columns(jobs: list[_Job]) -> list[Column]:
+def _columns(jobs: list[Job]) -> list[Column]:
     """A column for each metric, with the settings that are the same for all methods."""
     heads = []
     for head, *others in zip(*(columns(job.metrics) for job in jobs), strict=True):
@@ -157,7 +124,7 @@ def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> N
     from proofmap.bench.figure import draw_curves, png  # and with it matplotlib, which takes a while
 
     keep(out, "table.png", png(table.plot()))
-    points = {e.label: (e.curve, e.eps) for e in ran if e.curve is not None and e.eps is not None}
+    points = {e.label: (e.curve, e.eps) for e in ran if e.curve is not None and isinstance(e.eps, int | float)}
     if points:
         keep(out, "curve.png", draw_curves(table, points))
 
@@ -174,48 +141,8 @@ def _complete(table: Table, label: str) -> bool:
     return all(column.name in measured and np.isfinite(measured[column.name]).all() for column in table.columns)
 
 
-def _machine(device: torch.device) -> str:
-    named = ", ".join(f"{name} {version}" for name, version in versions().items())
-    where = torch.cuda.get_device_name(device) if device.type == "cuda" else f"a CPU ({platform.machine()})"
-    return f"{named}, on {where}"
-
-
-def _measure(job: _Job, graph: Graph, x: Tensor, target: Tensor) -> None:
-    """Put on the job's shelf what is not there yet."""
-    shelf, share = job.shelf, 1 / (1 + len(job.metrics))
-    with part(0.0, share):
-        maps = _explained(shelf, job.method, x, target)
-    for k, metric in enumerate(job.metrics, start=1):
-        if shelf.values(metric) is not None:
-            continue
-        with part(k * share, (k + 1) * share, metric.name):
-            values = judge(metric, graph, x, target, job.method, maps)
-        if values is not None:
-            shelf.put_values(metric, values)
-
-
-def _explained(shelf: Shelf, method: Attributor, x: Tensor, target: Tensor) -> Tensor:
-    """The attributions of all samples; the seconds of one are left on the shelf."""
-    parts, seconds, warm = [], 0.0, False
-    for start in range(0, len(x), _CHUNK):
-        name, stop = f"maps-{start}", min(start + _CHUNK, len(x))
-        kept, took = shelf.array(name), shelf.seconds(name)
-        if kept is None or took is None:
-            if not warm:
-                warm_up(method, x, target)
-            with part(start / len(x), stop / len(x), f"{start} of {len(x)}"):
-                maps, took = timed(method, x[start:stop], target[start:stop])
-            kept, warm = maps.cpu().numpy(), True
-            shelf.put_array(name, kept)
-            shelf.put_seconds(took, name)
-        parts.append(torch.from_numpy(kept))
-        seconds += took
-    shelf.put_seconds(seconds / len(x))
-    return torch.cat(parts).to(x.device)
-
-
-def _metric(name: str, ball: Ball | None) -> Metric[Any]:
-    kind = METRICS[name]
+def _metric(name: str, entry: Entry) -> Metric[Any]:
+    kind, ball = METRICS[name], entry.ball(_DOMAIN)
     if not kind.needs_radius:
         return kind()
     if ball is None:

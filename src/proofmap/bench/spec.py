@@ -9,6 +9,7 @@ ranks: which of the metrics the mean rank is over, the last column; none by defa
             settings = {...}; count: explain fewer samples; paper = {metric = number, ...}
             dear = true: takes a GPU, or hours; a quick look does without
             eps = [...]: a method for each radius, and a curve through them
+            eps = "auto": for each sample the radius up to which its decision is proven
             relative = true: eps is a share of the way from x to either end of the domain
 """
 
@@ -21,11 +22,12 @@ from dataclasses import dataclass, field, fields
 from importlib import resources
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from proofmap import groups as grouping
+from proofmap.ball import Ball
 from proofmap.bounds import named
 from proofmap.errors import FileError, InputError
 from proofmap.groups import Groups
@@ -49,7 +51,7 @@ class Entry:
 
     label: str
     name: str
-    eps: float | None = None
+    eps: float | Literal["auto"] | None = None
     relative: bool = False
     bounds: str | None = None
     groups: str = "pixels"
@@ -81,6 +83,10 @@ class Entry:
         if "precision" in arguments:
             arguments["precision"] = getattr(torch, arguments["precision"], None)
         return arguments if self.bounds is None else {**arguments, "bounds": named(self.bounds)}
+
+    def ball(self, domain: tuple[float, float]) -> Ball | None:
+        """Where it looks for adversaries, among values of that range; None where it has no radius."""
+        return None if self.eps is None else Ball(self.eps, domain=domain, relative=self.relative)
 
     def grouping(self) -> Groups:
         """pixels, or a grid of so many cells a side, whose maps may be smooth."""
@@ -170,7 +176,7 @@ def _whole(value: Any) -> bool:
 
 def _radius(value: Any) -> bool:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value is None or (number and 0 <= value < inf)
+    return value is None or value == "auto" or (number and 0 <= value < inf)
 
 
 def _table(value: Any) -> bool:
@@ -224,7 +230,7 @@ def _entries(method: Mapping[str, Any], where: str) -> list[Entry]:
     radii, label = method.get("eps"), method.get("label")
     if not isinstance(radii, list):
         return [Entry(**method)]
-    wrong = [eps for eps in radii if eps is None or not _radius(eps)]
+    wrong = [eps for eps in radii if eps in (None, "auto") or not _radius(eps)]
     if wrong:
         raise InputError(f"the method {label!r} has the radius {wrong[0]!r:.40}, expected numbers of at least 0")
     return [Entry(**{**method, "label": f"{label}, ε = {eps:g}", "eps": eps}, curve=label) for eps in radii]

@@ -9,6 +9,7 @@ import typer
 
 from proofmap.cli import names
 from proofmap.cli import options as o
+from proofmap.errors import InputError
 
 __all__ = ["bench"]
 
@@ -17,7 +18,8 @@ def bench(
     name: Annotated[
         str,
         typer.Argument(
-            help=f"One of {', '.join(names.benches())}, or a TOML file of your own.", autocompletion=names.benches
+            help=f"{names.COURT}, one of {', '.join(names.benches())}, or a TOML file of your own.",
+            autocompletion=lambda: [names.COURT, *names.benches()],
         ),
     ],
     data: Annotated[
@@ -34,13 +36,25 @@ def bench(
     ] = None,
     device: o.Device = "cpu",
 ) -> None:
-    """Run a table of the paper and print it, with the paper's numbers after a slash.
+    """Run a table of the paper and print it, with the paper's numbers after a slash; or all methods before the court.
 
     For instance: proofmap bench table1-mnist --data ~/mnist
     """
+    if name == names.COURT:
+        _court(out or Path("out") / names.COURT, data, quick, weights, device)
+        return
     from proofmap.bench import read, run
 
     spec, where = read(name), str(o.device_of(device))
     folder = out or Path("out") / spec.name
     run(spec, folder, data, quick=quick, weights=weights, device=where)
+    typer.echo((folder / "table.md").read_text(encoding="utf-8"), nl=False)
+
+
+def _court(folder: Path, data: Path | None, quick: bool, weights: Path | None, device: str) -> None:
+    if quick or weights is not None:
+        raise InputError("got --quick or --weights for the court, expected neither: it brings its networks")
+    from proofmap.court import run, sections
+
+    run(sections(data), folder, device=str(o.device_of(device)))
     typer.echo((folder / "table.md").read_text(encoding="utf-8"), nl=False)

@@ -1,0 +1,78 @@
+"""Images of tetrominoes: drawn as the formulas say, and the pixels of the patterns alone tell the class."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from proofmap.court.tetrominoes import ALPHA, SIDE, Background, Scenario, draw
+
+SCENARIOS: tuple[Scenario, ...] = ("linear", "multiplicative", "translations", "xor")
+NOISES: tuple[Background, ...] = ("white", "correlated")
+
+
+@pytest.mark.parametrize(("scenario", "noise"), ALPHA)
+def test_images_are_bounded_balanced_and_drawn_from_the_seed(scenario: Scenario, noise: Background) -> None:
+    images, again, other = (draw(scenario, noise, 40, seed) for seed in (0, 0, 1))
+    assert images.x.shape == (40, 1, SIDE, SIDE)
+    assert images.x.abs().max() == 1
+    assert images.labels.sum() == 20
+    assert torch.equal(images.x, again.x)
+    assert not torch.equal(images.x, other.x)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_four_pixels_of_a_pattern_or_eight_of_both_matter(scenario: Scenario) -> None:
+    truth = draw(scenario, "white", 20, 0).truth
+    assert truth.unique().tolist() == [0, 1]
+    assert truth.sum((1, 2)).unique().tolist() == [4 if scenario == "translations" else 8]
+
+
+def test_translations_go_everywhere() -> None:
+    assert bool((draw("translations", "white", 400, 0).truth.sum(0) > 0).all())
+
+
+def about(scenario: Scenario, noise: Background) -> list[float]:
+    """Outside the patterns, how far classes are apart at most: in means, variances, products with a pixel inside."""
+    images = draw(scenario, noise, 20_000, 3)
+    flat, truth = images.x.flatten(1), images.truth[0].flatten() > 0
+    first, second = flat[images.labels == 0], flat[images.labels == 1]
+    mean = (first.mean(0) - second.mean(0)).abs() / flat.std(0)
+    spread = (first.var(0) / second.var(0)).log().abs()
+    corner = truth.nonzero()[0, 0]
+    product = (first * first[:, corner, None]).mean(0) - (second * second[:, corner, None]).mean(0)
+    return [float(one[~truth].max()) for one in (mean, spread, product.abs() / flat.var(0))]
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("scenario", ["linear", "multiplicative", "xor"])
+def test_outside_the_patterns_nothing_tells_the_class(scenario: Scenario, noise: Background) -> None:
+    """Neither means nor variances there, nor, in white noise, products with a pixel of a pattern."""
+    mean, spread, product = about(scenario, noise)
+    assert mean < 0.06
+    assert spread < 0.1
+    assert product < 0.06 or noise == "correlated"
+
+
+def test_inside_the_patterns_the_class_is_told() -> None:
+    """By means in linear images, by variances in multiplicative ones, in XOR by the product of both patterns alone."""
+    for scenario in ("linear", "multiplicative", "xor"):
+        images = draw(scenario, "white", 20_000, 3)
+        flat, truth = images.x.flatten(1), images.truth[0].flatten() > 0
+        first, second = (flat[images.labels == label][:, truth] for label in (0, 1))
+        if scenario == "linear":
+            assert bool(((first.mean(0) - second.mean(0)).abs() / flat.std() > 0.3).all())
+        elif scenario == "multiplicative":
+            assert bool(((first.var(0) / second.var(0)).log().abs() > 1).all())
+        else:
+            assert bool(((first.mean(0) - second.mean(0)).abs() / flat.std() < 0.06).all())
+            assert float((first[:, 0] * first[:, -1]).mean()) > 0.2 * float(flat.var())
+            assert float((second[:, 0] * second[:, -1]).mean()) < -0.2 * float(flat.var())
+
+
+def test_smoothed_noise_goes_together() -> None:
+    """Neighbours tell each other: they are suppressors. White ones do not."""
+    for noise, least, most in (("white", -0.1, 0.1), ("correlated", 0.9, 1.0)):
+        x = draw("linear", noise, 5000, 0).x[:, 0]  # type: ignore[arg-type]
+        pair = torch.corrcoef(torch.stack([x[:, 7, 0], x[:, 7, 1]]))
+        assert least < float(pair[0, 1]) <= most
