@@ -13,7 +13,7 @@ from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
-from proofmap.explain.path import path
+from proofmap.explain.path import sketched
 from proofmap.explain.smooth import Radii, smooth
 from proofmap.explain.tangent import Objective
 from proofmap.graph import Graph
@@ -33,7 +33,7 @@ def _check_attacks(said: str, got: Any) -> None:
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BlendEVA(Explainer):
     """(1 - share) T / ΣT + share · mean over attacks of P⁺ / ΣP⁺: T of `SmoothEVA` over the ball, P of `PathEVA` for an
-    attack near by and some further away, P⁺ what of it is above 0.
+    attack near by and some further away, by `steps` gradients on its way, P⁺ what of it is above 0.
 
     attacks: the radii of their ℓ∞ balls, as shares of the domain's width (of the ball's where it has no end); without a
     domain, of the ball's own radius, in its own norm. rival: their objective.
@@ -65,8 +65,8 @@ class BlendEVA(Explainer):
         for k, size in enumerate(self.attacks):
             with part(0.4 + 0.6 * k / len(self.attacks), 0.4 + 0.6 * (k + 1) / len(self.attacks)):
                 balls = _of_size(task, size).at(task.x)
-                gained = path(task, balls, self.attack_steps, self.steps, self.rival, self.memory)
-            used += _parts(gained.scores.clamp(min=0)) / len(self.attacks)
+                gained = sketched(task, balls, self.attack_steps, self.steps, self.rival, self.memory)
+            used += _parts(gained.clamp(min=0)) / len(self.attacks)
         scores = (1 - self.share) * _parts(evidence.scores) + self.share * used
         return replace(evidence, scores=scores, errors=None)
 

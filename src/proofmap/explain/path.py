@@ -21,7 +21,7 @@ from proofmap.overlaps import Overlap
 from proofmap.progress import part
 from proofmap.settings import choice, count
 
-__all__ = ["PathEVA", "path"]
+__all__ = ["PathEVA", "path", "sketched"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -59,11 +59,27 @@ def path(
         best, delta = _attacked(task.graph, family, task.target, attack_steps, objective, size)
     with part(0.5, 1.0):
         each, at_x = Way(task.graph, task.x, delta, task.target, objective, size).integrate(steps)
-    nominal = at_x.to(task.x.dtype)
-    mask = task.mask.expand_as(task.x).flatten(1)
-    scores = each.new_zeros(len(each), int(task.mask.max()) + 1).scatter_add(1, mask, each.flatten(1))
+    nominal, scores = at_x.to(task.x.dtype), _of_groups(each, task)
     frozen = nominal[:, None].expand(scores.shape).contiguous()  # x itself lies in every B_u
     return Measured(scores.to(task.x.dtype), Overlap(best, frozen, nominal, task.target, certified=False))
+
+
+def sketched(
+    task: Task, family: Family, attack_steps: int, steps: int, objective: Objective, memory: int | None
+) -> Tensor:
+    """P of some samples (n, G) by `steps` gradients on the way, for attacks in these balls: not quite complete."""
+    size = at_once(task.graph, task.x, memory)
+    with part(0.0, 0.5):
+        _, delta = _attacked(task.graph, family, task.target, attack_steps, objective, size)
+    with part(0.5, 1.0):
+        each = Way(task.graph, task.x, delta, task.target, objective, size).sketch(steps)
+    return _of_groups(each, task).to(task.x.dtype)
+
+
+def _of_groups(each: Tensor, task: Task) -> Tensor:
+    """The sums over groups (n, G) of what every variable has (n, *shape)."""
+    mask = task.mask.expand_as(task.x).flatten(1)
+    return each.new_zeros(len(each), int(task.mask.max()) + 1).scatter_add(1, mask, each.flatten(1))
 
 
 def _attacked(

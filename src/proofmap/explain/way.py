@@ -102,6 +102,17 @@ class Way:
             self._slopes(mesh.owner, mesh.at, total, mesh.weight)
         return total, known[:, 0]
 
+    def sketch(self, steps: int) -> Tensor:
+        """The same integral by the gradients in the middles of so many intervals, (N, *shape) in float64: `steps`
+        gradients, and sums that may be off.
+        """
+        count, device = len(self.x), self.x.device
+        middles = (torch.arange(steps, dtype=torch.float64, device=device) + 0.5) / steps
+        owner = torch.arange(count, device=device).repeat_interleave(steps)
+        total = torch.zeros_like(self.x, dtype=torch.float64)
+        self._slopes(owner, middles.repeat(count), total, torch.full_like(middles, 1 / steps).repeat(count))
+        return total
+
     def _halved(self, mesh: _Mesh, which: Tensor) -> _Mesh:
         left, right = mesh.left[which], mesh.right[which]
         owner, at = mesh.owner[left], (mesh.at[left] + mesh.at[right]) / 2
