@@ -110,3 +110,10 @@ def test_no_unit_is_at_its_kink(name: str) -> None:
         if isinstance(layer, torch.nn.ReLU):
             assert inner.abs().min() > 0.05
         inner = layer(inner)
+
+
+def test_networks_are_made_without_drawing() -> None:
+    state = torch.get_rng_state()
+    for make in HAND.values():
+        make()
+    assert torch.equal(torch.get_rng_state(), state)

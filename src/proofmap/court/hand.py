@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
 from proofmap.court.trial import Trial
 from proofmap.court.truth import Order, Precision
@@ -58,7 +59,7 @@ def differ() -> Trial:
 
 def differ_convolved() -> Trial:
     """The same behind a convolution with the maps x + ½ and 1½ - x, of which the first is read."""
-    stem = nn.Conv2d(1, 2, 3, padding=1)
+    stem = skip_init(nn.Conv2d, 1, 2, 3, padding=1)
     weight, bias = torch.zeros(2, 1, 3, 3), torch.tensor([0.5, 1.5])
     weight[:, 0, 1, 1] = torch.tensor([1.0, -1.0])
     first, *rest = list(_xor())[1:]
@@ -106,7 +107,7 @@ def patch() -> Trial:
 def pattern() -> Trial:
     """A diagonal of 2 x 2 bits, wherever it is: a convolution and the largest of its values; once in each input."""
     kernel = 2 * torch.tensor(_DIAGONAL) - 1
-    finds = _filled(nn.Conv2d(1, 1, 2), kernel[None, None], torch.tensor([-1.25]))
+    finds = _filled(skip_init(nn.Conv2d, 1, 1, 2), kernel[None, None], torch.tensor([-1.25]))
     read = _linear(torch.tensor([[-1.0], [1.0]]), torch.tensor([0.375, -0.375]))
     network = nn.Sequential(finds, nn.ReLU(), nn.MaxPool2d(SIDE - 1), nn.Flatten(), read)
     inputs: list[Tensor] = []
@@ -166,7 +167,7 @@ def _network(
 
 
 def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
-    made = nn.Linear(weight.shape[1], weight.shape[0])
+    made: nn.Linear = skip_init(nn.Linear, weight.shape[1], weight.shape[0])
     _filled(made, weight, bias)
     return made
 

@@ -106,4 +106,4 @@ def _hear(
 
 
 def _notes(heard: Tried) -> str:
-    return "\n".join([heard.table.legend(), "", *(f"No {name}: {why}." for name, why in heard.refused.items())]) + "\n"
+    return "\n".join([heard.table.legend(), "", *(f"No {name}: {why}" for name, why in heard.refused.items())]) + "\n"

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import skip_init
 
 from proofmap.court.tetrominoes import SIDE, Background, Scenario, draw
 from proofmap.court.trial import Trial
@@ -57,17 +58,12 @@ def tetrominoes(
 
 def _untrained(kind: Kind) -> nn.Sequential:
     if kind == "mlp":
-        return nn.Sequential(
-            nn.Flatten(), nn.Linear(SIDE**2, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 2)
-        )
-    return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(16, 16, 3, padding=1),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(16 * SIDE**2, 2),
-    )
+        sizes = (SIDE**2, 64), (64, 32), (32, 2)
+        first, second, last = (skip_init(nn.Linear, *size) for size in sizes)
+        return nn.Sequential(nn.Flatten(), first, nn.ReLU(), second, nn.ReLU(), last)
+    first, second = (skip_init(nn.Conv2d, channels, 16, 3, padding=1) for channels in (1, 16))
+    read = skip_init(nn.Linear, 16 * SIDE**2, 2)
+    return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), read)
 
 
 def train(network: nn.Sequential, x: Tensor, labels: Tensor, steps: int, seed: int = 0) -> nn.Sequential:

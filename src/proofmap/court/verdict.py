@@ -156,4 +156,4 @@ def _absent(trials: Sequence[Tried]) -> list[str]:
     for trial in trials:
         for method, reason in trial.refused.items():
             why.setdefault((method, reason), []).append(trial.name)
-    return [f"No {method} in {', '.join(names)}: {reason}." for (method, reason), names in why.items()]
+    return [f"No {method} in {', '.join(names)}: {reason}" for (method, reason), names in why.items()]
