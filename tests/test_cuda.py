@@ -200,20 +200,3 @@ def test_metrics_give_what_the_cpu_gives(name: str) -> None:
     there = made(kind)(model.to(CUDA), X.to(CUDA), None, subject(kind, X.to(CUDA)))
     assert there.device.type == "cuda"
     torch.testing.assert_close(there.cpu(), here, rtol=1e-6, atol=1e-6)
-
-
-def test_probable_bounds_meet_the_truth_of_a_half_space() -> None:
-    """Other draws than a CPU's, the same claim; in float32 with TF32 switched on outside."""
-    line = torch.nn.Linear(4, 2, device=CUDA)
-    weights = torch.tensor([2.0, 1.0, 0.5, 0.0], device=CUDA)
-    with torch.no_grad():
-        line.weight.copy_(torch.stack([weights, -weights]))
-        line.bias.copy_(torch.tensor([-1.0, 1.0], device=CUDA))
-    x, groups = torch.full((2, 4), 0.5, device=CUDA), torch.arange(4, device=CUDA)
-    explainer = pm.ProbableEVA(line, pm.Ball(0.2, norm=2), sigma=0.4, samples=60_000, groups=groups, progress=False)
-    found = explainer.explain(x).overlap
-    lead = (float(weights.sum()) / 2 - 1) / (0.4 * float(weights.norm()))
-    moving = (1 - (weights / weights.norm()).square()).sqrt()
-    truth = 2 * torch.special.ndtr(0.5 * moving.double() - lead) - 1
-    for frozen in found.frozen.double():
-        assert bool(((truth <= frozen) & (frozen <= truth + 0.03)).all())
