@@ -38,7 +38,8 @@ class HybridEVA(Explainer):
 
     split: the name of the module or node where h ends. The same samples serve B and every B_u; x itself is one more.
     rank: the box is cut by a zonotope of so many directions, those in which the samples of B vary most; its bounds are
-    never looser. attacked: samples beyond the N, each climbed to an adversary in a few steps from where it was drawn.
+    never looser. They fit B better than any B_u: for scores keep the box, rank 0. attacked: samples beyond the N, each
+    climbed to an adversary in a few steps from where it was drawn.
     precision: the type of what putting a group back changes, torch.float16 or torch.bfloat16 for speed; by default that
     of x, in which the samples of B run. Changes below 6e-5, as of a tiny ball, lose digits in float16.
     """
