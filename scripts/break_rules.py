@@ -397,7 +397,12 @@ BREAKS = [
     Break("explain/spread.py", "(rows @ plain.double()", "(plain.double()", SPREAD),
     Break("explain/spread.py", "weights / weights.sum(1, keepdim=True)", "weights / weights.sum()", SPREAD),
     Break("explain/explanation.py", 'words.setdefault("smooth", False)', 'words["smooth"] = False', SPREAD),
-    Break("runs/results.py", '.get("smooth", False)', '.get("smoothed", False)', "tests/runs/test_run.py"),
+    Break(
+        "runs/results.py",
+        '.get("smooth", False)',
+        '.get("smoothed", False)',
+        "tests/runs/test_run.py::test_maps_of_a_smooth_grid_are_those_of_the_library",
+    ),
     Break(
         "explain/baselines/first_order.py", "(logits.shape[1] - 1) - decided", "logits.shape[1] - decided", BASELINES
     ),

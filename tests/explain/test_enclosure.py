@@ -125,6 +125,13 @@ def test_attacked_samples_lead_further(graph: pm.Graph, x: Tensor) -> None:
     torch.testing.assert_close(overlaps(graph, x, "7", attacked=2, memory=200_000)[:, 0], more[:, 0])
 
 
+def test_what_is_used_is_recorded(graph: pm.Graph, x: Tensor) -> None:
+    for settings in ({}, {"rank": 2}, {"attacked": 1}):
+        made: Any = {"groups": pm.groups.grid(2), "samples": 2, **settings}
+        found = HybridEVA(graph, BALL, split="7", **made).explain(x).settings
+        assert {name: found[name] for name in ("rank", "attacked") if name in found} == settings
+
+
 def test_a_layer_of_a_map_is_bounded_as_every_method_does() -> None:
     torch.manual_seed(0)
     one = torch.zeros(1, 2, 3, dtype=torch.float64)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from proofmap.attack import climbs, margin
+from proofmap.ball import Ball
 from proofmap.bounds import Method
 from proofmap.classes import margins
 from proofmap.errors import InputError
@@ -24,6 +25,7 @@ from proofmap.memory import budget, bytes_of, in_pieces
 from proofmap.overlaps import Bounding, Overlap, method_of
 from proofmap.precision import full_precision
 from proofmap.progress import part
+from proofmap.records import JSON
 from proofmap.settings import count, setting
 
 _STEPS = 4  # of a sample that climbs
@@ -36,7 +38,8 @@ class HybridEVA(Explainer):
 
     split: the name of the module or node where h ends. The same samples serve B and every B_u; x itself is one more.
     rank: the box is cut by a zonotope of so many directions, those in which the samples of B vary most; its bounds are
-    never looser. attacked: samples beyond the N, each climbed to an adversary in a few steps from where it was drawn.
+    never looser. They fit B better than any B_u: for scores keep the box, rank 0. attacked: samples beyond the N, each
+    climbed to an adversary in a few steps from where it was drawn.
     precision: the type of what putting a group back changes, torch.float16 or torch.bfloat16 for speed; by default that
     of x, in which the samples of B run. Changes below 6e-5, as of a tiny ball, lose digits in float16.
     """
@@ -62,6 +65,11 @@ class HybridEVA(Explainer):
         bounded(cut(graph, self.split)[1])
         if self.attacked:
             differentiable(graph, "HybridEVA with attacked samples")
+
+    def _record(self, ball: Ball, graph: Graph) -> dict[str, JSON]:
+        """Without what a box by chance alone does not use: the record that it always had."""
+        record = super()._record(ball, graph)
+        return {name: value for name, value in record.items() if name not in ("rank", "attacked") or value}
 
     def _measure(self, task: Task) -> Measured:
         head, tail = cut(task.graph, self.split)
