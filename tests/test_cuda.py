@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from math import inf
 
@@ -147,3 +149,24 @@ def test_several_searches_at_once_agree_with_one_after_the_other() -> None:
     for lower, _ in sides:
         for _, upper in sides:
             assert bool((lower <= upper + 1e-9).all())
+
+
+_FIRST = """
+import threading, torch
+from proofmap.tree.goal import Found
+from proofmap.tree.together import together
+
+together_at = threading.Barrier(4)
+def work(n, _):
+    one = torch.eye(3, device="cuda")
+    together_at.wait()
+    torch.linalg.solve_triangular(one, one, upper=False)
+    return n
+assert together(4, 4, torch.device("cuda"), threading.Event(), work) == [0, 1, 2, 3]
+"""
+
+
+def test_the_first_solvers_of_a_process_may_be_those_of_threads() -> None:
+    """Torch loads its solvers where they are first used, and fails where two threads do so at once."""
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", _FIRST], check=True)

@@ -73,6 +73,9 @@ def together(count: int, workers: int, device: torch.device, halted: Event, work
 
 def _streams(workers: int, device: torch.device) -> SimpleQueue[torch.cuda.Stream | None]:
     """One for each worker, which sees what was computed so far; None on a CPU."""
+    if device.type == "cuda":
+        one = torch.ones(1, 1, device=device)
+        torch.linalg.solve_triangular(one, one, upper=False)  # loads the solvers: two threads at once fail
     streams: SimpleQueue[torch.cuda.Stream | None] = SimpleQueue()
     for _ in range(workers):
         stream = torch.cuda.Stream(device) if device.type == "cuda" else None
