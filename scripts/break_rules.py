@@ -411,9 +411,10 @@ BREAKS = [
     Break("explain/baselines/first_order.py", "reach[:, :1] - reach[:, 1:]", "reach[:, 1:]", BASELINES),
     Break("explain/smooth.py", "delta.clamp(family.lower[owner], family.upper[owner])", "delta", SMOOTH),
     Break("explain/smooth.py", "reach[:, :1] - reach[:, 1:]", "reach[:, 1:]", SMOOTH),
-    Break("explain/smooth.py", "* (samples / (samples - 1))", "", SMOOTH),
+    Break("explain/smooth.py", "* (pairs / (pairs - 1))", "", SMOOTH),
     Break("explain/smooth.py", '"amax"', '"amin"', SMOOTH),
-    Break("explain/smooth.py", "unit[index % samples]", "unit[index % samples].roll(1, 0)", SMOOTH),
+    Break("explain/smooth.py", "-first if ball.half is None", "first if ball.half is None", SMOOTH),
+    Break("explain/smooth.py", "(spread / pairs).sqrt()", "(spread / samples).sqrt()", SMOOTH),
     Break("explain/way.py", "self.width * (1 - self.lean)", "self.width * self.lean", PATH),
     Break("explain/way.py", "_OFF = 5e-5", "_OFF = 5e-2", PATH),
     Break(

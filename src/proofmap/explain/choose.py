@@ -117,7 +117,7 @@ class _Asked:
         if foreign is not None and not foreign[1].gradients:
             return self._sampled(ball, seconds)
         each = _clocked(lambda: slopes(self.graph, self.x[:1], self.target[:1], "class")) * len(self.x)
-        draws = min(_DRAWS, int(seconds / each))
+        draws = min(_DRAWS, 2 * int(seconds / each / 2))
         if draws < _FEW:
             found = self._explained(FirstOrder(self.model, ball, groups=self.groups, progress=self.progress))
             return found, (
