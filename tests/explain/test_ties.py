@@ -44,6 +44,9 @@ def test_ties_are_said() -> None:
     assert standing(means(1, 1, 1, 1, 1), 0) == (
         "none of 5 groups are told apart from their neighbours in rank (95 %): all are ties"
     )
+    assert standing(means(9, 1.1, 1.2, 1.3, 1.4), 0) == (
+        "1 of 5 groups is told apart from its neighbours in rank (95 %), the others are ties"
+    )
     assert standing(make(), 0) == ""
     assert "the others are ties" in title(means(5, 1, 4, 1.38, 3), 0, None)
 

@@ -61,10 +61,13 @@ def standing(e: Explanation, k: int) -> str:
         return ""
     mask = e.mask[k if len(e.mask) > 1 else 0]
     ties = e.ties[k][mask.unique()]
-    apart, of, told = int((~ties).sum()), plural(len(ties), noun(e)), "told apart from their neighbours in rank (95 %)"
+    apart, of = int((~ties).sum()), plural(len(ties), noun(e))
+    told = (
+        f"{'is' if apart == 1 else 'are'} told apart from {'its' if apart == 1 else 'their'} neighbours in rank (95 %)"
+    )
     if not apart:
-        return f"none of {of} are {told}: all are ties"
-    return f"all {of} are {told}" if apart == len(ties) else f"{apart} of {of} are {told}, the others are ties"
+        return f"none of {of} {told}: all are ties"
+    return f"all {of} {told}" if apart == len(ties) else f"{apart} of {of} {told}, the others are ties"
 
 
 def searched(e: Explanation) -> bool:
