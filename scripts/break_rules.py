@@ -424,6 +424,7 @@ BREAKS = [
         PATH,
     ),
     Break("explain/path.py", "certified=False", "certified=True", PATH),
+    Break("explain/smooth.py", "certified=False", "certified=True", SMOOTH),
     Break("explain/ties.py", "high[:, 1:] >= low[:, :-1]", "high[:, 1:] >= high[:, :-1]", TIES),
     Break("explain/headline.py", 'e.guarantee != "certified" and not decides(objective)', "False", TIES),
     Break("explain/wording.py", "_COMPLETE = 1e-4", "_COMPLETE = 1e-2", TIES),

@@ -62,6 +62,7 @@ def test_the_overlap_is_what_an_attack_reaches() -> None:
     e = pm.PathEVA(model, BALL, progress=False).explain(X)
     torch.testing.assert_close(e.overlap.full, attack(model, BALL.at(X), e.target)[0])
     assert e.guarantee == "sampled"
+    assert not e.overlap.certified
     assert e.seed is None
 
 

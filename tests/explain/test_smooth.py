@@ -53,6 +53,7 @@ def test_it_is_its_formula(model: nn.Sequential, objective: Any) -> None:
         met = objective_of(model(torch.cat([x[None], points])), e.target[k].expand(7), objective)
         torch.testing.assert_close(e.overlap.full[k], met.max().detach())
     assert e.guarantee == "sampled"
+    assert not e.overlap.certified
     assert not bool(e.proven.any())
 
 
