@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from math import inf
+from typing import Any
 
 import pytest
 import torch
@@ -94,6 +95,18 @@ def test_sampled_explanations_are_those_of_the_cpu(fewest: int, monkeypatch: pyt
     for ours, full, cpus in zip(low, found, expected, strict=True):
         assert torch.equal(ours[:, 0], full[:, 0])  # B itself
         torch.testing.assert_close(ours.cpu(), cpus, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [pm.SmoothEVA, pm.PathEVA, pm.BlendEVA])
+def test_maps_by_gradients_are_those_of_the_cpu(kind: type[pm.explain.Explainer]) -> None:
+    """The noise is drawn on the CPU for both."""
+    model, x = pm.zoo.mnist_mlp().double(), pm.data.digits()[0][:3].double()
+    settings: Any = {"groups": pm.groups.grid(7), "progress": False}
+    expected = kind(model, pm.Ball(0.1, domain=(0.0, 1.0)), **settings).explain(x)
+    found = kind(model.to(CUDA), pm.Ball(0.1, domain=(0.0, 1.0)), **settings).explain(x.to(CUDA))
+    assert found.scores.device.type == "cuda"
+    torch.testing.assert_close(found.scores.cpu(), expected.scores, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(found.overlap.full.cpu(), expected.overlap.full, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, inf])

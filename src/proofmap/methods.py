@@ -6,12 +6,12 @@ They load nothing: who asks for help on the command line sees the names without 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["COMPARED", "EXPLAINERS", "JUDGES", "METHODS", "READY", "Judge", "Method"]
+__all__ = ["COMPARED", "EXPLAINERS", "JUDGES", "METHODS", "READY", "Judge", "Method", "objective_of"]
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,13 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "targeted": Method("eva:TargetedEVA", ball=True, target=True),
     }
 )
+
+
+def objective_of(name: str, settings: Mapping[str, Any]) -> str:
+    """What the overlaps of a method are of, with these settings or by default; "margin" where it has no other."""
+    usual = {field.name: field.default for field in fields(METHODS[name].kind)} if name in METHODS else {}
+    return str(settings.get("objective", usual.get("objective", "margin")))
+
 
 COMPARED = tuple(name for name, method in METHODS.items() if not method.target)  # explain what was decided
 READY = tuple(  # need nothing but a model and any ball

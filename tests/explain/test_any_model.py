@@ -93,6 +93,9 @@ def test_the_advice_of_the_error_works(model: str) -> None:
     table = compare(network, X, ["occlusion"], ["deletion", pm.metrics.Insertion(steps=2)], progress=False)
     assert list(table.rows) == ["occlusion"]
     if "GreedyAS" in str(caught.value):
+        for kind in (pm.SmoothEVA, pm.PathEVA):
+            assert kind.__name__ in str(caught.value)
+            assert kind(network, BALL, groups=GROUPS, progress=False).explain(X).scores.shape == (2, 4)
         table = compare(network, X, ["saliency"], ["deletion"], progress=False)
         assert list(table.rows) == ["saliency"]
 

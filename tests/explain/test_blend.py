@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import InputError
 from tests.explain.test_path import BALL, X, network
 
-RELU = torch.nn.ReLU
+RELU = "ReLU"
 
 
 def parts(scores: Tensor) -> Tensor:
@@ -35,13 +35,15 @@ def test_a_blend_is_both_maps_in_parts(share: float) -> None:
 
 def test_attacks_are_as_wide_as_the_domain() -> None:
     """Twice the domain with half the weights is the same question, channel by channel."""
-    model, wide = network(RELU), network(RELU)
-    first: Any = wide[1]
+    torch.manual_seed(0)
+    first, second = nn.Linear(32, 16), nn.Linear(16, 4)
+    model = pm.trace(nn.Sequential(nn.Flatten(), first, nn.ReLU(), second), X)
     first.weight.data /= 2
     low, high = torch.tensor([0.0, -1.0]), torch.tensor([2.0, 1.0])
     shift = torch.tensor([0.0, 1.0]).view(1, 2, 1, 1)
     first.bias.data += first.weight.data @ shift.expand(1, 2, 4, 4).flatten()
-    settings: Any = {"share": 1.0, "samples": 2, "progress": False}
+    wide = pm.trace(nn.Sequential(nn.Flatten(), first, nn.ReLU(), second), X)
+    settings: Any = {"share": 1.0, "samples": 4, "progress": False}
     ours = pm.BlendEVA(model, pm.Ball(1.0, domain=(0.0, 1.0), relative=True), **settings).explain(X)
     twice = pm.BlendEVA(wide, pm.Ball(1.0, domain=(low, high), relative=True), **settings).explain(2 * X - shift)
     torch.testing.assert_close(twice.scores, ours.scores, rtol=1e-3, atol=1e-4)
@@ -52,7 +54,7 @@ def test_without_a_domain_they_are_shares_of_the_ball(norm: float) -> None:
     model = network(RELU)
     settings: Any = {"groups": pm.groups.grid(2), "progress": False}
     path = pm.PathEVA(model, pm.Ball(0.1, norm), **settings).explain(X).scores
-    blend = pm.BlendEVA(model, pm.Ball(0.5, norm), share=1.0, attacks=(0.2,), samples=2, steps=200, **settings).explain(
+    blend = pm.BlendEVA(model, pm.Ball(0.5, norm), share=1.0, attacks=(0.2,), samples=4, steps=200, **settings).explain(
         X
     )
     torch.testing.assert_close(blend.scores, parts(path), rtol=0, atol=2e-3)

@@ -14,7 +14,7 @@ from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.path import sketched
-from proofmap.explain.smooth import Radii, smooth
+from proofmap.explain.smooth import Radii, paired, smooth
 from proofmap.explain.tangent import Objective
 from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
@@ -49,7 +49,7 @@ class BlendEVA(Explainer):
     objective: Objective = choice("class", Objective)
     rival: Objective = choice("margin", Objective)
     radii: Radii = choice("all", Radii)
-    samples: int = count(50, least=2)
+    samples: int = paired(50)
     attack_steps: int = count(20)
     steps: int = count(20)
     seed: int = count(0, least=0)

@@ -67,7 +67,8 @@ def bounded(graph: Graph) -> Graph:
     if part is None:
         return graph
     node, run = part
-    others = "GreedyAS, GreedyAO, saliency, rise, occlusion and most other baselines" if run.gradients else _SAMPLING
+    gradients = "SmoothEVA, PathEVA, GreedyAS, GreedyAO, saliency, rise, occlusion and most other baselines"
+    others = gradients if run.gradients else _SAMPLING
     raise UnsupportedError(
         run.missing,
         f"add one under proofmap/rules, or explain with HybridEVA(split={node.name!r}), which bounds only what follows "

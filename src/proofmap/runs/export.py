@@ -17,6 +17,7 @@ import numpy as np
 
 from proofmap.errors import FileError, InputError
 from proofmap.explain.wording import bound_name, quantity_name, reached_name
+from proofmap.methods import objective_of
 from proofmap.records import whole
 from proofmap.runs.chunk import ARRAYS, SCORES, WHOLE, Array, widened
 
@@ -41,7 +42,8 @@ def export(results: Results, out: Path) -> None:
 
 def _names(results: Results) -> dict[str, str]:
     """What arrays are called in a table, where that depends on what they are."""
-    objective = results.about["job"]["settings"].get("objective", "margin")
+    job = results.about["job"]
+    objective = objective_of(job["method"], job["settings"])
     at_input = f"{quantity_name(objective)}_at_input"
     return {
         "full": bound_name(results.guarantee, objective),

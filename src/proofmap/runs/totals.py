@@ -15,6 +15,7 @@ from safetensors.numpy import save
 
 from proofmap.explain.explanation import Guarantee, rounded
 from proofmap.explain.wording import around, bound_name, confidence, plural, radius, share, taken_off
+from proofmap.methods import objective_of
 from proofmap.objective import decides
 from proofmap.resume import keep
 from proofmap.runs.chunk import ARRAYS, SCORES, Array
@@ -151,9 +152,10 @@ class Totals:
             lines += [f"proven radius: {_listed(self.radius, radius)}", f"  {_bars(self.radius)}"]
         if self.overlap is not None:
             numbers = _listed(self.overlap, partial(rounded, guarantee=self.guarantee))
+            what = "AO(B)" if decides(self.objective) else f"the objective {self.objective!r}"
             sure = "" if self.level is None else f" {confidence({'level': self.level})}"
-            lines += [f"AO(B), {_MEANING[self.guarantee]}{sure}: {numbers}", f"  {_bars(self.overlap)}"]
-        lines += [_line(entry, self.guarantee) for entry in self.classes[:_SHOWN]]
+            lines += [f"{what}, {_MEANING[self.guarantee]}{sure}: {numbers}", f"  {_bars(self.overlap)}"]
+        lines += [_line(entry, self.guarantee, decides(self.objective)) for entry in self.classes[:_SHOWN]]
         lines += _more(len(self.classes), "classes")
         lines += [f"failed: {name}: {reason}" for name, reason in self.failed[:_SHOWN]]
         lines += _more(len(self.failed), "failures")
@@ -176,7 +178,7 @@ def total(results: Results) -> Totals:
     explained = np.concatenate([part.explained for part in results.parts])
     rows = {name: results[name][explained] for name in results.names if name in ARRAYS and ARRAYS[name][2] == 1}
     about, job, target, overlap = results.about, results.about["job"], rows["target"], rows.get("full")
-    objective = str(job["settings"].get("objective", "margin"))
+    objective = objective_of(job["method"], job["settings"])
     certain = overlap <= 0 if overlap is not None and results.guarantee == "certified" and decides(objective) else None
     names = results.samples
     titles = about["model"]["classes"]
@@ -273,12 +275,12 @@ def _bars(distribution: Distribution) -> str:
     return f"{distribution.edges[0]:.3g} |{bars}| {distribution.edges[-1]:.3g}"
 
 
-def _line(entry: ClassTotal, guarantee: Guarantee) -> str:
+def _line(entry: ClassTotal, guarantee: Guarantee, decisive: bool) -> str:
     parts = [f"class {entry.title}: {plural(entry.count, 'sample')}"]
     if entry.certified is not None:
         parts.append(f"{entry.certified} proven")
     if entry.overlap is not None:
-        parts.append(f"mean AO {rounded(entry.overlap, guarantee)}")
+        parts.append(f"mean {'AO' if decisive else 'objective'} {rounded(entry.overlap, guarantee)}")
     return ", ".join(parts)
 
 
