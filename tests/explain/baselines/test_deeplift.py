@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.explain.baselines import DeepLIFT
-from tests.explain.baselines.setting import TARGET, Reads, Square, drawn, seeded, slope, weights
+from tests.explain.baselines.setting import TARGET, Reads, Square, drawn, seeded, slope, weight, weights
 
 
 def change(model: nn.Module, x: Tensor, baseline: float) -> Tensor:
@@ -118,6 +118,17 @@ def test_it_adds_up_where_paths_meet(baseline: float) -> None:
     model, x = seeded(Branches, seed=2), drawn(3, 6)
     found = DeepLIFT(model, baseline=baseline).attribute(x, TARGET)
     torch.testing.assert_close(found.sum(1), change(model, x, baseline))
+
+
+def test_differences_that_cancel_are_passed_on_by_the_derivative() -> None:
+    """f = relu(1 + a - b) at a = b = 1/2 is what it is at 0: a has done 1/2, and b has undone it."""
+    model = seeded(lambda: nn.Linear(2, 1), nn.ReLU, lambda: nn.Linear(1, 2))
+    with torch.no_grad():
+        for at, values in ((0, [[1.0, -1.0]]), (2, [[1.0], [0.0]])):
+            weight(model, at).copy_(torch.tensor(values))
+        nn.init.ones_(model[0].bias)  # type: ignore[arg-type]
+    x = torch.full((1, 2), 0.5, dtype=torch.float64)
+    assert DeepLIFT(model).attribute(x, 0).tolist() == [[0.5, -0.5]]
 
 
 def test_it_adds_up_in_single_precision() -> None:

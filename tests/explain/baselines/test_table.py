@@ -114,6 +114,14 @@ def test_a_map_depends_on_no_other_sample_and_not_on_the_memory(name: str, graph
         torch.testing.assert_close(quick(name, graph, memory=memory).attribute(x, target), found)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@every_plain
+def test_a_map_is_the_same_on_a_gpu(name: str, graph: pm.Graph, x: Tensor) -> None:
+    found = quick(name, graph).attribute(x.cuda(), torch.tensor(TARGET))
+    assert found.is_cuda
+    torch.testing.assert_close(found.cpu(), quick(name, graph).attribute(x, torch.tensor(TARGET)))
+
+
 @pytest.mark.parametrize(
     "name", ["smoothgrad", "vargrad", "rise", "expected-gradients", "lime", "kernel-shap", "sobol", "hsic"]
 )
