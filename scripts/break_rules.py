@@ -852,6 +852,7 @@ BREAKS = [
     Break("court/tetrominoes.py", "turned = signs * (1 - 2 * labels)", "turned = signs", TETROMINOES),
     Break("court/verdict.py", "return low > 0", "return low > -9", VERDICT),
     Break("court/photographs.py", "and bool(known[quarter, k])", "and bool(known[0, k])", GRIDS),
+    Break("court/photographs.py", "known &= classes !=", "known |= classes ==", GRIDS),
     Break("bench/claim.py", "good = (1 if column.higher else -1)", "good = 1", BENCH),
     Break("bench/table.py", "merits[method], seed)[0] <= 0", "merits[method], seed)[0] <= -9", TABLE),
     Break("bench/table.py", "for method in ranked[1:] if interval", "for method in merits if interval", TABLE),
