@@ -284,3 +284,21 @@ def test_contains_tells_members_from_others() -> None:
 def test_balls_compare_by_value() -> None:
     assert Ball(0.1, 2, (0, 1)) == Ball(0.1, 2.0, (0, 1))
     assert Ball(0.1) != Ball(0.2)
+
+
+def test_the_room_is_what_the_domain_leaves() -> None:
+    x = torch.tensor([[0.25, 0.5, 0.75, 1.0]], dtype=torch.float64)
+    mask = torch.arange(4)
+    low, high = torch.tensor([0.0, -inf, 0.0, 0.0]), torch.tensor([1.0, 1.0, inf, 1.0])
+    room = Ball(0.1, 2.0, (low, high)).room(x, mask)
+    assert room.norm == inf
+    assert room.groups == 4
+    torch.testing.assert_close(room.lower, torch.tensor([[-0.25, -0.1, -0.75, -1.0]], dtype=torch.float64))
+    torch.testing.assert_close(room.upper, torch.tensor([[0.75, 0.5, 0.1, 0.0]], dtype=torch.float64))
+    assert room.eps.tolist() == [1.0]
+    raised = Ball(0.1, domain=(0.0, 1.0), half="+").room(x, mask)
+    assert raised.lower.tolist() == [[0.0] * 4]
+    fixed = Ball(torch.tensor([[0.1, 0.0, 0.1, 0.1]]), domain=(0.0, 1.0)).room(x, mask)
+    assert (float(fixed.lower[0, 1]), float(fixed.upper[0, 1])) == (0.0, 0.0)
+    free = Ball(0.1, 2.0)
+    assert (free.room(x, mask).norm, float(free.room(x, mask).upper.max())) == (2.0, 0.1)

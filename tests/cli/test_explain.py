@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 
 import proofmap as pm
 from proofmap.errors import FileError
+from proofmap.explain import choose
 from proofmap.methods import EXPLAINERS
 from tests.cli.commands import answer, called, installed
 from tests.sources.files import BOX, bytes_of, digits, small_state, write_linear, write_module, write_png
@@ -73,11 +74,12 @@ def test_every_form_of_a_digit_gives_the_same_explanation(tmp_path: Path) -> Non
 def test_the_radius_is_chosen_where_none_is_given(tmp_path: Path) -> None:
     images, _ = digits(1)
     np.save(tmp_path / "x.npy", images.numpy())
-    chosen = answer("explain", MODEL, tmp_path / "x.npy", *GRID, "--out", tmp_path / "out")["inputs"][0]
+    words = ("explain", MODEL, tmp_path / "x.npy", "--method", "eva", *GRID, "--out", tmp_path / "out")
+    chosen = answer(*words)["inputs"][0]
     radius = pm.certified_radius(pm.zoo.mnist_mlp(), images, domain=(0.0, 1.0))
     assert chosen["eps"] == pytest.approx(float(radius), rel=1e-5)
     assert chosen["certified"]
-    found = called("explain", MODEL, tmp_path / "x.npy", *GRID, "--out", tmp_path / "out", "--target", "3")
+    found = called(*words, "--target", "3")
     assert "7, explained as 3, which is not the prediction; ε = 0" in found.stdout
     assert "as no radius is proven: give --eps" in found.stdout
     assert ", refuted: the input itself is classified otherwise" in found.stdout
@@ -120,9 +122,32 @@ def test_every_method_says_what_its_number_is(method: str, tmp_path: Path) -> No
     assert saved.guarantee == "certified" or "nothing is proven" in said or "a sample of the ball" in said
     assert "ε = 0.1 in L∞, values within [0, 1]" in said
     name = {"certified": "upper_proven", "sampled": "lower_sampled", "none": "estimate"}[saved.guarantee]
+    objective = saved.settings.get("objective", "margin")
+    what = "overlap" if objective == "margin" else f"objective_{objective}"
     (record,) = answer(*words)["inputs"]
-    assert record[f"overlap_{name}"] == pytest.approx(float(saved.overlap.full))
-    assert [key for key in record if key.startswith("overlap") and "opposite" not in key] == [f"overlap_{name}"]
+    assert record[f"{what}_{name}"] == pytest.approx(float(saved.overlap.full))
+    told = [key for key in record if key.startswith(("overlap", "objective")) and "opposite" not in key]
+    assert told == [f"{what}_{name}"]
+
+
+def test_without_a_radius_and_a_method_both_are_chosen_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choose, "_EXACT", 0.02)  # a search of a second
+    write_linear(tmp_path / "net.onnx", (1, 6, 6))
+    np.save(tmp_path / "x.npy", np.linspace(0, 1, 36, dtype=np.float32).reshape(1, 6, 6))
+    words = ("explain", tmp_path / "net.onnx", tmp_path / "x.npy", "--out", tmp_path / "out")
+    entry = answer(*words)["inputs"][0]
+    assert entry["guarantee"] == "sampled"
+    assert entry["proof"]["certified"]
+    assert pm.Explanation.load(entry["file"]).method == "SmoothEVA"
+    proof = pm.Explanation.load(entry["proof"]["file"])
+    assert (proof.method, proof.guarantee) == ("EVA", "certified")
+    assert Path(entry["proof"]["picture"]).is_file()
+    said = called(*words, "--within", "30").stdout
+    assert "The map is SmoothEVA's" in said
+    assert "Proven: no input of the ball ε = " in said
+    assert "of 30 seconds for 1 sample" in said
 
 
 def test_a_label_that_is_not_the_prediction_is_said(tmp_path: Path) -> None:

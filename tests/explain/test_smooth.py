@@ -35,8 +35,8 @@ def slope_at(model: nn.Module, z: Tensor, target: int, objective: Objective) -> 
 
 @pytest.mark.parametrize("objective", ["margin", "class", "mean", "log-softmax"])
 def test_it_is_its_formula(model: nn.Sequential, objective: Any) -> None:
-    e = pm.SmoothEVA(model, BALL, groups=GROUPS, samples=5, objective=objective, progress=False).explain(X)
-    noise, mask = 0.4 * drawn(BALL, X, 5, 0), GROUPS(tuple(X.shape[1:])).expand(X.shape[1:])
+    e = pm.SmoothEVA(model, BALL, groups=GROUPS, samples=6, objective=objective, progress=False).explain(X)
+    noise, mask = 0.4 * drawn(BALL, X, 6, 0), GROUPS(tuple(X.shape[1:])).expand(X.shape[1:])
     for k, x in enumerate(X):
         points = (x + noise).clamp(0, 1)
         assert not torch.equal(points, x + noise)
@@ -47,8 +47,10 @@ def test_it_is_its_formula(model: nn.Sequential, objective: Any) -> None:
             each.append(torch.stack([worth[mask == group].sum() for group in range(4)]))
         torch.testing.assert_close(e.scores[k], torch.stack(each).mean(0))
         assert e.errors is not None
-        torch.testing.assert_close(e.errors[k], torch.stack(each).std(0) / 5**0.5, rtol=1e-6, atol=1e-9)
-        met = objective_of(model(torch.cat([x[None], points])), e.target[k].expand(6), objective)
+        torch.testing.assert_close(
+            e.errors[k], torch.stack(each).view(2, 3, 4).mean(0).std(0) / 3**0.5, rtol=1e-6, atol=1e-9
+        )
+        met = objective_of(model(torch.cat([x[None], points])), e.target[k].expand(7), objective)
         torch.testing.assert_close(e.overlap.full[k], met.max().detach())
     assert e.guarantee == "sampled"
     assert not bool(e.proven.any())
@@ -79,6 +81,7 @@ def test_points_are_of_the_ball(norm: float) -> None:
     for half in (None, "+", "-"):
         around: Any = pm.Ball(1.0, norm, half=half)
         delta = drawn(around, X, 40, 3)
+        assert torch.equal(delta[20:], -delta[:20]) == (half is None)
         assert bool(around.at(torch.zeros_like(X[:1])).contains(delta[:, None]).all())
         assert float(delta.flatten(1).norm(norm, dim=1).max()) > 0.9
 
@@ -112,15 +115,20 @@ def test_errors_are_kept(model: nn.Sequential, tmp_path: Any) -> None:
 
 def test_the_errors_say_how_far_means_are_off(model: nn.Sequential) -> None:
     """Of many seeds about 95 % are within two errors of the truth."""
-    truth = pm.SmoothEVA(model, BALL, groups=GROUPS, samples=4000, progress=False).explain(X).scores
+    truth = pm.SmoothEVA(model, BALL, groups=GROUPS, samples=2000, progress=False).explain(X).scores
     hits = []
-    for seed in range(40):
+    for seed in range(25):
         e = pm.SmoothEVA(model, BALL, groups=GROUPS, samples=30, seed=seed + 1, progress=False).explain(X)
         assert e.errors is not None
         hits.append(((e.scores - truth).abs() <= 1.96 * e.errors).double().mean())
     assert 0.88 < float(torch.stack(hits).mean()) < 0.99
 
 
-def test_one_draw_has_no_error(model: nn.Sequential) -> None:
-    with pytest.raises(InputError, match="got samples=1, expected a whole number of at least 2"):
-        pm.SmoothEVA(model, BALL, samples=1)
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [(2, "got samples=2, expected a whole number of at least 4"), (7, "got samples=7, expected an even number")],
+)
+def test_one_pair_has_no_error(samples: int, message: str, model: nn.Sequential) -> None:
+    for kind in (pm.SmoothEVA, pm.BlendEVA):
+        with pytest.raises(InputError, match=message):
+            kind(model, BALL, samples=samples)

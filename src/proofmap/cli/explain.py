@@ -11,6 +11,7 @@ import typer
 
 from proofmap.cli import options as o
 from proofmap.cli import texts
+from proofmap.cli.bundles import unset
 from proofmap.cli.subject import Subject
 from proofmap.errors import InputError
 from proofmap.methods import EXPLAINERS, METHODS
@@ -26,14 +27,19 @@ def explain(
     ball: o.BallOptions,
     scoring: o.Scoring,
     method: Annotated[
-        str,
-        typer.Option(
-            help=f"{', '.join(EXPLAINERS)}: eva and targeted prove what they say; --method targeted shows what "
-            "would make an input the --target.",
+        str | None,
+        unset(
+            f"{', '.join(EXPLAINERS)}: eva and targeted prove what they say; --method targeted shows what "
+            "would make an input the --target. By default eva; without --eps, what fits the time, and why.",
             autocompletion=o.among(EXPLAINERS),
         ),
         texts.one_of(EXPLAINERS, "--method"),
-    ] = "eva",
+    ] = None,
+    within: Annotated[
+        float,
+        typer.Option(help="Without --eps and --method: the seconds that each input may take: --within 60"),
+        texts.above_zero("--within", "60"),
+    ] = 60.0,
     limit: o.Limit = None,
     out: Annotated[Path, typer.Option(help="The folder for pictures and .proofmap files: --out maps")] = Path("out"),
     as_json: o.Json = False,
@@ -42,7 +48,13 @@ def explain(
     """Explain decisions: for each input what is proven about its ball, and a map of which parts matter to it.
 
     For instance: proofmap explain zoo:mnist_mlp digit.png --eps 0.02 --groups grid:12 --out maps
+
+    Without --eps and --method: the best map and the strongest proof that fit --within, and why these were chosen.
     """
+    if method is None and ball.chosen and scoring.bounding.bounds is None and not subject.boxed:
+        _choose(ball, scoring, within, limit, out, as_json, subject)
+        return
+    method = "eva" if method is None else method
     if METHODS[method].target and scoring.target is None:
         raise InputError(f"got --method {method} alone, expected the class to move to as well: give --target")
 
@@ -74,4 +86,47 @@ def explain(
     else:
         if (off := explanation.settings.get("taken_off")) is not None:
             typer.echo(f"note: {taken_off(off)}")
+        typer.echo(f"wrote {plural(len(cases), 'map')} to {out}")
+
+
+def _choose(
+    ball: o.BallOptions,
+    scoring: o.Scoring,
+    within: float,
+    limit: int | None,
+    out: Path,
+    as_json: bool,
+    subject: Subject,
+) -> None:
+    """A map, a proof where one fits the time, and the reasons, for each input."""
+    from proofmap.cli import maps
+    from proofmap.cli.cases import graphs, read_cases
+    from proofmap.explain.choose import explain as chosen
+    from proofmap.explain.wording import plural
+
+    groups = None if scoring.groups is None else o.groups_of(scoring.groups)
+    model, cases = read_cases(subject, ball, default="auto", limit=limit)
+    target = o.class_of(scoring.target, model.classes)
+    networks = graphs(cases, model)
+    o.make_folder(out)
+    records = []
+    for case, stem in zip(cases, maps.stems([case.name for case in cases]), strict=True):
+        domain, network = case.ball.domain, networks[case.shape]
+        found = chosen(network, case.x, target=target, groups=groups, domain=domain, seconds=within)
+        entries = []
+        for explanation, name in ((found.map, stem), (found.proof, f"{stem}.proof")):
+            if explanation is None:
+                continue
+            whole = replace(explanation, origin=maps.origin(case, model))
+            file, picture = out / f"{name}.proofmap", out / f"{name}.map.png"
+            whole.save(file)
+            whole.plot().savefig(picture)
+            entries.append((whole, maps.record(case, whole, model, file, picture)))
+        proof = entries[1][1] if len(entries) > 1 else None
+        records.append({**entries[0][1], "said": list(found.said), "proof": proof})
+        if not as_json:
+            typer.echo("\n  ".join([f"{case.name}: {maps.decided(case, found.map, model)}", *found.said]))
+    if as_json:
+        typer.echo(json.dumps({"model": model.name, "method": "chosen", "inputs": records}, indent=1))
+    else:
         typer.echo(f"wrote {plural(len(cases), 'map')} to {out}")

@@ -13,9 +13,11 @@ from proofmap.cli import options as o
 from proofmap.cli.cases import Case
 from proofmap.explain import Explanation, Origin
 from proofmap.explain.explanation import rounded
+from proofmap.explain.headline import known
 from proofmap.explain.places import largest
 from proofmap.explain.ranks import MOST, ranks, searched
 from proofmap.explain.wording import around, beside, bound_name, known_side, reached_name
+from proofmap.objective import decides
 from proofmap.sources import Model
 
 __all__ = ["line", "origin", "record", "stems"]
@@ -42,10 +44,15 @@ def origin(case: Case, model: Model) -> Origin:
     return Origin(model.source, (case.source(),), (case.label,), model.classes, columns, made)
 
 
+def decided(case: Case, e: Explanation, model: Model) -> str:
+    """The class that was predicted, and whether it is the label."""
+    return f"{model.title(int(e.predicted))}{beside(case.label, int(e.predicted), model.title)}"
+
+
 def line(case: Case, e: Explanation, model: Model) -> str:
     """What is known about an input, in one line."""
-    predicted, aim = int(e.predicted), int(e.target)
-    subject = f"{case.name}: {model.title(predicted)}{beside(case.label, predicted, model.title)}"
+    aim = int(e.target)
+    subject = f"{case.name}: {decided(case, e, model)}"
     if e.opposite is not None and aim == int(e.overlap.target):
         return f"{subject}; it is {model.title(aim)} already: nothing is asked"
     if e.opposite is not None:
@@ -53,15 +60,9 @@ def line(case: Case, e: Explanation, model: Model) -> str:
             f"{known_side(side, sign='<=')} by {how}, {'proven' if float(side.full) <= 0 else 'undecided'}"
             for side, how in ((e.overlap, "adding"), (e.opposite, "removing"))
         )
-        return f"{subject}; towards {model.title(aim)}, {_ball(case, e)}: AO(B) {adding}; {removing}{_most(e)}"
-    other = "" if aim == predicted else f", explained as {model.title(aim)}, which is not the prediction"
-    return f"{subject}{other}; {_ball(case, e)}: {_meaning(e)}{_most(e)}"
-
-
-def _most(e: Explanation) -> str:
-    """Which groups are proven to matter most, where any are."""
-    sentence = ranks(e, 0).sentence if searched(e) else ""
-    return f"; {sentence}" if sentence else ""
+        return f"{subject}; towards {model.title(aim)}, {_ball(case, e)}: AO(B) {adding}; {removing}{known(e, 0)}"
+    other = "" if aim == int(e.predicted) else f", explained as {model.title(aim)}, which is not the prediction"
+    return f"{subject}{other}; {_ball(case, e)}: {_meaning(e)}{known(e, 0)}"
 
 
 def _ball(case: Case, e: Explanation) -> str:
@@ -80,16 +81,19 @@ def _radius(e: Explanation) -> Any:
 
 def _meaning(e: Explanation) -> str:
     value = float(e.overlap.full)
-    shown, known = rounded(value, e.guarantee), known_side(e.overlap, sign="<=")
+    shown, side = rounded(value, e.guarantee), known_side(e.overlap, sign="<=")
+    objective = e.settings.get("objective", "margin")
+    if e.guarantee == "sampled" and not decides(objective):
+        return f"the objective {objective!r} >= {shown}, which decides no class: nothing is proven"
     match e.guarantee:
         case "certified" if value <= 0:
-            return f"AO(B) {known}, proven: no input of the ball is classified otherwise"
+            return f"AO(B) {side}, proven: no input of the ball is classified otherwise"
         case "certified" if float(e.overlap.nominal) > 0:
-            return f"AO(B) {known}, refuted: the input itself is classified otherwise"
+            return f"AO(B) {side}, refuted: the input itself is classified otherwise"
         case "certified" if float(e.overlap.full_lower) > 0:
-            return f"AO(B) {known}, refuted: an input of the ball is classified otherwise"
+            return f"AO(B) {side}, refuted: an input of the ball is classified otherwise"
         case "certified":
-            return f"AO(B) {known}, undecided: an input of the ball may be classified otherwise, or none"
+            return f"AO(B) {side}, undecided: an input of the ball may be classified otherwise, or none"
         case "sampled" if value > 0:
             return f"AO(B) >= {shown}, refuted: a sample of the ball is classified otherwise"
         case "sampled":

@@ -94,6 +94,11 @@ class BallOptions:
         texts.Check(texts.domain),
     ] = None
 
+    @property
+    def chosen(self) -> bool:
+        """Whether the radius and the norm are left to whoever explains."""
+        return self.eps is None and self.norm == "inf"
+
     def or_radius(self, default: str | None) -> BallOptions:
         """With another radius where none is given; without one, a radius is asked for."""
         if self.eps is None and default is None:

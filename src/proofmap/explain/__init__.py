@@ -1,11 +1,19 @@
-"""Explanations: what each group of variables is worth to the worst case, and how much of that is proven."""
+"""Explanations: what each group of variables is worth to the worst case, and how much of that is proven.
+
+The module itself can be called, `pm.explain(model, x)`: see `choose.explain`.
+"""
 
 from __future__ import annotations
+
+import sys
+from types import ModuleType
 
 from proofmap.explain.adapt import as_attributor
 from proofmap.explain.attributor import Attributor
 from proofmap.explain.baselines import BASELINES, FirstOrder
 from proofmap.explain.blend import BlendEVA
+from proofmap.explain.choose import Answer
+from proofmap.explain.choose import explain as _explain
 from proofmap.explain.empirical import EmpiricalEVA
 from proofmap.explain.eva import EVA, TargetedEVA
 from proofmap.explain.explainer import Explainer
@@ -20,6 +28,7 @@ from proofmap.explain.smooth import SmoothEVA
 __all__ = [
     "BASELINES",
     "EVA",
+    "Answer",
     "Attributor",
     "BlendEVA",
     "EmpiricalEVA",
@@ -38,3 +47,12 @@ __all__ = [
     "as_attributor",
     "explain_func",
 ]
+
+
+class _Called(ModuleType):
+    """A module that explains when it is called."""
+
+    __call__ = staticmethod(_explain)
+
+
+sys.modules[__name__].__class__ = _Called

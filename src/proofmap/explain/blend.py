@@ -11,7 +11,7 @@ from torch import Tensor
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.path import path
-from proofmap.explain.smooth import smooth
+from proofmap.explain.smooth import paired, smooth
 from proofmap.explain.tangent import Objective
 from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
@@ -36,7 +36,7 @@ class BlendEVA(Explainer):
     attack_eps: float = number(0.1, "a finite radius above 0", lambda eps: eps > 0)
     objective: Objective = choice("log-softmax", Objective)
     rival: Objective = choice("margin", Objective)
-    samples: int = count(50, least=2)
+    samples: int = paired(50)
     attack_steps: int = count(20)
     steps: int = count(20)
     seed: int = count(0, least=0)

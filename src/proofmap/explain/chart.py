@@ -22,6 +22,7 @@ from proofmap.explain.explanation import Explanation
 from proofmap.explain.outline import outline
 from proofmap.explain.overlay import Array, bar_colour, numbers
 from proofmap.explain.ranks import Ranks, ranks
+from proofmap.explain.ties import between
 
 __all__ = ["BEYOND", "Bars", "bars_of", "draw_bars", "legend", "mark"]
 
@@ -39,16 +40,22 @@ class Bars:
     values: Array  # (B,)
     intervals: Array | None = None  # (B, 2), where both sides were searched
     ranks: Ranks | None = None
+    ties: tuple[bool, ...] | None = None  # (B,) of which it is open which is the larger, where scores are means
 
     @property
     def solid(self) -> list[bool]:
         """Everything, where nothing is told apart."""
+        if self.ties is not None:
+            return [not tie for tie in self.ties]
         return [self.ranks is None or group in self.ranks.proven for group in self.groups]
 
 
 def bars_of(e: Explanation, k: int, groups: Sequence[int], known: bool) -> Bars:
     """Those of sample k; known: with what is proven of them."""
     scores = numbers(e.scores[k])[list(groups)]
+    if e.errors is not None:
+        ends = numbers(between(e.scores[k], e.errors[k]))[list(groups)]
+        return Bars(tuple(groups), scores, ends, ties=tuple(e.ties[k][list(groups)].tolist()))
     if not known:
         return Bars(tuple(groups), scores)
     return Bars(tuple(groups), scores, numbers(e.intervals[k])[list(groups)], ranks(e, k))
@@ -106,15 +113,18 @@ def mark(panel: Axes, mask: NDArray[Any], found: Ranks) -> None:
 
 
 def legend(found: Sequence[Ranks], signed: bool, outlined: bool) -> tuple[list[Any], list[str]]:
-    """What the looks mean: handles and texts."""
+    """What the looks mean: handles and texts. found: what is proven; nothing where scores are means."""
+    colour: Any = bar_colour(1.0, signed)
+    solid, hatched = Patch(color=colour), Patch(facecolor="white", edgecolor=colour, hatch="//////")
+    whisker = Line2D([], [], color="black", linewidth=1.1, marker="|", markersize=6)
+    if not found:
+        texts = ["told apart from its neighbours in rank", "a tie", "the mean lies between, with 95 % confidence"]
+        return [solid, hatched, whisker], texts
     most = {each.most for each in found}
     noun = found[0].noun
     among = (
         f"among the {most.pop()} {noun}s that matter most" if len(most) == 1 else f"among the {noun}s that matter most"
     )
-    colour: Any = bar_colour(1.0, signed)
-    solid, hatched = Patch(color=colour), Patch(facecolor="white", edgecolor=colour, hatch="//////")
-    whisker = Line2D([], [], color="black", linewidth=1.1, marker="|", markersize=6)
     handles: list[Any] = [solid, hatched, whisker]
     if outlined:
         handles = [(solid, _sample(_PROVEN)), (hatched, _sample(_OPEN)), whisker]

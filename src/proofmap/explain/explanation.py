@@ -20,6 +20,7 @@ from proofmap.explain.fit import BOUNDS, FOUND, LOWER, check, plain, spread
 from proofmap.explain.origin import Origin
 from proofmap.explain.proven import Known
 from proofmap.explain.storage import check_names, read, write
+from proofmap.explain.ties import tied
 from proofmap.guarantee import Guarantee, rounded, span
 from proofmap.objective import decides
 from proofmap.overlaps import Overlap
@@ -162,6 +163,16 @@ class Explanation:
         """
         check_count("got k", k)
         return (self._known.sizes if self.signed else self._known).top(k)
+
+    @property
+    def ties(self) -> Tensor:
+        """(N, G) bool: the score is not told apart from that of a neighbour in rank, as their 95 % intervals overlap.
+
+        An interval is the score and 1.96 of its standard errors to either side. No ties where no errors are known.
+        """
+        return (
+            torch.zeros_like(self.scores, dtype=torch.bool) if self.errors is None else tied(self.scores, self.errors)
+        )
 
     def __iter__(self) -> Iterator[Explanation]:
         return (self[k] for k in range(len(self)))

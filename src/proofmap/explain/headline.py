@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from proofmap.explain.explanation import Explanation, rounded
-from proofmap.explain.ranks import ranks, searched
+from proofmap.explain.ranks import ranks, searched, standing
 from proofmap.explain.task import score_of
-from proofmap.explain.wording import around, beside, known_side
+from proofmap.explain.wording import around, beside, known_side, summed
 from proofmap.objective import decides
 from proofmap.overlaps import Overlap
 
-__all__ = ["caption", "group_name", "importance", "selection", "title"]
+__all__ = ["caption", "group_name", "importance", "known", "selection", "title"]
 
 
 def title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
@@ -24,23 +24,25 @@ def title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
     label = beside(e.label(k), predicted, lambda number: _class(number, names))
     if e.opposite is not None:
         aim = _class(target, names)
-        return f"{_class(predicted, names)}{label}, aimed at {aim} · {_targeted(e, e.opposite, k, aim)}{_ranked(e, k)}"
+        return f"{_class(predicted, names)}{label}, aimed at {aim} · {_targeted(e, e.opposite, k, aim)}{known(e, k)}"
     aside = label if target == predicted else f" (predicted: {_class(predicted, names)}{label})"
-    return f"{_class(target, names)}{aside} · {_meaning(e, k)}{_ranked(e, k)}"
+    return f"{_class(target, names)}{aside} · {_meaning(e, k)}{known(e, k)}"
 
 
-def _ranked(e: Explanation, k: int) -> str:
-    """Which groups are proven to matter most, where any are."""
-    sentence = ranks(e, k).sentence if searched(e) else ""
-    return f"; {sentence}" if sentence else ""
+def known(e: Explanation, k: int) -> str:
+    """Which groups are proven to matter most, and what else is known of the scores."""
+    said = [ranks(e, k).sentence if searched(e) else "", standing(e, k), summed(e, k)]
+    return "".join(f"; {sentence}" for sentence in said if sentence)
 
 
 def _meaning(e: Explanation, k: int) -> str:
     value, ball = float(e.overlap.full[k]), around(e.settings, k, len(e))
+    objective = e.settings.get("objective", "margin")
+    if e.guarantee != "certified" and not decides(objective):
+        return f"{_unproven(e, value, ball, f'objective {objective!r}')}: not about the decision"
     if e.guarantee != "certified":
         refuted = e.guarantee == "sampled" and value > 0
         return f"{_unproven(e, value, ball)}: {'refuted' if refuted else 'nothing proven'}"
-    objective = e.settings.get("objective", "margin")
     if not decides(objective):
         return f"bound {known_side(e.overlap, k)} of the objective {objective!r} for {ball}: not about the decision"
     if value <= 0:
@@ -69,12 +71,12 @@ def _targeted(e: Explanation, opposite: Overlap, k: int, aim: str) -> str:
     return f"adding: AO {known_side(e.overlap, k)}, removing: AO {known_side(opposite, k)}: {proven}"
 
 
-def _unproven(e: Explanation, value: float, ball: str) -> str:
+def _unproven(e: Explanation, value: float, ball: str, what: str = "AO") -> str:
     if math.isnan(value):
-        return "AO unknown"
+        return f"{what} unknown"
     if e.guarantee == "sampled":
-        return f"AO ≥ {rounded(value, e.guarantee)} seen in samples of {ball}"
-    return f"AO ≈ {rounded(value, e.guarantee)} estimated for {ball}"
+        return f"{what} ≥ {rounded(value, e.guarantee)} seen in samples of {ball}"
+    return f"{what} ≈ {rounded(value, e.guarantee)} estimated for {ball}"
 
 
 def _class(k: int, names: Sequence[str] | None) -> str:

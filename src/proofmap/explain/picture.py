@@ -72,6 +72,7 @@ def draw(
 
     Where inputs were searched that reach the overlaps, as pm.bounds.Exact() does, the largest scores stand below an
     image too, with the intervals in which the true ones lie. What is proven to matter most is outlined in the map.
+    Scores that are means, as pm.SmoothEVA's, stand there with their 95 % intervals, and ties look like ties.
 
     Samples (H, W) and (C, H, W) are images; with C other than 1 and 3 the mean over the channels is shown. A map
     without signs has a colour scale of its own, from 0; maps with signs share one, symmetric about 0.
@@ -107,7 +108,7 @@ def _images(e: Explanation, titles: list[str], note: str) -> Picture:
     wide = min(_PANEL, tall * ratio)
     shift = (_PANEL - wide) / 2  # narrow images stand in the middle of their place
     captions = ("input", caption(e), "overlay")
-    charts = _largest(e, MOST) if searched(e) else []
+    charts = _largest(e, MOST) if searched(e) or e.errors is not None else []
     said = max(_lines(text, _SMALL) for text in captions)
     below = said + _chart_height(charts) if charts else 0.0
     heights = [_lines(headline, _TITLE) + tall + below + 0.2 for headline in titles]
@@ -134,7 +135,8 @@ def _images(e: Explanation, titles: list[str], note: str) -> Picture:
             for left, text in zip(lefts, captions, strict=True):
                 _write(figure, left + _PANEL / 2, under + tall + 0.08, text, _SMALL, ha="center")
         if charts:
-            mark(panels[1], _mask(e, k), ranks(e, k))
+            if searched(e):
+                mark(panels[1], _mask(e, k), ranks(e, k))
             _chart(figure, under + tall + said + 0.1, charts, k, scale, e.signed)
         top += heights[k]
     if charts:
@@ -144,7 +146,7 @@ def _images(e: Explanation, titles: list[str], note: str) -> Picture:
 
 def _charts(e: Explanation, titles: list[str], note: str, columns: Sequence[str] | None) -> Picture:
     charts = _largest(e, BARS, columns or [str(k) for k in range(e.x[0].numel())])
-    known = charts[0][0].ranks is not None
+    known = charts[0][0].intervals is not None
     heights = [_lines(headline, _TITLE) + _chart_height(charts) + 0.15 for headline in titles]
     text = f"{caption(e)}\n{selection(e, len(charts[0][1]))}"
     figure = _page(sum(heights) + _lines(text, _SMALL) - 0.1 + _KEY * known, note)

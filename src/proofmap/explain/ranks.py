@@ -12,7 +12,7 @@ from proofmap.explain.wording import plural
 if TYPE_CHECKING:
     from proofmap.explain.explanation import Explanation
 
-__all__ = ["MOST", "Ranks", "noun", "ranks", "searched"]
+__all__ = ["MOST", "Ranks", "noun", "ranks", "searched", "standing"]
 
 MOST = 10  # scores that are called the largest, and never more than half of them
 
@@ -50,6 +50,21 @@ def ranks(e: Explanation, k: int) -> Ranks:
     certain = (e[k].top(most)[0] & present).tolist() if most else [False] * len(order)
     proven = tuple(group for group in order if certain[group])
     return Ranks(of, most, proven, tuple(group for group in order[:most] if not certain[group]), noun(e))
+
+
+def standing(e: Explanation, k: int) -> str:
+    """What is known of the ranks of sample k where its scores are means: how many are told apart from their neighbours.
+
+    Such as "3 of 144 cells are told apart from their neighbours in rank (95 %), the others are ties".
+    """
+    if e.errors is None:
+        return ""
+    mask = e.mask[k if len(e.mask) > 1 else 0]
+    ties = e.ties[k][mask.unique()]
+    apart, of, told = int((~ties).sum()), plural(len(ties), noun(e)), "told apart from their neighbours in rank (95 %)"
+    if not apart:
+        return f"none of {of} are {told}: all are ties"
+    return f"all {of} are {told}" if apart == len(ties) else f"{apart} of {of} are {told}, the others are ties"
 
 
 def searched(e: Explanation) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from proofmap.ball import Ball
+from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.tangent import Objective, at_once, slopes
@@ -16,9 +17,20 @@ from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
 from proofmap.memory import in_pieces
 from proofmap.overlaps import Overlap
-from proofmap.settings import choice, count
+from proofmap.settings import check_count, choice, count, setting
 
-__all__ = ["SmoothEVA", "drawn", "smooth"]
+__all__ = ["SmoothEVA", "drawn", "paired", "smooth"]
+
+
+def paired(default: int) -> Any:
+    """A field that is a number of points drawn in pairs: two pairs at least, for an error."""
+    return setting(default, _check_pairs)
+
+
+def _check_pairs(said: str, got: Any) -> None:
+    check_count(said, got, least=4)
+    if got % 2:
+        raise InputError(f"{said}={got}, expected an even number: points are drawn in pairs")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -27,15 +39,16 @@ class SmoothEVA(Explainer):
     objective and δ whatever the domain leaves: low - x <= δ <= high - x. Without a domain δ is in the ball.
 
     That is the first-order overlap of a group, averaged over a ball that may be large. `samples` points are drawn
-    uniformly from the ball without its domain, and led back to the domain. `Explanation.errors` has the standard
-    errors of the means. Nothing is proven; the overlap is the largest objective that was met at those points.
+    uniformly from the ball without its domain, in pairs on opposite sides of x, and led back to the domain.
+    `Explanation.errors` has the standard errors of the means. Nothing is proven; the overlap is the largest objective
+    that was met at those points.
 
     objective: "margin", "class", "mean" (see `pm.overlap`) or "log-softmax", -log of the class's probability.
     """
 
     guarantee: ClassVar[Guarantee] = "sampled"
 
-    samples: int = count(50, least=2)
+    samples: int = paired(50)
     objective: Objective = choice("class", Objective)
     seed: int = count(0, least=0)
 
@@ -49,7 +62,7 @@ class SmoothEVA(Explainer):
 
 def smooth(task: Task, samples: int, objective: Objective, seed: int, memory: int | None) -> Measured:
     """T of some samples, its standard errors, and the largest objective that was met."""
-    count, device = len(task.x), task.x.device
+    count, device, pairs = len(task.x), task.x.device, samples // 2
     unit, family = drawn(task.ball, task.x, samples, seed), task.ball.at(task.x)
     free = family if task.ball.relative else replace(task.ball, domain=None).at(task.x)
     room = task.ball.room(task.x.double(), task.mask.expand_as(task.x))  # differences of sums: in float64
@@ -59,27 +72,34 @@ def smooth(task: Task, samples: int, objective: Objective, seed: int, memory: in
 
     def work(start: int, stop: int) -> None:
         index = torch.arange(start, stop, device=device)
-        owner, draw = index // samples, unit[index % samples]
+        one, pair = index // pairs, index % pairs
+        owner, draw = one.repeat(2), unit[torch.cat([pair, pair + pairs])]
         delta = torch.where(draw > 0, draw * free.upper[owner], -draw * free.lower[owner])
         points = task.x[owner] + delta.clamp(family.lower[owner], family.upper[owner])
         value, slope = slopes(task.graph, points, task.target[owner], objective)
         best.scatter_reduce_(0, owner, value, "amax")
         reach = room.concretise(slope.double(), owner)  # (k, 1 + G)
-        scores = reach[:, :1] - reach[:, 1:]
-        mean.index_add_(0, owner, scores / samples)
-        square.index_add_(0, owner, scores.square() / samples)
+        scores = (reach[:, :1] - reach[:, 1:]).view(2, len(one), -1).mean(0)  # pairs are independent, points are not
+        mean.index_add_(0, one, scores / pairs)
+        square.index_add_(0, one, scores.square() / pairs)
 
-    in_pieces(count * samples, at_once(task.graph, task.x, memory), work)
-    spread = (square - mean.square()).clamp(min=0) * (samples / (samples - 1))
+    in_pieces(count * pairs, at_once(task.graph, task.x, memory) // 2, work)
+    spread = (square - mean.square()).clamp(min=0) * (pairs / (pairs - 1))
     frozen = nominal[:, None].expand(-1, room.groups).contiguous()  # x itself lies in every B_u
     overlap = Overlap(best, frozen, nominal, task.target, certified=False)
-    errors = (spread / samples).sqrt()
+    errors = (spread / pairs).sqrt()
     return Measured(mean.to(task.x.dtype), overlap, errors=errors.to(task.x.dtype))
 
 
 def drawn(ball: Ball, x: Tensor, samples: int, seed: int) -> Tensor:
     """Points (samples, *shape) drawn uniformly from the ball of radius 1, without its domain: the same numbers for
     every sample, on every device and in every precision.
+
+    The second half of them are opposite to the first, which makes means less noisy at the same cost; where the ball is
+    a half itself, they are drawn as well.
     """
     around = Ball(1.0, ball.norm, half=ball.half).at(torch.zeros(1, *x.shape[1:], dtype=torch.float64))
-    return around.sample(samples, torch.Generator().manual_seed(seed))[:, 0].to(x.device, x.dtype)
+    generator = torch.Generator().manual_seed(seed)
+    first = around.sample(samples // 2, generator)[:, 0]
+    second = -first if ball.half is None else around.sample(samples // 2, generator)[:, 0]
+    return torch.cat([first, second]).to(x.device, x.dtype)

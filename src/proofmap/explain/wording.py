@@ -10,7 +10,7 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from math import isfinite
 from typing import Any
 
-from proofmap.explain.explanation import Guarantee
+from proofmap.explain.explanation import Explanation, Guarantee
 from proofmap.guarantee import between, rounded
 from proofmap.objective import decides
 from proofmap.overlaps import Overlap
@@ -24,12 +24,20 @@ __all__ = [
     "quantity_name",
     "radius",
     "reached_name",
+    "score_means",
     "share",
+    "summed",
     "taken_off",
 ]
 
 _DIGITS = 6
 _STATED = 8  # characters of a radius that is printed as it was given
+_SCORES = {  # what scores are that are no differences of overlaps
+    "SmoothEVA": "a mean over points drawn from the ball, of what a group adds to the largest first-order change",
+    "PathEVA": "a group's part of what one attack gained, along the straight way to where it led",
+    "BlendEVA": "a group's part of the evidence over the ball and of what one attack gained, mixed",
+}
+_COMPLETE = 1e-4  # of what an attack gained, or of 1: how far the sum of scores may be from it
 _BOUNDS = {"certified": "upper_proven", "sampled": "lower_sampled", "none": "estimate"}
 
 
@@ -119,6 +127,22 @@ def known_side(side: Overlap, k: int = 0, sign: str = "≤") -> str:
     """A certified overlap of sample k: "≤ -8.65", or "in [-8.71, -8.65]" where an input reaches more than x itself."""
     lower, upper = float(side.full_lower[k]), float(side.full[k])
     return f"in {between(lower, upper)}" if lower > float(side.nominal[k]) else f"{sign} {rounded(upper, 'certified')}"
+
+
+def score_means(method: str) -> str | None:
+    """What a score of that method is, in words; None where it is a difference of overlaps, or nobody says."""
+    return _SCORES.get(method)
+
+
+def summed(e: Explanation, k: int) -> str:
+    """What the scores of sample k sum to, where they are parts of what an attack gained; nothing for other methods."""
+    if e.method != "PathEVA":
+        return ""
+    gain = float(e.overlap.full[k].double() - e.overlap.nominal[k].double())
+    total = float(e.scores[k].double().sum())
+    if abs(total - gain) <= _COMPLETE * max(1.0, abs(gain)):
+        return f"the scores sum to {total:.2f}, all that the attack gained"
+    return f"the scores sum to {total:.4f} and not to the {gain:.4f} that the attack gained"
 
 
 def taken_off(what: object) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from proofmap.explain import Explanation
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.ranks import ranks, searched
-from proofmap.explain.wording import around, plural
+from proofmap.explain.wording import around, plural, score_means
 from proofmap.show.axis import Axis
 from proofmap.show.panels import Bar, Maps, Place, bars, columns_of, maps, places
 from proofmap.show.sides import Kind, Range, Verdict, kind_of, verdict
@@ -138,6 +138,9 @@ def _caption(e: Explanation, kind: Kind, aim: str) -> str:
             f"Red: raising these values brings {aim} closer. Blue: lowering them does. The stronger the colour, the "
             f"more the {'overlap that a search met' if searched(e) else 'bound'} falls when the group may not move."
         )
+    means = score_means(e.method)
+    if means is not None:
+        return f"A score is {means}."
     if e.guarantee == "none":
         return f"A score is the importance that {e.method} gives to a group of values."
     what = "proven bound" if e.guarantee == "certified" else "largest value seen"

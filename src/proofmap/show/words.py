@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from proofmap.explain import Explanation
 from proofmap.explain.explanation import Guarantee, rounded
 from proofmap.explain.ranks import ranks, searched
-from proofmap.explain.wording import plural, radius, share
+from proofmap.explain.wording import plural, radius, score_means, share
 from proofmap.show.sides import RESTARTS, STEPS, Kind, Range, Verdict
 
 __all__ = ["BADGES", "RELATION", "Claim", "Names", "ball", "claim", "name_of", "number", "quantity", "sources"]
@@ -26,7 +26,11 @@ BADGES: Mapping[Verdict, str] = {
 }
 
 RELATION: Mapping[Guarantee, str] = {"certified": "≤", "sampled": "≥", "none": "≈"}  # of AO(B) to its number
-_OBJECTIVES = {"class": "the negative of the class's own output", "mean": "the mean lead of the other classes"}
+_OBJECTIVES = {
+    "class": "the negative of the class's own output",
+    "mean": "the mean lead of the other classes",
+    "log-softmax": "the negative logarithm of the class's probability",
+}
 
 
 @dataclass(frozen=True)
@@ -161,6 +165,10 @@ def _scores(e: Explanation) -> str:
             "The order of scores whose intervals overlap, unless it is counted as proven. A score is the difference of "
             "what two searches reached; the true one lies in its interval, and need not be the one that is shown."
         )
+    means = score_means(e.method)
+    if means is not None:
+        known = "" if e.errors is None else " Those whose 95 % intervals overlap are ties."
+        return f"The scores and their order. A score is {means}; scores are not proven.{known}"
     drop = {
         "certified": "the difference of two bounds: it says what matters to the bound",
         "sampled": "the difference of two largest values that were seen: it says what mattered in the samples",

@@ -1,0 +1,244 @@
+"""One call for who knows none of this: the best map and the strongest proof that fit into a time, and why these."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from proofmap import groups as grouping
+from proofmap.arrays import Samples, Target
+from proofmap.ball import Ball
+from proofmap.bounds import Exact
+from proofmap.classes import logits_of, target_of
+from proofmap.errors import BoundError, first_line
+from proofmap.explain.baselines import FirstOrder
+from proofmap.explain.empirical import EmpiricalEVA
+from proofmap.explain.eva import EVA
+from proofmap.explain.explainer import Explainer, check_model
+from proofmap.explain.explanation import Explanation
+from proofmap.explain.ranks import ranks, searched, standing
+from proofmap.explain.smooth import SmoothEVA
+from proofmap.explain.tangent import slopes
+from proofmap.explain.wording import around, plural, radius, share
+from proofmap.graph import Graph
+from proofmap.graph.foreign import foreign_of
+from proofmap.inputs import as_samples
+from proofmap.overlaps import overlap
+from proofmap.radii import certified_radius
+from proofmap.settings import check_number
+from proofmap.traced import Network, traced
+
+if TYPE_CHECKING:
+    from proofmap.explain.picture import Picture
+
+__all__ = ["Answer", "explain"]
+
+_WIDE = 0.35  # of the range of the values: the radius of a map
+_DRAWS, _FEW = 50, 8  # gradients of a map, and the fewest that a mean is made of
+_SAMPLED = 100  # points of a map without gradients
+_MAP = 0.4  # of the time, for the map
+_STEPS, _COARSE = 16, 5  # of the search for a radius, and the fewest
+_SEARCHED = 0.5  # of what is left, for the radius
+_EXACT = 0.8  # of what is then left, for closing the scores: the rest is for what surrounds it
+_LEAST = 1.0  # seconds a sample, under which no scores are closed
+_ROW = 0.01  # of a run of the network, for each hidden value that is bounded: a guess that errs on the slow side
+_CELLS = 12  # a side, of the groups whose scores are proven
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Answer:
+    """A map, the proof beside it where there is one, and what was done and why, sentence by sentence."""
+
+    map: Explanation
+    proof: Explanation | None
+    said: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return "\n".join(self.said)
+
+    def plot(self) -> Picture:
+        """The map, as `Explanation.plot` draws it; `proof.plot()` draws the proof."""
+        return self.map.plot()
+
+
+def explain(
+    model: Network,
+    x: Samples,
+    *,
+    target: Target = None,
+    groups: grouping.Groups = None,
+    domain: tuple[float | Tensor, float | Tensor] | Literal["auto"] | None = "auto",
+    seconds: float = 60.0,
+    progress: bool = True,
+) -> Answer:
+    """Explain the decision at each sample of x (N, *shape): the best map and the strongest proof that fit the time.
+
+    seconds: for all samples together, as far as can be told before: a step that has begun is finished. groups: what is
+    scored together; by default each pixel or column in the map, and 12 x 12 cells of a picture in the proof. domain:
+    the range of the values, None for no limits; by default (0, 1) where all are within it. target: the class.
+    """
+    begin = time.monotonic()
+    check_model(model)
+    check_number("got seconds", seconds, "a number above 0", lambda number: number > 0)
+    x = as_samples(x, model).detach()
+    limits, ranged = _limits(x, domain)
+    Ball(0.0, domain=limits).at(x)  # refuses what is outside
+    graph = traced(model, x).graph.to(x.device, x.dtype)
+    with torch.no_grad():
+        aim = target_of(target, logits_of(graph, x))
+    task = _Asked(model, graph, x, aim, groups, limits, progress)
+    found, mapped = task.map(_MAP * seconds)
+    proof, proven = task.proof(begin + seconds)
+    spent = f"It took {time.monotonic() - begin:.1f} of {seconds:g} seconds for {plural(len(x), 'sample')}. {ranged}"
+    return Answer(found, proof, (mapped, proven, spent))
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What is to be explained, all checked."""
+
+    model: Network
+    graph: Graph
+    x: Tensor
+    target: Tensor  # (N,)
+    groups: grouping.Groups
+    domain: tuple[Any, Any] | None
+    progress: bool
+
+    def map(self, seconds: float) -> tuple[Explanation, str]:
+        """The map that fits, and why it was chosen."""
+        ball = Ball(_WIDE * _width(self.x, self.domain), domain=self.domain)
+        foreign = foreign_of(self.graph)
+        if foreign is not None and not foreign[1].gradients:
+            return self._sampled(ball, seconds)
+        each = _clocked(lambda: slopes(self.graph, self.x[:1], self.target[:1], "class")) * len(self.x)
+        draws = min(_DRAWS, 2 * int(seconds / each / 2))
+        if draws < _FEW:
+            found = self._explained(FirstOrder(self.model, ball, groups=self.groups, progress=self.progress))
+            return found, (
+                "The map is FirstOrder's: what the network does to first order at the input, by one gradient a sample; "
+                f"{_FEW} of them, the fewest that a mean is made of, do not fit the time. {_OPEN}"
+            )
+        made = SmoothEVA(self.model, ball, groups=self.groups, samples=draws, progress=self.progress)
+        found = self._explained(made)
+        fit = "" if draws == _DRAWS else f", as many as fit the time of the usual {_DRAWS}"
+        told = standing(found, 0) if len(found) == 1 else ""
+        return found, (
+            f"The map is SmoothEVA's: what carries the evidence over a large ball, {around(found.settings)}, by the "
+            f"mean of {draws} gradients{fit}; gradients go through the network, so that they say it best. "
+            f"{_OPEN}{f' {told[:1].upper()}{told[1:]}.' if told else ''}"
+        )
+
+    def _sampled(self, ball: Ball, seconds: float) -> tuple[Explanation, str]:
+        groups = self._cells
+        members = 1 + int(grouping.mask_of(groups, self.x).max()) + 1
+        each = _clocked(lambda: self.graph(self.x[:1])) * len(self.x) * members
+        samples = max(2, min(_SAMPLED, int(seconds / each)))
+        found = self._explained(EmpiricalEVA(self.model, ball, groups=groups, samples=samples, progress=self.progress))
+        return found, (
+            f"The map is EmpiricalEVA's, from {samples} points of the ball {around(found.settings)} and the same with "
+            f"each group put back: no gradients go through the network. {_OPEN}"
+        )
+
+    def proof(self, until: float) -> tuple[Explanation | None, str]:
+        """The strongest proof that fits, and what it says or why there is none."""
+        foreign = foreign_of(self.graph)
+        if foreign is not None:
+            return None, f"{_NOTHING}: {foreign[1].named()} has no rule, and what cannot be bounded cannot be proven."
+        hidden = sum(node.size for node in self.graph.nodes[1:])
+        run = _clocked(lambda: self.graph(self.x[:1]))
+        if _ROW * hidden * run * len(self.x) > until - time.monotonic():
+            return None, f"{_NOTHING}: bounds of {hidden} hidden values a sample do not fit the time."
+        try:
+            return self._proven(until)
+        except BoundError as error:
+            return None, f"{_NOTHING}: {first_line(error)}"
+
+    def _proven(self, until: float) -> tuple[Explanation | None, str]:
+        small = Ball(1e-3, domain=self.domain)
+        each = _clocked(lambda: overlap(self.graph, self.x[:1], small, target=self.target[:1])) * len(self.x)
+        steps = min(_STEPS, int(_SEARCHED * (until - time.monotonic()) / each) - 1)
+        if steps < _COARSE:
+            return (
+                None,
+                f"{_NOTHING}: one bound takes {each:.1f} seconds, and a radius needs at least {_COARSE} of them.",
+            )
+        eps = certified_radius(self.graph, self.x, domain=self.domain, target=self.target, steps=steps)
+        if not bool((eps > 0).any()):
+            return (
+                None,
+                f"{_NOTHING}: no radius around {'the input' if len(eps) == 1 else 'any input'} could be proven.",
+            )
+        alone = _EXACT * (until - time.monotonic()) / len(self.x)
+        method = Exact(seconds=alone) if alone >= _LEAST else None
+        ball = Ball(eps, domain=self.domain)
+        found = self._explained(EVA(self.model, ball, groups=self._cells, bounds=method, progress=self.progress))
+        how = (
+            "the scores of the proof are differences of bounds, as there was no time to close them"
+            if method is None
+            else f"a search of at most {alone:.0f} seconds a sample closed the scores of the proof as far as it came"
+        )
+        return found, f"Proven: {_holds(found, eps)}; {how}."
+
+    @property
+    def _cells(self) -> grouping.Groups:
+        """What is scored in a proof: more groups than these take long and are read by nobody."""
+        shape = self.x.shape[1:]
+        picture = len(shape) in (2, 3) and min(shape[-2:]) >= 2 * _CELLS
+        if self.groups is not None:
+            return self.groups
+        return grouping.grid(_CELLS) if picture else grouping.pixels()
+
+    def _explained(self, explainer: Explainer) -> Explanation:
+        return explainer.explain(self.x, self.target)
+
+
+_OPEN = "It is an estimate of importance; nothing of it is proven."
+_NOTHING = "Nothing is proven"
+
+
+def _holds(e: Explanation, eps: Tensor) -> str:
+    """What a proof says of its samples."""
+    if len(e) > 1:
+        proven, least = share(int((eps > 0).sum()), len(e), "sample"), radius(float(eps[eps > 0].min()))
+        return f"the decision of {proven} holds up to a radius of its own, of {least} or more"
+    sentence = ranks(e, 0).sentence if searched(e) else ""
+    most = f", and {sentence}" if sentence else ""
+    return f"no input of the ball {around(e.settings)} is classified otherwise{most}"
+
+
+def _limits(x: Tensor, domain: tuple[Any, Any] | str | None) -> tuple[tuple[Any, Any] | None, str]:
+    """The range of the values, and how it is known."""
+    if domain is None or isinstance(domain, tuple):
+        return domain, "The range of the values is the one that was given."
+    if bool((x >= 0).all()) and bool((x <= 1).all()):
+        return (
+            0.0,
+            1.0,
+        ), "All values are within [0, 1], which was taken for their range; domain=(low, high) states another."
+    return None, "Values are not all within [0, 1], so that no range was assumed; domain=(low, high) states one."
+
+
+def _width(x: Tensor, domain: tuple[Any, Any] | None) -> float | Tensor:
+    """How far values range: within the domain, as a number or a tensor that broadcasts to x, or among the samples."""
+    if domain is None:
+        return float(x.max() - x.min()) or 1.0
+    width = torch.as_tensor(domain[1], dtype=torch.float64) - torch.as_tensor(domain[0], dtype=torch.float64)
+    if not bool(width.isfinite().all()):
+        return float(x.max() - x.min()) or 1.0
+    return width.view(-1, *[1] * (x.ndim - 2)) if width.ndim == 1 and x.ndim > 2 else width
+
+
+def _clocked(work: Callable[[], object]) -> float:
+    """The seconds that it takes once it is warm."""
+    work()
+    begin = time.perf_counter()
+    work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return max(time.perf_counter() - begin, 1e-6)
