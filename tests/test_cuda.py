@@ -16,11 +16,14 @@ from proofmap.bounds import METHODS, Exact, named
 from proofmap.execution import Sampler
 from proofmap.explain.hybrid import enclose
 from proofmap.graph.cut import cut
+from proofmap.metrics import METRICS
 from proofmap.objective import forms_of
 from proofmap.reach import reach
 from proofmap.rules import linear
 from tests.bounds import maps
 from tests.bounds.setting import both_sides, mask_for
+from tests.metrics.models import network
+from tests.metrics.test_metric import X, made, subject
 from tests.models import MODELS, Case, graph_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -170,3 +173,13 @@ def test_the_first_solvers_of_a_process_may_be_those_of_threads() -> None:
     """Torch loads its solvers where they are first used, and fails where two threads do so at once."""
     for _ in range(3):
         subprocess.run([sys.executable, "-c", _FIRST], check=True)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in METRICS.items() if kind.subject != "overlap"])
+def test_metrics_give_what_the_cpu_gives(name: str) -> None:
+    """What they draw comes from the CPU, wherever the samples are."""
+    kind, model = METRICS[name], network(12, 8, 3)
+    here = made(kind)(model, X, None, subject(kind, X))
+    there = made(kind)(model.to(CUDA), X.to(CUDA), None, subject(kind, X.to(CUDA)))
+    assert there.device.type == "cuda"
+    torch.testing.assert_close(there.cpu(), here, rtol=1e-6, atol=1e-6)

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from proofmap.cli.names import METRICS
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -26,3 +28,10 @@ def test_the_readme_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert names["over"].frozen.shape == (4, 144)
     assert torch.equal(names["again"].scores, names["explanation"].scores)
     assert names["maps"].shape == names["x"].shape
+
+
+def test_every_metric_of_the_command_line_is_explained() -> None:
+    """In the table of the page: what it asks."""
+    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    assert set(METRICS) <= {name for row in rows for name in re.findall(r"`([^`]*)`", row)}

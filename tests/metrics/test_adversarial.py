@@ -34,10 +34,11 @@ def test_the_softmax_of_what_was_reached() -> None:
     """A model that reads one entry: the score falls by the radius, or to the end of the domain, at the entry's turn."""
     model, x = reads_one((4,), 2), torch.tensor([[0.5, 0.5, 0.7, 0.5], [0.5, 0.5, 0.05, 0.5]]).double()
     a = torch.tensor([[4.0, 3.0, 2.0, 1.0]]).double().expand(2, 4)  # the entry is third
-    curve = AdversarialDeletion().curve(model, x, 0, a)
+    given: dict[str, Any] = {"score": "softmax", "radius": 0.1}
+    curve = AdversarialDeletion(**given).curve(model, x, 0, a)
     reached = torch.tensor([[0.7, 0.7, 0.7, 0.6, 0.6], [0.05, 0.05, 0.05, 0.0, 0.0]]).double().sigmoid()
     torch.testing.assert_close(curve, reached)
-    wide = AdversarialDeletion(domain=(-inf, inf)).curve(model, x, 0, a)
+    wide = AdversarialDeletion(**given, domain=(-inf, inf)).curve(model, x, 0, a)
     assert float(wide[1, -1]) == pytest.approx(float(torch.tensor(-0.05).double().sigmoid()))
 
 
@@ -73,7 +74,7 @@ def test_in_a_user_s_ball() -> None:
     stated = AdversarialDeletion.for_ball(pm.Ball(0.02, 2.0), (0.0, 1.0))
     assert (stated.radius, stated.norm, stated.domain) == (0.02, 2.0, (-inf, inf))
     chosen = AdversarialDeletion.for_ball(pm.Ball("auto", domain=(-1.0, 3.0)), (0.0, 1.0))
-    assert (chosen.radius, chosen.domain) == (0.4, (-1.0, 3.0))
+    assert (chosen.radius, chosen.domain) == (4 * 8 / 255, (-1.0, 3.0))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_in_a_user_s_ball() -> None:
     [
         ({"radius": 0.0}, "AdversarialDeletion got radius=0.0, expected a number above 0"),
         ({"norm": 3.0}, "Ball got norm=3.0, expected 1, 2 or"),
-        ({"score": "logit"}, "AdversarialDeletion got score='logit', expected one of 'softmax', 'margin'"),
+        ({"score": "logit"}, "AdversarialDeletion got score='logit', expected one of 'margin', 'softmax'"),
         ({"steps": 0}, "AdversarialDeletion got steps=0, expected a whole number of at least 1"),
     ],
 )

@@ -71,6 +71,13 @@ def test_one_colour_stays_and_nothing_left_gets_the_mean() -> None:
     assert torch.equal(filled[1], x[1])
 
 
+def test_half_a_picture_in_single_precision() -> None:
+    """A whole side is missing: the system is the worse the wider the hole, and still known to a tenth of the noise."""
+    x = drawn(1, 1, 48, 48)
+    missing = (torch.arange(48) < 40).expand(1, 1, 48, 48)
+    torch.testing.assert_close(imputed(x.float(), missing).double(), imputed(x, missing), rtol=0, atol=1e-3)
+
+
 def test_others_make_no_difference() -> None:
     """Each channel stops by its own residual, whether others are done or not."""
     x, missing = drawn(6, 1, 12, 12), drawn(6, 1, 12, 12, seed=2) < torch.linspace(0, 1, 6).view(6, 1, 1, 1)

@@ -56,3 +56,13 @@ def test_for_other_values() -> None:
     assert wide.radius == 0.8
     assert wide.domain == (-1.0, 3.0)
     assert MaxSensitivity.for_ball(pm.Ball("auto"), (0.0, 2.0)).radius == 0.4
+
+
+def test_by_name_samples_stay_where_explainers_take_them() -> None:
+    """Which, where no ball is given, is between the smallest and the largest value there is."""
+    x = 0.2 + 0.5 * drawn(2, 6)
+    table = pm.compare(network(6, 5, 3), x, ["eva"], "max-sensitivity", progress=False)
+    span = (float(x.min()), float(x.max()))
+    assert table.columns[0].settings["domain"] == list(span)
+    assert table.columns[0].settings["radius"] == 0.2 * (span[1] - span[0])
+    assert float(table.values["eva"]["max-sensitivity"].min()) > 0

@@ -62,13 +62,13 @@ def compare(
         check_groups("compare got groups", groups)
     check_count("compare got seed", seed, 0)
     check_flag("compare got progress", progress)
-    named, judges = _labelled(methods), _judges(metrics)
+    around = _spanned(x) if ball is None else ball
+    named, judges = _labelled(methods), _judges(metrics, around, (float(x.min()), float(x.max())))
     if not named or not judges:
         raise InputError("got no method or no metric, expected at least one of each, such as ['eva'] and ['deletion']")
     heads = columns(judges)
     given = {label: as_attributor(method, model) for label, method in named.items() if not isinstance(method, str)}
     graph = as_graph(model, x).to(x.device, x.dtype)
-    around = _spanned(x) if ball is None else ball
     attributors = {
         label: as_attributor(method, graph, ball=around, groups=groups) if isinstance(method, str) else given[label]
         for label, method in named.items()
@@ -191,13 +191,14 @@ def _labelled(methods: Any) -> dict[str, Method]:
     return {name + count: method for name, count, method in zip(names, counts, methods, strict=True)}
 
 
-def _judges(metrics: Any) -> list[Metric[Any]]:
+def _judges(metrics: Any, ball: Ball, values: tuple[float, float]) -> list[Metric[Any]]:
     if isinstance(metrics, str | Metric | type) or not isinstance(metrics, Iterable):
         metrics = [metrics]
-    return [_metric(metric) for metric in metrics]
+    return [_metric(metric, ball, values) for metric in metrics]
 
 
-def _metric(metric: Any) -> Metric[Any]:
+def _metric(metric: Any, ball: Ball, values: tuple[float, float]) -> Metric[Any]:
+    """A metric, or the one of that name: one that moves samples keeps them where explainers take them."""
     if isinstance(metric, Metric):
         return metric
     if not isinstance(metric, str) or metric not in METRICS:
@@ -209,4 +210,4 @@ def _metric(metric: Any) -> Metric[Any]:
         raise InputError(
             f"got the metric {metric!r} by name, expected pm.metrics.{kind.__name__}(...): it has no default"
         )
-    return kind()
+    return kind.for_ball(ball, values) if kind.subject == "explainer" else kind()

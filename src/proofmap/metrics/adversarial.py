@@ -31,9 +31,9 @@ from proofmap.traced import Network
 
 __all__ = ["AdversarialDeletion"]
 
-Drop: TypeAlias = Literal["softmax", "margin"]
+Drop: TypeAlias = Literal["margin", "softmax"]
 
-_RADIUS = 0.1  # of inputs from 0 to 1
+_RADIUS = 8 / 255  # of inputs from 0 to 1: the usual one of attacks on images
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +46,13 @@ class AdversarialDeletion(Metric[Samples]):
     for k = floor(i G / steps), i = 0 .. steps, and the area by trapezoids over i / steps from 0 to 1. What is found
     with fewer variables counts with more. An attack need not find the worst there is: the true curve may be lower.
 
-    score: "softmax" of the class c; "margin", f_c less the largest other logit.
+    score: "margin", f_c less the largest other logit, which tells maps apart where the class is lost at once; or the
+    "softmax" of the class c.
     radius, norm, domain: the ball, as in `pm.Ball`; domain (-inf, inf) for no limits.
     steps: points of the curve after the first, no more than there are variables.
     attack_steps: gradient steps of each attack, which starts at x; nothing in it is random. groups: the variables.
 
-    The preset "ours": softmax, 0.1 in ℓ∞, domain (0, 1), 10 steps, 10 gradient steps, pixels.
+    The preset "ours": margin, 8/255 in ℓ∞, domain (0, 1), 10 steps, 10 gradient steps, pixels.
     seed: decides among equal attributions. batch: balls that are attacked together; by default some 16 MB of points.
     """
 
@@ -60,7 +61,7 @@ class AdversarialDeletion(Metric[Samples]):
     higher_is_better: ClassVar[bool] = False
     presets: ClassVar[Presets] = {
         "ours": {
-            "score": "softmax",
+            "score": "margin",
             "radius": _RADIUS,
             "norm": inf,
             "domain": (0.0, 1.0),

@@ -55,22 +55,22 @@ def check_attributions(metric: str, attributions: Any, x: Tensor) -> Tensor:
 
 def check_explainer(metric: str, explainer: Any, x: Tensor) -> Any:
     """A function of (x, target)."""
-    if not callable(explainer):
-        raise InputError(
-            f"{metric} got an explainer of type {type(explainer).__name__}, expected a function of (x, target) "
-            "that returns attributions, such as eva.attribute"
-        )
-    return explainer
+    return _called(f"{metric} got an explainer", explainer, "(x, target)", "eva.attribute")
 
 
 def check_method(metric: str, method: Any, x: Tensor) -> Any:
     """A function of (network, x, target)."""
-    if not callable(method):
+    example = "lambda net, x, c: dataclasses.replace(eva, model=net).attribute(x, c)"
+    return _called(f"{metric} got a method", method, "(network, x, target)", example)
+
+
+def _called(said: str, got: Any, arguments: str, example: str) -> Any:
+    if not callable(got):
         raise InputError(
-            f"{metric} got a method of type {type(method).__name__}, expected a function of (network, x, target) that "
-            "returns attributions, such as lambda net, x, c: dataclasses.replace(eva, model=net).attribute(x, c)"
+            f"{said} of type {type(got).__name__}, expected a function of {arguments} that returns attributions, such "
+            f"as {example}"
         )
-    return method
+    return got
 
 
 def check_overlap(metric: str, overlap: Any, x: Tensor) -> Overlap:
