@@ -73,6 +73,11 @@ def test_a_class_that_an_empty_canvas_gets_is_not_known(shown: Tensor, monkeypat
         grids(of(), Path())
 
 
+def test_pictures_that_the_network_is_surest_of_come_first(shown: Tensor) -> None:
+    shown[:8] /= 8  # known, and less sure
+    assert grids(of(grids=1), Path()).x.amax((1, 2, 3)).tolist() == [1, 1, 1, 1]
+
+
 def test_pictures_of_too_few_classes_are_refused(shown: Tensor) -> None:
     shown[:] = shown[:1].clone()
     with pytest.raises(InputError, match="knows too few pictures"):
