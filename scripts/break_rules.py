@@ -84,6 +84,11 @@ SENSITIVITY = f"{BASELINES}/test_sensitivity.py"
 SURROGATE = f"{BASELINES}/test_surrogate.py"
 BENCH = "tests/bench"
 TABLE = "tests/bench/test_table.py"
+TRUTH = "tests/court/test_truth.py"
+HAND = "tests/court/test_hand.py"
+TETROMINOES = "tests/court/test_tetrominoes.py"
+VERDICT = "tests/court/test_verdict.py"
+GRIDS = "tests/court/test_photographs.py"
 PROPERTY = "tests/test_property.py"
 REFUTE = "tests/explain/test_refute.py"
 SMOOTH = "tests/explain/test_smooth.py"
@@ -453,7 +458,7 @@ BREAKS = [
     Break("metrics/random_removal.py", "present.counts[:, None] - 1 - ranks", "-ranks", REMOVAL),
     Break("metrics/random_removal.py", ".clamp(max=self.part)", "", REMOVAL),
     Break("bench/ranks.py", "merit > merit[:, None]", "merit < merit[:, None]", RANKS),
-    Break("bench/ranks.py", "/ len(means) for end", "for end", RANKS),
+    Break("bench/ranks.py", "/ len(sets) for end", "for end", RANKS),
     # baselines
     Break("explain/baselines/noise.py", "return mean.abs()", "return mean", BASELINES),
     Break("explain/baselines/noise.py", "square - mean.square()", "square", BASELINES),
@@ -907,6 +912,17 @@ BREAKS = [
     Break("tree/sides.py", "self._taken = value.amax(0)", "self._taken = None", BROKEN),
     Break("tree/sides.py", "self._done = torch.cat([self._done[None], value]).amax(0)", "pass", BOXES),
     # tables
+    Break("court/truth.py", "/ level.sum(1, keepdim=True)", "* 1.0", TRUTH),
+    Break("court/truth.py", "+ 0.5 * (one[:, None] == one)", "+ 0.0 * (one[:, None] == one)", TRUTH),
+    Break("court/truth.py", "positive = score.clamp(min=0)", "positive = score.abs()", TRUTH),
+    Break("court/truth.py", "score.abs() if self.absolute", "score if self.absolute", TRUTH),
+    Break("court/hand.py", "[-1.25], [1.0], -0.375)", "[-0.25], [1.0], -0.375)", HAND),
+    Break("court/hand.py", "(0, 1): (1,), (1, 0): (0,)", "(0, 1): (0, 1), (1, 0): (0,)", HAND),
+    Break("court/hand.py", "if not found[", "if found.any() or not found[", HAND),
+    Break("court/tetrominoes.py", "turned = signs * (1 - 2 * labels)", "turned = signs", TETROMINOES),
+    Break("court/verdict.py", "return low > 0", "return low > -9", VERDICT),
+    Break("court/photographs.py", "and bool(known[quarter, k])", "and bool(known[0, k])", GRIDS),
+    Break("court/photographs.py", "known &= classes !=", "known |= classes ==", GRIDS),
     Break("bench/claim.py", "good = (1 if column.higher else -1)", "good = 1", BENCH),
     Break("bench/table.py", "merits[method], seed)[0] <= 0", "merits[method], seed)[0] <= -9", TABLE),
     Break("bench/table.py", "for method in ranked[1:] if interval", "for method in merits if interval", TABLE),

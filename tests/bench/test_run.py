@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from proofmap.ball import Ball
 from proofmap.bench import Spec, names, read, run
 from proofmap.errors import FileError, InputError, ProofmapError
 from proofmap.explain import BASELINES, EVA
@@ -287,6 +288,13 @@ def test_a_list_of_radii_is_a_method_for_each_and_a_curve(tmp_path: Path) -> Non
     assert (tmp_path / "out" / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_radius_may_be_each_samples_own(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(SMALL.replace("eps = 0.01", 'eps = "auto"'))
+    (_, eva) = read(file).entries
+    assert eva.ball((0.0, 1.0)) == Ball("auto", domain=(0.0, 1.0))
+
+
 def test_a_mean_rank_where_a_benchmark_asks_for_one(tmp_path: Path) -> None:
     """Over the metrics it names, in all forms of the table; EVA explains fewer samples, and has none."""
     third = '[[method]]\nlabel = "IG"\nname = "integrated-gradients"\n'
@@ -337,6 +345,7 @@ def test_a_grid_may_be_smooth(tmp_path: Path) -> None:
         ('label = "EVA"', 'label = "saliency"', "two methods with the label"),
         ("eps = 0.01", 'eps = "small"', "has eps = 'small', expected one"),
         ("eps = 0.01", "eps = [0.01, -1]", "has the radius -1, expected numbers of at least 0"),
+        ("eps = 0.01", 'eps = [0.01, "auto"]', "has the radius 'auto', expected numbers of at least 0"),
         ("count = 500", "count = 0", "has count = 0, expected one"),
         ("paper = { deletion = 0.193 }", 'paper = { deletion = "x" }', "has paper = "),
     ],

@@ -79,6 +79,7 @@ WRONG: list[tuple[list[str], str]] = [
 COMPLETED: list[tuple[str, list[str]]] = [
     ("ver", ["verify"]),
     ("bench table1-m", ["table1-mnist"]),
+    ("bench cou", ["court"]),
     ("explain z", [f"zoo:{name}" for name in sorted(zoo_names)]),
     ("explain zoo:mn", ["mnist_mlp"]),  # bash, which ends words at a colon, puts it after what is typed
     ("run --model zoo:", sorted(zoo_names)),

@@ -22,10 +22,11 @@ SIDE = 8
 
 
 class Brightest(nn.Module):
-    """Four classes, the channels: the logit of one is its sum over the picture."""
+    """Four classes, the channels, by their sums over the picture; a fifth where there is nothing to see."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.sum((2, 3))
+        sums = x.sum((2, 3))
+        return torch.cat([sums, sums.mean(1, keepdim=True) + 1], dim=1)
 
 
 @pytest.fixture
@@ -61,6 +62,20 @@ def test_no_picture_is_taken_twice_nor_one_that_the_network_does_not_know() -> N
     chosen = list(photographs._choose(classes, known, 5))
     assert chosen == [(1, 0, 2, 7), (3, 4, 5, 6)]
     assert list(photographs._choose(classes, ~known, 5)) == []
+
+
+def test_a_class_that_an_empty_canvas_gets_is_not_known(shown: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a network that says 2 where there is nothing to see: what it says of a 2 proves nothing."""
+    tilted = nn.Sequential(Brightest(), nn.Linear(5, 5))
+    tilted[1].load_state_dict({"weight": torch.eye(5), "bias": 2 * torch.eye(5)[2]})
+    monkeypatch.setattr(photographs, "read_model", lambda name: SimpleNamespace(network=tilted))
+    with pytest.raises(InputError, match="knows too few pictures"):
+        grids(of(), Path())
+
+
+def test_pictures_that_the_network_is_surest_of_come_first(shown: Tensor) -> None:
+    shown[:8] /= 8  # known, and less sure
+    assert grids(of(grids=1), Path()).x.amax((1, 2, 3)).tolist() == [1, 1, 1, 1]
 
 
 def test_pictures_of_too_few_classes_are_refused(shown: Tensor) -> None:

@@ -89,7 +89,7 @@ def test_a_court_without_methods_is_refused(tmp_path: Path) -> None:
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(court, "sections", lambda data: SMALL)
-    monkeypatch.setattr(court, "run", partial(run, accused=METHODS))
+    monkeypatch.setattr(court, "run", partial(run, accused=["saliency"]))
     done = called("bench", "court", "--out", str(tmp_path / "out"))
     assert done.exit_code == 0
     assert done.stdout.startswith("## Where ours lose")

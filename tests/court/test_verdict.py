@@ -75,3 +75,12 @@ def test_ours_are_those_that_are_named_so() -> None:
     found = {name for name in METHODS if ours(f"{name}, near")}
     assert {"eva", "empirical", "hybrid"} <= found
     assert not {"saliency", "first-order", "greedy-as", "rise"} & found
+
+
+def test_many_judges_of_a_trial_have_a_table() -> None:
+    heads = [Column(name, name.title(), higher=True) for name in ("one", "two", "three")]
+    table = tabulate("Photographs", heads, {"rise": {head.name: ODD for head in heads}}, {"rise": 0.5})
+    text = Verdict.of({"All metrics": [Tried("mnist", table, {})]}, ["rise"]).markdown()
+    assert "## All metrics: 1 trial\n" in text
+    assert table.markdown() in text
+    assert "One / Two" not in text

@@ -19,6 +19,7 @@ from proofmap.methods import METHODS
 __all__ = ["Tried", "Verdict", "ours"]
 
 _ALL = "All"
+_FEW = 2  # judges whose means stand in one cell; more have a table for each trial
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +53,12 @@ class Verdict:
         return cls(Table("The court, mean ranks", heads, cells, {method: {} for method in accused}, seconds), tried)
 
     def markdown(self) -> str:
-        """Where others win, the ranks, and what the judges of each section said on average."""
+        """Where others win, the ranks, and what the judges of each trial said on average."""
         parts = ["## Where ours lose", _losses(self.tried), "## Mean ranks", self.table.markdown(), _RANKS]
         for title, trials in self.tried.items():
-            parts += [f"## {title}: {len(trials)} trials", _means(trials), *_absent(trials)]
+            few = all(len(trial.table.columns) <= _FEW for trial in trials)
+            shown = [_means(trials)] if few else [f"{t.table.heading()}\n\n{t.table.markdown()}" for t in trials]
+            parts += [f"## {title}: {len(trials)} trial{'s' * (len(trials) != 1)}", *shown, *_absent(trials)]
         return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
