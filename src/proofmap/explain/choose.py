@@ -130,7 +130,7 @@ class _Asked:
         told = standing(found, 0) if len(found) == 1 else ""
         return found, (
             f"The map is SmoothEVA's: what carries the evidence over a large ball, {around(found.settings)}, by the "
-            f"mean of {draws} gradients{fit}; gradients go through the network, so that they say it best. "
+            f"mean of {draws} gradients{fit}; it needs gradients alone, and the network has them. "
             f"{_OPEN}{f' {told[:1].upper()}{told[1:]}.' if told else ''}"
         )
 
