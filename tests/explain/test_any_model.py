@@ -19,6 +19,7 @@ from proofmap.errors import InputError, UnsupportedError
 from proofmap.explain.baselines import BASELINES, GradCAM
 from proofmap.graph import Graph
 from proofmap.sources.model import read_model, user_modules
+from tests.explain.baselines.setting import ball_of
 from tests.foreign import MODELS, file_graph, foreign_file, graph_of, inputs, seeded
 
 X = inputs(2)
@@ -49,7 +50,7 @@ def method(name: str, model: nn.Module | Graph, split: str) -> pm.explain.Attrib
     settings = {**QUICK.get(name, {}), **({"split": split} if name == "hybrid" else {})}
     if issubclass(BASELINES[name], pm.explain.Explainer):
         settings["progress"] = False
-    return pm.explain.as_attributor(name, model, ball=BALL, groups=GROUPS, settings=settings)
+    return pm.explain.as_attributor(name, model, ball=ball_of(name, BALL), groups=GROUPS, settings=settings)
 
 
 @pytest.mark.parametrize("model", ["lstm", "branches"])

@@ -26,7 +26,7 @@ def test_a_blend_is_both_maps_in_parts(share: float) -> None:
     settings: Any = {"groups": groups, "progress": False}
     smooth = pm.SmoothEVA(model, BALL, samples=4, radii="all", **settings).explain(X)
     paths = [pm.PathEVA(model, pm.Ball(eps, domain=(0.0, 1.0)), **settings).explain(X).scores for eps in (0.1, 0.2)]
-    blend = pm.BlendEVA(model, BALL, samples=4, share=share, attacks=(0.1, 0.2), steps=200, **settings).explain(X)
+    blend = pm.BlendEVA(model, BALL, samples=4, share=share, attack_radii=(0.1, 0.2), steps=200, **settings).explain(X)
     expected = (1 - share) * parts(smooth.scores) + share * (parts(paths[0]) + parts(paths[1])) / 2
     torch.testing.assert_close(blend.scores, expected, rtol=0, atol=2e-3)
     torch.testing.assert_close(blend.scores.sum(1), torch.ones(3))
@@ -54,13 +54,13 @@ def test_without_a_domain_they_are_shares_of_the_ball(norm: float) -> None:
     model = network(RELU)
     settings: Any = {"groups": pm.groups.grid(2), "progress": False}
     path = pm.PathEVA(model, pm.Ball(0.1, norm), **settings).explain(X).scores
-    blend = pm.BlendEVA(model, pm.Ball(0.5, norm), share=1.0, attacks=(0.2,), samples=4, steps=200, **settings).explain(
-        X
-    )
+    blend = pm.BlendEVA(
+        model, pm.Ball(0.5, norm), share=1.0, attack_radii=(0.2,), samples=4, steps=200, **settings
+    ).explain(X)
     torch.testing.assert_close(blend.scores, parts(path), rtol=0, atol=2e-3)
 
 
 @pytest.mark.parametrize("attacks", [(), 0.1, (0.0,), (2.0,), ("a",)])
 def test_shares_are_above_zero_up_to_one(attacks: Any) -> None:
     with pytest.raises(InputError, match="expected shares above 0 up to 1"):
-        pm.BlendEVA(network(RELU), BALL, attacks=attacks)
+        pm.BlendEVA(network(RELU), BALL, attack_radii=attacks)

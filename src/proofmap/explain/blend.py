@@ -35,7 +35,7 @@ class BlendEVA(Explainer):
     """(1 - share) T / ΣT + share · mean over attacks of P⁺ / ΣP⁺: T of `SmoothEVA` over the ball, P of `PathEVA` for an
     attack near by and some further away, by `steps` gradients on its way, P⁺ what of it is above 0.
 
-    attacks: the radii of their ℓ∞ balls, as shares of the domain's width (of the ball's where it has no end); without a
+    attack_radii: those of their ℓ∞ balls, as shares of the domain's width (of the ball's where it has no end); without a
     domain, of the ball's own radius, in its own norm. rival: their objective.
 
     Each map sums to 1, so that a score is the part of the whole that a group has. Nothing is proven; the overlap is
@@ -45,7 +45,7 @@ class BlendEVA(Explainer):
     guarantee: ClassVar[Guarantee] = "sampled"
 
     share: float = number(0.2, "a share from 0 to 1", lambda share: 0 <= share <= 1)
-    attacks: tuple[float, ...] = setting((0.03, 0.1, 0.3), _check_attacks)
+    attack_radii: tuple[float, ...] = setting((0.03, 0.1, 0.3), _check_attacks)
     objective: Objective = choice("class", Objective)
     rival: Objective = choice("margin", Objective)
     radii: Radii = choice("all", Radii)
@@ -62,11 +62,11 @@ class BlendEVA(Explainer):
         with part(0.0, 0.4):
             evidence = smooth(task, self.samples, self.radii, self.objective, self.seed, self.memory)
         used = torch.zeros_like(evidence.scores)
-        for k, size in enumerate(self.attacks):
-            with part(0.4 + 0.6 * k / len(self.attacks), 0.4 + 0.6 * (k + 1) / len(self.attacks)):
+        for k, size in enumerate(self.attack_radii):
+            with part(0.4 + 0.6 * k / len(self.attack_radii), 0.4 + 0.6 * (k + 1) / len(self.attack_radii)):
                 balls = _of_size(task, size).at(task.x)
                 gained = sketched(task, balls, self.attack_steps, self.steps, self.rival, self.memory)
-            used += _parts(gained.clamp(min=0)) / len(self.attacks)
+            used += _parts(gained.clamp(min=0)) / len(self.attack_radii)
         scores = (1 - self.share) * _parts(evidence.scores) + self.share * used
         return replace(evidence, scores=scores, errors=None)
 

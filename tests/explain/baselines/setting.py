@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap.methods import METHODS
 
 SHAPE = (2, 8, 8)
 TARGET = [0, 3, 1]  # a class for each of three samples
@@ -62,3 +64,9 @@ class Reads(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         total = x[:, :, self.rows, self.columns].flatten(1).sum(1, keepdim=True)
         return torch.cat([total, 0 * total], 1)
+
+
+def ball_of(name: str, ball: pm.Ball = BALL) -> pm.Ball:
+    """The ball in the norm that the method takes."""
+    norm = METHODS[name].norm
+    return ball if norm is None else replace(ball, norm=norm)

@@ -14,7 +14,7 @@ import proofmap as pm
 from proofmap.errors import InputError, ModelError
 from proofmap.explain import BASELINES, Attributor, Explainer, as_attributor
 from proofmap.explain.baselines import RISE, Baseline, GradientInput, Saliency
-from tests.explain.baselines.setting import BALL, SHAPE, TARGET, seeded, weight, weights
+from tests.explain.baselines.setting import BALL, SHAPE, TARGET, ball_of, seeded, weight, weights
 
 QUICK: dict[str, dict[str, Any]] = {
     "integrated-gradients": {"steps": 9},
@@ -29,6 +29,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "greedy-as": {"subsets": 30, "attack_steps": 2},
     "greedy-ao": {"subsets": 30, "attack_steps": 2},
     "empirical": {"samples": 5},
+    "probable": {"samples": 64},
     "hybrid": {"samples": 5, "split": "3"},
 }
 PLAIN = [name for name, kind in BASELINES.items() if issubclass(kind, Baseline)]
@@ -65,7 +66,7 @@ def test_the_settings_are_the_papers() -> None:
 
 def quick(name: str, model: nn.Module | pm.Graph, **settings: Any) -> Attributor:
     groups = pm.groups.grid(2)
-    return as_attributor(name, model, ball=BALL, groups=groups, settings={**QUICK.get(name, {}), **settings})
+    return as_attributor(name, model, ball=ball_of(name), groups=groups, settings={**QUICK.get(name, {}), **settings})
 
 
 @every_name
