@@ -35,8 +35,8 @@ class BlendEVA(Explainer):
     """(1 - share) T / ΣT + share · mean over attacks of P⁺ / ΣP⁺: T of `SmoothEVA` over the ball, P of `PathEVA` for an
     attack near by and some further away, by `steps` gradients on its way, P⁺ what of it is above 0.
 
-    attack_radii: those of their ℓ∞ balls, as shares of the domain's width (of the ball's where it has no end); without a
-    domain, of the ball's own radius, in its own norm. rival: their objective.
+    attack_radii: those of their ℓ∞ balls, as shares of the domain's width (of the ball's where it has no end); without
+    a domain, of the ball's own radius, in its own norm. rival: their objective.
 
     Each map sums to 1, so that a score is the part of the whole that a group has. Nothing is proven; the overlap is
     that of `SmoothEVA`, the largest `objective` that was met at drawn points.

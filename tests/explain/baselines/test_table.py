@@ -29,7 +29,6 @@ QUICK: dict[str, dict[str, Any]] = {
     "greedy-as": {"subsets": 30, "attack_steps": 2},
     "greedy-ao": {"subsets": 30, "attack_steps": 2},
     "empirical": {"samples": 5},
-    "probable": {"samples": 64},
     "hybrid": {"samples": 5, "split": "3"},
 }
 PLAIN = [name for name, kind in BASELINES.items() if issubclass(kind, Baseline)]
