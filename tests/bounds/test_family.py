@@ -28,6 +28,7 @@ def rows_for(graph: pm.Graph, family: pm.Family) -> Tensor:
     return torch.cat([unit, -unit]).expand(family.count, -1, -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
 def test_orders_of_sharing(case: Case) -> None:
     """shared <= one-pass; no member above B; on B all three the same. (Slopes that are found step by step follow every
@@ -48,6 +49,7 @@ def test_orders_of_sharing(case: Case) -> None:
                 torch.testing.assert_close(value[sharing][:, 0], value["separate"][:, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
 def test_an_intersection_is_no_looser_than_its_parts(case: Case) -> None:
     graph, family = prepared(case)
@@ -119,6 +121,7 @@ def test_margins_together_are_no_looser_than_apart() -> None:
     assert bool((together.frozen < apart.frozen + 1e-9).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", [MODELS[f"deep {name}"] for name in ("relu", "residual", "mobile")], ids=lambda c: c.name
 )

@@ -68,6 +68,7 @@ def test_radius_zero_is_the_forward_pass(case: Case, dtype: torch.dtype) -> None
 DEEP = [case for case in MODELS.values() if case.name.startswith("deep ")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [1.0, 2.0])
 @pytest.mark.parametrize("half", [None, "+", "-"])
 @pytest.mark.parametrize("domain", [True, False])

@@ -117,6 +117,7 @@ def plain_empirical(graph: pm.Graph, x: Tensor, mask: Tensor) -> Tensor:
     return torch.stack(found, dim=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["grid", "one and the rest", "for each sample"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_hybrid_is_what_whole_runs_give(name: str, kind: str, x: Tensor) -> None:
@@ -210,6 +211,7 @@ def test_a_dense_network_is_run_as_a_whole(x: Tensor) -> None:
     assert 65 * SAMPLES * one <= spent <= (65 * SAMPLES + 3) * one
 
 
+@pytest.mark.slow
 def test_the_budget_is_kept() -> None:
     """Of boxes that would take more than ten times as much all at once; the samples stay the same."""
     with torch.random.fork_rng(devices=[]):
