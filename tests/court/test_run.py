@@ -92,7 +92,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(court, "run", partial(run, accused=["saliency"]))
     done = called("bench", "court", "--out", str(tmp_path / "out"))
     assert done.exit_code == 0
-    assert done.stdout.startswith("## Where ours lose")
+    assert done.stdout.startswith("### Where ours lose")
     wrong = called("bench", "court", "--quick")
     assert wrong.exit_code == 2
     assert "got --quick or --weights for the court" in wrong.output

@@ -64,7 +64,7 @@ def test_where_ours_lose_comes_first() -> None:
     lost = tried("lost", rise=np.ones(40), eva_near=np.full(40, 0.25), eva_far=np.full(40, 0.5))
     level = tried("level", rise=ODD, eva_near=EVEN, eva_far=np.zeros(40))
     text = Verdict.of({"One": [lost, level]}, ["rise", "eva, near", "eva, far"]).markdown()
-    head, _, rest = text.partition("## Mean ranks")
+    head, _, rest = text.partition("### Mean ranks")
     assert "by 1 of 2 judges" in head
     assert "- One, lost, Order: rise 1.000, eva, far 0.500" in head
     assert "level" not in head
@@ -81,6 +81,6 @@ def test_many_judges_of_a_trial_have_a_table() -> None:
     heads = [Column(name, name.title(), higher=True) for name in ("one", "two", "three")]
     table = tabulate("Photographs", heads, {"rise": {head.name: ODD for head in heads}}, {"rise": 0.5})
     text = Verdict.of({"All metrics": [Tried("mnist", table, {})]}, ["rise"]).markdown()
-    assert "## All metrics: 1 trial\n" in text
+    assert "### All metrics: 1 trial\n" in text
     assert table.markdown() in text
     assert "One / Two" not in text

@@ -54,11 +54,11 @@ class Verdict:
 
     def markdown(self) -> str:
         """Where others win, the ranks, and what the judges of each trial said on average."""
-        parts = ["## Where ours lose", _losses(self.tried), "## Mean ranks", self.table.markdown(), _RANKS]
+        parts = ["### Where ours lose", _losses(self.tried), "### Mean ranks", self.table.markdown(), _RANKS]
         for title, trials in self.tried.items():
             few = all(len(trial.table.columns) <= _FEW for trial in trials)
             shown = [_means(trials)] if few else [f"{t.table.heading()}\n\n{t.table.markdown()}" for t in trials]
-            parts += [f"## {title}: {len(trials)} trial{'s' * (len(trials) != 1)}", *shown, *_absent(trials)]
+            parts += [f"### {title}: {len(trials)} trial{'s' * (len(trials) != 1)}", *shown, *_absent(trials)]
         return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
