@@ -77,6 +77,7 @@ TINY = (384, 316, 341, 345, 320, 350)  # with all methods; halves, ℓ1, ℓ2, a
 FILES = range(300, 306)
 
 
+@pytest.mark.slow
 def test_no_bound_is_violated(tmp_path: Path) -> None:
     found, tally = hunted(NETWORKS, tmp_path, "bounds")
     assert not found, "\n".join(map(str, found))

@@ -135,6 +135,7 @@ def test_the_cifar_network_of_the_paper_runs_in_300_megabytes(monkeypatch: pytes
     check_that_it_is_kept(pm.zoo.cifar_cnn(), x, 0.001, 4, 300 * 10**6, monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_walk_leaves_nothing_that_waits_for_the_collector(method: str) -> None:
     """Coefficients and intervals are freed with the walk: on a GPU, what waits in a cycle is memory nobody has."""

@@ -84,6 +84,7 @@ def test_sharing_keeps_the_order_of_the_groups(name: str) -> None:
         assert near > 0.97
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_no_score_is_negative_in_single_precision(name: str) -> None:
     """AO(B_u) <= AO(B) to the last bit: half of the inputs hardly count, so that rounding could turn the two round."""

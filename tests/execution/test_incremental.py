@@ -154,6 +154,7 @@ def compare(graph: Graph, mask: Tensor, x: Tensor, close: float = 1e-9) -> float
     return largest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grouping", MASKS)
 @pytest.mark.parametrize("name", MAPS)
 def test_incremental_is_plain(name: str, grouping: str) -> None:

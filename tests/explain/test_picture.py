@@ -79,6 +79,7 @@ FIGURES: dict[str, Callable[[], Picture]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Glyph .* missing")  # one name has a character that the font lacks
 @pytest.mark.parametrize("name", FIGURES)
 def test_no_text_is_cut_or_hidden(name: str) -> None:
