@@ -92,6 +92,7 @@ GRIDS = "tests/court/test_photographs.py"
 PROPERTY = "tests/test_property.py"
 REFUTE = "tests/explain/test_refute.py"
 SMOOTH = "tests/explain/test_smooth.py"
+BLEND = "tests/explain/test_blend.py"
 PATH = "tests/explain/test_path.py"
 TIES = "tests/explain/test_ties.py"
 CHOOSE = "tests/explain/test_choose.py"
@@ -520,6 +521,18 @@ BREAKS = [
     Break("explain/smooth.py", '"amax"', '"amin"', SMOOTH),
     Break("explain/smooth.py", "-first if ball.half is None", "first if ball.half is None", SMOOTH),
     Break("explain/smooth.py", "(spread / pairs).sqrt()", "(spread / samples).sqrt()", SMOOTH),
+    Break(
+        "explain/smooth.py",
+        "(drawn(Ball(1.0), x, samples, seed) + 1) / 2",
+        "drawn(Ball(1.0), x, samples, seed)",
+        SMOOTH,
+    ),
+    Break("explain/smooth.py", "size[k] * torch.lerp", "torch.lerp", SMOOTH),
+    Break("explain/smooth.py", 'if radii == "all":', "if False:", SMOOTH),
+    Break("explain/blend.py", "(1 - self.share) *", "self.share *", BLEND),
+    Break("explain/blend.py", "share * (room.upper - room.lower)", "share + 0 * room.upper", BLEND),
+    Break("explain/blend.py", "gained.clamp(min=0)", "gained", BLEND),
+    Break("explain/way.py", "+ 0.5) / steps", ") / steps", PATH),
     Break("explain/way.py", "self.width * (1 - self.lean)", "self.width * self.lean", PATH),
     Break("explain/way.py", "_OFF = 5e-5", "_OFF = 5e-2", PATH),
     Break(

@@ -33,6 +33,16 @@ def test_a_blend_is_both_maps_in_parts(share: float) -> None:
     assert torch.equal(blend.overlap.full, smooth.overlap.full)
 
 
+def test_what_hinders_an_attack_has_no_part() -> None:
+    model, ball = network(RELU), pm.Ball(0.1, domain=(0.0, 1.0))
+    path = pm.PathEVA(model, ball, progress=False).explain(X).scores
+    assert bool((path < 0).any())
+    settings: Any = {"share": 1.0, "attack_radii": (0.1,), "samples": 4, "steps": 200}
+    blend = pm.BlendEVA(model, BALL, progress=False, **settings).explain(X)
+    torch.testing.assert_close(blend.scores, parts(path), rtol=0, atol=5e-3)
+    assert bool((blend.scores >= 0).all())
+
+
 def test_attacks_are_as_wide_as_the_domain() -> None:
     """Twice the domain with half the weights is the same question, channel by channel."""
     torch.manual_seed(0)

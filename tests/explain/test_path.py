@@ -81,6 +81,16 @@ def test_they_are_the_integral(kind: str) -> None:
     torch.testing.assert_close(at_x, value(x).detach())
 
 
+def test_a_sketch_is_the_mean_of_gradients_in_the_middles() -> None:
+    graph, target, delta = network("Tanh"), torch.tensor([0, 1, 2]), 0.3 * (1 - X)
+    slow = torch.zeros_like(X)
+    for t in (1 / 8, 3 / 8, 5 / 8, 7 / 8):
+        z = (X + t * delta).requires_grad_()
+        (slope,) = torch.autograd.grad(value_at(graph, target, "class")(z).sum(), z)
+        slow += slope * delta / 4
+    torch.testing.assert_close(Way(graph, X, delta, target, "class", 5).sketch(4).float(), slow, rtol=1e-4, atol=1e-5)
+
+
 def test_one_kink_between_two_points_is_exact() -> None:
     """f = max(0, t - .3) along the way: from one interval, whose ends know both pieces."""
     model = nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 2)).double()

@@ -50,7 +50,7 @@ def explain(
 
     For instance: proofmap explain zoo:mnist_mlp digit.png --eps 0.02 --groups grid:12 --out maps
 
-    Without --eps and --method: the best map and the strongest proof that fit --within, and why these were chosen.
+    Without --eps and --method: a map and the strongest proof that fit --within, and why these were chosen.
     """
     if method is None and ball.chosen and scoring.bounding.bounds is None and not subject.boxed:
         _choose(ball, scoring, within, limit, out, as_json, subject)

@@ -1,4 +1,4 @@
-"""One call for who knows none of this: the best map and the strongest proof that fit into a time, and why these."""
+"""One call for who knows none of this: a map and the strongest proof that fit into a time, and why these."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def explain(
     seconds: float = 60.0,
     progress: bool = True,
 ) -> Answer:
-    """Explain the decision at each sample of x (N, *shape): the best map and the strongest proof that fit the time.
+    """Explain the decision at each sample of x (N, *shape): a map and the strongest proof that fit the time.
 
     seconds: for all samples together, as far as can be told before: a step that has begun is finished. groups: what is
     scored together; by default each pixel or column in the map, and 12 x 12 cells of a picture in the proof. domain:

@@ -54,11 +54,9 @@ def path(
     task: Task, family: Family, attack_steps: int, steps: int, objective: Objective, memory: int | None
 ) -> Measured:
     """P of some samples, for attacks in these balls, and what they reached."""
-    size = at_once(task.graph, task.x, memory)
-    with part(0.0, 0.5):
-        best, delta = _attacked(task.graph, family, task.target, attack_steps, objective, size)
+    best, way = _attacked(task, family, attack_steps, objective, memory)
     with part(0.5, 1.0):
-        each, at_x = Way(task.graph, task.x, delta, task.target, objective, size).integrate(steps)
+        each, at_x = way.integrate(steps)
     nominal, scores = at_x.to(task.x.dtype), _of_groups(each, task)
     frozen = nominal[:, None].expand(scores.shape).contiguous()  # x itself lies in every B_u
     return Measured(scores.to(task.x.dtype), Overlap(best, frozen, nominal, task.target, certified=False))
@@ -68,12 +66,9 @@ def sketched(
     task: Task, family: Family, attack_steps: int, steps: int, objective: Objective, memory: int | None
 ) -> Tensor:
     """P of some samples (n, G) by `steps` gradients on the way, for attacks in these balls: not quite complete."""
-    size = at_once(task.graph, task.x, memory)
-    with part(0.0, 0.5):
-        _, delta = _attacked(task.graph, family, task.target, attack_steps, objective, size)
+    _, way = _attacked(task, family, attack_steps, objective, memory)
     with part(0.5, 1.0):
-        each = Way(task.graph, task.x, delta, task.target, objective, size).sketch(steps)
-    return _of_groups(each, task).to(task.x.dtype)
+        return _of_groups(way.sketch(steps), task).to(task.x.dtype)
 
 
 def _of_groups(each: Tensor, task: Task) -> Tensor:
@@ -82,16 +77,16 @@ def _of_groups(each: Tensor, task: Task) -> Tensor:
     return each.new_zeros(len(each), int(task.mask.max()) + 1).scatter_add(1, mask, each.flatten(1))
 
 
-def _attacked(
-    graph: Graph, family: Family, target: Tensor, steps: int, objective: Objective, size: int
-) -> tuple[Tensor, Tensor]:
-    """(the largest objective that steps from x met in each ball (N,), the δ there), `size` balls at a time."""
+def _attacked(task: Task, family: Family, steps: int, objective: Objective, memory: int | None) -> tuple[Tensor, Way]:
+    """(the largest objective that steps from x met in each ball (N,), the way there), as many at a time as fit."""
+    size = at_once(task.graph, task.x, memory)
     best, delta = torch.empty_like(family.eps), torch.empty_like(family.x)
 
     def work(start: int, stop: int) -> None:
-        rows = torch.arange(start, stop, device=target.device)
-        value = value_at(graph, target[rows], objective)
+        rows = torch.arange(start, stop, device=task.x.device)
+        value = value_at(task.graph, task.target[rows], objective)
         best[rows], delta[rows] = next(climbs(value, family.pick(rows), steps, 1, None))
 
-    in_pieces(family.count, size, work)
-    return best, delta
+    with part(0.0, 0.5):
+        in_pieces(family.count, size, work)
+    return best, Way(task.graph, task.x, delta, task.target, objective, size)
