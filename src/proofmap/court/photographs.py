@@ -35,11 +35,10 @@ _LOOKED_AT = 3000  # pictures, of which a few are taken
 
 @dataclass(frozen=True)
 class Photographs:
-    """A data set: which of its pictures are explained, radii as in the tables of results, and what takes too long."""
+    """A data set: how many of its pictures are explained, radii as in the tables of results, and what takes too long."""
 
     name: str
     file: str  # a glob that finds it
-    first: int  # of the pictures that are explained
     count: int
     near: float
     far: float
@@ -49,9 +48,9 @@ class Photographs:
 
 
 PHOTOGRAPHS = (
-    Photographs("mnist", "t10k-images-idx3-ubyte*", 0, 100, 0.04, 0.4),
-    Photographs("cifar10", "test_batch.bin", 0, 100, 0.008, 0.3, grids=25),
-    Photographs("imagenet", "*", 40, 60, 0.02, 0.1, scale=2, grids=10, without=("empirical", "eva")),
+    Photographs("mnist", "t10k-images-idx3-ubyte*", 100, 0.04, 0.4),
+    Photographs("cifar10", "test_batch.bin", 100, 0.008, 0.3, grids=25),
+    Photographs("imagenet", "*", 60, 0.02, 0.1, scale=2, grids=10, without=("empirical", "eva")),
 )
 
 
@@ -71,7 +70,7 @@ def _holds(place: Path, of: Photographs) -> bool:
 def judged(of: Photographs, place: Path) -> Trial:
     """Decisions on single pictures before every metric of maps."""
     network, x = _read(of, place)
-    x = x[of.first : of.first + of.count]
+    x = x[: of.count]
     judges = [kind for kind in METRICS.values() if kind.subject != "overlap" and not kind.needs_radius]
     made = tuple(kind() for kind in judges)
     why = _too_many(of)
@@ -82,7 +81,7 @@ def judged(of: Photographs, place: Path) -> Trial:
 def grids(of: Photographs, place: Path) -> Trial:
     """Grids of four pictures, each explained for each of its classes."""
     network, x = _read(of, place)
-    x = _surest_first(network, x[of.first :])
+    x = _surest_first(network, x)
     small = x if of.scale == 2 else F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True)
     classes = _classes(network, x)
     known = torch.stack([_classes(network, _canvas(small, quarter)) == classes for quarter in range(4)])
@@ -108,7 +107,7 @@ def _too_many(of: Photographs) -> dict[str, str]:
 
 
 def _read(of: Photographs, place: Path) -> tuple[nn.Module, Tensor]:
-    """The network of the data set's table of results, and the pictures."""
+    """The network of the data set's table of results, and the pictures that are reported on."""
     spec = replace(read(f"table1-{of.name}"), count=_LOOKED_AT)
     network = read_model(f"zoo:{spec.model}").network
     assert isinstance(network, nn.Module)
