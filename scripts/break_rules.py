@@ -203,7 +203,7 @@ BREAKS = [
         READ,
     ),
     # the walk
-    Break("graph/walk.py", "pending[name] + part if name in pending else part", "part", SOUND),
+    Break("graph/walk.py", "pending[name] = pending[name] + part", "pending[name] = part", SOUND),
     Break("rules/rule.py", "create_graph=again", "create_graph=False", GRADIENTS),
     Break("rules/linear.py", "if wide and not differentiated(coefficients)", "if wide", GRADIENTS),
     Break("rules/lines.py", "above * upper if watched else", "above * upper if False else", GRADIENTS),

@@ -7,7 +7,8 @@ The network of a seed has the operation whose turn it is in the reader's table, 
 bounds by every method, and every interval and line on the way, are compared with values at points: drawn, at corners,
 and where gradients lead. Each seed has a tiny network too, of which `Exact` proves both sides of the overlap: they are
 compared with points, and with the truth where that can be enumerated; and a few ONNX files: what is loaded is compared
-with onnxruntime. `--only` takes one of the three. A finding comes with a seed: `--seed S --networks 1` shows it again.
+with onnxruntime; and a network that rounding fools, whose rigorous bounds are compared with float32 and with fractions.
+`--only` takes one of the four. A finding comes with a seed: `--seed S --networks 1` shows it again.
 Exit code 1 where there are any. Ctrl-C ends the hunt with what was found so far.
 
 The last line is JSON: the first and last seed that were tried, every how many, and the counts. `--add FILE...` adds up
@@ -98,7 +99,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--networks", type=int, default=200, help="how many seeds, each a network and a few files")
     parser.add_argument("--seed", type=int, default=0, help="the first of them")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no new seed after so long")
-    parser.add_argument("--only", choices=["bounds", "exact", "onnx"], help="networks, tiny networks or files alone")
+    parser.add_argument("--only", choices=["bounds", "exact", "hostile", "onnx"], help="one kind alone")
     parser.add_argument("--share", type=_share, default=(1, 1), metavar="K/N", help="every N-th seed, from the K-th on")
     parser.add_argument("--add", type=Path, nargs="+", metavar="FILE", help="add up what shares printed, and no more")
     args = parser.parse_args()
@@ -141,7 +142,7 @@ def _counts(tally: Tally) -> str:
         f"{tally.networks} networks, {tally.balls} balls, {tally.points} points, {tally.hidden} hidden intervals, "
         f"{tally.lines} forms, {tally.bounds} bounds, {tally.searches} searches, {tally.split} networks split, "
         f"{tally.splits} splits, {tally.parts} parts, {tally.closed} closed, {tally.enumerated} enumerated, "
-        f"{tally.equal} equal, {tally.files} files"
+        f"{tally.equal} equal, {tally.files} files, {tally.fooled} fooled without rigour, {tally.undecided} undecided"
     )
 
 
@@ -184,8 +185,8 @@ def _sum_up(tally: Tally, findings: list[Finding], seconds: float, seeds: range,
 
 def _tables(only: str | None) -> tuple[set[str], set[str]]:
     """The operations that may be drawn, and those of the tables that may not."""
-    if only == "exact":
-        return tiny.taken(), set()
+    if only in ("exact", "hostile"):
+        return tiny.taken() if only == "exact" else set(), set()
     table, missing = set(networks.turns()), networks.uncovered()
     if only != "bounds":
         from tests.hunting import files  # only these need onnx

@@ -138,6 +138,7 @@ class Bounding:
     sharing: Sharing = "one-pass"
     objective: Objective = "margin"
     enough: float = -inf  # where a search is made: what is proven to be at most this need not be known closer
+    rigorous: bool = False  # whether bounds hold with all roundings
 
 
 def overlap(
@@ -153,6 +154,7 @@ def overlap(
     objective: Objective = "margin",
     enough: float = -inf,
     memory: int | None = None,
+    rigorous: bool = False,
 ) -> Overlap:
     """Upper bounds of AO(B) and of every AO(B_u).
 
@@ -165,6 +167,9 @@ def overlap(
 
     Only with "margin" and "apart", and without a rival, does an overlap of at most 0 prove the decision.
 
+    rigorous: the bounds hold for the network over the reals, and as float32 runs it in any order of summation, on any
+    device; not with TF32, bfloat16, Winograd's or FFT convolutions. Radii known beforehand are added outward.
+
     enough: for bounds that search: what is proven to be at most this need not be known closer; 0 decides, and no more.
     """
     check_choice("got objective", objective, Objective)
@@ -174,7 +179,7 @@ def overlap(
     method = method_of(bounds)
     x = as_samples(x, model)
     family = ball.at(x, grouping.resolve(groups, x))
-    how = Bounding(method, budget(memory, x.device), sharing, objective, enough)
+    how = Bounding(method, budget(memory, x.device), sharing, objective, enough, rigorous)
     graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
     if rival is not None:
         _check_rival(graph, x, target, rival)
@@ -189,6 +194,8 @@ def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, 
         classes = target_of(target, logits)
         forms = forms_of(logits, classes, None if rival is None else target_of(rival, logits, "rival"), how.objective)
         at_x = nominal(forms, logits, how.objective)
+        if how.method.search is not None and how.rigorous:
+            raise InputError("got exact bounds with rigorous=True, which is not covered: take Alpha() or Backward()")
         if how.method.search is not None:
             upper, met, left = closed(graph, family, logits, forms, how)
             check_sides(met.value, upper, _room(graph, met.points))
@@ -261,7 +268,7 @@ def bound(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Boun
     """(N, members)."""
     # A form whose bound stays below what another reaches at x itself cannot decide the maximum.
     floor = None if how.objective == "apart" else nominal(forms, logits, how.objective)
-    value = solve(graph, Cases(family), forms, how.method, how.sharing, how.available, floor)
+    value = solve(graph, Cases(family), forms, how.method, how.sharing, how.available, floor, rigorous=how.rigorous)
     return join(value, how.objective)
 
 

@@ -61,6 +61,8 @@ class Tally:
     closed: int = 0  # overlaps whose two sides met
     enumerated: int = 0  # overlaps that are known exactly
     equal: int = 0  # of these, those whose upper side is the truth, to the gap
+    undecided: int = 0  # hostile networks whose bounds leave the range
+    fooled: int = 0  # hostile networks of which a bound without roundings is exceeded
     operations: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     rounding: float = 0.0  # the largest share of its tolerance that anything sound took

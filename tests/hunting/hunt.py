@@ -14,6 +14,7 @@ from proofmap.graph import Graph, bounded, trace
 from tests.hunting.bounds import precisions_agree, tried
 from tests.hunting.draw import Draw, Undrawn
 from tests.hunting.finding import Finding, Found, Tally, misjudged, raw, reason
+from tests.hunting.hostile import hunted
 from tests.hunting.networks import Drawn, drawn
 from tests.hunting.points import values_of
 from tests.hunting.rounding import at_points, floor_of, units
@@ -27,10 +28,11 @@ FILES = 4  # of one seed
 
 
 def hunt(seed: int, tally: Tally, folder: Path, only: str | None = None) -> Iterator[Finding]:
-    """Everything that is wrong with the networks and the files of a seed, once; `only` "bounds", "exact" or "onnx"."""
+    """Everything that is wrong with the networks and the files of a seed, once; `only` names one kind."""
     parts = {
         "bounds": [bounds(seed, tally)],
         "exact": [searches(seed, tally)],
+        "hostile": [hunted(seed, tally)],
         "onnx": [onnx(seed, place, tally, folder) for place in range(FILES)],
     }
     for part in parts[only] if only else [one for several in parts.values() for one in several]:

@@ -95,7 +95,7 @@ class BackwardBounder(Bounder):
 
         def concretise(part: Rows, forms: dict[str, Form], bias: Tensor) -> None:
             parts.append(part)
-            bounds.append(interval.at_the_ends(forms, bias, part.case.repeat(2), self.knowledge.intervals))
+            bounds.append(interval.at_the_ends(self.knowledge, forms, bias, part.case.repeat(2)))
 
         self.send(name, rows, relaxations, concretise)
         upper, lower = (torch.cat(side) for side in zip(*(both.chunk(2) for both in bounds), strict=True))
@@ -145,7 +145,7 @@ class BackwardBounder(Bounder):
         """Forms over the value of a node as far back as relaxations lead, as `rewrite` says: those of `rows`, and after
         them, where there are more, of the same with the other sign.
         """
-        return rewrite(self.knowledge.graph, name, form, owner, relaxations)
+        return rewrite(self.knowledge.graph, name, form, owner, relaxations, rounding=self.knowledge.rounding)
 
     def room(self, widths: Sequence[int], members: int) -> int:
         """The bytes that one row takes whose form has so many coefficients at the nodes that it meets."""

@@ -18,6 +18,7 @@ from proofmap.bounds.layers import Layers
 from proofmap.bounds.linear import bytes_per_row
 from proofmap.bounds.method import Method, Plan
 from proofmap.bounds.passes import Bounder, Pass
+from proofmap.bounds.rounded import check_covered
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Graph
 from proofmap.graph.pairs import in_pairs
@@ -35,6 +36,8 @@ def solve(
     sharing: Sharing,
     budget: int,
     floor: Tensor | None = None,
+    *,
+    rigorous: bool = False,
 ) -> Tensor:
     """Certified upper bounds (C, members, R) of the rows of `specification` (C, R, classes) over every member.
 
@@ -43,11 +46,14 @@ def solve(
     and one-pass, so that no member's bound is above that of B.
 
     `floor` (C,): rows whose bound is at most this need not be tight (they cannot decide a maximum that is known to
-    reach it). Where splits or a cut leave nothing of a case, its bounds are -inf.
+    reach it). rigorous: they hold for the network over the reals and as float32 runs it (`rounded`). Where splits or a
+    cut leave nothing of a case, its bounds are -inf.
     """
     keep_freed()
     with full_precision(specification.device), torch.no_grad():
-        plans = method.plans
+        if rigorous:
+            check_covered(graph)
+        plans = tuple(replace(plan, rigorous=rigorous) for plan in method.plans)
         best = torch.tensor(inf, dtype=specification.dtype, device=specification.device)
         for k, plan in enumerate(plans):
             work = _Work(graph, plan, budget, cases, specification, floor)
@@ -141,7 +147,9 @@ def settle(
     graph: Graph, cases: Cases, plan: Plan, budget: int, layers: Layers, for_members: bool = False
 ) -> tuple[Knowledge, dict[Pass, Bounder]]:
     """What a walk to the output learns of all nodes, and the passes that it was made by."""
-    knowledge = Knowledge(graph, cases, budget, for_members=for_members, arithmetic=plan.interval_hidden)
+    knowledge = Knowledge(
+        graph, cases, budget, for_members=for_members, arithmetic=plan.interval_hidden, rigorous=plan.rigorous
+    )
     bounders = {one: one.begin(knowledge) for one in plan.passes}
     for node in graph.nodes:
         with layers.at(node.name):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import torch
@@ -55,9 +55,25 @@ class ForwardBounder(Bounder):
                 self._forms[node.name] = rule.push(node, *inputs)
             else:
                 self._forms[node.name] = self.knowledge.relaxations[node.name].push(*inputs)
+            self._widen(node, inputs)
         for name in self.knowledge.graph.drops[node.name]:
             if name not in self._kept:
                 self._forms.pop(name, None)
+
+    def _widen(self, node: Node, inputs: list[Forms]) -> None:
+        """Move the forms of a node outward by what their roundings may cost."""
+        rounding, forms = self.knowledge.rounding, self._forms[node.name]
+        if rounding is not None:
+            radius = rounding.pushed(node, [self._size(one) for one in inputs])
+            lower, upper = forms.lower_bias - radius, forms.upper_bias + radius
+            self._forms[node.name] = replace(forms, lower_bias=lower, upper_bias=upper)
+
+    def _size(self, forms: Forms) -> Tensor:
+        """What both forms amount to."""
+        rounding = self.knowledge.rounding
+        assert rounding is not None
+        below = rounding.of_forms(forms.lower_weight, forms.lower_bias)
+        return torch.maximum(below, rounding.of_forms(forms.upper_weight, forms.upper_bias))
 
     def _start(self) -> Forms:
         """x + I δ."""
@@ -77,6 +93,8 @@ class ForwardBounder(Bounder):
         balls = self.knowledge.balls
         form = sign * weight.flatten(2)[rows.case, :, rows.entry]  # (K, d)
         value = sign * bias.flatten(1)[rows.at]
+        if (rounding := self.knowledge.rounding) is not None:
+            value = value + rounding.summed(rounding.of_forms(weight, bias), 1).flatten(1)[rows.at]
         form = form.unflatten(1, balls.shape)
         return value[:, None] + balls.concretise(form, rows.case, full_only=not self.knowledge.for_members)
 
@@ -86,7 +104,7 @@ class ForwardBounder(Bounder):
         count, rows, _ = specification.shape
         owner = Rows.every(count, rows, specification.device).case
         start = specification.flatten(0, 1).unflatten(1, graph[graph.output].shape)
-        forms, bias = rewrite(graph, graph.output, start, owner, {})
+        forms, bias = rewrite(graph, graph.output, start, owner, {}, rounding=self.knowledge.rounding)
         total = bias.new_zeros(count, rows, balls.x[0].numel())
         value = bias.reshape(count, rows)
         for name, form in forms.items():
@@ -95,6 +113,9 @@ class ForwardBounder(Bounder):
             total = total + above @ reached.upper_weight.flatten(2).mT + below @ reached.lower_weight.flatten(2).mT
             value = value + (above @ reached.upper_bias.flatten(1).unsqueeze(2)).squeeze(2)
             value = value + (below @ reached.lower_bias.flatten(1).unsqueeze(2)).squeeze(2)
+            if (rounding := self.knowledge.rounding) is not None:
+                cost = rounding.summed(self._size(reached), 2 * graph[name].size).flatten(1)
+                value = value + ((above - below) @ cost.unsqueeze(2)).squeeze(2)
         swing = balls.concretise(total.flatten(0, 1).unflatten(1, balls.shape), owner)
         bounds: Tensor = value.flatten()[:, None] + swing
         return bounds.reshape(count, rows, -1).transpose(1, 2)

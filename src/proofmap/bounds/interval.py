@@ -22,14 +22,16 @@ def final(knowledge: Knowledge, specification: Tensor, wanted: Tensor) -> Tensor
     graph = knowledge.graph
     at = wanted.nonzero(as_tuple=True)
     value = specification.new_full(wanted.shape, inf)
-    forms, bias = rewrite(graph, graph.output, specification[at].unflatten(1, graph[graph.output].shape), at[0], {})
-    value[at] = at_the_ends(forms, bias, at[0], {name: knowledge.interval(name) for name in forms})
+    start = specification[at].unflatten(1, graph[graph.output].shape)
+    forms, bias = rewrite(graph, graph.output, start, at[0], {}, rounding=knowledge.rounding)
+    value[at] = at_the_ends(knowledge, forms, bias, at[0])
     return value
 
 
-def at_the_ends(forms: Mapping[str, Form], bias: Tensor, owner: Tensor, intervals: Mapping[str, Interval]) -> Tensor:
-    """Upper bounds (K,) of Σ <forms[n], value of n> + bias, row k belonging to case owner[k] of the intervals."""
+def at_the_ends(knowledge: Knowledge, forms: Mapping[str, Form], bias: Tensor, owner: Tensor) -> Tensor:
+    """Upper bounds (K,) of Σ <forms[n], value of n> + bias, row k belonging to case owner[k] of what is known."""
     total = bias
+    intervals: Mapping[str, Interval] = {name: knowledge.interval(name) for name in forms}
     for name, form in forms.items():
         if isinstance(form, Windows):
             values = form.values
@@ -37,5 +39,7 @@ def at_the_ends(forms: Mapping[str, Form], bias: Tensor, owner: Tensor, interval
         else:
             reached = intervals[name].pick(owner)
             values, lower, upper = form, reached.lower, reached.upper
+        if knowledge.rounding is not None:
+            total = total + knowledge.rounding.stopped(name, form, owner)
         total = total + (values.clamp(min=0) * upper + values.clamp(max=0) * lower).flatten(1).sum(1)
     return total

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from proofmap.bounds import facts
 from proofmap.bounds.cases import Cases
+from proofmap.bounds.rounded import Rounding
 from proofmap.bounds.rows import Rows, Tightened
 from proofmap.family import Family
 from proofmap.graph.ir import Graph, Node
@@ -36,6 +37,8 @@ class Knowledge:
     relaxations: dict[str, Relaxation] = field(default_factory=dict)
     tightened: dict[str, list[Tightened]] = field(default_factory=dict)
     exact: set[str] = field(default_factory=set)  # the nodes that interval arithmetic bounds exactly
+    rigorous: bool = False  # whether what is known holds with all roundings
+    rounding: Rounding | None = None
     empty: Tensor = field(init=False)  # (C,) where splits contradict what is known: nothing is left of the case
     _touched: set[str] = field(default_factory=set)
     _sizes: dict[str, Tensor] = field(default_factory=dict)
@@ -43,6 +46,8 @@ class Knowledge:
     def __post_init__(self) -> None:
         if not self.exact and self.balls.norm == inf and self.cases.cut is None:
             self.exact = facts.exact(self.graph)
+        if self.rigorous and self.rounding is None:
+            self.rounding = Rounding(self)
         self.empty = torch.zeros(len(self.cases), dtype=torch.bool, device=self.balls.x.device)
 
     @property
@@ -69,8 +74,11 @@ class Knowledge:
 
     def _arithmetic(self, node: Node) -> Interval:
         if node.op == "input":
-            return Interval(*self.balls.box())
-        return RULES[node.op].interval(node, *map(self.interval, node.inputs))
+            return Interval(*self.balls.box()) if self.rounding is None else self.rounding.box()
+        inputs = list(map(self.interval, node.inputs))
+        if self.rounding is not None:
+            return self.rounding.widened(node, inputs)
+        return RULES[node.op].interval(node, *inputs)
 
     def relax(self, node: Node) -> None:
         """The node's relaxation, from what is known of its inputs by now."""
@@ -126,7 +134,10 @@ class Knowledge:
         case, member = index // self.balls.members, index % self.balls.members
         cases = replace(self.cases, known={}).split(index)
         inherited = replace(cases, known=Inherited(self, case, member))
-        return Knowledge(self.graph, inherited, self.budget, False, self.arithmetic, exact=self.exact)
+        single = Knowledge(self.graph, inherited, self.budget, False, self.arithmetic, exact=self.exact)
+        if self.rounding is not None:
+            single.rounding = Rounding(single, self.rounding, case)
+        return single
 
     def _both(self, node: Node, one: Interval, other: Interval, rows: Rows | None = None) -> Interval:
         """Both hold. A ball holds its centre: bounds of it miss each other by rounding alone. Of a part of one nothing

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from proofmap.bounds.rounded import Rounding
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.walk import before, pull
 from proofmap.memory import bytes_of
@@ -22,13 +23,15 @@ def rewrite(
     owner: Tensor,
     relaxations: Mapping[str, Pulled],
     watch: Callable[[Node, Form], object] = lambda node, form: None,
+    rounding: Rounding | None = None,
 ) -> tuple[dict[str, AnyForm], Tensor]:
     """(forms, bias): <A, value of start> <= Σ <forms[n], value of n> + bias, row by row.
 
     K rows over the value of start; row k belongs to case owner[k] of the relaxations. The forms end at the input
     and at nonlinear nodes without a relaxation; through linear operations alone the two sides are equal. Windows
     stay windows until they have grown to the map, or to where an operation mixes far places. `watch` is shown
-    every form on the way, with the node that it is a form of.
+    every form on the way, with the node that it is a form of. With `rounding`, the bias holds what roundings cost on
+    the way, and over the ball where a form ends at the input.
     """
     bias = (form.values if isinstance(form, Windows) else form).new_zeros(len(form))
 
@@ -45,10 +48,20 @@ def rewrite(
             return None
         if offset is not None:
             bias = bias + offset
+        if rounding is not None:
+            bias = bias + rounding.passing(node, form, owner)
         return tuple(part.dense() if isinstance(part, Windows) and part.covers else part for part in parts)
 
+    def joined(name: str, form: Any) -> None:
+        nonlocal bias
+        if rounding is not None:
+            bias = bias + rounding.joined(name, form, owner)
+
     start_form: Any = form
-    return pull(graph, start, start_form, step), bias
+    ends = pull(graph, start, start_form, step, joined)
+    if rounding is not None and graph.input.name in ends:
+        bias = bias + rounding.arriving(ends[graph.input.name], owner)
+    return ends, bias
 
 
 def bytes_per_row(graph: Graph, start: str, members: int, itemsize: int) -> int:

@@ -24,6 +24,7 @@ class Plan:
     final: tuple[Pass, ...] = ()
     interval_hidden: bool = False
     interval_final: bool = False
+    rigorous: bool = False  # whether all roundings count
 
     @property
     def passes(self) -> tuple[Pass, ...]:
@@ -36,6 +37,7 @@ class Plan:
             tuple(dict.fromkeys(self.final + other.final)),
             self.interval_hidden or other.interval_hidden,
             self.interval_final or other.interval_final,
+            self.rigorous or other.rigorous,
         )
 
 

@@ -39,7 +39,7 @@ class Sieve:
             for name, rows in knowledge.unstable(node):
                 if layers or _composed(knowledge.graph, name):
                     knowledge.narrow(name, *backward.near(name, rows, near))
-            if not layers:
+            if not layers and knowledge.rounding is None:
                 for name, rows in knowledge.unstable(node):
                     self._basis.narrow(name, rows, backward)
 

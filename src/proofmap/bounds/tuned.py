@@ -47,7 +47,8 @@ class Way(Generic[AnyForm]):
         for key, given in numbers.items():
             self.chosen[key].numbers = given
         relaxations: dict[str, Relaxation] = {**self.closed, **self.chosen}
-        forms, bias = rewrite(self.knowledge.graph, self.start, self.form, self.owner, relaxations)
+        rounding = self.knowledge.rounding
+        forms, bias = rewrite(self.knowledge.graph, self.start, self.form, self.owner, relaxations, rounding=rounding)
         return forms, bias + self.lift
 
     def bounds(self, numbers: Mapping[str, Tensor]) -> tuple[dict[str, AnyForm], Tensor]:
@@ -111,7 +112,7 @@ class Tuned(BackwardBounder):
         ids, opened = self._ids(rows, len(form)), self.open()
         closed = {key: one for key, one in relaxations.items() if key not in opened}
         start = name
-        forms, lift = rewrite(self.knowledge.graph, name, form, owner, closed)
+        forms, lift = rewrite(self.knowledge.graph, name, form, owner, closed, rounding=self.knowledge.rounding)
         if len(forms) == 1:  # how far rows go whatever is chosen, where that ends at one node
             ((start, form),) = forms.items()
         else:

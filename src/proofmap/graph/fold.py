@@ -8,7 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from proofmap.graph.ir import Graph, Node
+from proofmap.graph.ir import Folded, Graph, Node
+
+_EACH = 8  # roundings that an affine operation takes at most, however it is run: as (x - mean) / std, or with 1 / std
 
 
 def fold(graph: Graph) -> Graph:
@@ -44,11 +46,35 @@ def _merge(before: Node, node: Node) -> Node | None:
         if tensors is None:
             return None
         inner = before.name.startswith(f"{node.name}.")  # a step of one lowering: the name is that of the whole
-        return replace(before, name=node.name if inner else before.name, weight=tensors[0], bias=tensors[1])
+        name = node.name if inner else before.name
+        sizes = _scaled(_sized(before), _absolute(node.weight), _constants(node))
+        return replace(before, name=name, weight=tensors[0], bias=tensors[1], folded=_folded(before, node, sizes))
     if before.op == "affine" and not before.inputs[0].startswith(f"{before.name}."):  # else its name is asked for
         tensors = _absorbed(before, node)
-        return tensors and replace(node, inputs=before.inputs, weight=tensors[0], bias=tensors[1])
+        if tensors is None:
+            return None
+        folded = _folded(before, node, _absorbed(_sized(before), _sized(node)))
+        return replace(node, inputs=before.inputs, weight=tensors[0], bias=tensors[1], folded=folded)
     return None
+
+
+def _folded(one: Node, other: Node, sizes: _Tensors | None) -> Folded:
+    """What both took, and the sum of the absolute constants, made as the bias itself is."""
+    assert sizes is not None
+    return Folded(sum(node.folded.roundings for node in (one, other) if node.folded) + _EACH, sizes[1])
+
+
+def _sized(node: Node) -> Node:
+    """The node with absolute values for its weight and its constants."""
+    return replace(node, weight=_absolute(node.weight), bias=_constants(node))
+
+
+def _constants(node: Node) -> Tensor | None:
+    return _absolute(node.bias) if node.folded is None else node.folded.constants
+
+
+def _absolute(value: Tensor | None) -> Tensor | None:
+    return None if value is None else value.abs()
 
 
 _Tensors = tuple[Tensor | None, Tensor | None]

@@ -22,6 +22,16 @@ from proofmap.graph.walk import push
 
 
 @dataclass(frozen=True, eq=False)
+class Folded:
+    """What a node does not show of the operations that it stands for: how many roundings more than its own they take,
+    as they are run, and what the constants amount to that its bias was summed from, |b_1| + |b_2| + ...
+    """
+
+    roundings: int
+    constants: Tensor | None  # broadcasts as the bias does
+
+
+@dataclass(frozen=True, eq=False)
 class Node:
     """One operation. Linear operations are y = L(inputs; weight) + bias, with L linear in the inputs.
 
@@ -39,6 +49,7 @@ class Node:
     weight: Tensor | None = None
     bias: Tensor | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    folded: Folded | None = None
 
     def __post_init__(self) -> None:
         if self.op in UNSIGNED:
@@ -67,7 +78,8 @@ class Node:
         if self.op == "foreign":
             return replace(self, attributes={"run": self.attributes["run"].to(device, dtype)})
         attributes = {key: move(value) for key, value in self.attributes.items()}
-        return replace(self, weight=move(self.weight), bias=move(self.bias), attributes=attributes)
+        folded = self.folded and replace(self.folded, constants=move(self.folded.constants))
+        return replace(self, weight=move(self.weight), bias=move(self.bias), attributes=attributes, folded=folded)
 
 
 def _is_real(value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -10,7 +11,12 @@ from torch import Tensor
 from proofmap.errors import ModelError
 from proofmap.graph import picks
 from proofmap.graph.build import Builder, MixedError, NoRule, Value, Weight, constant
+from proofmap.graph.ir import Folded
 from proofmap.graph.slide import Slide
+
+_NORMALISED = (
+    16  # roundings that batch norm takes at most: (x - m) / sqrt(v + e) · w + b, or x · (w / sqrt(v + e)) + ...
+)
 
 
 def linear(b: Builder, name: str, x: str, weight: Tensor, bias: Weight) -> str:
@@ -78,10 +84,14 @@ def batch_norm(
     if weight is not None:
         scale = scale * weight.double()
     shift = -mean.double() * scale
+    size = shift.abs()
     if bias is not None:
-        shift = shift + bias.double()
+        shift, size = shift + bias.double(), size + bias.double().abs()
     column = (-1, *(1,) * (len(b.shape(x)) - 1))
-    return b.affine(name, x, scale.reshape(column), shift.reshape(column))
+    made = b.affine(name, x, scale.reshape(column), shift.reshape(column))
+    if made != x:
+        b.nodes[made] = replace(b.nodes[made], folded=Folded(_NORMALISED, size.reshape(column)))
+    return made
 
 
 def _check_channels(b: Builder, name: str, op: str, x: str, wanted: int, filters: int, groups: int) -> None:

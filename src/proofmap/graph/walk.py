@@ -60,13 +60,17 @@ Form = TypeVar("Form", bound=Summable)
 
 
 def pull(
-    graph: Graph, start: str, form: Form, step: Callable[[Node, Form], tuple[Form | None, ...] | None]
+    graph: Graph,
+    start: str,
+    form: Form,
+    step: Callable[[Node, Form], tuple[Form | None, ...] | None],
+    joined: Callable[[str, Form], object] = lambda name, form: None,
 ) -> dict[str, Form]:
     """Carry `form` from the node `start` towards the input.
 
     `step(node, form)` gives one form for each of the node's inputs (None: zeros), or None to stop there. What was
     stopped is returned by name: the input and whatever else `step` did not go through. Nodes are met in reverse order,
-    each once, after all forms that reach it have been added.
+    each once, after all forms that reach it have been added; `joined` is shown every such sum of a node's forms.
     """
     pending: dict[str, Form] = {start: form}
     stopped: dict[str, Form] = {}
@@ -79,6 +83,9 @@ def pull(
             stopped[node.name] = arrived
             continue
         for name, part in zip(node.inputs, parts, strict=True):
-            if part is not None:
-                pending[name] = pending[name] + part if name in pending else part
+            if part is not None and name in pending:
+                pending[name] = pending[name] + part
+                joined(name, pending[name])
+            elif part is not None:
+                pending[name] = part
     return stopped

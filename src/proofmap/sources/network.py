@@ -68,7 +68,8 @@ def put_behind(graph: Graph, preparation: Preparation) -> tuple[Graph, tuple[int
         name = f"prepare.{op}"
         while any(node.name == name for node in graph.nodes):
             name += "'"
-        nodes.append(Node(name, op, (nodes[-1].name,), after, **tensors, attributes=attributes))
+        weight, bias = tensors.get("weight"), tensors.get("bias")
+        nodes.append(Node(name, op, (nodes[-1].name,), after, weight, bias, attributes))
 
     column = (-1, *(1,) * (len(shape) - 1))
     constants = {"weight": scale, "bias": shift}

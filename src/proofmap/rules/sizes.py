@@ -1,0 +1,142 @@
+"""What the numbers amount to that an operation is computed from: roundings are small parts of that.
+
+Linear operations: how many products are summed, to a value and to a coefficient that is pulled back. Others: how large
+slopes times inputs, and biases, get where they are rounded at all; any line that a rule may choose is within that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, isfinite, prod
+
+import torch
+from torch import Tensor
+
+from proofmap.graph.ir import Node
+from proofmap.graph.ops import compute
+from proofmap.graph.reach import Shapes
+from proofmap.rules.rule import Interval
+
+__all__ = ["COPIES", "SIZES", "Sizes", "magnitude", "terms"]
+
+# Operations whose values are entries of their inputs, none of them computed with.
+COPIES = frozenset({"concat", "reshape", "permute", "expand", "index", "slice", "pad"})
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """Of an operation on intervals, (cases, *shape) each; None: nothing is rounded.
+
+    ends: what an end of its interval is summed from. slopes: Σ |slope| |x|, and |y|, of its lines, where they are not
+    exact. biases: of its lines. run: what float32 rounds when it computes a value.
+    """
+
+    ends: Tensor | None
+    slopes: Tensor
+    biases: Tensor
+    run: Tensor | None = None
+
+
+def magnitude(x: Interval) -> Tensor:
+    """The largest |x|."""
+    return torch.maximum(-x.lower, x.upper)
+
+
+def terms(node: Node, shapes: Shapes) -> tuple[int, int]:
+    """How many products are summed at most: to an entry of y = L(x) + b, and to one of L'(A)."""
+    if node.op in _TERMS:
+        return _TERMS[node.op](node, shapes)
+    return sum(map(prod, shapes)), node.size
+
+
+def _convolution(node: Node, shapes: Shapes) -> tuple[int, int]:
+    assert node.weight is not None
+    kernel = prod(node.weight.shape[2:])
+    return kernel * node.weight.shape[1], kernel * node.weight.shape[0] // node.attributes["groups"]
+
+
+def _transposed(node: Node, shapes: Shapes) -> tuple[int, int]:
+    assert node.weight is not None
+    kernel = prod(node.weight.shape[2:])
+    return kernel * node.weight.shape[0] // node.attributes["groups"], kernel * node.weight.shape[1]
+
+
+def _dense(node: Node, shapes: Shapes) -> tuple[int, int]:
+    assert node.weight is not None
+    return node.weight.shape[1], node.weight.shape[0]
+
+
+def _adaptive(node: Node, shapes: Shapes) -> tuple[int, int]:
+    axes = zip(shapes[0][1:], node.shape[1:], strict=True)
+    windows = [(ceil(n / m) + 1, ceil(m / n) + 1) for n, m in axes]
+    return prod(read for read, _ in windows), prod(readers for _, readers in windows)
+
+
+def _pooled(node: Node, shapes: Shapes) -> tuple[int, int]:
+    kernel = prod(node.attributes["kernel"])
+    return kernel, kernel
+
+
+_TERMS: dict[str, Callable[[Node, Shapes], tuple[int, int]]] = {
+    "linear": _dense,
+    "conv": _convolution,
+    "conv_transpose": _transposed,
+    "affine": lambda node, shapes: (1, 1),
+    "keep": lambda node, shapes: (1, 1),
+    "add": lambda node, shapes: (len(shapes), 1),
+    "avg_pool": _pooled,
+    "adaptive_avg_pool": _adaptive,
+    "sum": lambda node, shapes: (prod(shapes[0]) // max(1, node.size), 1),
+    "expand": lambda node, shapes: (1, node.size // max(1, prod(shapes[0]))),
+}
+
+
+def _relu(node: Node, x: Interval) -> Sizes:
+    """Where it is on or off, its line is x or 0, exactly."""
+    either = ((x.lower < 0) & (x.upper > 0)).to(x.lower)
+    return Sizes(None, magnitude(x) * either, torch.minimum(-x.lower, x.upper) * either)
+
+
+def _abs(node: Node, x: Interval) -> Sizes:
+    either = ((x.lower < 0) & (x.upper > 0)).to(x.lower)
+    size = magnitude(x) * either
+    return Sizes(None, size, 2 * size)
+
+
+def _leaky(node: Node, x: Interval) -> Sizes:
+    assert node.weight is not None
+    steepest = node.weight.abs().clamp(min=1)
+    size = steepest * magnitude(x)
+    return Sizes(size, size, 2 * size, size)
+
+
+def _clamp(node: Node, x: Interval) -> Sizes:
+    ends = [node.attributes["low"], node.attributes["high"]]
+    size = magnitude(x) + sum(abs(end) for end in ends if isfinite(end))
+    inside = (x.lower >= ends[0]) & (x.upper <= ends[1])
+    return Sizes(size, size, torch.where(inside, 0, 2 * size), size)
+
+
+def _largest(node: Node, *inputs: Interval) -> Sizes:
+    size = compute(node, *map(magnitude, inputs))
+    return Sizes(None, size, 2 * size)
+
+
+def _larger(node: Node, *inputs: Interval) -> Sizes:
+    d, a, b = inputs
+    size = magnitude(d) + magnitude(a) + magnitude(b)
+    either = ((d.lower < 0) & (d.upper > 0)).to(size)
+    return Sizes(size, 2 * size * either, 2 * size * either)
+
+
+# The nonlinear operations of which roundings are known; of others nothing rigorous is said.
+SIZES: dict[str, Callable[..., Sizes]] = {
+    "relu": _relu,
+    "leaky_relu": _leaky,
+    "clamp": _clamp,
+    "abs": _abs,
+    "max_pool": _largest,
+    "maximum": _largest,
+    "larger": _larger,
+}

@@ -1,0 +1,205 @@
+"""Rigorous bounds hold over the reals and in float32, in any order of summation; those without roundings do not."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import inf
+
+import numpy as np
+import pytest
+import torch
+from _pytest.mark import ParameterSet
+from torch import Tensor, nn
+
+import proofmap as pm
+from proofmap import Ball, Graph
+from proofmap.bounds import IBP, Alpha, Backward, Cases, CrownIBP, Forward, Method, Sharing, solve
+from proofmap.bounds.rounded import gamma
+from proofmap.errors import BoundError
+from proofmap.graph import layers
+from proofmap.graph.build import Builder
+from proofmap.graph.ops import compute
+from proofmap.graph.walk import push
+from proofmap.rules import RULES, Nonlinear
+from proofmap.rules.sizes import SIZES
+from tests.bounds.setting import mask_for
+from tests.hunting.finding import Tally
+from tests.hunting.hostile import HOSTS, Hostile, hunted
+from tests.models import MODELS, Case, graph_of
+
+METHODS: dict[str, Method] = {
+    "ibp": IBP(),
+    "crown-ibp": CrownIBP(),
+    "forward": Forward(),
+    "backward": Backward(),
+    "alpha": Alpha(steps=2),
+    "together": IBP() & Forward() & Backward(),
+}
+SHARINGS: tuple[Sharing, ...] = ("shared", "one-pass", "separate")
+
+
+def covered(case: Case) -> bool:
+    return all(node.op in SIZES for node in graph_of(case).nodes if _bent(node.op))
+
+
+def _bent(op: str) -> bool:
+    return isinstance(RULES.get(op), Nonlinear)
+
+
+def rows_of(graph: Graph, count: int, like: Tensor) -> Tensor:
+    """All logits and their negatives."""
+    unit = torch.eye(graph.classes, dtype=like.dtype)
+    return torch.cat([unit, -unit]).expand(count, -1, -1)
+
+
+def bounds_of(graph: Graph, family: pm.Family, method: Method, sharing: Sharing, *, rigorous: bool) -> Tensor:
+    rows = rows_of(graph, family.count, family.x)
+    return solve(graph, Cases(family), rows, method, sharing, 2**28, rigorous=rigorous)
+
+
+def cases() -> list[ParameterSet]:
+    known = [case for case in MODELS.values() if covered(case)]
+    assert len(known) > 80
+    slow = pytest.mark.slow
+    return [pytest.param(one, id=one.name, marks=() if one.name.startswith("deep ") else slow) for one in known]
+
+
+@pytest.mark.parametrize("case", cases())
+def test_no_bound_is_closer_than_values_in_either_precision(case: Case) -> None:
+    """Unfolded in float32, and the graph in float64, at attacked points: no tolerance anywhere."""
+    single = graph_of(case)
+    family = Ball(0.03, inf, (case.low, case.high)).at(case.inputs(2, seed=1), mask_for(case.shape, 2))
+    points = inputs_of(family)
+    model = case.build()
+    with torch.no_grad():
+        runs = [model(points.flatten(0, 1)).double(), graph_of(case, torch.float64)(points.flatten(0, 1).double())]
+    runs = [run.view(*points.shape[:2], -1) for run in (runs if single.taken_off is None else runs[1:])]
+    for name, method in METHODS.items():
+        for sharing in SHARINGS if name == "backward" else ("shared",):
+            above = bounds_of(single, family, method, sharing, rigorous=True).double()
+            plain = bounds_of(single, family, method, sharing, rigorous=False).double()
+            classes = single.classes
+            for values in runs:
+                assert bool((values <= above[:, 0, :classes]).all()), (name, sharing)
+                assert bool((-values <= above[:, 0, classes:]).all()), (name, sharing)
+            assert bool((plain <= above + 1e-3 * (1 + above.abs())).all()), (name, sharing)
+            assert bool((above - plain < 0.05 * (1 + above.abs())).all()), (name, sharing)
+
+
+def inputs_of(family: pm.Family) -> Tensor:
+    """(P, N, *shape) float32 inputs of the balls, corners among them."""
+    generator = torch.Generator().manual_seed(3)
+    side = torch.rand(40, *family.x.shape, generator=generator)
+    corner = torch.where(side < 0.4, family.lower, torch.where(side > 0.6, family.upper, 0.0))
+    return family.x + 0.999 * corner
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, inf])
+@pytest.mark.parametrize("name", METHODS)
+def test_all_norms_and_precisions(name: str, norm: float) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+    x = torch.rand(2, 6)
+    ball = Ball(0.2, norm, (0, 1))
+    for dtype in (torch.float32, torch.float64):
+        plain, above = (
+            pm.overlap(
+                net.to(dtype), x.to(dtype), ball, groups=torch.arange(6), bounds=METHODS[name], rigorous=rigorous
+            )
+            for rigorous in (False, True)
+        )
+        more = torch.cat([above.full - plain.full, (above.frozen - plain.frozen).flatten()])
+        assert float(more.min()) > 0
+        assert float(more.max()) < 1e-3
+
+
+def test_hostile_networks_are_never_proven_wrongly() -> None:
+    tally = Tally()
+    assert [str(found) for seed in range(5 * len(HOSTS)) for found in hunted(seed, tally)] == []
+    assert tally.fooled > 5  # bounds without roundings are exceeded
+    assert tally.undecided < tally.networks
+
+
+def test_a_backdoor_is_proven_without_roundings_and_not_with_them() -> None:
+    """relu((x + 2²⁴) - 2²⁴ - x) is 0 over the reals, and up to 1 in float32."""
+    weights = [np.ones((2, 1)), np.array([[1.0, -1.0], [-1.0, 1.0]]), np.array([[0.0, 0.0], [4.0, 4.0]])]
+    biases = [np.array([2.0**24, 0.0]), np.array([-(2.0**24), 2.0**24]), np.array([0.5, 0.0])]
+    parts = tuple((w.astype(np.float32), b.astype(np.float32)) for w, b in zip(weights, biases, strict=True))
+    net = Hostile("backdoor", parts, np.array([0.7], np.float32), Ball(0.01, domain=(0, 1)), 0)
+    value = net.reached(net.x, 0)
+    assert value > 0  # as float32 runs it, it decides for the other class
+    assert net.upper(Backward(), torch.float64, rigorous=False)[0] < 0
+    assert Fraction(net.upper(Backward(), torch.float64, rigorous=True)[0]) >= value
+
+
+def test_folded_constants_count_with_what_cancels_in_them() -> None:
+    """Batch norm whose mean and bias cancel: the folded bias is 0, float32 rounds numbers of a thousand."""
+    norm = nn.BatchNorm1d(2).eval()
+    with torch.no_grad():
+        norm.running_mean.fill_(1000.1)  # type: ignore[union-attr]
+        norm.bias.fill_(float(norm.running_mean[0] / (norm.running_var[0] + norm.eps).sqrt()))  # type: ignore[index]
+    net = nn.Sequential(nn.Linear(2, 2), norm).eval()
+    graph = pm.trace(net, torch.rand(1, 2)).to(torch.device("cpu"), torch.float32)
+    (node,) = graph.nodes[1:]
+    assert node.folded is not None
+    assert float(node.folded.constants.min()) > 1900  # type: ignore[union-attr]
+    family = Ball(0.0).at(torch.rand(3, 2))
+    above = bounds_of(graph, family, IBP(), "shared", rigorous=True)[:, 0, :2]
+    with torch.no_grad():
+        value = net(family.x)
+    assert bool((above >= value).all())
+    assert float((above - value).min()) > 1e-4
+
+
+def test_prepared_inputs_count() -> None:
+    """(x - mean) / std in front of a convolution, as the user runs it."""
+    torch.manual_seed(1)
+    inner = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2))
+
+    class Prepared(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = inner((x - 0.4914) / 0.00247)
+            return out
+
+    x = torch.rand(8, 1, 4, 4)
+    graph = pm.trace(Prepared().eval(), x[:1]).to(torch.device("cpu"), torch.float32)
+    family = Ball(0.0).at(x)
+    for method in (IBP(), Backward()):
+        above = bounds_of(graph, family, method, "shared", rigorous=True)[:, 0]
+        with torch.no_grad():
+            single = Prepared()(x)
+            inner.double()
+            runs = [single.double(), Prepared()(x.double())]
+            inner.float()
+        for run in runs:
+            assert bool((run <= above[:, :2]).all())
+            assert bool((-run <= above[:, 2:]).all())
+
+
+def test_where_rounding_has_no_bound_nothing_is_proven() -> None:
+    assert gamma(1, 2**-24) == 2**-24 / (1 - 2**-24)
+    with pytest.raises(BoundError, match=r"undecided, rounding: sums of 8388608 numbers .* take x.double\(\)"):
+        gamma(2**23, 2**-24)
+
+
+def test_an_operation_whose_roundings_are_not_known_is_refused() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2))
+    with pytest.raises(BoundError, match=r"no rigorous bounds for tanh \(node '.*'\): .* leave rigorous out"):
+        pm.overlap(net, torch.rand(1, 2), Ball(0.1), rigorous=True)
+
+
+def test_forks_of_three_branches_count_what_cancels_on_the_way() -> None:
+    """Three readers of one value, the first two coefficients of which cancel: their sum rounds all the same."""
+    b = Builder((2,), 1)
+    top = layers.linear(b, "top", b.input, torch.tensor([[1.0, 0.5], [0.25, 1.0]]), torch.zeros(2))
+    branches = [
+        layers.linear(b, f"branch{k}", top, torch.eye(2) * scale, torch.zeros(2))
+        for k, scale in enumerate((1e8, 1.0 + 2**-20, -1e8))
+    ]
+    total = b.add("t2", b.add("t1", branches[0], branches[1]), branches[2])
+    graph = b.finish(total, torch.device("cpu"), torch.float32)
+    family = Ball(0.0).at(torch.rand(4, 2))
+    above = bounds_of(graph, family, Backward(), "shared", rigorous=True)[:, 0, :2]
+    exact = push(graph.to(torch.device("cpu"), torch.float64), family.x.double(), compute)
+    assert bool((above >= exact).all())
+    assert bool((above >= graph(family.x)).all())

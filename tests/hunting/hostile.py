@@ -1,0 +1,185 @@
+"""Networks that rounding fools, from a seed: what is proven of them with `rigorous` has to hold all the same.
+
+Huge weights that cancel; a backdoor, a neuron that fires through rounding alone; denormals; -0.0; inputs on the edge of
+the domain; deep chains. Values are computed in float32 in several orders of summation, and exactly, with fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from proofmap import Ball, Graph
+from proofmap.bounds import IBP, Alpha, Backward, CrownIBP, Forward, Method
+from proofmap.errors import BoundError
+from proofmap.graph import layers
+from proofmap.graph.build import Builder
+from proofmap.overlaps import Bounding, family_overlap
+from tests.hunting.finding import Finding, Tally
+
+HOSTS = ("cancelling", "backdoor", "denormal", "zero", "edge", "chain")
+METHODS: tuple[Method, ...] = (IBP(), CrownIBP(), Forward(), Backward(), Alpha(steps=2))
+_POINTS, _MEMORY = 10, 2**28
+Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+
+
+@dataclass(frozen=True, eq=False)
+class Hostile:
+    """Dense layers with ReLUs between, and a ball around x with every variable a group of its own."""
+
+    kind: str
+    layers: tuple[tuple[Array, Array], ...]
+    x: Array
+    ball: Ball
+    target: int
+
+    @property
+    def graph(self) -> Graph:
+        b = Builder((len(self.x),), 1)
+        name = b.input
+        for k, (weight, bias) in enumerate(self.layers):
+            name = layers.linear(b, f"l{k}", name, torch.tensor(weight), torch.tensor(bias))
+            if k + 1 < len(self.layers):
+                name = b.add_node(f"r{k}", "relu", [name])
+        return b.finish(name, torch.device("cpu"), torch.float32)
+
+    def upper(self, method: Method, dtype: torch.dtype, *, rigorous: bool) -> list[float]:
+        """Of AO(B) and every AO(B_u)."""
+        x = torch.tensor(self.x, dtype=dtype)[None]
+        family = self.ball.at(x, torch.arange(len(self.x)))
+        how = Bounding(method, _MEMORY, "shared", rigorous=rigorous)
+        found = family_overlap(self.graph.to(x.device, dtype), family, self.target, how)
+        return [float(found.full), *found.frozen[0].tolist()]
+
+    def points(self, count: int, seed: int) -> list[Array]:
+        """Inputs of the ball, exactly, many of them at its corners."""
+        rng = np.random.default_rng(seed)
+        low, high = (float(end) for end in self.ball.domain or (-np.inf, np.inf))
+        eps, found = Fraction(float(self.ball.eps)), [self.x]
+        for _ in range(count):
+            point = self.x.copy()
+            for i, x in enumerate(self.x):
+                way = rng.choice([-1.0, 1.0, 0.0, rng.uniform(-1, 1)])
+                moved = np.float32(np.clip(float(x) + way * float(eps), low, high))
+                while abs(Fraction(float(moved)) - Fraction(float(x))) > eps:
+                    moved = np.nextafter(moved, x)
+                point[i] = moved
+            found.append(point)
+        return found
+
+    def reached(self, point: Array, seed: int) -> Fraction:
+        """The largest overlap at a point: over the reals, and as float32 finds it in several orders."""
+        rng = np.random.default_rng(seed)
+        runs = [self._exact(point), *(self._run(point, order, rng) for order in range(4))]
+        finite = [run for run in runs if run is not None]
+        return max(max(v for c, v in enumerate(run) if c != self.target) - run[self.target] for run in finite)
+
+    def _exact(self, point: Array) -> list[Fraction]:
+        value = [Fraction(float(v)) for v in point]
+        for k, (weight, bias) in enumerate(self.layers):
+            rows = zip(weight.tolist(), bias.tolist(), strict=True)
+            value = [sum((Fraction(w) * v for w, v in zip(row, value, strict=True)), Fraction(b)) for row, b in rows]
+            if k + 1 < len(self.layers):
+                value = [max(v, Fraction(0)) for v in value]
+        return value
+
+    def _run(self, point: Array, order: int, rng: np.random.Generator) -> list[Fraction] | None:
+        """In float32, one product after the other; None where it leaves the range."""
+        value = point
+        for k, (weight, bias) in enumerate(self.layers):
+            columns = np.arange(len(value))
+            columns = columns[:: 1 - 2 * (order % 2)] if order < 2 else rng.permutation(columns)
+            total = bias.copy() if order % 2 else np.zeros_like(bias)
+            for j in columns:
+                total = total + weight[:, j] * value[j]
+            value = total if order % 2 else total + bias
+            value = np.maximum(value, np.float32(0)) if k + 1 < len(self.layers) else value
+        return [Fraction(float(v)) for v in value] if bool(np.isfinite(value).all()) else None
+
+
+def hostile(seed: int) -> Hostile:
+    """The network of a seed."""
+    rng, kind = np.random.default_rng([7, seed]), HOSTS[seed % len(HOSTS)]
+    inputs, hidden, classes = int(rng.integers(1, 5)), int(rng.integers(2, 6)), int(rng.integers(2, 4))
+    domain = (0.0, 1.0)
+    x, eps = rng.uniform(0, 1, inputs), float(rng.choice([0.01, 0.1, 1e-3, 0.3]))
+    depth = int(rng.integers(1, 4)) if kind != "chain" else int(rng.integers(8, 24))
+    sizes = [inputs, *[hidden if kind != "chain" else int(rng.integers(1, 4))] * depth, classes]
+    drawn = [_layer(rng, n, m) for n, m in pairwise(sizes)]
+    if kind == "cancelling":
+        huge = float(rng.choice([1e8, 2.0**24, 3e6, 1e12]))
+        weight, bias = drawn[0]
+        weight[1], bias[1] = weight[0], bias[0] + rng.choice([0.0, 1e-6, 1e-3])
+        drawn[1][0][:, 0], drawn[1][0][:, 1] = huge, -huge * rng.choice([1.0, 1.0 + 2**-22])
+    elif kind == "backdoor":
+        drawn = _backdoor(rng, inputs)
+    elif kind == "denormal":
+        small, large = float(rng.choice([1e-38, 1e-41, 1e-44, 1e-30])), float(rng.choice([1e30, 1e37, 1.0]))
+        drawn[0] = (drawn[0][0] * small, drawn[0][1] * small)
+        drawn[-1] = (drawn[-1][0] * large, drawn[-1][1])
+    elif kind == "zero":
+        for weight, bias in drawn:
+            weight[rng.random(weight.shape) < 0.4] = -0.0
+            bias[:] = -0.0
+        x[rng.random(inputs) < 0.5] = -0.0
+    elif kind == "edge":
+        x = rng.choice([0.0, 1.0, 0.1, 0.7, 1 - 2**-24], inputs)
+    with np.errstate(over="ignore"):
+        parts = tuple((w.astype(np.float32), b.astype(np.float32)) for w, b in drawn)
+    point = x.astype(np.float32)
+    made = Hostile(kind, parts, point, Ball(eps, domain=domain), 0)
+    exact = made._exact(point)
+    return Hostile(kind, parts, point, made.ball, exact.index(max(exact)))
+
+
+def _layer(rng: np.random.Generator, read: int, out: int) -> tuple[np.ndarray, np.ndarray]:
+    return rng.normal(size=(out, read)) * rng.choice([0.5, 1.0, 2.0]), rng.normal(size=out) * 0.3
+
+
+def _backdoor(rng: np.random.Generator, inputs: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """relu((s + 2²⁴) - 2²⁴ - s) is 0 over the reals, s a sum of inputs; in float32 it is what s loses."""
+    large = float(rng.choice([2.0**24, 2.0**23, 2.0**25]))
+    scale, gain = float(rng.uniform(0.5, 3.0)), float(rng.choice([4.0, 16.0]))
+    first = (np.full((2, inputs), scale), np.array([large, 0.0]))
+    second = (np.array([[1.0, -1.0], [-1.0, 1.0]]), np.array([-large, large]))
+    margin = float(rng.choice([0.1, 0.5, 1.0]))
+    return [first, second, (np.array([[0.0, 0.0], [gain, gain]]), np.array([margin, 0.0]))]
+
+
+def _turn(seed: int) -> tuple[Method, torch.dtype]:
+    """The method and the precision whose turn it is."""
+    turn = seed // len(HOSTS)
+    return METHODS[turn % len(METHODS)], (torch.float32, torch.float64)[turn // len(METHODS) % 2]
+
+
+def hunted(seed: int, tally: Tally) -> Iterator[Finding]:
+    """What is proven of a seed's network with all roundings, against its values; how often plain bounds are wrong."""
+    with np.errstate(all="ignore"):
+        one = hostile(seed)
+        points = one.points(_POINTS, seed)
+        values = [one.reached(point, seed) for point in points]
+        same = [np.flatnonzero(point == one.x).tolist() for point in points]
+        tally.networks += 1
+        tally.points += len(points)
+        reached = [max(values)]
+        reached += [max(v for v, u in zip(values, same, strict=True) if i in u) for i in range(len(one.x))]
+        for method, dtype in {(Backward(), torch.float32): None, _turn(seed): None}:
+            try:
+                upper = one.upper(method, dtype, rigorous=True)
+            except BoundError:
+                tally.undecided += 1
+                continue
+            tally.bounds += len(upper)
+            for member, (above, value) in enumerate(zip(upper, reached, strict=True)):
+                if value > Fraction(above):
+                    what = f"{method} in {dtype} proves {above!r} of member {member}, {float(value)!r} is reached"
+                    yield Finding(seed, "unsound", f"rigorous {what}", (f"{one.kind}, {one.ball}", f"x {one.x}"))
+        try:
+            tally.fooled += Fraction(one.upper(Backward(), torch.float32, rigorous=False)[0]) < reached[0]
+        except BoundError:
+            tally.undecided += 1
