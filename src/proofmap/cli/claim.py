@@ -48,7 +48,7 @@ def claim(
     groups: Annotated[
         str,
         typer.Option(
-            help="Of which AO(B_u) claims go beside that of AO(B): --groups all, top (the ten that score most) or none.",
+            help="Of which AO(B_u) claims go beside AO(B)'s: --groups all, top (the ten that score most) or none.",
             autocompletion=among(names.WHICH),
         ),
         texts.one_of(names.WHICH, "--groups"),
@@ -85,9 +85,7 @@ def claim(
             about = [
                 *files,
                 f"network as it was explained, proofmap's digest {e.model_hash}",
-                f"input {name}, sample {k}, sha256 of its {e.x.dtype} values {input_hash(e.x[k])}".replace(
-                    "torch.", ""
-                ),
+                f"input {name}, sample {k}, sha256 of its values as {_plain(e.x)} {input_hash(e.x[k])}",
             ]
             written[property_] = text_of(one, net, about).encode()
             rows.append(f"{net},{property_},{_TIMEOUT}\n")
