@@ -17,7 +17,7 @@ import highspy
 import numpy as np
 from scipy import sparse
 
-if TYPE_CHECKING:
+if TYPE_CHECKING or __package__:
     from benchmarks.programs import Array, Form, Layer, Program
 else:
     from programs import Array, Form, Layer, Program  # a script finds what lies beside it

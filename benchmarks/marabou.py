@@ -6,13 +6,15 @@ Version 2.0.0 rules out points that are there, of two linear equations already: 
 from __future__ import annotations
 
 import time
+import warnings
 from multiprocessing import get_context
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from maraboupy import MarabouCore
 
-if TYPE_CHECKING:
+if TYPE_CHECKING or __package__:
     from benchmarks.programs import Array, Form, Program
 else:
     from programs import Array, Form, Program  # a script finds what lies beside it
@@ -39,7 +41,20 @@ def exceeds(program: Program, threshold: float, seconds: float, threads: int) ->
     return verdict, None, time.perf_counter() - start
 
 
-def _within(seconds: float, query: MarabouCore.InputQuery, threads: int) -> tuple[str, dict[int, float]]:
+def answer(network: Path, question: Path, seconds: float) -> tuple[Verdict, Array | None]:
+    """What Marabou says of an ONNX file and a VNN-LIB file, both of which it reads by itself, and a point if sat."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it has no TensorFlow
+        from maraboupy import Marabou
+    read = Marabou.read_onnx(str(network))
+    query = read.getInputQuery()
+    MarabouCore.loadProperty(query, str(question))
+    verdict, values = _within(seconds, query, 1)
+    found = np.array([values[int(i)] for i in read.inputVars[0].flatten()]) if verdict == "sat" else None
+    return verdict, found
+
+
+def _within(seconds: float, query: MarabouCore.InputQuery, threads: int) -> tuple[Verdict, dict[int, float]]:
     """(the answer, the values of the variables if it is sat), or "open" after so long."""
     context = get_context("fork")  # a query cannot be sent
     ours, theirs = context.Pipe(duplex=False)

@@ -55,13 +55,22 @@ class Program:
     low: Array  # (d,)
     high: Array
     layers: tuple[Layer, ...]
-    margins: Form  # of f_c' - f_c for each rival that may reach the largest
+    margins: Form  # of f_c' - f_c, or another row, for each that may reach the largest
     lower: Array  # (R,) of each margin on the box
     upper: Array
 
 
-def program(graph: Graph, single: pm.Family, target: int) -> Program:
-    """Of one box: hidden bounds by `Backward`; rivals that stay below what x itself reaches are left out."""
+def margins_of(target: int, classes: int) -> Array:
+    """The rows f_c' - f_c of all rivals, (R, classes)."""
+    rows = np.delete(np.eye(classes), target, 0)
+    rows[:, target] = -1.0
+    return rows
+
+
+def program(graph: Graph, single: pm.Family, rows: Array) -> Program:
+    """Of one box and rows of the outputs: hidden bounds by `Backward`; rows that stay below what x itself reaches are
+    left out.
+    """
     if single.norm != torch.inf or single.count != 1 or single.groups:
         raise InputError("got a ball that is no box, or several, expected one of the norm inf without groups")
     graph = graph.to(torch.device("cpu"), torch.float64)
@@ -73,8 +82,6 @@ def program(graph: Graph, single: pm.Family, target: int) -> Program:
             lower, upper = _ends(_up_to(graph, source), single, np.eye(graph[source].size))
             layers.append(Layer(node.name, forms[source].form(), lower, upper))
         forms[node.name] = _pushed(node, forms)
-    rows = np.delete(np.eye(graph.classes), target, 0)
-    rows[:, target] = -1.0
     lower, upper = _ends(graph, single, rows)
     reached = float((rows @ graph(single.x).detach().numpy().flatten()).max())
     keep = upper >= reached - _ROUNDING * (1 + abs(reached))

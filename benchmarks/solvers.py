@@ -39,12 +39,12 @@ from proofmap.sources import Preparation, read_specification
 if TYPE_CHECKING:
     from benchmarks import highs, marabou, measuring
     from benchmarks.lines import Line, Lines, table
-    from benchmarks.programs import Array, program
+    from benchmarks.programs import Array, margins_of, program
 else:
     import highs  # a script finds what lies beside it
     import measuring
     from lines import Line, Lines, table
-    from programs import Array, program
+    from programs import Array, margins_of, program
 
     if find_spec("maraboupy"):
         import marabou
@@ -168,7 +168,8 @@ def _asked(question: Question, keys: dict[int, Line], args: argparse.Namespace) 
     upper = torch.cat([over.full, over.frozen[0]]).tolist()
     family = question.ball.at(question.x, question.mask)
     for member, key in keys.items():
-        asked = program(question.graph, family.split(torch.tensor([member])), question.target)
+        rows = margins_of(question.target, question.graph.classes)
+        asked = program(question.graph, family.split(torch.tensor([member])), rows)
         points, above, seconds = highs.maximise(asked, args.seconds, args.threads, args.gap)
         assert over.points is not None
         row = {

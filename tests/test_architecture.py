@@ -34,7 +34,7 @@ ORDER = (
     {"bounds"},
     {"tree"},
     {"overlaps", "radii"},
-    {"explain", "certificate", "property"},
+    {"explain", "proof", "property"},
     {"metrics", "sources"},
     {"bench", "court", "runs", "show"},
     {"studio", "cli"},

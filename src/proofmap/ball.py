@@ -75,7 +75,7 @@ class Ball:
         radius = _resolve_eps(self.eps, self.norm, x)  # broadcasts to x
         lower, upper = -radius.expand(x.shape), radius.expand(x.shape)
         if self.domain is not None:
-            low, high = (_resolve_end(end, x) for end in self.domain)
+            low, high = self.limits(x)
             _check_order(low, high)
             _check_inside(x, low, high)
             if self.relative:
@@ -92,6 +92,11 @@ class Ball:
             return Family(x, lower, upper, self.norm, eps)
         return Family(x, lower, upper, self.norm, eps, *resolve_mask(mask, x))
 
+    def limits(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The ends of the domain in x's shape; infinite without one."""
+        low, high = (-inf, inf) if self.domain is None else self.domain
+        return _resolve_end(low, x), _resolve_end(high, x)
+
     def room(self, x: Tensor, mask: Tensor) -> Family:
         """Resolve what the domain alone leaves, low - x <= δ <= high - x within the half, as `at` does the ball.
 
@@ -100,7 +105,7 @@ class Ball:
         own = self.at(x, mask)
         if self.domain is None:
             return own
-        low, high = (_resolve_end(end, own.x) - own.x for end in self.domain)
+        low, high = (end - own.x for end in self.limits(own.x))
         lower = torch.where(low.isfinite() & (own.lower < 0), low, own.lower).clamp(max=0)
         upper = torch.where(high.isfinite() & (own.upper > 0), high, own.upper).clamp(min=0)
         reach = torch.maximum(-lower, upper).flatten(1).amax(dim=1)

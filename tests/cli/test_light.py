@@ -42,7 +42,7 @@ for words, environment in json.loads(sys.argv[1]):
 print(json.dumps(found))
 """
 
-COMMANDS = ("explain", "verify", "compare", "bench", "run", "export", "report", "demo")
+COMMANDS = ("explain", "verify", "compare", "bench", "run", "export", "report", "claim", "demo")
 HELP: list[list[str]] = [[], ["--help"], ["-h"], ["--version"], *([name, "-h"] for name in COMMANDS)]
 MODEL = ["zoo:mnist_mlp", "no-such-file.png"]
 WRONG: list[tuple[list[str], str]] = [
@@ -74,6 +74,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", "x", "--model", "y", "--out", "z", "--set", "foo"], "got --set foo, expected a name and a value"),
     (["run", "x", "--model", "y", "--out", "z", "--memory", "0"], "got --memory 0, expected a number of GiB"),
     (["export", "run", "out.foo"], "got the name out.foo, expected one that ends in "),
+    (["claim", "zoo:mnist_mlp", "x.proofmap", "--groups", "some"], "got --groups some, expected one of all, top, none"),
     (["report", "page.txt", "maps"], "got the page page.txt, expected a name that ends in .html"),
 ]
 COMPLETED: list[tuple[str, list[str]]] = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proofmap.cli.app import app, command
 from proofmap.cli.bench import bench
+from proofmap.cli.claim import claim
 from proofmap.cli.compare import compare
 from proofmap.cli.demo import demo
 from proofmap.cli.explain import explain
@@ -14,7 +15,7 @@ from proofmap.cli.verify import verify
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = (explain, verify, compare, bench, run, export, report, demo)
+COMMANDS = (explain, verify, compare, bench, run, export, report, claim, demo)
 
 for one in COMMANDS:
     command(one)

@@ -17,6 +17,7 @@ FORMATS = (".csv", ".parquet", ".npz", ".zarr")
 NORMS = ("1", "2", "inf")
 LAYOUTS = ("NCHW", "NHWC")
 ENGINES = ("local", "ray")
+WHICH = ("all", "top", "none")  # groups whose claims are written
 ZOO = "zoo:"
 COURT = "court"  # beside the benchmarks: every method before judges that know the truth
 

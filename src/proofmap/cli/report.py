@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +9,11 @@ import typer
 
 from proofmap.cli import texts
 from proofmap.cli.bundles import unset
+from proofmap.cli.saved import saved
 from proofmap.cli.subject import Source
 from proofmap.errors import InputError
 
 __all__ = ["report"]
-
-_SUFFIX = ".proofmap"
 
 
 def report(
@@ -76,20 +73,8 @@ def report(
     if explained is not None:
         names = explained.classes
     runs = [path for path in inputs if (path / MANIFEST).is_file()]
-    explanations = [(file.stem, Explanation.load(file)) for path in inputs if path not in runs for file in _files(path)]
+    explanations = [(file.stem, Explanation.load(file)) for path in inputs if path not in runs for file in saved(path)]
     opened = [(path.resolve().name, Results.open(path)) for path in runs]
     day = None if date is None else texts.day(date)
     write(out, explanations, classes=names, table=compared, model=explained, runs=opened, by=by, date=day)
     typer.echo(f"wrote {out}")
-
-
-def _files(path: Path) -> Iterator[Path]:
-    """A file itself, or those of a folder, by name, numbers in it by their size."""
-    if not path.is_dir():
-        yield path
-        return
-    written = (file for file in path.iterdir() if file.suffix == _SUFFIX)
-    files = sorted(written, key=lambda file: [part.zfill(9) for part in re.split(r"(\d+)", file.name)])
-    if not files:
-        raise InputError(f"{path} has no {_SUFFIX} file in it, expected a folder of proofmap explain or run")
-    yield from files

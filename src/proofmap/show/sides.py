@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -11,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.attack import attack
-from proofmap.ball import Ball
 from proofmap.digest import hash_graph
 from proofmap.errors import InputError, ProofmapError
 from proofmap.explain import Explanation
+from proofmap.explain.stated import stated_ball
 from proofmap.explain.wording import confidence
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.foreign import foreign_of
@@ -127,7 +126,7 @@ def attacked(model: nn.Module | Graph, name: str, e: Explanation) -> Tensor | No
     where the file does not hold the ball, or where the model has no gradients to attack by.
     """
     graph = checked(model, e.x, name, e.model_hash)
-    ball = _ball(e.settings)
+    ball = stated_ball(e.settings)
     part = foreign_of(graph)
     if kind_of(e) != "decision" or ball is None or (part is not None and not part[1].gradients):
         return None
@@ -140,23 +139,3 @@ def attacked(model: nn.Module | Graph, name: str, e: Explanation) -> Tensor | No
             for part in parts
         ]
     )
-
-
-def _ball(settings: Mapping[str, Any]) -> Ball | None:
-    """The ball of a record; None where it was too large to be written down."""
-    eps, norm, domain = settings.get("eps"), settings.get("norm"), settings.get("domain")
-    ends = [] if domain is None else domain if isinstance(domain, list) else [domain]
-    if eps is None or any(isinstance(value, str) for value in (eps, *ends)):
-        return None
-    power: Any = math.inf if norm == "inf" else norm
-    limits: Any = None if domain is None else tuple(map(_numbers, ends))
-    return Ball(_numbers(eps), power, limits, settings.get("half"), settings.get("relative", False))
-
-
-def _numbers(value: Any) -> Any:
-    if not isinstance(value, list):
-        return value
-    try:
-        return torch.tensor(value)
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"got a ball with {str(value)[:60]}, expected numbers: no explainer wrote this") from None

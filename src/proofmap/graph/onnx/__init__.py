@@ -1,7 +1,11 @@
-"""ONNX files read as graphs: each operator written in our operations; what has no rule is run by onnxruntime."""
+"""ONNX files read as graphs: each operator written in our operations; what has no rule is run by onnxruntime.
+
+Graphs written as ONNX files for other tools.
+"""
 
 from proofmap.graph.onnx.file import beside, parse
 from proofmap.graph.onnx.load import load
 from proofmap.graph.onnx.session import started
+from proofmap.graph.onnx.write import as_onnx, with_rows
 
-__all__ = ["beside", "load", "parse", "started"]
+__all__ = ["as_onnx", "beside", "load", "parse", "started", "with_rows"]

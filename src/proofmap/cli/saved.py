@@ -1,0 +1,25 @@
+"""The explanations that proofmap explain has saved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from proofmap.errors import InputError
+
+__all__ = ["saved"]
+
+_SUFFIX = ".proofmap"
+
+
+def saved(path: Path) -> Iterator[Path]:
+    """A file itself, or those of a folder, by name, numbers in it by their size."""
+    if not path.is_dir():
+        yield path
+        return
+    written = (file for file in path.iterdir() if file.suffix == _SUFFIX)
+    files = sorted(written, key=lambda file: [part.zfill(9) for part in re.split(r"(\d+)", file.name)])
+    if not files:
+        raise InputError(f"{path} has no {_SUFFIX} file in it, expected a folder of proofmap explain or run")
+    yield from files

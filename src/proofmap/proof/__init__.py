@@ -1,0 +1,1 @@
+"""What is proven, for others to check."""
