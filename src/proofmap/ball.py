@@ -95,7 +95,7 @@ class Ball:
     def limits(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The ends of the domain in x's shape; infinite without one."""
         low, high = (-inf, inf) if self.domain is None else self.domain
-        return _resolve_end(low, x), _resolve_end(high, x)
+        return resolve_end(low, x), resolve_end(high, x)
 
     def room(self, x: Tensor, mask: Tensor) -> Family:
         """Resolve what the domain alone leaves, low - x <= δ <= high - x within the half, as `at` does the ball.
@@ -172,7 +172,7 @@ def _resolve_eps(eps: float | Tensor, norm: float, x: Tensor) -> Tensor:
     return radius
 
 
-def _resolve_end(end: float | Tensor, x: Tensor) -> Tensor:
+def resolve_end(end: float | Tensor, x: Tensor) -> Tensor:
     """Return one end of the domain in x's shape."""
     limit = torch.as_tensor(end, dtype=x.dtype, device=x.device)
     if limit.dim() == 1 and x.dim() > 2 and limit.shape[0] == x.shape[1]:
