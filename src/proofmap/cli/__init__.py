@@ -6,6 +6,7 @@ from proofmap.cli.app import app, command
 from proofmap.cli.bench import bench
 from proofmap.cli.compare import compare
 from proofmap.cli.demo import demo
+from proofmap.cli.dossier import dossier
 from proofmap.cli.explain import explain
 from proofmap.cli.export import export
 from proofmap.cli.report import report
@@ -14,7 +15,7 @@ from proofmap.cli.verify import verify
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = (explain, verify, compare, bench, run, export, report, demo)
+COMMANDS = (explain, verify, compare, bench, run, export, report, dossier, demo)
 
 for one in COMMANDS:
     command(one)
