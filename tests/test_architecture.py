@@ -37,6 +37,7 @@ ORDER = (
     {"explain", "property"},
     {"metrics", "sources"},
     {"bench", "court", "runs", "show"},
+    {"dossier"},
     {"studio", "cli"},
 )
 STEP = {part: step for step, parts in enumerate(ORDER) for part in parts}

@@ -7,6 +7,7 @@ from proofmap.cli.bench import bench
 from proofmap.cli.claim import claim
 from proofmap.cli.compare import compare
 from proofmap.cli.demo import demo
+from proofmap.cli.dossier import dossier
 from proofmap.cli.explain import explain
 from proofmap.cli.export import export
 from proofmap.cli.report import report
@@ -15,7 +16,7 @@ from proofmap.cli.verify import verify
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = (explain, verify, compare, bench, run, export, report, claim, demo)
+COMMANDS = (explain, verify, compare, bench, run, export, report, claim, dossier, demo)
 
 for one in COMMANDS:
     command(one)

@@ -1,0 +1,97 @@
+"""A run of some digits with stand-ins for its certificates, and a checker that believes all but one sentence."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import numpy as np
+
+import proofmap as pm
+from proofmap.runs import Results, run
+from tests.runs.setting import COUNT, EPS, Digits, digits_model, job
+
+GROUPS = 16
+BAD = 3  # the row without a certificate
+
+CHECKER = """
+import hashlib, json, sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as file:
+    manifest = json.loads(file.read("manifest.json"))
+    assert sorted(file.namelist()) == sorted([*manifest["members"], "manifest.json"])
+    for name, expected in manifest["members"].items():
+        assert hashlib.sha256(file.read(name)).hexdigest() == expected, name
+    for check in manifest["checks"]:
+        assert set(check) == {"certificate", "model", "input"} and set(check.values()) <= set(manifest["members"])
+        if b"a lie" in file.read(check["certificate"]):
+            sys.exit(print(check["certificate"] + ": AO(B) <= -1 is not proven") or 1)
+        print(check["certificate"] + ": proven")
+"""
+
+
+def certify(folder: Path, *, suffix: str = ".safetensors", **changes: Any) -> None:
+    """Put stand-ins for certificates into the folder of a finished run."""
+    results = Results.open(folder)
+    place = folder / "certificates"
+    place.mkdir()
+    model = place / f"model{suffix}"
+    model.write_bytes(b"a network")
+    images, _ = pm.data.digits()
+    samples: list[dict[str, Any]] = []
+    for row in range(len(results)):
+        if row == BAD:
+            samples.append({"row": row, "reason": "undecided, rounding"})
+            continue
+        x = images[results["index"][row]].numpy()
+        np.save(place / f"{row:06d}.npy", x)
+        proof = certificate(x, int(results["target"][row]), float(results["full"][row]), model.read_bytes(), **changes)
+        (place / f"{row:06d}.proof").write_bytes(proof)
+        names = {"certificate": f"{row:06d}.proof", "input": f"{row:06d}.npy"}
+        samples.append({"row": row, **names, "sha256": sha256(proof).hexdigest()})
+    index = {"format": "proofmap-certificates", "version": 1, "model": model.name, "samples": samples}
+    (place / "index.json").write_text(json.dumps(index))
+
+
+def certificate(x: Any, target: int, full: float, model: bytes, /, *, lower: bool = False, **changes: Any) -> bytes:
+    """One that claims what it is told; `changes` go into claim.json."""
+    rivals = [k for k in range(10) if k != target]
+    frozen = np.full(GROUPS, full - 0.5)
+    claims: dict[str, Any] = {"full": full.hex(), "frozen": "frozen.npy", "lower": None, "order": None, "top": None}
+    arrays = {"frozen.npy": frozen}
+    if lower:
+        claims |= {"lower": {"full": (full - 1).hex(), "frozen": "lower.npy", "points": "points.npy"}}
+        claims |= {"order": "order.npy", "top": [0, 3]}
+        arrays |= {"lower.npy": frozen - 1, "order.npy": np.array([[0, 1], [3, 1], [3, 2]], dtype=np.int32)}
+    claim = {
+        "format": "proofmap-certificate",
+        "version": 1,
+        "model": {"kind": "safetensors", "sha256": sha256(model).hexdigest(), "input": [1, 28, 28], "prepare": None},
+        "input": {"sha256": sha256(x.astype("<f4").tobytes()).hexdigest(), "shape": [1, 28, 28]},
+        "ball": {"norm": "inf", "eps": str(EPS), "domain": ["0", "1"], "relative": False, "half": None},
+        "groups": {"count": GROUPS, "mask": "mask.npy"},
+        "target": target,
+        "rivals": rivals,
+        "claims": claims,
+        **changes,
+    }
+    content = BytesIO()
+    with ZipFile(content, "w") as file:
+        file.writestr("claim.json", json.dumps(claim))
+        for name, values in arrays.items():
+            packed = BytesIO()
+            np.save(packed, values)
+            file.writestr(name, packed.getvalue())
+    return content.getvalue()
+
+
+def digits_run(folder: Path, count: int = COUNT) -> Path:
+    """The run of some packaged digits."""
+    run(Digits(count), digits_model(), job(), folder, progress=False)
+    return folder
+
+
+__all__ = ["BAD", "CHECKER", "COUNT", "GROUPS", "certificate", "certify", "digits_run"]

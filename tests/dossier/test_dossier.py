@@ -1,0 +1,185 @@
+"""A dossier holds all that its reader needs, is the same each time, and is not written where anything is amiss."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from datetime import date
+from hashlib import sha256
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+
+from proofmap.dossier import dossier
+from proofmap.errors import FileError
+from proofmap.runs import Results
+from proofmap.runs.manifest import Manifest
+from tests.dossier.making import BAD, COUNT, GROUPS, certify
+from tests.runs.setting import EPS
+
+DAY = date(2026, 3, 1)
+
+
+def made(folder: Path, **changes: Any) -> ZipFile:
+    out = folder.parent / "dossier.zip"
+    dossier(folder, out, date=DAY, progress=False, **changes)
+    return ZipFile(out)
+
+
+def claims(file: ZipFile) -> list[dict[str, str]]:
+    return [*csv.DictReader(StringIO(file.read("claims.csv").decode()))]
+
+
+def test_everything_that_the_reader_needs(certified: Path) -> None:
+    with made(certified) as file:
+        names = file.namelist()
+        rows = [row for row in range(COUNT) if row != BAD]
+        assert {name for name in names if name.startswith("certificates/")} == {
+            f"certificates/{row:06d}.proof" for row in rows
+        }
+        for row in rows:
+            assert file.read(f"inputs/{row:06d}.npy") == (certified / f"certificates/{row:06d}.npy").read_bytes()
+        pages = {"README.txt", "check.py", "evidence.html", "evidence.md", "report.html"}
+        assert pages | {"claims.csv", "claims.json", "environment.json", "model/model.safetensors"} <= {*names}
+        assert file.read("run/manifest.json") == (certified / "manifest.json").read_bytes()
+        file.extractall(certified.parent / "unpacked", [name for name in names if name.startswith("run/")])
+    again = Results.open(certified.parent / "unpacked" / "run")
+    again.check()
+    assert np.array_equal(again["full"], Results.open(certified)["full"])
+
+
+def test_the_manifest_names_every_member_and_what_belongs_together(certified: Path) -> None:
+    with made(certified) as file:
+        manifest = json.loads(file.read("manifest.json"))
+        hashes = {name: sha256(file.read(name)).hexdigest() for name in file.namelist() if name != "manifest.json"}
+    assert (manifest["format"], manifest["version"]) == ("proofmap-dossier", 1)
+    assert manifest["members"] == hashes
+    assert manifest["checks"][BAD] == {
+        "certificate": f"certificates/{BAD + 1:06d}.proof",
+        "model": "model/model.safetensors",
+        "input": f"inputs/{BAD + 1:06d}.npy",
+    }
+    assert len(manifest["checks"]) == COUNT - 1
+
+
+def test_the_same_run_gives_the_same_bytes(certified: Path) -> None:
+    made(certified).close()
+    first = (certified.parent / "dossier.zip").read_bytes()
+    for path in certified.rglob("*"):
+        if path.is_file():
+            shutil.copyfile(path, path.with_suffix(".copy"))  # other times on the files
+            path.with_suffix(".copy").replace(path)
+    with made(certified) as file:
+        assert [entry.date_time for entry in file.infolist()] == [(1980, 1, 1, 0, 0, 0)] * len(file.infolist())
+        assert file.namelist()[:-1] == sorted(file.namelist()[:-1])
+    assert (certified.parent / "dossier.zip").read_bytes() == first
+
+
+def test_claims_are_those_of_the_certificates(certified: Path) -> None:
+    results = Results.open(certified)
+    with made(certified) as file:
+        table, whole = claims(file), json.loads(file.read("claims.json"))
+    assert [int(line["row"]) for line in table] == [*range(COUNT)]
+    for row, (line, entry) in enumerate(zip(table, whole, strict=True)):
+        assert (line["sample"], int(line["label"])) == (results.samples[row], results["label"][row])
+        if row == BAD:
+            assert line["no_certificate"] == "undecided, rounding"
+            assert (line["ao_at_most"], line["certificate"], line["decision_proven"]) == ("", "", "no")
+            continue
+        full = float(results["full"][row])
+        assert float(line["ao_at_most"]) == entry["ao_at_most"] == full
+        assert line["decision_proven"] == ("yes" if full <= 0 else "no")
+        assert (line["ao_at_least"], float(line["eps"]), line["domain"]) == ("", EPS, "0 1")
+        assert entry["ao_at_most_group_frozen"] == [full - 0.5] * GROUPS
+    assert {line["decision_proven"] for line in table} == {"yes", "no"}
+
+
+@pytest.mark.parametrize(
+    "change", [{"rivals": [0, 1]}, {"ball": {"norm": "inf", "eps": str(EPS), "domain": None, "half": "+"}}]
+)
+def test_a_decision_is_proven_against_all_rivals_on_the_whole_ball_alone(bare: Path, change: dict[str, Any]) -> None:
+    certify(bare, **change)
+    with made(bare) as file:
+        assert {line["decision_proven"] for line in claims(file)} == {"no"}
+        assert f"0 of {COUNT} samples (0.0 %)" in file.read("evidence.md").decode()
+
+
+def test_the_environment_says_with_what_it_was_made(certified: Path) -> None:
+    with made(certified) as file:
+        environment = json.loads(file.read("environment.json"))
+        checker = sha256(file.read("check.py")).hexdigest()
+    assert environment["run"]["versions"] == Results.open(certified).about["versions"]
+    assert environment["run"]["job"]["ball"]["eps"] == EPS
+    assert environment["dossier"]["command"][:2] == ["proofmap", "dossier"]
+    assert environment["dossier"]["versions"]["numpy"] == np.__version__
+    assert environment["checker"]["sha256"] == checker
+
+
+def _unfinished(folder: Path) -> None:
+    manifest = Manifest.load(folder)
+    Manifest(manifest.about, {0: manifest.chunks[0]}, manifest.model).save(folder)
+
+
+def _other_input(folder: Path) -> None:
+    np.save(folder / "certificates" / "000000.npy", np.zeros((1, 28, 28), dtype=np.float32))
+
+
+def _index(**changes: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        path = folder / "certificates" / "index.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+    return change
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "has no certificates, expected those of a run with --certificates": lambda f: shutil.rmtree(f / "certificates"),
+    f"is not finished, expected all of its {COUNT} samples": _unfinished,
+    "the model .* has changed": lambda f: (f / "certificates" / "model.safetensors").write_bytes(b"another"),
+    "is about the input": _other_input,
+    "is not as the run left it": lambda f: (f / "certificates" / "000001.proof").write_bytes(b"another"),
+    "is no list of certificates": _index(version=2),
+    "does not name the 14 samples": _index(samples=[]),
+    "expected one inside it": _index(model="../../secret"),
+    "none of the 14 samples": _index(samples=[{"row": row, "reason": "too deep"} for row in range(COUNT)]),
+    "is damaged": lambda f: (f / "chunks" / "000000.safetensors").write_bytes(b"another"),
+}
+
+
+@pytest.mark.parametrize("sentence", DAMAGE)
+def test_what_is_amiss_is_said_and_nothing_is_written(certified: Path, sentence: str) -> None:
+    DAMAGE[sentence](certified)
+    with pytest.raises(FileError, match=sentence):
+        made(certified)
+    assert not (certified.parent / "dossier.zip").exists()
+
+
+@pytest.mark.parametrize(("change", "what"), [({"target": 77}, "target"), ({"ball": {"eps": "0.5"}}, "eps")])
+def test_claims_about_something_else_are_refused(bare: Path, change: dict[str, Any], what: str) -> None:
+    certify(bare, **change)
+    with pytest.raises(FileError, match=f"is about the {what}"):
+        made(bare)
+
+
+def test_an_onnx_file_that_the_run_did_not_see_is_refused(bare: Path) -> None:
+    certify(bare, suffix=".onnx")
+    with pytest.raises(FileError, match="has changed"):
+        made(bare)
+
+
+def test_what_the_checker_refuses_is_not_written(bare: Path) -> None:
+    certify(bare, made_with="a lie")
+    with pytest.raises(FileError, match=r"do not hold, and no dossier is written: .*AO\(B\) <= -1 is not proven"):
+        made(bare)
+    assert sorted(path.name for path in bare.parent.iterdir()) == ["check.py", "results"]
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="give the folder of a run"):
+        dossier(tmp_path, tmp_path / "dossier.zip", progress=False)
