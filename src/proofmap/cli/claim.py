@@ -65,7 +65,7 @@ def claim(
     """
     from proofmap.explain import Explanation
     from proofmap.graph.onnx import with_rows
-    from proofmap.proof.claim import claims_of, input_hash, text_of
+    from proofmap.claims.claim import claims_of, input_hash, text_of
     from proofmap.records import write
     from proofmap.show.sides import checked
 

@@ -19,7 +19,7 @@ import proofmap as pm
 from benchmarks.programs import Array, program
 from proofmap.bounds import Method
 from proofmap.graph.onnx import as_onnx, with_rows
-from proofmap.proof.claim import Claim, claims_of, text_of
+from proofmap.claims.claim import Claim, claims_of, text_of
 from proofmap.sources import Preparation, read_specification
 from tests.graph.onnx.files import run
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import InputError
-from proofmap.proof.claim import Claim, Form, Which, claims_of, text_of
+from proofmap.claims.claim import Claim, Form, Which, claims_of, text_of
 from proofmap.sources import Preparation, read_specification
 
 MASK = torch.tensor([0, 0, 1, 2])

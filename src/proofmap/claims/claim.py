@@ -27,7 +27,7 @@ from proofmap.explain import Explanation
 from proofmap.explain.ranks import MOST
 from proofmap.explain.stated import stated_ball
 from proofmap.overlaps import Overlap
-from proofmap.proof.hull import hull
+from proofmap.claims.hull import hull
 
 __all__ = ["Claim", "Form", "Which", "claims_of", "input_hash", "text_of"]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from proofmap.ball import Ball
 from proofmap.errors import InputError
-from proofmap.proof.hull import hull
+from proofmap.claims.hull import hull
 
 VALUES = st.floats(-4, 4, width=32)
 LIMITS = st.one_of(st.none(), st.tuples(st.floats(-9, -4.5), st.floats(4.5, 9)), st.just((-4.0, 4.0)))
