@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def onnx_file(path: Path, shape: list[int], nodes: list[Any], tensors: dict[str,
 def mlp_file(path: Path, widths: tuple[int, ...], seed: int) -> Path:
     """Dense layers with relus between them, as Gemm."""
     random, nodes, tensors, at = np.random.default_rng(seed), [], {}, "x"
-    for i, (n, m) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
+    for i, (n, m) in enumerate(pairwise(widths)):
         tensors[f"w{i}"] = random.normal(size=(m, n), scale=n**-0.5).astype(np.float32)
         tensors[f"b{i}"] = random.normal(size=m, scale=0.1).astype(np.float32)
         last = i == len(widths) - 2
