@@ -82,7 +82,9 @@ def test_both_sides_count(tmp_path: Path) -> None:
     """The bound of a tree is the largest of its leaves, so no side may be left out."""
     network, question, proof = prepared(tmp_path, 2)
     unit = int(opens(proof)[0])
-    tree = np.array([[unit, 1, 2, -1], [-1, -1, -1, 0], [-1, -1, -1, 1], [unit, 4, 5, -1], [-1, -1, -1, 2], [-1, -1, -1, 3]])
+    tree = np.array(
+        [[unit, 1, 2, -1], [-1, -1, -1, 0], [-1, -1, -1, 1], [unit, 4, 5, -1], [-1, -1, -1, 2], [-1, -1, -1, 3]]
+    )
     slopes = np.full((4, len(opens(proof))), 255, np.uint8)
     given = replace(proof, roots=np.array([(1, 0, -1), (2, 3, -1)]), tree=tree, slopes=slopes)
     bounds = []

@@ -335,6 +335,12 @@ def ints(values: list[Any]) -> list[int]:
     return [n - 2**64 if n >= 2**63 else n for n in found]
 
 
+def single(message: dict[int, list[Any]], at: int) -> Any:
+    """A field that is there once: of several, one reader takes the last, and another joins them."""
+    require(len(message[at]) == 1, "the ONNX file has more than one of what it should have one of")
+    return message[at][0]
+
+
 def text(message: dict[int, list[Any]], at: int) -> str:
     """A string field, "" where it is not there."""
     return str(message.get(at, [b""])[-1], "utf-8")
@@ -343,7 +349,9 @@ def text(message: dict[int, list[Any]], at: int) -> str:
 def tensor(data: bytes) -> Array:
     """A TensorProto of float32 or int64."""
     message = fields(data)
-    kind, shape = message.get(2, [0])[0], ints(message.get(1, []))
+    kind, shape = single(message, 2), ints(message.get(1, []))
+    once = len(message.get(9, [0])) == 1 and not (9 in message and {4, 7} & {*message})
+    require(once, "a tensor of the model has more than one value")
     require(
         kind in (1, 7) and 13 not in message, "a tensor of the model is neither float32 nor int64, or not in the file"
     )
@@ -355,7 +363,7 @@ def tensor(data: bytes) -> Array:
 def attributes(data: list[bytes]) -> dict[str, Any]:
     """What an operator states: a float, a whole number, a string, a tensor, or whole numbers."""
     kinds: dict[int, Callable[[Any], Any]] = {2: lambda v: struct.unpack("<f", v[-1])[0], 3: lambda v: ints(v)[-1]}
-    kinds |= {4: lambda v: str(v[-1], "utf-8"), 5: lambda v: tensor(v[-1]), 8: ints}
+    kinds |= {4: lambda v: str(v[-1], "utf-8"), 5: lambda v: tensor(single({5: v}, 5)), 8: ints}
     return {text(one, 1): kinds[at](one[at]) for one in map(fields, data) for at in kinds if at in one}
 
 
@@ -460,7 +468,9 @@ def read_network(source: Any, shape: tuple[int, ...], prepare: dict[str, Any] | 
             nodes.append((EXPORTED[node["op"]], a, [*inputs, *constants], f"#{i}"))
         first, output = "#", f"#{len(exported) - 1}"
     else:
-        graph = fields(fields(data)[7][-1])
+        message = fields(data)
+        require(25 not in message, "the model has functions of its own, which are not supported")
+        graph = fields(single(message, 7))
         value = {text(fields(one), 8): tensor(one) for one in graph.get(5, [])}
         (first, kind), *more = [(text(one, 1), one) for one in map(fields, graph[11]) if text(one, 1) not in value]
         (output, *others) = [text(fields(one), 1) for one in graph[12]]
@@ -468,7 +478,7 @@ def read_network(source: Any, shape: tuple[int, ...], prepare: dict[str, Any] | 
         for one in map(fields, graph[1]):
             names, results = ([str(name, "utf-8") for name in one.get(at_, [])] for at_ in (1, 2))
             nodes.append((text(one, 4) + text(one, 7), attributes(one.get(5, [])), names, results[0]))
-        sides = fields(fields(fields(kind[2][0])[1][0])[2][0]).get(1, [])
+        sides = fields(single(fields(single(fields(single(kind, 2)), 1)), 2)).get(1, [])
         stated = tuple(fields(side).get(1, [0])[0] for side in sides)
         stated = tuple(side or int(i == 0) for i, side in enumerate(stated))
         at = network.move(at, stated if math.prod(stated) == network.count(at) else (1, *network.shape(at)))
@@ -835,6 +845,12 @@ FIELDS = {
 FIELDS |= {"model": "input kind prepare sha256", "input": "sha256 shape"}
 
 
+def hexed(given: Any) -> float:
+    """A number as float.hex gives it."""
+    require(isinstance(given, str) and "x" in given and NUMBER.fullmatch(given), f"got the claim {given!r:.60}")
+    return float.fromhex(given)
+
+
 def read_array(data: bytes) -> Array:
     """A .npy file, version 1.0, of plain numbers in C order."""
     stream = io.BytesIO(data)
@@ -872,7 +888,7 @@ def prove(network: Network, x: Array, claim: dict[str, Any], arrays: dict[str, A
     slopes = {k: arrays.pop(f"slopes-{k}.npy") for k in relus if f"slopes-{k}.npy" in arrays}
     rest = [arrays.pop(f"{name}.npy", None) for name in ("roots", "tree", "slopes", "multipliers")]
     derived = derive(network, question, Proof(lower, upper, slopes, *rest))
-    full, frozen = float.fromhex(claims["full"]), np.zeros(0) if claims["frozen"] is None else take(claims["frozen"])
+    full, frozen = hexed(claims["full"]), np.zeros(0) if claims["frozen"] is None else take(claims["frozen"])
     require(derived.full <= full, f"AO(B) <= {full!r} is not proven: derived {derived.full!r}")
     wrong = np.flatnonzero(~(derived.frozen <= frozen))
     require(
@@ -882,7 +898,7 @@ def prove(network: Network, x: Array, claim: dict[str, Any], arrays: dict[str, A
     if claims["lower"] is not None:
         points, some = take(claims["lower"]["points"]), take(claims["lower"]["frozen"])
         question.hold(points)
-        least = np.append(float.fromhex(claims["lower"]["full"]), [] if some is None else some)
+        least = np.append(hexed(claims["lower"]["full"]), [] if some is None else some)
         reached = least.shape == (len(points),) and (least <= overlaps(network, question, points)).all()
         require(reached, "a lower end is not reached at its point")
         said = f"; the network reaches {least[0]!r} on B, and the lower ends on the B_u"
