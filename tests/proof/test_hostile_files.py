@@ -93,20 +93,20 @@ def test_a_zip_that_unpacks_to_more_than_memory_is_not_unpacked(folder: Path, me
         for name, data in members.items():
             file.writestr(name, data)
         with file.open("zeros.npy", "w", force_zip64=True) as member:
-            for _ in range(64):
+            for _ in range(17):
                 member.write(bytes(2**24))
     assert bomb.stat().st_size < 2**21
     assert "too large" in refused(bomb, folder / "net.onnx", folder / "x.npy")
 
 
 def test_a_zip_that_lies_about_what_it_unpacks_to_is_read_no_further(folder: Path, members: Members) -> None:
-    """The directory declares 100 bytes for a member of 2^30."""
+    """The directory declares 100 bytes for a member of 2^27."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
         for name, data in members.items():
             file.writestr(name, data)
         with file.open("zeros.npy", "w") as member:
-            for _ in range(64):
+            for _ in range(8):
                 member.write(bytes(2**24))
         true = file.getinfo("zeros.npy").file_size
     lying = folder / "lying.proof"
@@ -235,7 +235,7 @@ def test_a_convolution_over_a_huge_frame_is_refused(folder: Path, members: Membe
 
 
 def test_a_file_that_never_ends_is_not_read(folder: Path) -> None:
-    refused(Path("/dev/zero"), folder / "net.onnx", folder / "x.npy")
+    assert "too large" in refused(Path("/dev/zero"), folder / "net.onnx", folder / "x.npy")
 
 
 def message(number: int, content: bytes) -> bytes:

@@ -441,8 +441,13 @@ ATTRIBUTES |= {"kernel": "kernel_shape", "slope": "alpha", "axes": "perm"}
 
 
 def content(source: Any) -> bytes:
-    """The bytes of a file, or those given."""
-    return source if isinstance(source, bytes) else Path(source).read_bytes()
+    """The bytes of a file, or those given; no more than the limit is read."""
+    if isinstance(source, bytes):
+        return source
+    with Path(source).open("rb") as file:
+        data = file.read(LIMIT + 1)
+    require(len(data) <= LIMIT, "a file is too large")
+    return data
 
 
 def read_network(source: Any, shape: tuple[int, ...], prepare: dict[str, Any] | None = None) -> Network:
