@@ -23,7 +23,6 @@ from tests.proof.making import members_of, mlp_file, npy, write
 
 X = np.array([0.3, 0.9, 0.0, 0.5], np.float32)
 SECONDS, MEMORY = 20, 2**31
-SCRIPT = "import sys; from proofmap.proof import check; sys.exit(check.main(sys.argv[1:]))"
 Members = dict[str, bytes]
 
 
@@ -48,7 +47,7 @@ def _limited() -> None:
 
 def refused(proof: Path, model: Path, given: Path) -> str:
     """What a process with so much memory and so many seconds says, which has to be one sentence and no."""
-    command = [sys.executable, "-c", SCRIPT, str(proof), str(model), str(given)]
+    command = [sys.executable, checker.__file__, str(proof), str(model), str(given)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=_limited)
     assert (done.returncode, done.stderr) == (1, ""), done.stderr[-500:]
     assert done.stdout.startswith("rejected: ")
