@@ -60,6 +60,14 @@ def test_it_never_leaves_the_domain_and_half_stays_at_x() -> None:
     assert high[0, 1:3].tolist() == [1.0, 1.0]
 
 
+def test_an_end_of_the_domain_is_itself() -> None:
+    """Not x and the way to it, which rounds to a number inside."""
+    x = 3.299999952316284
+    assert x + (-0.001 - x) > -0.001
+    low, _ = hull(Ball(9.0, domain=(-0.001, 4.0)), torch.tensor([[x]]))
+    assert float(low) == -0.001
+
+
 def test_the_radius_is_the_stated_one_and_not_that_of_float32() -> None:
     """0.01 in float32 is less than 0.01: the box of the stated radius is wider."""
     low, high = hull(Ball(0.01), torch.zeros(1, 1))

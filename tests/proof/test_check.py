@@ -61,7 +61,8 @@ def drawn(question: checker.Question, random: np.random.Generator, count: int) -
         norm = np.linalg.norm(steps, int(question.norm), axis=1, keepdims=True)
         steps *= np.minimum(1, question.inner / np.maximum(norm, 1e-30))
     near = (question.x + steps * (1 - 2**-20)).astype(np.float32)
-    return near[[_holds(question, point) for point in near]]
+    inside: Array = near[[_holds(question, point) for point in near]]
+    return inside
 
 
 def _holds(question: checker.Question, point: Array) -> bool:

@@ -12,7 +12,7 @@ from proofmap.cli import names, texts
 from proofmap.cli import options as o
 from proofmap.cli.names import among
 from proofmap.cli.saved import saved
-from proofmap.cli.subject import Source
+from proofmap.cli.subject import ModelName, Source
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -28,15 +28,7 @@ _TIMEOUT = 300  # seconds that instances.csv gives a tool for each question
 
 def claim(
     *,
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            help="The model that was explained: net.onnx, module.py:function, or zoo:mnist_mlp.",
-            show_default=False,
-            autocompletion=names.models,
-        ),
-    ],
+    model: ModelName,
     inputs: Annotated[
         list[Path],
         typer.Argument(

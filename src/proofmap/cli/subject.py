@@ -18,7 +18,17 @@ from proofmap.errors import InputError
 if TYPE_CHECKING:
     from proofmap.sources import Model
 
-__all__ = ["Source", "Subject"]
+__all__ = ["ModelName", "Source", "Subject"]
+
+ModelName = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="net.onnx; module.py:function, a function that returns a torch module; or zoo:mnist_mlp.",
+        show_default=False,
+        autocompletion=names.models,
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -88,15 +98,7 @@ class Source:
 class Subject:
     """What a command is asked about: a model, its inputs, and where both are computed with."""
 
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            help="net.onnx; module.py:function, a function that returns a torch module; or zoo:mnist_mlp.",
-            show_default=False,
-            autocompletion=names.models,
-        ),
-    ]
+    model: ModelName
     inputs: Annotated[
         list[Path],
         typer.Argument(

@@ -28,21 +28,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "Choices",
-    "Derived",
-    "Known",
-    "Network",
-    "Proof",
-    "Question",
-    "Rejected",
-    "check",
-    "derive",
-    "hidden",
-    "image",
-]
-__all__ += ["known_until", "main", "overlaps", "read_network"]
-
 Array = np.ndarray[Any, Any]
 UNIT = 2.0**-24  # a float32 operation errs by at most this share of its result,
 FLUSHED = 2.0**-124  # or, where denormals are flushed, by less than a quarter of this
@@ -350,6 +335,12 @@ def ints(values: list[Any]) -> list[int]:
     return [n - 2**64 if n >= 2**63 else n for n in found]
 
 
+def single(message: dict[int, list[Any]], at: int) -> Any:
+    """A field that is there once: of several, one reader takes the last, and another joins them."""
+    require(len(message[at]) == 1, "the ONNX file has more than one of what it should have one of")
+    return message[at][0]
+
+
 def text(message: dict[int, list[Any]], at: int) -> str:
     """A string field, "" where it is not there."""
     return str(message.get(at, [b""])[-1], "utf-8")
@@ -358,7 +349,9 @@ def text(message: dict[int, list[Any]], at: int) -> str:
 def tensor(data: bytes) -> Array:
     """A TensorProto of float32 or int64."""
     message = fields(data)
-    kind, shape = message.get(2, [0])[0], ints(message.get(1, []))
+    kind, shape = single(message, 2), ints(message.get(1, []))
+    once = len(message.get(9, [0])) == 1 and not (9 in message and {4, 7} & {*message})
+    require(once, "a tensor of the model has more than one value")
     require(
         kind in (1, 7) and 13 not in message, "a tensor of the model is neither float32 nor int64, or not in the file"
     )
@@ -370,118 +363,96 @@ def tensor(data: bytes) -> Array:
 def attributes(data: list[bytes]) -> dict[str, Any]:
     """What an operator states: a float, a whole number, a string, a tensor, or whole numbers."""
     kinds: dict[int, Callable[[Any], Any]] = {2: lambda v: struct.unpack("<f", v[-1])[0], 3: lambda v: ints(v)[-1]}
-    kinds |= {4: lambda v: str(v[-1], "utf-8"), 5: lambda v: tensor(v[-1]), 8: ints}
+    kinds |= {4: lambda v: str(v[-1], "utf-8"), 5: lambda v: tensor(single({5: v}, 5)), 8: ints}
     return {text(one, 1): kinds[at](one[at]) for one in map(fields, data) for at in kinds if at in one}
 
 
-class Operators:
-    """Each method appends an ONNX operator to a network: attributes a, and inputs, constants or places of nodes."""
-
-    def __init__(self, network: Network) -> None:
-        self.n = network
-
-    def gemm(self, a: dict[str, Any], x: int, weight: Array, bias: Any = None) -> int:
-        plain = a.get("alpha", 1.0) == 1 and a.get("beta", 1.0) == 1 and not a.get("transA", 0)
-        require(plain, "the model has a Gemm with alpha, beta or transA, which is not supported")
-        weight = weight if a.get("transB", 0) else weight.T
-        return self.n.dense(x, weight, bias, (1, len(weight)))
-
-    def matmul(self, _: dict[str, Any], x: Any, y: Any) -> int:
-        if isinstance(y, np.ndarray):  # one row by a matrix, else a matrix by one column
-            require(self.n.shape(x)[-1:] == (self.n.count(x),), "the model has a MatMul of more than one row")
-            return self.n.dense(x, y.T, None, (*self.n.shape(x)[:-1], y.shape[-1]))
-        column = isinstance(x, np.ndarray) and self.n.shape(y)[-2:] == (self.n.count(y), 1)
-        require(column, "the model multiplies values, which is not supported")
-        return self.n.dense(y, x, None, (*self.n.shape(y)[:-2], len(x), 1))
-
-    def elementwise(self, a: dict[str, Any], x: Any, y: Any) -> int:
-        op, constant = a["op"], isinstance(x, np.ndarray)
-        if constant and op in ("Add", "Mul"):
-            x, y = y, x
-        elif constant:
-            require(op == "Sub", "the model divides by a value, which is not supported")
-            x, y, op = self.n.affine(y, -1.0, None), x, "Add"
-        if isinstance(y, np.ndarray):
-            y = y.astype(np.float64)
-            factor = y if op == "Mul" else 1 / y if op == "Div" else None
-            return self.n.affine(x, factor, y if op == "Add" else -y if op == "Sub" else None)
-        y = self.n.affine(y, -1.0, None) if op == "Sub" else y
-        require(op in ("Add", "Sub") and self.n.shape(x) == self.n.shape(y), f"a {op} of two values is not supported")
-        return self.n.add("add", (x, y), self.n.shape(x))
-
-    def norm(self, a: dict[str, Any], x: int, *constants: Array) -> int:
-        column = (-1, *[1] * (len(self.n.shape(x)) - 2))
-        factor, bias, mean, var = (c.astype(np.float64).reshape(column) for c in constants)
-        require(not a.get("training_mode", 0) and (var >= 0).all(), "the model has a batch norm in training")
-        factor = factor / np.sqrt(var + a.get("epsilon", 1e-5))
-        size = np.abs(bias) + np.abs(mean * factor)
-        return self.n.affine(x, factor, bias - mean * factor, rounds=10, size=size)
-
-    def mean(self, a: dict[str, Any], x: int) -> int:
-        kernel, channels = tuple(a.get("kernel_shape", self.n.shape(x)[-2:])), self.n.shape(x)[-3]
+def operate(n: Network, op: str, a: dict[str, Any], x: Any, *more: Any) -> Any:
+    """Append an ONNX operator: attributes a, and inputs, constants or places of nodes; return its result."""
+    y: Any = more[0] if more else None
+    shape = n.shape(x)
+    if op in ("Identity", "Dropout"):
+        return x
+    if op in ("Reshape", "Flatten"):
+        wanted = (math.prod(shape[: a.get("axis", 1)]), -1) if op == "Flatten" else a["shape"] if y is None else y
+        sides = [shape[i] if side == 0 else int(side) for i, side in enumerate(wanted)]
+        rest = n.count(x) // math.prod(side for side in sides if side != -1)
+        return n.move(x, tuple(rest if side == -1 else side for side in sides))
+    if op in ("Squeeze", "Unsqueeze"):
+        axes = list(a.get("axes", ()) if y is None else y)
+        if op == "Unsqueeze":
+            kept = iter(shape)
+            added = {i % (len(shape) + len(axes)) for i in axes}
+            return n.move(x, tuple(1 if i in added else next(kept) for i in range(len(shape) + len(added))))
+        drop = {i % len(shape) for i in axes} or {i for i, side in enumerate(shape) if side == 1}
+        return n.move(x, tuple(side for i, side in enumerate(shape) if i not in drop))
+    if op == "Transpose":
+        return n.transpose(x, a.get("perm"))
+    if op in ("Add", "Mul") and isinstance(x, np.ndarray):
+        return operate(n, op, a, y, x)
+    if op == "Sub" and isinstance(x, np.ndarray):
+        return n.affine(n.affine(y, -1.0, None), None, x)
+    if op == "MatMul" and isinstance(x, np.ndarray):  # by one column
+        require(n.shape(y)[-2:] == (n.count(y), 1), "the model has a MatMul of more than one column")
+        return n.dense(y, x, None, (*n.shape(y)[:-2], len(x), 1))
+    require(isinstance(x, int), f"the model has a {op} of constants, which is not supported")
+    if op in ("Relu", "LeakyRelu"):
+        return n.relu(x, a.get("alpha", 0.01) if op == "LeakyRelu" else 0.0)
+    if op == "MaxPool":
+        return n.pool(x, a)
+    if op in ("AveragePool", "GlobalAveragePool"):
+        kernel, channels = tuple(a.get("kernel_shape", shape[-2:])), shape[-3]
         require(a.get("count_include_pad", 0) or not any(a.get("pads", ())), "a mean leaves out padding: not supported")
         weight = np.full((channels, 1, *kernel), 1 / math.prod(kernel))
-        return self.n.conv(x, weight, None, {**a, "group": channels}, rounds=2)
-
-    def reshape(self, a: dict[str, Any], x: Any, wanted: Any = None) -> Any:
-        sides = [int(n) for n in (a["shape"] if wanted is None else wanted)]
-        sides = [self.n.shape(x)[i] if n == 0 else n for i, n in enumerate(sides)]
-        rest = self.n.count(x) // math.prod(n for n in sides if n != -1)
-        return self.n.move(x, tuple(rest if n == -1 else n for n in sides))
-
-    def flatten(self, a: dict[str, Any], x: Any) -> Any:
-        return self.reshape({"shape": (math.prod(self.n.shape(x)[: a.get("axis", 1)]), -1)}, x)
-
-    def squeeze(self, a: dict[str, Any], x: Any, axes: Any = None) -> Any:
-        shape, named = list(self.n.shape(x)), a.get("axes", ()) if axes is None else axes.tolist()
-        if a["op"] == "Unsqueeze":
-            for axis in sorted(i % (len(shape) + len(named)) for i in named):
-                shape.insert(axis, 1)
-            return self.n.move(x, tuple(shape))
-        drop = {i % len(shape) for i in named} if len(named) else {i for i, n in enumerate(shape) if n == 1}
-        return self.n.move(x, tuple(n for i, n in enumerate(shape) if i not in drop))
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "Gemm": Operators.gemm,
-    "MatMul": Operators.matmul,
-    "BatchNormalization": Operators.norm,
-    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), Operators.elementwise),
-    **dict.fromkeys(("AveragePool", "GlobalAveragePool"), Operators.mean),
-    **dict.fromkeys(("Squeeze", "Unsqueeze"), Operators.squeeze),
-    "Reshape": Operators.reshape,
-    "Flatten": Operators.flatten,
-    **dict.fromkeys(("Identity", "Dropout"), lambda _o, _a, x, *_: x),
-    "Conv": lambda o, a, x, w, b=None: o.n.conv(x, w, b, a),
-    "MaxPool": lambda o, a, x: o.n.pool(x, a),
-    "Relu": lambda o, _, x: o.n.relu(x, 0.0),
-    "LeakyRelu": lambda o, a, x: o.n.relu(x, a.get("alpha", 0.01)),
-    "Transpose": lambda o, a, x: o.n.transpose(x, a.get("perm")),
-    "Constant": lambda _o, a: a["value"],
-    "affine": lambda o, _, x, scale, shift: o.n.affine(x, scale, shift),
-}
-EXPORTED = {
-    "linear": "Gemm",
-    "conv": "Conv",
-    "relu": "LeakyRelu",
-    "add": "Add",
-    "input": "Reshape",
-    "reshape": "Reshape",
-}
-EXPORTED |= {"transpose": "Transpose", "max_pool": "MaxPool", "affine": "affine"}
-ATTRIBUTES = {
-    "stride": "strides",
-    "padding": "pads",
-    "dilation": "dilations",
-    "groups": "group",
-    "kernel": "kernel_shape",
-}
-ATTRIBUTES |= {"slope": "alpha", "axes": "perm", "shape": "shape"}
+        return n.conv(x, weight, None, {**a, "group": channels}, rounds=2)
+    if op in ("Add", "Sub") and isinstance(y, int):
+        require(shape == n.shape(y), "the model adds values of different shapes")
+        return n.add("add", (x, n.affine(y, -1.0, None) if op == "Sub" else y), shape)
+    constant = all(c is None or isinstance(c, np.ndarray) for c in more)
+    require(constant and more, f"the model has a {op} of two values, which is not supported")
+    if op == "Conv":
+        return n.conv(x, y, more[1] if len(more) > 1 else None, a)
+    if op == "Gemm":
+        plain = a.get("alpha", 1.0) == 1 and a.get("beta", 1.0) == 1 and not a.get("transA", 0)
+        require(plain, "the model has a Gemm with alpha, beta or transA, which is not supported")
+        weight = y if a.get("transB", 0) else y.T
+        return n.dense(x, weight, more[1] if len(more) > 1 else None, (1, len(weight)))
+    if op == "MatMul":
+        require(shape[-1:] == (n.count(x),), "the model has a MatMul of more than one row")
+        return n.dense(x, y.T, None, (*shape[:-1], y.shape[-1]))
+    if op == "Affine":
+        return n.affine(x, *more)
+    if op == "BatchNormalization":
+        require(not a.get("training_mode", 0), "the model has a batch norm in training")
+        factor, bias, mean, var = (c.astype(np.float64).reshape(-1, *[1] * (len(shape) - 2)) for c in more)
+        factor = factor / np.sqrt(var + a.get("epsilon", 1e-5))
+        size = np.abs(bias) + np.abs(mean * factor)
+        return n.affine(x, factor, bias - mean * factor, rounds=10, size=size)
+    require(op in ("Add", "Sub", "Mul", "Div"), f"the model has an operator {op}, which is not supported")
+    y = y.astype(np.float64)
+    y = 1 / y if op == "Div" else -y if op == "Sub" else y
+    return n.affine(x, y, None) if op in ("Mul", "Div") else n.affine(x, None, y)
 
 
-def read_network(path: str | Path, shape: tuple[int, ...], prepare: dict[str, Any] | None = None) -> Network:
+EXPORTED = {"linear": "Gemm", "conv": "Conv", "relu": "LeakyRelu", "add": "Add", "input": "Reshape"}
+EXPORTED |= {"reshape": "Reshape", "transpose": "Transpose", "max_pool": "MaxPool", "affine": "Affine"}
+ATTRIBUTES = {"stride": "strides", "padding": "pads", "dilation": "dilations", "groups": "group", "shape": "shape"}
+ATTRIBUTES |= {"kernel": "kernel_shape", "slope": "alpha", "axes": "perm"}
+
+
+def content(source: Any) -> bytes:
+    """The bytes of a file, or those given; no more than the limit is read."""
+    if isinstance(source, bytes):
+        return source
+    with Path(source).open("rb") as file:
+        data = file.read(LIMIT + 1)
+    require(len(data) <= LIMIT, "a file is too large")
+    return data
+
+
+def read_network(source: Any, shape: tuple[int, ...], prepare: dict[str, Any] | None = None) -> Network:
     """The network of an ONNX file or a safetensors export, for inputs of this shape, behind its preparation."""
-    data, network, nodes = Path(path).read_bytes(), Network(), []
+    data, network, nodes = content(source), Network(), []
     at = network.add("input", (), tuple(shape))
     at = at if prepare is None else network.prepare(at, **prepare)
     value: dict[str, Any] = {}
@@ -494,32 +465,37 @@ def read_network(path: str | Path, shape: tuple[int, ...], prepare: dict[str, An
             start, end = one["data_offsets"]
             value[name] = np.frombuffer(data[base + start : base + end], "<f4").reshape(one["shape"])
         for i, node in enumerate(exported):
+            require(node["op"] in EXPORTED, f"the model has an operation {node['op']}, which is not supported")
             a = {"alpha": 0.0} if node["op"] == "relu" else {"transB": 1}
             a |= {ATTRIBUTES[key]: given for key, given in node.items() if key in ATTRIBUTES}
             constants = [node[key] or "" for key in ("weight", "bias", "scale", "shift") if key in node]
             inputs = [f"#{j}" for j in node["inputs"]] if i else ["#"]
-            nodes.append((EXPORTED.get(node["op"], node["op"]), a, [*inputs, *constants], f"#{i}"))
-        source, output = "#", f"#{len(exported) - 1}"
+            nodes.append((EXPORTED[node["op"]], a, [*inputs, *constants], f"#{i}"))
+        first, output = "#", f"#{len(exported) - 1}"
     else:
-        graph = fields(fields(data)[7][-1])
+        message = fields(data)
+        require(25 not in message, "the model has functions of its own, which are not supported")
+        graph = fields(single(message, 7))
         value = {text(fields(one), 8): tensor(one) for one in graph.get(5, [])}
-        (source, kind), *more = [(text(one, 1), one) for one in map(fields, graph[11]) if text(one, 1) not in value]
+        (first, kind), *more = [(text(one, 1), one) for one in map(fields, graph[11]) if text(one, 1) not in value]
         (output, *others) = [text(fields(one), 1) for one in graph[12]]
         require(not more and not others, "the model has more than one input or output")
         for one in map(fields, graph[1]):
             names, results = ([str(name, "utf-8") for name in one.get(at_, [])] for at_ in (1, 2))
             nodes.append((text(one, 4) + text(one, 7), attributes(one.get(5, [])), names, results[0]))
-        sides = fields(fields(fields(kind[2][0])[1][0])[2][0]).get(1, [])
+        sides = fields(single(fields(single(fields(single(kind, 2)), 1)), 2)).get(1, [])
         stated = tuple(fields(side).get(1, [0])[0] for side in sides)
         stated = tuple(side or int(i == 0) for i, side in enumerate(stated))
         at = network.move(at, stated if math.prod(stated) == network.count(at) else (1, *network.shape(at)))
-    value[source] = at
+    value[first] = at
     for op, a, names, result in nodes:
+        if op == "Constant":
+            value[result] = a["value"]
+            continue
         op = "Identity" if op == "Softmax" and result == output else op
-        require(op in OPERATORS, f"the model has an operator {op}, which is not supported")
         plain = a.get("auto_pad", "NOTSET") in ("NOTSET", "VALID") and not a.get("ceil_mode", 0)
         require(plain, f"the model has a {op} with auto_pad or ceil_mode, which is not supported")
-        value[result] = OPERATORS[op](Operators(network), {**a, "op": op}, *(value[n] if n else None for n in names))
+        value[result] = operate(network, op, a, *(value[n] if n else None for n in names))
     require(value[output] == len(network.nodes) - 1, "the model's output is not the last value that it computes")
     return network
 
@@ -694,15 +670,15 @@ def through_relu(slope: float, rows: Rows, low: Array, high: Array, own: Choices
         chosen = np.where(own.sides > 0, 1.0, np.where(own.sides < 0, slope, chosen))
         positive = np.where(own.sides == 0, positive, 0)
     added = rows.above(positive @ np.maximum(offset, 0))
-    rows, lost = on_grid([(a * chosen, rows.places)], np.maximum(np.abs(low), np.abs(high)))
-    if own.multipliers is not None:  # g (z - low) >= 0 and -g (high - z) >= 0, for the interval of the leaf
+    parts = [(a * chosen, rows.places)]
+    if own.multipliers is not None:  # of what is not negative on the leaf: z - low where g > 0, high - z where g < 0
         g = np.zeros_like(a)
-        g[:, open_] = np.ldexp(own.multipliers.astype(np.float64), -rows.places[:, None])
-        g = np.rint(np.clip(g, -(2.0**26), 2.0**26))
+        g[:, open_] = own.multipliers
         sides = np.zeros((1, len(low))) if own.sides is None else own.sides
         plus, minus = np.maximum(g, 0) * (sides <= 0), np.maximum(-g, 0) * (sides >= 0)
-        added = total(added, rows.above(plus[:, open_] @ -least + minus[:, open_] @ most))
-        rows = Rows(rows.coefficients + g, rows.places)
+        added = total(added, above(plus[:, open_] @ -least + minus[:, open_] @ most))
+        parts.append((g, np.zeros(len(a), int)))
+    rows, lost = on_grid(parts, np.maximum(np.abs(low), np.abs(high)))
     return rows, total(added, lost)
 
 
@@ -874,6 +850,12 @@ FIELDS = {
 FIELDS |= {"model": "input kind prepare sha256", "input": "sha256 shape"}
 
 
+def hexed(given: Any) -> float:
+    """A number as float.hex gives it."""
+    require(isinstance(given, str) and "x" in given and NUMBER.fullmatch(given), f"got the claim {given!r:.60}")
+    return float.fromhex(given)
+
+
 def read_array(data: bytes) -> Array:
     """A .npy file, version 1.0, of plain numbers in C order."""
     stream = io.BytesIO(data)
@@ -887,7 +869,7 @@ def read_array(data: bytes) -> Array:
 
 def read_members(source: Any) -> dict[str, bytes]:
     """The members of a zip file, within limits."""
-    with zipfile.ZipFile(source) as file:
+    with zipfile.ZipFile(io.BytesIO(content(source))) as file:
         entries = file.infolist()
         good = len({entry.filename for entry in entries}) == len(entries) <= 10_000
         good &= all(entry.compress_type in (0, 8) and not entry.flag_bits & 1 for entry in entries)
@@ -911,7 +893,7 @@ def prove(network: Network, x: Array, claim: dict[str, Any], arrays: dict[str, A
     slopes = {k: arrays.pop(f"slopes-{k}.npy") for k in relus if f"slopes-{k}.npy" in arrays}
     rest = [arrays.pop(f"{name}.npy", None) for name in ("roots", "tree", "slopes", "multipliers")]
     derived = derive(network, question, Proof(lower, upper, slopes, *rest))
-    full, frozen = float.fromhex(claims["full"]), np.zeros(0) if claims["frozen"] is None else take(claims["frozen"])
+    full, frozen = hexed(claims["full"]), np.zeros(0) if claims["frozen"] is None else take(claims["frozen"])
     require(derived.full <= full, f"AO(B) <= {full!r} is not proven: derived {derived.full!r}")
     wrong = np.flatnonzero(~(derived.frozen <= frozen))
     require(
@@ -921,7 +903,7 @@ def prove(network: Network, x: Array, claim: dict[str, Any], arrays: dict[str, A
     if claims["lower"] is not None:
         points, some = take(claims["lower"]["points"]), take(claims["lower"]["frozen"])
         question.hold(points)
-        least = np.append(float.fromhex(claims["lower"]["full"]), [] if some is None else some)
+        least = np.append(hexed(claims["lower"]["full"]), [] if some is None else some)
         reached = least.shape == (len(points),) and (least <= overlaps(network, question, points)).all()
         require(reached, "a lower end is not reached at its point")
         said = f"; the network reaches {least[0]!r} on B, and the lower ends on the B_u"
@@ -948,22 +930,18 @@ def check(certificate: Any, model: Any, given: Any) -> str:
         for name, wanted in FIELDS.items():
             fits = sorted(claim[name] if name else claim) == wanted.split()
             require(fits, f"the certificate's {name or 'claim.json'} has other fields than {wanted}")
-        x, shape, content = (
-            read_array(Path(given).read_bytes()),
-            tuple(claim["input"]["shape"]),
-            Path(model).read_bytes(),
-        )
+        x, shape, weights = read_array(content(given)), tuple(claim["input"]["shape"]), content(model)
         require(x.dtype == np.float32 and x.size == math.prod(shape), f"the input is not float32 of shape {shape}")
         x = x.astype("<f4").reshape(shape)
         same = hashlib.sha256(x.tobytes()).hexdigest() == claim["input"]["sha256"]
         require(same, "the certificate is about another input")
-        same = hashlib.sha256(content).hexdigest() == claim["model"]["sha256"]
+        same = hashlib.sha256(weights).hexdigest() == claim["model"]["sha256"]
         require(same, "the certificate is about another model")
         require(
-            len(content) <= LIMIT and list(shape) == claim["model"]["input"],
+            len(weights) <= LIMIT and list(shape) == claim["model"]["input"],
             "the model is too large, or has another input",
         )
-        network = read_network(model, shape, claim["model"]["prepare"])
+        network = read_network(weights, shape, claim["model"]["prepare"])
         return prove(network, x, claim, {name: read_array(data) for name, data in members.items()})
     except Rejected:
         raise
@@ -973,13 +951,35 @@ def check(certificate: Any, model: Any, given: Any) -> str:
         ) from error
 
 
+def check_dossier(path: str | Path) -> str:
+    """Prove all certificates of a dossier anew; a line for each as it goes."""
+    try:
+        members = read_members(path)
+        listed = json.loads(members.pop("manifest.json"))
+        known = listed["format"] == "proofmap-dossier" and listed["version"] == 1 and len(listed["certificates"]) > 0
+        require(known, "this is no dossier, or one of another version, or it has no certificates")
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
+        require(hashes == listed["files"], "the dossier's members are not those that its list names")
+        for one in listed["certificates"]:
+            try:
+                said = check(*(members[one[name]] for name in ("certificate", "model", "input")))
+            except Rejected as reason:
+                raise Rejected(f"{one['certificate']}: {reason}") from reason
+            print(f"{one['certificate']}: {said}", flush=True)
+        return f"all {len(listed['certificates'])} certificates of the dossier"
+    except Rejected:
+        raise
+    except Exception as error:
+        raise Rejected(f"the dossier is damaged: {type(error).__name__} {str(error)[:80]}") from error
+
+
 def main(arguments: list[str]) -> int:
     """Check the files named; 0 if every claim is proven anew."""
     try:
-        require(len(arguments) == 3, "usage: python check.py CERTIFICATE MODEL INPUT.npy")
-        print(f"proven: {check(*arguments)}")
+        require(len(arguments) in (1, 3), "usage: python check.py CERTIFICATE MODEL INPUT.npy, or DOSSIER.zip")
+        print("proven:", check_dossier(*arguments) if len(arguments) == 1 else check(*arguments))
     except Rejected as reason:
-        print(f"rejected: {reason}")
+        print("rejected:", reason)
         return 1
     return 0
 

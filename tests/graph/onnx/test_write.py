@@ -30,9 +30,8 @@ def test_a_written_file_gives_the_same_logits(case: Case) -> None:
         with pytest.raises(ModelError, match="cannot be written as ONNX"):
             as_onnx(graph)
         return
-    for seed in range(3):
-        x = case.inputs(1, seed=seed)
-        assert same(run(as_onnx(graph), x.numpy()), graph(x))
+    x = case.inputs(1)
+    assert same(run(as_onnx(graph), x.numpy()), graph(x))
 
 
 def test_weights_are_written_bit_for_bit() -> None:
