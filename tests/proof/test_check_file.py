@@ -233,7 +233,7 @@ def test_a_dossier_is_proven_whole_or_says_which_certificate_fails(
     def dossier(*certificates: str, **changes: Any) -> int:
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         checks = [{"certificate": name, "model": "net.onnx", "input": "x.npy"} for name in certificates]
-        listed = {"format": "proofmap-dossier", "version": 1, "checks": checks, "members": hashes, **changes}
+        listed = {"format": "proofmap-dossier", "version": 1, "certificates": checks, "files": hashes, **changes}
         return checker.main([str(write(tmp_path / "d", {**files, "manifest.json": json.dumps(listed).encode()}))])
 
     assert dossier("a.proof", "a.proof") == 0
@@ -243,7 +243,7 @@ def test_a_dossier_is_proven_whole_or_says_which_certificate_fails(
     for certificates, changes in (
         ((), {}),
         (("a.proof",), {"version": 2}),
-        (("a.proof",), {"members": {}}),
+        (("a.proof",), {"files": {}}),
         (("c",), {}),
     ):
         assert dossier(*certificates, **changes) == 1

@@ -655,15 +655,15 @@ def through_relu(slope: float, rows: Rows, low: Array, high: Array, own: Choices
         chosen = np.where(own.sides > 0, 1.0, np.where(own.sides < 0, slope, chosen))
         positive = np.where(own.sides == 0, positive, 0)
     added = rows.above(positive @ np.maximum(offset, 0))
-    rows, lost = on_grid([(a * chosen, rows.places)], np.maximum(np.abs(low), np.abs(high)))
-    if own.multipliers is not None:  # g (z - low) >= 0 and -g (high - z) >= 0, for the interval of the leaf
+    parts = [(a * chosen, rows.places)]
+    if own.multipliers is not None:  # of what is not negative on the leaf: z - low where g > 0, high - z where g < 0
         g = np.zeros_like(a)
-        g[:, open_] = np.ldexp(own.multipliers.astype(np.float64), -rows.places[:, None])
-        g = np.rint(np.clip(g, -(2.0**26), 2.0**26))
+        g[:, open_] = own.multipliers
         sides = np.zeros((1, len(low))) if own.sides is None else own.sides
         plus, minus = np.maximum(g, 0) * (sides <= 0), np.maximum(-g, 0) * (sides >= 0)
-        added = total(added, rows.above(plus[:, open_] @ -least + minus[:, open_] @ most))
-        rows = Rows(rows.coefficients + g, rows.places)
+        added = total(added, above(plus[:, open_] @ -least + minus[:, open_] @ most))
+        parts.append((g, np.zeros(len(a), int)))
+    rows, lost = on_grid(parts, np.maximum(np.abs(low), np.abs(high)))
     return rows, total(added, lost)
 
 
@@ -935,17 +935,17 @@ def check_dossier(path: str | Path) -> str:
     try:
         members = read_members(path)
         listed = json.loads(members.pop("manifest.json"))
-        known = listed["format"] == "proofmap-dossier" and listed["version"] == 1 and len(listed["checks"]) > 0
+        known = listed["format"] == "proofmap-dossier" and listed["version"] == 1 and len(listed["certificates"]) > 0
         require(known, "this is no dossier, or one of another version, or it has no certificates")
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
-        require(hashes == listed["members"], "the dossier's members are not those that its list names")
-        for one in listed["checks"]:
+        require(hashes == listed["files"], "the dossier's members are not those that its list names")
+        for one in listed["certificates"]:
             try:
                 said = check(*(members[one[name]] for name in ("certificate", "model", "input")))
             except Rejected as reason:
                 raise Rejected(f"{one['certificate']}: {reason}") from reason
             print(f"{one['certificate']}: {said}", flush=True)
-        return f"all {len(listed['checks'])} certificates of the dossier"
+        return f"all {len(listed['certificates'])} certificates of the dossier"
     except Rejected:
         raise
     except Exception as error:
