@@ -39,7 +39,7 @@ _NEAR = 1e-2  # share by which two readings of one network may differ at x; thos
 
 @dataclass(frozen=True)
 class ModelFile:
-    """An ONNX file that a network was read from, and what stands before it: mean and std, one number a channel."""
+    """The file of a network, ONNX or exported, and what stands before it: mean and std, one number a channel."""
 
     path: Path
     prepare: Mapping[str, list[float]] | None = None
@@ -138,7 +138,7 @@ def _certified(
     upper = -_downwards(-np.append(derived.full, derived.frozen))
     arrays = {**asked.arrays, **_stored(proof)}
     model = {
-        "kind": "safetensors" if data is not None else "onnx",
+        "kind": "onnx" if path.suffix == ".onnx" else "safetensors",
         "sha256": sha256(path.read_bytes() if data is None else data).hexdigest(),
         "input": list(asked.x.shape),
         "prepare": prepare,
