@@ -61,6 +61,12 @@ def test_the_operation_whose_turn_it_is_stands_in_its_network() -> None:
         assert op in [node.op_type for node in files.drawn(seed).nodes], op
 
 
+def test_what_a_hunt_has_found_is_found_no_more(tmp_path: Path) -> None:
+    """75240: a member reaches five times what the ball does, and rounds by as much more."""
+    findings, _ = hunted([75240], tmp_path, "exact")
+    assert not findings
+
+
 def test_a_seed_draws_the_same_again() -> None:
     one, two = networks.drawn(40), networks.drawn(40)
     assert one.network.described() == two.network.described()

@@ -191,7 +191,7 @@ def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, 
         at_x = nominal(forms, logits, how.objective)
         if how.method.search is not None:
             upper, met, left = closed(graph, family, logits, forms, how)
-            check_sides(met.value, upper, rounding(graph, met.points[:, 0])[:, None])
+            check_sides(met.value, upper, _room(graph, met.points))
             above, below = upwards(upper.maximum(met.value), at_x.dtype), -upwards(-met.value, at_x.dtype)
             found = Overlap(above[:, 0], above[:, 1:], at_x, classes, True, below[:, 0], below[:, 1:], met.points)
             until = time.monotonic() + _LAST * how.method.search.seconds * len(left)
@@ -245,10 +245,16 @@ def with_drops(
     ends = torch.tensor([0.0, inf]).to(forms).repeat(*found.frozen.shape, 1)
     ends[which] = drops(graph, some, forms[which], reached, move, available, until)
     low, high = (end.to(ends) for end in found._met())
-    room = rounding(graph, family.x if found.points is None else found.points[:, 0].to(family.x))[:, None]
+    points = family.x[:, None] if found.points is None else found.points.to(family.x)
+    room = _room(graph, points).amax(1, keepdim=True)  # of both terms of a difference
     check_drops(ends[..., 0], high, room)
     check_drops(low, ends[..., 1], room)
     return replace(found, drops=torch.stack([ends[..., 0].minimum(high), ends[..., 1].maximum(low)], dim=2))
+
+
+def _room(graph: Graph, points: Tensor) -> Tensor:
+    """What rounding may carry a value at each point (N, members, *shape) by: members reach values of other sizes."""
+    return rounding(graph, points.flatten(0, 1)).view(points.shape[:2])
 
 
 def bound(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding) -> Tensor:

@@ -52,16 +52,24 @@ def outward(low: Array, high: Array) -> tuple[Array, Array]:
 
 def proof_of(network: checker.Network, question: checker.Question) -> checker.Proof:
     """The intervals that follow, one relu after the other."""
-    proof = checker.Proof()
-    for k, at in enumerate(network.relus):
-        known, z = checker.known_until(network, question, proof, at), network.nodes[at].inputs[0]
-        entry = np.arange(network.count(z))
-        low, high = (
-            checker.hidden(network, question, known, k, entry, np.full(len(entry), sign), proof) for sign in (-1.0, 1.0)
-        )
-        low, high = outward(np.maximum(known.lower[z], -low), np.minimum(known.upper[z], high))
-        proof.lower.append(low)
-        proof.upper.append(high)
+    proof, known = checker.Proof(), checker.known_until(network, question, checker.Proof(), 1)
+    for at, node in enumerate(network.nodes[1:], 1):
+        if node.op == "relu":
+            k, z = network.relus.index(at), node.inputs[0]
+            entry, low, high = np.arange(network.count(z)), known.lower[z], known.upper[z]
+            below, beyond = (
+                checker.hidden(network, question, known, k, entry, np.full(len(entry), sign), proof)
+                for sign in (-1.0, 1.0)
+            )
+            low, high = outward(np.maximum(low, -below), np.minimum(high, beyond))
+            proof.lower.append(low)
+            proof.upper.append(high)
+            known.lower[z], known.upper[z] = low.astype(np.float64), high.astype(np.float64)
+            known.units.append(known.units[-1] + len(low))
+            known.opens.append(known.opens[-1] + int(((low < 0) & (high > 0)).sum()))
+        found = checker.image(node, [(known.lower[i][None], known.upper[i][None]) for i in node.inputs])
+        for kept, end in zip((known.lower, known.upper, known.radius), found, strict=True):
+            kept.append(end[0])
     return proof
 
 

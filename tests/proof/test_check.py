@@ -169,3 +169,23 @@ def test_a_line_above_relu_is_above_it_at_both_ends() -> None:
             for z in (wide[0][i], wide[1][i], 0.0):
                 line = Fraction(forms.coefficients[i, i]) * Fraction(2) ** int(forms.places[i]) * Fraction(z)
                 assert max(Fraction(z), Fraction(slope) * Fraction(z)) <= line + Fraction(float(added[i]))
+
+
+def test_float64_sums_are_rounded_up() -> None:
+    random = np.random.default_rng(5)
+    terms = list(np.ldexp(random.normal(size=(6, 200)), random.integers(-40, 40, (6, 200))))
+    for i, found in enumerate(checker.total(*terms)):
+        assert sum(Fraction(float(term[i])) for term in terms) <= Fraction(float(found))
+    assert checker.total(np.ones(1), np.full(1, 2.0**-60))[0] > 1
+    a, b = random.random((2, 400))
+    assert sum(Fraction(x) * Fraction(y) for x, y in zip(a, b, strict=True)) <= Fraction(float(checker.above(a @ b)))
+    assert Fraction(1) + 2 ** Fraction(-60) < Fraction(float(checker.above(np.array([1.0]))[0]))
+
+
+def test_sums_that_cancel_cancel_exactly() -> None:
+    """Terms of 2^66 units whose sum is 0: one that rounds on the way would not find it."""
+    random = np.random.default_rng(6)
+    value, coefficient = np.rint(random.random(300) * 2.0**40) / 2.0**40, np.rint(random.random(300) * 2.0**27)
+    order = random.permutation(600)
+    rows = checker.Rows(np.concatenate([coefficient, -coefficient])[None, order], np.zeros(1, int))
+    assert 0 <= checker.form_at(rows, np.concatenate([value, value])[order])[0] < 1e-200
