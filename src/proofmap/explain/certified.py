@@ -8,7 +8,7 @@ from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation
 from proofmap.explain.ranks import searched
 from proofmap.proof.certificate import Certificate
-from proofmap.proof.certify import ModelFile, Subject, certify
+from proofmap.proof.certify import ModelFile, Subject, certify, splits
 from proofmap.proof.grow import Growth
 from proofmap.proof.network import check_covered
 
@@ -29,7 +29,7 @@ def certificate(
     e = explanation[0 if k is None else operator.index(k)]
     assert e.made_from is not None
     graph, ball = e.made_from
-    leaves = (_LEAVES if searched(e) else 0) if leaves is None else leaves
+    leaves = (_LEAVES if searched(e) and splits(graph) else 0) if leaves is None else leaves
     growth = Growth(leaves, seconds) if leaves else None
     subject = Subject(graph, e.x, ball, e.mask, e.scores.shape[1], int(e.target))
     return certify(subject, None if e.overlap.points is None else e.overlap.points[0], growth, file)

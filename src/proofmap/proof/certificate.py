@@ -56,7 +56,8 @@ class Certificate:
     @property
     def leaves(self) -> int:
         """Parts that the ball was split into, for all rivals; 0 where it was not."""
-        return len(self.arrays["slopes.npy"]) if "slopes.npy" in self.arrays else 0
+        tree = self.arrays.get("tree.npy")
+        return 0 if tree is None else int((tree[:, 3] >= 0).sum()) - len(self.arrays["roots.npy"]) // 2
 
     @property
     def proven(self) -> bool:

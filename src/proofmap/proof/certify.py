@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -23,14 +24,14 @@ from proofmap.precision import full_precision
 from proofmap.proof import check
 from proofmap.proof.asked import Array, Asked
 from proofmap.proof.certificate import Certificate
-from proofmap.proof.grow import Growth, Trees, grow
+from proofmap.proof.grow import Growth, Opened, Trees, grow
 from proofmap.proof.intervals import intervals
-from proofmap.proof.network import check_covered, export
+from proofmap.proof.network import check_covered, export, leak
 from proofmap.rules import Interval
 from proofmap.tree.balls import Balls
 from proofmap.tree.units import units_of
 
-__all__ = ["ModelFile", "Subject", "certify"]
+__all__ = ["ModelFile", "Subject", "certify", "check_model", "splits"]
 
 _GRID = 2.0**-24  # claims are multiples of this, and that much away: another machine sums in another order
 _NEAR = 1e-2  # share by which two readings of one network may differ at x; those of two networks differ by more
@@ -38,10 +39,15 @@ _NEAR = 1e-2  # share by which two readings of one network may differ at x; thos
 
 @dataclass(frozen=True)
 class ModelFile:
-    """An ONNX file that a network was read from, and what stands before it: mean and std, one number a channel."""
+    """The file of a network, ONNX or exported, and what stands before it: mean and std, one number a channel."""
 
     path: Path
     prepare: Mapping[str, list[float]] | None = None
+
+    @property
+    def given(self) -> dict[str, Any] | None:
+        """What stands before it, as the checker takes it."""
+        return None if self.prepare is None else dict(self.prepare)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +65,30 @@ class Subject:
     def family(self) -> Family:
         """The ball and its members."""
         return self.ball.at(self.x, None if self.mask is None else self.mask.expand_as(self.x))
+
+
+def check_model(graph: Graph, file: ModelFile | None = None) -> None:
+    """Refuse a network, or a file of it, of which a certificate cannot speak."""
+    check_covered(graph)
+    if file is not None:
+        with _refusing(file.path):
+            check.read_network(file.path, graph.input.shape, file.given)
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """What the checker rejects, or a file that cannot be read, in our words."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
+    except check.Rejected as error:
+        raise BoundError(f"a certificate cannot speak of this network or ball: {error}") from error
+
+
+def splits(graph: Graph) -> bool:
+    """Whether trees can grow: largest entries of windows have no side that one could take."""
+    return not any(node.op == "max_pool" for node in graph.nodes)
 
 
 def certify(
@@ -79,12 +109,8 @@ def certify(
         else:
             assert file is not None
             path = file.path
-        try:
+        with _refusing(path):
             return _certified(subject, asked, points, growth, file, data, path)
-        except OSError as error:
-            raise FileError(f"cannot read {path}: {error.strerror or error}") from error
-        except check.Rejected as error:
-            raise BoundError(f"got a network or a ball that a certificate cannot speak of: {error}") from error
 
 
 def _certified(
@@ -96,7 +122,7 @@ def _certified(
     data: bytes | None,
     path: Path,
 ) -> Certificate:
-    prepare = None if file is None or file.prepare is None else dict(file.prepare)
+    prepare = None if file is None else file.given
     network = check.read_network(path, asked.x.shape, prepare)
     question = check.Question(asked.x, asked.given, asked.mask, asked.groups, asked.target, list(asked.rivals))
     _check_same(subject, network, question, path)
@@ -104,14 +130,15 @@ def _certified(
     met = None if points is None else _inside(subject, points)
     lower = None if met is None else _downwards(check.overlaps(network, question, met))
     if growth is not None:
-        reached = np.full(1 + asked.groups, -np.inf) if lower is None else lower
+        at_x = check.overlaps(network, question, asked.x[None])
+        reached = np.repeat(at_x, 1 + asked.groups) if lower is None else lower
         trees = _trees(subject, asked, network, proof, reached, growth)
         proof = replace(proof, roots=trees.roots, tree=trees.nodes, slopes=trees.slopes, multipliers=trees.multipliers)
     derived = check.derive(network, question, proof)
     upper = -_downwards(-np.append(derived.full, derived.frozen))
     arrays = {**asked.arrays, **_stored(proof)}
     model = {
-        "kind": "safetensors" if data is not None else "onnx",
+        "kind": "onnx" if path.suffix == ".onnx" else "safetensors",
         "sha256": sha256(path.read_bytes() if data is None else data).hexdigest(),
         "input": list(asked.x.shape),
         "prepare": prepare,
@@ -158,7 +185,7 @@ def _trees(
     """Trees on the stored intervals, which are those of the graph's ReLUs in the same order."""
     graph, family = subject.graph.to(torch.device("cpu"), torch.float64), _double(subject.family)
     bends = [node for node in graph.nodes if node.op in ("relu", "leaky_relu")]
-    if [node.size for node in bends] != [len(ends) for ends in proof.lower] or _pooled(graph):
+    if [node.size for node in bends] != [len(ends) for ends in proof.lower] or not splits(graph):
         raise InputError(
             "got a network with max pools, or whose file orders its ReLUs otherwise, expected one of layers and ReLUs "
             "for a certificate with trees: take leaves=0"
@@ -175,11 +202,8 @@ def _trees(
         units = units_of(graph, known, family, rows)
         assert units is not None
         numbers = np.flatnonzero((np.concatenate(proof.lower) < 0) & (np.concatenate(proof.upper) > 0))
-        return grow(units, Balls(family), torch.from_numpy(reached), asked.rivals, numbers, growth)
-
-
-def _pooled(graph: Graph) -> bool:
-    return any(node.op == "max_pool" for node in graph.nodes)
+        opened = Opened(numbers, np.repeat([leak(node) for node in bends], [node.size for node in bends])[numbers])
+        return grow(units, Balls(family), torch.from_numpy(reached), asked.rivals, opened, growth)
 
 
 def _double(family: Family) -> Family:

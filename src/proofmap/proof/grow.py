@@ -2,14 +2,15 @@
 
 Intervals on a part are those of the whole ball, cut at 0 where its splits say so: that is all a checker knows of it.
 The part that is worst on B, or else on the member that is furthest above what was reached, is split first. One tree a
-rival serves B and all its members.
+rival serves B and all its members; beside it stands the whole ball with the slopes of the smaller area, so that a tree,
+whose slopes suit B, makes no member looser.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from proofmap.tree.splits import FAST, Splits
 from proofmap.tree.straight import solved
 from proofmap.tree.units import Units, outward, wide
 
-__all__ = ["Growth", "Trees", "grow"]
+__all__ = ["Growth", "Opened", "Trees", "grow"]
 
 _ROOT_STEPS, _STEPS = 100, 30  # on slopes and multipliers
 _AHEAD = 16  # splits that are tried before one is made
@@ -79,19 +80,31 @@ class _Part:
     unit: int = -1
     halves: list[_Part] = field(default_factory=list)
 
-    @property
-    def choice(self) -> Choice:
-        """What is chosen there, as stored."""
-        return stored(self.slopes[None], self.multipliers[None])
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """The open units as a certificate numbers them, (K,): their numbers among all ReLUs, and their slopes below 0."""
+
+    numbers: Array
+    leaks: Array
+
+    def stored(self, slopes: Array, multipliers: Array) -> Choice:
+        """What stored numbers (B, K) stand for: k for the slope k / 256 of the whole ReLU, its leak included."""
+        share = np.where(slopes == _ONE, 1.0, slopes / 256)
+        own = np.clip((share - self.leaks) / np.where(self.leaks < 1, 1 - self.leaks, 1.0), 0, 1)
+        return Choice(torch.from_numpy(own), torch.from_numpy(multipliers.astype(np.float64)))
+
+    def numbered(self, slopes: Tensor) -> Array:
+        """The numbers (B, K) next to slopes of units."""
+        share = self.leaks + (1 - self.leaks) * slopes.double().clamp(0, 1).numpy()
+        numbers: Array = np.minimum(np.rint(share * 256), _ONE).astype(np.uint8)
+        return numbers
 
 
-def grow(units: Units, balls: Balls, reached: Tensor, rivals: Sequence[int], numbers: Array, growth: Growth) -> Trees:
-    """Trees for the rows of the units, one a rival. reached (1 + G,): what every member has at least.
-
-    numbers (K,): those of the units among all ReLUs.
-    """
+def grow(units: Units, balls: Balls, reached: Tensor, rivals: Sequence[int], opened: Opened, growth: Growth) -> Trees:
+    """Trees for the rows of the units, one a rival. reached (1 + G,): what every member has at least."""
     until = time.monotonic() + growth.seconds
-    work = _Grower(units, balls, reached)
+    work = _Grower(units, balls, reached, opened)
     roots = work.parts(torch.arange(len(units.rows)), wide(units.interval, len(units.rows)), None)
     leaves = list(roots)
     while len(leaves) < growth.leaves and time.monotonic() < until:
@@ -101,14 +114,16 @@ def grow(units: Units, balls: Balls, reached: Tensor, rivals: Sequence[int], num
         if not worst:
             break
         leaves = [part for part in leaves if part not in worst] + work.split(worst)
-    return _written(roots, rivals, numbers)
+    slopes = opened.numbered(Choice.start(units.interval).slopes)
+    whole = [replace(part, slopes=slopes, multipliers=0 * part.multipliers, halves=[]) for part in roots]
+    return _written([*roots, *whole], rivals, opened.numbers)
 
 
 class _Grower:
     """Bounds parts of one sample's ball, with choices as they are stored."""
 
-    def __init__(self, units: Units, balls: Balls, reached: Tensor) -> None:
-        self.units, self.balls, self.reached = units, balls, reached.double()
+    def __init__(self, units: Units, balls: Balls, reached: Tensor, opened: Opened) -> None:
+        self.units, self.balls, self.reached, self.opened = units, balls, reached.double(), opened
         self.splits = Splits(units, balls)
 
     def urgency(self, part: _Part, gap: float) -> float:
@@ -129,7 +144,7 @@ class _Grower:
             multipliers, _, works = solved(self.units, self.balls, rows, x.pick(linear), member)
             choice.multipliers[linear] = torch.where(works[:, None], multipliers.float(), choice.multipliers[linear])
         kept = self._kept(row, x, choice)
-        value = self._values(row, x, stored(*kept))
+        value = self._values(row, x, self.opened.stored(*kept))
         return [
             _Part(int(row[k]), x.pick(slice(k, k + 1)), kept[0][k], kept[1][k], value[k], candidates[k])
             for k in range(len(row))
@@ -139,8 +154,8 @@ class _Grower:
         """Both halves of each."""
         row = torch.tensor([part.row for part in worst])
         x = Interval(*(torch.cat([getattr(part.interval, side) for part in worst]) for side in ("lower", "upper")))
-        chosen = [part.choice for part in worst]
-        choice = Choice(*(torch.cat([getattr(one, name) for one in chosen]) for name in ("slopes", "multipliers")))
+        kept = (np.stack([getattr(part, name) for part in worst]) for name in ("slopes", "multipliers"))
+        choice = self.opened.stored(*kept)
         ahead = torch.stack([part.candidates[:_AHEAD] for part in worst])
         most = torch.stack([part.value[0] for part in worst])
         unit = self.splits.choose(row, outward(x), choice.to(torch.float32), ahead, float(self.reached[0]), most)
@@ -152,24 +167,17 @@ class _Grower:
 
     def _kept(self, row: Tensor, x: Interval, choice: Choice) -> tuple[Array, Array]:
         """Slopes (B, K) and multipliers as they are stored; small multipliers go where B's bound allows it."""
-        share = (choice.slopes.double().clamp(0, 1) * 256).round()
-        slopes = share.clamp(max=_ONE).to(torch.uint8).numpy()
+        slopes = self.opened.numbered(choice.slopes)
         multipliers = choice.multipliers.clamp(-6e4, 6e4).to(torch.float16).numpy()
         least = _SMALL * np.abs(multipliers).max(1, keepdims=True, initial=0)
         fewer = np.where(np.abs(multipliers) < least, np.float16(0), multipliers)
-        whole, thin = (self._values(row, x, stored(slopes, g))[:, 0] for g in (multipliers, fewer))
+        whole, thin = (self._values(row, x, self.opened.stored(slopes, g))[:, 0] for g in (multipliers, fewer))
         return slopes, np.where((thin <= whole + 1e-4)[:, None].numpy(), fewer, multipliers)
 
     def _values(self, row: Tensor, x: Interval, choice: Choice) -> Tensor:
         """Upper bounds (B, 1 + G), in float64."""
         found = self.splits.bounded(row, x, choice)
         return found.bias[:, None] + self.balls.every(found.form)
-
-
-def stored(slopes: Array, multipliers: Array) -> Choice:
-    """What stored numbers (B, K) stand for."""
-    k = torch.as_tensor(slopes).double()
-    return Choice(torch.where(k == _ONE, 1.0, k / 256), torch.as_tensor(multipliers.astype(np.float64)))
 
 
 def _written(roots: Sequence[_Part], rivals: Sequence[int], numbers: Array) -> Trees:
@@ -185,7 +193,7 @@ def _written(roots: Sequence[_Part], rivals: Sequence[int], numbers: Array) -> T
         else:
             nodes.append([-1, -1, -1, len(leaves)])
             leaves.append(part)
-    named = [[rivals[part.row], k, -1] for k, part in enumerate(roots)]
+    named = [[rivals[part.row], k, -1] for k, part in enumerate(roots)]  # -1: for B and all members
     return Trees(
         np.array(named, np.int32),
         np.array(nodes, np.int32),

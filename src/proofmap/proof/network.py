@@ -18,7 +18,7 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.graph import Graph, Node
 
-__all__ = ["METADATA", "check_covered", "export"]
+__all__ = ["METADATA", "check_covered", "export", "leak"]
 
 METADATA = "proofmap-network"
 
@@ -70,8 +70,7 @@ def _affine(writer: _Writer, node: Node, x: list[int]) -> _Entry:
 
 
 def _relu(writer: _Writer, node: Node, x: list[int]) -> _Entry:
-    slope = 0.0 if node.weight is None else float(node.weight.flatten()[0])
-    return {"op": "relu", "inputs": x, "slope": slope}
+    return {"op": "relu", "inputs": x, "slope": leak(node)}
 
 
 def _add(writer: _Writer, node: Node, x: list[int]) -> _Entry:
@@ -98,6 +97,11 @@ _WRITTEN: dict[str, Callable[[_Writer, Node, list[int]], _Entry]] = {
     "permute": lambda _, node, x: {"op": "transpose", "inputs": x, "axes": list(node.attributes["axes"])},
     "max_pool": _max_pool,
 }
+
+
+def leak(node: Node) -> float:
+    """The slope of a ReLU below 0."""
+    return 0.0 if node.weight is None else float(node.weight.flatten()[0])
 
 
 def export(graph: Graph) -> bytes:
