@@ -603,7 +603,7 @@ BREAKS = [
     Break("overlaps.py", "if one.stopped in _SPENT", "", DROPS),
     Break("overlaps.py", "except (BoundError, KeyboardInterrupt):", "except ZeroDivisionError:", DROPS),
     Break("overlaps.py", "check_drops(*self._met(), stored(self.full)[:, None])", "pass", DROPS),
-    Break("overlaps.py", "check_sides(met.value, upper, rounding(", "(met.value, upper, rounding(", ROUNDING),
+    Break("overlaps.py", "check_sides(met.value, upper, _room(", "(met.value, upper, _room(", ROUNDING),
     Break("overlaps.py", "check_drops(ends[..., 0], high, room)", "pass", ROUNDING),
     Break("overlaps.py", "check_drops(low, ends[..., 1], room)", "pass", ROUNDING),
     Break("overlaps.py", "upper.maximum(met.value)", "upper", ROUNDING),

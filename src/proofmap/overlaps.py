@@ -207,7 +207,18 @@ def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, 
             except (BoundError, KeyboardInterrupt):  # what was searched for is not lost
                 return found
         value = bound(graph, family, logits, forms, how)
+        if how.rigorous:
+            least = _at_x(graph, family, forms, how).minimum(at_x)[:, None].minimum(value)
+            return Overlap(value[:, 0], value[:, 1:], at_x, classes, True, least[:, 0], least[:, 1:])
     return Overlap(value[:, 0], value[:, 1:], at_x, classes, certified=True)
+
+
+def _at_x(graph: Graph, family: Family, forms: Tensor, how: Bounding) -> Tensor:
+    """What the overlap at x itself is at least, (N,), with all roundings."""
+    still = torch.zeros_like(family.x)
+    points = Cases(Family(family.x, still, still, inf, torch.zeros_like(family.eps)))
+    above = solve(graph, points, -forms, Backward(), "one-pass", how.available, rigorous=True)
+    return join(-above, how.objective)[:, 0]
 
 
 def closed(

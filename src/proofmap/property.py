@@ -99,10 +99,12 @@ def decide(
     run: Run | None = None,
     device: torch.device | None = None,
     memory: int | None = None,
+    rigorous: bool = False,
 ) -> Answer:
     """Whether no input of the regions has outputs in one of their cases.
 
-    Bounds are computed in float64; one has to clear 0 by more than rounding. Where a case is left, an attack looks for
+    Bounds are computed in float64; one has to clear 0 by more than rounding: rigorous: by that of float32 in any order
+    of summation too, but where a search decides. Where a case is left, an attack looks for
     a point that meets it: in the network over the real numbers, computed in float64, and by `run`, the model as its
     user runs it in its own precision, by default the graph.
     """
@@ -114,7 +116,7 @@ def decide(
     margin, why = inf, None
     for region in regions:
         try:
-            proven, clear = _margins(precise, region, method, device, budget(memory, device))
+            proven, clear = _margins(precise, region, method, device, budget(memory, device), rigorous)
         except BoundError as error:
             why, proven, clear = str(error), [-inf] * len(region.unsafe), [False] * len(region.unsafe)
         margin = min(margin, *proven)
@@ -158,7 +160,7 @@ def _check_outputs(graph: Graph, case: Unsafe) -> None:
 
 
 def _margins(
-    graph: Graph, region: Region, method: Method, device: torch.device, available: int
+    graph: Graph, region: Region, method: Method, device: torch.device, available: int, rigorous: bool
 ) -> tuple[list[float], list[bool]]:
     """For each case the largest lower bound of a row on the box, and whether one clears 0 by more than rounding."""
     family = region.ball(device)
@@ -166,7 +168,7 @@ def _margins(
     bias = torch.cat([case.bias for case in region.unsafe]).to(family.x)
     with full_precision(family.x.device), torch.no_grad():
         size = weight.abs() @ graph(family.x).flatten().abs() + bias.abs()
-    above = solve(graph, Cases(family), -weight[None], method, "one-pass", available)
+    above = solve(graph, Cases(family), -weight[None], method, "one-pass", available, rigorous=rigorous)
     lower = bias - above[0, 0]  # (rows of all cases,)
     rows = [len(case.bias) for case in region.unsafe]
     best = [float(part.max()) for part in lower.split(rows)]

@@ -25,7 +25,7 @@ from proofmap.memory import budget
 from proofmap.overlaps import Bounding, family_overlap, method_of
 from proofmap.precision import full_precision
 from proofmap.progress import part
-from proofmap.settings import check_count
+from proofmap.settings import check_count, check_flag
 from proofmap.traced import Network, traced
 
 __all__ = ["Radius", "certified_radius", "radius"]
@@ -56,15 +56,17 @@ def radius(
     target: Target = None,
     steps: int = 16,
     memory: int | None = None,
+    rigorous: bool = False,
 ) -> Radius:
     """For each sample how far the decision holds, from both sides: proven <= refuted.
 
     An attack looks for the nearest adversary; so many steps of bisection then prove radii below it. A method that
     searches (`Exact`) decides each of them, and both sides meet as far as it does. An adversary lies in the domain
     exactly; another class is ahead there in the network over the real numbers, computed in float64, and in the model as
-    it runs. Both sides are 0 where x itself is not classified as the target.
+    it runs. rigorous: what is proven holds with all roundings (see `pm.overlap`). Both sides are 0 where x itself is
+    not classified as the target.
     """
-    search = _Search.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory)
+    search = _Search.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory, rigorous)
     differentiable(search.graph, "an attack")
     with full_precision(search.x.device), torch.no_grad():
         with part(0.0, _ATTACKS):
@@ -84,15 +86,17 @@ def certified_radius(
     target: Target = None,
     steps: int = 16,
     memory: int | None = None,
+    rigorous: bool = False,
 ) -> Tensor:
     """For each sample a radius (N,) with AO(B) <= 0, proven: the largest that a search in so many steps met.
 
     The search begins at 1, doubles while the decision is proven, up to a ball that holds the whole domain, and then
     bisects; a radius without a finite bound, as of a logarithm that reaches 0, is not proven. Zero where x itself is
     not classified as the target. The bounds need not grow with the radius, so a larger radius may be provable too; the
-    one returned was proven. `radius` has the other side too: how near an adversary is.
+    one returned was proven; rigorous: with all roundings (see `pm.overlap`). `radius` has the other side too: how near
+    an adversary is.
     """
-    search = _Search.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory)
+    search = _Search.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory, rigorous)
     with full_precision(search.x.device), torch.no_grad():
         return search.ordered(search.bisected(_Sides.at(search.x))).proven
 
@@ -134,12 +138,14 @@ class _Search:
         target: Target,
         steps: int,
         memory: int | None,
+        rigorous: bool = False,
     ) -> _Search:
         check_count("got steps", steps)
         method = method_of(bounds)
         x = as_samples(x, model)
         ball.at(x)
-        how = Bounding(method, budget(memory, x.device), enough=0.0)
+        check_flag("got rigorous", rigorous)
+        how = Bounding(method, budget(memory, x.device), enough=0.0, rigorous=rigorous)
         graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
         with full_precision(x.device), torch.no_grad():
             aim = target_of(target, logits_of(graph, x))

@@ -39,6 +39,11 @@ def choice(default: str, words: Any) -> Any:
     return setting(default, partial(check_choice, words=words))
 
 
+def flag() -> Any:
+    """A field that is True or, by default, False."""
+    return setting(False, check_flag)
+
+
 def check_settings(of: DataclassInstance, who: str = "") -> None:
     """Refuse a setting that its field does not allow."""
     for f in fields(of):

@@ -94,8 +94,9 @@ def test_the_numbers_are_the_library_s(tmp_path: Path) -> None:
     found = answer("verify", MODEL, tmp_path, "--eps", "1/255", "--norm", "2", "--bounds", "crown-ibp")
     ball = pm.Ball(1 / 255, norm=2, domain=(0.0, 1.0))
     method = pm.bounds.CrownIBP()
-    over = pm.overlap(pm.zoo.mnist_mlp(), images, ball, bounds=method)
-    radius = pm.certified_radius(pm.zoo.mnist_mlp(), images, norm=2, domain=(0.0, 1.0), bounds=method)
+    over = pm.overlap(pm.zoo.mnist_mlp(), images, ball, bounds=method, rigorous=True)
+    how: Any = {"norm": 2, "domain": (0.0, 1.0), "bounds": method, "rigorous": True}
+    radius = pm.certified_radius(pm.zoo.mnist_mlp(), images, **how)
     assert found["proven"] == 2
     for k, entry in enumerate(found["inputs"]):
         assert entry["overlap_upper_proven"] == pytest.approx(float(over.full[k]), abs=1e-4)
@@ -220,8 +221,12 @@ def test_the_ball_is_stated_in_the_user_s_values(tmp_path: Path) -> None:
     x = torch.from_numpy(picture).float().div(255).permute(2, 0, 1)[None]
     ends = [(x + move).clamp(0, 1) for move in (-1 / 255, 1 / 255)]
     low, high = (((end - 0.5) / 0.25).permute(0, 2, 3, 1) for end in ends)
-    own = pm.overlap(pm.load(tmp_path / "net.onnx"), (low + high) / 2, pm.Ball((high - low) / 2), target=unit["target"])
-    assert unit["overlap_upper_proven"] == pytest.approx(float(own.full), abs=1e-3)
+    asked: Any = (pm.load(tmp_path / "net.onnx"), (low + high) / 2, pm.Ball((high - low) / 2))
+    plain, own = (
+        float(pm.overlap(*asked, target=unit["target"], rigorous=rigorous).full) for rigorous in (False, True)
+    )
+    assert plain < unit["overlap_upper_proven"]
+    assert unit["overlap_upper_proven"] == pytest.approx(own, abs=own - plain + 1e-3)  # the preparation rounds too
 
 
 @pytest.mark.parametrize(
@@ -244,8 +249,10 @@ def test_a_search_decides_from_both_sides(three: Path, monkeypatch: pytest.Monke
     lower = iter((-4.0, 0.5, -0.5))
     tried = []
 
-    def overlap(network: Any, x: torch.Tensor, ball: pm.Ball, *, bounds: Any, target: int, enough: float) -> pm.Overlap:
-        assert (bounds, enough) == (pm.bounds.Exact(seconds=5.0), 0)
+    def overlap(
+        network: Any, x: torch.Tensor, ball: pm.Ball, *, bounds: Any, target: int, enough: float, rigorous: bool
+    ) -> pm.Overlap:
+        assert (bounds, enough, rigorous) == (pm.bounds.Exact(seconds=5.0), 0, False)
         reached = torch.tensor([next(lower)])
         upper, here = reached + 1.0, torch.tensor([-9.0])
         points = attack(graph, ball.at(x), torch.tensor([target]), steps=20, restarts=4)[1] + x

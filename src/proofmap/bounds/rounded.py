@@ -36,7 +36,7 @@ from proofmap.windows import Windows
 if TYPE_CHECKING:
     from proofmap.bounds.knowledge import Knowledge
 
-__all__ = ["Rounding", "check_covered", "gamma", "unit_of"]
+__all__ = ["Rounding", "check_covered", "covered", "gamma", "unit_of"]
 
 _SINGLE = 2.0**-24  # the unit roundoff of float32
 _FLUSHED = 2.0**-125  # twice what underflow in float32 loses at most, where denormals count as 0
@@ -60,10 +60,19 @@ def gamma(count: int, unit: float) -> float:
     return count * unit / (1 - count * unit)
 
 
+def covered(graph: Graph) -> bool:
+    """Whether the roundings of all its operations are known."""
+    return all(map(_known, graph.nodes))
+
+
+def _known(node: Node) -> bool:
+    return not node.inputs or isinstance(RULES.get(node.op), Linear) or node.op in SIZES
+
+
 def check_covered(graph: Graph) -> None:
     """Refuse operations whose roundings are not known."""
     for node in graph.nodes:
-        if node.inputs and not (isinstance(RULES.get(node.op), Linear) or node.op in SIZES):
+        if not _known(node):
             known = ", ".join(name for name in SIZES if name != "larger")
             raise BoundError(
                 f"no rigorous bounds for {node.op} (node {node.name!r}): the roundings of linear operations, {known} "

@@ -13,10 +13,11 @@ import typer
 
 from proofmap.bar import Bar
 from proofmap.bounds import Method
+from proofmap.bounds.rounded import covered
 from proofmap.classes import classes_of
 from proofmap.cli.cases import Case, graphs
 from proofmap.cli.maps import stems
-from proofmap.cli.options import finite
+from proofmap.cli.options import finite, tell
 from proofmap.cli.points import Points
 from proofmap.errors import BoundError
 from proofmap.explain.explanation import rounded
@@ -30,7 +31,9 @@ from proofmap.radii import certified_radius
 from proofmap.radii import radius as both_radii
 from proofmap.sources.written import REFUTED
 
-__all__ = ["Question", "answer_all"]
+__all__ = ["ROUNDINGS", "Question", "answer_all", "is_covered"]
+
+ROUNDINGS = "roundings are not covered: bounds are of the network over the real numbers, computed in floating point"
 
 _VERDICTS = ("proven", "refuted", "undecided")
 _UPPER, _LOWER = bound_name("certified"), reached_name()
@@ -51,6 +54,13 @@ class Question:
     def ball(self, case: Case) -> str:
         """What the answer is about."""
         return around({"norm": self.norm, "domain": case.ball.domain}, stated=self.eps)
+
+
+def is_covered(graph: Graph, method: Method) -> bool:
+    """Whether bounds by this method can hold with all roundings: it does not search, and those of all operations are
+    known.
+    """
+    return method.search is None and covered(graph)
 
 
 def answer_all(cases: Sequence[Case], question: Question, as_json: bool) -> bool:
@@ -74,6 +84,7 @@ def answer_all(cases: Sequence[Case], question: Question, as_json: bool) -> bool
     else:
         if off is not None:
             typer.echo(f"note: {taken_off(off)}")
+        tell(() if all(entry["rigorous"] for entry in entries) else (ROUNDINGS,))
         balls = {question.ball(case) for case in cases}
         ball = f" for {balls.pop()}" if len(balls) == 1 else ", each for the ball beside it"
         proven = share(counts["proven"], len(entries), "input")
@@ -89,15 +100,19 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
     predicted = int(network(case.x).flatten(1).argmax(1))
     aim = predicted if question.target is None else question.target
     classes_of(aim, 1, graph.classes, case.x.device)
-    upper, why, found = inf, None, None
+    upper, why, found, rounding = inf, None, None, False
+    rigorous = is_covered(network, question.method)
     up_to: tuple[float | None, float | None] = (None, None)
     try:
         with part(0.0, _OVERLAP if question.radius else 1.0):
-            found = overlap(network, case.x, case.ball, bounds=question.method, target=aim, enough=0.0)
+            asked: Any = {"bounds": question.method, "target": aim, "enough": 0.0}
+            found = overlap(network, case.x, case.ball, **asked, rigorous=rigorous)
             upper = float(found.full)
+            if upper > 0 and rigorous:
+                rounding = bool(overlap(network, case.x, case.ball, **asked).full <= 0)
         if question.radius:
             with part(_OVERLAP, 1.0):
-                up_to = _radius(case, network, question.method, aim, upper <= 0)
+                up_to = _radius(case, network, question.method, aim, upper <= 0, rigorous)
     except BoundError as error:
         why = str(error)
     known = [] if found is None or found.points is None else [found.points[:, 0]]
@@ -113,6 +128,8 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
         _UPPER: finite(upper),
         _LOWER: None if found is None else finite(float(found.full_lower)),
         "why": why,
+        "rigorous": rigorous,
+        "rounding": rounding,
         "eps": case.ball.eps,
         "norm": question.norm,
         "domain": None if domain is None else list(domain),
@@ -124,9 +141,12 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
     return question.points.keep(point, f"{stem}{REFUTED}", entry, picture=True)
 
 
-def _radius(case: Case, graph: Graph, method: Method, aim: int, proven: bool) -> tuple[float, float | None]:
+def _radius(
+    case: Case, graph: Graph, method: Method, aim: int, proven: bool, rigorous: bool
+) -> tuple[float, float | None]:
     """Up to which radius the decision is proven, and where a method searches, from which one on it is refuted."""
     asked: Any = {"norm": case.ball.norm, "domain": case.ball.domain, "bounds": method, "target": aim}
+    asked["rigorous"] = rigorous
     refuted = None
     if method.search is None:
         largest = float(certified_radius(graph, case.x, **asked))
@@ -160,7 +180,8 @@ def _line(entry: dict[str, Any], case: Case, question: Question) -> str:
         case _:
             why = "" if entry["why"] is None else f" ({entry['why']})"
             answer = f"{bound}{why}, and an attack found nothing"
-    verdict = f"{entry['verdict']} for {question.ball(case)}: {answer}"
+    undecided = entry["verdict"] == "undecided" and entry["rounding"]
+    verdict = f"{entry['verdict']}{', rounding' * undecided} for {question.ball(case)}: {answer}"
     up_to = _up_to(entry["radius"], entry["radius_refuted"])
     return f"{entry['name']}: {title(predicted)}{label}{asked}: {verdict}{up_to}"
 

@@ -41,6 +41,13 @@ def explain(
         typer.Option(help="Without --eps and --method: the seconds that each input may take: --within 60"),
         texts.above_zero("--within", "60"),
     ] = 60.0,
+    rigorous: Annotated[
+        bool,
+        typer.Option(
+            "--rigorous",
+            help="With eva or targeted: what is proven holds with all roundings, as float32 runs the model.",
+        ),
+    ] = False,
     limit: o.Limit = None,
     out: Annotated[Path, typer.Option(help="The folder for pictures and .proofmap files: --out maps")] = Path("out"),
     certificate: Annotated[
@@ -62,7 +69,8 @@ def explain(
     if certificate is not None:
         _check_certificate(certificate, method)
         method = "eva"
-    if method is None and ball.chosen and scoring.bounding.bounds is None and not subject.boxed:
+    alone = method is None and scoring.bounding.bounds is None and not rigorous
+    if alone and ball.chosen and not subject.boxed:
         _choose(ball, scoring, within, limit, out, as_json, subject)
         return
     method = "eva" if method is None else method
@@ -75,6 +83,8 @@ def explain(
 
     kind: type[Explainer] = METHODS[method].kind
     settings = {"groups": o.groups_of(scoring.groups), **o.bounds_of(scoring.bounding, method, kind)}
+    if rigorous:
+        settings["rigorous"] = o.proves(method, kind)
     model, cases = read_cases(subject, ball, default="auto", limit=limit)
     target = o.class_of(scoring.target, model.classes)
     networks = graphs(cases, model)

@@ -179,6 +179,13 @@ def bounds_of(bounding: Bounding, method: str, kind: type[Any]) -> dict[str, Any
     return {"bounds": bounding.method}
 
 
+def proves(method: str, kind: type[Any]) -> bool:
+    """True; refuse a method of which nothing can be rigorous."""
+    if "rigorous" not in signature(kind).parameters:
+        raise InputError(f"got --rigorous for {method}, which proves nothing with all roundings, expected it with eva")
+    return True
+
+
 def class_of(text: str | None, classes: tuple[str, ...] | None) -> int | None:
     """The number of a class that is given by its number or its name."""
     if text is None:

@@ -12,8 +12,9 @@ import typer
 
 from proofmap.bar import Bar
 from proofmap.bounds import Method
+from proofmap.cli.decisions import ROUNDINGS, is_covered
 from proofmap.cli.maps import stems
-from proofmap.cli.options import finite
+from proofmap.cli.options import finite, tell
 from proofmap.cli.points import Points, values_of
 from proofmap.errors import FileError, InputError
 from proofmap.explain.explanation import rounded
@@ -39,8 +40,9 @@ def decide_files(
     with Bar(len(paths), "verify") as bar:
         for path, (regions, graph), stem in zip(paths, asked, names, strict=True):
             with bar.work():
-                answer = decide(graph, regions, bounds=method, run=points.run, device=device)
-            answered = _entry(path.name, regions, answer)
+                rigorous = is_covered(graph, method)
+                answer = decide(graph, regions, bounds=method, run=points.run, device=device, rigorous=rigorous)
+            answered = {**_entry(path.name, regions, answer), "rigorous": rigorous}
             entry = points.keep(answer.point, f"{stem}{VIOLATED}", answered, picture=False)
             entries.append(entry)
             if result is not None:
@@ -54,6 +56,7 @@ def decide_files(
     else:
         of = plural(len(entries), "specification")
         typer.echo(f"holds: {counts['holds']} of {of}; violated: {counts['violated']}; unknown: {counts['unknown']}")
+        tell(() if all(entry["rigorous"] for entry in entries) else (ROUNDINGS,))
     return all(entry["verdict"] == "holds" for entry in entries)
 
 

@@ -17,7 +17,7 @@ from proofmap.memory import budget
 from proofmap.objective import Objective
 from proofmap.overlaps import Bounding, Overlap, family_overlap, method_of
 from proofmap.progress import part
-from proofmap.settings import choice
+from proofmap.settings import choice, flag
 from proofmap.traced import traced
 
 
@@ -26,7 +26,7 @@ class EVA(Explainer):
     """EVA(u) = AO(B) - AO(B_u), both terms certified upper bounds, or what a search reached (`score_of`).
 
     The difference is an importance score and not itself certified; `Explanation.intervals` says between which numbers
-    the true one lies. objective: "margin", "class" or "mean" (see `pm.overlap`).
+    the true one lies. objective: "margin", "class" or "mean", rigorous: with all roundings (see `pm.overlap`).
     """
 
     guarantee: ClassVar[Guarantee] = "certified"
@@ -34,9 +34,11 @@ class EVA(Explainer):
     bounds: Method | None = None
     sharing: Sharing = choice("shared", Sharing)
     objective: Objective = choice("margin", Objective)
+    rigorous: bool = flag()
 
     def _measure(self, task: Task) -> Measured:
-        how = Bounding(method_of(self.bounds), budget(self.memory, task.x.device), self.sharing, self.objective)
+        room = budget(self.memory, task.x.device)
+        how = Bounding(method_of(self.bounds), room, self.sharing, self.objective, rigorous=self.rigorous)
         return Measured.of(family_overlap(task.graph, task.family, task.target, how))
 
 
@@ -51,6 +53,7 @@ class TargetedEVA(Explainer):
 
     bounds: Method | None = None
     sharing: Sharing = choice("shared", Sharing)
+    rigorous: bool = flag()
 
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
@@ -85,5 +88,6 @@ class TargetedEVA(Explainer):
 
     def _half(self, task: Task, half: Literal["+", "-"]) -> Overlap:
         family = replace(task, ball=replace(task.ball, half=half)).family
-        how = Bounding(method_of(self.bounds), budget(self.memory, task.x.device), self.sharing)
+        room = budget(self.memory, task.x.device)
+        how = Bounding(method_of(self.bounds), room, self.sharing, rigorous=self.rigorous)
         return family_overlap(task.graph, family, task.predicted, how, rival=task.target)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import wraps
-from typing import ClassVar, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, ParamSpec, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -247,6 +247,8 @@ class Explainer(ABC):
     def _record(self, ball: Ball, graph: Graph) -> dict[str, JSON]:
         """The ball that was explained, the settings, and what of the model was taken off its end."""
         settings = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _ASIDE}
+        if settings.get("rigorous") is False:  # said where it holds
+            del settings["rigorous"]
         taken = {} if graph.taken_off is None else {"taken_off": graph.taken_off}
         return recorded({**settings, "ball": ball, **taken}, _LISTED)
 
@@ -255,9 +257,8 @@ class Explainer(ABC):
         if not isinstance(ball.eps, str):
             return ball
         with Bar(1, "radius", show=show) as bar, bar.work():
-            radius = certified_radius(
-                graph, x, norm=ball.norm, domain=ball.domain, bounds=self.bounds, target=target, memory=self.memory
-            )
+            how: Any = {"bounds": self.bounds, "memory": self.memory, "rigorous": getattr(self, "rigorous", False)}
+            radius = certified_radius(graph, x, norm=ball.norm, domain=ball.domain, target=target, **how)
         return replace(ball, eps=radius)
 
 

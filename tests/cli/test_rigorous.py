@@ -1,0 +1,76 @@
+"""What verify and explain prove holds with all roundings, or they say that it does not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import proofmap as pm
+from tests.cli.commands import answer, called
+from tests.sources.files import digits
+
+MODEL = "zoo:mnist_mlp"
+BACKDOOR = """
+import torch
+from torch import nn
+
+def net():
+    layers = [nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)]
+    weights = [[[1.0], [1.0]], [[1.0, -1.0], [-1.0, 1.0]], [[0.0, 0.0], [4.0, 4.0]]]
+    biases = [[2.0**17, 0.0], [-(2.0**17), 2.0**17], [0.25, 0.0]]
+    for layer, weight, bias in zip(layers[::2], weights, biases):
+        layer.weight.data, layer.bias.data = torch.tensor(weight), torch.tensor(bias)
+    return nn.Sequential(*layers)
+
+def curved():
+    return nn.Sequential(nn.Linear(1, 2), nn.Tanh())
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "net.py").write_text(BACKDOOR)
+    (tmp_path / "rows.csv").write_text("0.5\n")
+    np.save(tmp_path / "digit.npy", digits(1)[0].numpy())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_where_rounding_swamps_the_margin_nothing_is_proven(folder: Path) -> None:
+    """relu((x + 2¹⁷) - 2¹⁷ - x) is 0 over the reals, and not in float32."""
+    words = ("verify", "net.py:net", "rows.csv", "--eps", "0.001", "--no-radius")
+    found = called(*words)
+    assert found.exit_code == 1
+    assert ": undecided, rounding for ε = 0.001" in found.stdout.splitlines()[0]
+    (entry,) = json.loads(called(*words, "--json").stdout)["inputs"]
+    assert (entry["verdict"], entry["rigorous"], entry["rounding"]) == ("undecided", True, True)
+
+
+def test_what_is_proven_is_proven_with_all_roundings(folder: Path) -> None:
+    (entry,) = answer("verify", MODEL, "digit.npy", "--eps", "0.01", "--no-radius")["inputs"]
+    assert (entry["verdict"], entry["rigorous"], entry["rounding"]) == ("proven", True, False)
+    ball = pm.Ball(0.01, domain=(0.0, 1.0))
+    over = pm.overlap(pm.zoo.mnist_mlp(), digits(1)[0], ball, rigorous=True)
+    assert entry["overlap_upper_proven"] == pytest.approx(float(over.full), abs=1e-6)
+    assert float(over.full) > float(pm.overlap(pm.zoo.mnist_mlp(), digits(1)[0], ball).full)
+
+
+def test_what_is_not_covered_is_said(folder: Path) -> None:
+    found = called("verify", "net.py:curved", "rows.csv", "--eps", "0.001", "--no-radius")
+    assert "note: roundings are not covered" in found.stderr
+
+
+def test_an_explanation_says_that_it_is_rigorous(folder: Path) -> None:
+    answer("explain", MODEL, "digit.npy", "--eps", "0.01", "--groups", "grid:4", "--rigorous")
+    assert pm.Explanation.load("out/digit.proofmap").settings["rigorous"] is True
+    answer("explain", MODEL, "digit.npy", "--eps", "0.01", "--groups", "grid:4")
+    assert "rigorous" not in pm.Explanation.load("out/digit.proofmap").settings
+
+
+def test_a_method_that_proves_nothing_is_refused(folder: Path) -> None:
+    found = called("explain", MODEL, "digit.npy", "--eps", "0.01", "--method", "empirical", "--rigorous")
+    assert found.exit_code != 0
+    assert "got --rigorous for empirical, which proves nothing with all roundings, expected it with eva" in found.stderr
