@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from hashlib import sha256
 from io import StringIO
@@ -18,6 +19,7 @@ import pytest
 
 from proofmap.dossier import dossier
 from proofmap.errors import FileError
+from proofmap.explain import File, Source
 from proofmap.runs import Results
 from proofmap.runs.manifest import Manifest
 from tests.dossier.making import BAD, COUNT, GROUPS, certify
@@ -171,6 +173,19 @@ def test_an_onnx_file_that_the_run_did_not_see_is_refused(bare: Path) -> None:
     certify(bare, suffix=".onnx")
     with pytest.raises(FileError, match="has changed"):
         made(bare)
+
+
+def test_a_model_file_that_changed_since_the_run_is_refused(certified: Path) -> None:
+    own = certified.parent / "net.pt"
+    own.write_bytes(b"weights")
+    manifest = Manifest.load(certified)
+    replace(manifest, model=Source("net.py:make", (File.of(own),))).save(certified)
+    made(certified).close()
+    own.write_bytes(b"other weights")
+    with pytest.raises(FileError, match=r"the model .*net\.pt has changed"):
+        made(certified)
+    own.unlink()  # a file that is elsewhere now says nothing
+    made(certified).close()
 
 
 def test_what_the_checker_refuses_is_not_written(bare: Path) -> None:
