@@ -61,13 +61,13 @@ def test_the_manifest_names_every_member_and_what_belongs_together(certified: Pa
         manifest = json.loads(file.read("manifest.json"))
         hashes = {name: sha256(file.read(name)).hexdigest() for name in file.namelist() if name != "manifest.json"}
     assert (manifest["format"], manifest["version"]) == ("proofmap-dossier", 1)
-    assert manifest["members"] == hashes
-    assert manifest["checks"][BAD] == {
+    assert manifest["files"] == hashes
+    assert manifest["certificates"][BAD] == {
         "certificate": f"certificates/{BAD + 1:06d}.proof",
         "model": "model/model.safetensors",
         "input": f"inputs/{BAD + 1:06d}.npy",
     }
-    assert len(manifest["checks"]) == COUNT - 1
+    assert len(manifest["certificates"]) == COUNT - 1
 
 
 def test_the_same_run_gives_the_same_bytes(certified: Path) -> None:
