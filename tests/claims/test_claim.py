@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.errors import InputError
 from proofmap.claims.claim import Claim, Form, Which, claims_of, text_of
+from proofmap.errors import InputError
 from proofmap.sources import Preparation, read_specification
 
 MASK = torch.tensor([0, 0, 1, 2])

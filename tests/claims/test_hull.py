@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofmap.ball import Ball
-from proofmap.errors import InputError
 from proofmap.claims.hull import hull
+from proofmap.errors import InputError
 
 VALUES = st.floats(-4, 4, width=32)
 LIMITS = st.one_of(st.none(), st.tuples(st.floats(-9, -4.5), st.floats(4.5, 9)), st.just((-4.0, 4.0)))

@@ -18,8 +18,8 @@ from torch import nn
 import proofmap as pm
 from benchmarks.programs import Array, program
 from proofmap.bounds import Method
-from proofmap.graph.onnx import as_onnx, with_rows
 from proofmap.claims.claim import Claim, claims_of, text_of
+from proofmap.graph.onnx import as_onnx, with_rows
 from proofmap.sources import Preparation, read_specification
 from tests.graph.onnx.files import run
 

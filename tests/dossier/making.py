@@ -22,11 +22,11 @@ CHECKER = """
 import hashlib, json, sys, zipfile
 with zipfile.ZipFile(sys.argv[1]) as file:
     manifest = json.loads(file.read("manifest.json"))
-    assert sorted(file.namelist()) == sorted([*manifest["members"], "manifest.json"])
-    for name, expected in manifest["members"].items():
+    assert sorted(file.namelist()) == sorted([*manifest["files"], "manifest.json"])
+    for name, expected in manifest["files"].items():
         assert hashlib.sha256(file.read(name)).hexdigest() == expected, name
-    for check in manifest["checks"]:
-        assert set(check) == {"certificate", "model", "input"} and set(check.values()) <= set(manifest["members"])
+    for check in manifest["certificates"]:
+        assert set(check) == {"certificate", "model", "input"} and set(check.values()) <= set(manifest["files"])
         if b"a lie" in file.read(check["certificate"]):
             sys.exit(print(check["certificate"] + ": AO(B) <= -1 is not proven") or 1)
         print(check["certificate"] + ": proven")

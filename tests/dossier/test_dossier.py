@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from hashlib import sha256
 from io import StringIO
@@ -18,12 +19,21 @@ import pytest
 
 from proofmap.dossier import dossier
 from proofmap.errors import FileError
+from proofmap.explain import File, Source
 from proofmap.runs import Results
 from proofmap.runs.manifest import Manifest
-from tests.dossier.making import BAD, COUNT, GROUPS, certify
+from tests.dossier.making import BAD, CHECKER, COUNT, GROUPS, certify
 from tests.runs.setting import EPS
 
 DAY = date(2026, 3, 1)
+
+
+@pytest.fixture(autouse=True)
+def checker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in, which takes no time."""
+    path = tmp_path / "check.py"
+    path.write_text(CHECKER)
+    monkeypatch.setattr("proofmap.dossier.write.checker", lambda: path)
 
 
 def made(folder: Path, **changes: Any) -> ZipFile:
@@ -59,13 +69,13 @@ def test_the_manifest_names_every_member_and_what_belongs_together(certified: Pa
         manifest = json.loads(file.read("manifest.json"))
         hashes = {name: sha256(file.read(name)).hexdigest() for name in file.namelist() if name != "manifest.json"}
     assert (manifest["format"], manifest["version"]) == ("proofmap-dossier", 1)
-    assert manifest["members"] == hashes
-    assert manifest["checks"][BAD] == {
+    assert manifest["files"] == hashes
+    assert manifest["certificates"][BAD] == {
         "certificate": f"certificates/{BAD + 1:06d}.proof",
         "model": "model/model.safetensors",
         "input": f"inputs/{BAD + 1:06d}.npy",
     }
-    assert len(manifest["checks"]) == COUNT - 1
+    assert len(manifest["certificates"]) == COUNT - 1
 
 
 def test_the_same_run_gives_the_same_bytes(certified: Path) -> None:
@@ -171,6 +181,19 @@ def test_an_onnx_file_that_the_run_did_not_see_is_refused(bare: Path) -> None:
     certify(bare, suffix=".onnx")
     with pytest.raises(FileError, match="has changed"):
         made(bare)
+
+
+def test_a_model_file_that_changed_since_the_run_is_refused(certified: Path) -> None:
+    own = certified.parent / "net.pt"
+    own.write_bytes(b"weights")
+    manifest = Manifest.load(certified)
+    replace(manifest, model=Source("net.py:make", (File.of(own),))).save(certified)
+    made(certified).close()
+    own.write_bytes(b"other weights")
+    with pytest.raises(FileError, match=r"the model .*net\.pt has changed"):
+        made(certified)
+    own.unlink()  # a file that is elsewhere now says nothing
+    made(certified).close()
 
 
 def test_what_the_checker_refuses_is_not_written(bare: Path) -> None:

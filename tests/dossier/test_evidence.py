@@ -75,6 +75,7 @@ def test_nothing_is_claimed_that_is_not_there(certified: Path) -> None:
     assert "no score has a proven interval" in part(page, "Sensitivity")
     assert "No proven order" in part(page, "Relevance")
     assert "a map is no proof" in part(page, "Relevance")
+    assert "`check.py` finds whether these files are as they were packed, and proves none" in page
     assert "One step alone" in part(page, "Reachability")
     assert "Nothing shows that they are representative" in part(page, "Domain")
     assert all(words in page for words in ("TF32", "Winograd", "any order of summation"))

@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 
 from proofmap.ball import Ball
+from proofmap.claims.hull import hull
 from proofmap.errors import InputError
 from proofmap.explain import Explanation
 from proofmap.explain.ranks import MOST
 from proofmap.explain.stated import stated_ball
 from proofmap.overlaps import Overlap
-from proofmap.claims.hull import hull
 
 __all__ = ["Claim", "Form", "Which", "claims_of", "input_hash", "text_of"]
 

@@ -55,9 +55,9 @@ def claim(
 
     For instance: proofmap claim zoo:mnist_mlp maps --groups all
     """
+    from proofmap.claims.claim import claims_of, input_hash, text_of
     from proofmap.explain import Explanation
     from proofmap.graph.onnx import with_rows
-    from proofmap.claims.claim import claims_of, input_hash, text_of
     from proofmap.records import write
     from proofmap.show.sides import checked
 

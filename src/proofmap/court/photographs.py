@@ -35,7 +35,7 @@ _LOOKED_AT = 3000  # pictures, of which a few are taken
 
 @dataclass(frozen=True)
 class Photographs:
-    """A data set: how many of its pictures are explained, radii as in the tables of results, and what takes too long."""
+    """A data set: how many pictures are explained, radii as in the tables of results, and what takes too long."""
 
     name: str
     file: str  # a glob that finds it

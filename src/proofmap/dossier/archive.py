@@ -31,8 +31,8 @@ def pack(out: Path, members: Mapping[str, Content], checks: Sequence[Check], don
         listed = {
             "format": _FORMAT[0],
             "version": _FORMAT[1],
-            "checks": [dict(one) for one in checks],
-            "members": hashes,
+            "certificates": [dict(one) for one in checks],
+            "files": hashes,
         }
         _add(file, MANIFEST, (json.dumps(listed, indent=1, sort_keys=True) + "\n").encode())
 
