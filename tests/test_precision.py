@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.precision import full_precision
+from proofmap.bounds.knowledge import Knowledge
+from proofmap.precision import full_precision, plain_sums
 
 BACKENDS: Any = torch.backends
 
@@ -76,3 +77,21 @@ def test_float64_is_taken_from_x() -> None:
     double = pm.overlap(model, x.double(), pm.Ball(0.02, domain=(0.0, 1.0)))
     assert double.full.dtype == torch.float64
     torch.testing.assert_close(single.full.double(), double.full, rtol=1e-3, atol=1e-3)
+
+
+def test_rigorous_bounds_are_summed_by_no_library_with_other_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    relax = Knowledge.relax
+
+    def watched(self: Knowledge, node: Any) -> None:
+        seen.append(BACKENDS.cudnn.enabled)
+        relax(self, node)
+
+    monkeypatch.setattr(Knowledge, "relax", watched)
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU(), torch.nn.Linear(2, 2))
+    for rigorous in (True, False):
+        pm.overlap(net, torch.rand(1, 2), pm.Ball(0.1), rigorous=rigorous)
+    assert (seen[0], seen[-1]) == (False, True)
+    with pytest.raises(ZeroDivisionError), plain_sums():
+        raise ZeroDivisionError
+    assert BACKENDS.cudnn.enabled

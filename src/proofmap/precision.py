@@ -24,6 +24,19 @@ def full_precision(device: torch.device) -> Iterator[None]:
             setattr(owner, name, value)
 
 
+@contextmanager
+def plain_sums() -> Iterator[None]:
+    """Inside: no library that may convolve by Winograd's algorithm or FFT, whose sums are not those of the products."""
+    backends: Any = torch.backends
+    before = backends.cudnn.enabled
+    try:
+        backends.cudnn.enabled = False
+        with backends.nnpack.flags(enabled=False):
+            yield
+    finally:
+        backends.cudnn.enabled = before
+
+
 def _switches() -> list[tuple[Any, str, Any]]:
     """(owner, attribute, its strict value). Torch replaced the two old flags by one for each backend; reading the old
     ones where somebody has used the new ones is an error, so the new ones come first.

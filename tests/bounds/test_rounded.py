@@ -111,6 +111,8 @@ def test_all_norms_and_precisions(name: str, norm: float) -> None:
         more = torch.cat([above.full - plain.full, (above.frozen - plain.frozen).flatten()])
         assert float(more.min()) > 0
         assert float(more.max()) < 1e-3
+        assert bool((above.full_lower < above.nominal).all())  # what x reaches is lowered in the same way
+        assert bool((above.frozen_lower > above.nominal[:, None] - 1e-3).all())
 
 
 def test_hostile_networks_are_never_proven_wrongly() -> None:

@@ -103,7 +103,10 @@ def test_a_walk_may_start_and_stop_inside() -> None:
 
 def test_an_input_read_twice_by_one_node_gets_both_forms() -> None:
     graph = Graph((Node("x", "input", (), (2,)), Node("y", "add", ("x", "x"), (2,))), "y")
-    assert pull(graph, "y", Paths(2), lambda node, form: (form, form)) == {"x": Paths(4)}
+    sums: list[tuple[str, Paths]] = []
+    found = pull(graph, "y", Paths(2), lambda node, form: (form, form), lambda name, form: sums.append((name, form)))
+    assert found == {"x": Paths(4)}
+    assert sums == [("x", Paths(4))]  # what rounds where forms meet is shown
 
 
 @pytest.mark.parametrize(

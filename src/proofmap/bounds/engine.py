@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
@@ -23,7 +24,7 @@ from proofmap.errors import BoundError
 from proofmap.graph.ir import Graph
 from proofmap.graph.pairs import in_pairs
 from proofmap.memory import bytes_of, in_pieces, keep_freed, piece_of
-from proofmap.precision import full_precision
+from proofmap.precision import full_precision, plain_sums
 
 Sharing = Literal["shared", "one-pass", "separate"]
 
@@ -50,9 +51,10 @@ def solve(
     cut leave nothing of a case, its bounds are -inf.
     """
     keep_freed()
-    with full_precision(specification.device), torch.no_grad():
+    with full_precision(specification.device), plain_sums() if rigorous else nullcontext(), torch.no_grad():
         if rigorous:
             check_covered(graph)
+            assert cases.cut is None, "the roundings of cuts are not known"
         plans = tuple(replace(plan, rigorous=rigorous) for plan in method.plans)
         best = torch.tensor(inf, dtype=specification.dtype, device=specification.device)
         for k, plan in enumerate(plans):

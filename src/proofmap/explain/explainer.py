@@ -257,8 +257,9 @@ class Explainer(ABC):
         if not isinstance(ball.eps, str):
             return ball
         with Bar(1, "radius", show=show) as bar, bar.work():
-            how: Any = {"bounds": self.bounds, "memory": self.memory, "rigorous": getattr(self, "rigorous", False)}
-            radius = certified_radius(graph, x, norm=ball.norm, domain=ball.domain, target=target, **how)
+            rigorous = getattr(self, "rigorous", False)
+            asked: Any = {"norm": ball.norm, "domain": ball.domain, "target": target, "rigorous": rigorous}
+            radius = certified_radius(graph, x, bounds=self.bounds, memory=self.memory, **asked)
         return replace(ball, eps=radius)
 
 
