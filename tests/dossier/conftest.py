@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dossier.making import CHECKER, certify, digits_run
+from tests.dossier.making import certify, digits_run
 
 
 @pytest.fixture(scope="package")
@@ -25,11 +25,3 @@ def bare(finished: Path, tmp_path: Path) -> Path:
 def certified(bare: Path) -> Path:
     certify(bare)
     return bare
-
-
-@pytest.fixture(autouse=True)
-def checker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in, which takes no time."""
-    path = tmp_path / "check.py"
-    path.write_text(CHECKER)
-    monkeypatch.setattr("proofmap.dossier.write.checker", lambda: path)

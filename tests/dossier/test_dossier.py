@@ -22,10 +22,18 @@ from proofmap.errors import FileError
 from proofmap.explain import File, Source
 from proofmap.runs import Results
 from proofmap.runs.manifest import Manifest
-from tests.dossier.making import BAD, COUNT, GROUPS, certify
+from tests.dossier.making import BAD, CHECKER, COUNT, GROUPS, certify
 from tests.runs.setting import EPS
 
 DAY = date(2026, 3, 1)
+
+
+@pytest.fixture(autouse=True)
+def checker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in, which takes no time."""
+    path = tmp_path / "check.py"
+    path.write_text(CHECKER)
+    monkeypatch.setattr("proofmap.dossier.write.checker", lambda: path)
 
 
 def made(folder: Path, **changes: Any) -> ZipFile:
