@@ -33,7 +33,7 @@ ORDER = (
     {"rules"},
     {"bounds"},
     {"tree"},
-    {"overlaps", "radii"},
+    {"overlaps", "radii", "proof"},
     {"explain", "certificate", "property"},
     {"metrics", "sources"},
     {"bench", "court", "runs", "show"},

@@ -75,7 +75,7 @@ class Ball:
         radius = _resolve_eps(self.eps, self.norm, x)  # broadcasts to x
         lower, upper = -radius.expand(x.shape), radius.expand(x.shape)
         if self.domain is not None:
-            low, high = (_resolve_end(end, x) for end in self.domain)
+            low, high = (resolve_end(end, x) for end in self.domain)
             _check_order(low, high)
             _check_inside(x, low, high)
             if self.relative:
@@ -100,7 +100,7 @@ class Ball:
         own = self.at(x, mask)
         if self.domain is None:
             return own
-        low, high = (_resolve_end(end, own.x) - own.x for end in self.domain)
+        low, high = (resolve_end(end, own.x) - own.x for end in self.domain)
         lower = torch.where(low.isfinite() & (own.lower < 0), low, own.lower).clamp(max=0)
         upper = torch.where(high.isfinite() & (own.upper > 0), high, own.upper).clamp(min=0)
         reach = torch.maximum(-lower, upper).flatten(1).amax(dim=1)
@@ -167,7 +167,7 @@ def _resolve_eps(eps: float | Tensor, norm: float, x: Tensor) -> Tensor:
     return radius
 
 
-def _resolve_end(end: float | Tensor, x: Tensor) -> Tensor:
+def resolve_end(end: float | Tensor, x: Tensor) -> Tensor:
     """Return one end of the domain in x's shape."""
     limit = torch.as_tensor(end, dtype=x.dtype, device=x.device)
     if limit.dim() == 1 and x.dim() > 2 and limit.shape[0] == x.shape[1]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +20,7 @@ import proofmap as pm
 from proofmap.errors import FileError
 from proofmap.explain import choose
 from proofmap.methods import EXPLAINERS, METHODS
+from proofmap.proof import check
 from tests.cli.commands import answer, called, installed
 from tests.sources.files import BOX, bytes_of, digits, small_state, write_linear, write_module, write_png
 
@@ -52,6 +56,63 @@ def test_the_installed_program_explains_a_picture(tmp_path: Path) -> None:
         with Image.open(tmp_path / "maps" / f"digit{k}.map.png") as picture:
             assert picture.size > (100, 100)
     assert write_png(tmp_path / "copy.png", images[0]).read_bytes() == (tmp_path / "digit0.png").read_bytes()
+
+
+def test_a_certificate_is_written_and_the_command_that_checks_it_works(tmp_path: Path) -> None:
+    np.save(tmp_path / "digit.npy", digits(1)[0].numpy())
+    words = ("explain", MODEL, tmp_path / "digit.npy", "--eps", "0.01", *GRID, "--out", tmp_path / "maps")
+    found = called(*words, "--certificate", tmp_path / "new" / "seven.proof")
+    assert found.exit_code == 0, found.output
+    said, line = found.stdout.splitlines()[1:3]
+    size = (tmp_path / "new" / "seven.proof").stat().st_size
+    assert f"seven.proof, {size} bytes: AO(B) <= -10.05 and AO(B_u) of 16 groups; no input of the ball" in said
+    assert line.startswith("check it with: python -m proofmap.proof.check ")
+    command = shlex.split(line.removeprefix("check it with: python "))
+    assert [Path(word).name for word in command[2:]] == ["seven.proof", "seven.safetensors", "seven.npy"]
+    checked = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stdout[:6]) == (0, "proven")
+    record = answer(*words, "--certificate", tmp_path / "again.proof")["inputs"][0]["certificate"]
+    assert (record["file"], record["bytes"]) == (str(tmp_path / "again.proof"), size)
+
+
+def test_a_certificate_of_an_onnx_file_is_about_that_file_behind_its_preparation(tmp_path: Path) -> None:
+    np.save(tmp_path / "digit.npy", digits(1)[0].numpy())
+    net = write_linear(tmp_path / "net.onnx", (1, 28, 28))
+    words = ("explain", net, tmp_path / "digit.npy", "--eps", "0.01", *GRID, "--out", tmp_path / "maps")
+    record = answer(*words, "--mean", "0.13", "--std", "0.3", "--certificate", tmp_path / "x.proof")["inputs"][0]
+    made = record["certificate"]
+    assert (made["model"], (tmp_path / "x.safetensors").exists()) == (str(net), False)
+    assert made["full"] == pytest.approx(record["overlap_upper_proven"], abs=1e-2)
+    assert "proven" in check.check(made["file"], made["model"], made["input"])
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (("--certificate", "x.zip"), "got --certificate x.zip, expected a name that ends in .proof"),
+        (
+            ("--certificate", "x.proof", "--method", "empirical"),
+            "got --certificate with --method empirical, expected eva",
+        ),
+    ],
+)
+def test_a_certificate_of_something_else_is_refused(words: tuple[str, ...], match: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "digit.npy", digits(1)[0].numpy())
+    found = called("explain", MODEL, tmp_path / "digit.npy", "--eps", "0.01", *words, "--out", tmp_path / "maps")
+    assert found.exit_code != 0
+    assert match in " ".join(found.output.split())
+    assert not (tmp_path / "maps").exists()
+
+
+def test_one_certificate_is_of_one_input(tmp_path: Path) -> None:
+    np.save(tmp_path / "digits.npy", digits(2)[0].numpy())
+    words = ("explain", MODEL, tmp_path / "digits.npy", "--eps", "0.01", "--out", tmp_path / "maps")
+    found = called(*words, "--certificate", tmp_path / "x.proof")
+    assert found.exit_code != 0
+    assert "got 2 inputs with --certificate, expected one: proofmap run --certificates" in " ".join(
+        found.output.split()
+    )
+    assert not (tmp_path / "maps").exists()
 
 
 def test_every_form_of_a_digit_gives_the_same_explanation(tmp_path: Path) -> None:

@@ -43,6 +43,13 @@ def explain(
     ] = 60.0,
     limit: o.Limit = None,
     out: Annotated[Path, typer.Option(help="The folder for pictures and .proofmap files: --out maps")] = Path("out"),
+    certificate: Annotated[
+        Path | None,
+        unset(
+            "Write what is proven of the one input as a file that others can check, input and network beside it: "
+            "--certificate digit.proof"
+        ),
+    ] = None,
     as_json: o.Json = False,
     subject: Subject,
 ) -> None:
@@ -52,6 +59,9 @@ def explain(
 
     Without --eps and --method: a map and the strongest proof that fit --within, and why these were chosen.
     """
+    if certificate is not None:
+        _check_certificate(certificate, method)
+        method = "eva"
     if method is None and ball.chosen and scoring.bounding.bounds is None and not subject.boxed:
         _choose(ball, scoring, within, limit, out, as_json, subject)
         return
@@ -59,7 +69,7 @@ def explain(
     if METHODS[method].target and scoring.target is None:
         raise InputError(f"got --method {method} alone, expected the class to move to as well: give --target")
 
-    from proofmap.cli import maps
+    from proofmap.cli import certificates, maps
     from proofmap.cli.cases import graphs, read_cases
     from proofmap.explain.wording import plural, smoothed, taken_off
 
@@ -68,6 +78,9 @@ def explain(
     model, cases = read_cases(subject, ball, default="auto", limit=limit)
     target = o.class_of(scoring.target, model.classes)
     networks = graphs(cases, model)
+    if certificate is not None:
+        certificates.check(cases, networks, model)
+        o.make_folder(certificate.parent)
     o.make_folder(out)
     made: dict[tuple[tuple[int, ...], int], Explainer] = {}
     records = []
@@ -80,8 +93,12 @@ def explain(
         explanation.save(file)
         explanation.plot().savefig(picture)
         records.append(maps.record(case, explanation, model, file, picture))
+        said = None
+        if certificate is not None:
+            written, said = certificates.write(explanation, certificate, model)
+            records[-1] |= {"certificate": written}
         if not as_json:
-            typer.echo(maps.line(case, explanation, model))
+            typer.echo("\n".join([maps.line(case, explanation, model), *([] if said is None else [said])]))
     if as_json:
         typer.echo(json.dumps({"model": model.name, "method": method, "inputs": records}, indent=1))
     else:
@@ -90,6 +107,14 @@ def explain(
         if explanation.guarantee == "probable":
             typer.echo(f"note: {smoothed(explanation.settings)}")
         typer.echo(f"wrote {plural(len(cases), 'map')} to {out}")
+
+
+def _check_certificate(path: Path, method: str | None) -> None:
+    """Refuse what no certificate can be written of, before anything is read."""
+    if method not in (None, "eva"):
+        raise InputError(f"got --certificate with --method {method}, expected eva: certificates are about its overlaps")
+    if path.suffix != ".proof":
+        raise InputError(f"got --certificate {path}, expected a name that ends in .proof")
 
 
 def _choose(

@@ -147,6 +147,10 @@ def run(
     explaining: Explaining,
     selection: Selection,
     computing: Computing,
+    certificates: Annotated[
+        bool,
+        typer.Option("--certificates", help="Write for every sample what is proven of it as a file others can check."),
+    ] = False,
     as_json: o.Json = False,
     source: Source,
     device: o.Device = "cpu",
@@ -183,7 +187,17 @@ def run(
     if computing.engine == "local" and job.device == "cpu" and job.threads == 1 < cores:
         typer.echo(f"one of {cores} cores is used: --engine ray or --threads {cores} takes all", err=True)
     limit, shuffle, seed = selection.limit, selection.shuffle, selection.seed
-    totals = explain_all(samples, explained, job, out, limit=limit, shuffle=shuffle, seed=seed, engine=engine)
+    totals = explain_all(
+        samples,
+        explained,
+        job,
+        out,
+        limit=limit,
+        shuffle=shuffle,
+        seed=seed,
+        engine=engine,
+        certified=certificates,
+    )
     typer.echo(json.dumps(totals.json(), indent=1) if as_json else totals.text())
     if not totals.explained:
         raise typer.Exit(1)

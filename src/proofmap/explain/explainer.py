@@ -230,6 +230,7 @@ class Explainer(ABC):
             model_hash=model.digest,
             input_hash=digest.result(),
             seconds=time.perf_counter() - started,
+            made_from=(model.graph, ball),
         )
 
     def _check_graph(self, graph: Graph) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from proofmap.ball import Ball
 from proofmap.digest import hash_tensor
 from proofmap.errors import FileError, ProofmapError, first_line
 from proofmap.explain.fit import BOUNDS, FOUND, LOWER, check, plain
@@ -21,7 +22,9 @@ from proofmap.explain.origin import Origin
 from proofmap.explain.proven import Known
 from proofmap.explain.spread import spread
 from proofmap.explain.storage import check_names, read, write
+from proofmap.explain.task import ball_of
 from proofmap.explain.ties import tied
+from proofmap.graph import Graph
 from proofmap.guarantee import Guarantee, rounded, span
 from proofmap.objective import decides
 from proofmap.overlaps import Overlap
@@ -30,6 +33,8 @@ from proofmap.settings import check_count
 
 if TYPE_CHECKING:
     from proofmap.explain.picture import Picture
+    from proofmap.proof.certificate import Certificate
+    from proofmap.proof.certify import ModelFile
 
 __all__ = ["Explanation", "Guarantee", "rounded", "spread"]
 
@@ -72,6 +77,7 @@ class Explanation:
     input_hash: str
     seconds: float  # what the call took, for all its samples
     origin: Origin | None = None
+    made_from: tuple[Graph, Ball] | None = None  # the network and its ball; a file does not hold them
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit together."""
@@ -96,6 +102,7 @@ class Explanation:
         if self.errors is not None:
             part[_ERRORS] = self.errors[which]
         part["attributions"] = spread(part["scores"], part["mask"], self.smooth)
+        made_from = None if self.made_from is None else (self.made_from[0], ball_of(self.made_from[1], which, self.x))
         eps = self.settings.get("eps")
         radii = eps if isinstance(eps, list) and len(eps) == len(self) else None  # one for each sample
         return replace(
@@ -104,6 +111,7 @@ class Explanation:
             input_hash=hash_tensor(part["x"]),
             settings=self.settings if radii is None else {**self.settings, "eps": radii[which]},
             origin=None if self.origin is None else self.origin.part(which),
+            made_from=made_from,
         )
 
     def label(self, k: int) -> int | None:
@@ -224,6 +232,18 @@ class Explanation:
             return cls(**parts, attributions=spread(tensors["scores"], tensors["mask"], words["smooth"]))
         except _MISFITS as error:
             raise FileError(f"{path} holds parts that do not fit together: {first_line(error)}") from error
+
+    def certificate(
+        self, k: int | None = None, *, leaves: int | None = None, seconds: float = 60.0, file: ModelFile | None = None
+    ) -> Certificate:
+        """What is proven of sample k, for others to check; k may be left out where there is one sample.
+
+        leaves: parts that the ball is split into; by default 64 where the bounds were searched for, else none. seconds:
+        for them. file: the ONNX file of the model, for claims about that; by default the network is exported.
+        """
+        from proofmap.explain.certified import certificate
+
+        return certificate(self, k, leaves, seconds, file)
 
     def plot(self, columns: Sequence[str] | None = None, class_names: Sequence[str] | None = None) -> Picture:
         """A matplotlib figure with one row a sample: picture, map and overlay, or the largest scores of a flat input.

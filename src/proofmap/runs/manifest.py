@@ -3,6 +3,7 @@
 DIR/manifest.json               this
 DIR/chunks/000000.safetensors   the results of some samples
 DIR/mask.npy                    the group of each variable, where all samples share them
+DIR/certificates/               those of the samples, where they are asked for, and index.json, which names them
 DIR/totals.json, .png           of all samples
 DIR/means.safetensors           the mean scores of each class
 DIR/log.jsonl                   when, where and how long: no result, and different each time
@@ -23,7 +24,9 @@ from proofmap.resume import changes, inside, keep
 from proofmap.runs.chunk import read_words
 from proofmap.sources.written import FORMAT, MANIFEST, MASK
 
-__all__ = ["MANIFEST", "MASK", "Entry", "Manifest", "chunk_file", "contradiction", "differences", "seal"]
+__all__ = ["INDEX", "MANIFEST", "MASK", "Entry", "Manifest", "chunk_file", "contradiction", "differences", "seal"]
+
+INDEX = "certificates/index.json"
 
 _VERSION = 2
 _FIRST = 1
@@ -46,6 +49,7 @@ class Manifest:
     about: Mapping[str, Any]
     chunks: Mapping[int, Entry] = field(default_factory=dict)
     model: Source = field(default_factory=lambda: Source(""))  # as it was given; no result depends on where a file lies
+    certificates: str | None = None  # the SHA-256 of their index, where they are made
 
     @property
     def total(self) -> int:
@@ -56,6 +60,8 @@ class Manifest:
         """Write the file; the order in which chunks were finished leaves no trace."""
         listed = {str(number): vars(self.chunks[number]) for number in sorted(self.chunks)}
         whole = {"format": FORMAT, "version": _VERSION, "run": self.about, "model": self.model.json(), "chunks": listed}
+        if self.certificates is not None:
+            whole["certificates"] = {"file": INDEX, "sha256": self.certificates}
         whole["digest"] = seal(whole)
         keep(folder, MANIFEST, whole)
 
@@ -72,7 +78,8 @@ class Manifest:
                     + (", as nothing vouches for what it says: run it again, into a new folder" if old else "")
                 )
             chunks = {int(number): Entry(**entry) for number, entry in whole["chunks"].items()}
-            manifest = cls(whole["run"], chunks, Source.read(whole["model"]))
+            index = whole["certificates"]["sha256"] if "certificates" in whole else None
+            manifest = cls(whole["run"], chunks, Source.read(whole["model"]), index)
             sound = _readable(manifest.about) and all(_possible(n, e, manifest.total) for n, e in chunks.items())
         except OSError as error:
             raise FileError(f"cannot read {path}: {error.strerror or error}; give the folder of a run") from error

@@ -20,6 +20,7 @@ from proofmap.digest import digest
 from proofmap.errors import FileError, InputError
 from proofmap.explain.origin import Source
 from proofmap.resume import Log, keep, locked
+from proofmap.runs.certificates import certificates, check_certifiable
 from proofmap.runs.chunk import Array
 from proofmap.runs.engine import Engine, Local
 from proofmap.runs.job import Job, Setup
@@ -43,18 +44,22 @@ def run(
     seed: int = 0,
     engine: Engine | None = None,
     progress: bool = True,
+    certified: bool = False,
 ) -> Totals:
     """Explain every sample, write the results into the folder `out`, and sum them up.
 
     limit: the first so many samples, after shuffling. seed: of the shuffling, and of methods that sample. Killed and
     started again with the same arguments it does what is missing, and ends with the same bytes; a sample that cannot
-    be read or explained is recorded with its reason. engine: Local() by default.
+    be read or explained is recorded with its reason. engine: Local() by default. certified: a certificate for every
+    sample, made in this process.
     """
     engine = engine or Local()
     engine.check(job)
     order = _order(len(samples), limit, shuffle, seed)
     setup = Setup(model.graph(torch.zeros(1, *shape_of(samples, model))), job, seed)
     setup.check()
+    if certified:
+        check_certifiable(setup, model)
     about = _about(samples, model, setup, order, {"limit": limit, "shuffle": shuffle, "seed": seed})
     pieces = [order[start : start + job.chunk] for start in range(0, len(order), job.chunk)]
     with locked(out) as log:
@@ -73,6 +78,9 @@ def run(
                     bar.advance(len(pieces[done.number]))
         totals = total(Results.open(out))
         totals.save(out)
+        if certified:
+            index = certificates(out, samples, model, setup, order, progress)
+            replace(manifest, certificates=index).save(out)
         log.add("end")
     return totals
 
@@ -135,7 +143,7 @@ def _claim(out: Path, about: dict[str, Any], model: Source, log: Log, progress: 
         if progress:
             print(f"chunk {number} is damaged and computed again: {why}", file=sys.stderr)
     whole = {} if different else {n: entry for n, entry in earlier.chunks.items() if n not in damaged}
-    manifest = Manifest(about, whole, model)
+    manifest = Manifest(about, whole, model, None if different or damaged else earlier.certificates)
     manifest.save(out)
     return manifest
 

@@ -20,6 +20,7 @@ from proofmap.explain.origin import File, Source
 from proofmap.graph import Graph, as_graph, load
 from proofmap.graph.onnx import beside as weights_beside
 from proofmap.graph.quiet import quiet
+from proofmap.proof.certify import ModelFile
 from proofmap.sources.limited import check_file
 from proofmap.sources.network import put_behind, wrapped
 from proofmap.sources.preparation import ZOO, Preparation, beside, read_classes
@@ -59,6 +60,18 @@ class Model:
                 f"got the names of {len(self.classes)} classes, expected {graph.classes} for {self.name}: one for each"
             )
         return graph
+
+    @property
+    def certified_file(self) -> ModelFile | None:
+        """The ONNX file that certificates are about; None where the network has to be exported: it is no such file, has
+        weights in others, or takes its channels last.
+        """
+        p = self.preparation
+        if Path(self.name).suffix != ".onnx" or len(self.files) != 1 or p.layout != "NCHW":
+            return None
+        mean, std = p.mean or (0.0,), p.std or (1.0,)
+        bare = p.mean is None and p.std is None
+        return ModelFile(Path(self.name), None if bare else {"mean": list(mean), "std": list(std)})
 
     def title(self, number: int) -> str:
         """The name of a class, or its number where there are none."""

@@ -1,0 +1,113 @@
+"""Certificates: what is proven of one input and all members of its ball, in a file that others can check.
+
+Every number in one is what the checker derives, never what an engine of bounds found: an explanation says where to
+look, the certificate what holds, over the reals and as float32 runs the network.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from proofmap.errors import InputError
+from proofmap.guarantee import between, rounded
+from proofmap.proof.asked import Array
+from proofmap.records import write
+
+__all__ = ["Certificate"]
+
+_ENDING = ".proof"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Certificate:
+    """Proven: AO(B) <= full and AO(B_u) <= frozen[u], for every u; where points were met, how much they reach."""
+
+    claim: Mapping[str, Any]  # claim.json
+    arrays: Mapping[str, Array]  # by the names of their files
+    x: Array  # the input, float32
+    network: bytes | None  # the exported network; None: the model is a file of the user's
+    model: Path | None = None  # that file
+
+    @property
+    def full(self) -> float:
+        """What AO(B) is at most."""
+        return float.fromhex(self.claim["claims"]["full"])
+
+    @property
+    def frozen(self) -> Array:
+        """(G,) what every AO(B_u) is at most."""
+        return self.arrays.get("frozen.npy", np.zeros(0))
+
+    @property
+    def lower(self) -> Array | None:
+        """(1 + G,) what AO(B) and every AO(B_u) are at least; None where no points were met."""
+        met = self.claim["claims"]["lower"]
+        return None if met is None else np.append(float.fromhex(met["full"]), self.arrays.get("lower.npy", np.zeros(0)))
+
+    @property
+    def leaves(self) -> int:
+        """Parts that the ball was split into, for all rivals; 0 where it was not."""
+        tree = self.arrays.get("tree.npy")
+        return 0 if tree is None else int((tree[:, 3] >= 0).sum()) - len(self.arrays["roots.npy"]) // 2
+
+    @property
+    def proven(self) -> bool:
+        """Whether no input of the ball is classified otherwise."""
+        return self.full <= 0
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of its file: the same claims give the same bytes."""
+        members = {"claim.json": json.dumps(self.claim, sort_keys=True, indent=1).encode()}
+        members |= {name: packed(array) for name, array in sorted(self.arrays.items())}
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+            for name, data in members.items():
+                entry = zipfile.ZipInfo(name)  # of 1980: nothing depends on when it was written
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                file.writestr(entry, data, compresslevel=9)
+        return stream.getvalue()
+
+    def save(self, path: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
+        """Write digit.proof and beside it digit.npy, the input, and digit.safetensors, the network where it is no file
+        yet; return what a checker is given: certificate, model and input.
+        """
+        path = Path(path)
+        if path.suffix != _ENDING:
+            raise InputError(f"got the name {path.name}, expected one that ends in {_ENDING}")
+        model, given = path.with_suffix(".safetensors") if self.model is None else self.model, path.with_suffix(".npy")
+        if self.network is not None:
+            write(model, self.network)
+        write(given, packed(self.x))
+        write(path, self.content)
+        return path, model, given
+
+    def summary(self) -> str:
+        """What is proven, in one line."""
+        least, groups = self.lower, len(self.frozen)
+        side = f"<= {rounded(self.full, 'certified')}" if least is None else f"in {between(least[0], self.full)}"
+        parts = f", {self.leaves} parts" if self.leaves else ""
+        order = self.claim["claims"]["order"]
+        pairs = f", the order of {len(self.arrays[order])} pairs of groups" if order else ""
+        says = "no input of the ball is classified otherwise" if self.proven else "nothing is decided"
+        members = f" and AO(B_u) of {groups} groups" if groups else ""
+        return f"AO(B) {side}{members}{parts}{pairs}; {says}, over the reals and in float32"
+
+    def __repr__(self) -> str:
+        return f"Certificate({self.summary()})"
+
+
+def packed(array: Array) -> bytes:
+    """An array as the bytes of a .npy file, version 1.0."""
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
+    return stream.getvalue()

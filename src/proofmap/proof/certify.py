@@ -1,0 +1,258 @@
+"""A certificate made: intervals, trees and claims, each as the checker derives it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap.ball import Ball
+from proofmap.digest import versions
+from proofmap.errors import BoundError, FileError, InputError
+from proofmap.family import Family
+from proofmap.graph import Graph
+from proofmap.inside import into_ball, within
+from proofmap.precision import full_precision
+from proofmap.proof import check
+from proofmap.proof.asked import Array, Asked
+from proofmap.proof.certificate import Certificate
+from proofmap.proof.grow import Growth, Opened, Trees, grow
+from proofmap.proof.intervals import intervals
+from proofmap.proof.network import check_covered, export, leak
+from proofmap.rules import Interval
+from proofmap.tree.balls import Balls
+from proofmap.tree.units import units_of
+
+__all__ = ["ModelFile", "Subject", "certify", "check_model", "splits"]
+
+_GRID = 2.0**-24  # claims are multiples of this, and that much away: another machine sums in another order
+_NEAR = 1e-2  # share by which two readings of one network may differ at x; those of two networks differ by more
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """The file of a network, ONNX or exported, and what stands before it: mean and std, one number a channel."""
+
+    path: Path
+    prepare: Mapping[str, list[float]] | None = None
+
+    @property
+    def given(self) -> dict[str, Any] | None:
+        """What stands before it, as the checker takes it."""
+        return None if self.prepare is None else dict(self.prepare)
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What was asked of one sample: the network, x (1, *shape), its ball, its groups (1, *shape), and the class."""
+
+    graph: Graph
+    x: Tensor
+    ball: Ball
+    mask: Tensor | None
+    groups: int
+    target: int
+
+    @property
+    def family(self) -> Family:
+        """The ball and its members."""
+        return self.ball.at(self.x, None if self.mask is None else self.mask.expand_as(self.x))
+
+
+def check_model(graph: Graph, file: ModelFile | None = None) -> None:
+    """Refuse a network, or a file of it, of which a certificate cannot speak."""
+    check_covered(graph)
+    if file is not None:
+        with _refusing(file.path):
+            check.read_network(file.path, graph.input.shape, file.given)
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """What the checker rejects, or a file that cannot be read, in our words."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
+    except check.Rejected as error:
+        raise BoundError(f"a certificate cannot speak of this network or ball: {error}") from error
+
+
+def splits(graph: Graph) -> bool:
+    """Whether trees can grow: largest entries of windows have no side that one could take."""
+    return not any(node.op == "max_pool" for node in graph.nodes)
+
+
+def certify(
+    subject: Subject, points: Tensor | None = None, growth: Growth | None = None, file: ModelFile | None = None
+) -> Certificate:
+    """Prove it once more, by steps that are few enough for others to follow.
+
+    points (1 + G, *shape): inputs that reach much, of B and of every B_u. growth: of trees; None: the ball stays
+    whole. file: the model's own, for claims about that; None: the network is exported.
+    """
+    check_covered(subject.graph)
+    asked = Asked.of(subject.x, subject.ball, subject.mask, subject.groups, subject.target, subject.graph.classes)
+    data = export(subject.graph) if file is None else None
+    with tempfile.TemporaryDirectory() as folder:
+        if data is not None:
+            path = Path(folder) / "network.safetensors"
+            path.write_bytes(data)
+        else:
+            assert file is not None
+            path = file.path
+        with _refusing(path):
+            return _certified(subject, asked, points, growth, file, data, path)
+
+
+def _certified(
+    subject: Subject,
+    asked: Asked,
+    points: Tensor | None,
+    growth: Growth | None,
+    file: ModelFile | None,
+    data: bytes | None,
+    path: Path,
+) -> Certificate:
+    prepare = None if file is None else file.given
+    network = check.read_network(path, asked.x.shape, prepare)
+    question = check.Question(asked.x, asked.given, asked.mask, asked.groups, asked.target, list(asked.rivals))
+    _check_same(subject, network, question, path)
+    proof = intervals(network, question)
+    met = None if points is None else _inside(subject, points)
+    lower = None if met is None else _downwards(check.overlaps(network, question, met))
+    if growth is not None:
+        at_x = check.overlaps(network, question, asked.x[None])
+        reached = np.repeat(at_x, 1 + asked.groups) if lower is None else lower
+        trees = _trees(subject, asked, network, proof, reached, growth)
+        proof = replace(proof, roots=trees.roots, tree=trees.nodes, slopes=trees.slopes, multipliers=trees.multipliers)
+    derived = check.derive(network, question, proof)
+    upper = -_downwards(-np.append(derived.full, derived.frozen))
+    arrays = {**asked.arrays, **_stored(proof)}
+    model = {
+        "kind": "onnx" if path.suffix == ".onnx" else "safetensors",
+        "sha256": sha256(path.read_bytes() if data is None else data).hexdigest(),
+        "input": list(asked.x.shape),
+        "prepare": prepare,
+    }
+    claim = {
+        "format": "proofmap-certificate",
+        "version": 1,
+        "made_with": versions(),
+        "model": model,
+        **asked.claim,
+        "claims": _claims(upper, lower, met, arrays),
+    }
+    return Certificate(claim, arrays, asked.x, data, None if data is not None else path)
+
+
+def _check_same(subject: Subject, network: check.Network, question: check.Question, path: Path) -> None:
+    """Refuse a file that holds another network."""
+    with full_precision(subject.x.device), torch.no_grad():
+        logits = subject.graph.to(subject.x.device, subject.x.dtype)(subject.x).flatten().double().cpu().numpy()
+    ours = logits[list(question.rivals)].max() - logits[question.target]
+    theirs = check.overlaps(network, question, question.x.astype(np.float32)[None])[0]
+    if not abs(ours - theirs) <= _NEAR * (1 + np.abs(logits).max()):
+        raise InputError(
+            f"{path} gives a margin of {theirs:g} at the input, and the explained network {ours:g}: give the file that "
+            "the explanation was made from"
+        )
+
+
+def _inside(subject: Subject, points: Tensor) -> Array:
+    """Points as float32 numbers that lie in their balls exactly; a frozen group stays where it is."""
+    family = within(subject.family)
+    every = family.split(torch.arange(len(points), device=family.x.device))
+    moved = into_ball(points.to(family.x), every, torch.float32).float()
+    if subject.mask is not None:
+        number = torch.arange(-1, len(points) - 1, device=moved.device).view(-1, *[1] * (moved.ndim - 1))
+        moved = torch.where(subject.mask.to(moved.device).expand_as(moved) == number, subject.x.to(moved), moved)
+    values: Array = moved.cpu().numpy()
+    return values
+
+
+def _trees(
+    subject: Subject, asked: Asked, network: check.Network, proof: check.Proof, reached: Array, growth: Growth
+) -> Trees:
+    """Trees on the stored intervals, which are those of the graph's ReLUs in the same order."""
+    graph, family = subject.graph.to(torch.device("cpu"), torch.float64), _double(subject.family)
+    bends = [node for node in graph.nodes if node.op in ("relu", "leaky_relu")]
+    if [node.size for node in bends] != [len(ends) for ends in proof.lower] or not splits(graph):
+        raise InputError(
+            "got a network with max pools, or whose file orders its ReLUs otherwise, expected one of layers and ReLUs "
+            "for a certificate with trees: take leaves=0"
+        )
+    known = {}
+    for node, lower, upper in zip(bends, proof.lower, proof.upper, strict=True):
+        value = graph[node.inputs[0]]
+        ends = (torch.from_numpy(end.astype(np.float64)).view(1, *value.shape) for end in (lower, upper))
+        known[value.name] = Interval(*ends)
+    rows = torch.zeros(len(asked.rivals), graph.classes, dtype=torch.float64)
+    rows[torch.arange(len(rows)), list(asked.rivals)] = 1
+    rows[:, asked.target] = -1
+    with full_precision(family.x.device), torch.no_grad():
+        units = units_of(graph, known, family, rows)
+        assert units is not None
+        numbers = np.flatnonzero((np.concatenate(proof.lower) < 0) & (np.concatenate(proof.upper) > 0))
+        opened = Opened(numbers, np.repeat([leak(node) for node in bends], [node.size for node in bends])[numbers])
+        return grow(units, Balls(family), torch.from_numpy(reached), asked.rivals, opened, growth)
+
+
+def _double(family: Family) -> Family:
+    """On the CPU, in float64."""
+    x, lower, upper, eps = (end.double().cpu() for end in (family.x, family.lower, family.upper, family.eps))
+    mask = None if family.mask is None else family.mask.cpu()
+    return replace(family, x=x, lower=lower, upper=upper, eps=eps, mask=mask)
+
+
+def _stored(proof: check.Proof) -> dict[str, Array]:
+    """The arrays of a proof, by the names of their files."""
+    hidden = {f"lower-{k}.npy": ends for k, ends in enumerate(proof.lower)}
+    hidden |= {f"upper-{k}.npy": ends for k, ends in enumerate(proof.upper)}
+    grown = {name: getattr(proof, name) for name in ("roots", "tree", "slopes", "multipliers")}
+    return hidden | {f"{name}.npy": array for name, array in grown.items() if array is not None}
+
+
+def _claims(upper: Array, lower: Array | None, met: Array | None, arrays: dict[str, Array]) -> dict[str, Any]:
+    """What is claimed of (1 + G,) sides; arrays go where they are kept."""
+    groups = len(upper) - 1
+    claims: dict[str, Any] = {"full": float(upper[0]).hex(), "frozen": None, "lower": None, "order": None, "top": None}
+    if groups:
+        claims["frozen"] = "frozen.npy"
+        arrays["frozen.npy"] = upper[1:]
+    if lower is None or met is None:
+        return claims
+    claims["lower"] = {"full": float(lower[0]).hex(), "frozen": None, "points": "points.npy"}
+    arrays["points.npy"] = met
+    if groups:
+        claims["lower"]["frozen"] = "lower.npy"
+        arrays["lower.npy"] = lower[1:]
+        pairs = np.argwhere(upper[1:, None] < lower[None, 1:]).astype(np.int32)
+        if len(pairs):
+            claims["order"] = "order.npy"
+            arrays["order.npy"] = pairs
+            claims["top"] = _top(upper[1:], lower[1:])
+    return claims
+
+
+def _top(upper: Array, lower: Array) -> list[int] | None:
+    """The fewest groups whose scores are proven to be above those of all others; None: there are none such."""
+    by_upper = np.argsort(upper, kind="stable")
+    for count in range(1, len(upper)):
+        if upper[by_upper[count - 1]] < lower[by_upper[count:]].min():
+            return sorted(int(group) for group in by_upper[:count])
+    return None
+
+
+def _downwards(values: Array) -> Array:
+    """Multiples of the grid below the values, with something to spare."""
+    grid: Array = np.floor(values / _GRID - 1) * _GRID
+    return grid

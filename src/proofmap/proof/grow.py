@@ -1,0 +1,202 @@
+"""Trees for certificates: parts of a ball by the signs of ReLUs, each with slopes and multipliers that fit in a file.
+
+Intervals on a part are those of the whole ball, cut at 0 where its splits say so: that is all a checker knows of it.
+The part that is worst on B, or else on the member that is furthest above what was reached, is split first. One tree a
+rival serves B and all its members; beside it stands the whole ball with the slopes of the smaller area, so that a tree,
+whose slopes suit B, makes no member looser.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap.proof.asked import Array
+from proofmap.rules import Interval
+from proofmap.settings import check_count, check_number
+from proofmap.tree.balls import Balls
+from proofmap.tree.relaxed import Choice
+from proofmap.tree.splits import FAST, Splits
+from proofmap.tree.straight import solved
+from proofmap.tree.units import Units, outward, wide
+
+__all__ = ["Growth", "Opened", "Trees", "grow"]
+
+_ROOT_STEPS, _STEPS = 100, 30  # on slopes and multipliers
+_AHEAD = 16  # splits that are tried before one is made
+_AT_ONCE = 4  # parts that are split together
+_SMALL = 2.0**-8  # of a part's largest multiplier: smaller ones are left out where that costs nothing
+_ONE = 255  # stands for the slope 1; any other number k for k / 256
+
+
+@dataclass(frozen=True)
+class Growth:
+    """When a tree is large enough: it has so many leaves, or took so long, or no bound is further above what was
+    reached than the gap.
+    """
+
+    leaves: int = 64
+    seconds: float = 60.0
+    gap: float = 1e-3
+
+    def __post_init__(self) -> None:
+        """Refuse what is no number of leaves, no time or no gap."""
+        check_count("got leaves", self.leaves)
+        check_number("got seconds", self.seconds)
+        check_number("got gap", self.gap)
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """As a certificate holds them: a root a rival, nodes (unit, + child, - child, leaf), and what leaves choose."""
+
+    roots: Array  # (n, 3) int32
+    nodes: Array  # (m, 4) int32
+    slopes: Array  # (leaves, open units) uint8
+    multipliers: Array  # (leaves, open units) float16
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """By the names of their files."""
+        named = {"roots": self.roots, "tree": self.nodes, "slopes": self.slopes, "multipliers": self.multipliers}
+        return {f"{name}.npy": array for name, array in named.items()}
+
+
+@dataclass(eq=False)
+class _Part:
+    """A part of B on which a row is bounded; once it is split, its halves: that above 0, then that below."""
+
+    row: int
+    interval: Interval  # (1, K)
+    slopes: Array  # (K,) uint8
+    multipliers: Array  # (K,) float16
+    value: Tensor  # (1 + G,)
+    candidates: Tensor  # (n,) units to split, -1 for none
+    unit: int = -1
+    halves: list[_Part] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """The open units as a certificate numbers them, (K,): their numbers among all ReLUs, and their slopes below 0."""
+
+    numbers: Array
+    leaks: Array
+
+    def stored(self, slopes: Array, multipliers: Array) -> Choice:
+        """What stored numbers (B, K) stand for: k for the slope k / 256 of the whole ReLU, its leak included."""
+        share = np.where(slopes == _ONE, 1.0, slopes / 256)
+        own = np.clip((share - self.leaks) / np.where(self.leaks < 1, 1 - self.leaks, 1.0), 0, 1)
+        return Choice(torch.from_numpy(own), torch.from_numpy(multipliers.astype(np.float64)))
+
+    def numbered(self, slopes: Tensor) -> Array:
+        """The numbers (B, K) next to slopes of units."""
+        share = self.leaks + (1 - self.leaks) * slopes.double().clamp(0, 1).numpy()
+        numbers: Array = np.minimum(np.rint(share * 256), _ONE).astype(np.uint8)
+        return numbers
+
+
+def grow(units: Units, balls: Balls, reached: Tensor, rivals: Sequence[int], opened: Opened, growth: Growth) -> Trees:
+    """Trees for the rows of the units, one a rival. reached (1 + G,): what every member has at least."""
+    until = time.monotonic() + growth.seconds
+    work = _Grower(units, balls, reached, opened)
+    roots = work.parts(torch.arange(len(units.rows)), wide(units.interval, len(units.rows)), None)
+    leaves = list(roots)
+    while len(leaves) < growth.leaves and time.monotonic() < until:
+        leaves.sort(key=lambda part: work.urgency(part, growth.gap), reverse=True)
+        worst = [part for part in leaves[:_AT_ONCE] if work.urgency(part, growth.gap) > 0 and part.candidates[0] >= 0]
+        worst = worst[: growth.leaves - len(leaves)]
+        if not worst:
+            break
+        leaves = [part for part in leaves if part not in worst] + work.split(worst)
+    slopes = opened.numbered(Choice.start(units.interval).slopes)
+    whole = [replace(part, slopes=slopes, multipliers=0 * part.multipliers, halves=[]) for part in roots]
+    return _written([*roots, *whole], rivals, opened.numbers)
+
+
+class _Grower:
+    """Bounds parts of one sample's ball, with choices as they are stored."""
+
+    def __init__(self, units: Units, balls: Balls, reached: Tensor, opened: Opened) -> None:
+        self.units, self.balls, self.reached, self.opened = units, balls, reached.double(), opened
+        self.splits = Splits(units, balls)
+
+    def urgency(self, part: _Part, gap: float) -> float:
+        """How far above what was reached a part is: on B as long as that is more than the gap, then on any member."""
+        excess = part.value - self.reached - gap
+        return float(excess[0]) + 1e6 if excess[0] > 0 else float(excess.max())
+
+    def parts(self, row: Tensor, x: Interval, start: Choice | None) -> list[_Part]:
+        """Parts with intervals x (B, K), bounded as well as some steps can."""
+        steps = _ROOT_STEPS if start is None else _STEPS
+        first = Choice.start(outward(x)) if start is None else start.to(torch.float32)
+        best = self.splits.improved(row, x, first, steps, None, FAST)
+        candidates = self.splits.candidates(x, best)
+        choice = best.choice
+        linear = (candidates[:, 0] < 0).nonzero().flatten()
+        if len(linear):  # no bend is left there: a linear program knows the best multipliers
+            rows, member = self.units.rows.pick(row[linear]), torch.zeros_like(linear)
+            multipliers, _, works = solved(self.units, self.balls, rows, x.pick(linear), member)
+            choice.multipliers[linear] = torch.where(works[:, None], multipliers.float(), choice.multipliers[linear])
+        kept = self._kept(row, x, choice)
+        value = self._values(row, x, self.opened.stored(*kept))
+        return [
+            _Part(int(row[k]), x.pick(slice(k, k + 1)), kept[0][k], kept[1][k], value[k], candidates[k])
+            for k in range(len(row))
+        ]
+
+    def split(self, worst: list[_Part]) -> list[_Part]:
+        """Both halves of each."""
+        row = torch.tensor([part.row for part in worst])
+        x = Interval(*(torch.cat([getattr(part.interval, side) for part in worst]) for side in ("lower", "upper")))
+        kept = (np.stack([getattr(part, name) for part in worst]) for name in ("slopes", "multipliers"))
+        choice = self.opened.stored(*kept)
+        ahead = torch.stack([part.candidates[:_AHEAD] for part in worst])
+        most = torch.stack([part.value[0] for part in worst])
+        unit = self.splits.choose(row, outward(x), choice.to(torch.float32), ahead, float(self.reached[0]), most)
+        lower, upper, both = self.splits.halves(x, unit)
+        halves = self.parts(row[both], Interval(lower, upper), choice.pick(both))
+        for k, part in enumerate(worst):
+            part.unit, part.halves = int(unit[k]), [halves[k], halves[k + len(worst)]]
+        return halves
+
+    def _kept(self, row: Tensor, x: Interval, choice: Choice) -> tuple[Array, Array]:
+        """Slopes (B, K) and multipliers as they are stored; small multipliers go where B's bound allows it."""
+        slopes = self.opened.numbered(choice.slopes)
+        multipliers = choice.multipliers.clamp(-6e4, 6e4).to(torch.float16).numpy()
+        least = _SMALL * np.abs(multipliers).max(1, keepdims=True, initial=0)
+        fewer = np.where(np.abs(multipliers) < least, np.float16(0), multipliers)
+        whole, thin = (self._values(row, x, self.opened.stored(slopes, g))[:, 0] for g in (multipliers, fewer))
+        return slopes, np.where((thin <= whole + 1e-4)[:, None].numpy(), fewer, multipliers)
+
+    def _values(self, row: Tensor, x: Interval, choice: Choice) -> Tensor:
+        """Upper bounds (B, 1 + G), in float64."""
+        found = self.splits.bounded(row, x, choice)
+        return found.bias[:, None] + self.balls.every(found.form)
+
+
+def _written(roots: Sequence[_Part], rivals: Sequence[int], numbers: Array) -> Trees:
+    """Nodes in an order in which parts come before their halves."""
+    nodes: list[list[int]] = []
+    leaves: list[_Part] = []
+    waiting = list(roots)
+    for part in waiting:
+        if part.halves:
+            at = len(waiting)
+            nodes.append([int(numbers[part.unit]), at, at + 1, -1])
+            waiting += part.halves
+        else:
+            nodes.append([-1, -1, -1, len(leaves)])
+            leaves.append(part)
+    named = [[rivals[part.row], k, -1] for k, part in enumerate(roots)]  # -1: for B and all members
+    return Trees(
+        np.array(named, np.int32),
+        np.array(nodes, np.int32),
+        np.stack([leaf.slopes for leaf in leaves]),
+        np.stack([leaf.multipliers for leaf in leaves]),
+    )

@@ -1,0 +1,250 @@
+"""Certificates as files: what is whole passes, what is changed is rejected or says the same."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proofmap.proof import check as checker
+from tests.proof.making import Array, members_of, mlp_file, npy, write
+
+SOURCE = Path(checker.__file__)
+X = np.array([0.3, 0.9, 0.0, 0.5], np.float32)
+MASK = np.array([0, 1, 1, 2])
+
+
+class Case:
+    """A certificate and the files it is about."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.model, self.given = mlp_file(folder / "net.onnx", (4, 6, 5, 3), 7), folder / "x.npy"
+        self.given.write_bytes(npy(X))
+        self.members = members_of(self.model, X, MASK, 0)
+        self.proof = write(folder / "a.proof", self.members)
+
+    def check(self, proof: Path | None = None) -> str:
+        return checker.check(proof or self.proof, self.model, self.given)
+
+    def changed(self, **members: Any) -> Path:
+        return write(self.folder / "changed.proof", {**self.members, **members})
+
+    def claim(self, change: Callable[[dict[str, Any]], Any]) -> Path:
+        claim = json.loads(self.members["claim.json"])
+        change(claim)
+        return self.changed(**{"claim.json": json.dumps(claim).encode()})
+
+    def array(self, name: str) -> Array:
+        found: Array = checker.read_array(self.members[name]).copy()
+        return found
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return Case(tmp_path_factory.mktemp("case"))
+
+
+def test_what_is_whole_is_proven(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "class 0 against all others" in case.check()
+    assert checker.main([str(case.proof), str(case.model), str(case.given)]) == 0
+    assert capsys.readouterr().out.startswith("proven: ")
+
+
+def test_every_flipped_bit_is_rejected_or_changes_nothing(case: Case) -> None:
+    whole, said = case.proof.read_bytes(), case.check()
+    random, path = np.random.default_rng(0), case.folder / "flipped.proof"
+    for at in random.choice(len(whole) * 8, 300, replace=False):
+        damaged = bytearray(whole)
+        damaged[at // 8] ^= 1 << (at % 8)
+        path.write_bytes(damaged)
+        with suppress(checker.Rejected):
+            assert case.check(path) == said
+
+
+def test_every_bit_of_a_member_flipped_with_its_checksum_mended_proves_nothing_false(case: Case) -> None:
+    """Every member in turn: a tighter number is rejected; what still passes claims no more than what was derived."""
+    network = checker.read_network(case.model, (4,))
+    honest = checker.derive(network, *_parts(case.members))
+    random = np.random.default_rng(1)
+    for name, data in case.members.items():
+        for at in random.choice(len(data) * 8, min(40, len(data) * 8), replace=False):
+            damaged = bytearray(data)
+            damaged[at // 8] ^= 1 << (at % 8)
+            try:
+                case.check(case.changed(**{name: bytes(damaged)}))
+            except checker.Rejected:
+                continue
+            if name in ("claim.json", "mask.npy"):
+                continue  # another question, honestly answered: those fields are changed one by one below
+            question, proof = _parts({**case.members, name: bytes(damaged)})
+            claimed = checker.read_array(bytes(damaged)) if name == "frozen.npy" else honest.frozen
+            assert (checker.derive(network, question, proof).frozen <= claimed).all()
+
+
+def _parts(members: dict[str, bytes]) -> tuple[checker.Question, checker.Proof]:
+    claim = json.loads(members["claim.json"])
+    mask = checker.read_array(members["mask.npy"])
+    question = checker.Question(X, claim["ball"], mask, claim["groups"]["count"], claim["target"], claim["rivals"])
+    lower, upper = ([checker.read_array(members[f"{s}-{k}.npy"]) for k in range(2)] for s in ("lower", "upper"))
+    return question, checker.Proof(lower, upper)
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "a wider ball": lambda c: c["ball"].update(eps="0.051"),
+    "a wider domain": lambda c: c["ball"].update(domain=["-1", "2"]),
+    "another norm's name": lambda c: c["ball"].update(norm="3"),
+    "a smaller number": lambda c: c["claims"].update(
+        full=float(np.nextafter(float.fromhex(c["claims"]["full"]), -9)).hex()
+    ),
+    "no number": lambda c: c["claims"].update(full="nan"),
+    "a larger lower end": lambda c: c["claims"]["lower"].update(full="0x1.0p+9"),
+    "another target": lambda c: c.update(target=1, rivals=[0, 2]),
+    "the target as rival": lambda c: c.update(rivals=[0, 1, 2]),
+    "no rivals": lambda c: c.update(rivals=[]),
+    "another model": lambda c: c["model"].update(sha256="0" * 64),
+    "another input": lambda c: c["input"].update(sha256="0" * 64),
+    "another version": lambda c: c.update(version=2),
+    "another format": lambda c: c.update(format="x"),
+    "a field more": lambda c: c["claims"].update(more=1),
+    "a field less": lambda c: c.pop("groups"),
+    "an order": lambda c: c["claims"].update(top=[0]),
+    "more groups": lambda c: c["groups"].update(count=4),
+    "a preparation": lambda c: c["model"].update(prepare={"mean": [0.5], "std": [0.5]}),
+    "a number that never ends": lambda c: c["ball"].update(eps="1e999999999"),
+    "a negative radius": lambda c: c["ball"].update(eps="-0.01"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_claim_is_rejected(name: str, case: Case) -> None:
+    with pytest.raises(checker.Rejected):
+        case.check(case.claim(CHANGES[name]))
+
+
+def test_swapped_rows_and_tighter_ends_are_rejected(case: Case) -> None:
+    for name in ("lower-0.npy", "upper-0.npy", "lower-1.npy", "upper-1.npy", "frozen.npy", "lower.npy"):
+        array = case.array(name)
+        step = np.array(-np.inf if "upper" in name or "frozen" in name else np.inf, array.dtype)
+        rolled = [np.roll(array, 1)] if np.ptp(array) else []
+        for other in (*rolled, np.nextafter(np.nextafter(array, step), step)):
+            with pytest.raises(checker.Rejected):
+                case.check(case.changed(**{name: npy(other)}))
+
+
+def test_a_looser_claim_is_another_true_claim(case: Case) -> None:
+    looser = case.array("frozen.npy") + 1
+    assert case.check(case.changed(**{"frozen.npy": npy(looser)}))
+
+
+def test_a_point_outside_its_ball_is_rejected(case: Case) -> None:
+    for member, entry, value in ((0, 0, 0.36), (1, 0, 0.31), (0, 2, -0.001), (0, 0, np.nan)):
+        points = case.array("points.npy")
+        points[member, entry] = value
+        with pytest.raises(checker.Rejected, match="point"):
+            case.check(case.changed(**{"points.npy": npy(points)}))
+
+
+def test_an_order_needs_lower_ends(case: Case) -> None:
+    """Group u counts more than v where AO(B_u) is proven to be below AO(B_v)."""
+    frozen, least = case.array("frozen.npy"), case.array("lower.npy")
+    pairs = [(u, v) for u in range(3) for v in range(3)]
+    for u, v in pairs:
+        proof = case.claim(lambda c: c["claims"].update(order="order.npy"))
+        with zipfile.ZipFile(proof, "a") as file:
+            file.writestr("order.npy", npy(np.array([[u, v]], np.int32)))
+        if frozen[u] < least[v]:
+            assert "1 pairs" in case.check(proof)
+        else:
+            with pytest.raises(checker.Rejected, match="not proven that group"):
+                case.check(proof)
+
+
+def test_another_model_or_input_is_rejected(case: Case, tmp_path: Path) -> None:
+    other = mlp_file(tmp_path / "other.onnx", (4, 6, 5, 3), 8)
+    with pytest.raises(checker.Rejected, match="another model"):
+        checker.check(case.proof, other, case.given)
+    (tmp_path / "y.npy").write_bytes(npy(X + np.float32(2**-20)))
+    with pytest.raises(checker.Rejected, match="another input"):
+        checker.check(case.proof, case.model, tmp_path / "y.npy")
+
+
+def test_members_more_or_twice_are_rejected(case: Case) -> None:
+    with pytest.raises(checker.Rejected, match="nothing names"):
+        case.check(case.changed(**{"more.npy": npy(X)}))
+    twice = case.changed()
+    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(twice, "a") as file:
+        file.writestr("mask.npy", npy(MASK))
+    with pytest.raises(checker.Rejected):
+        case.check(twice)
+
+
+def test_truncated_files_and_garbage_end_in_one_sentence(case: Case, tmp_path: Path) -> None:
+    random, path = np.random.default_rng(2), tmp_path / "g"
+    whole = case.proof.read_bytes()
+    for data in (b"", b"PK", random.bytes(5000), *(whole[:n] for n in range(0, len(whole), len(whole) // 20))):
+        path.write_bytes(data)
+        with pytest.raises(checker.Rejected) as caught:
+            case.check(path)
+        assert "\n" not in str(caught.value)
+    for data in (b"\xff" * 100, random.bytes(5000), case.model.read_bytes()[:-50]):
+        path.write_bytes(data)
+        with pytest.raises((checker.Rejected, LookupError, ValueError, UnicodeDecodeError)):
+            checker.read_network(path, (4,))
+
+
+def test_it_runs_as_a_copied_file_without_torch_and_without_us(case: Case, tmp_path: Path) -> None:
+    shutil.copy(SOURCE, tmp_path / "check.py")
+    blocked = "import sys; sys.modules.update(dict.fromkeys(('torch', 'proofmap', 'onnx', 'scipy', 'safetensors')))"
+    run = "import runpy; runpy.run_path('check.py', run_name='__main__')"
+    arguments = [str(path) for path in (case.proof, case.model, case.given)]
+    command = [sys.executable, "-I", "-c", f"{blocked}; {run}", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout[:7], done.stderr) == (0, "proven:", "")
+    done = subprocess.run([*command[:-1], str(case.model)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout[:9]) == (1, "rejected:")
+    assert done.stdout.count("\n") == 1
+
+
+def test_it_imports_numpy_and_the_standard_library_alone() -> None:
+    source = SOURCE.read_text()
+    names = [n.names[0].name if isinstance(n, ast.Import) else n.module or "" for n in ast.walk(ast.parse(source))
+             if isinstance(n, ast.Import | ast.ImportFrom)]  # fmt: skip
+    assert {name.split(".")[0] for name in names} <= {"numpy", *sys.stdlib_module_names}
+
+
+def test_a_dossier_is_proven_whole_or_says_which_certificate_fails(
+    case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"a.proof": case.proof.read_bytes(), "net.onnx": case.model.read_bytes(), "x.npy": case.given.read_bytes()}
+    files["b.proof"] = case.claim(CHANGES["a wider ball"]).read_bytes()
+
+    def dossier(*certificates: str, **changes: Any) -> int:
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+        checks = [{"certificate": name, "model": "net.onnx", "input": "x.npy"} for name in certificates]
+        listed = {"format": "proofmap-dossier", "version": 1, "certificates": checks, "files": hashes, **changes}
+        return checker.main([str(write(tmp_path / "d", {**files, "manifest.json": json.dumps(listed).encode()}))])
+
+    assert dossier("a.proof", "a.proof") == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "proven: all 2 certificates of the dossier"
+    assert dossier("a.proof", "b.proof") == 1
+    assert capsys.readouterr().out.splitlines()[-1].startswith("rejected: b.proof: ")
+    for certificates, changes in (
+        ((), {}),
+        (("a.proof",), {"version": 2}),
+        (("a.proof",), {"files": {}}),
+        (("c",), {}),
+    ):
+        assert dossier(*certificates, **changes) == 1
+        assert capsys.readouterr().out.count("\n") == 1

@@ -1,0 +1,91 @@
+"""Networks that fool float32: what is derived holds for every order of summation, and for the reals."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from proofmap.proof import check as checker
+from tests.proof.making import BALL, Array, onnx_file, proof_of, question_of
+from tests.proof.test_check import drawn
+
+POINT = {**BALL, "eps": "0", "domain": None}
+
+
+def derived(path: Path, weights: list[Array], x: Array) -> checker.Derived:
+    nodes, at = [], "x"
+    for i, _ in enumerate(weights):
+        z = "y" if i == len(weights) - 1 else f"z{i}"
+        nodes.append(helper.make_node("Gemm", [at, f"w{i}"], [z], transB=1))
+        nodes += [] if z == "y" else [helper.make_node("Relu", [z], [at := f"h{i}"])]
+    model = onnx_file(path / "m.onnx", [1, len(x)], nodes, {f"w{i}": w for i, w in enumerate(weights)})
+    network = checker.read_network(model, x.shape)
+    question = question_of(x, 0, 2, POINT)
+    return checker.derive(network, question, proof_of(network, question))
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_cancelling_weights_in_every_order(hidden: bool, tmp_path: Path) -> None:
+    """2^24 + 1 - 2^24 is 1, or 0 in float32; a backdoor fires on that."""
+    row = np.array([2.0**24, 1, 1, -(2.0**24)], np.float32)
+    seen = {float(np.float32(0) + sum(order, start=np.float32(0))) for order in itertools.permutations(row)}
+    assert len(seen) > 1
+    for sign in (1, -1):
+        last = np.stack([0 * row, sign * row])
+        weights = [last[1:], np.array([[0], [1]], np.float32)] if hidden else [last]
+        bound = derived(tmp_path, weights, np.ones(4, np.float32)).full
+        reached = [max(sign * value, 0) if hidden else sign * value for value in {*seen, 2.0}]
+        assert max(reached) <= bound
+
+
+def test_the_last_bit_of_a_product_counts(tmp_path: Path) -> None:
+    """One weight, one input: float32 rounds their product up by nearly half a unit."""
+    values = np.float32(1) + np.arange(1, 200, dtype=np.float32) * np.float32(2**-23)
+    for weight in values[::7]:
+        x = values[values * np.float64(weight) < (values * weight)][:1]
+        if len(x):
+            bound = derived(tmp_path, [np.array([[0], [weight]], np.float32)], x).full
+            assert float(x[0] * weight) <= bound
+
+
+def test_denormals_that_are_flushed(tmp_path: Path) -> None:
+    """-2^-140 computed as 0."""
+    bound = derived(tmp_path, [np.array([[0], [-(2.0**-70)]], np.float32)], np.array([2.0**-70], np.float32)).full
+    assert bound >= 0
+    bound = derived(tmp_path, [np.array([[0], [2.0**-140]], np.float32)], np.array([-(2.0**10)], np.float32)).full
+    assert bound >= 0
+
+
+def test_what_overflows_is_undecided(tmp_path: Path) -> None:
+    weight = np.array([[0], [-3e38]], np.float32)
+    with pytest.raises(checker.Rejected, match="undecided"):
+        derived(tmp_path, [weight], np.array([2.0], np.float32))
+
+
+def test_small_weights_beside_large_ones_are_not_lost(tmp_path: Path) -> None:
+    """What slices leave out of the weights comes back as a radius."""
+    weight = np.array([[0, 0], [2.0**100, 2.0**-20]], np.float32)
+    assert derived(tmp_path, [weight], np.array([0, 1], np.float32)).full >= 2.0**-20
+    rows = checker.unit_rows([0], [[1.0]], 2)
+    assert checker.form_at(rows, np.array([2.0**-20, 2.0**100]))[0] >= 2.0**-20
+
+
+def test_a_ball_that_ends_at_the_domain() -> None:
+    """Sides are never inside the ball, and points on its edge lie in it."""
+    x = np.array([0.0, 1.0, 0.09], np.float32)
+    question = question_of(x, 0, 2, {**BALL, "eps": "0.1"})
+    assert (question.lower[0], question.upper[1]) == (pytest.approx(0, abs=1e-200), pytest.approx(0, abs=1e-200))
+    question.hold(np.array([[0.1, 0.9, 0.0]], np.float32) * np.float32(1 - 2**-20) + np.array([0, 1e-5, 0], np.float32))
+    quarter = question_of(np.array([0.5], np.float32), 0, 2, {**BALL, "eps": "0.25"})
+    quarter.hold(np.array([[0.75]], np.float32))
+    with pytest.raises(checker.Rejected):
+        quarter.hold(np.nextafter(np.array([[0.75]], np.float32), np.float32(1)))
+    tenth = question_of(np.zeros(1, np.float32), 0, 2, {**BALL, "eps": "0.1"})
+    with pytest.raises(checker.Rejected):
+        tenth.hold(np.array([[0.1]], np.float32))  # float32's 0.1 is above 1/10
+    assert tenth.upper[0] >= 0.1 > tenth.inner[0] - 1e-18
+    assert len(drawn(question, np.random.default_rng(0), 5)) == 5

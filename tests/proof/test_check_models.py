@@ -1,0 +1,198 @@
+"""Models from files: the operators the checker reads compute what onnxruntime and torch do, and enclose it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from onnx import helper
+from safetensors.numpy import save_file
+
+import proofmap as pm
+from proofmap.proof import check as checker
+from tests.proof.making import BALL, Array, onnx_file, proof_of, question_of
+
+RANDOM = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> Array:
+    return RANDOM.normal(size=shape).astype(np.float32)
+
+
+def node(op: str, *inputs: str, **attributes: Any) -> Any:
+    return helper.make_node(op, list(inputs), ["y"], **attributes)
+
+
+MAPS, ROW, COLUMN = [1, 4, 6, 5], [1, 8], [1, 8, 1]
+CASES: dict[str, tuple[list[int], Any, dict[str, Array]]] = {
+    "gemm": (ROW, node("Gemm", "x", "w", "b"), {"w": normal(8, 3), "b": normal(3)}),
+    "gemm transposed": (ROW, node("Gemm", "x", "w", transB=1), {"w": normal(3, 8)}),
+    "matmul": (ROW, node("MatMul", "x", "w"), {"w": normal(8, 3)}),
+    "matmul of a column": (COLUMN, node("MatMul", "w", "x"), {"w": normal(3, 8)}),
+    "conv": (MAPS, node("Conv", "x", "w", "b"), {"w": normal(3, 4, 3, 2), "b": normal(3)}),
+    "conv with all": (
+        MAPS,
+        node("Conv", "x", "w", strides=[2, 1], pads=[1, 0, 2, 1], dilations=[1, 2], group=2),
+        {"w": normal(6, 2, 3, 2)},
+    ),
+    "add": (MAPS, node("Add", "x", "c"), {"c": normal(4, 1, 1)}),
+    "sub": (MAPS, node("Sub", "x", "c"), {"c": normal(1)}),
+    "sub from": (ROW, node("Sub", "c", "x"), {"c": normal(8)}),
+    "mul": (ROW, node("Mul", "c", "x"), {"c": normal(8)}),
+    "div": (ROW, node("Div", "x", "c"), {"c": normal(8)}),
+    "add to itself": (ROW, node("Add", "x", "x"), {}),
+    "batch norm": (
+        MAPS,
+        node("BatchNormalization", "x", "a", "b", "m", "v", epsilon=1e-3),
+        {"a": normal(4), "b": normal(4), "m": normal(4), "v": np.abs(normal(4))},
+    ),
+    "relu": (ROW, node("Relu", "x"), {}),
+    "leaky relu": (ROW, node("LeakyRelu", "x", alpha=0.3), {}),
+    "flatten": (MAPS, node("Flatten", "x"), {}),
+    "reshape": (MAPS, node("Reshape", "x", "s"), {"s": np.array([0, -1, 3])}),
+    "transpose": (MAPS, node("Transpose", "x", perm=[0, 2, 3, 1]), {}),
+    "squeeze": (COLUMN, node("Squeeze", "x", "s"), {"s": np.array([2])}),
+    "unsqueeze": (ROW, node("Unsqueeze", "x", "s"), {"s": np.array([0, 3])}),
+    "identity": (ROW, node("Identity", "x"), {}),
+    "softmax at the end": (ROW, node("Softmax", "x"), {}),
+    "average pool": (MAPS, node("AveragePool", "x", kernel_shape=[2, 3], strides=[2, 1]), {}),
+    "global average pool": (MAPS, node("GlobalAveragePool", "x"), {}),
+    "max pool": (MAPS, node("MaxPool", "x", kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]), {}),
+}
+
+
+def run(network: checker.Network, points: Array) -> tuple[Array, Array]:
+    flat = points.reshape(len(points), -1).astype(np.float64)
+    ends = [(flat, flat)]
+    for one in network.nodes[1:]:
+        ends.append(checker.image(one, [ends[i] for i in one.inputs])[:2])
+    return ends[-1]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_operator_encloses_what_onnxruntime_computes(name: str, tmp_path: Path) -> None:
+    shape, one, tensors = CASES[name]
+    path = onnx_file(tmp_path / "m.onnx", shape, [one], tensors)
+    network = checker.read_network(path, tuple(shape[1:]))
+    points = RANDOM.normal(size=(3, *shape[1:])).astype(np.float32)
+    session = onnxruntime.InferenceSession(path)
+    found = [session.run(None, {"x": point[None]})[0].reshape(-1) for point in points]
+    if name.startswith("softmax"):
+        found = list(points)
+    low, high = run(network, points)
+    assert (low <= np.stack(found)).all()
+    assert (np.stack(found) <= high).all()
+    assert (high - low).max() < 1e-4
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("relu", "leaky relu", "softmax at the end")])
+def test_a_form_through_an_operator_is_nowhere_smaller(name: str, tmp_path: Path) -> None:
+    """Rows ±e_k pulled to the input bound the entry at every point, and at no radius they are its value."""
+    shape, one, tensors = CASES[name]
+    network = checker.read_network(onnx_file(tmp_path / "m.onnx", shape, [one], tensors), tuple(shape[1:]))
+    last = len(network.nodes) - 1
+    for eps in ("0", "0.2"):
+        x = RANDOM.normal(size=shape[1:]).astype(np.float32)
+        question = question_of(x, 0, 2, {**BALL, "eps": eps, "domain": None})
+        known = checker.known_until(network, question, checker.Proof(), last + 1)
+        n = network.count(last)
+        for sign in (1.0, -1.0):
+            rows = checker.unit_rows(np.arange(n), np.full((n, 1), sign), n)
+            most = checker.largest(network, question, known, last, rows, checker.Choices())[:, 0]
+            steps = np.where(RANDOM.random((20, x.size)) < 0.5, -1, 1) * question.inner * (1 - 2**-20)
+            low, high = run(network, (question.x + steps).astype(np.float32))
+            assert (np.maximum(sign * low, sign * high) <= most + 1e-5).all()
+            assert (np.minimum(sign * low, sign * high) <= most).all()
+            if eps == "0":
+                assert (most - (sign * low).max(0) < 1e-4).all()
+
+
+@pytest.mark.parametrize(
+    ("one", "tensors"),
+    [
+        (node("Sigmoid", "x"), {}),
+        (node("Mul", "x", "x"), {}),
+        (node("Gemm", "x", "w", alpha=2.0), {"w": normal(8, 3)}),
+        (node("MatMul", "x", "w"), {"w": normal(3, 8)}),
+        (node("Add", "x", "c"), {"c": normal(2, 8)}),
+    ],
+)
+def test_what_is_not_supported_is_refused(one: Any, tensors: dict[str, Array], tmp_path: Path) -> None:
+    path = onnx_file(tmp_path / "m.onnx", ROW, [one], tensors)
+    with pytest.raises((checker.Rejected, ValueError)):
+        checker.read_network(path, (8,))
+
+
+def test_a_preparation_holds_both_ways_to_run_it(tmp_path: Path) -> None:
+    path = onnx_file(tmp_path / "m.onnx", MAPS, [node("Identity", "x")], {})
+    mean, std = [0.1307, 0.2, 0.3, 0.4], [0.3081, 0.2, 0.1, 1.5]
+    network = checker.read_network(path, (4, 6, 5), {"mean": mean, "std": std})
+    points = RANDOM.random((5, 4, 6, 5)).astype(np.float32)
+    low, high = run(network, points)
+    m, s = (np.array(v, np.float32).reshape(4, 1, 1) for v in (mean, std))
+    factor = (1 / np.array(std)).astype(np.float32).reshape(4, 1, 1)
+    shift = (-np.array(mean) / np.array(std)).astype(np.float32).reshape(4, 1, 1)
+    for value in ((points - m) / s, points * factor + shift):
+        assert (low <= value.reshape(5, -1)).all()
+        assert (value.reshape(5, -1) <= high).all()
+
+
+def test_an_export_is_read_as_it_is_defined(tmp_path: Path) -> None:
+    conv = torch.nn.Conv2d(2, 3, 2, stride=2, padding=1)
+    model = torch.nn.Sequential(conv, torch.nn.LeakyReLU(0.2), torch.nn.MaxPool2d(2), torch.nn.Flatten())
+    model.append(torch.nn.Linear(12, 3)).eval()
+    nodes: list[dict[str, Any]] = [
+        {"op": "input", "shape": [2, 6, 6]},
+        {"op": "affine", "inputs": [0], "scale": "s", "shift": None},
+        {"op": "conv", "inputs": [1], "weight": "w", "bias": "b", "stride": [2, 2], "padding": [1] * 4, "groups": 1},
+        {"op": "relu", "inputs": [2], "slope": 0.2},
+        {"op": "max_pool", "inputs": [3], "kernel": [2, 2], "stride": [2, 2], "padding": [0] * 4, "dilation": [1, 1]},
+        {"op": "reshape", "inputs": [4], "shape": [12]},
+        {"op": "linear", "inputs": [5], "weight": "v", "bias": None},
+        {"op": "add", "inputs": [6, 6]},
+    ]
+    tensors: dict[str, Any] = {"s": normal(2, 1, 1), "w": conv.weight, "b": conv.bias, "v": normal(3, 3 * 2 * 2)}
+    arrays = {name: t.detach().numpy() if isinstance(t, torch.Tensor) else t for name, t in tensors.items()}
+    save_file(arrays, tmp_path / "m.safetensors", {"proofmap-network": json.dumps(nodes)})
+    network = checker.read_network(tmp_path / "m.safetensors", (2, 6, 6))
+    x = torch.tensor(normal(4, 2, 6, 6))
+    with torch.no_grad():
+        value = 2 * model[:4](x * torch.tensor(arrays["s"])) @ torch.tensor(arrays["v"]).T
+    low, high = run(network, x.numpy())
+    assert (low <= value.numpy()).all()
+    assert (value.numpy() <= high).all()
+    assert (high - low).max() < 1e-3
+
+
+def test_derived_numbers_agree_with_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The packaged network: without what float32 may add, the numbers of Backward(), but for its own rounding."""
+    model, (digits, _) = pm.zoo.mnist_mlp(), pm.data.digits()
+    nodes, at = [helper.make_node("Flatten", ["x"], ["f"])], "f"
+    tensors: dict[str, Array] = {}
+    layers = [layer for layer in model if isinstance(layer, torch.nn.Linear)]
+    for i, layer in enumerate(layers):
+        tensors |= {f"w{i}": layer.weight.detach().numpy(), f"b{i}": layer.bias.detach().numpy()}
+        z = "y" if layer is layers[-1] else f"z{i}"
+        nodes.append(helper.make_node("Gemm", [at, f"w{i}", f"b{i}"], [z], transB=1))
+        nodes += [] if z == "y" else [helper.make_node("Relu", [z], [at := f"h{i}"])]
+    path = onnx_file(tmp_path / "mlp.onnx", [1, 1, 28, 28], nodes, tensors)
+    x = torch.as_tensor(digits[:1]).float()
+    target = int(model(x).argmax())
+    mask = pm.groups.grid(12, 12)((1, 28, 28))
+    network = checker.read_network(path, (1, 28, 28))
+    question = question_of(x[0].numpy(), target, 10, {**BALL, "eps": "0.02"}, mask.numpy())
+    derived = checker.derive(network, question, proof := proof_of(network, question))
+    monkeypatch.setattr(checker, "UNIT", 2.0**-60)
+    plain = checker.derive(network, question, proof_of(network, question))
+    assert plain.full < derived.full
+    assert len(proof.lower) == 4
+    ball = pm.Ball(0.02, domain=(0.0, 1.0))
+    own = pm.overlap(model, x, ball, groups=mask, bounds=pm.bounds.Backward(), sharing="one-pass")
+    library = np.append(np.asarray(own.full), np.asarray(own.frozen))
+    assert np.abs(np.append(plain.full, plain.frozen) - library).max() < 2e-4
+    assert np.abs(np.append(derived.full, derived.frozen) - library).max() < 0.05

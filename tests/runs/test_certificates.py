@@ -1,0 +1,111 @@
+"""Certificates of a run: one for every row, checked anew, and made only once."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+import proofmap as pm
+from proofmap.errors import InputError
+from proofmap.proof import check
+from proofmap.proof.certify import certify
+from proofmap.runs import Job, Results, run
+from proofmap.runs.manifest import Manifest
+from proofmap.sources import read_model
+from tests.runs.setting import Digits, contents, digits_model, job, nan_digit
+from tests.sources.files import write_linear
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_drawings() -> Iterator[None]:
+    """Drawings take longer than these runs."""
+    with patch("proofmap.runs.figure.draw", lambda totals: b""):
+        yield
+
+
+def certified(out: Path, work: Job | None = None, samples: Any = None) -> dict[str, Any]:
+    run(samples or Digits(), digits_model(), work or job(), out, progress=False, limit=3, certified=True)
+    index: dict[str, Any] = json.loads((out / "certificates" / "index.json").read_text())
+    return index
+
+
+def test_every_row_has_a_certificate_that_is_proven(tmp_path: Path) -> None:
+    index = certified(tmp_path)
+    assert (index["format"], index["version"], index["model"]) == ("proofmap-certificates", 1, "model.safetensors")
+    folder, results = tmp_path / "certificates", Results.open(tmp_path)
+    assert [entry["row"] for entry in index["samples"]] == [0, 1, 2]
+    for entry in index["samples"]:
+        proof = folder / entry["certificate"]
+        assert sha256(proof.read_bytes()).hexdigest() == entry["sha256"]
+        assert check.check(proof, folder / index["model"], folder / entry["input"])
+    said = (folder / "index.json").read_bytes()
+    assert Manifest.load(tmp_path).certificates == sha256(said).hexdigest()
+    results.check()
+
+
+def test_what_is_there_is_not_made_again_and_what_is_lost_is(tmp_path: Path) -> None:
+    run(Digits(), digits_model(), job(), tmp_path, progress=False, limit=3)
+    assert Manifest.load(tmp_path).certificates is None
+    certified(tmp_path)
+    whole = contents(tmp_path)
+    (tmp_path / "certificates" / "000001.proof").unlink()
+    with patch("proofmap.runs.certificates.certify", wraps=certify) as made:
+        certified(tmp_path)
+    assert made.call_count == 1
+    assert contents(tmp_path) == whole
+    run(Digits(), digits_model(), job(), tmp_path, progress=False, limit=3)
+    assert contents(tmp_path) == whole
+
+
+def test_a_certificate_of_something_else_is_made_anew(tmp_path: Path) -> None:
+    certified(tmp_path)
+    folder = tmp_path / "certificates"
+    right = (folder / "000001.proof").read_bytes()
+    (folder / "000001.proof").write_bytes((folder / "000000.proof").read_bytes())
+    certified(tmp_path)
+    assert (folder / "000001.proof").read_bytes() == right
+
+
+def test_a_row_without_an_explanation_says_why(tmp_path: Path) -> None:
+    index = certified(tmp_path, samples=Digits(bad={1: nan_digit()}))
+    reasons = {entry["row"]: entry["reason"] for entry in index["samples"] if "reason" in entry}
+    assert reasons == Results.open(tmp_path).reasons
+    assert list(reasons) == [1]
+
+
+def test_an_onnx_model_is_kept_as_it_is(tmp_path: Path) -> None:
+    model = read_model(str(write_linear(tmp_path / "net.onnx", (1, 28, 28))))
+    run(Digits(), model, job(), tmp_path / "out", progress=False, limit=1, certified=True)
+    folder = tmp_path / "out" / "certificates"
+    assert (folder / "model.onnx").read_bytes() == (tmp_path / "net.onnx").read_bytes()
+    assert check.check(folder / "000000.proof", folder / "model.onnx", folder / "000000.npy")
+
+
+def test_what_cannot_be_certified_is_refused_before_any_work(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"got certificates of empirical, expected eva"):
+        certified(tmp_path, replace(job(), method="empirical"))
+    with pytest.raises(InputError, match=r"expected eva and its objective 'margin'"):
+        certified(tmp_path, replace(job(), settings={"objective": "mean"}))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_searched_run_has_both_sides_in_its_certificates(tmp_path: Path) -> None:
+    work = replace(job(), settings={"bounds": pm.bounds.Exact(seconds=1)})
+    run(Digits(), digits_model(), work, tmp_path, progress=False, limit=1, certified=True)
+    folder = tmp_path / "certificates"
+    assert check.check(folder / "000000.proof", folder / "model.safetensors", folder / "000000.npy")
+    with zipfile.ZipFile(folder / "000000.proof") as file:
+        claims = json.loads(file.read("claim.json"))["claims"]
+        assert "tree.npy" in file.namelist()
+    lower, upper = float.fromhex(claims["lower"]["full"]), float.fromhex(claims["full"])
+    results = Results.open(tmp_path)
+    assert lower <= upper <= float(results["full"][0]) + 0.5
+    assert lower == pytest.approx(float(results["full_lower"][0]), abs=0.1)  # float32 may round it lower
