@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 
 import proofmap as pm
 from proofmap.runs import Results, run
+from proofmap.runs.manifest import Manifest
 from tests.runs.setting import COUNT, EPS, Digits, digits_model, job
 
 GROUPS = 16
@@ -53,7 +55,14 @@ def certify(folder: Path, *, suffix: str = ".safetensors", **changes: Any) -> No
         names = {"certificate": f"{row:06d}.proof", "input": f"{row:06d}.npy"}
         samples.append({"row": row, **names, "sha256": sha256(proof).hexdigest()})
     index = {"format": "proofmap-certificates", "version": 1, "model": model.name, "samples": samples}
-    (place / "index.json").write_text(json.dumps(index))
+    put(folder, index)
+
+
+def put(folder: Path, index: dict[str, Any]) -> None:
+    """The list of certificates, and its hash into the manifest."""
+    text = json.dumps(index).encode()
+    (folder / "certificates" / "index.json").write_bytes(text)
+    replace(Manifest.load(folder), certificates=sha256(text).hexdigest()).save(folder)
 
 
 def certificate(x: Any, target: int, full: float, model: bytes, /, *, lower: bool = False, **changes: Any) -> bytes:
@@ -94,4 +103,4 @@ def digits_run(folder: Path, count: int = COUNT) -> Path:
     return folder
 
 
-__all__ = ["BAD", "CHECKER", "COUNT", "GROUPS", "certificate", "certify", "digits_run"]
+__all__ = ["BAD", "CHECKER", "COUNT", "GROUPS", "certificate", "certify", "digits_run", "put"]

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from proofmap.dossier import dossier
+from proofmap.proof.check import main
 from proofmap.runs import run
 from tests.runs.setting import Digits, digits_model, job
 
@@ -47,16 +48,10 @@ def packed(members: Members, out: Path, *, honest: bool) -> Path:
     return out
 
 
-def checked(archive: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """By the checker that is in the archive, copied into an empty folder."""
-    folder.mkdir()
-    (folder / "check.py").write_bytes(members_of(archive)["check.py"])
-    command = [sys.executable, "-I", "check.py", str(archive)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-
-
 def test_its_own_checker_proves_it_anew(archive: Path, tmp_path: Path) -> None:
-    done = checked(archive, tmp_path / "bare")
+    (tmp_path / "check.py").write_bytes(members_of(archive)["check.py"])
+    command = [sys.executable, "-I", "check.py", str(archive)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert [line.partition(":")[0] for line in done.stdout.splitlines()[:2]] == [
         "certificates/000000.proof",
@@ -101,17 +96,17 @@ CHANGES: dict[str, Callable[[Members], object]] = {
 def test_what_was_changed_is_refused(archive: Path, tmp_path: Path, what: str) -> None:
     members = members_of(archive)
     CHANGES[what](members)
-    done = checked(packed(members, tmp_path / "changed.zip", honest=False), tmp_path / "bare")
-    assert done.returncode == 1, done.stdout
+    assert main([str(packed(members, tmp_path / "changed.zip", honest=False))]) == 1
 
 
 @pytest.mark.parametrize("what", ["a claim", "a weight", "an input"])
-def test_what_is_proven_needs_no_trust_in_the_list(archive: Path, tmp_path: Path, what: str) -> None:
+def test_what_is_proven_needs_no_trust_in_the_list(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
     members = members_of(archive)
     CHANGES[what](members)
-    done = checked(packed(members, tmp_path / "changed.zip", honest=True), tmp_path / "bare")
-    assert done.returncode == 1, done.stdout
-    assert "certificates/00000" in done.stdout.splitlines()[-1]
+    assert main([str(packed(members, tmp_path / "changed.zip", honest=True))]) == 1
+    assert "certificates/00000" in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_inputs_are_the_samples_bit_for_bit(archive: Path) -> None:

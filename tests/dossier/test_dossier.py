@@ -22,7 +22,7 @@ from proofmap.errors import FileError
 from proofmap.explain import File, Source
 from proofmap.runs import Results
 from proofmap.runs.manifest import Manifest
-from tests.dossier.making import BAD, CHECKER, COUNT, GROUPS, certify
+from tests.dossier.making import BAD, CHECKER, COUNT, GROUPS, certify, put
 from tests.runs.setting import EPS
 
 DAY = date(2026, 3, 1)
@@ -133,7 +133,11 @@ def test_the_environment_says_with_what_it_was_made(certified: Path) -> None:
 
 def _unfinished(folder: Path) -> None:
     manifest = Manifest.load(folder)
-    Manifest(manifest.about, {0: manifest.chunks[0]}, manifest.model).save(folder)
+    replace(manifest, chunks={0: manifest.chunks[0]}).save(folder)
+
+
+def _uncertified(folder: Path) -> None:
+    replace(Manifest.load(folder), certificates=None).save(folder)
 
 
 def _other_input(folder: Path) -> None:
@@ -143,13 +147,15 @@ def _other_input(folder: Path) -> None:
 def _index(**changes: Any) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         path = folder / "certificates" / "index.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+        put(folder, {**json.loads(path.read_text()), **changes})
 
     return change
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
-    "has no certificates, expected those of a run with --certificates": lambda f: shutil.rmtree(f / "certificates"),
+    "has no certificates, expected those of a run with --certificates": _uncertified,
+    "cannot read .*index.json": lambda f: shutil.rmtree(f / "certificates"),
+    "index.json is not as the run left it": lambda f: (f / "certificates" / "index.json").write_text("{}"),
     f"is not finished, expected all of its {COUNT} samples": _unfinished,
     "the model .* has changed": lambda f: (f / "certificates" / "model.safetensors").write_bytes(b"another"),
     "is about the input": _other_input,

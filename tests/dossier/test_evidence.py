@@ -27,7 +27,7 @@ BALL = "ε = 0.015 in L∞, values within [0, 1]"
 
 def facts_of(folder: Path) -> Facts:
     results = Results.open(folder)
-    return Facts.of(results, Certificates.open(folder, len(results)))
+    return Facts.of(results, Certificates.open(results))
 
 
 def markdown(facts: Facts) -> str:

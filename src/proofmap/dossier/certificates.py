@@ -21,12 +21,13 @@ import numpy as np
 from proofmap.digest import hash_file
 from proofmap.errors import FileError
 from proofmap.resume import inside
+from proofmap.runs import Results
 from proofmap.runs.chunk import Array
+from proofmap.runs.manifest import INDEX
 
 __all__ = ["FOLDER", "Certificates", "Claimed", "number", "values_sha256"]
 
 FOLDER = "certificates"
-_INDEX = f"{FOLDER}/index.json"
 _FORMAT = ("proofmap-certificates", 1)
 _BROKEN = (OSError, LookupError, TypeError, ValueError, AttributeError, RecursionError, BadZipFile)
 
@@ -98,14 +99,17 @@ class Certificates:
     reasons: Mapping[int, str]  # row -> why it has none
 
     @classmethod
-    def open(cls, folder: Path, rows: int) -> Certificates:
-        """Those of a run with so many rows; every file has to be as it was written."""
-        path = folder / _INDEX
-        if not path.is_file():
+    def open(cls, results: Results) -> Certificates:
+        """Those of a run; every file has to be as it was written."""
+        folder, rows = results.folder, len(results)
+        if results.manifest.certificates is None:
             raise FileError(
                 f"{folder} has no certificates, expected those of a run with --certificates: make it again with that "
                 "option, into a new folder"
             )
+        path = inside(folder, INDEX)
+        if hash_file(path) != results.manifest.certificates:
+            raise _changed(path, results.manifest.certificates)
         try:
             whole = json.loads(path.read_text(encoding="utf-8"))
             if (whole["format"], whole["version"]) != _FORMAT:
@@ -133,10 +137,12 @@ class Certificates:
 def _file(folder: Path, name: str, expected: str | None = None) -> Path:
     path = inside(folder / FOLDER, name)
     if expected is not None and hash_file(path) != expected:
-        raise FileError(
-            f"{path} is not as the run left it: its SHA-256 is not {expected}; run again, into a new folder"
-        )
+        raise _changed(path, expected)
     return path
+
+
+def _changed(path: Path, expected: str) -> FileError:
+    return FileError(f"{path} is not as the run left it: its SHA-256 is not {expected}; run again, into a new folder")
 
 
 def _first(reasons: Mapping[int, str]) -> str:

@@ -26,13 +26,13 @@ from proofmap.errors import FileError
 from proofmap.records import whole
 from proofmap.resume import inside
 from proofmap.runs import Results
-from proofmap.runs.manifest import MANIFEST, MASK
+from proofmap.runs.manifest import INDEX, MANIFEST, MASK
 from proofmap.show import report
 from proofmap.show.records import day
 
 __all__ = ["checker", "dossier"]
 
-_KEPT = (MANIFEST, MASK, "totals.json", "means.safetensors", "log.jsonl")  # of a run, beside its chunks
+_KEPT = (MANIFEST, MASK, INDEX, "totals.json", "means.safetensors", "log.jsonl")  # of a run, beside its chunks
 
 
 def dossier(
@@ -43,7 +43,7 @@ def dossier(
     The same run, arguments and machine give the same bytes. by: who makes it. date: of the dossier, by default today.
     """
     results = _finished(folder)
-    certificates = Certificates.open(folder, len(results))
+    certificates = Certificates.open(results)
     results.check()
     _compare(results, certificates)
     when = datetime.now().astimezone().date() if date is None else date
