@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from math import inf
 
@@ -14,6 +15,9 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap import Ball, Graph
 from proofmap.bounds import IBP, Alpha, Backward, Cases, CrownIBP, Forward, Method, Sharing, solve
+from proofmap.bounds.engine import settle
+from proofmap.bounds.layers import Layers
+from proofmap.bounds.linear import rewrite
 from proofmap.bounds.rounded import gamma
 from proofmap.errors import BoundError
 from proofmap.graph import layers
@@ -205,3 +209,14 @@ def test_forks_of_three_branches_count_what_cancels_on_the_way() -> None:
     exact = push(graph.to(torch.device("cpu"), torch.float64), family.x.double(), compute)
     assert bool((above >= exact).all())
     assert bool((above >= graph(family.x)).all())
+
+
+def test_rows_that_end_at_the_input_pay_for_the_sums_over_the_ball() -> None:
+    b = Builder((3,), 1)
+    graph = b.finish(layers.linear(b, "l", b.input, torch.eye(3), None), torch.device("cpu"), torch.float32)
+    family = Ball(0.25).at(torch.rand(1, 3))
+    plan = replace(Backward().plans[0], rigorous=True)
+    known, _ = settle(graph, Cases(family), plan, 2**26, Layers.of(graph, 1, back=True))
+    owner = torch.zeros(1, dtype=torch.int64)
+    _, bias = rewrite(graph, graph.input.name, torch.ones(1, 3), owner, {}, rounding=known.rounding)
+    assert float(bias) > 6 * 2**-24 * float((family.x + 0.25).sum())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import proofmap as pm
 from tests.cli.commands import answer, called
@@ -74,3 +76,21 @@ def test_a_method_that_proves_nothing_is_refused(folder: Path) -> None:
     found = called("explain", MODEL, "digit.npy", "--eps", "0.01", "--method", "empirical", "--rigorous")
     assert found.exit_code != 0
     assert "got --rigorous for empirical, which proves nothing with all roundings, expected it with eva" in found.stderr
+
+
+def test_what_only_the_bound_s_own_precision_swamps_is_proven_in_float64(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def overlap(network: Any, x: Any, ball: pm.Ball, *, rigorous: bool = False, **how: Any) -> pm.Overlap:
+        seen.append((x.dtype, rigorous))
+        found = pm.overlap(network, x, ball, rigorous=rigorous, **how)
+        if (x.dtype, rigorous) != (torch.float32, True):
+            return found
+        return pm.Overlap(torch.ones(1), torch.zeros(1, 0), found.nominal, found.target, certified=True)
+
+    monkeypatch.setattr("proofmap.cli.decisions.overlap", overlap)
+    (entry,) = answer("verify", MODEL, "digit.npy", "--eps", "0.01", "--no-radius")["inputs"]
+    assert seen == [(torch.float32, True), (torch.float32, False), (torch.float64, True)]
+    assert (entry["verdict"], entry["rounding"]) == ("proven", False)

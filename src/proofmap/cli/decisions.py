@@ -9,6 +9,7 @@ from decimal import ROUND_CEILING
 from math import inf
 from typing import Any
 
+import torch
 import typer
 
 from proofmap.bar import Bar
@@ -110,6 +111,10 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
             upper = float(found.full)
             if upper > 0 and rigorous:
                 rounding = bool(overlap(network, case.x, case.ball, **asked).full <= 0)
+            if rounding:  # what float64 does not round away is left to float32 in the network alone
+                precise = graph.to(case.x.device, torch.float64)
+                upper = float(overlap(precise, case.x.double(), case.ball, **asked, rigorous=True).full)
+                rounding = upper > 0
         if question.radius:
             with part(_OVERLAP, 1.0):
                 up_to = _radius(case, network, question.method, aim, upper <= 0, rigorous)
