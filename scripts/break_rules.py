@@ -998,6 +998,9 @@ BREAKS = [
     Break("proof/check.py", "(low[best] >= others) | (a < 0)", "(low[best] >= others) | (a != 0)", CHECKED_MODELS),
     Break("proof/check.py", "form_at(Rows(a - kept, rows.places), high[node.index].max(1))", "0.0", CHECKED_MODELS),
     Break("proof/check.py", "require(not arrays,", "require(True,", CHECKED_FILE),
+    Break("proof/check.py", "len({target, *rivals}) == 1 + len(rivals)", "target not in rivals", CHECKED_FILE),
+    Break("proof/check.py", "(high - 1) * s + d * (k - 1) + 1)", "(high - 1) * s + k)", CHECKED_MODELS),
+    Break("proof/check.py", 'more |= {"map": map_, "bias": node.bias[flat]}', 'more |= {"map": map_}', CHECKED_MODELS),
 ]
 
 
