@@ -112,7 +112,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a larger lower end": lambda c: c["claims"]["lower"].update(full="0x1.0p+9"),
     "another target": lambda c: c.update(target=1, rivals=[0, 2]),
     "the target as rival": lambda c: c.update(rivals=[0, 1, 2]),
-    "a rival twice": lambda c: c.update(rivals=[1, 1]),
+    "a rival twice": lambda c: c.update(rivals=[2, 2]),
     "no rivals": lambda c: c.update(rivals=[]),
     "another model": lambda c: c["model"].update(sha256="0" * 64),
     "another input": lambda c: c["input"].update(sha256="0" * 64),
