@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +20,21 @@ if TYPE_CHECKING:
     from proofmap.explain import Explainer
 
 __all__ = ["explain"]
+
+
+@dataclass(frozen=True)
+class Written:
+    """What is written of the maps, and where."""
+
+    out: Annotated[Path, typer.Option(help="The folder for pictures and .proofmap files: --out maps")] = Path("out")
+    certificate: Annotated[
+        Path | None,
+        unset(
+            "Write what is proven of the one input as a file that others can check, input and network beside it: "
+            "--certificate digit.proof"
+        ),
+    ] = None
+    as_json: o.Json = False
 
 
 def explain(
@@ -49,15 +64,7 @@ def explain(
         ),
     ] = False,
     limit: o.Limit = None,
-    out: Annotated[Path, typer.Option(help="The folder for pictures and .proofmap files: --out maps")] = Path("out"),
-    certificate: Annotated[
-        Path | None,
-        unset(
-            "Write what is proven of the one input as a file that others can check, input and network beside it: "
-            "--certificate digit.proof"
-        ),
-    ] = None,
-    as_json: o.Json = False,
+    written: Written,
     subject: Subject,
 ) -> None:
     """Explain decisions: for each input what is proven about its ball, and a map of which parts matter to it.
@@ -66,6 +73,7 @@ def explain(
 
     Without --eps and --method: a map and the strongest proof that fit --within, and why these were chosen.
     """
+    out, certificate, as_json = written.out, written.certificate, written.as_json
     if certificate is not None:
         _check_certificate(certificate, method)
         method = "eva"
@@ -105,8 +113,8 @@ def explain(
         records.append(maps.record(case, explanation, model, file, picture))
         said = None
         if certificate is not None:
-            written, said = certificates.write(explanation, certificate, model)
-            records[-1] |= {"certificate": written}
+            files, said = certificates.write(explanation, certificate, model)
+            records[-1] |= {"certificate": files}
         if not as_json:
             typer.echo("\n".join([maps.line(case, explanation, model), *([] if said is None else [said])]))
     if as_json:

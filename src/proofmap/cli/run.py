@@ -45,6 +45,10 @@ class Explaining:
         ),
         texts.Check(texts.settings),
     ] = None
+    certificates: Annotated[
+        bool,
+        typer.Option("--certificates", help="Write for every sample what is proven of it as a file others can check."),
+    ] = False
 
     def arguments(self) -> dict[str, Any]:
         """What the method takes beyond a ball and groups."""
@@ -147,10 +151,6 @@ def run(
     explaining: Explaining,
     selection: Selection,
     computing: Computing,
-    certificates: Annotated[
-        bool,
-        typer.Option("--certificates", help="Write for every sample what is proven of it as a file others can check."),
-    ] = False,
     as_json: o.Json = False,
     source: Source,
     device: o.Device = "cpu",
@@ -196,7 +196,7 @@ def run(
         shuffle=shuffle,
         seed=seed,
         engine=engine,
-        certified=certificates,
+        certified=explaining.certificates,
     )
     typer.echo(json.dumps(totals.json(), indent=1) if as_json else totals.text())
     if not totals.explained:

@@ -864,7 +864,7 @@ def derive(network: Network, question: Question, proof: Proof) -> Derived:
     known, last = known_until(network, question, proof, len(network.nodes)), len(network.nodes) - 1
     rivals, target, classes, units = question.rivals, question.target, network.count(last), known.units[-1]
     good = len(rivals) and all(isinstance(c, int) and 0 <= c < classes for c in [target, *rivals])
-    require(good and target not in rivals, "the classes do not fit the model")
+    require(good and len({target, *rivals}) == 1 + len(rivals), "the classes do not fit the model, or one comes twice")
     roots, tree = [(c, i, -1) for i, c in enumerate(rivals)], np.array([[-1, -1, -1, 0]] * len(rivals))
     if proof.roots is not None and proof.tree is not None:
         roots, tree = proof.roots.tolist(), proof.tree
