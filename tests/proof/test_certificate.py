@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -184,7 +185,7 @@ def test_an_onnx_file_is_certified_as_it_is(tmp_path: Path) -> None:
     assert not (tmp_path / "x.safetensors").exists()
     assert checked(tmp_path, proof, model, given).returncode == 0
     write_linear(tmp_path / "other.onnx", (16,), classes=4)
-    with pytest.raises(InputError, match=r"gives a margin of .*: give the file that the explanation was made from"):
+    with pytest.raises(InputError, match=r"gives logits of .*: give the file that the explanation was made from"):
         e.certificate(file=ModelFile(tmp_path / "other.onnx"))
 
 
@@ -192,6 +193,9 @@ def test_what_no_certificate_speaks_of_is_refused(tmp_path: Path) -> None:
     smooth = nn.Sequential(nn.Flatten(), nn.Linear(16, 4), nn.Tanh(), nn.Linear(4, 3))
     with pytest.raises(InputError, match=r"got the operation tanh \(node '2'\), expected a network of dense layers"):
         explained(smooth, pm.Ball(0.1)).certificate()
+    leaky = nn.Sequential(nn.Flatten(), nn.Linear(16, 4), nn.LeakyReLU(1.5), nn.Linear(4, 3))
+    with pytest.raises(InputError, match=r"got a leaky ReLU with slopes from 1.5 to 1.5"):
+        explained(leaky, pm.Ball(0.1)).certificate()
     with pytest.raises(InputError, match=r"got an explanation of 2 samples, expected the number of one"):
         explained(small(), pm.Ball(0.1), count=2).certificate()
     mean = pm.EVA(small(), pm.Ball(0.1), objective="mean", progress=False).explain(inputs())
@@ -216,6 +220,7 @@ def test_a_network_that_float32_may_overflow_in_is_undecided() -> None:
     layers = [layer for layer in model.children() if isinstance(layer, nn.Linear)]
     with torch.no_grad():
         for layer in layers:
+            layer.weight.abs_()
             layer.bias.zero_()
         share = (1e38 / model(inputs()).abs().max()) ** (1 / 3)
         for layer in layers:
@@ -231,3 +236,11 @@ def test_what_is_proven_is_said() -> None:
     assert certificate.summary().startswith("AO(B) <= ")
     assert f"and AO(B_u) of 4 groups, {certificate.leaves} parts; {says}, over the reals" in certificate.summary()
     assert repr(certificate) == f"Certificate({certificate.summary()})"
+
+
+def test_points_just_outside_are_brought_inside(tmp_path: Path) -> None:
+    e = explained(small(3), pm.Ball(0.3, domain=(0.0, 1.0)), bounds=pm.bounds.Exact(seconds=1))
+    assert e.overlap.points is not None
+    away = e.x[:, None] + 1.0001 * (e.overlap.points - e.x[:, None]) + 1e-4
+    moved = replace(e, overlap=replace(e.overlap, points=away))
+    assert accepted(moved.certificate(leaves=0), tmp_path)

@@ -196,3 +196,28 @@ def test_derived_numbers_agree_with_the_library(tmp_path: Path, monkeypatch: pyt
     library = np.append(np.asarray(own.full), np.asarray(own.frozen))
     assert np.abs(np.append(plain.full, plain.frozen) - library).max() < 2e-4
     assert np.abs(np.append(derived.full, derived.frozen) - library).max() < 0.05
+
+
+def test_windows_of_convolutions_bound_as_whole_maps_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "v", "b"], ["p"], strides=[2, 1]),
+        helper.make_node("Relu", ["p"], ["q"]),
+        helper.make_node("Conv", ["q", "w"], ["r"], group=2, dilations=[1, 2]),
+        helper.make_node("Relu", ["r"], ["s"]),
+        helper.make_node("Conv", ["s", "u"], ["t"]),
+        helper.make_node("Relu", ["t"], ["y"]),
+    ]
+    tensors = {"v": normal(4, 2, 3, 2), "b": normal(4), "w": normal(6, 2, 2, 2), "u": normal(3, 6, 2, 1)}
+    path = onnx_file(tmp_path / "m.onnx", [1, 2, 9, 7], nodes, tensors)
+    network = checker.read_network(path, (2, 9, 7))
+    question = question_of(RANDOM.random((2, 9, 7)).astype(np.float32), 0, 3, {**BALL, "norm": "2", "eps": "0.1"})
+    assert [len(checker.chain(network, network.nodes[at].inputs[0])) for at in network.relus] == [3, 5, 7]
+    windows = proof_of(network, question)
+    monkeypatch.setattr(checker, "chain", lambda *_: [])
+    whole = proof_of(network, question)
+    for k in range(3):
+        assert np.allclose(windows.lower[k], whole.lower[k], atol=1e-5)
+        assert np.allclose(windows.upper[k], whole.upper[k], atol=1e-5)
+        assert np.ptp(whole.upper[k]) > 0.1
+    monkeypatch.undo()
+    checker.known_until(network, question, windows, len(network.nodes))

@@ -134,15 +134,35 @@ def test_a_root_for_one_member_bounds_that_member_alone(tmp_path: Path) -> None:
     question = question_of(np.full(4, 0.5, np.float32), 0, 3, WIDE, np.array([0, 0, 1, 1]))
     proof = proof_of(network, question)
     roots = np.array([(1, 0, -1), (2, 1, -1), (1, 2, 1), (2, 3, 1)])
+    leaves = np.array([[-1, -1, -1, 0], [-1, -1, -1, 0], [-1, -1, -1, 1], [-1, -1, -1, 1]])
     slopes = np.zeros((2, len(opens(proof))), np.uint8)
     slopes[1] = np.random.default_rng(0).integers(0, 256, slopes.shape[1])
-    leaves = np.array([[-1, -1, -1, 0], [-1, -1, -1, 0], [-1, -1, -1, 1], [-1, -1, -1, 1]])
-    alone = [
-        checker.derive(network, question, replace(proof, roots=roots[:2], tree=leaves[at : at + 2], slopes=slopes))
-        for at in (0, 2)
-    ]
-    both = checker.derive(network, question, replace(proof, roots=roots, tree=leaves, slopes=slopes))
-    assert both.full == alone[0].full
-    assert both.frozen[0] == alone[0].frozen[0]
-    assert both.frozen[1] <= min(alone[0].frozen[1], alone[1].frozen[1])
-    assert alone[0].full != alone[1].full
+    for given in (slopes, slopes[::-1]):
+        alone = [
+            checker.derive(network, question, replace(proof, roots=roots[:2], tree=leaves[at : at + 2], slopes=given))
+            for at in (0, 2)
+        ]
+        both = checker.derive(network, question, replace(proof, roots=roots, tree=leaves, slopes=given))
+        assert both.full == alone[0].full
+        assert both.frozen[0] == alone[0].frozen[0]
+        assert both.frozen[1] <= min(alone[0].frozen[1], alone[1].frozen[1])
+        assert alone[0].full != alone[1].full
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.25])
+def test_forms_through_relu_are_nowhere_smaller_on_their_leaf(slope: float) -> None:
+    """One unit, forms of both signs, slopes, multipliers and sides at random, at the ends of the leaf and between."""
+    random = np.random.default_rng(7)
+    for _ in range(200):
+        low, high = -float(np.float32(random.random())), float(np.float32(random.random()))
+        a = np.rint(random.normal(size=(1, 1)) * 2.0**20)
+        side = int(random.integers(-1, 2))
+        g = np.float16(random.normal() * random.choice([0, 0.1, 1, 100]))
+        own = checker.Choices(random.integers(0, 256, (1, 1)).astype(np.uint8), np.array([[g]]), np.array([[side]]))
+        rows = checker.Rows(a, np.array([-20]))
+        form, added = checker.through_relu(slope, rows, np.array([low]), np.array([high]), own)
+        start, end = (0.0 if side > 0 else low), (0.0 if side < 0 else high)
+        factor = Fraction(float(form.coefficients[0, 0])) * Fraction(2) ** int(form.places[0])
+        for z in (Fraction(start), Fraction(end), Fraction(start) / 2 + Fraction(end) / 2, Fraction(0)):
+            value = Fraction(float(a[0, 0])) / 2**20 * max(z, Fraction(slope) * z)
+            assert value <= factor * z + Fraction(float(added[0]))

@@ -34,7 +34,6 @@ from proofmap.tree.units import units_of
 __all__ = ["ModelFile", "Subject", "certify", "check_model", "splits"]
 
 _GRID = 2.0**-24  # claims are multiples of this, and that much away: another machine sums in another order
-_NEAR = 1e-2  # share by which two readings of one network may differ at x; those of two networks differ by more
 
 
 @dataclass(frozen=True)
@@ -125,7 +124,7 @@ def _certified(
     prepare = None if file is None else file.given
     network = check.read_network(path, asked.x.shape, prepare)
     question = check.Question(asked.x, asked.given, asked.mask, asked.groups, asked.target, list(asked.rivals))
-    _check_same(subject, network, question, path)
+    _check_same(subject, network, path)
     proof = intervals(network, question)
     met = None if points is None else _inside(subject, points)
     lower = None if met is None else _downwards(check.overlaps(network, question, met))
@@ -154,29 +153,29 @@ def _certified(
     return Certificate(claim, arrays, asked.x, data, None if data is not None else path)
 
 
-def _check_same(subject: Subject, network: check.Network, question: check.Question, path: Path) -> None:
-    """Refuse a file that holds another network."""
+def _check_same(subject: Subject, network: check.Network, path: Path) -> None:
+    """Refuse a file whose network gives other logits at x than the explained one, by more than float32 can round."""
     with full_precision(subject.x.device), torch.no_grad():
         logits = subject.graph.to(subject.x.device, subject.x.dtype)(subject.x).flatten().double().cpu().numpy()
-    ours = logits[list(question.rivals)].max() - logits[question.target]
-    theirs = check.overlaps(network, question, question.x.astype(np.float32)[None])[0]
-    if not abs(ours - theirs) <= _NEAR * (1 + np.abs(logits).max()):
+    x = subject.x.flatten(1).double().cpu().numpy()
+    ends = [(x, x)]
+    for node in network.nodes[1:]:
+        low, high, _ = check.image(node, [ends[k] for k in node.inputs])
+        ends.append((low, high))
+    low, high = (end[0] for end in ends[-1])
+    if low.shape != logits.shape or not ((low <= logits) & (logits <= high)).all():
         raise InputError(
-            f"{path} gives a margin of {theirs:g} at the input, and the explained network {ours:g}: give the file that "
-            "the explanation was made from"
+            f"{path} gives logits of {low.round(4)} to {high.round(4)} at the input, and the explained network "
+            f"{logits.round(4)}: give the file that the explanation was made from"
         )
 
 
 def _inside(subject: Subject, points: Tensor) -> Array:
-    """Points as float32 numbers that lie in their balls exactly; a frozen group stays where it is."""
+    """Points as float32 numbers that lie in their balls exactly."""
     family = within(subject.family)
     every = family.split(torch.arange(len(points), device=family.x.device))
-    moved = into_ball(points.to(family.x), every, torch.float32).float()
-    if subject.mask is not None:
-        number = torch.arange(-1, len(points) - 1, device=moved.device).view(-1, *[1] * (moved.ndim - 1))
-        moved = torch.where(subject.mask.to(moved.device).expand_as(moved) == number, subject.x.to(moved), moved)
-    values: Array = moved.cpu().numpy()
-    return values
+    moved: Array = into_ball(points.to(family.x), every, torch.float32).float().cpu().numpy()
+    return moved
 
 
 def _trees(

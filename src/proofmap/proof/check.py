@@ -21,7 +21,8 @@ import struct
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,7 @@ class Node:
     size: Any = 0.0  # magnitudes that rounding errors grow with, beside |W||x| + |b|
     slope: float = 0.0
     index: Any = None  # the entries that a move (n,) or a pool (n, k) reads
+    window: Any = None  # of a convolution without padding: its kernel, and how that moves
 
 
 @dataclass
@@ -236,12 +238,15 @@ class Network:
         self.nodes.append(Node(op, inputs, tuple(shape), **more))
         return len(self.nodes) - 1
 
-    def linear(self, at: int, shape: Any, map_: Map, bias: Any = None, rounds: int = 0, size: Any = 0.0) -> int:
+    def linear(
+        self, at: int, shape: Any, map_: Map, bias: Any = None, rounds: int = 0, size: Any = 0.0, window: Any = None
+    ) -> int:
         bias = np.broadcast_to(0.0 if bias is None else bias, shape).astype(np.float64).reshape(-1)
         size = np.broadcast_to(size, shape).reshape(-1)
         require(np.isfinite(bias).all() and np.isfinite(map_.weight).all(), "the model has weights that are not finite")
         parts, rounds = slices(map_.weight, map_.longest), rounds + map_.terms + 1
-        return self.add("linear", (at,), shape, map=map_, parts=parts, bias=bias, rounds=rounds, size=size)
+        more = {"parts": parts, "bias": bias, "rounds": rounds, "size": size, "window": window}
+        return self.add("linear", (at,), shape, map=map_, **more)
 
     def dense(self, at: int, weight: Array, bias: Any, shape: tuple[int, ...]) -> int:
         require(weight.ndim == 2 and weight.shape[1] == self.count(at), "a dense layer's weights do not fit its input")
@@ -262,7 +267,8 @@ class Network:
         table, out = window(area, weight.shape[2:], a)
         bias = None if bias is None else bias.reshape(-1, 1, 1)
         shape = (*self.shape(at)[:-3], len(weight), *out)
-        return self.linear(at, shape, convolution(weight, table, math.prod(area), groups), bias, rounds)
+        seen = None if any(a.get("pads", ())) else (weight.shape[2:], a)
+        return self.linear(at, shape, convolution(weight, table, math.prod(area), groups), bias, rounds, window=seen)
 
     def pool(self, at: int, a: dict[str, Any]) -> int:
         channels, *area = self.shape(at)[-3:]
@@ -711,17 +717,74 @@ def largest(network: Network, question: Question, known: Known, start: int, rows
     return up(total(form_at(forms, question.x), constant)[:, None] + question.suprema(forms))
 
 
+def chain(network: Network, start: int) -> list[int]:
+    """The nodes that a node reads, from the input on, if all are maps, relus and convolutions without padding."""
+    found = [start]
+    while network.nodes[found[-1]].op != "input":
+        node = network.nodes[found[-1]]
+        moved = node.op == "move" and node.index is None and node.shape[-3:] == network.shape(node.inputs[0])[-3:]
+        if len(node.shape) < 3 or not (node.op == "relu" or node.window or moved):
+            return []
+        found.append(node.inputs[0])
+    return found[::-1]
+
+
+def cropped(
+    network: Network, known: Known, question: Question, nodes: list[int], place: tuple[int, int]
+) -> tuple[Network, Known, Question]:
+    """What the entries at one place of the last node read, as a network of its own."""
+    small, part, sides, kept = Network(), Known(units=known.units, opens=known.opens), [(p, p + 1) for p in place], []
+    for at in nodes[::-1]:
+        node, maps = network.nodes[at], network.shape(at)[-3:]
+        entries = np.arange(math.prod(maps)).reshape(maps)[:, slice(*sides[0]), slice(*sides[1])]
+        kept.append((at, node, entries))
+        if node.window:
+            kernel, a = node.window
+            moves = zip(sides, kernel, a.get("strides", (1, 1)), a.get("dilations", (1, 1)), strict=True)
+            sides = [(low * s, (high - 1) * s + d * (k - 1) + 1) for (low, high), k, s, d in moves]
+    for at, node, entries in kept[::-1]:
+        more: dict[str, Any] = {"inputs": (len(small.nodes) - 1,), "shape": entries.shape}
+        flat = entries.reshape(-1)
+        if node.window:
+            area, weight = small.nodes[-1].shape[1:], node.map.weight
+            table, _ = window(area, *node.window)
+            map_ = convolution(weight.reshape(-1, *weight.shape[2:]), table, math.prod(area), len(weight))
+            more |= {"map": map_, "bias": node.bias[flat]}
+        small.nodes.append(replace(node, **more))
+        radius = np.broadcast_to(known.radius[at], known.lower[at].shape)
+        for new, old in ((part.lower, known.lower[at]), (part.upper, known.upper[at]), (part.radius, radius)):
+            new.append(old[flat])
+    seen, flat = copy(question), kept[-1][2].reshape(-1)
+    seen.x, seen.lower, seen.upper, seen.members = (
+        question.x[flat],
+        question.lower[flat],
+        question.upper[flat],
+        np.ones((len(flat), 1)),
+    )
+    return small, part, seen
+
+
 def hidden(
     network: Network, question: Question, known: Known, k: int, entry: Array, sign: Array, proof: Proof
 ) -> Array:
     """Upper ends over B of sign z_entry at the input z of relu K."""
     start = network.nodes[network.relus[k]].inputs[0]
-    chosen, n, found = proof.hidden.get(k), network.count(start), [np.zeros(0)]
+    chosen, n, found = proof.hidden.get(k), network.count(start), np.zeros(len(entry))
+    nodes = chain(network, start) if chosen is None else []
+    if nodes:  # entries at one place read the same window
+        height, width = network.shape(start)[-2:]
+        for place in np.unique(entry % (height * width)).tolist():
+            some = np.flatnonzero(entry % (height * width) == place)
+            small, part, seen = cropped(network, known, question, nodes, divmod(place, width))
+            rows = unit_rows(entry[some] // (height * width), sign[some, None], n // (height * width))
+            found[some] = largest(small, seen, part, len(nodes) - 1, rows, Choices())[:, 0]
+        return found
     size = max(1, ENTRIES // network.widest(start + 1))
-    for e, s in ((entry[at : at + size], sign[at : at + size]) for at in range(0, len(entry), size)):
+    for at in range(0, len(entry), size):
+        e, s = entry[at : at + size], sign[at : at + size]
         own = Choices() if chosen is None else Choices(chosen if len(chosen) == 1 else chosen[e + n * (s < 0)])
-        found.append(largest(network, question, known, start, unit_rows(e, s[:, None], n), own)[:, 0])
-    return np.concatenate(found)
+        found[at : at + size] = largest(network, question, known, start, unit_rows(e, s[:, None], n), own)[:, 0]
+    return found
 
 
 def settle(network: Network, question: Question, known: Known, k: int, proof: Proof) -> None:

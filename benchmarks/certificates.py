@@ -1,0 +1,91 @@
+"""Certificates: how large they are, how long they take to make and to check, and what trees add.
+
+    python benchmarks/certificates.py [--images 10] [--data FOLDER] [--seconds 10]
+
+The packaged MNIST network; digits of the package, or the first test images in a folder that has MNIST. For each radius:
+B alone and the family of 144 cells, by Backward() and with trees on top of what Exact() reached. Checking is a process
+of its own, which starts Python and numpy: `python check.py digit.proof network.safetensors digit.npy`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+import proofmap as pm
+from proofmap.proof import check
+
+RADII = (0.005, 0.01, 0.02)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One certificate."""
+
+    size: int
+    made: float
+    checked: float
+    above: float  # how far the claim is above what the explanation bounds
+    proven: bool
+    pairs: int
+
+
+def measured(images: torch.Tensor, eps: float, groups: bool, exact: bool, seconds: float) -> Iterator[Row]:
+    """One row an image; a certificate that is not accepted ends it."""
+    bounds = pm.bounds.Exact(seconds=seconds) if exact else pm.bounds.Backward()
+    grouping = pm.groups.grid(12) if groups else pm.groups.grid(1)
+    eva = pm.EVA(pm.zoo.mnist_mlp(), pm.Ball(eps, domain=(0.0, 1.0)), groups=grouping, bounds=bounds, progress=False)
+    for image in images:
+        e = eva.explain(image[None])
+        begin = time.perf_counter()
+        certificate = e.certificate()
+        made = time.perf_counter() - begin
+        with tempfile.TemporaryDirectory() as folder:
+            files = certificate.save(Path(folder) / "digit.proof")
+            begin = time.perf_counter()
+            subprocess.run([sys.executable, check.__file__, *map(str, files)], check=True, capture_output=True)
+            checked = time.perf_counter() - begin
+            size = files[0].stat().st_size
+        order = certificate.arrays.get("order.npy")
+        above = certificate.full - float(e.overlap.full)
+        yield Row(size, made, checked, above, certificate.proven, 0 if order is None else len(order))
+
+
+def main() -> None:
+    """Print a line for each setting."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=10)
+    parser.add_argument("--data", type=Path, help="a folder with MNIST's files; by default the package's digits")
+    parser.add_argument("--seconds", type=float, default=10.0, help="for Exact(), an image")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    every, _ = pm.data.digits() if arguments.data is None else pm.data.mnist(arguments.data, "test")
+    images = every[: arguments.images]
+    print(f"{len(images)} images; medians, and the largest size; above: of the claim over the explanation's bound")
+    print("  eps  members  bounds     bytes  largest  made s  checked s   above  proven  in order")
+    for eps in RADII:
+        for groups in (False, True):
+            for exact in (False, True):
+                rows = list(measured(images, eps, groups, exact, arguments.seconds))
+                names = ("size", "made", "checked", "above", "pairs")
+                size, made, checked, above, pairs = (statistics.median(getattr(row, n) for row in rows) for n in names)
+                largest, proven = max(row.size for row in rows), sum(row.proven for row in rows)
+                what = f"{eps:5g}  {1 + 144 * groups:7d}  {'trees' if exact else 'backward':8s}"
+                print(
+                    f"{what} {size:7.0f} {largest:8d} {made:7.2f} {checked:10.2f} {above:7.3f} {proven:4d}/{len(rows)}"
+                    f"  {pairs:6.0f}",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
