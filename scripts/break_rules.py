@@ -997,7 +997,7 @@ BREAKS = [
     Break("proof/check.py", "wrong = Fraction(near) < value if way > 0", "wrong = False if way > 0", HOSTILE),
     Break("proof/check.py", "self.members[np.arange(x.size), 1 + mask.reshape(-1)] = 0", "pass", CHECKED_FILE),
     Break("proof/check.py", '-below * (self.half != "+")', "-0.9 * below", CHECKED),
-    Break("proof/check.py", "above(np.sqrt(above(moving**2 @ self.members)) * self.eps)", "0.9 * best", CHECKED),
+    Break("proof/check.py", "above(np.sqrt(above(moving**2 @ self.members)) * self.eps)", "0.9 * best", HOSTILE),
     Break("proof/check.py", "(low[best] >= others) | (a < 0)", "(low[best] >= others) | (a != 0)", CHECKED_MODELS),
     Break("proof/check.py", "form_at(Rows(a - kept, rows.places), high[node.index].max(1))", "0.0", CHECKED_MODELS),
     Break("proof/check.py", "require(not arrays,", "require(True,", CHECKED_FILE),
@@ -1026,6 +1026,9 @@ BREAKS = [
     Break(
         "runs/certificates.py", 'return same and claim["model"]["sha256"] == self.digest', "return True", RUN_CERTIFIED
     ),
+    Break("proof/check.py", "len({target, *rivals}) == 1 + len(rivals)", "target not in rivals", CHECKED_FILE),
+    Break("proof/check.py", "(high - 1) * s + d * (k - 1) + 1)", "(high - 1) * s + k)", CHECKED_MODELS),
+    Break("proof/check.py", 'more |= {"map": map_, "bias": node.bias[flat]}', 'more |= {"map": map_}', CHECKED_MODELS),
 ]
 
 

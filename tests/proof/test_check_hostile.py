@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -89,3 +90,27 @@ def test_a_ball_that_ends_at_the_domain() -> None:
         tenth.hold(np.array([[0.1]], np.float32))  # float32's 0.1 is above 1/10
     assert tenth.upper[0] >= 0.1 > tenth.inner[0] - 1e-18
     assert len(drawn(question, np.random.default_rng(0), 5)) == 5
+
+
+@pytest.mark.parametrize("eps", ["0.1", "0.3", "0.7", "1e-05", (1 / 3).hex()])
+def test_a_radius_is_what_is_written(eps: str) -> None:
+    exactly = Fraction(float.fromhex(eps)) if "x" in eps else Fraction(eps)
+    question = question_of(np.zeros(1, np.float32), 0, 2, {**BALL, "eps": eps})
+    assert Fraction(float(question.inner[0])) <= exactly <= Fraction(float(question.upper[0]))
+    assert question.upper[0] - question.inner[0] < 2e-16
+
+
+@pytest.mark.parametrize(("norm", "dual"), [("inf", 1), ("2", 2), ("1", np.inf)])
+def test_suprema_are_the_dual_norms(norm: str, dual: float) -> None:
+    random, mask = np.random.default_rng(0), np.array([0, 1, 1, 2])
+    question = question_of(np.full(4, 0.5, np.float32), 0, 2, {**BALL, "norm": norm, "eps": "0.125"}, mask)
+    rows = checker.Rows(
+        np.rint(random.normal(size=(9, 4)) * 2.0**20) * (random.random((9, 4)) < 0.6), np.arange(-24, -15)
+    )
+    forms = np.ldexp(rows.coefficients, rows.places[:, None])
+    for member in range(4):
+        moving = forms * (mask != member - 1)
+        value = np.linalg.norm(moving, dual, axis=1) * 0.125
+        found = question.suprema(rows)[:, member]
+        assert (value * (1 - 1e-15) <= found).all()
+        assert (found <= value * (1 + 1e-6) + 1e-200).all()

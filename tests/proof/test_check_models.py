@@ -96,9 +96,9 @@ def test_a_form_through_an_operator_is_nowhere_smaller(name: str, tmp_path: Path
     shape, one, tensors = CASES[name]
     network = checker.read_network(onnx_file(tmp_path / "m.onnx", shape, [one], tensors), tuple(shape[1:]))
     last = len(network.nodes) - 1
-    for eps in ("0", "0.2"):
+    for eps in (0.0, 2.0):
         x = RANDOM.normal(size=shape[1:]).astype(np.float32)
-        question = question_of(x, 0, 2, {**BALL, "eps": eps, "domain": None})
+        question = question_of(x, 0, 2, {**BALL, "eps": RANDOM.random(x.shape) * eps, "domain": None})
         known = checker.known_until(network, question, checker.Proof(), last + 1)
         n = network.count(last)
         for sign in (1.0, -1.0):
@@ -108,7 +108,7 @@ def test_a_form_through_an_operator_is_nowhere_smaller(name: str, tmp_path: Path
             low, high = run(network, (question.x + steps).astype(np.float32))
             assert (np.maximum(sign * low, sign * high) <= most + 1e-5).all()
             assert (np.minimum(sign * low, sign * high) <= most).all()
-            if eps == "0":
+            if eps == 0:
                 assert (most - (sign * low).max(0) < 1e-4).all()
 
 
@@ -186,16 +186,12 @@ def test_derived_numbers_agree_with_the_library(tmp_path: Path, monkeypatch: pyt
     mask = pm.groups.grid(12, 12)((1, 28, 28))
     network = checker.read_network(path, (1, 28, 28))
     question = question_of(x[0].numpy(), target, 10, {**BALL, "eps": "0.02"}, mask.numpy())
-    derived = checker.derive(network, question, proof := proof_of(network, question))
     monkeypatch.setattr(checker, "UNIT", 2.0**-60)
     plain = checker.derive(network, question, proof_of(network, question))
-    assert plain.full < derived.full
-    assert len(proof.lower) == 4
     ball = pm.Ball(0.02, domain=(0.0, 1.0))
     own = pm.overlap(model, x, ball, groups=mask, bounds=pm.bounds.Backward(), sharing="one-pass")
     library = np.append(np.asarray(own.full), np.asarray(own.frozen))
     assert np.abs(np.append(plain.full, plain.frozen) - library).max() < 2e-4
-    assert np.abs(np.append(derived.full, derived.frozen) - library).max() < 0.05
 
 
 def test_windows_of_convolutions_bound_as_whole_maps_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def slices(value: Array, terms: int) -> tuple[list[tuple[Array, int]], float]:
     require(bits >= 4, f"sums of {terms} products are too long to be exact")
     rest, parts = value.astype(np.float64), []
     place = int(exponent(rest))
-    for _ in range(math.ceil(34 / bits)):
+    for _ in range(math.ceil(30 / bits)):
         place -= bits
         part = np.trunc(rest * 2.0**-place)
         rest = rest - part * 2.0**place  # exact: leading bits are taken off
@@ -849,7 +849,7 @@ def derive(network: Network, question: Question, proof: Proof) -> Derived:
     known, last = known_until(network, question, proof, len(network.nodes)), len(network.nodes) - 1
     rivals, target, classes, units = question.rivals, question.target, network.count(last), known.units[-1]
     good = len(rivals) and all(isinstance(c, int) and 0 <= c < classes for c in [target, *rivals])
-    require(good and target not in rivals, "the classes do not fit the model")
+    require(good and len({target, *rivals}) == 1 + len(rivals), "the classes do not fit the model, or one comes twice")
     roots, tree = [(c, i, -1) for i, c in enumerate(rivals)], np.array([[-1, -1, -1, 0]] * len(rivals))
     if proof.roots is not None and proof.tree is not None:
         roots, tree = proof.roots.tolist(), proof.tree
@@ -948,7 +948,7 @@ def prove(network: Network, x: Array, claim: dict[str, Any], arrays: dict[str, A
         least = np.append(float.fromhex(claims["lower"]["full"]), [] if some is None else some)
         reached = least.shape == (len(points),) and (least <= overlaps(network, question, points)).all()
         require(reached, "a lower end is not reached at its point")
-        said = f"; the network reaches {least[0]!r} on B, and the lower ends on the B_u"
+        said = f"; the network reaches {float(least[0])!r} on B, and the lower ends on the B_u"
     pairs = [] if claims["order"] is None else take(claims["order"]).tolist()
     top = claims["top"] or []
     for u, v in [*pairs, *((u, v) for u in top for v in range(question.groups) if v not in top)]:
