@@ -21,6 +21,7 @@ from proofmap.explain import Explanation
 from proofmap.proof import check
 from proofmap.proof.certificate import Certificate
 from proofmap.proof.certify import ModelFile
+from proofmap.proof.network import export
 from tests.sources.files import digits, write_linear
 
 GRID = 2.0**-23  # as far as a claim may be above what is derived
@@ -184,9 +185,10 @@ def test_an_onnx_file_is_certified_as_it_is(tmp_path: Path) -> None:
     assert model == tmp_path / "net.onnx"
     assert not (tmp_path / "x.safetensors").exists()
     assert checked(tmp_path, proof, model, given).returncode == 0
-    write_linear(tmp_path / "other.onnx", (16,), classes=4)
+    other = tmp_path / "other.safetensors"
+    other.write_bytes(export(pm.trace(small(1), inputs())))
     with pytest.raises(InputError, match=r"gives logits of .*: give the file that the explanation was made from"):
-        e.certificate(file=ModelFile(tmp_path / "other.onnx"))
+        e.certificate(file=ModelFile(other))
 
 
 def test_what_no_certificate_speaks_of_is_refused(tmp_path: Path) -> None:
