@@ -53,7 +53,7 @@ def test_the_script_counts_and_says_how_to_see_a_finding_again(
     arguments = ("--seed", seed, "--networks", "1", "--only", "onnx")
     assert hunting(monkeypatch, *arguments) == 0
     printed = capsys.readouterr().out
-    assert re.search(r"\d+ networks, \d+ balls, \d+ points, \d+ hidden intervals, .* 4 files in", printed)
+    assert re.search(r"\d+ networks, \d+ balls, \d+ points, \d+ hidden intervals, .* 4 files, .* undecided in", printed)
     assert "without a generator: none" in printed
     assert "0 findings: nothing is wrong" in printed
     monkeypatch.setitem(onnx_ops.CONVERT, "Neg", onnx_ops.CONVERT["Relu"])

@@ -39,7 +39,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Tensor:
 
 
 def of(**changes: Any) -> photographs.Photographs:
-    return replace(PHOTOGRAPHS[1], **{"first": 0, "grids": 2, **changes})
+    return replace(PHOTOGRAPHS[1], **{"grids": 2, **changes})
 
 
 @pytest.mark.parametrize("scale", [1, 2])

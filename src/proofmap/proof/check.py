@@ -378,7 +378,9 @@ def operate(n: Network, op: str, a: dict[str, Any], x: Any, *more: Any) -> Any:
     y: Any = more[0] if more else None
     shape = n.shape(x)
     if op in ("Identity", "Dropout"):
-        require(len(more) < 2 or isinstance(more[1], np.ndarray) and not more[1].any(), "a Dropout is in training mode")
+        require(
+            len(more) < 2 or (isinstance(more[1], np.ndarray) and not more[1].any()), "a Dropout is in training mode"
+        )
         return x
     if op in ("Reshape", "Flatten"):
         wanted = (math.prod(shape[: a.get("axis", 1)]), -1) if op == "Flatten" else a["shape"] if y is None else y
