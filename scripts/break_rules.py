@@ -105,6 +105,7 @@ PROPERTY = "tests/test_property.py"
 REFUTE = "tests/explain/test_refute.py"
 SMOOTH = "tests/explain/test_smooth.py"
 BLEND = "tests/explain/test_blend.py"
+NOISE = "tests/explain/test_noise.py"
 PATH = "tests/explain/test_path.py"
 TIES = "tests/explain/test_ties.py"
 CHOOSE = "tests/explain/test_choose.py"
@@ -537,10 +538,10 @@ BREAKS = [
     Break("runs/totals.py", ' or guarantee == "probable"', "", "tests/runs/test_claims.py"),
     Break("explain/smooth.py", "delta.clamp(family.lower[owner], family.upper[owner])", "delta", SMOOTH),
     Break("explain/smooth.py", "reach[:, :1] - reach[:, 1:]", "reach[:, 1:]", SMOOTH),
-    Break("explain/smooth.py", "* (pairs / (pairs - 1))", "", SMOOTH),
+    Break("explain/smooth.py", "* (self.pairs / (self.pairs - 1))", "", SMOOTH),
     Break("explain/smooth.py", '"amax"', '"amin"', SMOOTH),
     Break("explain/smooth.py", "-first if ball.half is None", "first if ball.half is None", SMOOTH),
-    Break("explain/smooth.py", "(spread / pairs).sqrt()", "(spread / samples).sqrt()", SMOOTH),
+    Break("explain/smooth.py", "(spread / self.pairs).sqrt()", "spread.sqrt()", SMOOTH),
     Break(
         "explain/smooth.py",
         "(drawn(Ball(1.0), x, samples, seed) + 1) / 2",
@@ -549,7 +550,11 @@ BREAKS = [
     ),
     Break("explain/smooth.py", "size[k] * torch.lerp", "torch.lerp", SMOOTH),
     Break("explain/smooth.py", 'if radii == "all":', "if False:", SMOOTH),
-    Break("explain/blend.py", "(1 - self.share) *", "self.share *", BLEND),
+    Break("explain/blend.py", "(1 - self.share - self.noise) *", "(1 - self.share) *", BLEND),
+    Break("explain/blend.py", "scores.abs().sum(1", "scores.sum(1", BLEND),
+    Break("explain/noise.py", "(straight.double() + scattered.double()) / 2", "straight.double()", NOISE),
+    Break("explain/noise.py", "turn[both] < away", "turn[both] > away", NOISE),
+    Break("explain/noise.py", "(parts + torch.rand", "(torch.zeros(pairs) + torch.rand", NOISE),
     Break("explain/blend.py", "share * (room.upper - room.lower)", "share + 0 * room.upper", BLEND),
     Break("explain/blend.py", "gained.clamp(min=0)", "gained", BLEND),
     Break("explain/way.py", "+ 0.5) / steps", ") / steps", PATH),

@@ -212,12 +212,12 @@ def test_without_a_radius_and_a_method_both_are_chosen_and_said(
     entry = answer(*words)["inputs"][0]
     assert entry["guarantee"] == "sampled"
     assert entry["proof"]["certified"]
-    assert pm.Explanation.load(entry["file"]).method == "SmoothEVA"
+    assert pm.Explanation.load(entry["file"]).method == "BlendEVA"
     proof = pm.Explanation.load(entry["proof"]["file"])
     assert (proof.method, proof.guarantee) == ("EVA", "certified")
     assert Path(entry["proof"]["picture"]).is_file()
     said = called(*words, "--within", "30").stdout
-    assert "The map is SmoothEVA's" in said
+    assert "The map is BlendEVA's" in said
     assert "Proven: no input of the ball ε = " in said
     assert "of 30 seconds for 1 sample" in said
 

@@ -33,14 +33,15 @@ def small() -> nn.Module:
 def test_a_small_network_gets_a_map_and_a_proof() -> None:
     model = small()
     answer = explain(model, X, progress=False)
-    assert (answer.map.method, answer.map.settings["samples"]) == ("SmoothEVA", 50)
-    assert answer.map.settings["eps"] == pytest.approx(0.35)
+    assert (answer.map.method, answer.map.settings["samples"]) == ("BlendEVA", 200)
+    assert (answer.map.settings["eps"], answer.map.settings["relative"]) == (1.0, True)
     assert answer.proof.guarantee == "certified"
     assert answer.proof.settings["bounds"].startswith("Exact(")
     radii = torch.tensor(answer.proof.settings["eps"])
     torch.testing.assert_close(radii, pm.certified_radius(model, X, domain=(0.0, 1.0)))
     mapped, proven, spent = answer.said
-    assert "SmoothEVA" in mapped
+    assert "BlendEVA's" in mapped
+    assert "by 520 gradients; of the maps" in mapped
     assert "nothing of it is proven" in mapped
     assert proven.startswith("Proven: the decision of 2 of 2 samples (100.0 %) holds up to a radius of its own")
     assert "of 60 seconds for 2 samples. All values are within [0, 1]" in spent
@@ -54,13 +55,16 @@ def test_one_sample_has_its_own_words() -> None:
     assert bool(answer.proof.proven)
 
 
-@pytest.mark.parametrize(("clock", "method"), [(0.01, "SmoothEVA"), (1.0, "SmoothEVA"), (8.0, "FirstOrder")])
+@pytest.mark.parametrize(
+    ("clock", "method"),
+    [(0.01, "BlendEVA"), (0.1, "BlendEVA"), (0.11, "SmoothEVA"), (1.0, "SmoothEVA"), (8.0, "FirstOrder")],
+)
 def test_a_slow_network_gets_what_fits(clock: float, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if one run took so many seconds."""
     monkeypatch.setattr(choose, "_clocked", lambda work: (work(), clock)[1])
     answer = explain(small(), X[:1], progress=False)
     assert answer.map.method == method
-    assert answer.map.settings.get("samples", 1) == {0.01: 50, 1.0: 24, 8.0: 1}[clock]
+    assert answer.map.settings.get("samples", 1) == {0.01: 200, 0.1: 60, 0.11: 50, 1.0: 24, 8.0: 1}[clock]
     if clock < 8:
         assert answer.proof is not None
     else:
@@ -82,7 +86,7 @@ def test_no_time_to_close_scores(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_has_no_rule_is_not_proven() -> None:
     answer = explain(graph_of("lstm"), inputs(1), progress=False)
     assert answer.proof is None
-    assert answer.map.method == "SmoothEVA"
+    assert answer.map.method == "BlendEVA"
     assert answer.said[1].startswith("Nothing is proven: aten.lstm.input (node 'rnn') has no rule")
 
 
@@ -108,7 +112,7 @@ def test_the_range_is_said() -> None:
     assert answer.map.settings["eps"] == pytest.approx(0.35 * float(wide.max() - wide.min()))
     assert "no range was assumed" in answer.said[2]
     given = explain(small(), wide, domain=(torch.tensor([-2.0]), torch.tensor([2.0])), progress=False)
-    assert given.map.settings["eps"] == [[[pytest.approx(1.4)]]]
+    assert (given.map.settings["eps"], given.map.settings["domain"]) == (1.0, [[-2.0], [2.0]])
     assert "the one that was given" in given.said[2]
 
 

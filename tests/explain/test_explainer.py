@@ -49,14 +49,15 @@ RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any], int | None]] = {
     "first-order": ({"objective": "class"}, {"objective": "class"}, None),
     "smooth": ({"samples": 6, "seed": 3}, {"samples": 6, "radii": "one", "objective": "class"}, 3),
     "path": ({"steps": 4}, {"attack_steps": 20, "steps": 4, "objective": "margin"}, None),
+    "noise": ({"samples": 6, "seed": 3}, {"samples": 6, "objective": "class"}, 3),
     "blend": (
-        {"samples": 6, "share": 0.5},
+        {"samples": 6, "share": 0.4},
         {
-            "share": 0.5,
+            "share": 0.4,
+            "noise": 0.5,
             "attack_radii": [0.03, 0.1, 0.3],
             "objective": "class",
             "rival": "margin",
-            "radii": "all",
             "samples": 6,
             "attack_steps": 20,
             "steps": 20,

@@ -155,6 +155,6 @@ def test_the_errors_say_how_far_means_are_off(model: nn.Sequential) -> None:
     [(2, "got samples=2, expected a whole number of at least 4"), (7, "got samples=7, expected an even number")],
 )
 def test_one_pair_has_no_error(samples: int, message: str, model: nn.Sequential) -> None:
-    for kind in (pm.SmoothEVA, pm.BlendEVA):
+    for kind in (pm.SmoothEVA, pm.NoiseEVA, pm.BlendEVA):
         with pytest.raises(InputError, match=message):
             kind(model, BALL, samples=samples)

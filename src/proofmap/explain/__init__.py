@@ -20,6 +20,7 @@ from proofmap.explain.explainer import Explainer
 from proofmap.explain.explanation import Explanation
 from proofmap.explain.greedy import GreedyAO, GreedyAS
 from proofmap.explain.hybrid import HybridEVA
+from proofmap.explain.noise import NoiseEVA
 from proofmap.explain.origin import File, Origin, Source
 from proofmap.explain.path import PathEVA
 from proofmap.explain.probable import ProbableEVA
@@ -40,6 +41,7 @@ __all__ = [
     "GreedyAO",
     "GreedyAS",
     "HybridEVA",
+    "NoiseEVA",
     "Origin",
     "PathEVA",
     "ProbableEVA",

@@ -1,4 +1,4 @@
-"""Blend EVA: what carries the evidence and what an adversary uses, in one map."""
+"""Blend EVA: what carries the evidence, what an adversary uses and what noise destroys, in one map."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
+from proofmap.explain.noise import chance
 from proofmap.explain.path import sketched
-from proofmap.explain.smooth import Radii, paired, smooth
+from proofmap.explain.smooth import paired
 from proofmap.explain.tangent import Objective
 from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
@@ -32,43 +33,50 @@ def _check_attacks(said: str, got: Any) -> None:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BlendEVA(Explainer):
-    """(1 - share) T / ΣT + share · mean over attacks of P⁺ / ΣP⁺: T of `SmoothEVA` over the ball, P of `PathEVA` for an
-    attack near by and some further away, by `steps` gradients on its way, P⁺ what of it is above 0.
+    """(1 - share - noise) T / ΣT + share · mean over attacks of P⁺ / ΣP⁺ + noise · N / Σ|N|: T of `SmoothEVA` over all
+    radii of the ball, P of `PathEVA` for an attack near by and some further away, by `steps` gradients on its way, P⁺
+    what of it is above 0, and N of `NoiseEVA`. T and N share `samples` gradients, N has as many of its own.
 
     attack_radii: those of their ℓ∞ balls, as shares of the domain's width (of the ball's where it has no end); without
     a domain, of the ball's own radius, in its own norm. rival: their objective.
 
-    Each map sums to 1, so that a score is the part of the whole that a group has. Nothing is proven; the overlap is
-    that of `SmoothEVA`, the largest `objective` that was met at drawn points.
+    A score is the part of the whole that a group has; where noise helps the class, it may be below 0. Nothing is
+    proven; the overlap is that of `NoiseEVA`, the largest `objective` that was met at drawn points.
     """
 
     guarantee: ClassVar[Guarantee] = "sampled"
 
     share: float = number(0.2, "a share from 0 to 1", lambda share: 0 <= share <= 1)
+    noise: float = number(0.5, "a share from 0 to 1", lambda share: 0 <= share <= 1)
     attack_radii: tuple[float, ...] = setting((0.03, 0.1, 0.3), _check_attacks)
     objective: Objective = choice("class", Objective)
     rival: Objective = choice("margin", Objective)
-    radii: Radii = choice("all", Radii)
-    samples: int = paired(50)
+    samples: int = paired(200)
     attack_steps: int = count(20)
     steps: int = count(20)
     seed: int = count(0, least=0)
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting, and parts of more than the whole."""
+        super().__post_init__()
+        if self.share + self.noise > 1:
+            raise InputError(f"got share={self.share:g} and noise={self.noise:g}, expected at most 1 together")
 
     def _check_graph(self, graph: Graph) -> None:
         super()._check_graph(graph)
         differentiable(graph, type(self).__name__)
 
     def _measure(self, task: Task) -> Measured:
-        with part(0.0, 0.4):
-            evidence = smooth(task, self.samples, self.radii, self.objective, self.seed, self.memory)
+        with part(0.0, 0.7):
+            evidence, lost = chance(task, self.samples, self.objective, self.seed, self.memory)
         used = torch.zeros_like(evidence.scores)
         for k, size in enumerate(self.attack_radii):
-            with part(0.4 + 0.6 * k / len(self.attack_radii), 0.4 + 0.6 * (k + 1) / len(self.attack_radii)):
+            with part(0.7 + 0.3 * k / len(self.attack_radii), 0.7 + 0.3 * (k + 1) / len(self.attack_radii)):
                 balls = _of_size(task, size).at(task.x)
                 gained = sketched(task, balls, self.attack_steps, self.steps, self.rival, self.memory)
             used += _parts(gained.clamp(min=0)) / len(self.attack_radii)
-        scores = (1 - self.share) * _parts(evidence.scores) + self.share * used
-        return replace(evidence, scores=scores, errors=None)
+        scores = (1 - self.share - self.noise) * _parts(evidence.scores) + self.share * used
+        return replace(evidence, scores=scores + self.noise * _parts(lost.scores), errors=None)
 
 
 def _of_size(task: Task, share: float) -> Ball:
@@ -81,6 +89,6 @@ def _of_size(task: Task, share: float) -> Ball:
 
 
 def _parts(scores: Tensor) -> Tensor:
-    """Scores (n, G) that sum to 1, or to 0 where all are."""
-    total = scores.sum(1, keepdim=True)
+    """Scores (n, G) whose sizes sum to 1, or to 0 where all are."""
+    total = scores.abs().sum(1, keepdim=True)
     return scores / torch.where(total > 0, total, 1)

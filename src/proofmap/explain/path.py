@@ -12,6 +12,7 @@ from proofmap.attack import climbs
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.tangent import Objective, at_once, value_at
+from proofmap.explain.task import of_groups
 from proofmap.explain.way import Way
 from proofmap.family import Family
 from proofmap.graph import Graph
@@ -72,9 +73,7 @@ def sketched(
 
 
 def _of_groups(each: Tensor, task: Task) -> Tensor:
-    """The sums over groups (n, G) of what every variable has (n, *shape)."""
-    mask = task.mask.expand_as(task.x).flatten(1)
-    return each.new_zeros(len(each), int(task.mask.max()) + 1).scatter_add(1, mask, each.flatten(1))
+    return of_groups(each, task.mask.expand_as(task.x), int(task.mask.max()) + 1)
 
 
 def _attacked(task: Task, family: Family, steps: int, objective: Objective, memory: int | None) -> tuple[Tensor, Way]:

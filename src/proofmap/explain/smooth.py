@@ -20,7 +20,7 @@ from proofmap.memory import in_pieces
 from proofmap.overlaps import Overlap
 from proofmap.settings import check_count, choice, count, setting
 
-__all__ = ["Radii", "SmoothEVA", "drawn", "offsets", "paired", "smooth"]
+__all__ = ["Mean", "Radii", "SmoothEVA", "drawn", "offsets", "paired", "smooth"]
 
 Radii = Literal["one", "all"]  # of the balls that points are drawn from
 
@@ -73,7 +73,7 @@ def smooth(task: Task, samples: int, radii: Radii, objective: Objective, seed: i
     room = task.ball.room(task.x.double(), task.mask.expand_as(task.x))  # differences of sums: in float64
     best = slopes(task.graph, task.x, task.target, objective)[0]
     nominal = best.clone()
-    mean, square = (torch.zeros(count, room.groups, dtype=torch.float64, device=device) for _ in range(2))
+    mean = Mean(count, pairs, room.groups, device)
 
     def work(start: int, stop: int) -> None:
         index = torch.arange(start, stop, device=device)
@@ -84,16 +84,33 @@ def smooth(task: Task, samples: int, radii: Radii, objective: Objective, seed: i
         value, slope = slopes(task.graph, points, task.target[owner], objective)
         best.scatter_reduce_(0, owner, value, "amax")
         reach = room.concretise(slope.double(), owner)  # (k, 1 + G)
-        scores = (reach[:, :1] - reach[:, 1:]).view(2, len(one), -1).mean(0)  # pairs are independent, points are not
-        mean.index_add_(0, one, scores / pairs)
-        square.index_add_(0, one, scores.square() / pairs)
+        mean.add(one, reach[:, :1] - reach[:, 1:])
 
     in_pieces(count * pairs, at_once(task.graph, task.x, memory) // 2, work)
-    spread = (square - mean.square()).clamp(min=0) * (pairs / (pairs - 1))
     frozen = nominal[:, None].expand(-1, room.groups).contiguous()  # x itself lies in every B_u
     overlap = Overlap(best, frozen, nominal, task.target, certified=False)
-    errors = (spread / pairs).sqrt()
-    return Measured(mean.to(task.x.dtype), overlap, errors=errors.to(task.x.dtype))
+    return Measured(mean.value.to(task.x.dtype), overlap, errors=mean.errors.to(task.x.dtype))
+
+
+class Mean:
+    """The mean over pairs of points of what each group has, (n, G), and its standard error, as pairs come in."""
+
+    def __init__(self, count: int, pairs: int, groups: int, device: torch.device) -> None:
+        """Nothing is in yet."""
+        self.pairs = pairs
+        self.value, self._square = (torch.zeros(count, groups, dtype=torch.float64, device=device) for _ in range(2))
+
+    def add(self, owner: Tensor, scores: Tensor) -> None:
+        """Of k pairs, of samples `owner` (k,), what the first of each have and then the second: (2 k, G)."""
+        each = scores.view(2, len(owner), -1).mean(0)  # pairs are independent, points are not
+        self.value.index_add_(0, owner, each / self.pairs)
+        self._square.index_add_(0, owner, each.square() / self.pairs)
+
+    @property
+    def errors(self) -> Tensor:
+        """The standard errors, once all pairs are in."""
+        spread = (self._square - self.value.square()).clamp(min=0) * (self.pairs / (self.pairs - 1))
+        return (spread / self.pairs).sqrt()
 
 
 def offsets(ball: Ball, x: Tensor, samples: int, radii: Radii, seed: int) -> Callable[[Tensor, Tensor], Tensor]:

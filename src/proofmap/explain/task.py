@@ -16,7 +16,7 @@ from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.overlaps import Overlap
 
-__all__ = ["Measured", "Task", "ball_of", "drops_of", "score_of", "together"]
+__all__ = ["Measured", "Task", "ball_of", "drops_of", "of_groups", "score_of", "together"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,3 +127,8 @@ def drops_of(part: Overlap) -> Tensor:
     """Between which each AO(B) - AO(B_u) is, (N, G, 2): 0 and inf where it was not bounded as one value."""
     unknown = torch.tensor([0.0, inf]).to(part.frozen).expand(*part.frozen.shape, 2)
     return unknown if part.drops is None else part.drops
+
+
+def of_groups(each: Tensor, mask: Tensor, groups: int) -> Tensor:
+    """The sums over groups (n, G) of what every variable has, both (n, *shape)."""
+    return each.new_zeros(len(each), groups).scatter_add(1, mask.flatten(1), each.flatten(1))

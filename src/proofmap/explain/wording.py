@@ -38,7 +38,8 @@ _STATED = 8  # characters of a radius that is printed as it was given
 _SCORES = {  # what scores are that are no differences of overlaps
     "SmoothEVA": "a mean over points drawn from the ball, of what a group adds to the largest first-order change",
     "PathEVA": "a group's part of what one attack gained, along the straight way to where it led",
-    "BlendEVA": "a group's part of the evidence over the ball and of what attacks at several radii gained, mixed",
+    "NoiseEVA": "a group's part of what the way to a point drawn from the ball changes, in the mean over such points",
+    "BlendEVA": "a group's part of the evidence over the ball, what attacks gained and what noise destroys, mixed",
 }
 _COMPLETE = 1e-4  # of what an attack gained, or of 1: how far the sum of scores may be from it
 _BOUNDS = {"certified": "upper_proven", "probable": "upper_probable", "sampled": "lower_sampled", "none": "estimate"}
