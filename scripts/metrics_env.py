@@ -32,6 +32,7 @@ RECORD = ROOT / "tests" / "metrics" / "recorded.json"
 SAMPLES = 3
 SUBSETS = 20
 SUBSET_SIZE = 40
+PERCENTAGES = list(range(10, 100, 10))
 NEEDED = [
     "numpy<2.4",  # Quantus calls numpy.trapz
     "tensorflow-cpu==2.21.*",
@@ -113,7 +114,10 @@ def record() -> None:
 
 
 def by_quantus(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
-    """PixelFlipping with its area, FaithfulnessCorrelation with its subsets, MaxSensitivity at given points."""
+    """PixelFlipping with its area, FaithfulnessCorrelation with its subsets, MaxSensitivity at given points.
+
+    Sparseness; ROAD without its noise, the share of the samples that are still decided for by the share removed.
+    """
     import numpy as np
     import quantus
     from quantus.functions.perturb_func import batch_baseline_replacement_by_indices
@@ -136,6 +140,8 @@ def by_quantus(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
     )
     np.random.seed(0)  # noqa: NPY002  Quantus draws from numpy's global generator
     values = [float(value) for value in faithfulness(**call)]
+    road = quantus.ROAD(percentages=PERCENTAGES, noise=0.0, **common)(**call)
+    sparse = quantus.Sparseness(**common)(**call)
     points = iter(moved(x).transpose(0, 1))
     sensitivity = quantus.MaxSensitivity(
         nr_samples=SUBSETS, perturb_func=lambda arr, **kwargs: next(points).numpy().reshape(arr.shape), **common
@@ -145,6 +151,8 @@ def by_quantus(model: nn.Module, x: Tensor, labels: Tensor) -> dict[str, Any]:
         "pixel_flipping": areas,
         "faithfulness_correlation": values,
         "max_sensitivity": [float(value) for value in sensitivity(**call)],
+        "sparseness": [float(value) for value in sparse],
+        "road": [float(road[share]) for share in PERCENTAGES],
         "subsets": [" ".join(map(str, row)) for row in np.asarray(seen).reshape(-1, SUBSET_SIZE).tolist()],
     }
 

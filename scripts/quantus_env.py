@@ -3,7 +3,8 @@
     python scripts/quantus_env.py
 
 makes `.venv-quantus` the first time, with Quantus, Captum, the pinned torch and this package, runs the tests of
-`explain_func` there, and prints what a few of Quantus' metrics say of EVA and of Saliency on packaged digits.
+`explain_func` there, and prints what a few of Quantus' metrics say of EVA and of Saliency on packaged digits; then what
+our own metrics say of the same maps, where both have one.
 """
 
 from __future__ import annotations
@@ -77,13 +78,15 @@ def measure() -> None:
         ),
         "PixelFlipping": quantus.PixelFlipping(features_in_step=28, perturb_baseline="black", **common),
         "MaxSensitivity": quantus.MaxSensitivity(nr_samples=10, lower_bound=0.02, **common),
+        "Sparseness": quantus.Sparseness(**common),
+        "ROAD": quantus.ROAD(percentages=list(range(10, 100, 10)), **common),
         "MPRT": quantus.MPRT(return_average_correlation=True, skip_layers=False, **common),
     }
     warnings.simplefilter("ignore")  # black pixels that are painted black, for one
     names = ("proofmap", "quantus", "torch", "captum", "numpy", "pandas", "scikit-image")
     print(f"Python {sys.version.split()[0]}, " + ", ".join(f"{name} {version(name)}" for name in names))
     print(f"{SAMPLES} packaged digits, mnist_mlp, eps = {EPS}")
-    print(f"{'':24}{'EVA':>10}{'Saliency':>10}")
+    print(f"{'Quantus':24}{'EVA':>10}{'Saliency':>10}")
     for name, metric in metrics.items():
         eva = anywhere if name == "MaxSensitivity" else inside
         row = []
@@ -92,8 +95,45 @@ def measure() -> None:
             scores = metric(
                 model=model, x_batch=x, y_batch=y, explain_func=function, explain_func_kwargs=kwargs, channel_first=True
             )
-            row.append(float(np.mean(np.asarray(scores, dtype=float))))
+            values = [*scores.values()] if isinstance(scores, dict) else scores
+            row.append(float(np.mean(np.asarray(values, dtype=float))))
         print(f"{name:24}{row[0]:10.3f}{row[1]:10.3f}")
+    print("Proofmap, of the same samples and classes")
+    for name, row in ours().items():
+        print(f"{name:24}{row[0]:10.3f}{row[1]:10.3f}")
+
+
+def ours() -> dict[str, list[float]]:
+    """The metrics of ours that Quantus has too, means over the same digits, of EVA and of Saliency.
+
+    Sparseness is the same formula. ROAD has the same shares and noise of other draws; MaxSensitivity other draws too.
+    MPRT draws new weights where Randomisation shuffles the old ones: not the same number, nor meant to be.
+    """
+    from dataclasses import replace
+
+    import torch
+
+    import proofmap as pm
+    from proofmap.explain import EVA
+    from proofmap.explain.baselines import Saliency
+    from proofmap.metrics import ROAD, Randomisation, Sparseness, Stability
+
+    images, labels = pm.data.digits()
+    x, y, model = images[:SAMPLES], labels[:SAMPLES], pm.zoo.mnist_mlp()
+    inside, anywhere = (EVA(model, pm.Ball(EPS, domain=d), progress=False) for d in ((0.0, 1.0), None))
+    methods: list[Any] = [inside, Saliency(model)]
+    maps = [method.attribute(x, y) for method in methods]
+
+    def remade(method: Any) -> Any:
+        return lambda network, x, c: replace(method, model=network).attribute(x, c)
+
+    rows = {
+        "MaxSensitivity": [Stability(0.02, 10, "quantus")(model, x, y, m.attribute) for m in (anywhere, methods[1])],
+        "Sparseness": [Sparseness("quantus")(model, x, y, a) for a in maps],
+        "ROAD": [ROAD()(model, x, y, a) for a in maps],
+        "Randomisation": [Randomisation("cascade").correlations(model, x, y, remade(m)) for m in methods],
+    }
+    return {name: [float(torch.as_tensor(value).double().mean()) for value in row] for name, row in rows.items()}
 
 
 if __name__ == "__main__":

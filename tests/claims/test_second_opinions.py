@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,7 @@ from proofmap.claims.claim import Claim, claims_of, text_of
 from proofmap.graph.onnx import as_onnx, with_rows
 from proofmap.sources import Preparation, read_specification
 from tests.graph.onnx.files import run
+from tests.proof.test_check import exact
 
 highs = pytest.importorskip("benchmarks.highs", reason="needs highspy")
 marabou = pytest.importorskip("benchmarks.marabou", reason="needs maraboupy")
@@ -75,10 +78,24 @@ def reached(net: Path, point: Array) -> float:
     return float(run(onnx.load(net), point.astype(np.float32)[None]).max())
 
 
-def family(model: nn.Module, x: torch.Tensor, eps: float, bounds: Method | None) -> Iterator[Claim]:
-    found = pm.EVA(model, pm.Ball(eps, domain=(0.0, 1.0)), groups=torch.arange(2).repeat_interleave(2), bounds=bounds)
-    e = found.explain(x)
-    yield from (claim for _, claim in claims_of(e, "x", 3, "all"))
+def family(
+    model: nn.Module, x: torch.Tensor, eps: float, bounds: Method | None, rigorous: bool = False
+) -> Iterator[Claim]:
+    ball, groups = pm.Ball(eps, domain=(0.0, 1.0)), torch.arange(2).repeat_interleave(2)
+    e = pm.EVA(model, ball, groups=groups, bounds=bounds, rigorous=rigorous).explain(x)
+    yield from (claim for _, claim in sorted(claims_of(e, "x", 3, "all"), key=lambda named: named[1].name))
+
+
+def over_the_reals(model: nn.Module, claim: Claim) -> Fraction:
+    """The largest row at a corner of the box, without rounding."""
+    ends = [sorted({*pair}) for pair in zip(claim.lower.tolist(), claim.upper.tolist(), strict=True)]
+    layers = [
+        (layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy())
+        for layer in model.modules()
+        if isinstance(layer, nn.Linear)
+    ]
+    logits = [exact(layers, [Fraction(value) for value in corner]) for corner in product(*ends)]
+    return max(values[rival] - values[claim.form.target] for values in logits for rival in claim.form.rivals)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -104,6 +121,22 @@ def test_false_claims_are_refuted_by_both(seed: int, tmp_path: Path) -> None:
             assert verdict == "sat"
             assert point is not None
             assert reached(net, point.reshape(4)) >= false.threshold - 1e-5
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 6])
+def test_a_rigorous_claim_is_confirmed_where_the_plain_one_is_false(seed: int, tmp_path: Path) -> None:
+    """At a small radius, where nothing is lost but rounding: plain bounds lie below what a corner reaches."""
+    model, x = dense(seed)
+    graph = pm.trace(model, x)
+    plain, rigorous = (list(family(model, x, 0.002, pm.bounds.Backward(), rigorous)) for rigorous in (False, True))
+    assert len(plain) == len(rigorous) == 3
+    for false, claim in zip(plain, rigorous, strict=True):
+        reached = over_the_reals(model, claim)
+        assert Fraction(false.value) < reached < Fraction(claim.value)
+        assert claim.value - false.value < 1e-4
+        files = asked(claim, graph, tmp_path)
+        assert by_highs(*files)[0] == "unsat"
+        assert marabou.answer(*files, 60.0)[0] == "unsat"
 
 
 def test_a_convolution_is_confirmed_and_refuted_by_both(tmp_path: Path) -> None:

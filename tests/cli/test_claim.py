@@ -110,3 +110,34 @@ def test_wrong_files_are_refused_before_anything_is_written(saved: pm.Explanatio
         assert (done.exit_code, done.stdout) == (2, "")
         assert said in done.stderr
         assert not Path("claims").exists()
+
+
+def test_a_run_alone_or_with_its_model(saved: pm.Explanation) -> None:
+    np.save("x.npy", torch.rand(3, 4, generator=torch.manual_seed(1)).numpy())
+    ran = ["run", "x.npy", "--model", "net.onnx", "--eps", "0.05", "--domain", "0,1", "--bounds", "ibp"]
+    assert called(*ran, "--out", "bare").exit_code == 0
+    assert called(*ran, "--out", "sure", "--certificates").exit_code == 0
+    done = called("claim", "sure", "--groups", "all")
+    assert (done.exit_code, done.stdout) == (0, "wrote 15 claims of 3 samples to claims\n"), done.output
+    net, question, _ = instances()[0]
+    assert answer("verify", Path("claims") / net, Path("claims") / question)["holds"] == 1
+    done = called("claim", "net.onnx", "bare", "--groups", "all", "--data", "x.npy", "--out", "again")
+    assert (done.exit_code, done.stdout) == (0, "wrote 15 claims of 3 samples to again\n"), done.output
+    for place in (*Path("again/vnnlib").iterdir(), *Path("again/onnx").iterdir()):
+        assert place.read_bytes() == Path("claims", *place.parts[1:]).read_bytes()
+
+
+def test_words_that_go_with_no_run_are_refused(saved: pm.Explanation) -> None:
+    np.save("x.npy", saved.x.numpy())
+    called("run", "x.npy", "--model", "net.onnx", "--eps", "0.05", "--domain", "0,1", "--out", "bare")
+    for words, said in [
+        (["net.onnx"], "got net.onnx and no INPUT"),
+        (["net.onnx", "maps", "--data", "x.npy"], "got --data without a run"),
+        (["net.onnx", "bare", "maps"], "expected one run alone"),
+        (["bare", "maps"], "expected one run alone"),
+        (["bare"], "bare does not hold its inputs, expected --data"),
+    ]:
+        done = called("claim", *words)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert said in done.stderr
+        assert not Path("claims").exists()

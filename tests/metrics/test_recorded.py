@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.metrics import Cells, Deletion, Insertion, MuFidelity, Stability
+from proofmap.metrics import ROAD, Cells, Deletion, Insertion, MuFidelity, Sparseness, Stability
 from proofmap.metrics.fidelity import pearson, spearman
 from scripts.metrics_env import RECORD, SAMPLES, SUBSETS, attributions, moved, squares
 
@@ -48,6 +48,15 @@ def test_max_sensitivity(digits: tuple[nn.Module, Tensor, Tensor, Tensor]) -> No
     model, x, target, _ = digits
     found = Stability(0.2, preset="quantus").distances(model, x, target, lambda z, _: squares(z), moved(x))
     close(found.amax(1), RECORDED["quantus"]["max_sensitivity"])
+
+
+def test_sparseness(digits: tuple[nn.Module, Tensor, Tensor, Tensor]) -> None:
+    close(Sparseness("quantus")(*digits), RECORDED["quantus"]["sparseness"])
+
+
+def test_road(digits: tuple[nn.Module, Tensor, Tensor, Tensor]) -> None:
+    """Without its noise, as shares of the samples; theirs is of labels, which these digits are decided for."""
+    close(ROAD(noise=0.0).curve(*digits).mean(0), RECORDED["quantus"]["road"])
 
 
 def test_average_stability(digits: tuple[nn.Module, Tensor, Tensor, Tensor], monkeypatch: pytest.MonkeyPatch) -> None:

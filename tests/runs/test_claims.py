@@ -192,6 +192,27 @@ def test_counts_stand_at_whole_numbers(folder: Path) -> None:
     assert f"of {COUNT} samples" in panel.get_title()
 
 
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({}, "adversarial overlap AO(B)"),
+        ({"settings": {"objective": "apart"}}, "adversarial overlap AO(B)"),
+        ({"settings": {"objective": "mean"}}, "largest objective 'mean' in B"),
+        ({"method": "smooth", "settings": {"samples": 4}}, "largest objective 'class' in B"),
+        ({"method": "path", "settings": {"attack_steps": 2, "steps": 2}}, "adversarial overlap AO(B)"),
+        ({"method": "probable", "ball": pm.Ball(0.25, norm=2)}, "overlap AO(B) of the smoothed classifier"),
+    ],
+)
+def test_the_axis_names_what_is_drawn(changes: dict[str, Any], named: str, tmp_path: Path) -> None:
+    """And zero is marked only where it decides."""
+    figure = Figure()
+    part: Any = figure.subfigures()
+    _overlaps(part, run(Digits(1), digits_model(), job(**changes), tmp_path, progress=False))
+    (panel,) = part.axes
+    assert panel.get_xlabel() == named
+    assert len(panel.lines) == ("AO(B)" in named)
+
+
 def test_without_labels_there_is_no_accuracy(tmp_path: Path) -> None:
     samples = Digits(2)
     samples.labels = None

@@ -10,7 +10,7 @@ rounded down, and t itself must not be reached.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -29,7 +29,7 @@ from proofmap.explain.ranks import MOST
 from proofmap.explain.stated import stated_ball
 from proofmap.overlaps import Overlap
 
-__all__ = ["Claim", "Form", "Which", "claims_of", "input_hash", "text_of"]
+__all__ = ["Claim", "Family", "Form", "Which", "asked_groups", "claims_of", "form_of", "input_hash", "text_of"]
 
 Which = Literal["all", "top", "none"]
 
@@ -98,6 +98,38 @@ class Claim:
         return product if below else nextafter(product, -inf)
 
 
+@dataclass(frozen=True, eq=False)
+class Family:
+    """What is proven of one sample: AO(B) <= full, every AO(B_u) <= frozen[u]."""
+
+    form: Form
+    lower: Tensor  # (*shape) float64, the ends of the box that B is
+    upper: Tensor
+    x: Tensor  # (*shape)
+    mask: Tensor  # (*shape) the group of each variable
+    full: float
+    frozen: Tensor  # (G,)
+
+    def claims(self, stem: str, groups: Sequence[int]) -> Iterator[Claim]:
+        """Of B and of these B_u, named by the stem; a bound that is not finite claims nothing."""
+        x, mask = self.x.double().cpu(), self.mask.cpu()
+        for group in (None, *groups):
+            value = self.full if group is None else float(self.frozen[group])
+            if not isfinite(value):
+                continue
+            frozen = torch.zeros_like(mask, dtype=torch.bool) if group is None else mask == group
+            ends = [torch.where(frozen, x, end) for end in (self.lower, self.upper)]
+            member = "B" if group is None else f"B_{group}"
+            file = stem if group is None else f"{stem}-u{group}"
+            yield Claim(file, f"AO({member}) <= {_decimal(value)}", self.form, ends[0], ends[1], value)
+
+
+def form_of(target: int, objective: str, classes: int, aim: int | None = None) -> Form:
+    """What the overlaps of a class are of: against all other classes, or the one that is aimed at."""
+    rivals = tuple(c for c in range(classes) if c != target) if aim is None else (aim,)
+    return Form(target, rivals, "margin" if objective == "apart" else objective, classes)  # another bound of the same
+
+
 def claims_of(e: Explanation, name: str, classes: int, which: Which) -> Iterator[tuple[int, Claim]]:
     """Each sample with what is claimed of B, and of B_u for all groups, for the ten that score most, or for none.
 
@@ -105,7 +137,6 @@ def claims_of(e: Explanation, name: str, classes: int, which: Which) -> Iterator
     """
     ball = _ball(e, name)
     objective = str(e.settings.get("objective", "margin"))
-    objective = "margin" if objective == "apart" else objective  # another bound of the same
     halves: list[tuple[str, Overlap, Ball]] = [("", e.overlap, ball)]
     if e.opposite is not None:
         both = (("-adding", e.overlap, "+"), ("-removing", e.opposite, "-"))
@@ -114,22 +145,15 @@ def claims_of(e: Explanation, name: str, classes: int, which: Which) -> Iterator
         lower, upper = hull(part, e.x)
         for k in range(len(e)):
             target = int(over.target[k])
-            aim = () if e.opposite is None else (int(e.target[k]),)
-            if aim == (target,):
+            aim = None if e.opposite is None else int(e.target[k])
+            if aim == target:
                 continue  # towards its own class nothing is claimed
-            rivals = aim or tuple(c for c in range(classes) if c != target)
-            form = Form(target, rivals, objective, classes)
+            form = form_of(target, objective, classes, aim)
+            mask = e.mask[k if len(e.mask) > 1 else 0]
+            family = Family(form, lower[k], upper[k], e.x[k], mask, float(over.full[k]), over.frozen[k])
+            groups = asked_groups(e.scores[k] if over.frozen.shape[1] else over.frozen[k], which)
             stem = f"{name}{f'-{k}' if len(e) > 1 else ''}{said}"
-            x, mask = e.x[k].double().cpu(), e.mask[k if len(e.mask) > 1 else 0].cpu()
-            for group in (None, *_groups(e, over, k, which)):
-                value = float(over.full[k] if group is None else over.frozen[k, group])
-                if not isfinite(value):
-                    continue
-                frozen = torch.zeros_like(mask, dtype=torch.bool) if group is None else mask == group
-                ends = [torch.where(frozen, x, end[k]) for end in (lower, upper)]
-                member = "B" if group is None else f"B_{group}"
-                file = stem if group is None else f"{stem}-u{group}"
-                yield k, Claim(file, f"AO({member}) <= {_decimal(value)}", form, ends[0], ends[1], value)
+            yield from ((k, claim) for claim in family.claims(stem, groups))
 
 
 def text_of(claim: Claim, network: str, about: list[str]) -> str:
@@ -170,12 +194,10 @@ def _ball(e: Explanation, name: str) -> Ball:
     return ball
 
 
-def _groups(e: Explanation, over: Overlap, k: int, which: Which) -> list[int]:
-    """Of which groups claims are asked for, the largest score first."""
-    if which == "none" or not over.frozen.shape[1]:
-        return []
-    order: list[int] = e.scores[k].abs().argsort(descending=True, stable=True).tolist()
-    return order[:MOST] if which == "top" else order
+def asked_groups(scores: Tensor, which: Which) -> list[int]:
+    """Of which groups claims are asked for, of their scores (G,) the largest first."""
+    order: list[int] = scores.abs().argsort(descending=True, stable=True).tolist()
+    return {"none": [], "top": order[:MOST], "all": order}[which]
 
 
 def _decimal(value: float) -> str:

@@ -10,33 +10,42 @@ import typer
 
 from proofmap.cli import names, texts
 from proofmap.cli import options as o
+from proofmap.cli.bundles import unset
 from proofmap.cli.names import among
 from proofmap.cli.saved import saved
-from proofmap.cli.subject import ModelName, Source
+from proofmap.cli.subject import Source
+from proofmap.errors import InputError
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
-    from torch import Tensor
-
-    from proofmap.graph import Graph
+    from proofmap.claims.claim import Which
     from proofmap.sources import Model
 
 __all__ = ["claim"]
 
-_TIMEOUT = 300  # seconds that instances.csv gives a tool for each question
-
 
 def claim(
     *,
-    model: ModelName,
-    inputs: Annotated[
-        list[Path],
+    model: Annotated[
+        str,
         typer.Argument(
-            metavar="INPUT...",
-            help="Files that proofmap explain wrote (.proofmap), or folders of them.",
+            metavar="MODEL",
+            help="The model that was explained; or a folder of proofmap run alone, whose model is the one it names.",
             show_default=False,
+            autocompletion=names.models,
         ),
     ],
+    inputs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="INPUT...",
+            help="Files that proofmap explain wrote (.proofmap), or folders of them; or one folder of proofmap run.",
+            show_default=False,
+        ),
+    ] = None,
+    data: Annotated[
+        list[Path] | None,
+        unset("Of a run: what was explained, --data digits.npz. One with --certificates has its inputs itself."),
+    ] = None,
     groups: Annotated[
         str,
         typer.Option(
@@ -51,65 +60,72 @@ def claim(
     """Write every proven bound of explanations as a question that other verifiers answer: ONNX and VNN-LIB.
 
     unsat, for a file in OUT/vnnlib with its network in OUT/onnx, confirms the claim. OUT/instances.csv lists them as
-    VNN-COMP does.
+    VNN-COMP does. Of a run, what is there already is left as it is: killed and started again it goes on.
 
     For instance: proofmap claim zoo:mnist_mlp maps --groups all
     """
-    from proofmap.claims.claim import claims_of, input_hash, text_of
+    from proofmap.runs.manifest import MANIFEST
+
+    which: Which = groups  # type: ignore[assignment]  # checked as a text
+    given = [Path(model), *(inputs or [])]
+    runs = [path for path in given if (path / MANIFEST).is_file()]
+    if not runs:
+        if data:
+            raise InputError("got --data without a run, expected it with a folder of proofmap run")
+        if not inputs:
+            raise InputError(f"got {model} and no INPUT, expected what proofmap explain or proofmap run wrote")
+        _of_explanations(source.model(model), inputs, which, out)
+    elif len(given) > 2 or len(runs) > 1 or given[-1] != runs[0]:
+        raise InputError(
+            f"got {runs[0]} beside other inputs, expected one run alone: write its claims to its own folder"
+        )
+    else:
+        _of_run(runs[0], None if len(given) == 1 else model, data or [], source, which, out)
+
+
+def _of_explanations(model: Model, inputs: Sequence[Path], which: Which, out: Path) -> None:
+    from proofmap.claims.claim import claims_of
+    from proofmap.claims.write import LIST, Questions
     from proofmap.explain import Explanation
-    from proofmap.graph.onnx import with_rows
+    from proofmap.explain.wording import plural
     from proofmap.records import write
     from proofmap.show.sides import checked
 
-    subject = source.model(model)
     explanations = [(file.stem, Explanation.load(file)) for path in inputs for file in saved(path)]
     _check_names([name for name, _ in explanations])
-    files = [f"model file {file.path}, sha256 {file.sha256}" for file in subject.files]
-    written: dict[str, bytes] = {}
-    rows = []
+    questions, written = Questions(model), dict[str, bytes]()
     for name, e in explanations:
-        graph = checked(subject.network, e.x, name, e.model_hash)
-        network = _network(subject, graph)
-        for k, one in claims_of(e, name, graph.classes, groups):  # type: ignore[arg-type]  # checked as a text
-            net, property_ = f"onnx/{one.form.name}.onnx", f"vnnlib/{one.name}.vnnlib"
-            if net not in written:
-                written[net] = with_rows(network, one.form.rows).SerializeToString()
-            about = [
-                *files,
-                f"network as it was explained, proofmap's digest {e.model_hash}",
-                f"input {name}, sample {k}, sha256 of its values as {_plain(e.x)} {input_hash(e.x[k])}",
-            ]
-            written[property_] = text_of(one, net, about).encode()
-            rows.append(f"{net},{property_},{_TIMEOUT}\n")
-    written["instances.csv"] = "".join(rows).encode()
+        graph = checked(model.network, e.x, name, e.model_hash)
+        for k, one in claims_of(e, name, graph.classes, which):
+            written |= questions.files(one, e.x[k], f"{name}, sample {k}", graph, e.model_hash)
+    written[LIST] = questions.listed
     o.make_folder(out)
     for place, content in written.items():
         write(out / place, content, ours=True)
-    typer.echo(f"wrote {len(rows)} claim{'s' * (len(rows) != 1)} to {out}")
+    typer.echo(f"wrote {plural(len(questions.instances), 'claim')} to {out}")
+
+
+def _of_run(run: Path, model: str | None, data: Sequence[Path], source: Source, which: Which, out: Path) -> None:
+    from proofmap.claims.run import RunClaims, given, kept
+    from proofmap.cli.maps import stems
+    from proofmap.explain.wording import plural
+    from proofmap.runs import Results
+    from proofmap.sources import open_samples
+
+    results = Results.open(run)
+    results.check()
+    explained = source.model(model or results.manifest.model.name)
+    inputs = given(results, open_samples(data, explained.preparation)) if data else kept(results)
+    if inputs is None:
+        raise InputError(f"{run} does not hold its inputs, expected --data with what was explained")
+    count = RunClaims(results, explained, inputs, stems(results.samples), which).write(out)
+    failed = f"; {plural(len(results.reasons), 'sample')} could not be explained" if results.reasons else ""
+    open_ = "" if results.complete else ", of a run that is not finished"
+    typer.echo(f"wrote {plural(count, 'claim')} of {plural(len(results), 'sample')} to {out}{open_}{failed}")
 
 
 def _check_names(found: Sequence[str]) -> None:
     """Two files of one name would be written over each other."""
-    from proofmap.errors import InputError
-
     twice = next((name for k, name in enumerate(found) if name in found[:k]), None)
     if twice is not None:
         raise InputError(f"got two explanations named {twice}, expected different names: write them to two folders")
-
-
-def _plain(x: Tensor) -> str:
-    return str(x.dtype).removeprefix("torch.")
-
-
-def _network(model: Model, graph: Graph) -> ModelProto:
-    """The user's own file where it takes the explained values and gives logits; else the network as it was traced."""
-    from proofmap.graph.onnx import as_onnx, parse
-
-    preparation = model.preparation
-    bare = preparation.mean is None and preparation.std is None and preparation.layout == "NCHW"
-    if Path(model.name).suffix == ".onnx" and bare and graph.taken_off is None:
-        file = parse(Path(model.name))
-        ends = file.graph.output
-        if len(ends) == 1 and len(ends[0].type.tensor_type.shape.dim) == 2:
-            return file
-    return as_onnx(graph)

@@ -19,7 +19,7 @@ from safetensors.numpy import save
 from proofmap.errors import FileError
 from proofmap.explain.explanation import Guarantee
 
-__all__ = ["ARRAYS", "DROPS", "LOWER", "SCORES", "WHOLE", "Array", "Words"]
+__all__ = ["ARRAYS", "DROPS", "ERRORS", "LOWER", "SCORES", "WHOLE", "Array", "Words"]
 __all__ += ["pack", "read_array", "read_words", "widened"]
 
 Array = NDArray[Any]
@@ -38,12 +38,14 @@ ARRAYS: Mapping[str, tuple[str, Any, int]] = {
     "full": ("float32", np.nan, 1),  # AO(B)
     "nominal": ("float32", np.nan, 1),  # the overlap at x itself
     "scores": ("float32", np.nan, 2),  # (n, G)
+    "errors": ("float32", np.nan, 2),  # (n, G) the standard errors of the scores, where these are means over draws
     "frozen": ("float32", np.nan, 2),  # (n, G) AO(B_u)
     "full_lower": ("float32", np.nan, 1),  # what AO(B) is at least, where inputs were met that reach more than x,
     "frozen_lower": ("float32", np.nan, 2),  # (n, G) and AO(B_u)
     "drop_lower": ("float64", np.nan, 2),  # (n, G) between which AO(B) - AO(B_u) is, where it was bounded as one value
     "drop_upper": ("float64", np.nan, 2),
 }
+ERRORS = "errors"
 LOWER = ("full_lower", "frozen_lower")
 DROPS = ("drop_lower", "drop_upper")
 SCORES = ("score_lower", "score_upper")  # (n, G) float64, not in a file: between which true scores lie, proven

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "export"]
 
-_SCORES = {"scores": "score_{}", "score_lower": "score_{}_lower_proven", "score_upper": "score_{}_upper_proven"}
+_SCORES = {
+    "scores": "score_{}",
+    "errors": "score_{}_standard_error",
+    "score_lower": "score_{}_lower_proven",
+    "score_upper": "score_{}_upper_proven",
+}
 
 
 def export(results: Results, out: Path) -> None:
@@ -53,6 +58,7 @@ def _names(results: Results) -> dict[str, str]:
         "frozen_lower": reached_name(objective, "frozen"),
         "drop_lower": "drop_lower_proven",
         "drop_upper": "drop_upper_proven",
+        "errors": "score_standard_error",
         "score_lower": "score_lower_proven",
         "score_upper": "score_upper_proven",
     }

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from proofmap.explain.overlay import PROVEN, REST, colours, ends
 from proofmap.explain.wording import share
+from proofmap.objective import decides
 from proofmap.runs.totals import Totals
 
 _CLASSES = 12  # maps that are drawn
@@ -44,8 +45,9 @@ def _overlaps(figure: SubFigure, totals: Totals) -> None:
     sure = edges[1:] <= 0 if totals.certified is not None else np.zeros(len(edges) - 1, dtype=bool)
     colours = [PROVEN if yes else REST for yes in sure]
     panel.bar(edges[:-1], totals.overlap.counts, np.diff(edges), align="edge", color=colours, edgecolor="white")
-    panel.axvline(0, color="black", linewidth=1)
-    panel.set_xlabel("adversarial overlap AO(B)")
+    if decides(totals.objective):
+        panel.axvline(0, color="black", linewidth=1)
+    panel.set_xlabel(_drawn(totals))
     panel.set_ylabel("samples")
     if totals.certified is None:
         title = {
@@ -58,6 +60,13 @@ def _overlaps(figure: SubFigure, totals: Totals) -> None:
         title = f"{share(totals.certified, totals.count, 'sample')} proven, left of 0"
     panel.set_title(f"{title}\n{totals.around}", fontsize=9)
     panel.yaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _drawn(totals: Totals) -> str:
+    """What the bars are of: only a margin is called the overlap."""
+    if totals.guarantee == "probable":
+        return "overlap AO(B) of the smoothed classifier"
+    return "adversarial overlap AO(B)" if decides(totals.objective) else f"largest objective '{totals.objective}' in B"
 
 
 def _maps(figure: SubFigure, totals: Totals) -> None:

@@ -22,7 +22,19 @@ from proofmap.explain.proven import Known
 from proofmap.explain.ranks import MOST
 from proofmap.overlaps import Overlap
 from proofmap.resume import inside
-from proofmap.runs.chunk import ARRAYS, DROPS, LOWER, SCORES, WHOLE, Array, Words, read_array, read_words, widened
+from proofmap.runs.chunk import (
+    ARRAYS,
+    DROPS,
+    ERRORS,
+    LOWER,
+    SCORES,
+    WHOLE,
+    Array,
+    Words,
+    read_array,
+    read_words,
+    widened,
+)
 from proofmap.runs.export import export
 from proofmap.runs.manifest import MASK, Manifest, contradiction
 from proofmap.runs.points import NAMES, unpacked
@@ -103,6 +115,8 @@ class Part:
         if name in LOWER and name not in self._words[1]:
             nominal = self["nominal"]  # the sample itself is in every ball
             return nominal if name == "full_lower" else np.repeat(nominal[:, None], self["frozen"].shape[1], axis=1)
+        if name == ERRORS and name not in self._words[1]:
+            return np.full(self["scores"].shape, np.nan, dtype=np.float32)
         if name in DROPS and name not in self._words[1]:
             return np.full(self["frozen"].shape, 0.0 if name == DROPS[0] else np.inf)
         return read_array(self.file, name, self.samples)

@@ -20,7 +20,7 @@ from proofmap.errors import BoundError, FileError, InputError
 from proofmap.explain import Explainer
 from proofmap.explain.task import drops_of
 from proofmap.precision import full_precision
-from proofmap.runs.chunk import ARRAYS, DROPS, LOWER, WHOLE, Array, Words, pack, widened
+from proofmap.runs.chunk import ARRAYS, DROPS, ERRORS, LOWER, WHOLE, Array, Words, pack, widened
 from proofmap.runs.job import Setup, seed_of
 from proofmap.runs.points import packed
 
@@ -113,6 +113,7 @@ class Worker:
                 **dict(zip(DROPS, drops_of(e.overlap).unbind(2), strict=True)),
                 "mask": e.mask,
                 **({} if e.overlap.points is None else {"x": x, "points": e.overlap.points}),
+                **({} if e.errors is None else {ERRORS: e.errors}),
             }
             eps = np.broadcast_to(np.asarray(e.settings["eps"], dtype=np.float64), len(x))
             return {"eps": eps, **_numpy(tensors)}
@@ -128,7 +129,8 @@ class Worker:
         arrays: dict[str, Array] = {"index": np.asarray(work.index, dtype=np.int64)}
         if work.labels is not None:
             arrays["label"] = np.asarray(work.labels, dtype=np.int64)
-        for name in self.setup.arrays:
+        means = (ERRORS,) if any(ERRORS in explained for _, explained in parts) else ()
+        for name in (*self.setup.arrays, *means):
             dtype, fill, rank = ARRAYS[name]
             wide = max((explained[name].shape[1] for _, explained in parts), default=0) if rank == 2 else None
             arrays[name] = np.full((count,) if wide is None else (count, wide), fill, dtype=dtype)
