@@ -177,6 +177,4 @@ def _choose(
     if as_json:
         typer.echo(json.dumps({"model": model.name, "method": "chosen", "inputs": records}, indent=1))
     else:
-        if any(record["proof"] is not None for record in records):
-            o.tell((f"{o.ROUNDINGS}; see --rigorous",))
         typer.echo(f"wrote {plural(len(cases), 'map')} to {out}")
