@@ -72,6 +72,35 @@ def test_an_explanation_says_that_it_is_rigorous(folder: Path) -> None:
     assert "rigorous" not in pm.Explanation.load("out/digit.proofmap").settings
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("explain", "--eps", "0.01"), True),
+        (("explain",), True),
+        (("explain", "--eps", "0.01", "--rigorous"), False),
+        (("explain", "--eps", "0.01", "--method", "empirical"), False),
+        (("run", "--eps", "0.01"), True),
+        (("run", "--eps", "0.01", "--set", "rigorous=true"), False),
+        (("run", "--eps", "0.01", "--method", "smooth"), False),
+    ],
+)
+def test_what_is_called_proven_says_whether_roundings_are_covered(
+    words: tuple[str, ...], told: bool, folder: Path
+) -> None:
+    command, *more = words
+    model = ("--model", MODEL) if command == "run" else (MODEL,)
+    limit = ("--within", "3") if words == ("explain",) else ()
+    found = called(command, *model, "digit.npy", *more, *limit, "--groups", "grid:2", "--out", "out")
+    assert found.exit_code == 0, found.output
+    assert ("oundings are not covered" in found.output) == told
+
+
+def test_a_program_is_told_too(folder: Path) -> None:
+    words = ("explain", MODEL, "digit.npy", "--eps", "0.01", "--groups", "grid:2")
+    assert [answer(*words, *more)["inputs"][0].get("rigorous") for more in ((), ("--rigorous",))] == [False, True]
+    assert "rigorous" not in answer(*words, "--method", "empirical")["inputs"][0]
+
+
 def test_a_method_that_proves_nothing_is_refused(folder: Path) -> None:
     found = called("explain", MODEL, "digit.npy", "--eps", "0.01", "--method", "empirical", "--rigorous")
     assert found.exit_code != 0

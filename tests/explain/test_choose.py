@@ -45,6 +45,7 @@ def test_a_small_network_gets_a_map_and_a_proof() -> None:
     assert "nothing of it is proven" in mapped
     assert proven.startswith("Proven: the decision of 2 of 2 samples (100.0 %) holds up to a radius of its own")
     assert "of 60 seconds for 2 samples. All values are within [0, 1]" in spent
+    assert proven.endswith(" Roundings are not covered.")
     assert repr(answer) == "\n".join(answer.said)
     assert answer.plot().get_figheight() > 1
 

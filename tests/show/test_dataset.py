@@ -62,6 +62,31 @@ def test_what_failed_and_how_it_was_made_are_told(ran: Path, tmp_path: Path) -> 
     assert "has not come to its end" not in text
 
 
+@pytest.mark.parametrize(
+    ("changes", "heading", "noun", "caption"),
+    [
+        ({}, "Adversarial overlap of all explained samples, for ε", "overlap", "samples; proven for ε"),
+        (
+            {"method": "empirical", "settings": {"samples": 2}},
+            "Adversarial overlap of all",
+            "overlap",
+            "samples; for ε",
+        ),
+        ({"settings": {"objective": "mean"}}, "Mean lead of the other classes of all", "value", "samples; for ε"),
+    ],
+)
+def test_it_names_what_its_numbers_are_of(
+    changes: dict[str, Any], heading: str, noun: str, caption: str, tmp_path: Path
+) -> None:
+    """And says proven only where something could be."""
+    run(Digits(2), digits_model(), job(**changes), tmp_path / "run", progress=False)
+    overlaps, classes = page_of(tmp_path / "page.html", tmp_path / "run").all("figure")
+    assert overlaps.all("h3")[0].text.startswith(heading)
+    assert f"How many samples have which {noun};" in overlaps.text
+    assert caption in classes.all("caption")[0].text
+    assert f"Mean {noun}" in classes.text
+
+
 def test_several_runs_stand_side_by_side(ran: Path, tmp_path: Path) -> None:
     root = page_of(tmp_path / "page.html", ran, ran)
     assert [h.text for h in root.all("h2")][1:] == ["Data set: digits", "Data set: digits"]

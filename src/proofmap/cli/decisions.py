@@ -18,7 +18,7 @@ from proofmap.bounds.rounded import covered
 from proofmap.classes import classes_of
 from proofmap.cli.cases import Case, graphs
 from proofmap.cli.maps import stems
-from proofmap.cli.options import finite, tell
+from proofmap.cli.options import ROUNDINGS, finite, tell
 from proofmap.cli.points import Points
 from proofmap.errors import BoundError
 from proofmap.explain.explanation import rounded
@@ -32,9 +32,7 @@ from proofmap.radii import certified_radius
 from proofmap.radii import radius as both_radii
 from proofmap.sources.written import REFUTED
 
-__all__ = ["ROUNDINGS", "Question", "answer_all", "is_covered"]
-
-ROUNDINGS = "roundings are not covered: bounds are of the network over the real numbers, computed in floating point"
+__all__ = ["Question", "answer_all", "is_covered"]
 
 _VERDICTS = ("proven", "refuted", "undecided")
 _UPPER, _LOWER = bound_name("certified"), reached_name()

@@ -124,6 +124,8 @@ def explain(
             typer.echo(f"note: {taken_off(off)}")
         if explanation.guarantee == "probable":
             typer.echo(f"note: {smoothed(explanation.settings)}")
+        if explanation.guarantee == "certified" and not rigorous:
+            o.tell((f"{o.ROUNDINGS}; see --rigorous",))
         typer.echo(f"wrote {plural(len(cases), 'map')} to {out}")
 
 

@@ -122,6 +122,7 @@ def record(case: Case, e: Explanation, model: Model, file: Path, picture: Path |
         "guarantee": e.guarantee,
         **({"level": e.settings["level"]} if e.guarantee == "probable" else {}),
         "certified": bool(e.proven),
+        **({"rigorous": bool(e.settings.get("rigorous"))} if e.guarantee == "certified" else {}),
         "eps": None if case.boxed else _radius(e),
         "norm": e.settings["norm"],
         "domain": e.settings["domain"],

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from proofmap.groups import Groups as Grouping
     from proofmap.sources import Preparation
 
+ROUNDINGS = "roundings are not covered: bounds are of the network over the real numbers, computed in floating point"
 
 Groups = Annotated[
     str | None,

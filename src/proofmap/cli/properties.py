@@ -12,9 +12,9 @@ import typer
 
 from proofmap.bar import Bar
 from proofmap.bounds import Method
-from proofmap.cli.decisions import ROUNDINGS, is_covered
+from proofmap.cli.decisions import is_covered
 from proofmap.cli.maps import stems
-from proofmap.cli.options import finite, tell
+from proofmap.cli.options import ROUNDINGS, finite, tell
 from proofmap.cli.points import Points, values_of
 from proofmap.errors import FileError, InputError
 from proofmap.explain.explanation import rounded

@@ -199,7 +199,7 @@ class _Asked:
             if method is None
             else f"a search of at most {alone:.0f} seconds a sample closed the scores of the proof as far as it came"
         )
-        return found, f"Proven: {_holds(found, eps)}; {how}."
+        return found, f"Proven: {_holds(found, eps)}; {how}. Roundings are not covered."
 
     @property
     def _cells(self) -> grouping.Groups:

@@ -17,7 +17,7 @@ from proofmap.runs.totals import Distribution, Totals, total
 from proofmap.show.axis import Axis
 from proofmap.show.panels import Panel, means
 from proofmap.show.records import Fact, day_of, file_facts, network_digest, text_of
-from proofmap.show.words import RELATION, ball, number
+from proofmap.show.words import RELATION, ball, number, quantity_of
 
 __all__ = ["DataSet", "data_set"]
 
@@ -81,6 +81,7 @@ class DataSet:
     around: str
     guaranteed: list[str]
     open: list[str]
+    quantity: str  # what its numbers are of
     overlaps: Histogram | None
     classes: list[ClassRow]
     left_out: int  # classes
@@ -121,6 +122,7 @@ def data_set(at: int, name: str, results: Results, given: str | None) -> DataSet
         around=totals.around,
         guaranteed=list(_guaranteed(totals)),
         open=list(_open(totals)),
+        quantity=quantity_of(totals.guarantee, totals.objective).removeprefix("the "),
         overlaps=None if totals.overlap is None else _histogram(totals.overlap, totals),
         classes=list(_classes(totals, panels)),
         left_out=max(len(totals.classes) - _CLASSES, 0),

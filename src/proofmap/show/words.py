@@ -11,6 +11,7 @@ from proofmap.explain import Explanation
 from proofmap.explain.explanation import Guarantee, rounded
 from proofmap.explain.ranks import ranks, searched
 from proofmap.explain.wording import noise, plural, radius, score_means, share, smoothed
+from proofmap.objective import decides
 from proofmap.show.sides import RESTARTS, STEPS, Kind, Range, Verdict
 
 __all__ = ["BADGES", "RELATION", "Claim", "Names", "ball", "claim", "name_of", "number", "quantity", "sources"]
@@ -204,10 +205,16 @@ def _scores(e: Explanation) -> str:
 
 
 def quantity(e: Explanation) -> str:
-    """What the numbers bound, where it is not the overlap."""
-    if e.guarantee == "probable":
+    """What the numbers of an explanation bound."""
+    return quantity_of(e.guarantee, str(e.settings.get("objective", "margin")))
+
+
+def quantity_of(guarantee: Guarantee, objective: str) -> str:
+    """What numbers bound: only a margin is called the overlap."""
+    if guarantee == "probable":
         return "the overlap of the smoothed classifier"
-    objective = str(e.settings.get("objective", "margin"))
+    if decides(objective):
+        return "the adversarial overlap"
     return _OBJECTIVES.get(objective, f"the objective {objective!r}")
 
 
