@@ -110,17 +110,13 @@ def derived(certificate: Certificate, folder: Path) -> np.ndarray:
     proof, model, given = certificate.save(folder / "x.proof")
     with zipfile.ZipFile(proof) as file:
         claim = json.loads(file.read("claim.json"))
-        arrays = {name: check.read_array(file.read(name)) for name in file.namelist() if name.endswith(".npy")}
-    network = check.read_network(model, tuple(claim["model"]["input"]), claim["model"]["prepare"])
+        arrays = {name[:-4]: check.read_array(file.read(name)) for name in file.namelist() if name.endswith(".npy")}
     x = np.load(given)
+    network = check.read_network(model, x.shape, claim["model"]["prepare"])
     question = check.Question(
-        x, claim["ball"], arrays["mask.npy"], claim["groups"]["count"], claim["target"], claim["rivals"]
+        x, claim["ball"], arrays["mask"], claim["groups"]["count"], claim["target"], claim["rivals"]
     )
-    count = range(len(network.relus))
-    lower, upper = ([arrays[f"{side}-{k}.npy"] for k in count] for side in ("lower", "upper"))
-    grown = (arrays.get(f"{name}.npy") for name in ("roots", "tree", "slopes", "multipliers"))
-    found = check.derive(network, question, check.Proof(lower, upper, {}, *grown))
-    return np.append(found.full, found.frozen)
+    return check.Prover(network, question).derive(arrays)
 
 
 @pytest.mark.parametrize("leaves", [0, 12])
