@@ -73,6 +73,10 @@ def test_small_weights_beside_large_ones_are_not_lost(tmp_path: Path) -> None:
     assert derived(tmp_path, [weight], np.array([0, 1], np.float32)) >= 2.0**-20
     forms = checker.Forms(np.arange(2), np.array([[1.0], [0.0]]))
     assert forms.of(np.array([2.0**-20, 2.0**100]))[0] >= 2.0**-20
+    weight = np.array([[0, 0, 0], [2.0**80, 2.0**30, 2.0**-20]], np.float32)
+    assert derived(tmp_path, [weight], np.array([0, 0, 1], np.float32)) >= 2.0**-20
+    spread = np.ldexp(1.0, np.array([200, 150, 100, 50, 0]))
+    assert checker.Forms(np.arange(5), np.eye(5)[:, 4:]).of(spread)[0] >= 1
 
 
 def test_a_ball_that_ends_at_the_domain() -> None:
@@ -90,6 +94,16 @@ def test_a_ball_that_ends_at_the_domain() -> None:
         tenth.hold(np.array([[0.1]], np.float32))  # float32's 0.1 is above 1/10
     assert Fraction(float(tenth.upper[0])) >= Fraction(1, 10) == tenth.eps
     assert len(drawn(question, np.random.default_rng(0), 5)) == 5
+
+
+def test_half_and_relative_balls_have_the_sides_they_say() -> None:
+    x = np.array([0.5, 0.25], np.float32)
+    for half, sides in (("+", (0, 0.125)), ("-", (-0.125, 0))):
+        question = question_of(x, 0, 2, {**BALL, "eps": "0.125", "half": half})
+        assert (question.lower == pytest.approx(sides[0])) & (question.upper == pytest.approx(sides[1]))
+    question = question_of(x, 0, 2, {**BALL, "eps": "0.5", "domain": ["-1", "1"], "relative": True})
+    assert question.lower == pytest.approx([-0.75, -0.625])
+    assert question.upper == pytest.approx([0.25, 0.375])
 
 
 @pytest.mark.parametrize("eps", ["0.1", "0.3", "0.7", "1e-05", (1 / 3).hex()])

@@ -84,6 +84,15 @@ def test_an_operator_encloses_what_onnxruntime_computes(name: str, tmp_path: Pat
     assert (high - low).max() < 1e-4
 
 
+def test_a_sum_of_two_values_holds_what_float32_drops(tmp_path: Path) -> None:
+    """x + 2^-30 x is x there."""
+    nodes = [helper.make_node("Mul", ["x", "c"], ["a"]), helper.make_node("Add", ["a", "x"], ["y"])]
+    network = checker.read_network(onnx_file(tmp_path / "m.onnx", ROW, nodes, {"c": np.full(1, 2.0**-30, "f")}), (8,))
+    points = RANDOM.normal(size=(3, 8)).astype(np.float32)
+    low, high = run(network, points)
+    assert ((low <= points) & (points <= high)).all()
+
+
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("relu", "leaky relu", "softmax at the end")])
 def test_a_form_through_an_operator_is_nowhere_smaller(name: str, tmp_path: Path) -> None:
     """Rows ±e_k pulled to the input bound the entry at every point, and at no radius they are its value."""

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from proofmap.proof import check as checker
-from tests.proof.making import BALL, Array, known, mlp_file, proof_of, question_of, unit_forms
+from tests.proof.making import BALL, Array, known, mlp_file, onnx_file, proof_of, question_of, unit_forms
 from tests.proof.test_check import WIDTHS, bent, drawn, exact, layers_of, overlap
 
 Proof = dict[str, Array]
@@ -109,6 +110,7 @@ def test_both_sides_count(tmp_path: Path) -> None:
         [-1],  # one tree for two rivals
         [-1, -1, -1],  # a tree for none
         [0, -1, -1, -1],  # a leaf without slopes
+        [-1, 0, -1],  # a side less
         [],
     ],
     ids=str,
@@ -129,6 +131,41 @@ def test_every_rival_needs_a_tree_and_no_other_class_has_one(roots: list[int], t
     more = {"roots": np.array(roots), "slopes": slopes, "multipliers": slopes, "tree": np.full(len(roots), -1)}
     with pytest.raises(checker.Rejected, match="every rival"):
         checker.Prover(network, question).derive({**proof, **more})
+
+
+def test_slopes_beyond_one_are_one(tmp_path: Path) -> None:
+    """Any number may stand in the file: a line of another slope would cut through the relu."""
+    network, question, proof = prepared(tmp_path, 1)
+    points = drawn(question, np.random.default_rng(0), 60)
+    values = [overlap(exact(layers_of(tmp_path / "m.onnx"), [Fraction(float(v)) for v in p]), 0) for p in points]
+    given = grown(proof, [], np.random.default_rng(0))
+    found = []
+    for slope in (255, 300, 1000, 5000, -300):
+        slopes = np.full(given["slopes"].shape, slope, np.int64)
+        more = {**given, "slopes": slopes, "multipliers": 0 * slopes}
+        found.append(checker.Prover(network, question).derive(more)[0])
+        assert max(values) <= Fraction(float(found[-1]))
+    assert found[1:4] == [found[0]] * 3
+
+
+def test_two_relus_of_one_value_with_other_intervals_are_rejected(tmp_path: Path) -> None:
+    """A side of one unit would be taken for that of another: z_1 > 0 would count as not above 0."""
+    nodes = [
+        helper.make_node("Gemm", ["x", "i"], ["z"]),
+        helper.make_node("Relu", ["z"], ["a"]),
+        helper.make_node("Relu", ["z"], ["b"]),
+        helper.make_node("Add", ["a", "b"], ["c"]),
+        helper.make_node("Gemm", ["c", "w"], ["y"]),
+    ]
+    tensors = {"i": np.eye(2, dtype=np.float32), "w": np.array([[0, 1], [0, 1]], np.float32)}
+    network = checker.read_network(onnx_file(tmp_path / "two.onnx", [1, 2], nodes, tensors), (2,))
+    question = question_of(np.array([0, 1], np.float32), 0, 2, {**BALL, "eps": np.array([1, 0.5]), "domain": None})
+    ends = np.array([[-1.1, 0.4, -1.1, -0.1], [1.1, 1.6, 1.1, 1.6]], np.float32)
+    assert checker.Prover(network, question).derive({"intervals": ends})[0] >= 5
+    slopes = np.full((2, 3), 255, np.uint8)
+    split = {"roots": np.array([1]), "tree": np.array([1, -1, -1]), "slopes": slopes, "multipliers": 0 * slopes}
+    with pytest.raises(checker.Rejected, match="two relus"):
+        checker.Prover(network, question).derive({"intervals": ends, **split})
 
 
 def test_of_two_trees_of_a_rival_the_smaller_bound_counts(tmp_path: Path) -> None:

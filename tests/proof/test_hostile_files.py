@@ -281,7 +281,7 @@ def test_a_model_with_operators_of_its_own_is_refused(folder: Path, members: Mem
     assert "functions" in refused(proof, model, folder / "x.npy")
 
 
-@pytest.mark.parametrize("length", [2**63, 2**64 - 1, 2**64 - 20, 2**62], ids=hex)
+@pytest.mark.parametrize("length", [2**63, 2**64 - 1, 2**64 - 11, 2**62], ids=hex)
 def test_a_length_that_is_negative_to_some_does_not_lead_back(length: int) -> None:
     size = bytes([length >> 7 * i & 127 | (128 if i < 9 else 0) for i in range(10)])
     with pytest.raises(checker.Rejected):

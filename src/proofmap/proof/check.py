@@ -548,7 +548,7 @@ def check(certificate: Any, model: Any, given: Any) -> str:
     full, frozen, lower, order, top = fields(claims, "full frozen lower order top")
     proof = [name for name in ("intervals", "roots", "tree", "slopes", "multipliers") if f"{name}.npy" in arrays]
     derived = Prover(network, question).derive({name: arrays.pop(f"{name}.npy") for name in proof})
-    told = [(full, frozen)] if lower is None else [(full, frozen), (lower["full"], lower["frozen"])]
+    told = [(full, frozen)] if lower is None else [(full, frozen), fields(lower, "full frozen points")[:2]]
     require(all(isinstance(v, str) and "x" in v for v, _ in told), "a claim is not in hex")
     most, *met = (np.append(exact(v, 1).astype(float), [] if name is None else arrays.pop(name)) for v, name in told)
     require(derived[0] <= most[0], f"AO(B) <= {most[0]!r} is not proven: derived {derived[0]!r}")
