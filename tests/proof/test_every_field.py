@@ -129,7 +129,7 @@ def test_every_single_bit(folder: Path) -> None:
         found = checked(folder, path)
         assert found in (None, said), at
         unchanged += found == said
-    assert unchanged < len(whole)  # dates and the like: few of eight times as many
+    assert unchanged < 2 * len(whole)  # a quarter: dates, attributes and other notes of the zip's directory
 
 
 @pytest.mark.slow
