@@ -159,6 +159,18 @@ def test_a_searched_explanation_is_certified_from_both_sides(tmp_path: Path) -> 
         assert certificate.frozen[top].max() < np.delete(lower[1:], top).min()
 
 
+@pytest.mark.parametrize("pool", [nn.AvgPool2d(2), nn.AvgPool2d(2, padding=1), nn.AdaptiveAvgPool2d(1)], ids=str)
+def test_means_of_windows_are_certified(pool: nn.Module, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(1, 3, 2, padding=1), nn.ReLU(), pool, nn.Flatten()]
+    model = nn.Sequential(*layers, nn.LazyLinear(3)).eval()
+    model(inputs())
+    e = explained(model, pm.Ball(0.05, domain=(0.0, 1.0)))
+    certificate = e.certificate()
+    assert accepted(certificate, tmp_path)
+    assert 0 < certificate.full - float(e.overlap.full) < 2e-4
+
+
 def test_the_same_explanation_gives_the_same_bytes() -> None:
     e = explained(small(), pm.Ball(0.1), count=2)
     assert e.certificate(1).content == e[1].certificate().content != e.certificate(0).content
