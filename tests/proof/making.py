@@ -50,27 +50,40 @@ def outward(low: Array, high: Array) -> tuple[Array, Array]:
     return a, np.where(b < high, np.nextafter(b, np.float32(np.inf)), b)
 
 
-def proof_of(network: checker.Network, question: checker.Question) -> checker.Proof:
+def proof_of(network: checker.Network, question: checker.Question) -> dict[str, Array]:
     """The intervals that follow, one relu after the other."""
-    proof, known = checker.Proof(), checker.known_until(network, question, checker.Proof(), 1)
-    for at, node in enumerate(network.nodes[1:], 1):
+    prover, stored = checker.Prover(network, question), np.zeros((2, network.units), np.float32)
+    for node in network.nodes[1:]:
         if node.op == "relu":
-            k, z = network.relus.index(at), node.inputs[0]
-            entry, low, high = np.arange(network.count(z)), known.lower[z], known.upper[z]
-            below, beyond = (
-                checker.hidden(network, question, known, k, entry, np.full(len(entry), sign), proof)
-                for sign in (-1.0, 1.0)
-            )
-            low, high = outward(np.maximum(low, -below), np.minimum(high, beyond))
-            proof.lower.append(low)
-            proof.upper.append(high)
-            known.lower[z], known.upper[z] = low.astype(np.float64), high.astype(np.float64)
-            known.units.append(known.units[-1] + len(low))
-            known.opens.append(known.opens[-1] + int(((low < 0) & (high > 0)).sum()))
-        found = checker.image(node, [(known.lower[i][None], known.upper[i][None]) for i in node.inputs])
-        for kept, end in zip((known.lower, known.upper, known.radius), found, strict=True):
-            kept.append(end[0])
-    return proof
+            z = node.inputs[0]
+            entry = np.tile(np.arange(node.count), 2)
+            found = prover.hidden(z, entry, np.repeat([-1.0, 1.0], node.count))
+            low = np.maximum(prover.lower[z][:, 0], -found[: node.count])
+            high = np.minimum(prover.upper[z][:, 0], found[node.count :])
+            mine = stored[:, node.first : node.first + node.count]
+            mine[:] = outward(low, high)
+            prover.lower[z], prover.upper[z] = (end.astype(np.float64)[:, None] for end in mine)
+        prover.append()
+    return {"intervals": stored}
+
+
+def known(network: checker.Network, question: checker.Question, proof: dict[str, Array]) -> checker.Prover:
+    """All nodes bounded, with the stored intervals once they are proven."""
+    prover = checker.Prover(network, question)
+    for node in network.nodes[1:]:
+        if node.op == "relu":
+            prover.settle(node.inputs[0], proof["intervals"][:, node.first : node.first + node.count])
+        prover.append()
+    return prover
+
+
+def unit_forms(entries: Array, signs: Array) -> checker.Forms:
+    """Forms with the coefficients signs (R, k) at entries (R, k)."""
+    at = np.unique(entries)
+    a = np.zeros((len(at), len(entries)))
+    for r, (row, sign) in enumerate(zip(entries, signs, strict=True)):
+        a[np.searchsorted(at, row), r] = sign
+    return checker.Forms(at, a)
 
 
 def question_of(
@@ -91,32 +104,31 @@ def npy(array: Array) -> bytes:
 def members_of(model: Path, x: Array, mask: Array, target: int, ball: dict[str, Any] = BALL) -> dict[str, bytes]:
     """A certificate of a model at x, all of its members."""
     network = checker.read_network(model, x.shape)
-    question = question_of(x, target, network.count(len(network.nodes) - 1), ball, mask)
+    question = question_of(x, target, network.nodes[-1].count, ball, mask)
     proof = proof_of(network, question)
-    derived = checker.derive(network, question, proof)
+    derived = checker.Prover(network, question).derive(proof)
     points = np.repeat(x[None], 1 + question.groups, 0)
-    least = checker.overlaps(network, question, points)
+    least = checker.Prover(network, question, points).overlaps()
     claim = {
         "format": "proofmap-certificate",
-        "version": 1,
+        "version": 2,
         "made_with": {},
-        "model": {"kind": "onnx", "sha256": _hash(model.read_bytes()), "input": list(x.shape), "prepare": None},
+        "model": {"sha256": _hash(model.read_bytes()), "prepare": None},
         "input": {"sha256": _hash(x.tobytes()), "shape": list(x.shape)},
         "ball": ball,
         "groups": {"count": question.groups, "mask": "mask.npy"},
         "target": target,
         "rivals": question.rivals,
         "claims": {
-            "full": derived.full.hex(),
+            "full": float(derived[0]).hex(),
             "frozen": "frozen.npy",
             "lower": {"full": float(least[0]).hex(), "frozen": "lower.npy", "points": "points.npy"},
             "order": None,
             "top": None,
         },
     }
-    arrays = {"mask.npy": mask, "frozen.npy": derived.frozen, "lower.npy": least[1:], "points.npy": points}
-    for k, (low, high) in enumerate(zip(proof.lower, proof.upper, strict=True)):
-        arrays |= {f"lower-{k}.npy": low, f"upper-{k}.npy": high}
+    arrays = {"mask.npy": mask, "frozen.npy": derived[1:], "lower.npy": least[1:], "points.npy": points}
+    arrays |= {f"{name}.npy": array for name, array in proof.items()}
     return {"claim.json": json.dumps(claim, sort_keys=True).encode(), **{n: npy(a) for n, a in arrays.items()}}
 
 

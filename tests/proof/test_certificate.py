@@ -110,17 +110,13 @@ def derived(certificate: Certificate, folder: Path) -> np.ndarray:
     proof, model, given = certificate.save(folder / "x.proof")
     with zipfile.ZipFile(proof) as file:
         claim = json.loads(file.read("claim.json"))
-        arrays = {name: check.read_array(file.read(name)) for name in file.namelist() if name.endswith(".npy")}
-    network = check.read_network(model, tuple(claim["model"]["input"]), claim["model"]["prepare"])
+        arrays = {name[:-4]: check.read_array(file.read(name)) for name in file.namelist() if name.endswith(".npy")}
     x = np.load(given)
+    network = check.read_network(model, x.shape, claim["model"]["prepare"])
     question = check.Question(
-        x, claim["ball"], arrays["mask.npy"], claim["groups"]["count"], claim["target"], claim["rivals"]
+        x, claim["ball"], arrays["mask"], claim["groups"]["count"], claim["target"], claim["rivals"]
     )
-    count = range(len(network.relus))
-    lower, upper = ([arrays[f"{side}-{k}.npy"] for k in count] for side in ("lower", "upper"))
-    grown = (arrays.get(f"{name}.npy") for name in ("roots", "tree", "slopes", "multipliers"))
-    found = check.derive(network, question, check.Proof(lower, upper, {}, *grown))
-    return np.append(found.full, found.frozen)
+    return check.Prover(network, question).derive(arrays)
 
 
 @pytest.mark.parametrize("leaves", [0, 12])
@@ -161,6 +157,18 @@ def test_a_searched_explanation_is_certified_from_both_sides(tmp_path: Path) -> 
         assert bool(e.overlap.frozen_lower[0, u] <= e.overlap.frozen[0, v])
     if top is not None:
         assert certificate.frozen[top].max() < np.delete(lower[1:], top).min()
+
+
+@pytest.mark.parametrize("pool", [nn.AvgPool2d(2), nn.AvgPool2d(2, padding=1), nn.AdaptiveAvgPool2d(1)], ids=str)
+def test_means_of_windows_are_certified(pool: nn.Module, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(1, 3, 2, padding=1), nn.ReLU(), pool, nn.Flatten()]
+    model = nn.Sequential(*layers, nn.LazyLinear(3)).eval()
+    model(inputs())
+    e = explained(model, pm.Ball(0.05, domain=(0.0, 1.0)))
+    certificate = e.certificate()
+    assert accepted(certificate, tmp_path)
+    assert 0 < certificate.full - float(e.overlap.full) < 2e-4
 
 
 def test_the_same_explanation_gives_the_same_bytes() -> None:

@@ -17,7 +17,7 @@ from tests.proof.test_check import drawn
 POINT = {**BALL, "eps": "0", "domain": None}
 
 
-def derived(path: Path, weights: list[Array], x: Array) -> checker.Derived:
+def derived(path: Path, weights: list[Array], x: Array) -> float:
     nodes, at = [], "x"
     for i, _ in enumerate(weights):
         z = "y" if i == len(weights) - 1 else f"z{i}"
@@ -26,7 +26,7 @@ def derived(path: Path, weights: list[Array], x: Array) -> checker.Derived:
     model = onnx_file(path / "m.onnx", [1, len(x)], nodes, {f"w{i}": w for i, w in enumerate(weights)})
     network = checker.read_network(model, x.shape)
     question = question_of(x, 0, 2, POINT)
-    return checker.derive(network, question, proof_of(network, question))
+    return float(checker.Prover(network, question).derive(proof_of(network, question))[0])
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -38,7 +38,7 @@ def test_cancelling_weights_in_every_order(hidden: bool, tmp_path: Path) -> None
     for sign in (1, -1):
         last = np.stack([0 * row, sign * row])
         weights = [last[1:], np.array([[0], [1]], np.float32)] if hidden else [last]
-        bound = derived(tmp_path, weights, np.ones(4, np.float32)).full
+        bound = derived(tmp_path, weights, np.ones(4, np.float32))
         reached = [max(sign * value, 0) if hidden else sign * value for value in {*seen, 2.0}]
         assert max(reached) <= bound
 
@@ -49,15 +49,15 @@ def test_the_last_bit_of_a_product_counts(tmp_path: Path) -> None:
     for weight in values[::7]:
         x = values[values * np.float64(weight) < (values * weight)][:1]
         if len(x):
-            bound = derived(tmp_path, [np.array([[0], [weight]], np.float32)], x).full
+            bound = derived(tmp_path, [np.array([[0], [weight]], np.float32)], x)
             assert float(x[0] * weight) <= bound
 
 
 def test_denormals_that_are_flushed(tmp_path: Path) -> None:
     """-2^-140 computed as 0."""
-    bound = derived(tmp_path, [np.array([[0], [-(2.0**-70)]], np.float32)], np.array([2.0**-70], np.float32)).full
+    bound = derived(tmp_path, [np.array([[0], [-(2.0**-70)]], np.float32)], np.array([2.0**-70], np.float32))
     assert bound >= 0
-    bound = derived(tmp_path, [np.array([[0], [2.0**-140]], np.float32)], np.array([-(2.0**10)], np.float32)).full
+    bound = derived(tmp_path, [np.array([[0], [2.0**-140]], np.float32)], np.array([-(2.0**10)], np.float32))
     assert bound >= 0
 
 
@@ -70,9 +70,13 @@ def test_what_overflows_is_undecided(tmp_path: Path) -> None:
 def test_small_weights_beside_large_ones_are_not_lost(tmp_path: Path) -> None:
     """What slices leave out of the weights comes back as a radius."""
     weight = np.array([[0, 0], [2.0**100, 2.0**-20]], np.float32)
-    assert derived(tmp_path, [weight], np.array([0, 1], np.float32)).full >= 2.0**-20
-    rows = checker.unit_rows([0], [[1.0]], 2)
-    assert checker.form_at(rows, np.array([2.0**-20, 2.0**100]))[0] >= 2.0**-20
+    assert derived(tmp_path, [weight], np.array([0, 1], np.float32)) >= 2.0**-20
+    forms = checker.Forms(np.arange(2), np.array([[1.0], [0.0]]))
+    assert forms.of(np.array([2.0**-20, 2.0**100]))[0] >= 2.0**-20
+    weight = np.array([[0, 0, 0], [2.0**80, 2.0**30, 2.0**-20]], np.float32)
+    assert derived(tmp_path, [weight], np.array([0, 0, 1], np.float32)) >= 2.0**-20
+    spread = np.ldexp(1.0, np.array([200, 150, 100, 50, 0]))
+    assert checker.Forms(np.arange(5), np.eye(5)[:, 4:]).of(spread)[0] >= 1
 
 
 def test_a_ball_that_ends_at_the_domain() -> None:
@@ -88,29 +92,36 @@ def test_a_ball_that_ends_at_the_domain() -> None:
     tenth = question_of(np.zeros(1, np.float32), 0, 2, {**BALL, "eps": "0.1"})
     with pytest.raises(checker.Rejected):
         tenth.hold(np.array([[0.1]], np.float32))  # float32's 0.1 is above 1/10
-    assert tenth.upper[0] >= 0.1 > tenth.inner[0] - 1e-18
+    assert Fraction(float(tenth.upper[0])) >= Fraction(1, 10) == tenth.eps
     assert len(drawn(question, np.random.default_rng(0), 5)) == 5
+
+
+def test_half_and_relative_balls_have_the_sides_they_say() -> None:
+    x = np.array([0.5, 0.25], np.float32)
+    for half, sides in (("+", (0, 0.125)), ("-", (-0.125, 0))):
+        question = question_of(x, 0, 2, {**BALL, "eps": "0.125", "half": half})
+        assert (question.lower == pytest.approx(sides[0])) & (question.upper == pytest.approx(sides[1]))
+    question = question_of(x, 0, 2, {**BALL, "eps": "0.5", "domain": ["-1", "1"], "relative": True})
+    assert question.lower == pytest.approx([-0.75, -0.625])
+    assert question.upper == pytest.approx([0.25, 0.375])
 
 
 @pytest.mark.parametrize("eps", ["0.1", "0.3", "0.7", "1e-05", (1 / 3).hex()])
 def test_a_radius_is_what_is_written(eps: str) -> None:
     exactly = Fraction(float.fromhex(eps)) if "x" in eps else Fraction(eps)
     question = question_of(np.zeros(1, np.float32), 0, 2, {**BALL, "eps": eps})
-    assert Fraction(float(question.inner[0])) <= exactly <= Fraction(float(question.upper[0]))
-    assert question.upper[0] - question.inner[0] < 2e-16
+    assert question.eps == exactly <= Fraction(float(question.upper[0]))
+    assert Fraction(float(question.upper[0])) - exactly < Fraction(2e-16)
 
 
 @pytest.mark.parametrize(("norm", "dual"), [("inf", 1), ("2", 2), ("1", np.inf)])
 def test_suprema_are_the_dual_norms(norm: str, dual: float) -> None:
     random, mask = np.random.default_rng(0), np.array([0, 1, 1, 2])
     question = question_of(np.full(4, 0.5, np.float32), 0, 2, {**BALL, "norm": norm, "eps": "0.125"}, mask)
-    rows = checker.Rows(
-        np.rint(random.normal(size=(9, 4)) * 2.0**20) * (random.random((9, 4)) < 0.6), np.arange(-24, -15)
-    )
-    forms = np.ldexp(rows.coefficients, rows.places[:, None])
+    scale = np.ldexp(1.0, np.arange(-24, -15))
+    a = np.rint(random.normal(size=(4, 9)) * 2.0**20) * (random.random((4, 9)) < 0.6) * scale
+    found = question.suprema(checker.Forms(np.arange(4), a))
     for member in range(4):
-        moving = forms * (mask != member - 1)
-        value = np.linalg.norm(moving, dual, axis=1) * 0.125
-        found = question.suprema(rows)[:, member]
-        assert (value * (1 - 1e-15) <= found).all()
-        assert (found <= value * (1 + 1e-6) + 1e-200).all()
+        value = np.linalg.norm(a * (mask != member - 1)[:, None], dual, axis=0) * 0.125
+        assert (value * (1 - 1e-15) <= found[member]).all()
+        assert (found[member] <= value * (1 + 1e-6) + 1e-200).all()

@@ -2,66 +2,67 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from proofmap.proof import check as checker
-from tests.proof.making import BALL, Array, mlp_file, proof_of, question_of
-from tests.proof.test_check import WIDTHS, drawn, exact, layers_of, overlap
+from tests.proof.making import BALL, Array, known, mlp_file, onnx_file, proof_of, question_of, unit_forms
+from tests.proof.test_check import WIDTHS, bent, drawn, exact, layers_of, overlap
 
+Proof = dict[str, Array]
 WIDE = {**BALL, "eps": "0.5"}
 
 
-def prepared(folder: Path, seed: int) -> tuple[checker.Network, checker.Question, checker.Proof]:
+def prepared(folder: Path, seed: int) -> tuple[checker.Network, checker.Question, Proof]:
     network = checker.read_network(mlp_file(folder / "m.onnx", WIDTHS, seed), (4,))
     question = question_of(np.random.default_rng(seed).random(4).astype(np.float32), 0, 3, WIDE)
     return network, question, proof_of(network, question)
 
 
-def opens(proof: checker.Proof) -> Array:
-    """The numbers of the open units among all units."""
-    pairs = zip(proof.lower, proof.upper, strict=True)
-    return np.flatnonzero(np.concatenate([(low < 0) & (high > 0) for low, high in pairs]))
+def opens(proof: Proof) -> int:
+    """How many units are open."""
+    low, high = proof["intervals"]
+    return int(((low < 0) & (high > 0)).sum())
 
 
-def grown(proof: checker.Proof, units: list[int], random: np.random.Generator) -> checker.Proof:
-    """A tree for each of the rivals 1 and 2 that splits these units, with slopes and multipliers at random."""
-    rows: list[list[int]] = []
-    leaves = 0
+def grown(proof: Proof, units: list[int], random: np.random.Generator) -> Proof:
+    """A tree for each of the rivals 1 and 2 that splits these open units, with slopes and multipliers at random."""
+    tree: list[int] = []
 
-    def grow(depth: int) -> int:
-        nonlocal leaves
-        at = len(rows)
-        rows.append([-1, -1, -1, leaves])
-        if depth == len(units):
-            leaves += 1
-            return at
-        rows[at] = [units[depth], grow(depth + 1), grow(depth + 1), -1]
-        return at
+    def grow(depth: int) -> None:
+        tree.append(units[depth] if depth < len(units) else -1)
+        if depth < len(units):
+            grow(depth + 1)
+            grow(depth + 1)
 
-    roots = [(c, grow(0), -1) for c in (1, 2)]
-    shape = (leaves, len(opens(proof)))
+    grow(0)
+    grow(0)
+    shape = (tree.count(-1), opens(proof))
     slopes = random.integers(0, 256, shape).astype(np.uint8)
     multipliers = (random.normal(size=shape) * random.choice([0, 0.1, 1], shape)).astype(np.float16)
-    return replace(proof, roots=np.array(roots), tree=np.array(rows), slopes=slopes, multipliers=multipliers)
+    return {
+        **proof, "roots": np.array([1, 2]), "tree": np.array(tree), "slopes": slopes, "multipliers": multipliers
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_splits_slopes_and_multipliers_at_random_are_sound(seed: int, tmp_path: Path) -> None:
     network, question, proof = prepared(tmp_path, seed)
     random, units = np.random.default_rng(seed), opens(proof)
-    assert len(units) > 2
+    assert units > 2
     points = drawn(question, random, 60)
-    values = [overlap(exact(layers_of(network), [Fraction(float(v)) for v in point]), 0) for point in points]
+    values = [
+        overlap(exact(layers_of(tmp_path / "m.onnx"), [Fraction(float(v)) for v in point]), 0) for point in points
+    ]
     for depth in (0, 1, 3):
-        chosen = random.choice(units, min(depth, len(units)), replace=False).tolist()
+        chosen = random.choice(units, min(depth, units), replace=False).tolist()
         for _ in range(4):
-            derived = checker.derive(network, question, grown(proof, chosen, random))
-            assert max(values) <= Fraction(derived.full)
+            derived = checker.Prover(network, question).derive(grown(proof, chosen, random))
+            assert max(values) <= Fraction(float(derived[0]))
 
 
 def test_multipliers_take_the_bound_down(tmp_path: Path) -> None:
@@ -69,14 +70,15 @@ def test_multipliers_take_the_bound_down(tmp_path: Path) -> None:
     gains = []
     for seed in range(4):
         network, question, proof = prepared(tmp_path, seed)
-        for unit in opens(proof).tolist():
+        for unit in range(opens(proof)):
             split = grown(proof, [unit], np.random.default_rng(0))
-            assert split.multipliers is not None
+            low, high = proof["intervals"][:, (proof["intervals"][0] < 0) & (proof["intervals"][1] > 0)]
+            split["slopes"][:] = np.where(high > -low, 255, 0)
             values = []
             for g in (0.0, -0.5, -0.1, 0.1, 0.5, 100.0):
-                split.multipliers[:] = 0
-                split.multipliers[:, opens(proof).tolist().index(unit)] = [g, -g, g, -g]
-                values.append(checker.derive(network, question, replace(split, slopes=None)).full)
+                split["multipliers"][:] = 0
+                split["multipliers"][:, unit] = [g, -g, g, -g]
+                values.append(checker.Prover(network, question).derive(split)[0])
             gains.append(values[0] - min(values))
     assert max(gains) > 0.01
 
@@ -84,69 +86,102 @@ def test_multipliers_take_the_bound_down(tmp_path: Path) -> None:
 def test_both_sides_count(tmp_path: Path) -> None:
     """The bound of a tree is the largest of its leaves, so no side may be left out."""
     network, question, proof = prepared(tmp_path, 2)
-    unit = int(opens(proof)[0])
-    tree = np.array(
-        [[unit, 1, 2, -1], [-1, -1, -1, 0], [-1, -1, -1, 1], [unit, 4, 5, -1], [-1, -1, -1, 2], [-1, -1, -1, 3]]
-    )
-    slopes = np.full((4, len(opens(proof))), 255, np.uint8)
-    given = replace(proof, roots=np.array([(1, 0, -1), (2, 3, -1)]), tree=tree, slopes=slopes)
-    bounds = []
+    slopes = np.full((4, opens(proof)), 255, np.uint8)
+    grown_ = {"roots": np.array([1, 2]), "tree": np.array([0, -1, -1] * 2), "slopes": slopes, "multipliers": 0 * slopes}
+    prover, bounds = known(network, question, proof), []
+    units = np.flatnonzero((proof["intervals"][0] < 0) & (proof["intervals"][1] > 0))
     for side in (1, -1):
-        known = checker.known_until(network, question, proof, len(network.nodes))
-        sides = np.zeros((2, known.units[-1]), np.int8)
-        sides[:, unit] = side
-        rows = checker.unit_rows([(1, 0), (2, 0)], [(1, -1)] * 2, 3)
-        own = checker.Choices(slopes[:2], None, sides)
-        bounds.append(checker.largest(network, question, known, len(network.nodes) - 1, rows, own)[:, 0])
-    assert checker.derive(network, question, given).full == np.max(bounds)
+        sides = np.zeros((2, len(units)), np.int8)
+        sides[:, 0] = side
+        forms = unit_forms(np.array([(1, 0), (2, 0)]), np.array([(1, -1)] * 2))
+        own = (units, slopes[:2], 0 * slopes[:2], sides)
+        bounds.append(prover.largest(len(network.nodes) - 1, forms, own)[0])
+    assert checker.Prover(network, question).derive({**proof, **grown_})[0] == pytest.approx(np.max(bounds), abs=1e-12)
     assert not np.array_equal(bounds[0], bounds[1])
 
 
 @pytest.mark.parametrize(
     "tree",
     [
-        [[0, 0, 0, -1]],  # its own child
-        [[0, 1, 1, -1], [-1, -1, -1, 0]],  # one child twice
-        [[0, 1, 5, -1], [-1, -1, -1, 0]],  # a child that is not there
-        [[0, 1, -1, -1], [-1, -1, -1, 0]],  # one side alone
-        [[99, 1, 2, -1], [-1, -1, -1, 0], [-1, -1, -1, 0]],  # a unit that is not there
-        [[-1, -1, -1, 1]],  # a leaf without slopes
+        [0],  # no side
+        [0, -1],  # one side alone
+        [99, -1, -1, -1],  # a unit that is not there
+        [-2, -1],
+        [-1],  # one tree for two rivals
+        [-1, -1, -1],  # a tree for none
+        [0, -1, -1, -1],  # a leaf without slopes
+        [-1, 0, -1],  # a side less
+        [],
     ],
+    ids=str,
 )
-def test_what_is_no_tree_is_rejected(tree: list[list[int]], tmp_path: Path) -> None:
+def test_what_is_no_tree_is_rejected(tree: list[int], tmp_path: Path) -> None:
     network, question, proof = prepared(tmp_path, 0)
-    slopes = np.zeros((1, len(opens(proof))), np.uint8)
-    roots = np.array([(1, 0, -1), (2, 0, -1)])
-    with pytest.raises(checker.Rejected):
-        checker.derive(network, question, replace(proof, roots=roots, tree=np.array(tree), slopes=slopes))
+    slopes = np.zeros((2, opens(proof)), np.uint8)
+    more = {"roots": np.array([1, 2]), "slopes": slopes, "multipliers": 0 * slopes}
+    assert checker.Prover(network, question).derive({**proof, **more, "tree": np.array([-1, -1])}).shape == (1,)
+    with pytest.raises((checker.Rejected, LookupError)):
+        checker.Prover(network, question).derive({**proof, **more, "tree": np.array(tree, int)})
 
 
-def test_every_rival_needs_a_tree_for_all_members(tmp_path: Path) -> None:
+@pytest.mark.parametrize("roots", [[1], [1, 0], [1, 1], [2, 2], [1, 2, 0], [1, 7]], ids=str)
+def test_every_rival_needs_a_tree_and_no_other_class_has_one(roots: list[int], tmp_path: Path) -> None:
     network, question, proof = prepared(tmp_path, 0)
-    for roots in ([(1, 0, -1)], [(1, 0, -1), (0, 1, -1)], [(1, 0, -1), (2, 1, 0)]):
-        given = replace(proof, roots=np.array(roots), tree=np.array([[-1, -1, -1, 0]] * 2))
-        with pytest.raises(checker.Rejected):
-            checker.derive(network, question, given)
+    slopes = np.zeros((len(roots), opens(proof)), np.uint8)
+    more = {"roots": np.array(roots), "slopes": slopes, "multipliers": slopes, "tree": np.full(len(roots), -1)}
+    with pytest.raises(checker.Rejected, match="every rival"):
+        checker.Prover(network, question).derive({**proof, **more})
 
 
-def test_a_root_for_one_member_bounds_that_member_alone(tmp_path: Path) -> None:
+def test_slopes_beyond_one_are_one(tmp_path: Path) -> None:
+    """Any number may stand in the file: a line of another slope would cut through the relu."""
+    network, question, proof = prepared(tmp_path, 1)
+    points = drawn(question, np.random.default_rng(0), 60)
+    values = [overlap(exact(layers_of(tmp_path / "m.onnx"), [Fraction(float(v)) for v in p]), 0) for p in points]
+    given = grown(proof, [], np.random.default_rng(0))
+    found = []
+    for slope in (255, 300, 1000, 5000, -300):
+        slopes = np.full(given["slopes"].shape, slope, np.int64)
+        more = {**given, "slopes": slopes, "multipliers": 0 * slopes}
+        found.append(checker.Prover(network, question).derive(more)[0])
+        assert max(values) <= Fraction(float(found[-1]))
+    assert found[1:4] == [found[0]] * 3
+
+
+def test_two_relus_of_one_value_with_other_intervals_are_rejected(tmp_path: Path) -> None:
+    """A side of one unit would be taken for that of another: z_1 > 0 would count as not above 0."""
+    nodes = [
+        helper.make_node("Gemm", ["x", "i"], ["z"]),
+        helper.make_node("Relu", ["z"], ["a"]),
+        helper.make_node("Relu", ["z"], ["b"]),
+        helper.make_node("Add", ["a", "b"], ["c"]),
+        helper.make_node("Gemm", ["c", "w"], ["y"]),
+    ]
+    tensors = {"i": np.eye(2, dtype=np.float32), "w": np.array([[0, 1], [0, 1]], np.float32)}
+    network = checker.read_network(onnx_file(tmp_path / "two.onnx", [1, 2], nodes, tensors), (2,))
+    question = question_of(np.array([0, 1], np.float32), 0, 2, {**BALL, "eps": np.array([1, 0.5]), "domain": None})
+    ends = np.array([[-1.1, 0.4, -1.1, -0.1], [1.1, 1.6, 1.1, 1.6]], np.float32)
+    assert checker.Prover(network, question).derive({"intervals": ends})[0] >= 5
+    slopes = np.full((2, 3), 255, np.uint8)
+    split = {"roots": np.array([1]), "tree": np.array([1, -1, -1]), "slopes": slopes, "multipliers": 0 * slopes}
+    with pytest.raises(checker.Rejected, match="two relus"):
+        checker.Prover(network, question).derive({"intervals": ends, **split})
+
+
+def test_of_two_trees_of_a_rival_the_smaller_bound_counts(tmp_path: Path) -> None:
     network = checker.read_network(mlp_file(tmp_path / "m.onnx", WIDTHS, 1), (4,))
     question = question_of(np.full(4, 0.5, np.float32), 0, 3, WIDE, np.array([0, 0, 1, 1]))
     proof = proof_of(network, question)
-    roots = np.array([(1, 0, -1), (2, 1, -1), (1, 2, 1), (2, 3, 1)])
-    leaves = np.array([[-1, -1, -1, 0], [-1, -1, -1, 0], [-1, -1, -1, 1], [-1, -1, -1, 1]])
-    slopes = np.zeros((2, len(opens(proof))), np.uint8)
-    slopes[1] = np.random.default_rng(0).integers(0, 256, slopes.shape[1])
-    for given in (slopes, slopes[::-1]):
-        alone = [
-            checker.derive(network, question, replace(proof, roots=roots[:2], tree=leaves[at : at + 2], slopes=given))
-            for at in (0, 2)
-        ]
-        both = checker.derive(network, question, replace(proof, roots=roots, tree=leaves, slopes=given))
-        assert both.full == alone[0].full
-        assert both.frozen[0] == alone[0].frozen[0]
-        assert both.frozen[1] <= min(alone[0].frozen[1], alone[1].frozen[1])
-        assert alone[0].full != alone[1].full
+    slopes = np.zeros((4, opens(proof)), np.uint8)
+    slopes[2:] = np.random.default_rng(0).integers(0, 256, slopes.shape[1])
+
+    def of(roots: list[int], some: slice) -> Array:
+        more = {"roots": np.array(roots), "slopes": slopes[some], "multipliers": 0 * slopes[some]}
+        return checker.Prover(network, question).derive({**proof, **more, "tree": np.full(len(roots), -1)})
+
+    first, second, both = of([1, 2], slice(0, 2)), of([1, 2], slice(2, 4)), of([1, 2, 1, 2], slice(0, 4))
+    assert not np.array_equal(first, second)
+    assert (both <= np.minimum(first, second)).all()
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.25])
@@ -158,11 +193,9 @@ def test_forms_through_relu_are_nowhere_smaller_on_their_leaf(slope: float) -> N
         a = np.rint(random.normal(size=(1, 1)) * 2.0**20)
         side = int(random.integers(-1, 2))
         g = np.float16(random.normal() * random.choice([0, 0.1, 1, 100]))
-        own = checker.Choices(random.integers(0, 256, (1, 1)).astype(np.uint8), np.array([[g]]), np.array([[side]]))
-        rows = checker.Rows(a, np.array([-20]))
-        form, added = checker.through_relu(slope, rows, np.array([low]), np.array([high]), own)
+        own = np.zeros(1, int), random.integers(0, 256, (1, 1)).astype(np.uint8), np.array([[g]]), np.array([[side]])
+        form, added = bent(slope, checker.Forms(np.zeros(1, int), a / 2**20), np.array([low]), np.array([high]), *own)
         start, end = (0.0 if side > 0 else low), (0.0 if side < 0 else high)
-        factor = Fraction(float(form.coefficients[0, 0])) * Fraction(2) ** int(form.places[0])
         for z in (Fraction(start), Fraction(end), Fraction(start) / 2 + Fraction(end) / 2, Fraction(0)):
             value = Fraction(float(a[0, 0])) / 2**20 * max(z, Fraction(slope) * z)
-            assert value <= factor * z + Fraction(float(added[0]))
+            assert value <= Fraction(form[0, 0]) * z + Fraction(float(added[0]))

@@ -48,10 +48,10 @@ def test_parts_without_a_bend_are_closed(tmp_path: Path) -> None:
 
 def test_stored_slopes_are_what_they_stand_for() -> None:
     numbers, multipliers = np.array([[0, 1, 128, 254, 255]], np.uint8), np.array([[0, 0.5, -2, 1, 0]], np.float16)
-    plain = Opened(np.arange(5), np.zeros(5)).stored(numbers, multipliers)
+    plain = Opened(np.zeros(5)).stored(numbers, multipliers)
     assert plain.slopes.tolist() == [[0, 1 / 256, 0.5, 254 / 256, 1]]
     assert plain.multipliers.tolist() == [[0, 0.5, -2, 1, 0]]
-    leaky = Opened(np.arange(5), np.full(5, 0.25))
+    leaky = Opened(np.full(5, 0.25))
     assert leaky.stored(numbers, multipliers).slopes[0].tolist() == pytest.approx([0, 0, 1 / 3, 0.98958333, 1])
     again = leaky.numbered(torch.tensor([[0, 1 / 3, 1]], dtype=torch.float64).repeat(1, 5)[:, :5])
     assert again.tolist() == [[64, 128, 255, 64, 128]]

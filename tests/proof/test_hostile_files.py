@@ -19,7 +19,7 @@ import onnx
 import pytest
 
 from proofmap.proof import check as checker
-from tests.proof.making import members_of, mlp_file, npy, write
+from tests.proof.making import BALL, members_of, mlp_file, npy, proof_of, question_of, write
 
 X = np.array([0.3, 0.9, 0.0, 0.5], np.float32)
 SECONDS, MEMORY = 20, 2**31
@@ -140,7 +140,7 @@ def test_json_that_is_deep_or_strange_is_refused(text: str, folder: Path, member
     ],
     ids=["long", "overflow", "negative", "empty", "rank", "deep", "objects", "void", "version"],
 )
-@pytest.mark.parametrize("name", ["mask.npy", "frozen.npy", "lower-0.npy", "points.npy"])
+@pytest.mark.parametrize("name", ["mask.npy", "frozen.npy", "intervals.npy", "points.npy"])
 def test_arrays_that_declare_what_they_have_not_are_refused(
     name: str, content: bytes, folder: Path, members: Members
 ) -> None:
@@ -155,13 +155,13 @@ def test_claims_that_are_no_numbers_prove_nothing(value: Any, folder: Path, memb
     rejected(with_claim(folder, members, lambda claim: claim["claims"].update(full=value)), folder)
 
 
-@pytest.mark.parametrize("value", [nan, -inf])
-@pytest.mark.parametrize("name", ["frozen.npy", "lower-0.npy", "upper-1.npy"])
+@pytest.mark.parametrize("value", [nan, inf, -inf])
+@pytest.mark.parametrize("name", ["frozen.npy", "intervals.npy"])
 def test_arrays_of_what_is_no_number_prove_nothing(value: float, name: str, folder: Path, members: Members) -> None:
-    if (name, value) == ("lower-0.npy", -inf):
-        value = inf  # an end of minus infinity is true there
+    if (name, value) == ("frozen.npy", inf):
+        return  # a true claim
     spoiled = checker.read_array(members[name]).copy()
-    spoiled[0] = value
+    spoiled[..., 0] = value
     rejected(write(folder / "nan.proof", {**members, name: npy(spoiled)}), folder)
 
 
@@ -177,28 +177,29 @@ def test_groups_that_are_not_there_are_refused(count: Any, folder: Path, members
     rejected(with_claim(folder, members, lambda claim: claim["groups"].update(count=count)), folder)
 
 
-@pytest.mark.parametrize(
-    "tree",
-    [
-        [[0, 0, 0, -1]],
-        [[0, 1, 1, -1], [-1, -1, -1, 0]],
-        [[0, 1, 2, -1], [1, 0, 2, -1], [-1, -1, -1, 0]],
-        [[0, 9, 9, -1]],
-    ],
-    ids=["itself", "twice", "back", "outside"],
-)
-def test_trees_with_a_circle_are_refused(tree: list[list[int]], folder: Path, members: Members) -> None:
-    roots = np.array([[1, 0, -1], [2, 0, -1]])
-    more = {"roots.npy": npy(roots), "tree.npy": npy(np.array(tree, np.int32))}
-    assert "tree" in rejected(write(folder / "tree.proof", {**members, **more}), folder)
+def with_tree(folder: Path, members: Members, roots: list[int], tree: list[int]) -> Path:
+    low, high = checker.read_array(members["intervals.npy"])
+    slopes = npy(np.zeros((2, int(((low < 0) & (high > 0)).sum())), np.uint8))
+    more = {"roots.npy": npy(np.array(roots)), "tree.npy": npy(np.array(tree, np.int32))}
+    return write(folder / "tree.proof", {**members, **more, "slopes.npy": slopes, "multipliers.npy": slopes})
+
+
+@pytest.mark.parametrize("tree", [[0], [0, 0], [-2, -1], [2**31 - 1, -1, -1], [0] * 100 + [-1] * 99], ids=str)
+def test_trees_that_do_not_end_are_refused(tree: list[int], folder: Path, members: Members) -> None:
+    assert "tree" in rejected(with_tree(folder, members, [1, 2], tree), folder)
 
 
 def test_a_deep_tree_is_refused(folder: Path, members: Members) -> None:
-    count = 100_000
-    chain = [[0, k + 1, k + 2, -1] for k in range(0, 2 * count, 2)]
-    rows = [row for step in chain for row in (step, [-1, -1, -1, 0])]
-    more = {"roots.npy": npy(np.array([[1, 0, -1], [2, 0, -1]])), "tree.npy": npy(np.array(rows, np.int32))}
-    rejected(write(folder / "chain.proof", {**members, **more}), folder)
+    assert "tree" in rejected(with_tree(folder, members, [1, 2], [0] * 100_000 + [-1] * 100_001), folder)
+
+
+def test_many_leaves_are_refused(folder: Path) -> None:
+    """Each of a million with a side for each of a thousand units, before any is made."""
+    network = checker.read_network(mlp_file(folder / "wide.onnx", (4, 300, 3), 7), (4,))
+    question = question_of(X, 0, 3, {**BALL, "eps": "3", "domain": None})
+    tree = {"roots": np.array([1, 2]), "tree": np.zeros(2**22, np.int8)}
+    with pytest.raises(checker.Rejected, match="too many leaves"):
+        checker.Prover(network, question).derive({**proof_of(network, question), **tree})
 
 
 def changed(model: Path, change: Callable[[onnx.ModelProto], Any]) -> bytes:
@@ -278,3 +279,10 @@ def test_a_model_with_operators_of_its_own_is_refused(folder: Path, members: Mem
     content = (folder / "net.onnx").read_bytes() + message(25, message(1, b"Relu"))
     proof, model = with_model(folder, members, content)
     assert "functions" in refused(proof, model, folder / "x.npy")
+
+
+@pytest.mark.parametrize("length", [2**63, 2**64 - 1, 2**64 - 11, 2**62], ids=hex)
+def test_a_length_that_is_negative_to_some_does_not_lead_back(length: int) -> None:
+    size = bytes([length >> 7 * i & 127 | (128 if i < 9 else 0) for i in range(10)])
+    with pytest.raises(checker.Rejected):
+        checker.read_network(bytes([7 << 3 | 2]) + size + b"abc", (4,))

@@ -20,6 +20,8 @@ __all__ = ["Array", "Asked"]
 
 Array = NDArray[Any]
 
+_FAR = 2.0**1000  # stands for no end: further than float32 goes
+
 
 @dataclass(frozen=True, eq=False)
 class Asked:
@@ -94,7 +96,8 @@ def _domain(ball: Ball, x: Tensor, arrays: dict[str, Array]) -> list[str]:
     ends = []
     for name, end in zip(("low.npy", "high.npy"), ball.domain, strict=True):
         if (isinstance(end, Tensor) and end.numel() > 1) or isinf(end):
-            arrays[name] = resolve_end(end, x.double())[0].cpu().numpy().copy()
+            values: Array = resolve_end(end, x.double())[0].cpu().numpy()
+            arrays[name] = np.clip(values, -_FAR, _FAR)
             ends.append(name)
         else:
             ends.append(_number(float(end)))

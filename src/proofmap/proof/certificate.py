@@ -57,7 +57,7 @@ class Certificate:
     def leaves(self) -> int:
         """Parts that the ball was split into, for all rivals; 0 where it was not."""
         tree = self.arrays.get("tree.npy")
-        return 0 if tree is None else int((tree[:, 3] >= 0).sum()) - len(self.arrays["roots.npy"]) // 2
+        return 0 if tree is None else int((tree < 0).sum()) - len(self.arrays["roots.npy"]) // 2
 
     @property
     def proven(self) -> bool:

@@ -24,7 +24,7 @@ from proofmap.precision import full_precision
 from proofmap.proof import check
 from proofmap.proof.asked import Array, Asked
 from proofmap.proof.certificate import Certificate
-from proofmap.proof.grow import Growth, Opened, Trees, grow
+from proofmap.proof.grow import Growth, Opened, grow
 from proofmap.proof.intervals import intervals
 from proofmap.proof.network import check_covered, export, leak
 from proofmap.rules import Interval
@@ -124,27 +124,24 @@ def _certified(
     prepare = None if file is None else file.given
     network = check.read_network(path, asked.x.shape, prepare)
     question = check.Question(asked.x, asked.given, asked.mask, asked.groups, asked.target, list(asked.rivals))
-    _check_same(subject, network, path)
-    proof = intervals(network, question)
+    _check_same(subject, network, question, path)
+    proof = {"intervals": intervals(network, question)}
     met = None if points is None else _inside(subject, points)
-    lower = None if met is None else _downwards(check.overlaps(network, question, met))
+    lower = None if met is None else _downwards(check.Prover(network, question, met).overlaps())
     if growth is not None:
-        at_x = check.overlaps(network, question, asked.x[None])
+        at_x = check.Prover(network, question, asked.x[None]).overlaps()
         reached = np.repeat(at_x, 1 + asked.groups) if lower is None else lower
-        trees = _trees(subject, asked, network, proof, reached, growth)
-        proof = replace(proof, roots=trees.roots, tree=trees.nodes, slopes=trees.slopes, multipliers=trees.multipliers)
-    derived = check.derive(network, question, proof)
-    upper = -_downwards(-np.append(derived.full, derived.frozen))
-    arrays = {**asked.arrays, **_stored(proof)}
+        proof |= _trees(subject, asked, proof["intervals"], reached, growth)
+    derived = check.Prover(network, question).derive(proof)
+    upper = -_downwards(-derived)
+    arrays = {**asked.arrays, **{f"{name}.npy": array for name, array in proof.items()}}
     model = {
-        "kind": "onnx" if path.suffix == ".onnx" else "safetensors",
         "sha256": sha256(path.read_bytes() if data is None else data).hexdigest(),
-        "input": list(asked.x.shape),
         "prepare": prepare,
     }
     claim = {
         "format": "proofmap-certificate",
-        "version": 1,
+        "version": 2,
         "made_with": versions(),
         "model": model,
         **asked.claim,
@@ -153,16 +150,12 @@ def _certified(
     return Certificate(claim, arrays, asked.x, data, None if data is not None else path)
 
 
-def _check_same(subject: Subject, network: check.Network, path: Path) -> None:
+def _check_same(subject: Subject, network: check.Network, question: check.Question, path: Path) -> None:
     """Refuse a file whose network gives other logits at x than the explained one, by more than float32 can round."""
     with full_precision(subject.x.device), torch.no_grad():
         logits = subject.graph.to(subject.x.device, subject.x.dtype)(subject.x).flatten().double().cpu().numpy()
-    x = subject.x.flatten(1).double().cpu().numpy()
-    ends = [(x, x)]
-    for node in network.nodes[1:]:
-        low, high, _ = check.image(node, [ends[k] for k in node.inputs])
-        ends.append((low, high))
-    low, high = (end[0] for end in ends[-1])
+    prover = check.Prover(network, question, subject.x.cpu().numpy())
+    low, high = prover.lower[-1][:, 0], prover.upper[-1][:, 0]
     if low.shape != logits.shape or not ((low <= logits) & (logits <= high)).all():
         raise InputError(
             f"{path} gives logits of {low.round(4)} to {high.round(4)} at the input, and the explained network "
@@ -178,30 +171,28 @@ def _inside(subject: Subject, points: Tensor) -> Array:
     return moved
 
 
-def _trees(
-    subject: Subject, asked: Asked, network: check.Network, proof: check.Proof, reached: Array, growth: Growth
-) -> Trees:
-    """Trees on the stored intervals, which are those of the graph's ReLUs in the same order."""
+def _trees(subject: Subject, asked: Asked, stored: Array, reached: Array, growth: Growth) -> dict[str, Array]:
+    """Trees on the stored intervals (2, units), which are those of the graph's ReLUs in the same order."""
     graph, family = subject.graph.to(torch.device("cpu"), torch.float64), _double(subject.family)
     bends = [node for node in graph.nodes if node.op in ("relu", "leaky_relu")]
-    if [node.size for node in bends] != [len(ends) for ends in proof.lower] or not splits(graph):
+    sizes = [node.size for node in bends]
+    if sum(sizes) != stored.shape[1] or not splits(graph):
         raise InputError(
             "got a network with max pools, or whose file orders its ReLUs otherwise, expected one of layers and ReLUs "
             "for a certificate with trees: take leaves=0"
         )
     known = {}
-    for node, lower, upper in zip(bends, proof.lower, proof.upper, strict=True):
+    for node, ends in zip(bends, np.split(stored.astype(np.float64), np.cumsum(sizes)[:-1], axis=1), strict=True):
         value = graph[node.inputs[0]]
-        ends = (torch.from_numpy(end.astype(np.float64)).view(1, *value.shape) for end in (lower, upper))
-        known[value.name] = Interval(*ends)
+        known[value.name] = Interval(*(torch.from_numpy(end.copy()).view(1, *value.shape) for end in ends))
     rows = torch.zeros(len(asked.rivals), graph.classes, dtype=torch.float64)
     rows[torch.arange(len(rows)), list(asked.rivals)] = 1
     rows[:, asked.target] = -1
     with full_precision(family.x.device), torch.no_grad():
         units = units_of(graph, known, family, rows)
         assert units is not None
-        numbers = np.flatnonzero((np.concatenate(proof.lower) < 0) & (np.concatenate(proof.upper) > 0))
-        opened = Opened(numbers, np.repeat([leak(node) for node in bends], [node.size for node in bends])[numbers])
+        numbers = np.flatnonzero((stored[0] < 0) & (stored[1] > 0))
+        opened = Opened(np.repeat([leak(node) for node in bends], sizes)[numbers])
         return grow(units, Balls(family), torch.from_numpy(reached), asked.rivals, opened, growth)
 
 
@@ -210,14 +201,6 @@ def _double(family: Family) -> Family:
     x, lower, upper, eps = (end.double().cpu() for end in (family.x, family.lower, family.upper, family.eps))
     mask = None if family.mask is None else family.mask.cpu()
     return replace(family, x=x, lower=lower, upper=upper, eps=eps, mask=mask)
-
-
-def _stored(proof: check.Proof) -> dict[str, Array]:
-    """The arrays of a proof, by the names of their files."""
-    hidden = {f"lower-{k}.npy": ends for k, ends in enumerate(proof.lower)}
-    hidden |= {f"upper-{k}.npy": ends for k, ends in enumerate(proof.upper)}
-    grown = {name: getattr(proof, name) for name in ("roots", "tree", "slopes", "multipliers")}
-    return hidden | {f"{name}.npy": array for name, array in grown.items() if array is not None}
 
 
 def _claims(upper: Array, lower: Array | None, met: Array | None, arrays: dict[str, Array]) -> dict[str, Any]:

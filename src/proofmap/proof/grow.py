@@ -25,7 +25,7 @@ from proofmap.tree.splits import FAST, Splits
 from proofmap.tree.straight import solved
 from proofmap.tree.units import Units, outward, wide
 
-__all__ = ["Growth", "Opened", "Trees", "grow"]
+__all__ = ["Growth", "Opened", "grow"]
 
 _ROOT_STEPS, _STEPS = 100, 30  # on slopes and multipliers
 _AHEAD = 16  # splits that are tried before one is made
@@ -51,22 +51,6 @@ class Growth:
         check_number("got gap", self.gap)
 
 
-@dataclass(frozen=True, eq=False)
-class Trees:
-    """As a certificate holds them: a root a rival, nodes (unit, + child, - child, leaf), and what leaves choose."""
-
-    roots: Array  # (n, 3) int32
-    nodes: Array  # (m, 4) int32
-    slopes: Array  # (leaves, open units) uint8
-    multipliers: Array  # (leaves, open units) float16
-
-    @property
-    def arrays(self) -> dict[str, Array]:
-        """By the names of their files."""
-        named = {"roots": self.roots, "tree": self.nodes, "slopes": self.slopes, "multipliers": self.multipliers}
-        return {f"{name}.npy": array for name, array in named.items()}
-
-
 @dataclass(eq=False)
 class _Part:
     """A part of B on which a row is bounded; once it is split, its halves: that above 0, then that below."""
@@ -83,9 +67,8 @@ class _Part:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """The open units as a certificate numbers them, (K,): their numbers among all ReLUs, and their slopes below 0."""
+    """The open units as a certificate numbers them, (K,): their slopes below 0."""
 
-    numbers: Array
     leaks: Array
 
     def stored(self, slopes: Array, multipliers: Array) -> Choice:
@@ -101,8 +84,12 @@ class Opened:
         return numbers
 
 
-def grow(units: Units, balls: Balls, reached: Tensor, rivals: Sequence[int], opened: Opened, growth: Growth) -> Trees:
-    """Trees for the rows of the units, one a rival. reached (1 + G,): what every member has at least."""
+def grow(
+    units: Units, balls: Balls, reached: Tensor, rivals: Sequence[int], opened: Opened, growth: Growth
+) -> dict[str, Array]:
+    """Trees for the rows of the units, one a rival, as the arrays of a proof. reached (1 + G,): what every member has
+    at least.
+    """
     until = time.monotonic() + growth.seconds
     work = _Grower(units, balls, reached, opened)
     roots = work.parts(torch.arange(len(units.rows)), wide(units.interval, len(units.rows)), None)
@@ -115,8 +102,8 @@ def grow(units: Units, balls: Balls, reached: Tensor, rivals: Sequence[int], ope
             break
         leaves = [part for part in leaves if part not in worst] + work.split(worst)
     slopes = opened.numbered(Choice.start(units.interval).slopes)
-    whole = [replace(part, slopes=slopes, multipliers=0 * part.multipliers, halves=[]) for part in roots]
-    return _written([*roots, *whole], rivals, opened.numbers)
+    whole = [replace(part, slopes=slopes, multipliers=0 * part.multipliers, unit=-1, halves=[]) for part in roots]
+    return _written([*roots, *whole], rivals)
 
 
 class _Grower:
@@ -180,23 +167,19 @@ class _Grower:
         return found.bias[:, None] + self.balls.every(found.form)
 
 
-def _written(roots: Sequence[_Part], rivals: Sequence[int], numbers: Array) -> Trees:
-    """Nodes in an order in which parts come before their halves."""
-    nodes: list[list[int]] = []
+def _written(roots: Sequence[_Part], rivals: Sequence[int]) -> dict[str, Array]:
+    """Trees one after the other: the unit that is split, then that half above 0, then that below; -1 for a leaf."""
+    tree: list[int] = []
     leaves: list[_Part] = []
-    waiting = list(roots)
-    for part in waiting:
-        if part.halves:
-            at = len(waiting)
-            nodes.append([int(numbers[part.unit]), at, at + 1, -1])
-            waiting += part.halves
-        else:
-            nodes.append([-1, -1, -1, len(leaves)])
-            leaves.append(part)
-    named = [[rivals[part.row], k, -1] for k, part in enumerate(roots)]  # -1: for B and all members
-    return Trees(
-        np.array(named, np.int32),
-        np.array(nodes, np.int32),
-        np.stack([leaf.slopes for leaf in leaves]),
-        np.stack([leaf.multipliers for leaf in leaves]),
-    )
+    waiting = list(roots)[::-1]
+    while waiting:
+        part = waiting.pop()
+        tree.append(part.unit)
+        waiting += part.halves[::-1]
+        leaves += [] if part.halves else [part]
+    return {
+        "roots": np.array([rivals[part.row] for part in roots], np.int32),
+        "tree": np.array(tree, np.int32),
+        "slopes": np.stack([leaf.slopes for leaf in leaves]),
+        "multipliers": np.stack([leaf.multipliers for leaf in leaves]),
+    }

@@ -13,44 +13,31 @@ _SPARE = 2.0**-30  # of an end: another machine sums in another order, and may l
 _BITS = 8  # of a float32's 24 that are left zero: an end then takes half the place
 
 
-def intervals(network: check.Network, question: check.Question) -> check.Proof:
-    """A proof with the intervals of all ReLUs' inputs, and nothing else.
+def intervals(network: check.Network, question: check.Question) -> Array:
+    """(2, units) of all ReLUs' inputs, float32.
 
     Interval arithmetic first; forms carried back for entries whose sign it leaves open.
     """
-    proof, known = check.Proof(), check.Known()
-    for node in network.nodes:
-        if node.op == "input":
-            lower, upper = question.x + question.lower, question.x + question.upper
-            ends = (-check.up(-lower), check.up(upper), np.zeros(1))
-        else:
-            if node.op == "relu":
-                _settle(network, question, known, proof)
-            given = [(known.lower[i][None], known.upper[i][None]) for i in node.inputs]
-            low, high, radius = check.image(node, given)
-            ends = (low[0], high[0], radius[0])
-        for kept, end in zip((known.lower, known.upper, known.radius), ends, strict=True):
-            kept.append(end)
-    return proof
+    prover, stored = check.Prover(network, question), np.zeros((2, network.units), np.float32)
+    for node in network.nodes[1:]:
+        if node.op == "relu":
+            at = node.inputs[0]
+            mine = stored[:, node.first : node.first + node.count]
+            mine[:] = _ends(prover, at)
+            prover.lower[at], prover.upper[at] = (end.astype(np.float64)[:, None] for end in mine)
+        prover.append()
+    return stored
 
 
-def _settle(network: check.Network, question: check.Question, known: check.Known, proof: check.Proof) -> None:
-    """The stored interval of the next ReLU's input, from those before it."""
-    k = len(proof.lower)
-    at = network.nodes[network.relus[k]].inputs[0]
-    low, high = known.lower[at].copy(), known.upper[at].copy()
+def _ends(prover: check.Prover, at: int) -> Array:
+    """(2, n) of the value of a node, from those before it."""
+    low, high = prover.lower[at][:, 0].copy(), prover.upper[at][:, 0].copy()
     entry = np.flatnonzero((low < 0) & (high > 0))
-    if len(entry):
-        below, above = (
-            check.hidden(network, question, known, k, entry, np.full(len(entry), sign), proof) for sign in (-1.0, 1.0)
-        )
-        low[entry], high[entry] = np.maximum(low[entry], -below), np.minimum(high[entry], above)
-    lower, upper = -_upwards(-low), _upwards(high)
-    proof.lower.append(lower)
-    proof.upper.append(upper)
-    known.lower[at], known.upper[at] = lower.astype(np.float64), upper.astype(np.float64)
-    known.units.append(known.units[k] + len(lower))
-    known.opens.append(known.opens[k] + int(((lower < 0) & (upper > 0)).sum()))
+    both = np.concatenate([entry, entry])
+    found = prover.hidden(at, both, np.repeat([-1.0, 1.0], len(entry)))
+    low[entry] = np.maximum(low[entry], -found[: len(entry)])
+    high[entry] = np.minimum(high[entry], found[len(entry) :])
+    return np.stack([-_upwards(-low), _upwards(high)])
 
 
 def _upwards(ends: Array) -> Array:

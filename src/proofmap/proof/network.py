@@ -22,80 +22,89 @@ __all__ = ["METADATA", "check_covered", "export", "leak"]
 
 METADATA = "proofmap-network"
 
-_Entry = dict[str, Any]
+_FIRST = "x"  # the name of the input
 
 
 class _Writer:
-    """Nodes and tensors, one after the other."""
+    """Operators as ONNX has them, one after the other: what it does, its attributes, its inputs, its result."""
 
     def __init__(self) -> None:
-        self.nodes: list[_Entry] = []
+        self.nodes: list[tuple[str, dict[str, Any], list[str], str]] = []
         self.tensors: dict[str, np.ndarray] = {}
 
-    def keep(self, name: str, value: Tensor | None) -> str | None:
-        """The name under which a tensor is kept; None where there is none."""
+    def keep(self, name: str, value: Tensor | None) -> list[str]:
+        """The name under which a tensor is kept; none where there is none."""
         if value is None:
-            return None
+            return []
         self.tensors[name] = np.ascontiguousarray(value.detach().cpu().numpy())
-        return name
+        return [name]
 
-    def add(self, entry: _Entry) -> int:
-        """Append a node; return its number."""
-        self.nodes.append(entry)
-        return len(self.nodes) - 1
+    def add(self, op: str, stated: dict[str, Any], inputs: list[str]) -> str:
+        """Append an operator; return the name of its result."""
+        self.nodes.append((op, stated, inputs, f"#{len(self.nodes)}"))
+        return self.nodes[-1][3]
 
 
-def _linear(writer: _Writer, node: Node, x: list[int]) -> _Entry:
+def _linear(writer: _Writer, node: Node, x: list[str]) -> str:
     weight, bias = writer.keep(f"{node.name}.weight", node.weight), writer.keep(f"{node.name}.bias", node.bias)
-    return {"op": "linear", "inputs": x, "weight": weight, "bias": bias}
+    return writer.add("Gemm", {"transB": 1}, [*x, *weight, *bias])
 
 
-def _conv(writer: _Writer, node: Node, x: list[int]) -> _Entry:
-    a, bias = node.attributes, None if node.bias is None else node.bias.flatten()
-    return {
-        "op": "conv",
-        "inputs": x,
-        "weight": writer.keep(f"{node.name}.weight", node.weight),
-        "bias": writer.keep(f"{node.name}.bias", bias),
-        "stride": list(a["stride"]),
-        "padding": [*a["padding"], *a["padding"]],
-        "dilation": list(a["dilation"]),
-        "groups": a["groups"],
-    }
+def _conv(writer: _Writer, node: Node, x: list[str]) -> str:
+    bias = writer.keep(f"{node.name}.bias", None if node.bias is None else node.bias.flatten())
+    stated = {**_window(node), "group": node.attributes["groups"]}
+    return writer.add("Conv", stated, [*x, *writer.keep(f"{node.name}.weight", node.weight), *bias])
 
 
-def _affine(writer: _Writer, node: Node, x: list[int]) -> _Entry:
+def _affine(writer: _Writer, node: Node, x: list[str]) -> str:
     scale, shift = writer.keep(f"{node.name}.scale", node.weight), writer.keep(f"{node.name}.shift", node.bias)
-    return {"op": "affine", "inputs": x, "scale": scale, "shift": shift}
+    result = writer.add("Mul", {}, [*x, *scale]) if scale else x[0]
+    return writer.add("Add", {}, [result, *shift]) if shift else result
 
 
-def _relu(writer: _Writer, node: Node, x: list[int]) -> _Entry:
-    return {"op": "relu", "inputs": x, "slope": leak(node)}
+def _relu(writer: _Writer, node: Node, x: list[str]) -> str:
+    slope = leak(node)
+    return writer.add("LeakyRelu", {"alpha": slope}, x) if slope else writer.add("Relu", {}, x)
 
 
-def _add(writer: _Writer, node: Node, x: list[int]) -> _Entry:
+def _add(writer: _Writer, node: Node, x: list[str]) -> str:
     total = x[0]
-    for other in x[1:-1]:
-        total = writer.add({"op": "add", "inputs": [total, other]})
-    return {"op": "add", "inputs": [total, x[-1]]}
+    for other in x[1:]:
+        total = writer.add("Add", {}, [total, other])
+    return total
 
 
-def _max_pool(writer: _Writer, node: Node, x: list[int]) -> _Entry:
+def _window(node: Node) -> dict[str, Any]:
+    """How a kernel moves, as ONNX says it."""
     a = node.attributes
-    numbers = {name: list(a[name]) for name in ("kernel", "stride", "dilation")}
-    return {"op": "max_pool", "inputs": x, **numbers, "padding": [*a["padding"], *a["padding"]]}
+    stated = {"strides": list(a["stride"]), "pads": [*a["padding"], *a["padding"]]}
+    return stated | ({"dilations": list(a["dilation"])} if "dilation" in a else {})
 
 
-_WRITTEN: dict[str, Callable[[_Writer, Node, list[int]], _Entry]] = {
+def _max_pool(writer: _Writer, node: Node, x: list[str]) -> str:
+    return writer.add("MaxPool", {**_window(node), "kernel_shape": list(node.attributes["kernel"])}, x)
+
+
+def _mean(writer: _Writer, node: Node, x: list[str]) -> str:
+    if node.op == "adaptive_avg_pool":
+        return writer.add("GlobalAveragePool", {}, x)
+    return writer.add(
+        "AveragePool", {**_window(node), "kernel_shape": list(node.attributes["kernel"]), "count_include_pad": 1}, x
+    )
+
+
+_WRITTEN: dict[str, Callable[[_Writer, Node, list[str]], str]] = {
     "linear": _linear,
     "conv": _conv,
     "affine": _affine,
     "relu": _relu,
     "leaky_relu": _relu,
     "add": _add,
-    "reshape": lambda _, node, x: {"op": "reshape", "inputs": x, "shape": list(node.shape)},
-    "permute": lambda _, node, x: {"op": "transpose", "inputs": x, "axes": list(node.attributes["axes"])},
+    "reshape": lambda writer, node, x: writer.add("Reshape", {"shape": list(node.shape)}, x),
+    "permute": lambda writer, node, x: writer.add("Transpose", {"perm": list(node.attributes["axes"])}, x),
     "max_pool": _max_pool,
+    "avg_pool": _mean,
+    "adaptive_avg_pool": _mean,
 }
 
 
@@ -108,9 +117,9 @@ def export(graph: Graph) -> bytes:
     """The file: the same network gives the same bytes."""
     check_covered(graph)
     writer = _Writer()
-    place = {graph.input.name: writer.add({"op": "input", "shape": list(graph.input.shape)})}
+    place = {graph.input.name: _FIRST}
     for node in _used(graph):
-        place[node.name] = writer.add(_WRITTEN[node.op](writer, node, [place[name] for name in node.inputs]))
+        place[node.name] = _WRITTEN[node.op](writer, node, [place[name] for name in node.inputs])
     return bytes(save(writer.tensors, {METADATA: json.dumps(writer.nodes)}))
 
 
@@ -132,7 +141,7 @@ def check_covered(graph: Graph) -> None:
         if why is not None:
             raise InputError(
                 f"got {why} (node {node.name!r}), expected a network of dense layers, convolutions of maps, ReLUs, "
-                "sums and max pools: certificates cover no other; its bounds stand without one"
+                "sums and pools: certificates cover no other; its bounds stand without one"
             )
 
 
@@ -143,8 +152,12 @@ def _obstacle(graph: Graph, node: Node) -> str | None:
         return f"the operation {node.op}"
     if node.op == "linear" and rank != 1:
         return f"a dense layer of values of shape {graph[node.inputs[0]].shape}"
-    if node.op in ("conv", "max_pool") and (rank != 3 or a.get("ceil")):
+    if node.op in ("conv", "max_pool", "avg_pool", "adaptive_avg_pool") and (rank != 3 or a.get("ceil")):
         return f"a {node.op} of values of shape {graph[node.inputs[0]].shape}{' with ceil' * bool(a.get('ceil'))}"
+    if node.op == "avg_pool" and (not a["mean"] or (any(a["padding"]) and not a["count_padding"])):
+        return "sums of windows, or means that leave out padding"
+    if node.op == "adaptive_avg_pool" and any(size != 1 for size in a["size"]):
+        return f"means over windows of several sizes, to {tuple(a['size'])}"
     if node.op == "leaky_relu":
         assert node.weight is not None
         low, high = float(node.weight.min()), float(node.weight.max())
