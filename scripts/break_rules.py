@@ -240,7 +240,7 @@ BREAKS = [
     Break("bounds/linear.py", "bias = bias + offset", "bias = offset", SOUND),
     Break("bounds/interval.py", "values.clamp(max=0) * lower)", "values.clamp(max=0) * upper)", SOUND),
     Break("bounds/forward.py", "below @ reached.lower_weight", "below @ reached.upper_weight", SOUND),
-    Break("bounds/backward.py", "torch.cat([form, -form])", "torch.cat([form, form])", SOUND),
+    Break("bounds/backward.py", "torch.cat([sign * form for", "torch.cat([form for", SOUND),
     # slopes that are chosen
     Break("bounds/method.py", "return (*Backward().plans, ", "return (*(), ", NO_LOOSER),
     Break("bounds/descent.py", "lower = other.bounds < one.bounds", "lower = other.bounds > one.bounds", DESCENT),
@@ -270,9 +270,7 @@ BREAKS = [
     Break("bounds/tuned.py", "owner=self.owner[rows]", "owner=self.owner[: int(rows.sum())]", PICKED),
     Break("bounds/tuned.py", "numbers[key][rows[pairs.row]]", "numbers[key][: int(rows[pairs.row].sum())]", PICKED),
     Break("windows.py", "site=self.site[rows]", "site=self.site[: int(rows.sum())]", PICKED),
-    Break(
-        "bounds/descent.py", "numbers[name].masked_scatter", "given.new_zeros(row[name].shape).masked_scatter", DESCENT
-    ),
+    Break("bounds/descent.py", "numbers[name].masked_scatter", "numbers[name].add(1).masked_scatter", DESCENT),
     Break("bounds/descent.py", "self.bounds.masked_scatter(rows, other.bounds)", "self.bounds - 1", DESCENT),
     Break("bounds/descent.py", "1 + sign * self.last / 2", "1 - sign * self.last / 2", DESCENT),
     Break("bounds/members.py", "                    self._opened.pop(node.name)\n", "", MEMBERS),
