@@ -26,7 +26,7 @@ from proofmap.rules import Interval
 from proofmap.rules.rule import AnyForm
 
 _FEWER = 4  # times fewer steps than for the ball
-_LOOK = 2  # steps after which rows stop that have not gained: nine of ten, over members of a few pixels
+_LOOK = 2  # steps after which rows stop that have not gained: most of them, on members of a few pixels
 _PART, _MORE = 1e-4, 1e-3  # of what a bound ranges over: what may change it by more gets a row, and slopes of its own
 
 
