@@ -62,6 +62,8 @@ NO_LOOSER = "tests/bounds/test_alpha.py::test_no_looser_than_backward_on_deep_ne
 BUDGET = "tests/bounds/test_alpha.py::test_the_budget_is_kept"
 BOTH_LINES = "tests/bounds/test_alpha.py::test_entries_without_a_choice_keep_both_of_their_lines"
 MEMBERS = "tests/bounds/test_members.py"
+SIDES = f"{MEMBERS}::test_a_side_is_what_it_is_beside_the_other"
+PICKED = f"{MEMBERS}::test_some_rows_go_the_same_way"
 DESCENT = "tests/bounds/test_descent.py"
 CHANGE = "tests/rules/test_change.py"
 TWIN = "tests/graph/test_twin.py"
@@ -240,7 +242,7 @@ BREAKS = [
     Break("bounds/linear.py", "bias = bias + offset", "bias = offset", SOUND),
     Break("bounds/interval.py", "values.clamp(max=0) * lower)", "values.clamp(max=0) * upper)", SOUND),
     Break("bounds/forward.py", "below @ reached.lower_weight", "below @ reached.upper_weight", SOUND),
-    Break("bounds/backward.py", "torch.cat([form, -form])", "torch.cat([form, form])", SOUND),
+    Break("bounds/backward.py", "torch.cat([sign * form for", "torch.cat([form for", SOUND),
     # slopes that are chosen
     Break("bounds/method.py", "return (*Backward().plans, ", "return (*(), ", NO_LOOSER),
     Break("bounds/descent.py", "lower = other.bounds < one.bounds", "lower = other.bounds > one.bounds", DESCENT),
@@ -258,9 +260,21 @@ BREAKS = [
     Break("bounds/slopes.py", "torch.minimum(bounds, self._tuned.final(specification, wanted))", "bounds", CHOICES),
     Break("bounds/kept.py", "(known[place] == keys)", "(known[place] >= keys)", MEMBERS),
     Break("bounds/kept.py", "if self.room >= 0:", "if True:", MEMBERS),
-    Break("bounds/members.py", "rows[self._gain(name, rows, worth[name]) > _PART]", "rows[:0]", MEMBERS),
-    Break("bounds/members.py", "(ball.lower - mine.lower)", "(mine.lower - ball.lower)", MEMBERS),
-    Break("bounds/members.py", "self._case[rows.case]", "0 * rows.case", MEMBERS),
+    Break("bounds/members.py", "(gain > _PART) &", "(gain < -1) &", MEMBERS),
+    Break("bounds/members.py", "(mine.lower - ball.lower)", "(ball.lower - mine.lower)", MEMBERS),
+    Break("bounds/members.py", "case=self._case[rows.case]", "case=0 * rows.case", MEMBERS),
+    Break("bounds/members.py", "pick(lowest.gained, lowest.numbers)", "pick(~lowest.gained, lowest.numbers)", MEMBERS),
+    Break("bounds/backward.py", "torch.full_like(ends, inf)", "ends", SIDES),
+    Break("bounds/backward.py", "torch.full_like(ends, -inf)", "-ends", SIDES),
+    Break("bounds/backward.py", "(side,) if side else (1, -1)", "(1,) if side else (1, -1)", SIDES),
+    Break("bounds/tuned.py", "one + 1 if rows.side < 0 else", "one if rows.side < 0 else", SIDES),
+    Break("bounds/tuned.py", "lift=self.lift[rows]", "lift=self.lift[: int(rows.sum())]", PICKED),
+    Break("bounds/tuned.py", "owner=self.owner[rows]", "owner=self.owner[: int(rows.sum())]", PICKED),
+    Break("bounds/tuned.py", "numbers[key][rows[pairs.row]]", "numbers[key][: int(rows[pairs.row].sum())]", PICKED),
+    Break("windows.py", "site=self.site[rows]", "site=self.site[: int(rows.sum())]", PICKED),
+    Break("bounds/descent.py", "numbers[name].masked_scatter", "numbers[name].add(1).masked_scatter", DESCENT),
+    Break("bounds/descent.py", "self.bounds.masked_scatter(rows, other.bounds)", "self.bounds - 1", DESCENT),
+    Break("bounds/descent.py", "1 + sign * self.last / 2", "1 - sign * self.last / 2", DESCENT),
     Break("bounds/members.py", "                    self._opened.pop(node.name)\n", "", MEMBERS),
     Break("bounds/worth.py", "torch.cat([both.upper, -both.lower])", "torch.cat([both.upper, both.lower])", MEMBERS),
     Break("bounds/worth.py", "reversed(knowledge.graph.nodes)", "knowledge.graph.nodes", MEMBERS),

@@ -49,6 +49,12 @@ class Places:
             at = at * size + self.position[:, axis]
         return replace(every, site=None), self.to_rows(at)
 
+    def pick(self, rows: Tensor) -> Places:
+        """The places of some of the rows (K,)."""
+        if self.site is None:
+            return replace(self, owner=self.owner[rows], position=self.position[rows])
+        return replace(self, site=self.site[rows])
+
     def twice(self) -> Places:
         """The same places for the rows once more after themselves."""
         if self.site is None:
@@ -98,6 +104,10 @@ class Windows:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def pick(self, rows: Tensor) -> Windows:
+        """Some of the rows (K,)."""
+        return replace(self, values=self.values[rows], places=self.places.pick(rows))
 
     @property
     def size(self) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from math import inf
 
@@ -11,14 +12,16 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.bounds import Alpha, Cases, engine, facts, members, solve
+from proofmap.bounds.descent import Lowest
 from proofmap.bounds.kept import Kept
 from proofmap.bounds.knowledge import Knowledge
 from proofmap.bounds.layers import Layers
 from proofmap.bounds.method import Plan
 from proofmap.bounds.rows import Rows
 from proofmap.bounds.slopes import SlopesPass
-from proofmap.bounds.tuned import Tuned
+from proofmap.bounds.tuned import Tuned, Way
 from proofmap.bounds.worth import Worth
+from proofmap.rules.rule import AnyForm
 from tests.bounds.setting import BUDGET, mask_for
 
 ROWS = torch.tensor([[[1.0, -1.0, 0.0]], [[0.0, 1.0, -1.0]]], dtype=torch.float64)
@@ -116,6 +119,75 @@ def test_worth_is_the_derivative_through_all_layers(name: str) -> None:
             parts.append(float(slopes[case, entry]) / ((further - nearer) / (2 * step)))
     assert parts[0] > 0  # one over what the bound ranges over
     torch.testing.assert_close(parts, [parts[0]] * 6, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_side_is_what_it_is_beside_the_other(name: str) -> None:
+    """One end alone, from the numbers on that the ball's row of this end has; nothing is said of the other."""
+    make, shape, eps = NETWORKS[name]
+    graph, x = make(), points(shape)
+    family = pm.Ball(eps).at(x, mask_for(shape, 3))
+    knowledge, tuned = settled(graph, family)
+    single = knowledge.of_members(torch.tensor([1, 6]))  # one of each ball's
+    hidden = [node for node in graph.nodes if facts.is_nonlinear(node)]
+    for node in hidden:
+        single.relax(node)
+    again = members.Again(single, PASS, tuned, torch.tensor([0, 1]))
+    again.steps = 0
+    for key, rows in (pair for node in hidden for pair in single.unstable(node)):
+        both, upper, lower = (again.tighten(key, replace(rows, side=side)) for side in (0, 1, -1))
+        torch.testing.assert_close(upper.upper, both.upper)
+        torch.testing.assert_close(lower.lower, both.lower)
+        assert bool(upper.lower.eq(-inf).all())
+        assert bool(lower.upper.eq(inf).all())
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("layer", [1, 2])
+def test_some_rows_go_the_same_way(name: str, layer: int) -> None:
+    """Picked out, rows of both balls have the bounds that they had among all, with numbers that they bring along."""
+    make, shape, eps = NETWORKS[name]
+    graph, x = make(), points(shape)
+    knowledge = settled(graph, pm.Ball(eps).at(x))[0]
+    source = [node for node in graph.nodes if facts.is_nonlinear(node)][layer].inputs[0]
+    seen: list[list[int]] = []
+
+    class Picking(Tuned):
+        def choose(self, way: Way[AnyForm]) -> Lowest:
+            before = way.bound({})
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0)
+                numbers = {key: torch.rand_like(one.start) for key, one in way.free().items()}
+            some = torch.arange(len(before)) % 3 == 1
+            moved = way.bound(numbers)
+            torch.testing.assert_close(way.pick(some, numbers).bound({}), moved[some])
+            seen.append(way.owner[some].unique().tolist())
+            assert not torch.equal(moved, before)
+            return Lowest(before, dict(numbers), before)
+
+    every = Rows.every(2, graph[source].size, x.device)
+    Picking(knowledge, PASS, 1).tighten(source, every)
+    assert seen == [[0, 1]]
+
+
+def test_rows_stop_that_do_not_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps for all, then for those that are lower by then: never for a row that is not."""
+    graph, x = dense(), points((6,))
+    family = pm.Ball(0.6).at(x, mask_for((6,), 3))
+    taken: list[tuple[int, int, int]] = []
+
+    def counted(way: Way[AnyForm], steps: int, *, near: bool = False) -> Lowest:
+        lowest = descend(way, steps, near=near)
+        taken.append((steps, len(lowest.bounds), int(lowest.gained.sum())))
+        return lowest
+
+    descend = Way.descend
+    monkeypatch.setattr(Way, "descend", counted)
+    solve(graph, Cases(family), ROWS, Alpha(28), "shared", BUDGET)
+    looked = [one for one in taken if one[0] == members._LOOK]
+    assert [one[1] for one in taken if one[0] == 7] == [gained for _, _, gained in looked if gained]
+    assert sum(count for _, count, _ in looked) > sum(gained for *_, gained in looked) > 0
+    assert any(steps == 0 for steps, *_ in taken)
 
 
 def test_what_has_no_coefficient_yet_can_get_one() -> None:

@@ -62,7 +62,7 @@ class BackwardBounder(Bounder):
         return BackwardBounder(knowledge, self._settings)
 
     def tighten(self, name: str, rows: Rows) -> Tightened:
-        """Entry k from above by the form +1 at k, from below by -1 at k."""
+        """Entry k from above by the form +1 at k, from below by -1 at k; nothing of an end that is not asked for."""
         balls, full_only = self.knowledge.balls, not self.knowledge.for_members
         parts: list[Tightened] = []
 
@@ -73,11 +73,13 @@ class BackwardBounder(Bounder):
                 swing, seen = balls.maximise_windows(form, full_only=full_only)
                 seen = seen[: len(part)]
             elif form is not None:
-                swing = self._maximise(form, part.case.repeat(2), full_only)
+                swing = self._maximise(form, part.case.repeat(len(form) // len(part)), full_only)
             else:  # the value does not depend on the input
                 swing = bias.new_zeros(1, 1 if full_only else balls.members)
-            both = bias[:, None] + swing
-            parts.append(Tightened(part, -both[len(part) :], both[: len(part)], seen))
+            ends = bias[:, None] + swing
+            upper = ends[: len(part)] if part.side >= 0 else torch.full_like(ends, inf)
+            lower = -ends[-len(part) :] if part.side <= 0 else torch.full_like(ends, -inf)
+            parts.append(Tightened(part, lower, upper, seen))
 
         self.send(name, rows, self.knowledge.relaxations, concretise)
         return Tightened.together(parts)
@@ -107,20 +109,18 @@ class BackwardBounder(Bounder):
         rows: Rows,
         relaxations: Mapping[str, Relaxation],
         arrived: Arrived,
-        *,
-        both: bool = True,
     ) -> None:
-        """Send the forms +1 at each entry back and, after them, -1 at each, in pieces that fit; or +1 alone."""
+        """Send the forms +1 at each entry back and, after them, -1 at each, in pieces that fit; or those of a side."""
         knowledge, like = self.knowledge, self.knowledge.balls.x
         node = knowledge.graph[name]
         is_map = self._settings.windows and len(node.shape) > 1 and prod(node.shape[1:]) > 1
         if is_map:
             rows = rows.by_place(node.shape)
-        signs = 2 if both else 1
+        signs = 1 if rows.side else 2
 
         def start(part: Rows) -> tuple[Form, Tensor]:
             unit = (_unit_windows if is_map else _units)(node, part, like)
-            return _with_negatives(unit) if both else unit, part.case.repeat(signs)
+            return _signed(unit, part.side), part.case.repeat(signs)
 
         def piece(first: int, last: int) -> None:
             part = rows[first:last]
@@ -184,11 +184,13 @@ def _unit_windows(node: Node, rows: Rows, like: Tensor) -> Form:
     return Windows.unit(places, channel, node.shape, like)
 
 
-def _with_negatives(form: Form) -> Form:
-    """The forms, and after them their negatives."""
+def _signed(form: Form, side: int) -> Form:
+    """The forms that bound a side from above; or those of the upper and, after them, of the lower."""
+    signs = (side,) if side else (1, -1)
     if isinstance(form, Windows):
-        return replace(form, values=torch.cat([form.values, -form.values]), places=form.places.twice())
-    return torch.cat([form, -form])
+        values = torch.cat([sign * form.values for sign in signs])
+        return replace(form, values=values, places=form.places if side else form.places.twice())
+    return torch.cat([sign * form for sign in signs])
 
 
 def _width(form: Form) -> int:

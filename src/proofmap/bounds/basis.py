@@ -99,8 +99,8 @@ class Basis:
             if form is not None:
                 forms[part.at] = (form.dense() if isinstance(form, Windows) else form).flatten(1)
 
-        every = Rows.every(balls.count, node.size, like.device)
-        backward.send(node.name, every, self.lines, keep, both=False)
+        every = Rows.every(balls.count, node.size, like.device, side=1)
+        backward.send(node.name, every, self.lines, keep)
         middle = (low + high) / 2
         centre = self._middle(node, middle.view(like.shape))
         linear = torch.einsum("nvd,nd->nv", forms, middle)

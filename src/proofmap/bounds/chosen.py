@@ -166,6 +166,11 @@ class Chosen(Relaxation):
         assert self.numbers is not None
         return self.numbers
 
+    def anew(self, numbers: Tensor | None) -> Chosen:
+        """The same for other rows, of which these are the numbers; None: those that `begin` gives."""
+        begin = self.begin if numbers is None else lambda pairs: numbers
+        return Chosen(self.open, begin, self.fixed, self.by_ends)
+
     def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind | None, ...], Tensor]:
         if self.pairs is None or self.numbers is None:
             self.pairs = Pairs.of(self.open, form, owner, fixed=self.fixed)

@@ -3,25 +3,31 @@
 The forms of B bound a hidden entry on every member, but with relaxations and slopes of B. How much closer its own would
 be is not known: about as much as freezing the group has moved the ends of its interval already. What that changes of
 the member's bound is, to first order, the moves times the derivatives of B's bound by the ends. Where this is more than
-a small part of what the bound ranges over, the entry gets rows of the member's own.
+a small part of what the bound ranges over, an end gets a row of the member's own, over the member's relaxations and B's
+slopes; where it is more than ten times that, slopes of its own as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
+from dataclasses import replace
 
 from torch import Tensor
 
 from proofmap.bounds import facts
 from proofmap.bounds.backward import BackwardPass
 from proofmap.bounds.chosen import Pairs
+from proofmap.bounds.descent import Lowest
 from proofmap.bounds.knowledge import Knowledge
 from proofmap.bounds.rows import Rows
-from proofmap.bounds.tuned import Tuned
+from proofmap.bounds.tuned import Tuned, Way
 from proofmap.rules import Interval
+from proofmap.rules.rule import AnyForm
 
 _FEWER = 4  # times fewer steps than for the ball
-_PART = 3e-4  # of what a bound ranges over: what may change it by more gets rows of its own
+_LOOK = 2  # steps after which rows stop that have not gained: most of them, on members of a few pixels
+_PART, _MORE = 1e-4, 1e-3  # of what a bound ranges over: what may change it by more gets a row, and slopes of its own
 
 
 class Again(Tuned):
@@ -33,28 +39,46 @@ class Again(Tuned):
 
     def look_closer(self, worth: Mapping[str, Interval]) -> Again:
         """Tighten what is worth it, layer by layer, so that what has become closer counts for the next."""
-        knowledge = self.knowledge
+        knowledge, still = self.knowledge, copy(self)
+        still.steps = 0
         for node in filter(facts.is_nonlinear, knowledge.graph.nodes):
             for name, rows in knowledge.unstable(node):
-                mine = rows[self._gain(name, rows, worth[name]) > _PART] if name in worth else rows[:0]
-                if len(mine):
-                    knowledge.tighten(name, self.tighten(name, mine))
+                found = self._worthy(name, rows, worth[name]) if name in worth else []
+                for mine, more in found:
+                    knowledge.tighten(name, (self if more else still).tighten(name, mine))
+                if found:
                     knowledge.relax(node)
                     self._opened.pop(node.name)
         return self
 
-    def _gain(self, name: str, rows: Rows, worth: Interval) -> Tensor:
-        """What moves of the ends, from the ball's interval to the member's, change."""
+    def _worthy(self, name: str, rows: Rows, worth: Interval) -> list[tuple[Rows, bool]]:
+        """The ends that are worth rows of their own, and whether these are worth steps."""
         at = (self._case[rows.case], rows.entry)
         ball = self._ball.knowledge.interval(name)
         mine = self.knowledge.interval(name)
         ball, mine = (one.like((len(one.lower), -1)) for one in (ball, mine))
         ball, mine, worth = ball.pick(at), mine.pick(rows.at), worth.pick(at)
-        return worth.upper * (ball.upper - mine.upper) + worth.lower * (ball.lower - mine.lower)
+        moved = (ball.upper - mine.upper) + (mine.lower - ball.lower)
+        found = []
+        for side, slope in ((1, worth.upper), (-1, -worth.lower)):
+            gain = slope * moved
+            for more in (False, True):
+                some = (gain > _PART) & (gain.gt(_MORE) == more)
+                if bool(some.any()):
+                    found.append((replace(rows[some], side=side), more))
+        return found
+
+    def choose(self, way: Way[AnyForm]) -> Lowest:
+        """A few steps, and more for the rows that gain by them."""
+        lowest = way.descend(min(_LOOK, self.steps), near=True)
+        if not bool(lowest.gained.any()):
+            return lowest
+        more = way.pick(lowest.gained, lowest.numbers).descend(self.steps, near=True)
+        return lowest.put(lowest.gained, more, way.row())
 
     def _begin(self, where: tuple[str, str], pairs: Pairs, ids: Tensor) -> Tensor:
         """Where the ball's row ended."""
         return pairs.free.within(self._ball.kept.at(where, pairs.keys(ids), pairs.free.start))
 
     def _ids(self, rows: Rows, count: int) -> Tensor:
-        return super()._ids(Rows(self._case[rows.case], rows.entry), count)
+        return super()._ids(replace(rows, case=self._case[rows.case]), count)

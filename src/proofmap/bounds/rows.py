@@ -18,16 +18,20 @@ _APART = 2**32  # more than there are groups
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Entries of a node's value: entry (K,) of the flat value, of case (K,)."""
+    """Entries of a node's value: entry (K,) of the flat value, of case (K,).
+
+    side: which end of them is asked for, 1 the upper, -1 the lower, 0 both.
+    """
 
     case: Tensor
     entry: Tensor
+    side: int = 0
 
     def __len__(self) -> int:
         return len(self.case)
 
     def __getitem__(self, piece: slice | Tensor) -> Rows:
-        return Rows(self.case[piece], self.entry[piece])
+        return Rows(self.case[piece], self.entry[piece], self.side)
 
     @property
     def at(self) -> tuple[Tensor, Tensor]:
@@ -41,22 +45,22 @@ class Rows:
         return Rows(index[:, 0], index[:, 1])
 
     @staticmethod
-    def every(cases: int, size: int, device: torch.device) -> Rows:
+    def every(cases: int, size: int, device: torch.device, side: int = 0) -> Rows:
         """All `size` entries of all cases, case by case."""
         case = torch.arange(cases, device=device).repeat_interleave(size)
-        return Rows(case, torch.arange(size, device=device).repeat(cases))
+        return Rows(case, torch.arange(size, device=device).repeat(cases), side)
 
     @staticmethod
     def together(parts: Sequence[Rows]) -> Rows:
         """One after the other."""
-        return Rows(torch.cat([p.case for p in parts]), torch.cat([p.entry for p in parts]))
+        return Rows(torch.cat([p.case for p in parts]), torch.cat([p.entry for p in parts]), parts[0].side)
 
     def by_place(self, shape: tuple[int, ...]) -> Rows:
         """The same entries of a (C, *map) value, case by case, those of one position next to each other."""
         plane = prod(shape[1:])
         channel, position = self.entry // plane, self.entry % plane
         order = ((self.case * plane + position) * shape[0] + channel).argsort()
-        return Rows(self.case[order], self.entry[order])
+        return self[order]
 
 
 @dataclass(frozen=True, eq=False)

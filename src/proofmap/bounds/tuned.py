@@ -11,15 +11,16 @@ from torch import Tensor
 
 from proofmap.bounds.backward import BackwardBounder, BackwardPass
 from proofmap.bounds.chosen import Chosen, Open, Pairs
-from proofmap.bounds.descent import descend
+from proofmap.bounds.descent import Lowest, descend
 from proofmap.bounds.kept import Kept
 from proofmap.bounds.knowledge import Knowledge
 from proofmap.bounds.linear import rewrite
 from proofmap.bounds.rows import Rows
 from proofmap.memory import bytes_of
 from proofmap.rules import RULES, Relaxation
-from proofmap.rules.rule import AnyForm
+from proofmap.rules.rule import AnyForm, Free
 from proofmap.rules.smooth import Smooth
+from proofmap.windows import Windows
 
 _SHARE, _LEAST = 8, 2**20  # of the budget, one part, and bytes: what may be kept of the rows' numbers, at least
 
@@ -41,6 +42,33 @@ class Way(Generic[AnyForm]):
     def met(self) -> dict[str, Pairs]:
         """The open entries that the rows have met."""
         return {key: one.pairs for key, one in self.chosen.items() if one.pairs is not None and len(one.pairs.row)}
+
+    def free(self) -> dict[str, Free]:
+        """What is free there, from the numbers on that it has."""
+        return {key: replace(pairs.free, start=self.chosen[key].begun) for key, pairs in self.met().items()}
+
+    def row(self) -> dict[str, Tensor]:
+        """The rows that free numbers belong to."""
+        return {key: pairs.row for key, pairs in self.met().items()}
+
+    def descend(self, steps: int, *, near: bool = False) -> Lowest:
+        """The best numbers that so many steps meet, from those on that it has."""
+        with torch.set_grad_enabled(steps > 0):
+            first = self.bound({})
+        return descend(self.bound, self.free(), steps, self.row(), first, near=near)
+
+    def pick(self, rows: Tensor, numbers: Mapping[str, Tensor]) -> Way[AnyForm]:
+        """Some of the rows (K,), to go on from these numbers of all."""
+        own = {key: numbers[key][rows[pairs.row]] for key, pairs in self.met().items()}
+        return replace(
+            self,
+            form=self.form.pick(rows) if isinstance(self.form, Windows) else self.form[rows],
+            lift=self.lift[rows],
+            owner=self.owner[rows],
+            chosen={key: one.anew(own.get(key)) for key, one in self.chosen.items()},
+            ids=self.ids[rows],
+            _largest=None,
+        )
 
     def back(self, numbers: Mapping[str, Tensor]) -> tuple[dict[str, AnyForm], Tensor]:
         """Forms and biases with these numbers, or those that were there."""
@@ -86,17 +114,16 @@ class Tuned(BackwardBounder):
         self, name: str, form: AnyForm, owner: Tensor, relaxations: Mapping[str, Relaxation], rows: Rows
     ) -> tuple[dict[str, AnyForm], Tensor]:
         way = self.way(name, form, owner, relaxations, rows)
-        with torch.enable_grad():
-            first = way.bound({})
-        met = way.met()
-        free = {key: replace(pairs.free, start=way.chosen[key].begun) for key, pairs in met.items()}
-        row = {key: pairs.row for key, pairs in met.items()}
-        lowest = descend(way.bound, free, self.steps, row, first)
+        lowest = self.choose(way)
         if self.knowledge.for_members:
-            for key, pairs in met.items():
+            for key, pairs in way.met().items():
                 self.kept.put((name, key), pairs.keys(way.ids), lowest.numbers[key])
         alone = self.knowledge.balls.members == 1 and self.knowledge.cases.cut is None
         return ({}, lowest.bounds) if alone else way.back(lowest.numbers)
+
+    def choose(self, way: Way[AnyForm]) -> Lowest:
+        """The best numbers that are met."""
+        return way.descend(self.steps)
 
     def way(
         self,
@@ -131,7 +158,7 @@ class Tuned(BackwardBounder):
     def _ids(self, rows: Rows, count: int) -> Tensor:
         """(count,): a number that of all rows from a node this one alone has, an entry with one sign or the other."""
         one = 2 * (rows.entry * self.cases + rows.case)  # entries have no end: a specification has any number of rows
-        return torch.cat([one, one + 1])[:count]
+        return one + 1 if rows.side < 0 else torch.cat([one, one + 1])[:count]
 
     def room(self, widths: Sequence[int], members: int) -> int:
         curved = any(isinstance(RULES[one.node.op], Smooth) for one in self.open().values())
