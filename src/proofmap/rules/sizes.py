@@ -7,7 +7,7 @@ slopes times inputs, and biases, get where they are rounded at all; any line tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, isfinite, prod
 
 import torch
@@ -18,10 +18,13 @@ from proofmap.graph.ops import compute
 from proofmap.graph.reach import Shapes
 from proofmap.rules.rule import Interval
 
-__all__ = ["COPIES", "SIZES", "Sizes", "magnitude", "terms"]
+__all__ = ["COPIES", "SIGNED", "SIZES", "Sizes", "magnitude", "nonzero", "terms"]
 
 # Operations whose values are entries of their inputs, none of them computed with.
 COPIES = frozenset({"concat", "reshape", "permute", "expand", "index", "slice", "pad"})
+
+# Operations whose products have the signs of their weights where inputs are not negative.
+SIGNED = frozenset({"linear", "conv"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +51,21 @@ def terms(node: Node, shapes: Shapes) -> tuple[int, int]:
     if node.op in _TERMS:
         return _TERMS[node.op](node, shapes)
     return sum(map(prod, shapes)), node.size
+
+
+def nonzero(node: Node, *inputs: Interval) -> int:
+    """How many products of an entry of y are not 0, at most: ReLUs that are off count for nothing."""
+    read, _ = terms(node, tuple(tuple(x.lower.shape[1:]) for x in inputs))
+    if node.op not in SIGNED or node.attributes.get("groups", 1) > 1:
+        return read
+    used = (magnitude(inputs[0]) > 0).to(inputs[0].lower)
+    if node.op == "linear":
+        counts = used.sum(-1)
+    else:
+        assert node.weight is not None
+        window = node.weight.new_ones(1, 1, *node.weight.shape[2:])
+        counts = compute(replace(node, weight=window, bias=None), used.sum(1, keepdim=True))
+    return min(read, max(1, int(counts.max())))
 
 
 def _convolution(node: Node, shapes: Shapes) -> tuple[int, int]:
