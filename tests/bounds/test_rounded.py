@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap import Ball, Graph
 from proofmap.bounds import IBP, Alpha, Backward, Cases, CrownIBP, Forward, Method, Sharing, solve
+from proofmap.bounds.covered import covered
 from proofmap.bounds.engine import settle
 from proofmap.bounds.knowledge import Knowledge
 from proofmap.bounds.layers import Layers
@@ -25,8 +26,7 @@ from proofmap.graph import layers
 from proofmap.graph.build import Builder
 from proofmap.graph.ops import compute
 from proofmap.graph.walk import push
-from proofmap.rules import RULES, Interval, Linear, Nonlinear
-from proofmap.rules.sizes import SIZES
+from proofmap.rules import RULES, Interval, Linear
 from proofmap.windows import Windows, where_from
 from tests.bounds.setting import mask_for
 from tests.hunting.finding import Tally
@@ -44,14 +44,6 @@ METHODS: dict[str, Method] = {
 SHARINGS: tuple[Sharing, ...] = ("shared", "one-pass", "separate")
 
 
-def covered(case: Case) -> bool:
-    return all(node.op in SIZES for node in graph_of(case).nodes if _bent(node.op))
-
-
-def _bent(op: str) -> bool:
-    return isinstance(RULES.get(op), Nonlinear)
-
-
 def rows_of(graph: Graph, count: int, like: Tensor) -> Tensor:
     """All logits and their negatives."""
     unit = torch.eye(graph.classes, dtype=like.dtype)
@@ -64,8 +56,8 @@ def bounds_of(graph: Graph, family: pm.Family, method: Method, sharing: Sharing,
 
 
 def cases() -> list[ParameterSet]:
-    known = [case for case in MODELS.values() if covered(case)]
-    assert len(known) > 80
+    known = [case for case in MODELS.values() if covered(graph_of(case))]
+    assert len(known) > 120
     slow = pytest.mark.slow
     return [pytest.param(one, id=one.name, marks=() if one.name.startswith("deep ") else slow) for one in known]
 
@@ -191,9 +183,29 @@ def test_where_rounding_has_no_bound_nothing_is_proven() -> None:
 
 
 def test_an_operation_whose_roundings_are_not_known_is_refused() -> None:
-    net = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2))
-    with pytest.raises(BoundError, match=r"no rigorous bounds for tanh \(node '.*'\): .* leave rigorous out"):
-        pm.overlap(net, torch.rand(1, 2), Ball(0.1), rigorous=True)
+    for jump in (nn.Threshold(0.1, 1.0), nn.Hardshrink(), nn.Softplus(threshold=2)):
+        net = nn.Sequential(nn.Linear(2, 2), jump, nn.Linear(2, 2))
+        with pytest.raises(
+            BoundError, match=r"no rigorous bounds for \w+ \(node '.*'\): it jumps, .* leave rigorous out"
+        ):
+            pm.overlap(net, torch.rand(1, 2), Ball(0.1), rigorous=True)
+        pm.overlap(net, torch.rand(1, 2), Ball(0.1))
+
+
+def test_curves_count_what_float32_makes_of_them() -> None:
+    """At a point, nothing but rounding parts two networks in float32 and float64, and the bound from either."""
+    torch.manual_seed(0)
+    for curve in (nn.Sigmoid(), nn.Tanh(), nn.GELU(), nn.SiLU(), nn.Mish(), nn.Softplus(), nn.ELU(), nn.Softshrink()):
+        net = nn.Sequential(nn.Linear(3, 6), curve, nn.Linear(6, 6), curve, nn.Linear(6, 2))
+        x = torch.rand(4, 3)
+        graph = pm.trace(net, x[:1]).to(torch.device("cpu"), torch.float64)
+        above = bounds_of(graph, Ball(0.0).at(x.double()), Backward(), "shared", rigorous=True)[:, 0, :2]
+        with torch.no_grad():
+            run = net(x).double()
+            off = (run - graph(x.double())).abs()
+        assert bool((run <= above).all())
+        assert 1e-8 < float((above - run).max()) < 2e-4
+        assert float(off.max()) < 1e-5
 
 
 def test_forks_of_three_branches_count_what_cancels_on_the_way() -> None:

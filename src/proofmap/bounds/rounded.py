@@ -90,7 +90,7 @@ class Rounding:
             radius = gamma(_LINES + self._depth, self.unit) * sizes.slopes
             radius = radius + gamma(self._added(node.size) + _LINES + self._depth, self.unit) * sizes.biases
             if sizes.run is not None:
-                radius = radius + gamma(_MORE, SINGLE) * sizes.run + FLUSHED
+                radius = radius + gamma(sizes.roundings, SINGLE) * sizes.run + FLUSHED
         return radius if radius is None else self._up(radius, self._added(node.size)), every
 
     def _linear(self, node: Node, products: int) -> Tensor | None:
@@ -213,7 +213,7 @@ class Rounding:
             return value
         radius = self._up(gamma(_LINES, self.unit) * sizes.ends, 1)
         if sizes.run is not None:
-            radius = radius + self._up(gamma(_MORE, SINGLE) * sizes.run + FLUSHED, 1)
+            radius = radius + self._up(gamma(sizes.roundings, SINGLE) * sizes.run + FLUSHED, 1)
         return Interval(value.lower - radius, value.upper + radius)
 
     def _sum(self, one: Interval, other: Interval) -> Interval:
