@@ -19,7 +19,7 @@ _UNIT = 2.0**-24
 
 def run(weight: Tensor, x: Interval, op: str = "linear", **attributes: object) -> Tensor:
     node = Node("n", op, ("x",), (len(weight),), weight, attributes=attributes)
-    radius, _ = run_of(node, [x], lambda value, count: value, _UNIT)
+    radius, _, _ = run_of(node, [x], lambda value, count: value, _UNIT)
     return radius
 
 
@@ -66,8 +66,8 @@ def test_products_of_a_convolution_that_are_not_zero_are_counted() -> None:
 def test_sums_of_zeros_do_not_underflow() -> None:
     zero, some = (torch.full((1, 2), value) for value in (0.0, 1e-30))
     minus = Node("n", "affine", ("x",), (2,), -torch.ones(1))
-    radius, _ = run_of(minus, [Interval(zero, zero)], lambda value, count: value, _UNIT)
+    radius, _, _ = run_of(minus, [Interval(zero, zero)], lambda value, count: value, _UNIT)
     assert float(radius.abs().max()) == 0
     for node, x in ((minus, some), (Node("n", "affine", ("x",), (2,), torch.full((1,), 1e-30)), zero)):
-        radius, _ = run_of(node, [Interval(x, x)], lambda value, count: value, _UNIT)
+        radius, _, _ = run_of(node, [Interval(x, x)], lambda value, count: value, _UNIT)
         assert float(radius.min()) > 0

@@ -32,7 +32,7 @@ from proofmap.graph.reach import Shapes
 from proofmap.rules import RULES, Form, Interval, Linear
 from proofmap.rules.lines import Lines, at_rows
 from proofmap.rules.rule import AnyForm, Pulled, differentiated
-from proofmap.rules.sizes import COPIES, SIZES, Sizes, magnitude, nonzero, terms
+from proofmap.rules.sizes import COPIES, SIZES, Sizes, magnitude, terms
 from proofmap.sums import dot, roundings
 from proofmap.windows import Windows
 
@@ -58,7 +58,7 @@ class Rounding:
         self.unit = unit_of(dtype)
         self._tiny, self._most = torch.finfo(dtype).tiny, torch.finfo(dtype).max * _LARGEST
         self._radii: dict[tuple[str, int], tuple[Tensor | None, Tensor]] = {}
-        self._runs: dict[str, tuple[Tensor, Tensor]] = {}
+        self._runs: dict[str, tuple[Tensor, Tensor, int]] = {}
         self._moved: dict[tuple[str, int], tuple[Lines, Lines]] = {}
         self._double: dict[str, Node] = {}
         self._readers = Counter(name for node in knowledge.graph.nodes for name in node.inputs)
@@ -97,7 +97,7 @@ class Rounding:
         """R + γ' |L| m + γ'' |b|."""
         rule = RULES[node.op]
         assert isinstance(rule, Linear)
-        run, size = self._run(node)
+        run, size, _ = self._run(node)
         if node.op in COPIES:
             once = rule.moves(node) or node.op == "concat"
             return None if once else gamma(products + _MORE, self.unit) * size
@@ -107,15 +107,16 @@ class Rounding:
             return radius
         return radius + gamma(self._added(node.size) + 4 * _MORE + self._depth, self.unit) * constants.abs()
 
-    def _run(self, node: Node) -> tuple[Tensor, Tensor]:
-        """R and |L| m of a linear operation, (C, *shape) each."""
+    def _run(self, node: Node) -> tuple[Tensor, Tensor, int]:
+        """R and |L| m of a linear operation, (C, *shape) each, and how many products it adds up at most."""
         if node.name not in self._runs:
             if self._of is not None:
-                run, size = self._of._run(node)
-                self._runs[node.name] = run[self._case], size[self._case]
+                run, size, count = self._of._run(node)
+                self._runs[node.name] = run[self._case], size[self._case], count
             else:
                 inputs = [self._knowledge.interval(name) for name in node.inputs]
-                self._runs[node.name] = run_of(node, inputs, self._up, self.unit)
+                signed = not self._knowledge.arithmetic  # intervals are wider than that by far
+                self._runs[node.name] = run_of(node, inputs, self._up, self.unit, signed=signed)
         return self._runs[node.name]
 
     def _products(self, node: Node, form: Form, *, first: bool) -> int:
@@ -199,13 +200,12 @@ class Rounding:
             return Interval(lower, upper)
         value = RULES[node.op].interval(node, *inputs)
         if isinstance(RULES[node.op], Linear):
-            run, size = self._run(node)
+            run, size, read = self._run(node)
             if len(inputs) == 2 and node.op == "add":
                 return self._sum(*inputs)
             constants = constants_of(node)
             if constants is not None:
                 size = size + constants.abs()
-            read = nonzero(node, *inputs)
             radius = self._up(run + gamma(read + 4 * _MORE + self._depth, self.unit) * size, _MORE)
             return Interval(value.lower - radius, value.upper + radius)
         sizes: Sizes = SIZES[node.op](node, *inputs)

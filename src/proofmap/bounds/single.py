@@ -42,22 +42,28 @@ def gamma(count: int, unit: float) -> float:
 
 
 def run_of(
-    node: Node, inputs: list[Interval], up: Callable[[Tensor, int], Tensor], unit: float
-) -> tuple[Tensor, Tensor]:
-    """R and |L| m, (C, *shape) each; `up` makes a sum of so many numbers no smaller than it is without rounding."""
+    node: Node, inputs: list[Interval], up: Callable[[Tensor, int], Tensor], unit: float, *, signed: bool = True
+) -> tuple[Tensor, Tensor, int]:
+    """R and |L| m, (C, *shape) each, and n; `up` makes a sum of so many numbers no smaller than without rounding.
+
+    signed: whether P and N are told apart, which takes one more product.
+    """
     rule = RULES[node.op]
     assert isinstance(rule, Linear)
     read, _ = terms(node, tuple(tuple(x.lower.shape[1:]) for x in inputs))
     size = up(rule.magnitude(node, *map(magnitude, inputs)), read)
     folded = 0 if node.folded is None else node.folded.roundings
     most = size
-    if not folded and node.op in SIGNED and bool((inputs[0].lower >= 0).all()):  # P + N = |L| x and P - N = L x
+    if (
+        signed and not folded and node.op in SIGNED and bool((inputs[0].lower >= 0).all())
+    ):  # P + N = |L| x and P - N = L x
         apart = rule.apply(node, inputs[0].upper).abs() + gamma(read + _FEW, unit) * size
         most = torch.minimum(size, up((size + apart) / 2, _FEW))
-    few, many = gamma(folded + _FEW, SINGLE), gamma(nonzero(node, *inputs) + _FEW, SINGLE)
+    count = nonzero(node, *inputs)
+    few, many = gamma(folded + _FEW, SINGLE), gamma(count + _FEW, SINGLE)
     run = few * size + many * most + (read + folded + 1) * FLUSHED * _used(node, size)
     constants = constants_of(node)
-    return (run if constants is None else run + (few + many) * constants.abs()), size
+    return run if constants is None else run + (few + many) * constants.abs(), size, count
 
 
 def constants_of(node: Node) -> Tensor | None:
