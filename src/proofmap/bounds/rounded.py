@@ -233,6 +233,10 @@ class Rounding:
         if isinstance(rule, Linear):
             read, _ = terms(node, self._shapes(node))
             size = self._up(rule.magnitude(node, *sizes), read)
+        elif isinstance(lines := self._knowledge.relaxations[node.name], Lines):
+            below = 0.0 if lines.lower_bias is None else lines.lower_bias.abs()
+            slope = torch.maximum(lines.lower_slope.abs(), lines.upper_slope.abs())
+            read, size = 1, slope * sizes[0] + lines.upper_bias.abs() + below
         else:
             read, reached = 1, SIZES[node.op](node, *(Interval(-one, one) for one in sizes))
             size = reached.slopes + reached.biases
