@@ -23,6 +23,7 @@ ORDER = (
         "sampling",
         "precision",
         "windows",
+        "sums",
         "kernel",
         "settings",
         "progress",

@@ -17,6 +17,7 @@ from torch import Tensor
 from proofmap.concretise import Sets, rows_at_once, suprema, window_suprema
 from proofmap.errors import InputError
 from proofmap.sampling import nearest, uniform
+from proofmap.sums import dot
 from proofmap.windows import Windows
 
 __all__ = ["NORMS", "TOLERANCE", "Family", "broadcasts", "resolve_mask"]
@@ -113,7 +114,7 @@ class Family:
         """
         if self.norm == inf and (full_only or self.mask is None):
             return self.largest(coefficients, owner)(coefficients)[:, None]
-        middle: Tensor = torch.linalg.vecdot(coefficients.flatten(1), self._of(self.x.flatten(1), owner))
+        middle = dot(coefficients, self._of(self.x, owner))
         return middle[:, None] + self.concretise(coefficients, owner, full_only=full_only)
 
     def largest(self, form: Tensor | Windows, owner: Tensor) -> Callable[[Any], Tensor]:
@@ -129,8 +130,7 @@ class Family:
 
         def over_boxes(other: Tensor) -> Tensor:
             flat = other.flatten(1)
-            value: Tensor = torch.linalg.vecdot(flat, centre) + torch.linalg.vecdot(flat.abs(), radius)
-            return value
+            return dot(flat, centre) + dot(flat.abs(), radius)
 
         return over_boxes
 
@@ -139,7 +139,7 @@ class Family:
         are seen, which (K, T) names; -1 where a window sees fewer. On all other members a form has its value on B.
         """
         lower, upper, x = (end.flatten(1) for end in form.at_rows(self._ends()).chunk(3, dim=1))
-        middle: Tensor = torch.linalg.vecdot(form.values.flatten(1), x)
+        middle = dot(form.values, x)
         radius = self.eps if self.count == 1 else form.places.to_rows(self.eps[form.places.owner])
         cells = None if self.mask is None or full_only else self._cells
         swing, seen = window_suprema(form, Sets(lower, upper, radius, self.norm, self.capped), cells)

@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from proofmap.sums import dot
+
 __all__ = ["Places", "Windows", "where_from"]
 
 
@@ -192,10 +194,8 @@ class Windows:
         """<A, v> with v one sample's value, of a shape that broadcasts to the map: (K,)."""
         if prod(values.shape[-len(self.size) :]) == 1:
             channels = values.reshape(-1).expand(self.shape[0])
-            return self.values.flatten(1) @ channels.repeat_interleave(prod(self.size))
-        seen = self.at_rows(values.expand(self.shape).unsqueeze(0))
-        product: Tensor = torch.linalg.vecdot(self.values.flatten(1), seen.flatten(1))
-        return product
+            return dot(self.values, channels.repeat_interleave(prod(self.size)).unsqueeze(0))
+        return dot(self.values, self.at_rows(values.expand(self.shape).unsqueeze(0)))
 
     def scaled(self, factor: Tensor) -> Windows:
         """A · s with s one sample's factors, of a shape that broadcasts to the map."""

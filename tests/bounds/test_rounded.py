@@ -15,17 +15,19 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap import Ball, Graph
 from proofmap.bounds import IBP, Alpha, Backward, Cases, CrownIBP, Forward, Method, Sharing, solve
+from proofmap.bounds.covered import covered
 from proofmap.bounds.engine import settle
+from proofmap.bounds.knowledge import Knowledge
 from proofmap.bounds.layers import Layers
 from proofmap.bounds.linear import rewrite
-from proofmap.bounds.rounded import gamma
+from proofmap.bounds.single import gamma
 from proofmap.errors import BoundError
 from proofmap.graph import layers
 from proofmap.graph.build import Builder
 from proofmap.graph.ops import compute
 from proofmap.graph.walk import push
-from proofmap.rules import RULES, Nonlinear
-from proofmap.rules.sizes import SIZES
+from proofmap.rules import RULES, Interval, Linear
+from proofmap.windows import Windows, where_from
 from tests.bounds.setting import mask_for
 from tests.hunting.finding import Tally
 from tests.hunting.hostile import HOSTS, Hostile, hunted
@@ -42,14 +44,6 @@ METHODS: dict[str, Method] = {
 SHARINGS: tuple[Sharing, ...] = ("shared", "one-pass", "separate")
 
 
-def covered(case: Case) -> bool:
-    return all(node.op in SIZES for node in graph_of(case).nodes if _bent(node.op))
-
-
-def _bent(op: str) -> bool:
-    return isinstance(RULES.get(op), Nonlinear)
-
-
 def rows_of(graph: Graph, count: int, like: Tensor) -> Tensor:
     """All logits and their negatives."""
     unit = torch.eye(graph.classes, dtype=like.dtype)
@@ -62,8 +56,8 @@ def bounds_of(graph: Graph, family: pm.Family, method: Method, sharing: Sharing,
 
 
 def cases() -> list[ParameterSet]:
-    known = [case for case in MODELS.values() if covered(case)]
-    assert len(known) > 80
+    known = [case for case in MODELS.values() if covered(graph_of(case))]
+    assert len(known) > 120
     slow = pytest.mark.slow
     return [pytest.param(one, id=one.name, marks=() if one.name.startswith("deep ") else slow) for one in known]
 
@@ -189,9 +183,29 @@ def test_where_rounding_has_no_bound_nothing_is_proven() -> None:
 
 
 def test_an_operation_whose_roundings_are_not_known_is_refused() -> None:
-    net = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2))
-    with pytest.raises(BoundError, match=r"no rigorous bounds for tanh \(node '.*'\): .* leave rigorous out"):
-        pm.overlap(net, torch.rand(1, 2), Ball(0.1), rigorous=True)
+    for jump in (nn.Threshold(0.1, 1.0), nn.Hardshrink(), nn.Softplus(threshold=2)):
+        net = nn.Sequential(nn.Linear(2, 2), jump, nn.Linear(2, 2))
+        with pytest.raises(
+            BoundError, match=r"no rigorous bounds for \w+ \(node '.*'\): it jumps, .* leave rigorous out"
+        ):
+            pm.overlap(net, torch.rand(1, 2), Ball(0.1), rigorous=True)
+        pm.overlap(net, torch.rand(1, 2), Ball(0.1))
+
+
+def test_curves_count_what_float32_makes_of_them() -> None:
+    """At a point, nothing but rounding parts two networks in float32 and float64, and the bound from either."""
+    torch.manual_seed(0)
+    for curve in (nn.Sigmoid(), nn.Tanh(), nn.GELU(), nn.SiLU(), nn.Mish(), nn.Softplus(), nn.ELU(), nn.Softshrink()):
+        net = nn.Sequential(nn.Linear(3, 6), curve, nn.Linear(6, 6), curve, nn.Linear(6, 2))
+        x = torch.rand(4, 3)
+        graph = pm.trace(net, x[:1]).to(torch.device("cpu"), torch.float64)
+        above = bounds_of(graph, Ball(0.0).at(x.double()), Backward(), "shared", rigorous=True)[:, 0, :2]
+        with torch.no_grad():
+            run = net(x).double()
+            off = (run - graph(x.double())).abs()
+        assert bool((run <= above).all())
+        assert 1e-8 < float((above - run).max()) < 2e-4
+        assert float(off.max()) < 1e-5
 
 
 def test_forks_of_three_branches_count_what_cancels_on_the_way() -> None:
@@ -220,3 +234,70 @@ def test_rows_that_end_at_the_input_pay_for_the_sums_over_the_ball() -> None:
     owner = torch.zeros(1, dtype=torch.int64)
     _, bias = rewrite(graph, graph.input.name, torch.ones(1, 3), owner, {}, rounding=known.rounding)
     assert float(bias) > 6 * 2**-24 * float((family.x + 0.25).sum())
+
+
+def convolved() -> tuple[Graph, Knowledge]:
+    """A convolution whose coefficients are sums of more than 256 products, behind another; on a ball."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(2, 40, 3), nn.ReLU(), nn.Conv2d(40, 36, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2))
+    x = torch.rand(1, 2, 7, 7)
+    net(x)
+    graph = pm.trace(net.eval(), x).to(torch.device("cpu"), torch.float32)
+    plan = replace(Backward().plans[0], rigorous=True)
+    return graph, settle(graph, Cases(Ball(0.01).at(x)), plan, 2**26, Layers.of(graph, 1, back=True))[0]
+
+
+def test_what_counts_as_one_rounding_is_summed_in_float64() -> None:
+    """Dense forms through both convolutions, windows through the one that leaves few channels."""
+    graph, known = convolved()
+    for node, in_windows in ((graph.nodes[1], True), (graph.nodes[3], False)):
+        rule, shapes = RULES[node.op], (graph[node.inputs[0]].shape,)
+        assert isinstance(rule, Linear)
+        form = torch.randn(3, *node.shape)
+        double = rule.adjoint(node.to(form.device, torch.float64), shapes, form.double())[0].float()
+        assert known.rounding is not None
+        (dense,), _ = known.rounding.pull(node, form)
+        assert torch.equal(dense, double)
+        assert not torch.equal(rule.adjoint(node, shapes, form)[0], double)
+        places, _ = where_from(torch.zeros(3, dtype=torch.int64), torch.arange(3), node.shape)
+        window = Windows(torch.randn(3, node.shape[0], 2, 2), places, (1, 1), (0, 0), node.shape)
+        (seen,), _ = known.rounding.pull(node, window)
+        assert isinstance(seen, Windows)
+        whole = rule.adjoint(node.to(form.device, torch.float64), shapes, window.dense().double())[0].float()
+        assert torch.equal(seen.dense(), whole) == in_windows
+        for one, summed in ((form, True), (window, in_windows)):
+            cost = known.rounding.passing(node, one, torch.zeros(3, dtype=torch.int64), first=False, paid=-1)
+            paid = known.rounding.passing(node, one, torch.zeros(3, dtype=torch.int64), first=False, paid=0)
+            assert bool((paid < 1e-9 * cost).all()) == summed  # lines that paid for one rounding have paid for this
+
+
+def test_lines_pay_for_what_they_read() -> None:
+    """Through moved lines a row gets what it would pay at the ReLU and at the convolution before it."""
+    graph, known = convolved()
+    conv, relu = graph.nodes[3:5]
+    assert known.rounding is not None
+    form, owner = torch.randn(5, *relu.shape), torch.zeros(5, dtype=torch.int64)
+    lines = known.relaxations[relu.name]
+    moved, paid = known.rounding.outward(relu, lines, form)
+    assert paid == {relu.name: 0, conv.name: 0}
+    (pulled,), plain = lines.pull(form, owner)
+    cost = known.rounding.passing(relu, form, owner, first=False, paid=-1)
+    assert pulled is not None
+    cost = cost + known.rounding.passing(conv, pulled, owner, first=False, paid=-1)
+    assert torch.allclose(moved.pull(form, owner)[1] - plain, cost, rtol=2e-2)
+
+
+def test_a_sum_of_two_has_the_sign_that_it_has_without_rounding() -> None:
+    b = Builder((2,), 1)
+    other = b.add_node("minus", "affine", [b.input], weight=-torch.ones(1))
+    graph = b.finish(b.add("sum", b.input, other), torch.device("cpu"), torch.float32)
+    known = Knowledge(graph, Cases(Ball(0.0).at(torch.ones(1, 2))), 2**20, False, True, rigorous=True)
+    assert known.rounding is not None
+    zero, one, third = torch.zeros(1, 2), torch.ones(1, 2), torch.full((1, 2), 2**-24 / 3)
+    node = graph["sum"]
+    found = known.rounding.widened(node, [Interval(zero, one), Interval(zero, third)])
+    assert float(found.lower.max()) == 0
+    assert Fraction(float(found.upper[0, 0])) > 1 + Fraction(float(third[0, 0]))
+    found = known.rounding.widened(node, [Interval(-one, zero), Interval(-third, zero)])
+    assert float(found.upper.min()) == 0
+    assert Fraction(float(found.lower[0, 0])) < -1 - Fraction(float(third[0, 0]))

@@ -2,14 +2,16 @@
 
 Huge weights that cancel; a backdoor, a neuron that fires through rounding alone; denormals; -0.0; inputs on the edge of
 the domain; deep chains. Values are computed in float32 in several orders of summation, and exactly, with fractions.
+Every network comes twice: with ReLUs, and with a curve in their place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,10 +21,18 @@ from proofmap.bounds import IBP, Alpha, Backward, CrownIBP, Forward, Method
 from proofmap.errors import BoundError
 from proofmap.graph import layers
 from proofmap.graph.build import Builder
+from proofmap.graph.ir import Node
+from proofmap.graph.ops import compute
 from proofmap.overlaps import Bounding, family_overlap
 from tests.hunting.finding import Finding, Tally
+from tests.hunting.truth import CURVES, exactly
 
 HOSTS = ("cancelling", "backdoor", "denormal", "zero", "edge", "chain")
+SETTINGS: dict[str, dict[str, Any]] = {
+    "elu": {"alpha": 1.0},
+    "gelu": {"approximate": "none"},
+    "softplus": {"threshold": 20.0},
+}
 METHODS: tuple[Method, ...] = (IBP(), CrownIBP(), Forward(), Backward(), Alpha(steps=2))
 _POINTS, _MEMORY = 10, 2**28
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
@@ -30,13 +40,14 @@ Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 @dataclass(frozen=True, eq=False)
 class Hostile:
-    """Dense layers with ReLUs between, and a ball around x with every variable a group of its own."""
+    """Dense layers with ReLUs or curves between, and a ball around x with every variable a group of its own."""
 
     kind: str
     layers: tuple[tuple[Array, Array], ...]
     x: Array
     ball: Ball
     target: int
+    curve: str = "relu"
 
     @property
     def graph(self) -> Graph:
@@ -45,7 +56,7 @@ class Hostile:
         for k, (weight, bias) in enumerate(self.layers):
             name = layers.linear(b, f"l{k}", name, torch.tensor(weight), torch.tensor(bias))
             if k + 1 < len(self.layers):
-                name = b.add_node(f"r{k}", "relu", [name])
+                name = b.add_node(f"r{k}", self.curve, [name], **SETTINGS.get(self.curve, {}))
         return b.finish(name, torch.device("cpu"), torch.float32)
 
     def upper(self, method: Method, dtype: torch.dtype, *, rigorous: bool) -> list[float]:
@@ -85,7 +96,7 @@ class Hostile:
             rows = zip(weight.tolist(), bias.tolist(), strict=True)
             value = [sum((Fraction(w) * v for w, v in zip(row, value, strict=True)), Fraction(b)) for row, b in rows]
             if k + 1 < len(self.layers):
-                value = [max(v, Fraction(0)) for v in value]
+                value = [max(v, Fraction(0)) if self.curve == "relu" else exactly(self.curve, v) for v in value]
         return value
 
     def _run(self, point: Array, order: int, rng: np.random.Generator) -> list[Fraction] | None:
@@ -98,8 +109,20 @@ class Hostile:
             for j in columns:
                 total = total + weight[:, j] * value[j]
             value = total if order % 2 else total + bias
-            value = np.maximum(value, np.float32(0)) if k + 1 < len(self.layers) else value
+            if k + 1 < len(self.layers):
+                value = self._bent(value)
         return [Fraction(float(v)) for v in value] if bool(np.isfinite(value).all()) else None
+
+    def _bent(self, value: Array) -> Array:
+        node = Node("curve", self.curve, (), value.shape, attributes=SETTINGS.get(self.curve, {}))
+        bent: Array = compute(node, torch.from_numpy(value)).numpy()
+        return bent
+
+    def curved(self, seed: int) -> Hostile:
+        """The same with a curve in the place of its ReLUs."""
+        made = replace(self, curve=tuple(CURVES)[seed // len(HOSTS) % len(CURVES)])
+        exact = made._exact(self.x)
+        return replace(made, target=exact.index(max(exact)))
 
 
 def hostile(seed: int) -> Hostile:
@@ -158,28 +181,35 @@ def _turn(seed: int) -> tuple[Method, torch.dtype]:
 
 
 def hunted(seed: int, tally: Tally) -> Iterator[Finding]:
-    """What is proven of a seed's network with all roundings, against its values; how often plain bounds are wrong."""
+    """What is proven of a seed's networks with all roundings, against their values."""
     with np.errstate(all="ignore"):
         one = hostile(seed)
-        points = one.points(_POINTS, seed)
-        values = [one.reached(point, seed) for point in points]
-        same = [np.flatnonzero(point == one.x).tolist() for point in points]
-        tally.networks += 1
-        tally.points += len(points)
-        reached = [max(values)]
-        reached += [max(v for v, u in zip(values, same, strict=True) if i in u) for i in range(len(one.x))]
-        for method, dtype in {(Backward(), torch.float32): None, _turn(seed): None}:
-            try:
-                upper = one.upper(method, dtype, rigorous=True)
-            except BoundError:
-                tally.undecided += 1
-                continue
-            tally.bounds += len(upper)
-            for member, (above, value) in enumerate(zip(upper, reached, strict=True)):
-                if value > Fraction(above):
-                    what = f"{method} in {dtype} proves {above!r} of member {member}, {float(value)!r} is reached"
-                    yield Finding(seed, "unsound", f"rigorous {what}", (f"{one.kind}, {one.ball}", f"x {one.x}"))
+        for network in (one, one.curved(seed)):
+            yield from _held(network, seed, tally)
+
+
+def _held(one: Hostile, seed: int, tally: Tally) -> Iterator[Finding]:
+    """The same of one network, and how often plain bounds are wrong."""
+    points = one.points(_POINTS, seed)
+    values = [one.reached(point, seed) for point in points]
+    same = [np.flatnonzero(point == one.x).tolist() for point in points]
+    tally.networks += 1
+    tally.points += len(points)
+    reached = [max(values)]
+    reached += [max(v for v, u in zip(values, same, strict=True) if i in u) for i in range(len(one.x))]
+    for method, dtype in {(Backward(), torch.float32): None, _turn(seed): None}:
         try:
-            tally.fooled += Fraction(one.upper(Backward(), torch.float32, rigorous=False)[0]) < reached[0]
+            upper = one.upper(method, dtype, rigorous=True)
         except BoundError:
             tally.undecided += 1
+            continue
+        tally.bounds += len(upper)
+        for member, (above, value) in enumerate(zip(upper, reached, strict=True)):
+            if value > Fraction(above):
+                what = f"{method} in {dtype} proves {above!r} of member {member}, {float(value)!r} is reached"
+                network = (f"{one.kind}, {one.curve}, {one.ball}", f"x {one.x}")
+                yield Finding(seed, "unsound", f"rigorous {what}", network)
+    try:
+        tally.fooled += Fraction(one.upper(Backward(), torch.float32, rigorous=False)[0]) < reached[0]
+    except BoundError:
+        tally.undecided += 1

@@ -17,8 +17,9 @@ from proofmap.bounds.knowledge import Knowledge
 from proofmap.graph.ir import Node
 from proofmap.rules import RULES, Form, Forms, Interval, Nonlinear, Relaxation
 from proofmap.rules.larger import Mixture
-from proofmap.rules.lines import Lines, at_rows, dot
+from proofmap.rules.lines import Lines, at_rows
 from proofmap.rules.rule import Free, Kind
+from proofmap.sums import dot
 from proofmap.windows import Windows
 
 
@@ -189,7 +190,8 @@ class Chosen(Relaxation):
             if part is not None and at is not None:
                 part = part.flatten().index_add(0, pairs.place, at.squeeze(1)).view(part.shape)
             parts.append(replace(form, values=part) if isinstance(form, Windows) and part is not None else part)
-        return tuple(parts), bias.index_add(0, pairs.row, lift)
+        summed = bias.double().index_add(0, pairs.row, lift.double())
+        return tuple(parts), summed.to(bias)
 
     def _apart(self, form: Form, pairs: Pairs) -> tuple[Tensor, tuple[Tensor | None, ...], Tensor]:
         """The open entries (n, 1), and what becomes of the others."""

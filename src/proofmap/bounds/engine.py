@@ -14,12 +14,12 @@ from torch import Tensor
 from proofmap import progress
 from proofmap.bounds import facts, interval
 from proofmap.bounds.cases import Cases
+from proofmap.bounds.covered import check_covered
 from proofmap.bounds.knowledge import Knowledge
 from proofmap.bounds.layers import Layers
 from proofmap.bounds.linear import bytes_per_row
 from proofmap.bounds.method import Method, Plan
 from proofmap.bounds.passes import Bounder, Pass
-from proofmap.bounds.rounded import check_covered
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Graph
 from proofmap.graph.pairs import in_pairs

@@ -10,6 +10,7 @@ from torch import Tensor
 from proofmap.bounds.knowledge import Knowledge
 from proofmap.bounds.linear import rewrite
 from proofmap.rules import Form, Interval
+from proofmap.sums import dot
 from proofmap.windows import Windows
 
 
@@ -41,5 +42,5 @@ def at_the_ends(knowledge: Knowledge, forms: Mapping[str, Form], bias: Tensor, o
             values, lower, upper = form, reached.lower, reached.upper
         if knowledge.rounding is not None:
             total = total + knowledge.rounding.stopped(name, form, owner)
-        total = total + (values.clamp(min=0) * upper + values.clamp(max=0) * lower).flatten(1).sum(1)
+        total = total + dot(values.clamp(min=0), upper) + dot(values.clamp(max=0), lower)
     return total

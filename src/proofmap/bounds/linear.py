@@ -33,6 +33,7 @@ def rewrite(
     every form on the way, with the node that it is a form of. With `rounding`, the bias holds what roundings cost on
     the way, and over the ball where a form ends at the input.
     """
+    paid: dict[str, int] = {}  # nodes whose roundings are in the lines of what reads them, or in their own
     bias = (form.values if isinstance(form, Windows) else form).new_zeros(len(form))
 
     def step(node: Node, form: Any) -> tuple[Any, ...] | None:
@@ -41,15 +42,20 @@ def rewrite(
         rule = RULES[node.op]
         offset: Tensor | None
         if isinstance(rule, Linear):
-            parts, offset = rule.pull(node, tuple(graph[i].shape for i in node.inputs), form)
+            shapes = tuple(graph[i].shape for i in node.inputs)
+            parts, offset = rule.pull(node, shapes, form) if rounding is None else rounding.pull(node, form)
         elif node.name in relaxations:
-            parts, offset = relaxations[node.name].pull(form, owner)
+            relaxation = relaxations[node.name]
+            if rounding is not None:
+                relaxation, covered = rounding.outward(node, relaxation, form)
+                paid.update(covered)
+            parts, offset = relaxation.pull(form, owner)
         else:
             return None
         if offset is not None:
             bias = bias + offset
         if rounding is not None:
-            bias = bias + rounding.passing(node, form, owner)
+            bias = bias + rounding.passing(node, form, owner, first=node.name == start, paid=paid.get(node.name, -1))
         return tuple(part.dense() if isinstance(part, Windows) and part.covers else part for part in parts)
 
     def joined(name: str, form: Any) -> None:

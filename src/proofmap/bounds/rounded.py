@@ -2,82 +2,51 @@
 
 One model of computation covers the network over the real numbers and the network as float32 runs it, in any order of
 summation, with fused multiply-adds or without: every value is exactly what its operation makes of the values before it,
-plus an unknown η with |η| <= R. With n products to an entry and u = 2⁻²⁴,
+plus an unknown η with |η| <= R (`single`). Over the reals η = 0. Copies, ReLU, |x| and maxima do not round. TF32,
+bfloat16, Winograd's and FFT convolutions sum other products, and are not covered.
 
-    R = γ (|L| m + |b|) + (n + 1) 2⁻¹²⁵,    γ = n u / (1 - n u),    m the largest |x| of what L reads
-
-(Higham 2002, chapter 3; the last term is for what underflows). Over the reals η = 0. Copies, ReLU, |x| and maxima do
-not round. TF32, bfloat16, Winograd's and FFT convolutions sum other products, and are not covered.
-
-A form <A, y> that passes y = L(x) + b + η becomes <fl(L'(A)), x> + fl(<A, b>), and
+A form <A, y> that passes y = L(x) + b + η becomes <fl(L'(A)), x> + fl(<A, b>), and with m the largest |x|
 
     |<A, y> - that| <= <|A|, R> + γ' <|A|, |L| m> + γ'' <|A|, |b|>,
 
-with γ' for the products that are summed to a coefficient in the precision at work, and γ'' for those of <A, b>, and for
-adding the offsets of all nodes: for every node one tensor T, and one product <|A|, T> of a row. The same T widens
-interval arithmetic. Relaxations are lines through rounded numbers, each off by some roundings of |slope| |x| + |bias|
-+ |y|, and these too are one tensor (`rules.sizes`). Sums of what is not negative are made larger by their own error.
+γ' for the products that are summed to a coefficient in the precision at work, and γ'' for those of <A, b>, in blocks
+(`sums`), and for adding the offsets of all nodes: for every node one tensor T, and one product <|A|, T> of a row. Where
+lines follow, T moves them outward, and rows pay nothing of their own. Through wide convolutions some forms go in
+float64, where that costs little: then γ' is that of one rounding. Relaxations are lines through rounded numbers, each
+off by some roundings of |slope| |x| + |bias| + |y|, and these too are one tensor (`rules.sizes`). Sums of what is not
+negative are made larger by their own error.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from proofmap.errors import BoundError
-from proofmap.graph.ir import Graph, Node
+from proofmap.bounds.single import FLUSHED, SINGLE, constants_of, gamma, run_of, unit_of
+from proofmap.graph.ir import Node
+from proofmap.graph.reach import Shapes
 from proofmap.rules import RULES, Form, Interval, Linear
-from proofmap.rules.lines import at_rows, dot
+from proofmap.rules.lines import Lines, at_rows
+from proofmap.rules.rule import AnyForm, Pulled, differentiated
 from proofmap.rules.sizes import COPIES, SIZES, Sizes, magnitude, terms
+from proofmap.sums import dot, roundings
 from proofmap.windows import Windows
 
 if TYPE_CHECKING:
     from proofmap.bounds.knowledge import Knowledge
 
-__all__ = ["Rounding", "check_covered", "covered", "gamma", "unit_of"]
+__all__ = ["Rounding"]
 
-_SINGLE = 2.0**-24  # the unit roundoff of float32
-_FLUSHED = 2.0**-125  # twice what underflow in float32 loses at most, where denormals count as 0
 _MORE = 4  # roundings of a node's value beside its products: its bias, a weight that was cast, and what reads it
 _LINES = 32  # roundings of a line's numbers, and of what is multiplied by them
 _INPUT = 16  # of the ends of a ball, and of the sums over it
 _LARGEST = 2.0**-6  # of the range of a type: beyond that sums may leave it
-
-
-def unit_of(dtype: torch.dtype) -> float:
-    """The unit roundoff."""
-    return torch.finfo(dtype).eps / 2
-
-
-def gamma(count: int, unit: float) -> float:
-    """What a sum of so many products may be off by, as a part of the sum of their absolute values."""
-    if count * unit > 0.25:
-        raise BoundError(
-            f"undecided, rounding: sums of {count} numbers in a precision of {unit:.1g} have no bound: take x.double()"
-        )
-    return count * unit / (1 - count * unit)
-
-
-def covered(graph: Graph) -> bool:
-    """Whether the roundings of all its operations are known."""
-    return all(map(_known, graph.nodes))
-
-
-def _known(node: Node) -> bool:
-    return not node.inputs or isinstance(RULES.get(node.op), Linear) or node.op in SIZES
-
-
-def check_covered(graph: Graph) -> None:
-    """Refuse operations whose roundings are not known."""
-    for node in graph.nodes:
-        if not _known(node):
-            known = ", ".join(name for name in SIZES if name != "larger")
-            raise BoundError(
-                f"no rigorous bounds for {node.op} (node {node.name!r}): the roundings of linear operations, {known} "
-                "are known; leave rigorous out"
-            )
+_WIDE = 256  # products of a coefficient from which on dense forms are in float64
+_NARROWS = 8  # times as many channels as it reads: a convolution whose windows are in float64 too
 
 
 class Rounding:
@@ -88,50 +57,132 @@ class Rounding:
         dtype = knowledge.balls.x.dtype
         self.unit = unit_of(dtype)
         self._tiny, self._most = torch.finfo(dtype).tiny, torch.finfo(dtype).max * _LARGEST
-        self._radii: dict[str, tuple[Tensor | None, Tensor]] = {}
+        self._radii: dict[tuple[str, int], tuple[Tensor | None, Tensor]] = {}
+        self._runs: dict[str, tuple[Tensor, Tensor, int]] = {}
+        self._moved: dict[tuple[str, int], tuple[Lines, Lines]] = {}
+        self._double: dict[str, Node] = {}
+        self._readers = Counter(name for node in knowledge.graph.nodes for name in node.inputs)
+        self._readers[knowledge.graph.output] += 1
         self._depth = 2 * len(knowledge.graph.nodes) + 8  # offsets, and costs, that are added up on the way
 
-    def radius(self, node: Node) -> tuple[Tensor | None, Tensor]:
-        """(C, *shape): what a row's coefficient of a value costs, None: nothing; and (C,) what every row does."""
-        if node.name not in self._radii:
-            if self._of is not None:
-                radius, every = self._of.radius(node)
-                self._radii[node.name] = radius if radius is None else radius[self._case], every[self._case]
-            else:
-                self._radii[node.name] = self._new(node)
-        return self._radii[node.name]
+    def radius(self, node: Node, products: int) -> tuple[Tensor | None, Tensor]:
+        """(C, *shape): what a row's coefficient of a value costs, None: nothing; and (C,) what every row does.
 
-    def _new(self, node: Node) -> tuple[Tensor | None, Tensor]:
+        products: of those that are summed to a coefficient behind a linear operation.
+        """
+        key = node.name, products
+        if key not in self._radii:
+            if self._of is not None:
+                radius, every = self._of.radius(node, products)
+                self._radii[key] = radius if radius is None else radius[self._case], every[self._case]
+            else:
+                self._radii[key] = self._new(node, products)
+        return self._radii[key]
+
+    def _new(self, node: Node, products: int) -> tuple[Tensor | None, Tensor]:
         inputs = [self._knowledge.interval(name) for name in node.inputs]
         sums = sum((magnitude(x).flatten(1).sum(1) for x in inputs), torch.zeros_like(inputs[0].lower.flatten(1)[:, 0]))
         every = 16 * self._tiny * (node.size + 1) * (1 + sums)
         if isinstance(RULES[node.op], Linear):
-            radius = self._linear(node, inputs)
+            radius = self._linear(node, products)
         else:
             sizes: Sizes = SIZES[node.op](node, *inputs)
             radius = gamma(_LINES + self._depth, self.unit) * sizes.slopes
-            radius = radius + gamma(node.size + _LINES + self._depth, self.unit) * sizes.biases
+            radius = radius + gamma(self._added(node.size) + _LINES + self._depth, self.unit) * sizes.biases
             if sizes.run is not None:
-                radius = radius + gamma(_MORE, _SINGLE) * sizes.run + _FLUSHED
-        return radius if radius is None else self._up(radius, node.size), every
+                radius = radius + gamma(sizes.roundings, SINGLE) * sizes.run + FLUSHED
+        return radius if radius is None else self._up(radius, self._added(node.size)), every
 
-    def _linear(self, node: Node, inputs: list[Interval]) -> Tensor | None:
-        """κ (|L| m) + κ' |b|: what the network rounds, and what passing it does."""
+    def _linear(self, node: Node, products: int) -> Tensor | None:
+        """R + γ' |L| m + γ'' |b|."""
         rule = RULES[node.op]
         assert isinstance(rule, Linear)
-        read, readers = terms(node, tuple(self._knowledge.graph[name].shape for name in node.inputs))
-        size = self._up(rule.magnitude(node, *map(magnitude, inputs)), read)
+        run, size, _ = self._run(node)
         if node.op in COPIES:
             once = rule.moves(node) or node.op == "concat"
-            return None if once else gamma(readers + _MORE, self.unit) * size
-        folded = node.folded.roundings if node.folded is not None else 0
-        run = gamma(read + folded + 2 * _MORE, _SINGLE)
-        radius = (run + gamma(2 * max(read, readers) + 4 * _MORE + self._depth, self.unit)) * size
-        constants = node.folded.constants if node.folded is not None else node.bias
-        if constants is not None:
-            summed = node.size + read + 4 * _MORE + self._depth
-            radius = radius + (run + gamma(summed, self.unit)) * constants.abs()
-        return radius + (read + folded + 1) * _FLUSHED
+            return None if once else gamma(products + _MORE, self.unit) * size
+        radius = run + gamma(products + 4 * _MORE, self.unit) * size
+        constants = constants_of(node)
+        if constants is None:
+            return radius
+        return radius + gamma(self._added(node.size) + 4 * _MORE + self._depth, self.unit) * constants.abs()
+
+    def _run(self, node: Node) -> tuple[Tensor, Tensor, int]:
+        """R and |L| m of a linear operation, (C, *shape) each, and how many products it adds up at most."""
+        if node.name not in self._runs:
+            if self._of is not None:
+                run, size, count = self._of._run(node)
+                self._runs[node.name] = run[self._case], size[self._case], count
+            else:
+                inputs = [self._knowledge.interval(name) for name in node.inputs]
+                signed = not self._knowledge.arithmetic  # intervals are wider than that by far
+                self._runs[node.name] = run_of(node, inputs, self._up, self.unit, signed=signed)
+        return self._runs[node.name]
+
+    def _products(self, node: Node, form: Form, *, first: bool) -> int:
+        """How many products are summed to a coefficient behind the node, in the precision at work: where rows begin,
+        no more than they have coefficients; none of dense forms that go through in float64.
+        """
+        if not isinstance(RULES[node.op], Linear) or self._in_double(node, form):
+            return 0
+        _, readers = terms(node, self._shapes(node))
+        if not first:
+            return readers
+        values = form.values if isinstance(form, Windows) else form
+        return min(readers, int(values.flatten(1).count_nonzero(1).max())) if len(form) else 0
+
+    def _in_double(self, node: Node, form: Form) -> bool:
+        """Whether a form goes through in float64: of wide convolutions, where few rows do, or few channels are left."""
+        if node.op != "conv" or self.unit != SINGLE or terms(node, self._shapes(node))[1] <= _WIDE:
+            return False
+        assert node.weight is not None
+        if isinstance(form, Windows):
+            return len(node.weight) >= _NARROWS * node.weight.shape[1] and not differentiated(form.values)
+        return not differentiated(form)
+
+    def pull(self, node: Node, form: AnyForm) -> tuple[tuple[AnyForm, ...], Tensor | None]:
+        """What the rule of a linear operation makes of a form."""
+        rule = RULES[node.op]
+        assert isinstance(rule, Linear)
+        if self._in_double(node, form):
+            if node.name not in self._double:
+                assert node.weight is not None
+                self._double[node.name] = replace(node, weight=node.weight.double())
+            node = self._double[node.name]
+        return rule.pull(node, self._shapes(node), form)
+
+    def _shapes(self, node: Node) -> Shapes:
+        return tuple(self._knowledge.graph[name].shape for name in node.inputs)
+
+    def _added(self, count: int) -> int:
+        """The roundings of a sum of so many products, as `sums` makes it; what `Alpha` opens is summed in float64."""
+        return roundings(count) if self.unit == SINGLE else count
+
+    def outward(self, node: Node, relaxation: Pulled, form: Form) -> tuple[Pulled, dict[str, int]]:
+        """Lines moved by what rows pay that pass the node, and the linear operation before it, where nothing else reads
+        that; and for how many products both are paid. |A⁺ u + A⁻ l| T = A⁺ |u| T - A⁻ |l| T: each line pays its part.
+        """
+        if not isinstance(relaxation, Lines):
+            return relaxation, {}
+        (name,) = node.inputs
+        before = self._knowledge.graph[name]
+        alone = self._readers[name] == 1 and isinstance(RULES.get(before.op), Linear)
+        products = self._products(before, form, first=False) if alone else -1
+        key = node.name, products
+        if key not in self._moved or self._moved[key][0] is not relaxation:
+            passed = self.radius(before, products)[0] if alone else None
+            self._moved[key] = relaxation, self._moved_by(node, relaxation, passed)
+        return self._moved[key][1], {node.name: 0, name: products}
+
+    def _moved_by(self, node: Node, lines: Lines, passed: Tensor | None) -> Lines:
+        radius, _ = self.radius(node, 0)
+        assert radius is not None
+        above = below = radius
+        if passed is not None:
+            above, below = (radius + slope.abs() * passed for slope in (lines.upper_slope, lines.lower_slope))
+        above, below = self._up(above, _MORE), self._up(below, _MORE)
+        lower = -below if lines.lower_bias is None else lines.lower_bias - below
+        return Lines(lines.lower_slope, lower, lines.upper_slope, lines.upper_bias + above)
 
     def _up(self, value: Tensor, count: int) -> Tensor:
         """A sum of `count` numbers of which none is negative, no smaller than without rounding; infinite where it is so
@@ -149,16 +200,30 @@ class Rounding:
             return Interval(lower, upper)
         value = RULES[node.op].interval(node, *inputs)
         if isinstance(RULES[node.op], Linear):
-            radius, _ = self.radius(node)
-            assert radius is not None
+            run, size, read = self._run(node)
+            if len(inputs) == 2 and node.op == "add":
+                return self._sum(*inputs)
+            constants = constants_of(node)
+            if constants is not None:
+                size = size + constants.abs()
+            radius = self._up(run + gamma(read + 4 * _MORE + self._depth, self.unit) * size, _MORE)
             return Interval(value.lower - radius, value.upper + radius)
         sizes: Sizes = SIZES[node.op](node, *inputs)
         if sizes.ends is None:
             return value
         radius = self._up(gamma(_LINES, self.unit) * sizes.ends, 1)
         if sizes.run is not None:
-            radius = radius + self._up(gamma(_MORE, _SINGLE) * sizes.run + _FLUSHED, 1)
+            radius = radius + self._up(gamma(sizes.roundings, SINGLE) * sizes.run + FLUSHED, 1)
         return Interval(value.lower - radius, value.upper + radius)
+
+    def _sum(self, one: Interval, other: Interval) -> Interval:
+        """Of a sum of two: it rounds by a part of itself, and has the sign of what it is without rounding."""
+        ends = []
+        for sign, a, b in ((-1, one.lower, other.lower), (1, one.upper, other.upper)):
+            end = a + b
+            radius = (gamma(_MORE, SINGLE) + gamma(_MORE, self.unit)) * end.abs() + 2 * FLUSHED * (end != 0)
+            ends.append(end + sign * self._up(radius, _MORE))
+        return Interval(*ends)
 
     def pushed(self, node: Node, sizes: list[Tensor]) -> Tensor:
         """(C, *shape): what affine forms of the input are off by behind a node, both of whose sides amount to so much
@@ -166,12 +231,16 @@ class Rounding:
         """
         rule = RULES[node.op]
         if isinstance(rule, Linear):
-            read, _ = terms(node, tuple(self._knowledge.graph[name].shape for name in node.inputs))
+            read, _ = terms(node, self._shapes(node))
             size = self._up(rule.magnitude(node, *sizes), read)
+        elif isinstance(lines := self._knowledge.relaxations[node.name], Lines):
+            below = 0.0 if lines.lower_bias is None else lines.lower_bias.abs()
+            slope = torch.maximum(lines.lower_slope.abs(), lines.upper_slope.abs())
+            read, size = 1, slope * sizes[0] + lines.upper_bias.abs() + below
         else:
             read, reached = 1, SIZES[node.op](node, *(Interval(-one, one) for one in sizes))
             size = reached.slopes + reached.biases
-        radius, every = self.radius(node)
+        radius, every = self.radius(node, terms(node, self._shapes(node))[1] if isinstance(rule, Linear) else 0)
         cost = self._up(gamma(4 * read + _LINES + self._depth, self.unit) * size, 1)
         cost = cost + every.view(-1, *[1] * len(node.shape))
         return cost if radius is None else cost + radius
@@ -185,27 +254,33 @@ class Rounding:
     @property
     def reach(self) -> Tensor:
         """|x| + |δ|, no less than any |x + δ|."""
-        balls = self._knowledge.balls
-        return balls.x.abs() + torch.maximum(-balls.lower, balls.upper)
+        return self._knowledge.balls.x.abs() + self._swing
 
-    def passing(self, node: Node, form: Form, owner: Tensor) -> Tensor | float:
-        """(K,): what is added to the biases of rows that pass the node."""
-        radius, every = self.radius(node)
-        return (every if len(every) == 1 else every[owner]) + (
-            0.0 if radius is None else self._cost(radius, form, owner)
-        )
+    @property
+    def _swing(self) -> Tensor:
+        return torch.maximum(-self._knowledge.balls.lower, self._knowledge.balls.upper)
+
+    def passing(self, node: Node, form: Form, owner: Tensor, *, first: bool, paid: int) -> Tensor:
+        """(K,): what is added to the biases of rows that pass the node, which is the first that they do or not; paid:
+        the lines of what reads it have it for so many products, -1: they do not.
+        """
+        products = self._products(node, form, first=first)
+        radius, every = self.radius(node, products)
+        cost = every if len(every) == 1 else every[owner]
+        return cost if paid >= products or radius is None else cost + self._cost(radius, form, owner)
 
     def joined(self, name: str, form: Form, owner: Tensor) -> Tensor:
         """The same where two forms of a value were added up."""
         node = self._knowledge.graph[name]
         size = self.reach if node.op == "input" else magnitude(self._knowledge.interval(name))
-        return self._cost(self._up(gamma(_MORE, self.unit) * size + self._tiny, node.size), form, owner)
+        return self._cost(self._up(gamma(_MORE, self.unit) * size + self._tiny, self._added(node.size)), form, owner)
 
     def arriving(self, form: Form, owner: Tensor) -> Tensor:
         """The same where rows end at the input and are maximised over a ball, or its members."""
         width = (form.values if isinstance(form, Windows) else form)[0].numel() if len(form) else 0
-        radius = self._up(gamma(4 * width + _INPUT + self._depth, self.unit) * self.reach + self._tiny, width)
-        return self._cost(radius, form, owner) + self._tiny
+        centre = gamma(self._added(width) + _INPUT + self._depth, self.unit) * self.reach
+        swing = gamma(4 * width + _INPUT + self._depth, self.unit) * self._swing
+        return self._cost(self._up(centre + swing + self._tiny, width), form, owner) + self._tiny
 
     def of_forms(self, weight: Tensor, bias: Tensor) -> Tensor:
         """Σ |w_i| (|x_i| + |δ_i|) + |b| of affine forms (C, d, *shape) and (C, *shape)."""
@@ -222,8 +297,8 @@ class Rounding:
         """The same where rows end at a node and its entries stand at the ends of their intervals."""
         node = self._knowledge.graph[name]
         size = magnitude(self._knowledge.interval(name))
-        part = gamma(2 * node.size + _MORE + self._depth, self.unit)
-        return self._cost(self._up(part * size + self._tiny, node.size), form, owner)
+        part = gamma(self._added(node.size) + _MORE + self._depth, self.unit)
+        return self._cost(self._up(part * size + self._tiny, self._added(node.size)), form, owner)
 
     def _cost(self, radius: Tensor, form: Form, owner: Tensor) -> Tensor:
         values = form.values if isinstance(form, Windows) else form

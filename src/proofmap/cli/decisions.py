@@ -14,7 +14,7 @@ import typer
 
 from proofmap.bar import Bar
 from proofmap.bounds import Method
-from proofmap.bounds.rounded import covered
+from proofmap.bounds.covered import covered
 from proofmap.classes import classes_of
 from proofmap.cli.cases import Case, graphs
 from proofmap.cli.maps import stems

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.rules.lines import Lines, Scalar, at_rows, dot
+from proofmap.rules.lines import Lines, Scalar, at_rows
 from proofmap.rules.rule import Forms, Interval, Kind, Nonlinear, Relaxation, Rule
+from proofmap.sums import dot
 from proofmap.windows import Windows
 
 

@@ -37,7 +37,7 @@ def _lines(
     bias = above * upper_bias[at]
     if lower_bias is not None:
         bias = bias + below * lower_bias[at]
-    return above * upper_slope[at] + below * lower_slope[at], bias.sum(1)
+    return above * upper_slope[at] + below * lower_slope[at], bias.double().sum(1).to(bias)
 
 
 def _trial(rows: int) -> tuple[Tensor | None, ...]:

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
-from proofmap.rules.lines import at_rows, dot
+from proofmap.rules.lines import at_rows
 from proofmap.rules.rule import Forms, Free, Interval, Kind, Kinked, Nonlinear, Relaxation
+from proofmap.sums import dot
 from proofmap.windows import Windows
 
 _WHERE = 2 / 3  # of an interval, from below. The middle favours forms whose errors, carried further back, grow

@@ -16,6 +16,7 @@ from proofmap.rules.rule import Linear, differentiated
 from proofmap.windows import Windows
 
 _TAPS = 8  # times the filter: up to this size of a window the zeros of a matrix cost less than small convolutions do
+_CAST = 2**21  # coefficients that are summed in another precision at a time
 _MANY = 16  # rows for which looking for empty columns costs less than it saves
 
 
@@ -53,7 +54,10 @@ class Filter:
         return Filter(node.weight, *(node.attributes[name] for name in ("stride", "padding", "dilation", "groups")))
 
     def transposed(self, coefficients: Tensor, shape: Sequence[int]) -> Tensor:
-        """L'(A) (rows, *shape) for inputs of this shape."""
+        """L'(A) (rows, *shape) for inputs of this shape; summed in the precision of the weight, some rows at a time."""
+        if coefficients.dtype != self.weight.dtype:
+            parts = coefficients.split(max(1, _CAST // max(1, coefficients[0].numel())))
+            return torch.cat([self.transposed(part.to(self.weight), shape).to(part) for part in parts])
         like = coefficients.new_empty(1).expand(len(coefficients), *shape)
         over = (self.stride, self.padding, self.dilation, False, [0] * len(self.stride), self.groups)
         gradient: Tensor
@@ -69,6 +73,7 @@ class Filter:
         size = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in axes]
         inner = replace(self, padding=[0] * len(size))
         many = form.values.is_cuda and len(form) > prod(form.values.shape[1:])
+        many = many and form.values.dtype == self.weight.dtype
         if many and prod(size) <= _TAPS * prod(kernel):
             values = inner.by_matrix(form.values, (shape[0], *size))
         else:

@@ -13,6 +13,7 @@ from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
 from proofmap.rules import fused
 from proofmap.rules.rule import Form, Forms, Interval, Kind, Nonlinear, Relaxation, differentiated
+from proofmap.sums import dot
 from proofmap.windows import Windows
 
 
@@ -89,12 +90,6 @@ def at_rows(values: Tensor, form: Form, owner: Tensor | None) -> Tensor:
     if isinstance(form, Windows):
         return form.at_rows(values)
     return values if values.shape[0] == 1 or owner is None else values[owner]
-
-
-def dot(coefficients: Tensor, values: Tensor) -> Tensor:
-    """<A, v> row by row, with v for each row or one for all."""
-    product: Tensor = torch.linalg.vecdot(coefficients.flatten(1), values.flatten(1).expand(len(coefficients), -1))
-    return product
 
 
 def choose(first: Tensor, one: Lines, other: Lines) -> Lines:

@@ -13,6 +13,7 @@ from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute, reach
 from proofmap.graph.reach import Reach, Shapes
 from proofmap.rules.rule import Forms, Interval, Kind, Nonlinear, Relaxation
+from proofmap.sums import dot
 from proofmap.windows import Windows
 
 
@@ -99,7 +100,7 @@ def _picked(
     """(weight, place, bias): the upper pick where A > 0, the lower one elsewhere. All (rows, outputs) but (rows,)."""
     positive = coefficients > 0
     weight = coefficients * torch.where(positive, slope, torch.ones_like(slope))
-    offset = (coefficients * torch.where(positive, bias, torch.zeros_like(bias))).sum(1)
+    offset = dot(coefficients, torch.where(positive, bias, torch.zeros_like(bias)))
     return weight, torch.where(positive, upper, lower), offset
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
 from proofmap.graph.reach import Shapes
+from proofmap.sums import dot
 from proofmap.windows import Windows
 
 Form = Tensor | Windows  # rows of coefficients over a value: (rows, *shape), or windows of a map
@@ -211,5 +212,5 @@ class Linear(Rule):
             if parts is not None:
                 return parts, None if node.bias is None else form.dot(node.bias)
             form = form.dense()
-        bias = None if node.bias is None else (form * node.bias).flatten(1).sum(1)
+        bias = None if node.bias is None else dot(form, node.bias.expand(node.shape).unsqueeze(0))
         return self.adjoint(node, shapes, form), bias

@@ -7,7 +7,7 @@ slopes times inputs, and biases, get where they are rounded at all; any line tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, isfinite, prod
 
 import torch
@@ -18,10 +18,13 @@ from proofmap.graph.ops import compute
 from proofmap.graph.reach import Shapes
 from proofmap.rules.rule import Interval
 
-__all__ = ["COPIES", "SIZES", "Sizes", "magnitude", "terms"]
+__all__ = ["COPIES", "SIGNED", "SIZES", "Sizes", "magnitude", "nonzero", "terms"]
 
 # Operations whose values are entries of their inputs, none of them computed with.
 COPIES = frozenset({"concat", "reshape", "permute", "expand", "index", "slice", "pad"})
+
+# Operations whose products have the signs of their weights where inputs are not negative.
+SIGNED = frozenset({"linear", "conv"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +32,14 @@ class Sizes:
     """Of an operation on intervals, (cases, *shape) each; None: nothing is rounded.
 
     ends: what an end of its interval is summed from. slopes: Σ |slope| |x|, and |y|, of its lines, where they are not
-    exact. biases: of its lines. run: what float32 rounds when it computes a value.
+    exact. biases: of its lines. run: what float32 rounds when it computes a value, by so many roundings of that.
     """
 
     ends: Tensor | None
     slopes: Tensor
     biases: Tensor
     run: Tensor | None = None
+    roundings: int = 4
 
 
 def magnitude(x: Interval) -> Tensor:
@@ -48,6 +52,21 @@ def terms(node: Node, shapes: Shapes) -> tuple[int, int]:
     if node.op in _TERMS:
         return _TERMS[node.op](node, shapes)
     return sum(map(prod, shapes)), node.size
+
+
+def nonzero(node: Node, *inputs: Interval) -> int:
+    """How many products of an entry of y are not 0, at most: ReLUs that are off count for nothing."""
+    read, _ = terms(node, tuple(tuple(x.lower.shape[1:]) for x in inputs))
+    if node.op not in SIGNED or node.attributes.get("groups", 1) > 1:
+        return read
+    used = (magnitude(inputs[0]) > 0).to(inputs[0].lower)
+    if node.op == "linear":
+        counts = used.sum(-1)
+    else:
+        assert node.weight is not None
+        window = node.weight.new_ones(1, 1, *node.weight.shape[2:])
+        counts = compute(replace(node, weight=window, bias=None), used.sum(1, keepdim=True))
+    return min(read, max(1, int(counts.max())))
 
 
 def _convolution(node: Node, shapes: Shapes) -> tuple[int, int]:
@@ -130,6 +149,36 @@ def _larger(node: Node, *inputs: Interval) -> Sizes:
     return Sizes(size, 2 * size * either, 2 * size * either)
 
 
+def _curved(node: Node, x: Interval) -> Sizes:
+    """Curves of bounded steepness: |y| <= 1 + steepest |x|."""
+    steepest = max(_STEEPEST, abs(node.attributes.get("alpha", 0.0)))
+    size = 2 + 2 * steepest * magnitude(x)
+    return Sizes(size, size, size, size, CURVED)
+
+
+def _saturated(node: Node, x: Interval) -> Sizes:
+    """Curves between -1 and 1, whose values are no less accurate far out."""
+    size, run = 1 + 2 * _STEEPEST * magnitude(x), torch.full_like(x.lower, 2.0)
+    return Sizes(run, size, size, run, CURVED)
+
+
+def _bowl(slope: Callable[[Tensor], Tensor]) -> Callable[[Node, Interval], Sizes]:
+    """Functions that bend one way, steepest and largest at an end of an interval."""
+
+    def sizes(node: Node, x: Interval) -> Sizes:
+        ends = x.lower, x.upper
+        y = torch.maximum(*(compute(node, end).abs() for end in ends))
+        size = torch.maximum(*(slope(end).abs() for end in ends)) * magnitude(x) + y
+        return Sizes(y, size, size, y, CURVED)
+
+    return sizes
+
+
+# What values of curves are off by, in roundings of float32: torch's own by 16 of 1 + |x| + |y| at most (of 1 + |y| for
+# curves between -1 and 1, of |y| for powers, exp and log), and lines through them, found in float64, by 8.
+CURVED = 24
+_STEEPEST = 2.0
+
 # The nonlinear operations of which roundings are known; of others nothing rigorous is said.
 SIZES: dict[str, Callable[..., Sizes]] = {
     "relu": _relu,
@@ -139,4 +188,11 @@ SIZES: dict[str, Callable[..., Sizes]] = {
     "max_pool": _largest,
     "maximum": _largest,
     "larger": _larger,
+    **dict.fromkeys(("sigmoid", "tanh", "softsign", "erf"), _saturated),
+    **dict.fromkeys(("elu", "gelu", "silu", "mish", "hardswish", "softplus", "shrink"), _curved),
+    "square": _bowl(lambda x: 2 * x),
+    "exp": _bowl(torch.exp),
+    "log": _bowl(torch.reciprocal),
+    "sqrt": _bowl(torch.rsqrt),
+    "reciprocal": _bowl(lambda x: x.square().reciprocal()),
 }

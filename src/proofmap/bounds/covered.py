@@ -1,0 +1,38 @@
+"""Which networks rounding is known of."""
+
+from __future__ import annotations
+
+from proofmap.errors import BoundError
+from proofmap.graph.ir import Graph, Node
+from proofmap.graph.ops import OPERATIONS
+from proofmap.rules import RULES, Linear
+from proofmap.rules.jumps import Jumps
+from proofmap.rules.sizes import SIZES
+
+__all__ = ["check_covered", "covered"]
+
+
+def covered(graph: Graph) -> bool:
+    """Whether the roundings of all its operations are known."""
+    return all(map(_known, graph.nodes))
+
+
+def _known(node: Node) -> bool:
+    return not node.inputs or isinstance(RULES.get(node.op), Linear) or (node.op in SIZES and not _jumps(node))
+
+
+def _jumps(node: Node) -> bool:
+    rule = RULES.get(node.op)
+    return isinstance(rule, Jumps) and OPERATIONS[node.op].steep(node) and rule.jumps(node)
+
+
+def check_covered(graph: Graph) -> None:
+    """Refuse operations whose roundings are not known."""
+    for node in graph.nodes:
+        if not _known(node):
+            why = (
+                "it jumps, and there a rounding moves a value by any amount"
+                if _jumps(node)
+                else "what it rounds is not known"
+            )
+            raise BoundError(f"no rigorous bounds for {node.op} (node {node.name!r}): {why}; leave rigorous out")
