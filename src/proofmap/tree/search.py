@@ -18,6 +18,7 @@ from torch import Tensor
 from proofmap.memory import is_out_of_memory
 from proofmap.rules import Interval
 from proofmap.tree.balls import Balls
+from proofmap.tree.crew import shared
 from proofmap.tree.forest import refined
 from proofmap.tree.goal import Found, Goal, Offer, Report
 from proofmap.tree.intervals import Half, at_the_root, mended, renew
@@ -30,12 +31,14 @@ from proofmap.tree.units import Units, outward, precise, wide
 _ROOT_STEPS, _STEPS, _LONG = 30, 8, 40  # at the root, at a part, and at one that cannot be split
 _HIDDEN_STEPS = 20  # for intervals at the root
 _ROUNDS = 2  # of intervals at the root, on what may exceed what was reached
+Halves = tuple[Interval, Best, Tensor, Tensor, Tensor]  # parts, what bounds them, rows, depths, what is known
 Stage = tuple[float, int]  # a share of the time, and the parts by which every interval is made closer after it
-STAGES: tuple[Stage, ...] = ((0.04, 64), (0.25, 512))
+STAGES: tuple[Stage, ...] = ((0.03, 64), (0.1, 512))
 _CLOSER = 0.4  # of the time that is left, at most, for that
 _ROOT = 0.2  # of the time, for them, and as much for what splits imply
-_AHEAD = 16  # splits that are tried before one is made
-_LEVELS = 6  # splits after which intervals are renewed
+_AHEAD = 8  # splits that are tried before one is made
+_LEVELS = 6  # splits after which intervals are renewed,
+_WANTED = 16  # of so many candidates
 _SOLVED = 16  # parts without a bend that are solved at a time
 _POINTS, _PAUSE = 16, 16  # of the most urgent parts, tried as adversaries, and batches from one try to the next
 _HEARD = 0.5  # seconds from one report to the next
@@ -204,6 +207,14 @@ class Tree:
         self._settle(precise(x), best, part["row"], part["depth"], part["value"])
 
     def _split(self, part: Mapping[str, Tensor]) -> None:
+        """Both sides of a unit of every part."""
+        for gone, halves in shared(self._halved, part):
+            self.parts += gone
+            if halves is not None:
+                self._settle(*halves)
+
+    def _halved(self, part: Mapping[str, Tensor]) -> tuple[int, Halves | None]:
+        """How many halves of parts are empty, and the others. Threads do this at once: nothing is changed."""
         x, choice = parts_of(part)
         lower, upper, both = self.splits.halves(x, self._choose(part, x, choice))
         depth = part["depth"][both] + 1
@@ -211,18 +222,18 @@ class Tree:
         again = (depth % _LEVELS == 0).nonzero().flatten()
         if len(again):
             wanted = torch.zeros_like(lower[again], dtype=torch.bool)
-            wanted.scatter_(1, part["candidates"][both[again]].long().clamp(min=0), value=True)
+            wanted.scatter_(1, part["candidates"][both[again], :_WANTED].long().clamp(min=0), value=True)
             of = both[again]
             renewed, gone = self._renewed(closer.pick(again), part["row"][of], choice.pick(of), wanted)
             closer = closer.put(again, renewed)
             empty[again] |= gone
-        self.parts += int(empty.sum())
         kept = (~empty).nonzero().flatten()
-        if len(kept):
-            of, closer = both[kept], closer.pick(kept)
-            row = part["row"][of]
-            best = self.splits.improved(row, closer, choice.pick(of), _STEPS, self._member(part)[of], FAST)
-            self._settle(closer, best, row, depth[kept], part["value"][of])
+        if not len(kept):
+            return len(empty), None
+        of, closer = both[kept], closer.pick(kept)
+        row = part["row"][of]
+        best = self.splits.improved(row, closer, choice.pick(of), _STEPS, self._member(part)[of], FAST)
+        return len(empty) - len(kept), (closer, best, row, depth[kept], part["value"][of])
 
     def _member(self, part: Mapping[str, Tensor]) -> Tensor:
         """The member that each part is to come down on, (B,): B itself, or else that which it is furthest above."""
