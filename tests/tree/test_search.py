@@ -16,7 +16,7 @@ from proofmap.tree import forest, splits
 from proofmap.tree import search as module
 from proofmap.tree.goal import FINER, Found, Goal
 from proofmap.tree.leaves import Leaves
-from proofmap.tree.search import STAGES, Stage, Tree, search
+from proofmap.tree.search import Stage, Tree, search
 from proofmap.tree.units import outward, wide
 from tests.tree.setting import GAP, STRAIGHT, Setting, exact_overlaps, points, run, setting
 
@@ -46,7 +46,7 @@ SOON = ((0.0, 2), (0.0, 16))  # intervals are made closer at once
 
 
 def searched(
-    one: Setting, reached: Tensor, seconds: float = 20.0, stages: Sequence[Stage] = STAGES, **goal: Any
+    one: Setting, reached: Tensor, seconds: float = 20.0, stages: Sequence[Stage] | None = None, **goal: Any
 ) -> Found:
     """A search that is told what is reached, and finds no more."""
     aim = Goal(**{"gap": GAP, "until": time.monotonic() + seconds, "memory": 2**30, **goal})

@@ -33,19 +33,18 @@ _HIDDEN_STEPS = 20  # for intervals at the root
 _ROUNDS = 2  # of intervals at the root, on what may exceed what was reached
 Halves = tuple[Interval, Best, Tensor, Tensor, Tensor]  # parts, what bounds them, rows, depths, what is known
 Stage = tuple[float, int]  # a share of the time, and the parts by which every interval is made closer after it
-STAGES: tuple[Stage, ...] = ((0.03, 64), (0.1, 512))
+STAGES: dict[str, tuple[Stage, ...]] = {"cpu": ((0.03, 64), (0.1, 512)), "cuda": ((0.04, 64), (0.25, 512))}
 _CLOSER = 0.4  # of the time that is left, at most, for that
 _ROOT = 0.2  # of the time, for them, and as much for what splits imply
-_AHEAD = 8  # splits that are tried before one is made
+_AHEAD = {"cpu": 8, "cuda": 16}  # splits that are tried before one is made
 _LEVELS = 6  # splits after which intervals are renewed,
-_WANTED = 16  # of so many candidates
+_WANTED = {"cpu": 16, "cuda": 32}  # of so many candidates
 _SOLVED = 16  # parts without a bend that are solved at a time
 _POINTS, _PAUSE = 16, 16  # of the most urgent parts, tried as adversaries, and batches from one try to the next
 _HEARD = 0.5  # seconds from one report to the next
 _NUMBERS = {"cpu": 2**25, "cuda": 2**34}  # coefficients that are multiplied for a batch of parts
-_PARTS, _FEW = {"cpu": 256, "cuda": 4096}, {"cpu": 256, "cuda": 1024}  # in a batch, and while there are few
+_PARTS = {"cpu": 256, "cuda": 4096}  # in a batch
 _FIRST = 1e6  # how much more urgent B is than its members
-_MANY = 16  # batches that are waiting, before they become larger
 
 
 def search(
@@ -55,7 +54,7 @@ def search(
     goal: Goal,
     offer: Offer,
     report: Report,
-    stages: Sequence[Stage] = STAGES,
+    stages: Sequence[Stage] | None = None,
 ) -> Found:
     """Close the sides of every member, reached (1 + G,) from below.
 
@@ -64,7 +63,7 @@ def search(
     tree = Tree(units, balls, reached, goal, offer)
     parts, stopped, begin = 0, "", time.monotonic()
     try:
-        for share, each in (*stages, (1.0, 0)):
+        for share, each in (*(STAGES[reached.device.type] if stages is None else stages), (1.0, 0)):
             last = each == 0 or not tree.units.deep
             until = goal.until if last else begin + share * (goal.until - begin)
             stopped = _grow(tree, until, report)
@@ -181,10 +180,9 @@ class Tree:
 
     def grow(self) -> None:
         """Split the most urgent parts; those that have nothing to split get closer by more steps."""
-        count = min(self.batch, max(_FEW[self.reached.device.type], len(self.leaves) // _MANY))
-        urgent = self.leaves.urgent(count)
+        urgent = self.leaves.urgent(self.batch)
         self.taken = urgent["value"].amax(0)
-        self.leaves.drop(count)
+        self.leaves.drop(self.batch)
         whole = urgent["candidates"][:, 0] < 0
         if bool(whole.any()):
             self._polish({name: column[whole] for name, column in urgent.items()})
@@ -222,7 +220,9 @@ class Tree:
         again = (depth % _LEVELS == 0).nonzero().flatten()
         if len(again):
             wanted = torch.zeros_like(lower[again], dtype=torch.bool)
-            wanted.scatter_(1, part["candidates"][both[again], :_WANTED].long().clamp(min=0), value=True)
+            wanted.scatter_(
+                1, part["candidates"][both[again], : _WANTED[lower.device.type]].long().clamp(min=0), value=True
+            )
             of = both[again]
             renewed, gone = self._renewed(closer.pick(again), part["row"][of], choice.pick(of), wanted)
             closer = closer.put(again, renewed)
@@ -242,7 +242,7 @@ class Tree:
 
     def _choose(self, part: Mapping[str, Tensor], x: Interval, choice: Choice) -> Tensor:
         """The unit of each part to split, (B,)."""
-        ahead = part["candidates"][:, :_AHEAD].long()
+        ahead = part["candidates"][:, : _AHEAD[x.lower.device.type]].long()
         return self.splits.choose(part["row"], x, choice, ahead, float(self._floor[0]), part["value"][:, 0])
 
     def _values(self, row: Tensor, x: Interval, choice: Choice) -> Tensor:
