@@ -860,6 +860,7 @@ BREAKS = [
         "            pass\n\n    def _halved",
         FOREST,
     ),
+    Break("tree/search.py", "(_PARTS[kind], room, ", "(_PARTS[kind], ", f"{SEARCH}::test_batches_fit_into_the_memory"),
     # several searches at once
     Break(
         "tree/goal.py",

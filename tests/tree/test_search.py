@@ -226,6 +226,15 @@ def test_both_halves_of_a_part_cover_it() -> None:
         assert bool((inside[:, : len(units)] | inside[:, len(units) :]).all())
 
 
+def test_batches_fit_into_the_memory() -> None:
+    one = setting("dense")
+    batches = [
+        Tree(one.units, one.balls, torch.zeros(4, dtype=torch.float64), Goal(GAP, 0.0, memory), _none).batch
+        for memory in (1, 2**20, 2**40)
+    ]
+    assert batches[0] == 8 < batches[1] < batches[2] == 256
+
+
 def _none(delta: Tensor, member: Tensor) -> Tensor:
     return torch.zeros(4, dtype=torch.float64)
 

@@ -44,6 +44,7 @@ _POINTS, _PAUSE = 16, 16  # of the most urgent parts, tried as adversaries, and 
 _HEARD = 0.5  # seconds from one report to the next
 _NUMBERS = {"cpu": 2**25, "cuda": 2**34}  # coefficients that are multiplied for a batch of parts
 _PARTS = {"cpu": 256, "cuda": 4096}  # in a batch
+_EACH = 64  # bytes of a unit while a split is tried
 _FIRST = 1e6  # how much more urgent B is than its members
 
 
@@ -110,7 +111,8 @@ class Tree:
         self.leaves = self._none()
         kind = reached.device.type
         count, variables = units.inputs.weight.shape
-        self.batch = min(_PARTS[kind], max(8, _NUMBERS[kind] // max(1, count * (variables + count))))
+        room = goal.memory // (2 * _AHEAD[kind] * (_EACH * count + 8 * variables + 1))
+        self.batch = max(8, min(_PARTS[kind], room, _NUMBERS[kind] // max(1, count * (variables + count))))
         self.at_once = max(1, (2**24 if kind == "cpu" else 2**31) // (8 * (variables + 8 * count + 1)))
 
     def closer(self, parts: int) -> Tree:
