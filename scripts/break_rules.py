@@ -144,6 +144,7 @@ LEAVES = "tests/tree/test_leaves.py"
 SEARCH = "tests/tree/test_search.py"
 CLOSE = "tests/tree/test_close.py"
 TOGETHER = "tests/tree/test_together.py"
+CREW = "tests/tree/test_crew.py"
 BOXES = "tests/tree/test_boxes.py"
 COVER = f"{BOXES}::test_leaves_cover_every_member"
 BALLS = f"{BOXES}::test_parts_lie_in_the_balls_that_stand_for_them"
@@ -875,6 +876,24 @@ BREAKS = [
     Break("tree/units.py", "above = ((interval.lower >= 0) & ~left)", "above = ((interval.lower > 9) & ~left)", FOREST),
     Break("tree/units.py", "- z.mix * above", "+ z.mix * above", FOREST),
     Break("tree/units.py", "Rows.together([rows, rows.negative()], stop)", "Rows.together([rows, rows], stop)", FOREST),
+    # threads that share a batch
+    Break("tree/crew.py", "column[start : start + size]", "column[start : start + size - 1]", CREW),
+    Break("tree/crew.py", "torch.set_num_threads(1)  #", "pass  #", CREW),
+    Break("tree/crew.py", "torch.set_num_threads(threads)  #", "pass  #", CREW),
+    Break("tree/crew.py", "with torch.no_grad():", "if True:", CREW),
+    Break(
+        "tree/crew.py", "return list(_pool(os.getpid(), threads).map(alone, pieces))", "return map(work, pieces)", CREW
+    ),
+    Break(
+        "tree/search.py", "self.parts += gone\n            if halves is not None:", "if not gone and halves:", SEARCH
+    ),
+    Break(
+        "tree/forest.py",
+        "            self._keep(leaves)\n\n    def _halved",
+        "            pass\n\n    def _halved",
+        FOREST,
+    ),
+    Break("tree/search.py", "(_PARTS[kind], room, ", "(_PARTS[kind], ", f"{SEARCH}::test_batches_fit_into_the_memory"),
     # several searches at once
     Break(
         "tree/goal.py",

@@ -16,7 +16,7 @@ from proofmap.tree import forest, splits
 from proofmap.tree import search as module
 from proofmap.tree.goal import FINER, Found, Goal
 from proofmap.tree.leaves import Leaves
-from proofmap.tree.search import STAGES, Stage, Tree, search
+from proofmap.tree.search import Stage, Tree, search
 from proofmap.tree.units import outward, wide
 from tests.tree.setting import GAP, STRAIGHT, Setting, exact_overlaps, points, run, setting
 
@@ -46,7 +46,7 @@ SOON = ((0.0, 2), (0.0, 16))  # intervals are made closer at once
 
 
 def searched(
-    one: Setting, reached: Tensor, seconds: float = 20.0, stages: Sequence[Stage] = STAGES, **goal: Any
+    one: Setting, reached: Tensor, seconds: float = 20.0, stages: Sequence[Stage] | None = None, **goal: Any
 ) -> Found:
     """A search that is told what is reached, and finds no more."""
     aim = Goal(**{"gap": GAP, "until": time.monotonic() + seconds, "memory": 2**30, **goal})
@@ -224,6 +224,15 @@ def test_both_halves_of_a_part_cover_it() -> None:
         inside = ((z[:, None] >= lower - 1e-9) & (z[:, None] <= upper + 1e-9)).all(2)  # (P, 2 K)
         assert both.tolist() == [*range(len(units)), *range(len(units))]
         assert bool((inside[:, : len(units)] | inside[:, len(units) :]).all())
+
+
+def test_batches_fit_into_the_memory() -> None:
+    one = setting("dense")
+    batches = [
+        Tree(one.units, one.balls, torch.zeros(4, dtype=torch.float64), Goal(GAP, 0.0, memory), _none).batch
+        for memory in (1, 2**20, 2**40)
+    ]
+    assert batches[0] == 8 < batches[1] < batches[2] == 256
 
 
 def _none(delta: Tensor, member: Tensor) -> Tensor:

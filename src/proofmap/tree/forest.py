@@ -16,6 +16,7 @@ from torch import Tensor
 
 from proofmap.rules import Interval
 from proofmap.tree.balls import Balls
+from proofmap.tree.crew import shared
 from proofmap.tree.goal import Goal
 from proofmap.tree.intervals import mended
 from proofmap.tree.leaves import Leaves
@@ -78,7 +79,8 @@ class Forest:
         """Bound every row on the whole ball."""
         row = torch.arange(len(self.top), device=self.top.device)
         x = wide(self.splits.precise.interval, len(row))
-        best = self._add(row, x, Choice.start(outward(x)), self.top, _ROOT_STEPS)
+        leaves, best = self._bounded(row, x, Choice.start(outward(x)), self.top, _ROOT_STEPS)
+        self._keep(leaves)
         self._rank()
         return best
 
@@ -97,30 +99,38 @@ class Forest:
         return True
 
     def _split(self, part: Mapping[str, Tensor]) -> None:
+        self.parts += 2 * torch.bincount(part["row"], minlength=len(self.parts))
+        for leaves in shared(self._halved, part):
+            self._keep(leaves)
+
+    def _halved(self, part: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Both sides of a unit of every part, without those that are empty."""
         (x, choice), row, value = parts_of(part), part["row"], part["value"]
         least = 0.0 if self.kinks else -inf
         unit = self.splits.choose(row, x, choice, part["candidates"][:, :_AHEAD].long(), least, value)
         lower, upper, both = self.splits.halves(x, unit)
-        self.parts += torch.bincount(row[both], minlength=len(self.parts))
         closer, empty = mended(lower, upper)
         kept = (~empty).nonzero().flatten()
         of = both[kept]
-        if len(of):
-            self._add(row[of], closer.pick(kept), choice.pick(of), value[of], _STEPS)
+        return self._bounded(row[of], closer.pick(kept), choice.pick(of), value[of], _STEPS)[0]
 
-    def _add(self, row: Tensor, x: Interval, choice: Choice, above: Tensor, steps: int) -> Best:
-        """Bound parts; those that can be split further become leaves."""
+    def _bounded(
+        self, row: Tensor, x: Interval, choice: Choice, above: Tensor, steps: int
+    ) -> tuple[dict[str, Tensor], Best]:
         best = self.splits.improved(row, x, choice, steps, None, FAST)
         found = self.splits.bounded(row, x, best.choice)
         value = torch.minimum(found.bias + self.splits.exact.supremum(found.form), above)
-        leaves = self.splits.columns(row, x, best, value)
+        return self.splits.columns(row, x, best, value), best
+
+    def _keep(self, leaves: Mapping[str, Tensor]) -> None:
+        """Parts that can be split further become leaves."""
+        row, value = leaves["row"], leaves["value"]
         left = leaves["candidates"][:, 0] >= 0
         if self.kinks:
             left &= value > 0
         self._finish(row[~left], value[~left])
         if bool(left.any()):
             self.leaves.add({name: column[left] for name, column in leaves.items()}, value[left])
-        return best
 
     def _finish(self, row: Tensor, value: Tensor) -> None:
         self.done.scatter_reduce_(0, row, value, "amax")

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from proofmap.rules import Interval
 from proofmap.tree.balls import Balls
+from proofmap.tree.crew import each
 from proofmap.tree.relaxed import Choice, bound, improve, lines_of
 from proofmap.tree.units import Rows, Units
 
@@ -132,9 +133,10 @@ class Implied:
         lower, upper = (end.expand(2, len(tried) + 1, count).clone() for end in (root.lower, root.upper))
         number = torch.full((count,), len(tried), device=tried.device)
         number[tried] = torch.arange(len(tried), device=tried.device)
-        for some in torch.arange(len(tried), device=tried.device).split(max(1, at_once // max(1, count))):
+
+        def work(some: Tensor) -> None:
             if time.monotonic() > until:
-                break
+                return
             unit = tried[some]
             for index, side in enumerate((1, -1)):
                 low, high = root.lower.expand(len(some), -1).clone(), root.upper.expand(len(some), -1).clone()
@@ -144,6 +146,10 @@ class Implied:
                 half = Half.of(units, rows if side > 0 else rows.negative(), here, Choice.start(here))
                 x, _ = renew(units, balls, here, at_once=at_once, half=half)  # where nothing is left, all holds
                 lower[index, some], upper[index, some] = x.lower, x.upper
+
+        every = torch.arange(len(tried), device=tried.device).split(max(1, at_once // max(1, count)))
+        for _ in each(work, every, tried.device):
+            pass
         return Implied(lower, upper, number)
 
     def after(self, x: Interval, unit: Tensor, side: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,7 @@ from torch import Tensor
 from proofmap.memory import is_out_of_memory
 from proofmap.rules import Interval
 from proofmap.tree.balls import Balls
+from proofmap.tree.crew import shared
 from proofmap.tree.forest import refined
 from proofmap.tree.goal import Found, Goal, Offer, Report
 from proofmap.tree.intervals import Half, at_the_root, mended, renew
@@ -30,19 +31,21 @@ from proofmap.tree.units import Units, outward, precise, wide
 _ROOT_STEPS, _STEPS, _LONG = 30, 8, 40  # at the root, at a part, and at one that cannot be split
 _HIDDEN_STEPS = 20  # for intervals at the root
 _ROUNDS = 2  # of intervals at the root, on what may exceed what was reached
+Halves = tuple[Interval, Best, Tensor, Tensor, Tensor]  # parts, what bounds them, rows, depths, what is known
 Stage = tuple[float, int]  # a share of the time, and the parts by which every interval is made closer after it
-STAGES: tuple[Stage, ...] = ((0.04, 64), (0.25, 512))
+STAGES: dict[str, tuple[Stage, ...]] = {"cpu": ((0.03, 64), (0.1, 512)), "cuda": ((0.04, 64), (0.25, 512))}
 _CLOSER = 0.4  # of the time that is left, at most, for that
 _ROOT = 0.2  # of the time, for them, and as much for what splits imply
-_AHEAD = 16  # splits that are tried before one is made
-_LEVELS = 6  # splits after which intervals are renewed
+_AHEAD = {"cpu": 8, "cuda": 16}  # splits that are tried before one is made
+_LEVELS = 6  # splits after which intervals are renewed,
+_WANTED = {"cpu": 16, "cuda": 32}  # of so many candidates
 _SOLVED = 16  # parts without a bend that are solved at a time
 _POINTS, _PAUSE = 16, 16  # of the most urgent parts, tried as adversaries, and batches from one try to the next
 _HEARD = 0.5  # seconds from one report to the next
 _NUMBERS = {"cpu": 2**25, "cuda": 2**34}  # coefficients that are multiplied for a batch of parts
-_PARTS, _FEW = {"cpu": 256, "cuda": 4096}, {"cpu": 256, "cuda": 1024}  # in a batch, and while there are few
+_PARTS = {"cpu": 256, "cuda": 4096}  # in a batch
+_EACH = 64  # bytes of a unit while a split is tried
 _FIRST = 1e6  # how much more urgent B is than its members
-_MANY = 16  # batches that are waiting, before they become larger
 
 
 def search(
@@ -52,7 +55,7 @@ def search(
     goal: Goal,
     offer: Offer,
     report: Report,
-    stages: Sequence[Stage] = STAGES,
+    stages: Sequence[Stage] | None = None,
 ) -> Found:
     """Close the sides of every member, reached (1 + G,) from below.
 
@@ -61,7 +64,7 @@ def search(
     tree = Tree(units, balls, reached, goal, offer)
     parts, stopped, begin = 0, "", time.monotonic()
     try:
-        for share, each in (*stages, (1.0, 0)):
+        for share, each in (*(STAGES[reached.device.type] if stages is None else stages), (1.0, 0)):
             last = each == 0 or not tree.units.deep
             until = goal.until if last else begin + share * (goal.until - begin)
             stopped = _grow(tree, until, report)
@@ -108,7 +111,8 @@ class Tree:
         self.leaves = self._none()
         kind = reached.device.type
         count, variables = units.inputs.weight.shape
-        self.batch = min(_PARTS[kind], max(8, _NUMBERS[kind] // max(1, count * (variables + count))))
+        room = goal.memory // (2 * _AHEAD[kind] * (_EACH * count + 8 * variables + 1))
+        self.batch = max(8, min(_PARTS[kind], room, _NUMBERS[kind] // max(1, count * (variables + count))))
         self.at_once = max(1, (2**24 if kind == "cpu" else 2**31) // (8 * (variables + 8 * count + 1)))
 
     def closer(self, parts: int) -> Tree:
@@ -178,10 +182,9 @@ class Tree:
 
     def grow(self) -> None:
         """Split the most urgent parts; those that have nothing to split get closer by more steps."""
-        count = min(self.batch, max(_FEW[self.reached.device.type], len(self.leaves) // _MANY))
-        urgent = self.leaves.urgent(count)
+        urgent = self.leaves.urgent(self.batch)
         self.taken = urgent["value"].amax(0)
-        self.leaves.drop(count)
+        self.leaves.drop(self.batch)
         whole = urgent["candidates"][:, 0] < 0
         if bool(whole.any()):
             self._polish({name: column[whole] for name, column in urgent.items()})
@@ -204,6 +207,14 @@ class Tree:
         self._settle(precise(x), best, part["row"], part["depth"], part["value"])
 
     def _split(self, part: Mapping[str, Tensor]) -> None:
+        """Both sides of a unit of every part."""
+        for gone, halves in shared(self._halved, part):
+            self.parts += gone
+            if halves is not None:
+                self._settle(*halves)
+
+    def _halved(self, part: Mapping[str, Tensor]) -> tuple[int, Halves | None]:
+        """How many halves of parts are empty, and the others. Threads do this at once: nothing is changed."""
         x, choice = parts_of(part)
         lower, upper, both = self.splits.halves(x, self._choose(part, x, choice))
         depth = part["depth"][both] + 1
@@ -211,18 +222,20 @@ class Tree:
         again = (depth % _LEVELS == 0).nonzero().flatten()
         if len(again):
             wanted = torch.zeros_like(lower[again], dtype=torch.bool)
-            wanted.scatter_(1, part["candidates"][both[again]].long().clamp(min=0), value=True)
+            wanted.scatter_(
+                1, part["candidates"][both[again], : _WANTED[lower.device.type]].long().clamp(min=0), value=True
+            )
             of = both[again]
             renewed, gone = self._renewed(closer.pick(again), part["row"][of], choice.pick(of), wanted)
             closer = closer.put(again, renewed)
             empty[again] |= gone
-        self.parts += int(empty.sum())
         kept = (~empty).nonzero().flatten()
-        if len(kept):
-            of, closer = both[kept], closer.pick(kept)
-            row = part["row"][of]
-            best = self.splits.improved(row, closer, choice.pick(of), _STEPS, self._member(part)[of], FAST)
-            self._settle(closer, best, row, depth[kept], part["value"][of])
+        if not len(kept):
+            return len(empty), None
+        of, closer = both[kept], closer.pick(kept)
+        row = part["row"][of]
+        best = self.splits.improved(row, closer, choice.pick(of), _STEPS, self._member(part)[of], FAST)
+        return len(empty) - len(kept), (closer, best, row, depth[kept], part["value"][of])
 
     def _member(self, part: Mapping[str, Tensor]) -> Tensor:
         """The member that each part is to come down on, (B,): B itself, or else that which it is furthest above."""
@@ -231,7 +244,7 @@ class Tree:
 
     def _choose(self, part: Mapping[str, Tensor], x: Interval, choice: Choice) -> Tensor:
         """The unit of each part to split, (B,)."""
-        ahead = part["candidates"][:, :_AHEAD].long()
+        ahead = part["candidates"][:, : _AHEAD[x.lower.device.type]].long()
         return self.splits.choose(part["row"], x, choice, ahead, float(self._floor[0]), part["value"][:, 0])
 
     def _values(self, row: Tensor, x: Interval, choice: Choice) -> Tensor:
