@@ -146,8 +146,8 @@ class _Asked:
         fit = "" if draws == _BLENDED else f", as many draws as fit the time of the usual {_BLENDED}"
         return self._explained(made), (
             "The map is BlendEVA's: what carries the evidence over the whole range of the values, what adversaries use "
-            f"and what noise destroys, by {2 * draws + _ATTACKS} gradients{fit}; of the maps that need gradients alone "
-            f"it was the best on the pictures on which all were compared. {_OPEN}"
+            f"and what noise destroys, by {2 * draws + _ATTACKS} gradients{fit}; of the maps that were compared on "
+            f"pictures it is the first, or near the first, by most measures. {_OPEN}"
         )
 
     def _sampled(self, ball: Ball, seconds: float) -> tuple[Explanation, str]:
