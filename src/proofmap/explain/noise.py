@@ -77,8 +77,12 @@ def chance(task: Task, samples: int, objective: Objective, seed: int, memory: in
 
     in_pieces(count * pairs, at_once(task.graph, task.x, memory) // 2, work)
     frozen = nominal[:, None].expand(-1, room.groups).contiguous()  # x itself lies in every B_u
-    overlap, kind = Overlap(best, frozen, nominal, task.target, certified=False), task.x.dtype
-    return tuple(Measured(m.value.to(kind), overlap, errors=m.errors.to(kind)) for m in (evidence, lost))  # type: ignore[return-value]
+    overlap = Overlap(best, frozen, nominal, task.target, certified=False)
+
+    def measured(mean: Mean) -> Measured:
+        return Measured(mean.value.to(task.x.dtype), overlap, errors=mean.errors.to(task.x.dtype))
+
+    return measured(evidence), measured(lost)
 
 
 def stages(pairs: int, groups: int, seed: int) -> tuple[Tensor, Tensor]:
