@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import cache
+from math import inf
 from typing import Any
 
 import pytest
@@ -63,6 +64,23 @@ def test_it_ends_at_the_truth_on_every_member(name: str, ball: str, seed: int, s
     assert bool((found.upper >= exact - 1e-6).all())
     assert bool((found.upper <= exact + CLOSE).all())
     assert found.parts > 1
+
+
+@pytest.mark.parametrize("worth", [inf, 0.0])
+def test_a_tree_goes_on_where_ends_come_little_closer(worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    (one, exact), usual, planted = hard(), Tree.plant, []
+
+    def plant(tree: Tree) -> None:
+        planted.append(tree)
+        usual(tree)
+
+    monkeypatch.setattr(module, "_WORTH", worth)
+    monkeypatch.setattr(Tree, "plant", plant)
+    found = searched(one, exact - CLOSE / 2, stages=SOON)
+    assert (len(planted) > 1) == (worth > 0)
+    assert found.stopped == ""
+    assert bool((found.upper >= exact - 1e-6).all())
+    assert bool((found.upper <= exact + CLOSE).all())
 
 
 @pytest.mark.parametrize(("name", "above"), [("smooth", 0.046), ("both", 0.0035)])

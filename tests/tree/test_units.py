@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.rules import Interval
 from proofmap.tree.close import units_on
 from proofmap.tree.units import Units
 from tests.bounds.setting import BUDGET
@@ -76,6 +79,16 @@ def test_they_depend_on_those_of_earlier_levels_alone() -> None:
         units = setting(name).units
         for level in units.levels:
             assert not bool(units.inputs.mix[level.columns, level.start :].any())
+
+
+def test_looseness_is_what_lines_have_at_kinks_of_units_that_stand_on_others() -> None:
+    units = setting("dense").units
+    count, first = len(units), units.levels[0].stop
+    low, high = torch.full((count,), -1.0).double(), torch.full((count,), 3.0).double()
+    low[-1] = 0.0  # of one sign: nothing is missed
+    units = replace(units, interval=Interval(low, high))
+    assert units.looseness == pytest.approx(0.75 * (count - first - 1))
+    assert replace(units, levels=()).looseness == 0
 
 
 def test_intervals_are_rounded_outward_in_another_precision() -> None:

@@ -21,10 +21,11 @@ from proofmap.tree.goal import Goal
 from proofmap.tree.intervals import mended
 from proofmap.tree.leaves import Leaves
 from proofmap.tree.relaxed import Best, Choice
-from proofmap.tree.splits import FAST, Splits, parts_of
+from proofmap.tree.splits import Splits, parts_of
 from proofmap.tree.units import Level, Units, outward, wide
 
 _ROOT_STEPS, _STEPS = 20, 3  # on the whole ball, and on a part
+_RATES = (0.2, 0.4)  # of these few: of slopes and of multipliers
 _AHEAD = 4  # splits that are tried before one is made
 _BATCH = {"cpu": 256, "cuda": 4096}  # parts that are split together
 _LAST = -1e30  # how urgent a part is whose end is close enough
@@ -117,7 +118,7 @@ class Forest:
     def _bounded(
         self, row: Tensor, x: Interval, choice: Choice, above: Tensor, steps: int
     ) -> tuple[dict[str, Tensor], Best]:
-        best = self.splits.improved(row, x, choice, steps, None, FAST)
+        best = self.splits.improved(row, x, choice, steps, None, _RATES)
         found = self.splits.bounded(row, x, best.choice)
         value = torch.minimum(found.bias + self.splits.exact.supremum(found.form), above)
         return self.splits.columns(row, x, best, value), best

@@ -26,7 +26,7 @@ from proofmap.tree.balls import Balls
 from proofmap.tree.units import Level, Rows, Units
 
 _MEAN, _SQUARE = 0.9, 0.999  # how much of the past Adam keeps
-_DECAY = 0.98
+_END = 0.4  # of the size of the first step: that of the last
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,17 +193,19 @@ def improve(
     *,
     steps: int,
     member: Tensor | None = None,
-    rates: tuple[float, float] = (0.3, 0.1),
+    rates: tuple[float, float],
 ) -> Best:
     """Lower the bounds of rows by steps on slopes and multipliers, on B or on one member (B,) of each part.
 
-    Steps are Adam's; of all of them the best counts, the start among them. rates: of slopes and of multipliers.
+    Steps are Adam's; of all of them the best counts, the start among them. rates: of slopes, and of multipliers as
+    shares of a part's mean coefficient of a unit, since multipliers are of that size.
     """
     choice = start
     lines = lines_of(units, x, start.slopes)
     kept: Best | None = None
     means: list[Tensor] = []
     squares: list[Tensor] = []
+    sizes: tuple[float | Tensor, ...] = ()
     for step in range(steps + 1):
         lines = replace(lines, below=torch.where(_free(units, lines), choice.slopes, lines.below))
         bounded = bound(units, rows, x, lines, choice.multipliers)
@@ -219,12 +221,13 @@ def improve(
         gradients = [slopes, bent]
         if not means:
             means, squares = ([torch.zeros_like(part) for part in gradients] for _ in range(2))
+            sizes = (rates[0], rates[1] * bounded.of_units.abs().mean(1, keepdim=True))
         moves = []
-        for part, mean, square, rate in zip(gradients, means, squares, rates, strict=True):
+        for part, mean, square, size in zip(gradients, means, squares, sizes, strict=True):
             mean.lerp_(part, 1 - _MEAN)
             square.lerp_(part * part, 1 - _SQUARE)
-            size = (square / (1 - _SQUARE ** (step + 1))).sqrt_().add_(1e-12)
-            moves.append(rate * _DECAY**step * mean / (1 - _MEAN ** (step + 1)) / size)
+            spread = (square / (1 - _SQUARE ** (step + 1))).sqrt_().add_(1e-12)
+            moves.append(size * _END ** (step / steps) * mean / (1 - _MEAN ** (step + 1)) / spread)
         new = g - moves[1]
         choice = Choice((choice.slopes - moves[0]).clamp(0, 1), torch.where(g * new < 0, 0, new))
     assert kept is not None

@@ -28,13 +28,14 @@ from proofmap.tree.splits import FAST, SLOW, Splits, parts_of
 from proofmap.tree.straight import solved
 from proofmap.tree.units import Units, outward, precise, wide
 
-_ROOT_STEPS, _STEPS, _LONG = 30, 8, 40  # at the root, at a part, and at one that cannot be split
+_ROOT_STEPS, _STEPS, _LONG = 100, 8, 40  # at the root, at a part, and at one that cannot be split
 _HIDDEN_STEPS = 20  # for intervals at the root
 _ROUNDS = 2  # of intervals at the root, on what may exceed what was reached
 Halves = tuple[Interval, Best, Tensor, Tensor, Tensor]  # parts, what bounds them, rows, depths, what is known
 Stage = tuple[float, int]  # a share of the time, and the parts by which every interval is made closer after it
 STAGES: dict[str, tuple[Stage, ...]] = {"cpu": ((0.03, 64), (0.1, 512)), "cuda": ((0.04, 64), (0.25, 512))}
 _CLOSER = 0.4  # of the time that is left, at most, for that
+_WORTH = 0.9  # of the looseness of units: a tree on what leaves more of it is not worth a new start
 _ROOT = 0.2  # of the time, for them, and as much for what splits imply
 _AHEAD = {"cpu": 8, "cuda": 16}  # splits that are tried before one is made
 _LEVELS = 6  # splits after which intervals are renewed,
@@ -59,19 +60,22 @@ def search(
 ) -> Found:
     """Close the sides of every member, reached (1 + G,) from below.
 
-    What a stage leaves open is searched again with closer intervals, each of which had a tree of its own.
+    What a stage leaves open is searched again with closer intervals, each of which had a tree of its own; where they
+    come little closer, the tree that is there goes on.
     """
     tree = Tree(units, balls, reached, goal, offer)
     parts, stopped, begin = 0, "", time.monotonic()
     try:
-        for share, each in (*(STAGES[reached.device.type] if stages is None else stages), (1.0, 0)):
-            last = each == 0 or not tree.units.deep
-            until = goal.until if last else begin + share * (goal.until - begin)
-            stopped = _grow(tree, until, report)
-            if last or stopped != "time":
+        for share, each in STAGES[reached.device.type] if stages is None else stages:
+            if not tree.units.deep:
+                break
+            stopped = _grow(tree, begin + share * (goal.until - begin), report)
+            closer = tree.closer(each) if stopped == "time" else None
+            if closer is None:
                 break
             parts += tree.parts
-            tree = tree.closer(each)
+            tree = closer
+        stopped = _grow(tree, goal.until, report)
     except KeyboardInterrupt:
         stopped = "interrupted"
     except (MemoryError, RuntimeError) as error:
@@ -82,9 +86,10 @@ def search(
 
 
 def _grow(tree: Tree, until: float, report: Report) -> str:
-    """Plant a tree and let it grow, for no less than its root took; what stopped it."""
+    """Let a tree grow, for no less than its root took; what stopped it."""
     begin = time.monotonic()
-    tree.plant()
+    if not tree.planted:
+        tree.plant()
     heard = time.monotonic()
     stopped, until = "", min(tree.goal.until, max(until, 2 * heard - begin))
     while len(tree.leaves) and not (stopped := tree.spent(until)):
@@ -103,7 +108,7 @@ class Tree:
     ) -> None:
         self.units, self.balls, self.splits = units, balls, Splits(units, balls)
         self.goal, self.offer, self.reached = goal, offer, reached
-        self.parts, self.batches = 0, 0
+        self.parts, self.batches, self.planted = 0, 0, False
         self.root = torch.full_like(reached, inf) if known is None else known  # what holds before anything was split
         self.cut = -inf  # inputs where a row is at most this may have been left out
         self.done = torch.full_like(reached, -inf)  # the highest of the parts that are closed
@@ -115,14 +120,14 @@ class Tree:
         self.batch = max(8, min(_PARTS[kind], room, _NUMBERS[kind] // max(1, count * (variables + count))))
         self.at_once = max(1, (2**24 if kind == "cpu" else 2**31) // (8 * (variables + 8 * count + 1)))
 
-    def closer(self, parts: int) -> Tree:
-        """A new tree, on intervals for each of which a tree of so many parts has grown."""
-        self.root = self.taken = self.upper  # holds, and nothing else is needed any more
-        self.leaves = self._none()
+    def closer(self, parts: int) -> Tree | None:
+        """A new tree, on intervals each of which had a tree of so many parts; None where they are hardly closer."""
         now = time.monotonic()
         until = now + _CLOSER * (self.goal.until - now)
         units = refined(self.units, self.balls, self.goal, parts=parts, at_once=self.at_once, until=until)
-        return Tree(units, self.balls, self.reached, self.goal, self.offer, self.root)
+        if units.looseness > _WORTH * self.units.looseness:
+            return None
+        return Tree(units, self.balls, self.reached, self.goal, self.offer, self.upper)
 
     def _none(self) -> Leaves:
         return Leaves({"value": self.reached.new_empty(0, len(self.reached))}, self.reached[:0])
@@ -171,7 +176,7 @@ class Tree:
                 number, x, above, best = number[~gone], x.pick(~gone), above[~gone], best.pick(~gone)
                 best = self.splits.improved(number, x, best.choice, _ROOT_STEPS, None, FAST)
         self._settle(x, best, number, torch.zeros_like(number), above)
-        self.taken = None
+        self.taken, self.planted = None, True
 
     def _renewed(self, x: Interval, row: Tensor, choice: Choice, wanted: Tensor | None) -> tuple[Interval, Tensor]:
         """Closer intervals of parts, as far as a row exceeds what every member may have, and which parts are gone."""

@@ -17,7 +17,7 @@ from proofmap.tree.intervals import Implied
 from proofmap.tree.relaxed import Best, Bounded, Choice, bound, improve, lines_of, places
 from proofmap.tree.units import Units, outward
 
-FAST, SLOW = (0.3, 0.1), (0.03, 0.03)  # steps of slopes and of multipliers
+FAST, SLOW = (0.05, 0.4), (0.03, 0.1)  # steps of slopes and of multipliers
 _CANDIDATES = 32
 _TRIED = {"cpu": 2**35, "cuda": 2**42}  # coefficients that trying every split may multiply
 

@@ -91,6 +91,18 @@ class Units:
         """Whether units stand on others."""
         return len(self.levels) > 1
 
+    @property
+    def looseness(self) -> float:
+        """By how much lines miss those units that stand on others, altogether: u l / (u - l) of a ReLU on [l, u] is
+        what the line above it has at its kink; of other functions the width of [l, u].
+        """
+        low, high = self.interval.lower, self.interval.upper
+        missed = high.clamp(min=0) * low.clamp(max=0).neg() / (high - low).clamp(min=torch.finfo(low.dtype).tiny)
+        for level in self.levels:
+            if level.node is not None:
+                missed[level.columns] = (high - low)[level.columns]
+        return float(missed[self.levels[0].stop :].sum()) if self.levels else 0.0
+
     def settled(self, interval: Interval) -> Units:
         """With closer intervals (K,): ReLUs that have one sign there are no longer units.
 
