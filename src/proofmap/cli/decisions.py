@@ -32,7 +32,7 @@ from proofmap.radii import certified_radius
 from proofmap.radii import radius as both_radii
 from proofmap.sources.written import REFUTED
 
-__all__ = ["Question", "answer_all", "is_covered"]
+__all__ = ["Question", "answer_all"]
 
 _VERDICTS = ("proven", "refuted", "undecided")
 _UPPER, _LOWER = bound_name("certified"), reached_name()
@@ -53,13 +53,6 @@ class Question:
     def ball(self, case: Case) -> str:
         """What the answer is about."""
         return around({"norm": self.norm, "domain": case.ball.domain}, stated=self.eps)
-
-
-def is_covered(graph: Graph, method: Method) -> bool:
-    """Whether bounds by this method can hold with all roundings: it does not search, and those of all operations are
-    known.
-    """
-    return method.search is None and covered(graph)
 
 
 def answer_all(cases: Sequence[Case], question: Question, as_json: bool) -> bool:
@@ -100,7 +93,7 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
     aim = predicted if question.target is None else question.target
     classes_of(aim, 1, graph.classes, case.x.device)
     upper, why, found, rounding = inf, None, None, False
-    rigorous = is_covered(network, question.method)
+    rigorous = covered(network)
     up_to: tuple[float | None, float | None] = (None, None)
     try:
         with part(0.0, _OVERLAP if question.radius else 1.0):
@@ -109,7 +102,7 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
             upper = float(found.full)
             if upper > 0 and rigorous:
                 rounding = bool(overlap(network, case.x, case.ball, **asked).full <= 0)
-            if rounding:  # what float64 does not round away is left to float32 in the network alone
+            if rounding and question.method.search is None:  # a search is in float64 already
                 precise = graph.to(case.x.device, torch.float64)
                 upper = float(overlap(precise, case.x.double(), case.ball, **asked, rigorous=True).full)
                 rounding = upper > 0

@@ -16,8 +16,8 @@ FINER = 16  # times, to which members are closed: what orders their scores
 @dataclass(frozen=True)
 class Goal:
     """When a search ends: sides closer than `gap` and the `room` that roundings take, or all members proven to be at
-    most `enough`; or when `until`, a time of `time.monotonic`, or `memory` bytes are used up; or, when somebody has said
-    so, `halted`.
+    most `enough`; or when `until`, a time of `time.monotonic`, or `memory` bytes are used up; or when somebody has
+    said so, `halted`.
     """
 
     gap: float
