@@ -105,7 +105,8 @@ def decide(
 
     Bounds are computed in float64; one has to clear 0 by more than rounding: rigorous: by that of float32 in any order
     of summation too. Where a case is left, an attack looks for a point that meets it: in the network over the real
-    numbers, computed in float64, and by `run`, the model as its user runs it in its own precision, by default the graph.
+    numbers, computed in float64, and by `run`, the model as its user runs it in its own precision, by default the
+    graph.
     """
     method = method_of(bounds)
     device = torch.device("cpu") if device is None else device

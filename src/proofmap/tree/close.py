@@ -128,11 +128,16 @@ def _one(
         say(min(1.0, share), f"AO(B) in {between(lower, upper)}, {parts:,} parts")
 
     forms, moving = reached.question.forms[n].double(), boxes.moving(stated)
-    few = 0 < len(moving) <= _FEW
-    open_ended, points = rigorous and goal.enough == -inf, reached.points[n].double()
+    few, first = 0 < len(moving) <= _FEW, goal
     with torch.no_grad():
         try:
             units = units_on(graph, single, forms, available, rigorous)
+            if rigorous and goal.enough == -inf:  # a search that decides tries as long as it may
+                points = reached.points[n].double()
+                if units is not None:
+                    first = replace(goal, room=room(units, (points - single.x).flatten(1)))
+                if few:
+                    goal = replace(goal, room=room_of_boxes(graph, points, forms, available))
         except KeyboardInterrupt:
             return _nothing(reached.value[n], "interrupted")
         except (MemoryError, RuntimeError, RoomError) as error:
@@ -142,14 +147,11 @@ def _one(
         if units is None:
             found = _nothing(reached.value[n], "units")
         else:
-            first = replace(goal, room=room(units, (points - single.x).flatten(1))) if open_ended else goal
             if few:
                 first = replace(first, until=begin + _FIRST * (goal.until - begin))
             found = search(units, Balls(single), reached.value[n].clone(), first, offer, report)
         if not few or found.stopped not in ("time", "memory", "units"):
             return found
-        if open_ended:
-            goal = replace(goal, room=room_of_boxes(graph, points, forms, available))
         above, value = found.upper.minimum(known), reached.value[n].clone()
         question = boxes.Question(graph, single, forms, available, moving, rigorous)
         boxed = boxes.search(question, above, value, goal, offer, report)

@@ -143,4 +143,4 @@ def solved_for(units: Units, lower: Tensor, known: Tensor, found: Tensor, size: 
     if not bool(missed(one, inverse, torch.ones_like(off)).max() <= 0.5):
         return None
     far: Tensor = _UP * (inverse.abs() @ (off + 2 * missed(one, inverse, off).max()))
-    return far
+    return far if bool(far.isfinite().all()) else None
