@@ -24,10 +24,12 @@ from proofmap.errors import BoundError
 from proofmap.objective import Objective, forms_of
 from proofmap.rules import Interval
 from proofmap.tree.balls import Balls
+from proofmap.tree.boxes import Ground
 from proofmap.tree.close import units_on
+from proofmap.tree.goal import Found
 from proofmap.tree.relaxed import Choice, bound, lines_of
 from proofmap.tree.room import at_points, room
-from proofmap.tree.rounded import DOUBLE, outer, slack
+from proofmap.tree.rounded import DOUBLE, charged, outer, size_of, slack
 from proofmap.tree.search import Tree
 from proofmap.tree.units import Rows, Units
 from tests.bounds.setting import BUDGET
@@ -229,6 +231,38 @@ def test_bounds_on_parts_hold_for_every_run(seed: int) -> None:
     assert fails > 0
 
 
+def test_bounds_pay_for_being_computed() -> None:
+    """Of units that are what their equations say, without any rounding: those of the bound's own sums are left."""
+    units = units_of(wild(0))
+    swing, generator = units.swing, torch.Generator().manual_seed(0)
+    assert swing is not None
+    size, none = size_of(units.interval), torch.zeros_like(units.interval.lower)
+    exact = replace(
+        units,
+        inputs=charged(replace(units.inputs, radius=none), size, swing),
+        rows=charged(replace(units.rows, radius=none[: len(units.rows)]), size, swing),
+    )
+    wrong = 0
+    for _ in range(40):
+        move = 0.9 * swing * (2 * torch.rand(len(swing), generator=generator, dtype=swing.dtype) - 1)
+        delta, z = [Fraction(v) for v in move.tolist()], [Fraction(0)] * len(units)
+        for level in units.levels:
+            now = exactly(units.inputs, delta, [max(v, Fraction(0)) for v in z])
+            z[level.columns] = now[level.columns]
+        truth = exactly(units.rows, delta, [max(v, Fraction(0)) for v in z])
+        low = torch.tensor([[0.0 if v >= 0 else e for v, e in zip(z, units.interval.lower.tolist(), strict=True)]])
+        high = torch.tensor([[0.0 if v <= 0 else e for v, e in zip(z, units.interval.upper.tolist(), strict=True)]])
+        part = Interval(low.double(), high.double()).pick(torch.zeros(len(truth), dtype=torch.int64))
+        lines = lines_of(units, part, torch.zeros_like(part.lower))
+        for rows in (exact.rows, replace(exact.rows, radius=None)):
+            found = bound(exact, rows, part, lines, torch.zeros_like(part.lower))
+            said = exactly(Rows(found.form, found.bias, 0 * part.lower), delta, z)
+            missed = sum(a < t for a, t in zip(said, truth, strict=True))
+            wrong += missed
+            assert rows.radius is None or not missed
+    assert wrong > 5
+
+
 def test_multipliers_pay_for_what_they_are_multiplied_with() -> None:
     units = units_of(wild(0))
     rows, none = units.rows.pick(torch.zeros(1, dtype=torch.int64)), torch.zeros(1, len(units), dtype=torch.float64)
@@ -379,6 +413,68 @@ def test_boxes_of_inputs_count_them_too(name: str, eps: float, few: None, monkey
         assert float(values.max()) <= float(over.full)
     assert float(over.full) < float(loose.full)
     assert float(over.full - over.full_lower) <= 0.05
+
+
+@pytest.mark.parametrize("norm", [1, 2, inf])
+def test_boxes_of_a_backdoor_prove_nothing_wrong(norm: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """relu((x + 2²⁴) - 2²⁴ - x) is 0 over the reals, and up to 1 in float32."""
+    weights = [np.ones((2, 1)), np.array([[1.0, -1.0], [-1.0, 1.0]]), np.array([[0.0, 0.0], [4.0, 4.0]])]
+    biases = [np.array([2.0**24, 0.0]), np.array([-(2.0**24), 2.0**24]), np.array([0.5, 0.0])]
+    parts = tuple((w.astype(np.float32), b.astype(np.float32)) for w, b in zip(weights, biases, strict=True))
+    one = Hostile("backdoor", parts, np.array([0.7], np.float32), pm.Ball(0.01, norm, (0, 1)), 0)
+    monkeypatch.setattr(module, "units_on", lambda *_: None)
+    with few_steps(attacked=False), counted(24):
+        plain, found = (one.overlap(Exact(), torch.float32, rigorous=rigorous) for rigorous in (False, True))
+    value = one.reached(one.x, 0)
+    assert float(plain.full) < 0 < value
+    assert Fraction(float(found.full)) >= value
+
+
+def test_balls_of_parts_keep_what_does_not_move() -> None:
+    """Ends that were rounded are no smaller than stated there, too."""
+    family = outer(pm.Ball(torch.tensor([[0.2, 0.0, 0.2]])).at(torch.tensor([[0.3, 0.5, 0.7]])), SINGLE)
+    ground = Ground(family, torch.tensor([0, 2]))
+    low, high, _ = ground.roots()
+    balls, _ = ground.balls(low, high)
+    assert float(family.upper[0, 1]) > 0
+    assert bool((balls.lower <= family.lower).all() and (balls.upper >= family.upper).all())
+
+
+def test_a_search_is_on_balls_and_units_with_roundings(few: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_for = []
+
+    def search(units: Units, balls: Balls, *rest: Any) -> Found:
+        asked_for.append((units, balls.family))
+        return Found(torch.full((4,), inf, dtype=torch.float64), 0, "")
+
+    monkeypatch.setattr(module, "search", search)
+    ball, x = pm.Ball(0.5, domain=(0.0, 1.0)), torch.rand(1, 4, generator=torch.Generator().manual_seed(1))
+    graph = network("clamped").to(x.device, torch.float32)
+    pm.overlap(graph, x, ball, groups=MASK, bounds=Exact(), rigorous=True)
+    ((units, family),) = asked_for
+    stated = ball.at(x, MASK)
+    assert bool((family.lower < stated.lower.double() - 1e-8).all())
+    assert bool((family.upper > stated.upper.double() + 1e-8).all())
+    for rows in (units.inputs, units.rows):
+        assert rows.radius is not None
+        assert float(rows.radius.min()) > 1e-8
+
+
+def test_intervals_of_units_are_moved_outward() -> None:
+    """To where a unit bends, which is no number that float64 subtracts exactly."""
+    one = setting("clamped")
+    plan = replace(Backward().plans[0], rigorous=True)
+    graph = one.graph
+    known, _ = settle(graph, Cases(one.family), plan, BUDGET, Layers.of(graph, 1, back=True))
+    units = units_on(graph, one.family, one.forms, BUDGET, rigorous=True)
+    assert units is not None
+    first = next(node for node in graph.nodes if node.op == "clamp")
+    ends, low = known.intervals[first.inputs[0]], first.attributes["low"]
+    bent = ((ends.lower < low) & (ends.upper > low))[0].nonzero().flatten().tolist()
+    assert bent
+    for k, e in enumerate(bent):
+        assert Fraction(float(units.interval.lower[k])) <= Fraction(float(ends.lower[0, e])) - Fraction(low)
+        assert Fraction(float(units.interval.upper[k])) >= Fraction(float(ends.upper[0, e])) - Fraction(low)
 
 
 def test_values_at_points_are_told_from_both_sides() -> None:
