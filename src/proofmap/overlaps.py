@@ -18,7 +18,7 @@ from torch import Tensor
 from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
-from proofmap.bounds import Backward, Cases, CrownIBP, Method, Sharing, solve
+from proofmap.bounds import IBP, Backward, Cases, CrownIBP, Method, Sharing, solve
 from proofmap.bounds.twins import drops
 from proofmap.classes import logits_of, target_of
 from proofmap.errors import BoundError, InputError
@@ -216,10 +216,11 @@ def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, 
 
 
 def _at_x(graph: Graph, family: Family, forms: Tensor, how: Bounding) -> Tensor:
-    """What the overlap at x itself is at least, (N,), with all roundings."""
+    """What the overlap at x itself is at least, (N,), with all roundings: by forms where upper sides are."""
     still = torch.zeros_like(family.x)
     points = Cases(Family(family.x, still, still, inf, torch.zeros_like(family.eps)))
-    above = solve(graph, points, -forms, CrownIBP(), "one-pass", how.available, rigorous=True)
+    method = CrownIBP() if any(plan.final for plan in how.method.plans) else IBP()
+    above = solve(graph, points, -forms, method, "one-pass", how.available, rigorous=True)
     return join(-above, how.objective)[:, 0]
 
 

@@ -37,7 +37,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 METHODS: tuple[Method, ...] = (IBP(), CrownIBP(), Forward(), Backward(), Alpha(steps=2))
 SEARCH = Exact(seconds=2)  # which ends after so many parts:
-_PARTS = 24
+_PARTS, _CURVED = 24, 4
 _POINTS, _MEMORY = 10, 2**28
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
@@ -213,7 +213,7 @@ def _held(one: Hostile, seed: int, tally: Tally) -> Iterator[Finding]:
     network = (f"{one.kind}, {one.curve}, {one.ball}", f"x {one.x}")
     for method, dtype in {(Backward(), torch.float32): None, turn: None, (SEARCH, turn[1]): None}:
         try:
-            with few_steps(attacked=seed % 2 == 0), counted(_PARTS) as work:
+            with few_steps(attacked=seed % 2 == 0), counted(_PARTS if one.curve == "relu" else _CURVED) as work:
                 found = one.overlap(method, dtype, rigorous=True)
         except BoundError:
             tally.undecided += 1
