@@ -140,3 +140,21 @@ def test_what_only_the_bound_s_own_precision_swamps_is_proven_in_float64(
     (entry,) = answer("verify", MODEL, "digit.npy", "--eps", "0.01", "--no-radius")["inputs"]
     assert seen == [(torch.float32, True), (torch.float32, False), (torch.float64, True)]
     assert (entry["verdict"], entry["rounding"]) == ("proven", False)
+
+
+def test_a_search_that_is_far_from_a_proof_is_not_asked_again_without_roundings(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def overlap(*args: Any, rigorous: bool = False, **how: Any) -> pm.Overlap:
+        seen.append(rigorous)
+        return pm.overlap(*args, rigorous=rigorous, **how)
+
+    monkeypatch.setattr("proofmap.cli.decisions.overlap", overlap)
+    words = ("--no-radius", "--bounds", "exact", "--seconds")
+    found = called("verify", MODEL, "digit.npy", "--eps", "0.05", *words, "0.5", "--json")
+    (entry,) = json.loads(found.stdout)["inputs"]
+    assert (entry["verdict"] == "proven", entry["rounding"], seen) == (False, False, [True])
+    called("verify", "net.py:net", "rows.csv", "--eps", "0.001", *words, "0.5")
+    assert seen == [True, True, False]
