@@ -117,6 +117,8 @@ def test_hostile_networks_are_never_proven_wrongly() -> None:
     tally = Tally()
     assert [str(found) for seed in range(5 * len(HOSTS)) for found in hunted(seed, tally)] == []
     assert tally.fooled > 5  # bounds without roundings are exceeded
+    assert tally.misled > 5  # and those of searches in float64
+    assert tally.split > 5
     assert tally.undecided < tally.networks
 
 
