@@ -142,7 +142,8 @@ def _counts(tally: Tally) -> str:
         f"{tally.networks} networks, {tally.balls} balls, {tally.points} points, {tally.hidden} hidden intervals, "
         f"{tally.lines} forms, {tally.bounds} bounds, {tally.searches} searches, {tally.split} networks split, "
         f"{tally.splits} splits, {tally.parts} parts, {tally.closed} closed, {tally.enumerated} enumerated, "
-        f"{tally.equal} equal, {tally.files} files, {tally.fooled} fooled without rigour, {tally.undecided} undecided"
+        f"{tally.equal} equal, {tally.files} files, {tally.fooled} fooled without rigour, "
+        f"{tally.misled} by a search, {tally.undecided} undecided"
     )
 
 

@@ -146,6 +146,47 @@ def test_a_search_meets_both_sides_there(ball: pm.Ball) -> None:
     assert bool((there.full_lower <= there.full).all())
 
 
+@pytest.mark.parametrize("bounds", [named("crown-ibp"), named("backward"), Exact(gap=0.01, seconds=20)])
+def test_with_all_roundings_bounds_hold_for_every_run(bounds: pm.bounds.Method) -> None:
+    """At points of the ball, in float32 there and here and in float64, without any tolerance."""
+    model, x = pm.zoo.mnist_mlp(), pm.data.digits()[0][:2]
+    ball, groups = pm.Ball(0.02, domain=(0.0, 1.0)), pm.groups.grid(3)
+    met = pm.overlap(model, x, ball, groups=groups, bounds=Exact(gap=0.01, seconds=10)).points
+    assert met is not None
+    target = model(x).argmax(1)
+    there = pm.overlap(model.to(CUDA), x.to(CUDA), ball, groups=groups, bounds=bounds, rigorous=True)
+    upper = torch.cat([there.full[:, None], there.frozen], 1).cpu().double()
+    lower = torch.cat([there.full_lower[:, None], there.frozen_lower], 1).cpu().double()
+    torch.set_float32_matmul_precision("highest")
+    for device, dtype in (("cuda", torch.float32), ("cpu", torch.float32), ("cpu", torch.float64)):
+        net = pm.zoo.mnist_mlp().to(device, dtype)
+        for points, below in ((met, False), (there.points, True)):
+            if points is None:
+                continue
+            with torch.no_grad():
+                logits = net(points.flatten(0, 1).to(device, dtype)).cpu().double().view(*points.shape[:2], -1)
+            own = target[:, None, None].expand(-1, points.shape[1], 1)
+            value = logits.scatter(2, own, -inf).amax(2) - logits.gather(2, own).squeeze(2)
+            assert bool((value <= upper).all())
+            assert not below or bool((lower <= value).all())
+
+
+@pytest.mark.parametrize("ball", [pm.Ball(0.5, domain=(0.0, 1.0)), pm.Ball(0.6, 1), pm.Ball(0.5, 2, (0.0, 1.0))])
+def test_searches_with_all_roundings_agree_with_the_cpu_s(ball: pm.Ball) -> None:
+    """Whoever solved triangular systems and added up: upper sides hold at what the other reaches."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 12), torch.nn.ReLU(), torch.nn.Linear(12, 8), torch.nn.ReLU())
+    model.append(torch.nn.Linear(8, 3))
+    x, groups = torch.rand(2, 4), torch.arange(4)
+    bounds = Exact(seconds=5)
+    here = pm.overlap(model, x, ball, groups=groups, bounds=bounds, rigorous=True)
+    there = pm.overlap(model.to(CUDA), x.to(CUDA), ball, groups=groups.to(CUDA), bounds=bounds, rigorous=True)
+    for ours, cpus in ((there, here), (here, there)):
+        assert bool((ours.full.cpu() >= cpus.full_lower.cpu()).all())
+        assert bool((ours.frozen.cpu() >= cpus.frozen_lower.cpu()).all())
+    assert bool((there.full - there.full_lower < 0.01).all())
+
+
 def test_several_searches_at_once_agree_with_one_after_the_other() -> None:
     """Upper sides of either hold at what the other reaches, and the points that are kept have the values reached."""
     model, x = pm.zoo.mnist_mlp().to(CUDA, torch.float64), pm.data.digits()[0][:6].to(CUDA, torch.float64)

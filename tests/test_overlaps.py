@@ -306,9 +306,9 @@ def test_an_attack_takes_of_the_time_of_its_search(monkeypatch: pytest.MonkeyPat
         time.sleep(0.2)
         return attacked(*arguments)
 
-    def close(*arguments: Any) -> Any:
+    def close(*arguments: Any, **how: Any) -> Any:
         asked.append((0.0, arguments[4].seconds))
-        return closed(*arguments)
+        return closed(*arguments, **how)
 
     monkeypatch.setattr(overlaps, "reach", reach)
     monkeypatch.setattr(overlaps, "close", close)

@@ -242,3 +242,22 @@ def test_a_search_decides_what_bounds_leave_open(limit: float, verdict: str, mon
         assert -2e-3 <= answer.margin <= -limit + 1e-9
     short = decide(graph, [region, region], bounds=pm.bounds.Exact(seconds=1e-9))
     assert short.verdict == ("violated" if verdict == "violated" else "unknown")
+
+
+def test_a_search_holds_with_all_roundings_where_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """relu((x + 2²⁴) - 2²⁴ - x) is 0 over the reals, and up to 1 in float32: no search may say that it is not."""
+    first, second, last = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 1)
+    for layer, weight, bias in (
+        (first, [[1.0, 0.0], [1.0, 0.0]], [2.0**24, 0.0]),
+        (second, [[1.0, -1.0], [-1.0, 1.0]], [-(2.0**24), 2.0**24]),
+        (last, [[4.0, 4.0]], [0.0]),
+    ):
+        layer.weight.data, layer.bias.data = torch.tensor(weight), torch.tensor(bias)
+    net = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), last)
+    region = box([0.6, 0.0], [0.8, 1.0], unsafe([[-1.0]], [0.5]))  # y >= 0.5
+    monkeypatch.setattr(import_module("proofmap.property"), "_attack", lambda *_: None)
+    verdicts = [
+        decide(traced(net), (region,), bounds=pm.bounds.Exact(seconds=1), rigorous=rigorous).verdict
+        for rigorous in (False, True)
+    ]
+    assert verdicts == ["holds", "unknown"]

@@ -18,7 +18,7 @@ from torch import Tensor
 from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
-from proofmap.bounds import Backward, Cases, CrownIBP, Method, Sharing, solve
+from proofmap.bounds import IBP, Backward, Cases, CrownIBP, Method, Sharing, solve
 from proofmap.bounds.twins import drops
 from proofmap.classes import logits_of, target_of
 from proofmap.errors import BoundError, InputError
@@ -36,6 +36,7 @@ from proofmap.rounding import check_drops, check_sides, rounding, stored
 from proofmap.settings import check_choice, check_number
 from proofmap.traced import Network, traced
 from proofmap.tree import close
+from proofmap.tree.room import at_points
 
 _NOMINAL = torch.empty(0)  # the lower sides that nobody gives: those of x itself
 _SPENT = ("time", "memory", "units")  # why a search ends that leaves scores open
@@ -194,13 +195,14 @@ def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, 
         classes = target_of(target, logits)
         forms = forms_of(logits, classes, None if rival is None else target_of(rival, logits, "rival"), how.objective)
         at_x = nominal(forms, logits, how.objective)
-        if how.method.search is not None and how.rigorous:
-            raise InputError("got exact bounds with rigorous=True, which is not covered: take Alpha() or Backward()")
         if how.method.search is not None:
             upper, met, left = closed(graph, family, logits, forms, how)
             check_sides(met.value, upper, _room(graph, met.points))
-            above, below = upwards(upper.maximum(met.value), at_x.dtype), -upwards(-met.value, at_x.dtype)
+            reached = _at_least(graph, met.points, forms, how).minimum(upper) if how.rigorous else met.value
+            above, below = upwards(upper.maximum(reached), at_x.dtype), -upwards(-reached, at_x.dtype)
             found = Overlap(above[:, 0], above[:, 1:], at_x, classes, True, below[:, 0], below[:, 1:], met.points)
+            if how.rigorous:  # the roundings of differences are not known
+                return found
             until = time.monotonic() + _LAST * how.method.search.seconds * len(left)
             try:
                 return with_drops(found, graph, family, forms, left, how.available, until)
@@ -214,11 +216,21 @@ def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, 
 
 
 def _at_x(graph: Graph, family: Family, forms: Tensor, how: Bounding) -> Tensor:
-    """What the overlap at x itself is at least, (N,), with all roundings."""
+    """What the overlap at x itself is at least, (N,), with all roundings: by forms where upper sides are."""
     still = torch.zeros_like(family.x)
     points = Cases(Family(family.x, still, still, inf, torch.zeros_like(family.eps)))
-    above = solve(graph, points, -forms, CrownIBP(), "one-pass", how.available, rigorous=True)
+    method = CrownIBP() if any(plan.final for plan in how.method.plans) else IBP()
+    above = solve(graph, points, -forms, method, "one-pass", how.available, rigorous=True)
     return join(-above, how.objective)[:, 0]
+
+
+def _at_least(graph: Graph, points: Tensor, forms: Tensor, how: Bounding) -> Tensor:
+    """What is reached at points (N, members, *shape) at least, (N, members) float64, with all roundings."""
+    count, members = points.shape[:2]
+    precise = graph.to(points.device, torch.float64)
+    rows = forms.double().repeat_interleave(members, dim=0)
+    low, _ = at_points(precise, points.flatten(0, 1).double(), rows, how.available)
+    return low.view(count, members)
 
 
 def closed(
@@ -242,7 +254,7 @@ def closed(
     if how.enough != -inf:
         exact = replace(exact, gap=_DECIDED)
     with part(_FIRST, 1.0):
-        found = close(graph, family, met, upper, exact, how.available, how.enough)
+        found = close(graph, family, met, upper, exact, how.available, how.enough, rigorous=how.rigorous)
     left = [n for n, one in enumerate(found.found) if one.stopped in _SPENT]
     return found.upper, met, torch.tensor(left, dtype=torch.int64, device=upper.device)
 

@@ -104,9 +104,9 @@ def decide(
     """Whether no input of the regions has outputs in one of their cases.
 
     Bounds are computed in float64; one has to clear 0 by more than rounding: rigorous: by that of float32 in any order
-    of summation too, but where a search decides. Where a case is left, an attack looks for
-    a point that meets it: in the network over the real numbers, computed in float64, and by `run`, the model as its
-    user runs it in its own precision, by default the graph.
+    of summation too. Where a case is left, an attack looks for a point that meets it: in the network over the real
+    numbers, computed in float64, and by `run`, the model as its user runs it in its own precision, by default the
+    graph.
     """
     method = method_of(bounds)
     device = torch.device("cpu") if device is None else device
@@ -130,7 +130,8 @@ def decide(
             return Answer("violated", margin, len(left), *violation, why=why)
     if method.search is None or why is not None:
         return Answer("unknown", margin, len(left), why=why)
-    return _search(network, precise, left, method.search, run or network, device, budget(memory, device), margin)
+    room = budget(memory, device)
+    return _search(network, precise, left, method.search, run or network, device, room, margin, rigorous)
 
 
 def check(graph: Graph, regions: Sequence[Region]) -> None:
@@ -185,6 +186,7 @@ def _search(
     device: torch.device,
     available: int,
     before: float,
+    rigorous: bool,
 ) -> Answer:
     """Exclude the cases that are left, or meet one, by searching; `exact.seconds` are for all of them, `before` is the
     margin that is known.
@@ -201,7 +203,7 @@ def _search(
                 return Answer("unknown", min(margin, before), len(left) - number + open_)
             family = region.ball(device)
             weight, bias = case.weight.to(family.x), case.bias.to(family.x)
-            above = solve(precise, Cases(family), -weight[None], exact, "one-pass", available)[0, 0]
+            above = solve(precise, Cases(family), -weight[None], exact, "one-pass", available, rigorous=rigorous)[0, 0]
             row = int((bias - above).argmax())
             with full_precision(device), torch.no_grad():
                 size = float(weight[row].abs() @ precise(family.x).flatten().abs() + bias[row].abs())
@@ -209,7 +211,8 @@ def _search(
                 enough = float(bias[row]) - _SLACK * size
                 met = reach(precise, family, forms, available)
                 known = above[None, row : row + 1].double()
-                found = close(precise, family, met, known, replace(exact, seconds=seconds), available, enough)
+                less = replace(exact, seconds=seconds)
+                found = close(precise, family, met, known, less, available, enough, rigorous=rigorous)
             upper = float(found.upper[0, 0])
             margin = min(margin, float(bias[row]) - upper)
             open_ += upper > enough

@@ -44,9 +44,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_where_rounding_swamps_the_margin_nothing_is_proven(folder: Path) -> None:
+@pytest.mark.parametrize("bounds", [(), ("--bounds", "exact", "--seconds", "1")])
+def test_where_rounding_swamps_the_margin_nothing_is_proven(bounds: tuple[str, ...], folder: Path) -> None:
     """relu((x + 2¹⁷) - 2¹⁷ - x) is 0 over the reals, and not in float32."""
-    words = ("verify", "net.py:net", "rows.csv", "--eps", "0.001", "--no-radius")
+    words = ("verify", "net.py:net", "rows.csv", "--eps", "0.001", "--no-radius", *bounds)
     found = called(*words)
     assert found.exit_code == 1
     assert ": undecided, rounding for ε = 0.001" in found.stdout.splitlines()[0]
@@ -63,6 +64,14 @@ def test_what_is_proven_is_proven_with_all_roundings(folder: Path) -> None:
     assert float(over.full) > float(pm.overlap(pm.zoo.mnist_mlp(), digits(1)[0], ball).full)
 
 
+def test_a_search_proves_with_all_roundings(folder: Path) -> None:
+    words = ("verify", MODEL, "digit.npy", "--eps", "0.02", "--no-radius")
+    (entry,) = answer(*words, "--bounds", "exact", "--seconds", "20")["inputs"]
+    assert (entry["verdict"], entry["rigorous"], entry["rounding"]) == ("proven", True, False)
+    (loose,) = json.loads(called(*words, "--json").stdout)["inputs"]
+    assert entry["overlap_upper_proven"] <= loose["overlap_upper_proven"]
+
+
 def test_what_is_not_covered_is_said(folder: Path) -> None:
     found = called("verify", "net.py:jumping", "rows.csv", "--eps", "0.001", "--no-radius")
     assert "note: roundings are not covered" in found.stderr
@@ -71,8 +80,11 @@ def test_what_is_not_covered_is_said(folder: Path) -> None:
 
 
 def test_an_explanation_says_that_it_is_rigorous(folder: Path) -> None:
-    answer("explain", MODEL, "digit.npy", "--eps", "0.01", "--groups", "grid:4", "--rigorous")
-    assert pm.Explanation.load("out/digit.proofmap").settings["rigorous"] is True
+    for bounds in ((), ("--bounds", "exact")):
+        answer("explain", MODEL, "digit.npy", "--eps", "0.01", "--groups", "grid:4", "--rigorous", *bounds)
+        found = pm.Explanation.load("out/digit.proofmap")
+        assert found.settings["rigorous"] is True
+        assert bool((found.intervals[..., 1] - found.intervals[..., 0] < 0.1).all()) == bool(bounds)
     answer("explain", MODEL, "digit.npy", "--eps", "0.01", "--groups", "grid:4")
     assert "rigorous" not in pm.Explanation.load("out/digit.proofmap").settings
 
@@ -128,3 +140,21 @@ def test_what_only_the_bound_s_own_precision_swamps_is_proven_in_float64(
     (entry,) = answer("verify", MODEL, "digit.npy", "--eps", "0.01", "--no-radius")["inputs"]
     assert seen == [(torch.float32, True), (torch.float32, False), (torch.float64, True)]
     assert (entry["verdict"], entry["rounding"]) == ("proven", False)
+
+
+def test_a_search_that_is_far_from_a_proof_is_not_asked_again_without_roundings(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def overlap(*args: Any, rigorous: bool = False, **how: Any) -> pm.Overlap:
+        seen.append(rigorous)
+        return pm.overlap(*args, rigorous=rigorous, **how)
+
+    monkeypatch.setattr("proofmap.cli.decisions.overlap", overlap)
+    words = ("--no-radius", "--bounds", "exact", "--seconds")
+    found = called("verify", MODEL, "digit.npy", "--eps", "0.05", *words, "0.5", "--json")
+    (entry,) = json.loads(found.stdout)["inputs"]
+    assert (entry["verdict"] == "proven", entry["rounding"], seen) == (False, False, [True])
+    called("verify", "net.py:net", "rows.csv", "--eps", "0.001", *words, "0.5")
+    assert seen == [True, True, False]

@@ -63,6 +63,7 @@ class Tally:
     equal: int = 0  # of these, those whose upper side is the truth, to the gap
     undecided: int = 0  # hostile networks whose bounds leave the range
     fooled: int = 0  # hostile networks of which a bound without roundings is exceeded
+    misled: int = 0  # those with ReLUs of which a search without roundings proves too much, in float64
     operations: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     rounding: float = 0.0  # the largest share of its tolerance that anything sound took

@@ -17,14 +17,16 @@ import numpy as np
 import torch
 
 from proofmap import Ball, Graph
-from proofmap.bounds import IBP, Alpha, Backward, CrownIBP, Forward, Method
+from proofmap.bounds import IBP, Alpha, Backward, CrownIBP, Exact, Forward, Method
 from proofmap.errors import BoundError
 from proofmap.graph import layers
 from proofmap.graph.build import Builder
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.overlaps import Bounding, family_overlap
+from proofmap.overlaps import Bounding, Overlap, family_overlap
+from tests.hunting.counting import counted
 from tests.hunting.finding import Finding, Tally
+from tests.hunting.searches import few_steps
 from tests.hunting.truth import CURVES, exactly
 
 HOSTS = ("cancelling", "backdoor", "denormal", "zero", "edge", "chain")
@@ -34,6 +36,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "softplus": {"threshold": 20.0},
 }
 METHODS: tuple[Method, ...] = (IBP(), CrownIBP(), Forward(), Backward(), Alpha(steps=2))
+SEARCH = Exact(seconds=2)  # which ends after so many parts:
+_PARTS, _CURVED = 24, 4
 _POINTS, _MEMORY = 10, 2**28
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
@@ -61,11 +65,15 @@ class Hostile:
 
     def upper(self, method: Method, dtype: torch.dtype, *, rigorous: bool) -> list[float]:
         """Of AO(B) and every AO(B_u)."""
+        found = self.overlap(method, dtype, rigorous=rigorous)
+        return [float(found.full), *found.frozen[0].tolist()]
+
+    def overlap(self, method: Method, dtype: torch.dtype, *, rigorous: bool) -> Overlap:
+        """Both sides, every variable a group."""
         x = torch.tensor(self.x, dtype=dtype)[None]
         family = self.ball.at(x, torch.arange(len(self.x)))
         how = Bounding(method, _MEMORY, "shared", rigorous=rigorous)
-        found = family_overlap(self.graph.to(x.device, dtype), family, self.target, how)
-        return [float(found.full), *found.frozen[0].tolist()]
+        return family_overlap(self.graph.to(x.device, dtype), family, self.target, how)
 
     def points(self, count: int, seed: int) -> list[Array]:
         """Inputs of the ball, exactly, many of them at its corners."""
@@ -85,10 +93,14 @@ class Hostile:
 
     def reached(self, point: Array, seed: int) -> Fraction:
         """The largest overlap at a point: over the reals, and as float32 finds it in several orders."""
+        return max(self.values(point, seed))
+
+    def values(self, point: Array, seed: int) -> list[Fraction]:
+        """The overlap at a point: over the reals, and as float32 finds it in several orders."""
         rng = np.random.default_rng(seed)
         runs = [self._exact(point), *(self._run(point, order, rng) for order in range(4))]
         finite = [run for run in runs if run is not None]
-        return max(max(v for c, v in enumerate(run) if c != self.target) - run[self.target] for run in finite)
+        return [max(v for c, v in enumerate(run) if c != self.target) - run[self.target] for run in finite]
 
     def _exact(self, point: Array) -> list[Fraction]:
         value = [Fraction(float(v)) for v in point]
@@ -197,19 +209,39 @@ def _held(one: Hostile, seed: int, tally: Tally) -> Iterator[Finding]:
     tally.points += len(points)
     reached = [max(values)]
     reached += [max(v for v, u in zip(values, same, strict=True) if i in u) for i in range(len(one.x))]
-    for method, dtype in {(Backward(), torch.float32): None, _turn(seed): None}:
+    turn = _turn(seed)
+    network = (f"{one.kind}, {one.curve}, {one.ball}", f"x {one.x}")
+    for method, dtype in {(Backward(), torch.float32): None, turn: None, (SEARCH, turn[1]): None}:
         try:
-            upper = one.upper(method, dtype, rigorous=True)
+            with few_steps(attacked=seed % 2 == 0), counted(_PARTS if one.curve == "relu" else _CURVED) as work:
+                found = one.overlap(method, dtype, rigorous=True)
         except BoundError:
             tally.undecided += 1
             continue
+        tally.count(work)
+        upper = [float(found.full), *found.frozen[0].tolist()]
         tally.bounds += len(upper)
         for member, (above, value) in enumerate(zip(upper, reached, strict=True)):
             if value > Fraction(above):
                 what = f"{method} in {dtype} proves {above!r} of member {member}, {float(value)!r} is reached"
-                network = (f"{one.kind}, {one.curve}, {one.ball}", f"x {one.x}")
                 yield Finding(seed, "unsound", f"rigorous {what}", network)
+        if found.points is not None and dtype == torch.float32:
+            yield from _met(one, found, seed, network)
     try:
         tally.fooled += Fraction(one.upper(Backward(), torch.float32, rigorous=False)[0]) < reached[0]
+        if one.curve == "relu":
+            with few_steps(attacked=seed % 2 == 0), counted(_PARTS):
+                tally.misled += Fraction(one.upper(SEARCH, torch.float64, rigorous=False)[0]) < reached[0]
     except BoundError:
         tally.undecided += 1
+
+
+def _met(one: Hostile, found: Overlap, seed: int, network: tuple[str, ...]) -> Iterator[Finding]:
+    """Lower sides are no higher than what their points reach, in whatever way they are computed."""
+    assert found.points is not None
+    lower = [float(found.full_lower), *found.frozen_lower[0].tolist()]
+    for member, (below, point) in enumerate(zip(lower, found.points[0].numpy(), strict=True)):
+        least = min(one.values(point, seed))
+        if Fraction(below) > least:
+            what = f"a search in {found.points.dtype} calls {below!r} reached in member {member}, {float(least)!r} is"
+            yield Finding(seed, "unsound", f"rigorous {what}", network)

@@ -73,11 +73,17 @@ def _quick(draw: Draw) -> Iterator[None]:
     if draw.chance(_OWN):
         yield
         return
-    attack = _ATTACK if draw.chance(0.1) else {**_ATTACK, "_search": lambda *_: None}
+    attacked = draw.chance(0.1)
     rest = overlaps._LAST if draw.chance(0.25) else 0.0  # of the time, for differences that a search left open
+    with patch.object(overlaps, "_LAST", rest), few_steps(attacked=attacked):
+        yield
+
+
+@contextmanager
+def few_steps(*, attacked: bool) -> Iterator[None]:
+    """Searches that begin at x, or where a short attack leads, and split more than they look around."""
     with (
-        patch.object(overlaps, "_LAST", rest),
-        patch.multiple(reach, **attack),
+        patch.multiple(reach, **(_ATTACK if attacked else {**_ATTACK, "_search": lambda *_: None})),
         patch.object(leaps, "_WORK", 0),
         patch.multiple(search, **_STEPS, **_SIZES, refined=_closer),
         patch.object(boxes, "_PARTS", {"cpu": 8}),

@@ -37,7 +37,7 @@ def truth(name: str, ball: str, seed: int) -> Tensor:
 
 
 def asked(one: Setting) -> Question:
-    return Question(one.graph, one.family, one.forms, BUDGET)
+    return Question(one.graph, one.family, one.forms, BUDGET, moving(one.family))
 
 
 def searched(one: Setting, reached: Tensor, seconds: float = 60.0, known: Tensor | None = None, **goal: Any) -> Found:

@@ -94,6 +94,8 @@ def _solve(work: _Work, sharing: Sharing) -> Tensor:
     count, rows, _ = work.specification.shape
     members = balls.members
     every = torch.arange(count * members, device=balls.x.device)
+    if plan.rigorous and not (plan.hidden or plan.final) and sharing != "separate" and members > 1:
+        return _by_arithmetic(work)
     if sharing == "separate" or not plan.final:  # interval arithmetic has no forms that could be shared
         value = work.specification.new_empty(count * members, rows)
 
@@ -114,6 +116,31 @@ def _solve(work: _Work, sharing: Sharing) -> Tensor:
 
     in_pieces(count, _cases_in(work, members if shared else 1), together)
     return result
+
+
+def _by_arithmetic(work: _Work) -> Tensor:
+    """Interval arithmetic alone, with all roundings: radii of a ball serve its members."""
+    count, rows, _ = work.specification.shape
+    members = work.cases.balls.members
+    value = work.specification.new_empty(count * members, rows)
+    every = torch.arange(count * members, device=value.device)
+
+    def together(start: int, stop: int) -> None:
+        some = work.on(work.cases.pick(every[start:stop]), every[start:stop])
+        layers = Layers.of(work.graph, rows, back=False)
+        balls, _ = settle(work.graph, some.cases, work.plan, work.budget, layers)
+
+        def alone(first: int, last: int) -> None:
+            part = every[first:last]
+            single = balls.of_members(part)
+            forms = some.specification[part // members]
+            wanted = torch.ones_like(forms[:, :, 0], dtype=torch.bool)
+            value[start * members + first : start * members + last] = interval.final(single, forms, wanted)
+
+        in_pieces((stop - start) * members, _cases_in(work, 1), alone)
+
+    in_pieces(count, _cases_in(work, 1), together)
+    return value.view(count, members, rows)
 
 
 def _cases_in(work: _Work, members: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from proofmap.graph.ir import Graph, Node
 from proofmap.rules import RULES, Linear, Nonlinear
 from proofmap.rules.lines import Scalar
+from proofmap.rules.sizes import COPIES
 
 
 def is_nonlinear(node: Node) -> bool:
@@ -16,6 +17,11 @@ def moves(node: Node) -> bool:
     """Whether every entry is one of the input's, moved and scaled: its interval follows from the other's exactly."""
     rule = RULES.get(node.op)
     return isinstance(rule, Linear) and rule.moves(node)
+
+
+def sums(node: Node) -> bool:
+    """Whether entries are added up."""
+    return isinstance(RULES.get(node.op), Linear) and node.op not in COPIES and not moves(node)
 
 
 def ranges(node: Node) -> bool:

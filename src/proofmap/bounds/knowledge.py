@@ -41,6 +41,7 @@ class Knowledge:
     rounding: Rounding | None = None
     empty: Tensor = field(init=False)  # (C,) where splits contradict what is known: nothing is left of the case
     _touched: set[str] = field(default_factory=set)
+    _narrowed: bool = False
     _sizes: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -121,6 +122,7 @@ class Knowledge:
     def narrow(self, name: str, rows: Rows, bounds: Interval) -> None:
         """Take in what is known of some rows on the full ball, as if interval arithmetic had found it."""
         self._put(name, rows, bounds, replaces=False)
+        self._narrowed = True
 
     def _put(self, name: str, rows: Rows, bounds: Interval, *, replaces: bool) -> None:
         shape = self.intervals[name].lower.shape
@@ -192,7 +194,18 @@ class Inherited(Mapping[str, Interval]):
         return interval
 
     def __contains__(self, name: object) -> bool:
-        return name in self.balls.intervals and name not in self.balls.exact
+        """What interval arithmetic says need not be known, but where sums round: radii of a ball serve parts of it."""
+        if not isinstance(name, str) or name not in self.balls.intervals:
+            return False
+        if self.balls.rounding is not None and facts.sums(self.balls.graph[name]):
+            return True
+        return name not in self.balls.exact and not self._alone
+
+    @property
+    def _alone(self) -> bool:
+        """Whether nothing but interval arithmetic has said anything: members find it again by themselves."""
+        balls = self.balls
+        return balls.rounding is not None and balls.arithmetic and not (balls.tightened or balls._narrowed)
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in self.balls.intervals if name in self)

@@ -60,6 +60,7 @@ class Rounding:
         self._radii: dict[tuple[str, int], tuple[Tensor | None, Tensor]] = {}
         self._runs: dict[str, tuple[Tensor, Tensor, int]] = {}
         self._moved: dict[tuple[str, int], tuple[Lines, Lines]] = {}
+        self._widths: dict[str, Tensor] = {}
         self._double: dict[str, Node] = {}
         self._readers = Counter(name for node in knowledge.graph.nodes for name in node.inputs)
         self._readers[knowledge.graph.output] += 1
@@ -179,8 +180,9 @@ class Rounding:
         assert radius is not None
         above = below = radius
         if passed is not None:
-            above, below = (radius + slope.abs() * passed for slope in (lines.upper_slope, lines.lower_slope))
-        above, below = self._up(above, _MORE), self._up(below, _MORE)
+            slopes = lines.upper_slope.abs(), lines.lower_slope.abs()
+            more = 1 + 2 * gamma(2 * _MORE + self._depth, self.unit)
+            above, below = (torch.addcmul(radius, slope, passed).mul_(more) for slope in slopes)
         lower = -below if lines.lower_bias is None else lines.lower_bias - below
         return Lines(lines.lower_slope, lower, lines.upper_slope, lines.upper_bias + above)
 
@@ -200,13 +202,9 @@ class Rounding:
             return Interval(lower, upper)
         value = RULES[node.op].interval(node, *inputs)
         if isinstance(RULES[node.op], Linear):
-            run, size, read = self._run(node)
             if len(inputs) == 2 and node.op == "add":
                 return self._sum(*inputs)
-            constants = constants_of(node)
-            if constants is not None:
-                size = size + constants.abs()
-            radius = self._up(run + gamma(read + 4 * _MORE + self._depth, self.unit) * size, _MORE)
+            radius = self._wider(node)
             return Interval(value.lower - radius, value.upper + radius)
         sizes: Sizes = SIZES[node.op](node, *inputs)
         if sizes.ends is None:
@@ -215,6 +213,21 @@ class Rounding:
         if sizes.run is not None:
             radius = radius + self._up(gamma(sizes.roundings, SINGLE) * sizes.run + FLUSHED, 1)
         return Interval(value.lower - radius, value.upper + radius)
+
+    def _wider(self, node: Node) -> Tensor:
+        """(C, *shape): what interval arithmetic adds behind a linear operation; what it is on a ball holds on members,
+        whose intervals are parts of the ball's.
+        """
+        if self._of is not None:
+            return self._of._wider(node)[self._case]
+        if node.name not in self._widths:
+            run, size, read = self._run(node)
+            constants = constants_of(node)
+            if constants is not None:
+                size = size + constants.abs()
+            radius = self._up(run + gamma(read + 4 * _MORE + self._depth, self.unit) * size, _MORE)
+            self._widths[node.name] = radius
+        return self._widths[node.name]
 
     def _sum(self, one: Interval, other: Interval) -> Interval:
         """Of a sum of two: it rounds by a part of itself, and has the sign of what it is without rounding."""

@@ -15,7 +15,7 @@ import typer
 from proofmap.bar import Bar
 from proofmap.bounds import Method
 from proofmap.bounds.covered import covered
-from proofmap.classes import classes_of
+from proofmap.classes import classes_of, margins
 from proofmap.cli.cases import Case, graphs
 from proofmap.cli.maps import stems
 from proofmap.cli.options import ROUNDINGS, finite, tell
@@ -26,16 +26,17 @@ from proofmap.explain.refute import refute
 from proofmap.explain.wording import around, beside, bound_name, radius, reached_name, share, taken_off
 from proofmap.graph import Graph
 from proofmap.guarantee import between
-from proofmap.overlaps import overlap
+from proofmap.overlaps import Overlap, overlap
 from proofmap.progress import part
 from proofmap.radii import certified_radius
 from proofmap.radii import radius as both_radii
 from proofmap.sources.written import REFUTED
 
-__all__ = ["Question", "answer_all", "is_covered"]
+__all__ = ["Question", "answer_all"]
 
 _VERDICTS = ("proven", "refuted", "undecided")
 _UPPER, _LOWER = bound_name("certified"), reached_name()
+_TIMES = 100  # what roundings take at a point: above that they are not why a search proves nothing
 _OVERLAP = 0.05  # of the work: the radius takes some twenty bounds more
 
 
@@ -53,13 +54,6 @@ class Question:
     def ball(self, case: Case) -> str:
         """What the answer is about."""
         return around({"norm": self.norm, "domain": case.ball.domain}, stated=self.eps)
-
-
-def is_covered(graph: Graph, method: Method) -> bool:
-    """Whether bounds by this method can hold with all roundings: it does not search, and those of all operations are
-    known.
-    """
-    return method.search is None and covered(graph)
 
 
 def answer_all(cases: Sequence[Case], question: Question, as_json: bool) -> bool:
@@ -100,16 +94,16 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
     aim = predicted if question.target is None else question.target
     classes_of(aim, 1, graph.classes, case.x.device)
     upper, why, found, rounding = inf, None, None, False
-    rigorous = is_covered(network, question.method)
+    rigorous = covered(network)
     up_to: tuple[float | None, float | None] = (None, None)
     try:
         with part(0.0, _OVERLAP if question.radius else 1.0):
             asked: Any = {"bounds": question.method, "target": aim, "enough": 0.0}
             found = overlap(network, case.x, case.ball, **asked, rigorous=rigorous)
             upper = float(found.full)
-            if upper > 0 and rigorous:
+            if upper > 0 and rigorous and _near(found, graph, aim):
                 rounding = bool(overlap(network, case.x, case.ball, **asked).full <= 0)
-            if rounding:  # what float64 does not round away is left to float32 in the network alone
+            if rounding and question.method.search is None:  # a search is in float64 already
                 precise = graph.to(case.x.device, torch.float64)
                 upper = float(overlap(precise, case.x.double(), case.ball, **asked, rigorous=True).full)
                 rounding = upper > 0
@@ -142,6 +136,17 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
     }
     point = None if refutation is None else refutation.point
     return question.points.keep(point, f"{stem}{REFUTED}", entry, picture=True)
+
+
+def _near(found: Overlap, graph: Graph, aim: int) -> bool:
+    """Whether roundings may be why nothing is proven. Of a search, which takes as long again when asked without them,
+    only where its bound is no more than some times what they take at the point that it met.
+    """
+    if found.points is None:
+        return True
+    point = found.points[:, 0].double()
+    value = margins(graph.to(point.device, torch.float64)(point).flatten(1), found.target)
+    return bool(found.full <= _TIMES * (value - found.full_lower))
 
 
 def _radius(

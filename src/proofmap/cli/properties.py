@@ -12,7 +12,7 @@ import typer
 
 from proofmap.bar import Bar
 from proofmap.bounds import Method
-from proofmap.cli.decisions import is_covered
+from proofmap.bounds.covered import covered
 from proofmap.cli.maps import stems
 from proofmap.cli.options import ROUNDINGS, finite, tell
 from proofmap.cli.points import Points, values_of
@@ -40,7 +40,7 @@ def decide_files(
     with Bar(len(paths), "verify") as bar:
         for path, (regions, graph), stem in zip(paths, asked, names, strict=True):
             with bar.work():
-                rigorous = is_covered(graph, method)
+                rigorous = covered(graph)
                 answer = decide(graph, regions, bounds=method, run=points.run, device=device, rigorous=rigorous)
             answered = {**_entry(path.name, regions, answer), "rigorous": rigorous}
             entry = points.keep(answer.point, f"{stem}{VIOLATED}", answered, picture=False)

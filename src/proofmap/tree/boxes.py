@@ -50,11 +50,13 @@ class Question:
     family: Family
     rows: Tensor
     available: int
+    moving: Tensor  # (m,) the variables whose boxes are split
+    rigorous: bool = False  # whether all roundings count
 
 
 def search(question: Question, known: Tensor, reached: Tensor, goal: Goal, offer: Offer, report: Report) -> Found:
     """Close the sides of every member: known (1 + G,) from above, and reached from below."""
-    ground, stopped = Ground(question.family, moving(question.family)), ""
+    ground, stopped = Ground(question.family, question.moving), ""
     sides = Sides(known, reached, ground.whole(), goal, offer)
     try:
         boxes = Boxes(question, ground, sides)
@@ -126,10 +128,9 @@ class Ground:
             slack = _SLACK * f.eps**p
             eps, empty = (left + slack).clamp(min=0) ** (1 / p), left < -slack
             down, up = torch.maximum(down, -eps[:, None]), torch.minimum(up, eps[:, None])
-        still = torch.zeros_like(f.x.flatten()).expand(count, -1)
         around, lower, upper = (
-            base.clone().index_copy_(1, self.moving, part).view(count, *f.shape)
-            for base, part in ((f.x.flatten().expand(count, -1), near), (still, down), (still, up))
+            base.flatten().repeat(count, 1).index_copy_(1, self.moving, part).view(count, *f.shape)
+            for base, part in ((f.x, near), (f.lower, down), (f.upper, up))
         )
         return Family(around, lower, upper, f.norm, eps), empty
 
@@ -147,6 +148,7 @@ class Boxes:
     def __init__(self, question: Question, ground: Ground, sides: Sides) -> None:
         graph, family = in_pairs(question.graph, question.family.x), question.family
         self.graph, self.rows, self.available = graph, question.rows, question.available
+        self.rigorous = question.rigorous
         self.ground, self.sides = ground, sides
         self.own = torch.eye(family.members, dtype=torch.bool, device=family.x.device)
         self.layers = Layers.of(graph, len(self.rows), back=True)
@@ -196,7 +198,7 @@ class Boxes:
         balls, empty = self.ground.balls(low, high)
         wanted = (above > self.sides.floor[member, None]) & ~empty[:, None]
         with progress.listening(_nobody):
-            plan = Plan(hidden=(BackwardPass(),), final=(self.final,))
+            plan = Plan(hidden=(BackwardPass(),), final=(self.final,), rigorous=self.rigorous)
             knowledge, bounders = settle(graph, Cases(balls), plan, self.available, self.layers)
             bounder = bounders[self.final]
             assert isinstance(bounder, BackwardBounder)
@@ -206,7 +208,7 @@ class Boxes:
         start = self.rows[row].unflatten(1, graph[graph.output].shape)
         forms, bias = bounder.carry(graph.output, start, each, knowledge.relaxations, Rows(each, row))
         form = forms.get(graph.input.name, torch.zeros_like(balls.x))
-        if balls.norm == 2:
+        if balls.norm == 2 and not self.rigorous:  # the roundings of cuts are not known
             closer = bias + self.ground.tangent(balls).maximise(balls, form, each)[:, 0]
             above[each, row] = torch.fmin(above[each, row], closer)
         return above, form.flatten(1)[:, self.ground.moving]

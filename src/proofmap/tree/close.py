@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from math import inf
 from threading import Event
@@ -15,18 +15,21 @@ from proofmap import progress
 from proofmap.bounds import Backward, Cases, Exact
 from proofmap.bounds.engine import settle
 from proofmap.bounds.layers import Layers
+from proofmap.bounds.single import unit_of
 from proofmap.errors import RoomError
 from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.graph.pairs import in_pairs
 from proofmap.guarantee import between
 from proofmap.memory import is_out_of_memory, keep_freed
-from proofmap.precision import full_precision
+from proofmap.precision import full_precision, plain_sums
 from proofmap.progress import Listener
 from proofmap.reach import Reached
 from proofmap.tree import boxes
 from proofmap.tree.balls import Balls
 from proofmap.tree.goal import Found, Goal
+from proofmap.tree.room import room, room_of_boxes
+from proofmap.tree.rounded import Apart, outer
 from proofmap.tree.search import search
 from proofmap.tree.together import together, workers_for
 from proofmap.tree.units import Units, units_of
@@ -52,11 +55,14 @@ def close(
     available: int,
     enough: float = -inf,
     workers: int | None = None,
+    *,
+    rigorous: bool = False,
 ) -> Closing:
     """Upper sides of what was reached, searched for sample by sample; the lower sides are improved meanwhile.
 
     known: the upper sides (N, 1 + G) that there are. enough: those that are at most this need not be closer. workers:
-    searches at once, among which the memory is divided; None: as many as suit the device.
+    searches at once, among which the memory is divided; None: as many as suit the device. rigorous: the upper sides
+    hold with all roundings, if those that are known do.
     """
     keep_freed()
     device, count = family.x.device, len(reached.value)
@@ -71,12 +77,13 @@ def close(
         why = "interrupted" if halted.is_set() else _settled(reached.value[n], known[n], goal)
         found = Found(known[n], 0, why or "")
         if why is None:
-            found = _one(precise, family, reached, n, known[n], goal, room, say)
+            found = _one(precise, family, reached, n, known[n], goal, room, say, rigorous)
         if found.stopped == "interrupted":
             halted.set()
         return replace(found, upper=torch.fmin(found.upper, known[n]))
 
-    with full_precision(device):  # once: its switches are those of all threads
+    sums = plain_sums() if rigorous else nullcontext()
+    with full_precision(device), sums:  # once: its switches are those of all threads
         if workers > 1:
             found = together(count, workers, device, halted, one)
         else:
@@ -103,9 +110,11 @@ def _one(
     goal: Goal,
     available: int,
     say: Listener,
+    rigorous: bool,
 ) -> Found:
     """One sample: by its units, and where few variables move, what is left of it in boxes of inputs."""
-    single = _double(family.pick(torch.tensor([n], device=family.x.device)))
+    stated = _double(family.pick(torch.tensor([n], device=family.x.device)))
+    single = outer(stated, unit_of(family.x.dtype)) if rigorous else stated
     begin = time.monotonic()
 
     def offer(delta: Tensor, member: Tensor) -> Tensor:
@@ -118,11 +127,17 @@ def _one(
         share = (time.monotonic() - begin) / (goal.until - begin)
         say(min(1.0, share), f"AO(B) in {between(lower, upper)}, {parts:,} parts")
 
-    forms, few = reached.question.forms[n].double(), 0 < len(boxes.moving(single)) <= _FEW
-    first = replace(goal, until=begin + _FIRST * (goal.until - begin)) if few else goal
+    forms, moving = reached.question.forms[n].double(), boxes.moving(stated)
+    few, first = 0 < len(moving) <= _FEW, goal
     with torch.no_grad():
         try:
-            units = units_on(graph, single, forms, available)
+            units = units_on(graph, single, forms, available, rigorous)
+            if rigorous and goal.enough == -inf:  # a search that decides tries as long as it may
+                points = reached.points[n].double()
+                if units is not None:
+                    first = replace(goal, room=room(units, (points - single.x).flatten(1)))
+                if few:
+                    goal = replace(goal, room=room_of_boxes(graph, points, forms, available))
         except KeyboardInterrupt:
             return _nothing(reached.value[n], "interrupted")
         except (MemoryError, RuntimeError, RoomError) as error:
@@ -132,11 +147,14 @@ def _one(
         if units is None:
             found = _nothing(reached.value[n], "units")
         else:
+            if few:
+                first = replace(first, until=begin + _FIRST * (goal.until - begin))
             found = search(units, Balls(single), reached.value[n].clone(), first, offer, report)
         if not few or found.stopped not in ("time", "memory", "units"):
             return found
         above, value = found.upper.minimum(known), reached.value[n].clone()
-        boxed = boxes.search(boxes.Question(graph, single, forms, available), above, value, goal, offer, report)
+        question = boxes.Question(graph, single, forms, available, moving, rigorous)
+        boxed = boxes.search(question, above, value, goal, offer, report)
         return replace(boxed, parts=found.parts + boxed.parts)
 
 
@@ -150,9 +168,13 @@ def _nothing(reached: Tensor, why: str) -> Found:
     return Found(torch.full_like(reached, inf), 0, why)
 
 
-def units_on(graph: Graph, family: Family, specification: Tensor, available: int) -> Units | None:
+def units_on(
+    graph: Graph, family: Family, specification: Tensor, available: int, rigorous: bool = False
+) -> Units | None:
     """The units of the balls of one sample, whose intervals come from forms carried back; None: they have none."""
     graph = in_pairs(graph, family.x)
     (plan,) = Backward().plans
-    knowledge, _ = settle(graph, Cases(family), plan, available, Layers.of(graph, len(specification), back=True))
-    return units_of(graph, knowledge.intervals, family, specification)
+    plan, layers = replace(plan, rigorous=rigorous), Layers.of(graph, len(specification), back=True)
+    knowledge, _ = settle(graph, Cases(family), plan, available, layers)
+    rounding = Apart(knowledge) if rigorous else None
+    return units_of(graph, knowledge.intervals, family, specification, rounding)

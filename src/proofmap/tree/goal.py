@@ -15,8 +15,9 @@ FINER = 16  # times, to which members are closed: what orders their scores
 
 @dataclass(frozen=True)
 class Goal:
-    """When a search ends: sides closer than `gap`, or all members proven to be at most `enough`; or when `until`, a
-    time of `time.monotonic`, or `memory` bytes are used up; or, when somebody has said so, `halted`.
+    """When a search ends: sides closer than `gap` and the `room` that roundings take, or all members proven to be at
+    most `enough`; or when `until`, a time of `time.monotonic`, or `memory` bytes are used up; or when somebody has
+    said so, `halted`.
     """
 
     gap: float
@@ -24,11 +25,12 @@ class Goal:
     memory: int
     enough: float = -inf
     halted: Event = field(default_factory=Event)
+    room: Tensor | float = 0.0  # (1 + G,)
 
     def floor(self, reached: Tensor) -> Tensor:
         """What members (1 + G,) need not be proven to stay below, given what was reached in them."""
         gap = self.gap if len(reached) == 1 else self.gap / FINER
-        return (reached + gap).clamp(min=self.enough)
+        return (reached + gap + self.room).clamp(min=self.enough)
 
     def refuted(self, reached: Tensor) -> bool:
         """Whether more than enough was reached: then nothing is left to prove."""

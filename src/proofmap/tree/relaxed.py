@@ -6,7 +6,8 @@ first: a coefficient of u_k above 0 takes the line above σ_k, others the line b
     z_k = A_k δ + b_k + M_k u   and   γ z_k <= γ z_k + γ⁺ (z_k - l_k) + γ⁻ (u_k - z_k),
 
 with a multiplier γ_k of either sign (β-CROWN, Wang et al. 2021), which uses what is known of z_k on the part. Any slope
-in range and any multiplier give a bound: they need not be trusted, nor be exact.
+in range and any multiplier give a bound: they need not be trusted, nor be exact. Where all roundings count, what they
+may cost is added (`rounded`).
 
 The gradient is a run of the relaxed network: with δ* the maximiser of what is left, z_k(δ*) says how the bound changes.
 """
@@ -23,6 +24,7 @@ from proofmap.graph.ops import compute
 from proofmap.rules import RULES, Interval
 from proofmap.rules.lines import Scalar
 from proofmap.tree.balls import Balls
+from proofmap.tree.rounded import slack
 from proofmap.tree.units import Level, Rows, Units
 
 _MEAN, _SQUARE = 0.9, 0.999  # how much of the past Adam keeps
@@ -152,6 +154,8 @@ def bound(units: Units, rows: Rows, x: Interval, lines: Lines, multipliers: Tens
     bias = bias - (g.clamp(min=0) * x.lower[:, :width]).sum(1) - (g.clamp(max=0) * x.upper[:, :width]).sum(1)
     if lines.drop is not None:
         bias = bias + ((c - up) * lines.drop[:, :width]).sum(1)
+    if rows.radius is not None:
+        bias = bias + slack(units, rows, total, multipliers)
     return Bounded(torch.addmm(rows.weight, total, z.weight[:width]), bias, c)
 
 

@@ -6,7 +6,8 @@ each a function of one number, u_k = σ_k(z_k), and everything between them is l
     z = A δ + b + M u,        row r of the specification = a_r·δ + c_r + m_r·u,        δ in the ball.
 
 Kinks are ReLUs: max(x, y) = x + max(y - x, 0), |x| = 2 max(x, 0) - x, and so on (`Kinked`). Other functions of one
-number are units as they are. M is strictly lower triangular by levels, one for each operation.
+number are units as they are. M is strictly lower triangular by levels, one for each operation. Where all roundings
+count, every row has a radius (`rounded`).
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from proofmap.graph.ir import Graph, Node
 from proofmap.rules import RULES, Interval, Nonlinear
 from proofmap.rules.lines import Scalar
 from proofmap.rules.rule import Pulled
+from proofmap.tree.rounded import Apart, charged, size_of, solved_for, swing_of
 
 _ROWS = 2**24  # numbers of forms that are sent back together
+_WIDER = 1 + 2.0**-50  # more than one rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,27 +54,31 @@ class Rows:
     weight: Tensor
     bias: Tensor
     mix: Tensor
+    radius: Tensor | None = None  # (R,) what they, and bounds made of them, are off by; None: roundings do not count
 
     def __len__(self) -> int:
         return len(self.bias)
 
     def pick(self, index: Any) -> Rows:
         """Some of them."""
-        return Rows(self.weight[index], self.bias[index], self.mix[index])
+        radius = None if self.radius is None else self.radius[index]
+        return Rows(self.weight[index], self.bias[index], self.mix[index], radius)
 
     def to(self, dtype: torch.dtype) -> Rows:
-        """In another precision."""
+        """In another precision, without roundings."""
         return Rows(self.weight.to(dtype), self.bias.to(dtype), self.mix.to(dtype))
 
     @staticmethod
     def together(parts: Sequence[Rows], units: int) -> Rows:
         """One after the other, as rows of so many units; those that are missing have no part in them."""
         mix = torch.cat([pad(part.mix, (0, units - part.mix.shape[1])) for part in parts])
-        return Rows(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]), mix)
+        radii = [part.radius for part in parts if part.radius is not None]
+        radius = torch.cat(radii) if len(radii) == len(parts) else None
+        return Rows(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]), mix, radius)
 
     def negative(self) -> Rows:
         """Their negatives."""
-        return Rows(-self.weight, -self.bias, -self.mix)
+        return Rows(-self.weight, -self.bias, -self.mix, self.radius)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +89,7 @@ class Units:
     interval: Interval  # (K,) of z on the ball
     levels: tuple[Level, ...]
     rows: Rows  # of the specification, (R, ...)
+    swing: Tensor | None = None  # (d,) the largest |δ|, where roundings count
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -106,7 +114,8 @@ class Units:
     def settled(self, interval: Interval) -> Units:
         """With closer intervals (K,): ReLUs that have one sign there are no longer units.
 
-        u = z where it is above 0. With D = 1 there, else 0: z = (1 - M D)⁻¹ (A δ + b + M u), u of the others.
+        u = z where it is above 0. With D = 1 there, else 0: z = (1 - M D)⁻¹ (A δ + b + M u), u of the others. Where
+        roundings leave too little of that, all stay units.
         """
         smooth = torch.zeros_like(interval.lower, dtype=torch.bool)
         for level in self.levels:
@@ -121,6 +130,15 @@ class Units:
         every = Rows(solved[:, :d], solved[:, d], solved[:, d + 1 :])
         r, mix = self.rows, self.rows.mix * above
         rows = Rows(r.weight + mix @ every.weight, r.bias + mix @ every.bias, r.mix[:, kept] + mix @ every.mix)
+        if self.swing is not None:
+            size = size_of(interval)[kept]
+            off = solved_for(self, lower, known, solved, size)
+            if off is None:
+                return replace(self, interval=interval)
+            every = charged(replace(every, radius=off), size, self.swing, len(self))
+            assert r.radius is not None
+            assert every.radius is not None
+            rows = charged(replace(rows, radius=r.radius + mix.abs() @ every.radius), size, self.swing)
         place = [0, *left.cumsum(0).tolist()]
         levels = [Level(place[level.start], place[level.stop], level.node) for level in self.levels]
         return Units(
@@ -128,17 +146,19 @@ class Units:
             Interval(interval.lower[kept], interval.upper[kept]),
             tuple(level for level in levels if level.stop > level.start),
             rows,
+            self.swing,
         )
 
     def before(self, level: Level, k: Tensor) -> Units:
         """What the inputs of units k of a level stand on: its rows are they and their negatives."""
         z, stop = self.inputs, level.start
-        rows = Rows(z.weight[k], z.bias[k], z.mix[k, :stop])
+        rows, below = (replace(part, mix=part.mix[:, :stop]) for part in (z.pick(k), z.pick(slice(0, stop))))
         return Units(
-            Rows(z.weight[:stop], z.bias[:stop], z.mix[:stop, :stop]),
+            below,
             Interval(self.interval.lower[:stop], self.interval.upper[:stop]),
             tuple(one for one in self.levels if one.start < stop),
             Rows.together([rows, rows.negative()], stop),
+            self.swing,
         )
 
     def single(self) -> Units:
@@ -147,10 +167,17 @@ class Units:
         return replace(self, inputs=self.inputs.to(dtype), interval=outward(self.interval), rows=self.rows.to(dtype))
 
 
-def units_of(graph: Graph, intervals: Mapping[str, Interval], family: Family, specification: Tensor) -> Units | None:
+def units_of(
+    graph: Graph,
+    intervals: Mapping[str, Interval],
+    family: Family,
+    specification: Tensor,
+    rounding: Apart | None = None,
+) -> Units | None:
     """The units of one ball; None where an operation is no function of one number.
 
-    intervals: (1, *shape) of the inputs of every nonlinear operation. specification (R, classes).
+    intervals: (1, *shape) of the inputs of every nonlinear operation. specification (R, classes). rounding: so that
+    all roundings count; then kinks alone can be units.
     """
     pieces: dict[str, Pieces] = {}
     levels: list[Level] = []
@@ -159,7 +186,7 @@ def units_of(graph: Graph, intervals: Mapping[str, Interval], family: Family, sp
     count = 0
     for node in filter(facts.is_nonlinear, graph.nodes):
         piece = _pieces(node, [intervals[name] for name in node.inputs], count)
-        if piece is None:
+        if piece is None or (piece.smooth and rounding is not None):
             return None
         if len(piece.entries):
             value = graph[node.inputs[0]]
@@ -167,21 +194,32 @@ def units_of(graph: Graph, intervals: Mapping[str, Interval], family: Family, sp
                 *(part.split(_rows_at_once(graph)) for part in (piece.entries, piece.places)), strict=True
             ):
                 unit = family.x.new_zeros(len(at), value.size).scatter_(1, at[:, None], 1.0)
-                rows = _send(graph, value.name, unit.view(-1, *value.shape), pieces, family)
+                rows = _send(graph, value.name, unit.view(-1, *value.shape), pieces, family, rounding)
                 inputs.append(replace(rows, bias=rows.bias - place))
             z = intervals[value.name].like((-1,)).pick(piece.entries)
-            ends.append(Interval(z.lower - piece.places, z.upper - piece.places))
+            z = Interval(z.lower - piece.places, z.upper - piece.places)
+            ends.append(z if rounding is None else Interval(_WIDER * z.lower, _WIDER * z.upper))  # 0 is between
             levels.append(Level(count, count + len(piece.entries), node if piece.smooth else None))
             count += len(piece.entries)
         pieces[node.name] = piece
-    rows = _send(graph, graph.output, specification.unflatten(1, graph[graph.output].shape), pieces, family)
+    rows = _send(graph, graph.output, specification.unflatten(1, graph[graph.output].shape), pieces, family, rounding)
     none = rows.pick(slice(0, 0))
-    return Units(
+    found = Units(
         Rows.together([none, *inputs], count),
         Interval(*(torch.cat([none.bias, *(getattr(end, side) for end in ends)]) for side in ("lower", "upper"))),
         tuple(levels),
         Rows.together([rows], count),
     )
+    return found if rounding is None else _charged(found, family)
+
+
+def _charged(units: Units, family: Family) -> Units | None:
+    """With radii of rows for whatever is made of them; None where roundings have no bound."""
+    size, swing = size_of(units.interval), swing_of(family)
+    inputs, rows = (charged(part, size, swing) for part in (units.inputs, units.rows))
+    if not all(part.radius is not None and bool(part.radius.isfinite().all()) for part in (inputs, rows)):
+        return None
+    return replace(units, inputs=inputs, rows=rows, swing=swing)
 
 
 def _rows_at_once(graph: Graph) -> int:
@@ -233,10 +271,17 @@ def _pieces(node: Node, inputs: Sequence[Interval], start: int) -> Pieces | None
     return Pieces(tuple(base), offset, entries, places, jumps, start, smooth=False)
 
 
-def _send(graph: Graph, name: str, form: Tensor, pieces: Mapping[str, Pieces], family: Family) -> Rows:
+def _send(
+    graph: Graph,
+    name: str,
+    form: Tensor,
+    pieces: Mapping[str, Pieces],
+    family: Family,
+    rounding: Apart | None,
+) -> Rows:
     """Forms of a node's value as rows of δ and of the units before it."""
     owner = torch.zeros(len(form), dtype=torch.int64, device=form.device)
-    ends, bias = rewrite(graph, name, form, owner, pieces)
+    ends, bias = rewrite(graph, name, form, owner, pieces, rounding=rounding)
     mix = form.new_zeros(len(form), sum(len(piece.entries) for piece in pieces.values()))
     for piece in pieces.values():
         for part in piece.seen:
@@ -244,7 +289,8 @@ def _send(graph: Graph, name: str, form: Tensor, pieces: Mapping[str, Pieces], f
         piece.seen.clear()
     end = ends.get(graph.input.name)
     weight = form.new_zeros(len(form), family.x[0].numel()) if end is None else end.flatten(1)
-    return Rows(weight, bias + weight @ family.x.flatten(), mix)
+    radius = None if rounding is None else rounding.paid()
+    return Rows(weight, bias + weight @ family.x.flatten(), mix, radius)
 
 
 def wide(x: Interval, count: int) -> Interval:
