@@ -116,7 +116,7 @@ def slow(
         if level.node is not None:
             free[:, level.columns] = False
     mean, square = ([torch.zeros_like(g), torch.zeros_like(g)] for _ in range(2))
-    met = []
+    met: list[Tensor] = []
     for step in range(steps + 1):
         with torch.enable_grad():
             s, p, n = (part.clone().requires_grad_() for part in (slopes, g.clamp(min=0), g.clamp(max=0)))
