@@ -68,7 +68,7 @@ def test_a_certificate_is_written_and_the_command_that_checks_it_works(tmp_path:
     assert f"seven.proof, {size} bytes: AO(B) <= -10.05 and AO(B_u) of 16 groups; no input of the ball" in said
     assert line.startswith("check it with: python -m proofmap.proof.check ")
     command = shlex.split(line.removeprefix("check it with: python "))
-    assert [Path(word).name for word in command[2:]] == ["seven.proof", "seven.safetensors", "seven.npy"]
+    assert [Path(word).name for word in command[2:]] == ["seven.proof", "seven.onnx", "seven.npy"]
     checked = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stdout[:6]) == (0, "proven")
     record = answer(*words, "--certificate", tmp_path / "again.proof")["inputs"][0]["certificate"]
@@ -81,7 +81,7 @@ def test_a_certificate_of_an_onnx_file_is_about_that_file_behind_its_preparation
     words = ("explain", net, tmp_path / "digit.npy", "--eps", "0.01", *GRID, "--out", tmp_path / "maps")
     record = answer(*words, "--mean", "0.13", "--std", "0.3", "--certificate", tmp_path / "x.proof")["inputs"][0]
     made = record["certificate"]
-    assert (made["model"], (tmp_path / "x.safetensors").exists()) == (str(net), False)
+    assert (made["model"], (tmp_path / "x.onnx").exists()) == (str(net), False)
     assert made["full"] == pytest.approx(record["overlap_upper_proven"], abs=3e-2)  # what float32 may round
     assert check.check(made["file"], made["model"], made["input"]).startswith("class 2 against all others")
 

@@ -26,7 +26,7 @@ def derived(path: Path, weights: list[Array], x: Array) -> float:
     model = onnx_file(path / "m.onnx", [1, len(x)], nodes, {f"w{i}": w for i, w in enumerate(weights)})
     network = checker.read_network(model, x.shape)
     question = question_of(x, 0, 2, POINT)
-    return float(checker.Prover(network, question).derive(proof_of(network, question))[0])
+    return float(checker.Prover(network, question).derive(proof_of(network, question))[0, 0])
 
 
 @pytest.mark.parametrize("hidden", [False, True])

@@ -14,8 +14,6 @@ from proofmap.proof.network import check_covered
 
 __all__ = ["certificate", "check_certifiable"]
 
-_LEAVES = 64
-
 
 def certificate(
     explanation: Explanation, k: int | None, leaves: int | None, seconds: float, file: ModelFile | None
@@ -29,8 +27,8 @@ def certificate(
     e = explanation[0 if k is None else operator.index(k)]
     assert e.made_from is not None
     graph, ball = e.made_from
-    leaves = (_LEAVES if searched(e) and splits(graph) else 0) if leaves is None else leaves
-    growth = Growth(leaves, seconds) if leaves else None
+    wanted = leaves != 0 if leaves is not None else searched(e) and splits(graph)
+    growth = Growth.fitting(e.scores.shape[1], leaves, seconds) if wanted else None
     subject = Subject(graph, e.x, ball, e.mask, e.scores.shape[1], int(e.target))
     return certify(subject, None if e.overlap.points is None else e.overlap.points[0], growth, file)
 
