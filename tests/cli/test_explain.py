@@ -104,6 +104,17 @@ def test_a_certificate_of_something_else_is_refused(words: tuple[str, ...], matc
     assert not (tmp_path / "maps").exists()
 
 
+def test_a_targeted_map_has_a_certificate_for_each_half(tmp_path: Path) -> None:
+    write_png(tmp_path / "seven.png", digits(1)[0][0])
+    words = ["explain", MODEL, tmp_path / "seven.png", "--eps", "0.01", "--groups", "grid:4", "--out", tmp_path]
+    words += ["--method", "targeted", "--target", "3"]
+    made = answer(*words, "--certificate", tmp_path / "x.proof")["inputs"][0]["certificates"]
+    assert [Path(one["file"]).name for one in made] == ["x.plus.proof", "x.minus.proof"]
+    for one in made:
+        said = check.check(one["file"], one["model"], one["input"])
+        assert "against [3] on B" in said
+
+
 def test_one_certificate_is_of_one_input(tmp_path: Path) -> None:
     np.save(tmp_path / "digits.npy", digits(2)[0].numpy())
     words = ("explain", MODEL, tmp_path / "digits.npy", "--eps", "0.01", "--out", tmp_path / "maps")

@@ -9,6 +9,7 @@ import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -173,6 +174,43 @@ def test_means_of_windows_are_certified(pool: nn.Module, tmp_path: Path) -> None
     assert 0 < certificate.full - float(e.overlap.full) < 2e-4
 
 
+@pytest.mark.parametrize("bounds", [None, pm.bounds.Exact(seconds=1)], ids=["backward", "exact"])
+def test_a_targeted_map_has_a_certificate_for_each_half(bounds: pm.bounds.Method | None, tmp_path: Path) -> None:
+    model, ball, groups = small(3), pm.Ball(0.2, domain=(0.0, 1.0)), pm.groups.grid(2)
+    eva = pm.TargetedEVA(model, ball, groups=groups, bounds=bounds, sharing="one-pass", progress=False)
+    predicted = int(model(inputs()).argmax())
+    e = eva.explain(inputs(), target=(predicted + 1) % 3)
+    torch.manual_seed(0)
+    halves: tuple[Literal["+", "-"], ...] = ("+", "-")
+    for half in halves:
+        overlap = e.overlap if half == "+" else e.opposite
+        assert overlap is not None
+        certificate = e.certificate(half=half)
+        claim = certificate.claim
+        assert (claim["target"], claim["rivals"], claim["ball"]["half"]) == (predicted, [int(e.target)], half)
+        said = accepted(certificate, tmp_path)
+        assert f"class {predicted} against [{int(e.target)}]" in said
+        assert certificate.full > float(overlap.full_lower)
+        if bounds is None:
+            assert certificate.full == pytest.approx(float(overlap.full), abs=2e-4)
+        steps = torch.rand(3000, 1, 4, 4).mul(3).sub(1).clamp(0, 1) * (0.2 if half == "+" else -0.2)
+        points = (inputs() + steps).clamp(0, 1)
+        for member, most in enumerate(np.append(certificate.full, certificate.frozen), start=-1):
+            logits = model(torch.where(e.mask == member, inputs(), points)).detach().double()
+            assert float((logits[:, int(e.target)] - logits[:, predicted]).max()) <= most
+
+
+def test_halves_are_those_of_targeted_maps_alone() -> None:
+    eva = pm.TargetedEVA(small(), pm.Ball(0.05), groups=pm.groups.grid(2), progress=False)
+    predicted = int(small()(inputs()).argmax())
+    with pytest.raises(InputError, match=r"expected certificate\(half='\+'\) for δ >= 0 or"):
+        eva.explain(inputs(), target=(predicted + 1) % 3).certificate()
+    with pytest.raises(InputError, match=r"as the aim of an input of that class"):
+        eva.explain(inputs(), target=predicted).certificate(half="+")
+    with pytest.raises(InputError, match=r"got half='-' of a map by EVA, expected none"):
+        explained(small(), pm.Ball(0.05)).certificate(half="-")
+
+
 def test_the_same_explanation_gives_the_same_bytes() -> None:
     e = explained(small(), pm.Ball(0.1), count=2)
     assert e.certificate(1).content == e[1].certificate().content != e.certificate(0).content
@@ -213,9 +251,9 @@ def test_what_no_certificate_speaks_of_is_refused(tmp_path: Path) -> None:
     mean = pm.EVA(small(), pm.Ball(0.1), objective="mean", progress=False).explain(inputs())
     with pytest.raises(InputError, match=r"got an explanation of the objective 'mean', expected 'margin'"):
         mean.certificate()
-    targeted = pm.TargetedEVA(small(), pm.Ball(0.1), progress=False).explain(inputs(), 1)
-    with pytest.raises(InputError, match=r"got an explanation by TargetedEVA, expected one by pm.EVA"):
-        targeted.certificate()
+    smoothed = pm.SmoothEVA(small(), pm.Ball(0.1), progress=False).explain(inputs())
+    with pytest.raises(InputError, match=r"got an explanation by SmoothEVA, expected one by pm.EVA or pm.TargetedEVA"):
+        smoothed.certificate()
     e = explained(small(), pm.Ball(0.1))
     e.save(tmp_path / "e.proofmap")
     with pytest.raises(InputError, match=r"got an explanation from a file, .*: explain the input again"):

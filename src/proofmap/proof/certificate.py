@@ -75,7 +75,7 @@ class Certificate:
 
     @property
     def proven(self) -> bool:
-        """Whether no input of the ball is classified otherwise."""
+        """Whether no rival gets ahead on the ball: where all other classes are, no input is classified otherwise."""
         return self.full <= 0
 
     @property
@@ -112,7 +112,10 @@ class Certificate:
         parts = f", {self.leaves} parts" if self.leaves else ""
         ordered = len(self.order())
         pairs = f", over the reals the order of {ordered} pairs of groups" if ordered else ""
-        says = "no input of the ball is classified otherwise" if self.proven else "nothing is decided"
+        rivals, half = self.claim["rivals"], self.claim["ball"]["half"]
+        where = "the ball" if half is None else f"the half δ {'>=' if half == '+' else '<='} 0"
+        held = f"classified as {rivals[0]}" if len(rivals) == 1 else "classified otherwise"
+        says = f"no input of {where} is {held}" if self.proven else "nothing is decided"
         members = f" and AO(B_u) of {groups} groups" if groups else ""
         return f"AO(B) {side}{members}{parts}{pairs}; {says}, over the reals and in float32"
 

@@ -51,7 +51,10 @@ class ModelFile:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """What was asked of one sample: the network, x (1, *shape), its ball, its groups (1, *shape), and the class."""
+    """What was asked of one sample: the network, x (1, *shape), its ball, its groups (1, *shape), and the class.
+
+    rival: the one class that may get ahead; None: any other.
+    """
 
     graph: Graph
     x: Tensor
@@ -59,6 +62,16 @@ class Subject:
     mask: Tensor | None
     groups: int
     target: int
+    rival: int | None = None
+
+    @property
+    def asked(self) -> Asked:
+        """As a certificate states it."""
+        every = range(self.graph.classes) if self.rival is None else [self.rival]
+        rivals = tuple(c for c in every if c != self.target)
+        if not rivals:
+            raise InputError(f"got class {self.target} as the aim of an input of that class, expected another class")
+        return Asked.of(self.x, self.ball, self.mask, self.groups, self.target, rivals)
 
     @property
     def family(self) -> Family:
@@ -99,7 +112,7 @@ def certify(
     whole. file: the model's own, for claims about that; None: the network is exported.
     """
     check_covered(subject.graph)
-    asked = Asked.of(subject.x, subject.ball, subject.mask, subject.groups, subject.target, subject.graph.classes)
+    asked = subject.asked
     data = export(subject.graph) if file is None else None
     with tempfile.TemporaryDirectory() as folder:
         if data is not None:

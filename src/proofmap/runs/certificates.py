@@ -20,7 +20,6 @@ import torch
 from proofmap.bar import Bar
 from proofmap.digest import hash_file
 from proofmap.errors import BoundError, InputError
-from proofmap.proof.asked import Asked
 from proofmap.proof.certificate import packed
 from proofmap.proof.certify import ModelFile, Subject, certify, check_model, splits
 from proofmap.proof.grow import Growth
@@ -126,11 +125,10 @@ class _Work:
 
     def _is_there(self, path: Path, subject: Subject) -> bool:
         """Whether a certificate of just this was written before."""
-        asked = Asked.of(subject.x, subject.ball, subject.mask, subject.groups, subject.target, subject.graph.classes)
         try:
             with zipfile.ZipFile(path) as file:
                 claim = json.loads(file.read("claim.json"))
         except (OSError, zipfile.BadZipFile, LookupError, ValueError):
             return False
-        same = all(claim.get(name) == value for name, value in asked.claim.items())
+        same = all(claim.get(name) == value for name, value in subject.asked.claim.items())
         return same and claim["model"]["sha256"] == self.digest and path.with_suffix(".npy").exists()
