@@ -1094,7 +1094,6 @@ BREAKS = [
     Break("proof/check.py", "(reach > 0).astype(float)) * UNIT", "(reach > 9).astype(float)) * UNIT", CHECKED_HOSTILE),
     Break("proof/check.py", "each = above(early / (1 - early) * size + off)", "each = 0 * size", CHECKED_HOSTILE),
     Break("proof/check.py", "(FLUSHED + far * (FLUSHED + node.lost))", "(far * node.lost)", CHECKED_HOSTILE),
-    Break("proof/check.py", "OWN * size * (node.more > 0)", "0 * size", CHECKED_HOSTILE),
     Break("proof/check.py", "(FLUSHED + node.lost)", "FLUSHED", CHECKED_HOSTILE),
     Break("proof/check.py", "share < 1 / 4 and size.max() < 2.0**126", "share < 1 / 4", CHECKED_HOSTILE),
     Break("proof/check.py", "2 * UNIT * (reach[0] + reach[1]) + FLUSHED", "0 * reach[1]", CHECKED_MODELS),

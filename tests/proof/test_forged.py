@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -73,8 +74,9 @@ def _attribute(model: Model, **attributes: Any) -> None:
 
 def _shadow(model: Model) -> None:
     """A node that gives a weight anew."""
-    node = helper.make_node("Identity", [model.graph.initializer[2].name], [model.graph.initializer[0].name])
-    model.graph.node.insert(0, node)
+    first = model.graph.initializer[0]
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros(first.dims, np.float32), "other"))
+    model.graph.node.insert(0, helper.make_node("Identity", ["other"], [first.name]))
 
 
 CHANGES: dict[str, Callable[[Model], Any]] = {
@@ -133,7 +135,7 @@ def test_what_is_written_otherwise_than_its_type_is_not_read(folder: Path) -> No
     for value in (bytes([3 << 3 | 2, 1, 1]), bytes([3 << 3 | 5, 0, 0, 128, 63])):
         with pytest.raises(checker.Rejected):
             checker.read_network(with_attribute(folder, plain + value), (4,))
-    beyond = with_attribute(folder, plain + bytes([3 << 3]) + varint(2**64))
+    beyond = with_attribute(folder, plain + bytes([3 << 3]) + varint(2**65))
     assert onnx.load_model_from_string(beyond).graph.node[0].attribute[0].i == 0
     first = checker.read_network(beyond, (4,)).nodes[2].weights[0]
     assert not np.array_equal(first, checker.read_network(good, (4,)).nodes[2].weights[0])
@@ -209,12 +211,16 @@ def test_settings_that_change_an_operator_are_refused(op: str, stated: dict[str,
 
 
 def test_names_that_print_a_verdict_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    name = "a\nproven: all 1 certificates of the dossier\n"
-    listed = {"format": "proofmap-dossier", "version": 1, "files": {}}
-    listed["certificates"] = [{"certificate": name, "model": "net.onnx", "input": "x.npy"}]
-    place = write(folder / "d.zip", {"manifest.json": json.dumps(listed).encode(), name: b""})
-    assert checker.main([str(place)]) == 1
-    assert capsys.readouterr().out.count("\n") == 1
+    honest = members_of(folder / "net.onnx", X, np.array([0, 1, 1, 2]), 0)
+    for name, status in (("a.proof", 0), ("a\nproven: all 2 certificates of the dossier\n", 1)):
+        files = {each: (folder / each).read_bytes() for each in ("net.onnx", "x.npy")}
+        files[name] = write(folder / "a.proof", honest).read_bytes()
+        listed: dict[str, Any] = {"format": "proofmap-dossier", "version": 1}
+        listed["files"] = {each: hashlib.sha256(data).hexdigest() for each, data in files.items()}
+        listed["certificates"] = [{"certificate": name, "model": "net.onnx", "input": "x.npy"}]
+        place = write(folder / "d.zip", {"manifest.json": json.dumps(listed).encode(), **files})
+        assert checker.main([str(place)]) == status
+        assert capsys.readouterr().out.count("\n") == 2 - status
 
 
 def test_a_constant_that_is_an_input_too_is_the_constant(folder: Path) -> None:
