@@ -62,7 +62,7 @@ def test_denormals_that_are_flushed(tmp_path: Path) -> None:
 
 
 def test_denormals_that_are_flushed_on_the_way(tmp_path: Path) -> None:
-    """A thousand products of 2^-127, each computed as 0, would add up to 2^-117, and then be made large: -2^-57 is 0."""
+    """A thousand products of 2^-127, each computed as 0, would add up to 2^-117, and are made large: -2^-57 is 0."""
     small, large = np.full((1, 1000), 2.0**-67, np.float32), np.array([[0], [-(2.0**60)]], np.float32)
     assert derived(tmp_path, [small, large], np.full(1000, 2.0**-60, np.float32)) >= 0
 

@@ -244,7 +244,7 @@ class Explanation:
     ) -> Certificate:
         """What is proven of sample k, for others to check; k may be left out where there is one sample.
 
-        leaves: parts that the ball is split into; by default, where the bounds were searched for, 1024, or 256 of B
+        leaves: parts that the ball is split into; by default, where the bounds were searched for, 1024, or 192 of B
         alone, else none. seconds: for them. file: the ONNX file of the model, for claims about that; by default the
         network is exported. half: of a targeted map, which has a certificate for each of its halves.
         """

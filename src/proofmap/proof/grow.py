@@ -41,14 +41,14 @@ class Growth:
     reached than the gap.
     """
 
-    leaves: int = 256
+    leaves: int = 192
     seconds: float = 60.0
     gap: float = 1e-3
 
     @classmethod
     def fitting(cls, groups: int, leaves: int | None = None, seconds: float = 60.0) -> Growth:
-        """As many leaves as leave a file small: of B alone 256, of a family 1024, unless it is said."""
-        return cls((1024 if groups > 1 else 256) if leaves is None else leaves, seconds)
+        """As many leaves as leave a file small: of B alone 192, of a family 1024, unless it is said."""
+        return cls((1024 if groups > 1 else 192) if leaves is None else leaves, seconds)
 
     def __post_init__(self) -> None:
         """Refuse what is no number of leaves, no time or no gap."""
