@@ -30,13 +30,7 @@ Array = np.ndarray[Any, Any]
 UNIT, FLUSHED, OWN = 2.0**-24, 2.0**-124, 2.0**-48  # float32 errs by a share, or where it flushes; so do constants here
 TINY, BITS, ENTRIES, LIMIT = 2.0**-900, 27, 2**24, 2**28  # bits of a coefficient, entries of an array, bytes of a file
 NUMBER = re.compile(r"[-+]?(0x1\.[0-9a-f]{1,13}p[-+]\d{1,3}|0x0\.0p\+0|\d{1,40}(\.\d{1,60})?(e[-+]?\d{1,3})?)")  # exact
-ONLY = {
-    "beta": 1,
-    "transA": 0,
-    "training_mode": 0,
-    "ceil_mode": 0,
-    "auto_pad": "NOTSET",
-}  # attributes, and which may be
+ONLY = {"beta": 1, "transA": 0, "training_mode": 0, "ceil_mode": 0, "auto_pad": "NOTSET"}  # attributes that may be this
 ANY = r"alpha|axis|perm|transB|group|kernel_shape|strides|pads|dilations|count_include_pad|epsilon|momentum|value"
 
 
@@ -51,7 +45,8 @@ def require(holds: Any, why: str) -> None:
 
 
 @contextmanager
-def _sentence(about: str = "") -> Iterator[None]:  # whatever goes wrong, as one
+def _sentence(about: str = "") -> Iterator[None]:
+    """Whatever goes wrong, as one sentence."""
     try:
         yield
     except Exception as error:
@@ -73,9 +68,8 @@ def total(*terms: Array) -> Array:
     return reduce(lambda value, term: up(value + term), terms)
 
 
-def _grid(
-    value: Array, bits: int, axis: int | None = None
-) -> Any:  # the least 2^k, k >= -400, with all below 2^(bits + k)
+def _grid(value: Array, bits: int, axis: int | None = None) -> Any:
+    """The least power of two, from 2^-400 on, of which so many bits reach beyond all magnitudes."""
     largest = np.maximum(value.max(axis, initial=0), -value.min(axis, initial=0))
     require(np.isfinite(largest).all() and largest.max(initial=0) < 2.0**400, "a number on the way is too large")
     return np.ldexp(1.0, np.maximum(np.frexp(largest)[1] - bits, -400))
@@ -91,8 +85,11 @@ def slices(value: Array, terms: int, most: int) -> tuple[list[Array], float]:
     return parts, float(np.abs(rest).max(initial=0))
 
 
-class Forms(NamedTuple("Forms", [("at", Array), ("a", Array)])):
-    """Linear forms Σ_i a_ir v[at_i] of the entries v of a node: (s,) ascending, (s, R), of BITS bits in each column."""
+class Forms(NamedTuple):
+    """Linear forms Σ_i a_ir v[at_i] of the entries v of a node; the a_ir of a form r have BITS bits together."""
+
+    at: Array  # (s,) ascending
+    a: Array  # (s, R)
 
     @classmethod
     def rounded(cls, parts: list[Forms], lower: Array, upper: Array) -> tuple[Forms, Array]:
