@@ -191,6 +191,8 @@ def test_a_targeted_map_has_a_certificate_for_each_half(bounds: pm.bounds.Method
         said = accepted(certificate, tmp_path)
         assert f"class {predicted} against [{int(e.target)}]" in said
         assert certificate.full > float(overlap.full_lower)
+        if certificate.lower is not None:
+            assert certificate.lower[0] == pytest.approx(float(overlap.full_lower), abs=1e-4)
         if bounds is None:
             assert certificate.full == pytest.approx(float(overlap.full), abs=2e-4)
         steps = torch.rand(3000, 1, 4, 4).mul(3).sub(1).clamp(0, 1) * (0.2 if half == "+" else -0.2)
