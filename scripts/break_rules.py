@@ -1086,7 +1086,7 @@ BREAKS = [
     Break("proof/check.py", "lambda value, term: up(value + term)", "lambda value, term: value + term", CHECKED),
     Break("proof/check.py", "return value + (np.abs(value) * 2.0**-50 + TINY)", "return value", CHECKED),
     Break("proof/check.py", "list[Array](), 53 - BITS -", "list[Array](), 73 - BITS -", CHECKED),
-    Break("proof/check.py", "above(np.abs(self.a).sum(0) * lost)", "0.0", CHECKED_HOSTILE),
+    Break("proof/check.py", "above(np.abs(self.a).sum(0) * lost)", "0.0", CHECKED),
     Break("proof/check.py", "above(np.sum(lost, axis=0) * step)", "0 * step", CHECKED),
     Break("proof/check.py", "BITS - len(parts) + 1", "BITS - len(parts) + 9", CHECKED),
     Break("proof/check.py", "share / (1 - share) * (np.maximum(*sums) + each)", "each", CHECKED_HOSTILE),

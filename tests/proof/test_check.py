@@ -228,3 +228,10 @@ def test_sums_that_cancel_cancel_exactly() -> None:
     order = random.permutation(600)
     forms = checker.Forms(np.arange(600), np.concatenate([coefficient, -coefficient])[order, None])
     assert 0 <= forms.of(np.concatenate([value, value])[order, None])[0] < 1e-200
+
+
+def test_what_slices_leave_of_a_number_is_added() -> None:
+    """Numbers 2^0, 2^-30, ... that cancel in pairs, but for one beyond what is sliced."""
+    value = np.append(np.repeat(np.ldexp(1.0, np.arange(0, -180, -30)), 2), 2.0**-180)
+    signs = np.append(np.tile([1.0, -1.0], 6), 1.0)
+    assert checker.Forms(np.arange(13), signs[:, None]).of(value[:, None])[0] >= 2.0**-180
