@@ -5,8 +5,8 @@
 
 The packaged MNIST network; digits of the package, or the first test images in a folder that has MNIST. For each radius:
 B alone and the family of 144 cells, by Backward() and with trees on top of what Exact() reached. Checking is a process
-of its own, which starts Python and numpy: `python check.py digit.proof net.safetensors digit.npy`. With `cifar`: the
-CIFAR-10 network, the first test images that it gets right, B and 64 cells; seconds are the processor's.
+of its own, which starts Python and numpy: `python check.py digit.proof net.onnx digit.npy`. With `cifar`: the
+CIFAR-10 network, the first test images that it gets right, B and 64 cells. Seconds are the processor's.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 import proofmap as pm
@@ -38,8 +39,10 @@ class Row:
     made: float
     checked: float
     above: float  # how far the claim is above what the explanation bounds
+    below: float  # and the lower end below what it met, the median of all members
     proven: bool
-    pairs: int
+    pairs: int  # of groups in order, as float32 runs it too
+    reals: int  # and over the reals
 
 
 def measured(images: torch.Tensor, eps: float, groups: bool, exact: bool, seconds: float) -> Iterator[Row]:
@@ -49,18 +52,27 @@ def measured(images: torch.Tensor, eps: float, groups: bool, exact: bool, second
     eva = pm.EVA(pm.zoo.mnist_mlp(), pm.Ball(eps, domain=(0.0, 1.0)), groups=grouping, bounds=bounds, progress=False)
     for image in images:
         e = eva.explain(image[None])
-        begin = time.perf_counter()
+        begin = time.process_time()
         certificate = e.certificate()
-        made = time.perf_counter() - begin
+        made = time.process_time() - begin
         with tempfile.TemporaryDirectory() as folder:
             files = certificate.save(Path(folder) / "digit.proof")
-            begin = time.perf_counter()
+            begin = _children()
             subprocess.run([sys.executable, check.__file__, *map(str, files)], check=True, capture_output=True)
-            checked = time.perf_counter() - begin
+            checked = _children() - begin
             size = files[0].stat().st_size
-        order = certificate.arrays.get("order.npy")
-        above = certificate.full - float(e.overlap.full)
-        yield Row(size, made, checked, above, certificate.proven, 0 if order is None else len(order))
+        above, below = certificate.full - float(e.overlap.full), 0.0
+        if certificate.lower is not None:
+            met = torch.cat([e.overlap.full_lower, e.overlap.frozen_lower[0]]).double().numpy()
+            below = float(np.median(met - certificate.lower))
+        pairs, reals = (len(certificate.order(reals=reals)) for reals in (False, True))
+        yield Row(size, made, checked, above, below, certificate.proven, pairs, reals)
+
+
+def _children() -> float:
+    """Seconds that processes which were started took of processors."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def cifar(folder: Path, count: int, eps: float) -> None:
@@ -78,9 +90,9 @@ def cifar(folder: Path, count: int, eps: float) -> None:
         made = time.process_time() - begin
         with tempfile.TemporaryDirectory() as place:
             files = certificate.save(Path(place) / "image.proof")
-            before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+            before = _children()
             subprocess.run([sys.executable, check.__file__, *map(str, files)], check=True, capture_output=True)
-            checked = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+            checked = _children() - before
             print(
                 f"{k:5d} {files[0].stat().st_size:8d} {made:7.1f} {checked:10.1f} {certificate.full:9.3f}", flush=True
             )
@@ -102,18 +114,21 @@ def main() -> None:
     every, _ = pm.data.digits() if arguments.data is None else pm.data.mnist(arguments.data, "test")
     images = every[: arguments.images]
     print(f"{len(images)} images; medians, and the largest size; above: of the claim over the explanation's bound")
-    print("  eps  members  bounds     bytes  largest  made s  checked s   above  proven  in order")
+    print(
+        "  eps  members  bounds     bytes  largest  made s  checked s   above   below  proven  in order  over the reals"
+    )
     for eps in RADII:
         for groups in (False, True):
             for exact in (False, True):
                 rows = list(measured(images, eps, groups, exact, arguments.seconds))
-                names = ("size", "made", "checked", "above", "pairs")
-                size, made, checked, above, pairs = (statistics.median(getattr(row, n) for row in rows) for n in names)
+                names = ("size", "made", "checked", "above", "below", "pairs", "reals")
+                middle = {name: statistics.median(getattr(row, name) for row in rows) for name in names}
                 largest, proven = max(row.size for row in rows), sum(row.proven for row in rows)
                 what = f"{eps:5g}  {1 + 144 * groups:7d}  {'trees' if exact else 'backward':8s}"
                 print(
-                    f"{what} {size:7.0f} {largest:8d} {made:7.2f} {checked:10.2f} {above:7.3f} {proven:4d}/{len(rows)}"
-                    f"  {pairs:6.0f}",
+                    f"{what} {middle['size']:7.0f} {largest:8d} {middle['made']:7.2f} {middle['checked']:10.2f} "
+                    f"{middle['above']:7.3f} {middle['below']:7.4f} {proven:4d}/{len(rows)}  {middle['pairs']:8.0f}  "
+                    f"{middle['reals']:8.0f}",
                     flush=True,
                 )
 

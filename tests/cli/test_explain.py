@@ -68,7 +68,7 @@ def test_a_certificate_is_written_and_the_command_that_checks_it_works(tmp_path:
     assert f"seven.proof, {size} bytes: AO(B) <= -10.05 and AO(B_u) of 16 groups; no input of the ball" in said
     assert line.startswith("check it with: python -m proofmap.proof.check ")
     command = shlex.split(line.removeprefix("check it with: python "))
-    assert [Path(word).name for word in command[2:]] == ["seven.proof", "seven.safetensors", "seven.npy"]
+    assert [Path(word).name for word in command[2:]] == ["seven.proof", "seven.onnx", "seven.npy"]
     checked = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stdout[:6]) == (0, "proven")
     record = answer(*words, "--certificate", tmp_path / "again.proof")["inputs"][0]["certificate"]
@@ -81,7 +81,7 @@ def test_a_certificate_of_an_onnx_file_is_about_that_file_behind_its_preparation
     words = ("explain", net, tmp_path / "digit.npy", "--eps", "0.01", *GRID, "--out", tmp_path / "maps")
     record = answer(*words, "--mean", "0.13", "--std", "0.3", "--certificate", tmp_path / "x.proof")["inputs"][0]
     made = record["certificate"]
-    assert (made["model"], (tmp_path / "x.safetensors").exists()) == (str(net), False)
+    assert (made["model"], (tmp_path / "x.onnx").exists()) == (str(net), False)
     assert made["full"] == pytest.approx(record["overlap_upper_proven"], abs=3e-2)  # what float32 may round
     assert check.check(made["file"], made["model"], made["input"]).startswith("class 2 against all others")
 
@@ -102,6 +102,17 @@ def test_a_certificate_of_something_else_is_refused(words: tuple[str, ...], matc
     assert found.exit_code != 0
     assert match in " ".join(found.output.split())
     assert not (tmp_path / "maps").exists()
+
+
+def test_a_targeted_map_has_a_certificate_for_each_half(tmp_path: Path) -> None:
+    write_png(tmp_path / "seven.png", digits(1)[0][0])
+    words = ["explain", MODEL, tmp_path / "seven.png", "--eps", "0.01", "--groups", "grid:4", "--out", tmp_path]
+    words += ["--method", "targeted", "--target", "3"]
+    made = answer(*words, "--certificate", tmp_path / "x.proof")["inputs"][0]["certificates"]
+    assert [Path(one["file"]).name for one in made] == ["x.plus.proof", "x.minus.proof"]
+    for one in made:
+        said = check.check(one["file"], one["model"], one["input"])
+        assert "against [3] on B" in said
 
 
 def test_one_certificate_is_of_one_input(tmp_path: Path) -> None:

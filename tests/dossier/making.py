@@ -35,12 +35,12 @@ with zipfile.ZipFile(sys.argv[1]) as file:
 """
 
 
-def certify(folder: Path, *, suffix: str = ".safetensors", **changes: Any) -> None:
+def certify(folder: Path, *, model_name: str = "network.onnx", **changes: Any) -> None:
     """Put stand-ins for certificates into the folder of a finished run."""
     results = Results.open(folder)
     place = folder / "certificates"
     place.mkdir()
-    model = place / f"model{suffix}"
+    model = place / model_name
     model.write_bytes(b"a network")
     images, _ = pm.data.digits()
     samples: list[dict[str, Any]] = []
@@ -69,16 +69,21 @@ def certificate(x: Any, target: int, full: float, model: bytes, /, *, lower: boo
     """One that claims what it is told; `changes` go into claim.json."""
     rivals = [k for k in range(10) if k != target]
     frozen = np.full(GROUPS, full - 0.5)
-    claims: dict[str, Any] = {"full": full.hex(), "frozen": "frozen.npy", "lower": None, "order": None, "top": None}
-    arrays = {"frozen.npy": frozen}
+    claims: dict[str, Any] = {"upper": "upper.npy", "lower": None, "points": None}
+    claims["reals"] = {"upper": "upper.npy", "lower": None}
+    arrays = {"upper.npy": np.append(full, frozen)}
     if lower:
-        claims |= {"lower": {"full": (full - 1).hex(), "frozen": "lower.npy", "points": "points.npy"}}
-        claims |= {"order": "order.npy", "top": [0, 3]}
-        arrays |= {"lower.npy": frozen - 1, "order.npy": np.array([[0, 1], [3, 1], [3, 2]], dtype=np.int32)}
+        claims |= {"lower": "lower.npy", "points": "points.npy", "reals": {"upper": "near.npy", "lower": "met.npy"}}
+        arrays |= {"lower.npy": np.append(full, frozen) - 1}
+        met = np.append(full, frozen) - 0.1
+        near = met + 0.05
+        near[1:3] -= 0.2  # two groups that count more than all others, not told apart
+        met[1:3] -= 0.2
+        arrays |= {"near.npy": near, "met.npy": met}
     claim = {
         "format": "proofmap-certificate",
-        "version": 1,
-        "model": {"kind": "safetensors", "sha256": sha256(model).hexdigest(), "input": [1, 28, 28], "prepare": None},
+        "version": 3,
+        "model": {"sha256": sha256(model).hexdigest(), "prepare": None},
         "input": {"sha256": sha256(x.astype("<f4").tobytes()).hexdigest(), "shape": [1, 28, 28]},
         "ball": {"norm": "inf", "eps": str(EPS), "domain": ["0", "1"], "relative": False, "half": None},
         "groups": {"count": GROUPS, "mask": "mask.npy"},

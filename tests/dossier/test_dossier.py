@@ -56,7 +56,7 @@ def test_everything_that_the_reader_needs(certified: Path) -> None:
         for row in rows:
             assert file.read(f"inputs/{row:06d}.npy") == (certified / f"certificates/{row:06d}.npy").read_bytes()
         pages = {"README.txt", "check.py", "evidence.html", "evidence.md", "report.html"}
-        assert pages | {"claims.csv", "claims.json", "environment.json", "model/model.safetensors"} <= {*names}
+        assert pages | {"claims.csv", "claims.json", "environment.json", "model/network.onnx"} <= {*names}
         assert file.read("run/manifest.json") == (certified / "manifest.json").read_bytes()
         file.extractall(certified.parent / "unpacked", [name for name in names if name.startswith("run/")])
     again = Results.open(certified.parent / "unpacked" / "run")
@@ -72,7 +72,7 @@ def test_the_manifest_names_every_member_and_what_belongs_together(certified: Pa
     assert manifest["files"] == hashes
     assert manifest["certificates"][BAD] == {
         "certificate": f"certificates/{BAD + 1:06d}.proof",
-        "model": "model/model.safetensors",
+        "model": "model/network.onnx",
         "input": f"inputs/{BAD + 1:06d}.npy",
     }
     assert len(manifest["certificates"]) == COUNT - 1
@@ -157,7 +157,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "cannot read .*index.json": lambda f: shutil.rmtree(f / "certificates"),
     "index.json is not as the run left it": lambda f: (f / "certificates" / "index.json").write_text("{}"),
     f"is not finished, expected all of its {COUNT} samples": _unfinished,
-    "the model .* has changed": lambda f: (f / "certificates" / "model.safetensors").write_bytes(b"another"),
+    "the model .* has changed": lambda f: (f / "certificates" / "network.onnx").write_bytes(b"another"),
     "is about the input": _other_input,
     "is not as the run left it": lambda f: (f / "certificates" / "000001.proof").write_bytes(b"another"),
     "is no list of certificates": _index(version=2),
@@ -184,7 +184,7 @@ def test_claims_about_something_else_are_refused(bare: Path, change: dict[str, A
 
 
 def test_an_onnx_file_that_the_run_did_not_see_is_refused(bare: Path) -> None:
-    certify(bare, suffix=".onnx")
+    certify(bare, model_name="model.onnx")
     with pytest.raises(FileError, match="has changed"):
         made(bare)
 

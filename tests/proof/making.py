@@ -108,10 +108,13 @@ def members_of(model: Path, x: Array, mask: Array, target: int, ball: dict[str, 
     proof = proof_of(network, question)
     derived = checker.Prover(network, question).derive(proof)
     points = np.repeat(x[None], 1 + question.groups, 0)
-    least = checker.Prover(network, question, points).overlaps()
+    arrays = {"mask.npy": mask, "points.npy": np.moveaxis(points, 0, -1)}
+    for kind, prefix in enumerate(("", "reals-")):
+        arrays[f"{prefix}upper.npy"] = derived[kind]
+        arrays[f"{prefix}lower.npy"] = checker.Prover(network, question, points, bool(kind)).overlaps()
     claim = {
         "format": "proofmap-certificate",
-        "version": 2,
+        "version": 3,
         "made_with": {},
         "model": {"sha256": _hash(model.read_bytes()), "prepare": None},
         "input": {"sha256": _hash(x.tobytes()), "shape": list(x.shape)},
@@ -120,14 +123,12 @@ def members_of(model: Path, x: Array, mask: Array, target: int, ball: dict[str, 
         "target": target,
         "rivals": question.rivals,
         "claims": {
-            "full": float(derived[0]).hex(),
-            "frozen": "frozen.npy",
-            "lower": {"full": float(least[0]).hex(), "frozen": "lower.npy", "points": "points.npy"},
-            "order": None,
-            "top": None,
+            "upper": "upper.npy",
+            "lower": "lower.npy",
+            "points": "points.npy",
+            "reals": {"upper": "reals-upper.npy", "lower": "reals-lower.npy"},
         },
     }
-    arrays = {"mask.npy": mask, "frozen.npy": derived[1:], "lower.npy": least[1:], "points.npy": points}
     arrays |= {f"{name}.npy": array for name, array in proof.items()}
     return {"claim.json": json.dumps(claim, sort_keys=True).encode(), **{n: npy(a) for n, a in arrays.items()}}
 

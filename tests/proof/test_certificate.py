@@ -9,6 +9,7 @@ import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -91,7 +92,7 @@ def test_the_copied_checker_proves_a_digits_family_and_names_what_is_wrong(tmp_p
     ball = pm.Ball(0.01, domain=(0.0, 1.0))
     e = pm.EVA(pm.zoo.mnist_mlp(), ball, groups=pm.groups.grid(12), progress=False).explain(images)
     proof, model, given = e.certificate(0).save(tmp_path / "digit.proof")
-    assert (model.name, given.name) == ("digit.safetensors", "digit.npy")
+    assert (model.name, given.name) == ("digit.onnx", "digit.npy")
     assert proof.stat().st_size < 15_000
     found = checked(tmp_path, proof, model, given)
     assert found.returncode == 0, found.stdout + found.stderr
@@ -122,7 +123,7 @@ def derived(certificate: Certificate, folder: Path) -> np.ndarray:
 @pytest.mark.parametrize("leaves", [0, 12])
 def test_claims_are_what_is_derived_and_no_more_than_the_last_digits_above(leaves: int, tmp_path: Path) -> None:
     certificate = explained(small(), pm.Ball(0.1, domain=(0.0, 1.0))).certificate(leaves=leaves)
-    above = np.append(certificate.full, certificate.frozen) - derived(certificate, tmp_path)
+    above = np.stack([certificate.sides(reals=reals)[1] for reals in (False, True)]) - derived(certificate, tmp_path)
     assert (above > 0).all()
     assert (above < 2 * GRID).all()
 
@@ -151,12 +152,14 @@ def test_a_searched_explanation_is_certified_from_both_sides(tmp_path: Path) -> 
     assert (lower <= upper).all()
     met = torch.cat([e.overlap.full_lower, e.overlap.frozen_lower[0]]).double().numpy()
     assert np.abs(lower - met).max() < 1e-3
-    order, top = certificate.claim["claims"]["order"], certificate.claim["claims"]["top"]
-    assert order is not None
-    for u, v in certificate.arrays[order]:
+    closer, least = certificate.sides(reals=True)[::-1]
+    assert least is not None
+    assert (lower < least).all()
+    assert (closer < upper).all()
+    pairs = certificate.order()
+    assert len(pairs) >= len(certificate.order(reals=False)) > 0
+    for u, v in pairs:
         assert bool(e.overlap.frozen_lower[0, u] <= e.overlap.frozen[0, v])
-    if top is not None:
-        assert certificate.frozen[top].max() < np.delete(lower[1:], top).min()
 
 
 @pytest.mark.parametrize("pool", [nn.AvgPool2d(2), nn.AvgPool2d(2, padding=1), nn.AdaptiveAvgPool2d(1)], ids=str)
@@ -169,6 +172,45 @@ def test_means_of_windows_are_certified(pool: nn.Module, tmp_path: Path) -> None
     certificate = e.certificate()
     assert accepted(certificate, tmp_path)
     assert 0 < certificate.full - float(e.overlap.full) < 2e-4
+
+
+@pytest.mark.parametrize("bounds", [None, pm.bounds.Exact(seconds=1)], ids=["backward", "exact"])
+def test_a_targeted_map_has_a_certificate_for_each_half(bounds: pm.bounds.Method | None, tmp_path: Path) -> None:
+    model, ball, groups = small(3), pm.Ball(0.2, domain=(0.0, 1.0)), pm.groups.grid(2)
+    eva = pm.TargetedEVA(model, ball, groups=groups, bounds=bounds, sharing="one-pass", progress=False)
+    predicted = int(model(inputs()).argmax())
+    e = eva.explain(inputs(), target=(predicted + 1) % 3)
+    torch.manual_seed(0)
+    halves: tuple[Literal["+", "-"], ...] = ("+", "-")
+    for half in halves:
+        overlap = e.overlap if half == "+" else e.opposite
+        assert overlap is not None
+        certificate = e.certificate(half=half)
+        claim = certificate.claim
+        assert (claim["target"], claim["rivals"], claim["ball"]["half"]) == (predicted, [int(e.target)], half)
+        said = accepted(certificate, tmp_path)
+        assert f"class {predicted} against [{int(e.target)}]" in said
+        assert certificate.full > float(overlap.full_lower)
+        if certificate.lower is not None:
+            assert certificate.lower[0] == pytest.approx(float(overlap.full_lower), abs=1e-4)
+        if bounds is None:
+            assert certificate.full == pytest.approx(float(overlap.full), abs=2e-4)
+        steps = torch.rand(3000, 1, 4, 4).mul(3).sub(1).clamp(0, 1) * (0.2 if half == "+" else -0.2)
+        points = (inputs() + steps).clamp(0, 1)
+        for member, most in enumerate(np.append(certificate.full, certificate.frozen), start=-1):
+            logits = model(torch.where(e.mask == member, inputs(), points)).detach().double()
+            assert float((logits[:, int(e.target)] - logits[:, predicted]).max()) <= most
+
+
+def test_halves_are_those_of_targeted_maps_alone() -> None:
+    eva = pm.TargetedEVA(small(), pm.Ball(0.05), groups=pm.groups.grid(2), progress=False)
+    predicted = int(small()(inputs()).argmax())
+    with pytest.raises(InputError, match=r"expected certificate\(half='\+'\) for δ >= 0 or"):
+        eva.explain(inputs(), target=(predicted + 1) % 3).certificate()
+    with pytest.raises(InputError, match=r"as the aim of an input of that class"):
+        eva.explain(inputs(), target=predicted).certificate(half="+")
+    with pytest.raises(InputError, match=r"got half='-' of a map by EVA, expected none"):
+        explained(small(), pm.Ball(0.05)).certificate(half="-")
 
 
 def test_the_same_explanation_gives_the_same_bytes() -> None:
@@ -191,9 +233,9 @@ def test_an_onnx_file_is_certified_as_it_is(tmp_path: Path) -> None:
     certificate = e.certificate(file=ModelFile(tmp_path / "net.onnx"))
     proof, model, given = certificate.save(tmp_path / "x.proof")
     assert model == tmp_path / "net.onnx"
-    assert not (tmp_path / "x.safetensors").exists()
+    assert not (tmp_path / "x.onnx").exists()
     assert checked(tmp_path, proof, model, given).returncode == 0
-    other = tmp_path / "other.safetensors"
+    other = tmp_path / "other.onnx"
     other.write_bytes(export(pm.trace(small(1), inputs())))
     with pytest.raises(InputError, match=r"gives logits of .*: give the file that the explanation was made from"):
         e.certificate(file=ModelFile(other))
@@ -211,9 +253,9 @@ def test_what_no_certificate_speaks_of_is_refused(tmp_path: Path) -> None:
     mean = pm.EVA(small(), pm.Ball(0.1), objective="mean", progress=False).explain(inputs())
     with pytest.raises(InputError, match=r"got an explanation of the objective 'mean', expected 'margin'"):
         mean.certificate()
-    targeted = pm.TargetedEVA(small(), pm.Ball(0.1), progress=False).explain(inputs(), 1)
-    with pytest.raises(InputError, match=r"got an explanation by TargetedEVA, expected one by pm.EVA"):
-        targeted.certificate()
+    smoothed = pm.SmoothEVA(small(), pm.Ball(0.1), progress=False).explain(inputs())
+    with pytest.raises(InputError, match=r"got an explanation by SmoothEVA, expected one by pm.EVA or pm.TargetedEVA"):
+        smoothed.certificate()
     e = explained(small(), pm.Ball(0.1))
     e.save(tmp_path / "e.proofmap")
     with pytest.raises(InputError, match=r"got an explanation from a file, .*: explain the input again"):

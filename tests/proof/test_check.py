@@ -84,16 +84,33 @@ def test_no_point_of_the_ball_is_above_what_is_derived(ball: dict[str, Any], tmp
         network = checker.read_network(mlp_file(tmp_path / "m.onnx", WIDTHS, seed), (4,))
         x = random.random(4).astype(np.float32)
         question = question_of(x, seed % 3, 3, ball)
-        derived = checker.Prover(network, question).derive(proof_of(network, question))
+        both, alone = checker.Prover(network, question).derive(proof_of(network, question))
         points = drawn(question, random, 40)
         assert len(points)
         layers = layers_of(tmp_path / "m.onnx")
         reals = [overlap(exact(layers, [Fraction(float(v)) for v in point]), seed % 3) for point in points[:20]]
-        assert max(reals) <= Fraction(float(derived[0]))
+        assert max(reals) <= Fraction(float(alone[0])) < Fraction(float(both[0]))
         floats = [float(overlap(in_float32(layers, p, random).astype(np.float64), seed % 3)) for p in points]
-        assert max(floats) <= derived[0]
+        assert max(floats) <= both[0]
         if ball["eps"] == "0":
-            assert derived[0] - float(max(reals)) < 1e-5
+            assert both[0] - float(max(reals)) < 1e-5
+            assert alone[0] - float(max(reals)) < 1e-7
+
+
+def test_lower_ends_at_points_are_reached_in_every_order_and_over_the_reals(tmp_path: Path) -> None:
+    random = np.random.default_rng(4)
+    for seed in range(6):
+        network = checker.read_network(mlp_file(tmp_path / "m.onnx", WIDTHS, seed), (4,))
+        question = question_of(random.random(4).astype(np.float32), seed % 3, 3, {**BALL, "eps": "0.5"})
+        points, layers = drawn(question, random, 12), layers_of(tmp_path / "m.onnx")
+        both, alone = (checker.Prover(network, question, points, reals).overlaps() for reals in (False, True))
+        for point, least, real in zip(points, both.tolist(), alone.tolist(), strict=True):
+            true = overlap(exact(layers, [Fraction(float(v)) for v in point]), seed % 3)
+            assert Fraction(least) < Fraction(real) <= true
+            assert true - Fraction(real) < Fraction(1, 10**6)
+            assert true - Fraction(least) < Fraction(1, 2 * 10**5)
+            runs = [in_float32(layers, point, random).astype(np.float64) for _ in range(20)]
+            assert least <= min(float(overlap(run, seed % 3)) for run in runs)
 
 
 def test_members_are_bounded_with_their_group_frozen(tmp_path: Path) -> None:
@@ -102,8 +119,9 @@ def test_members_are_bounded_with_their_group_frozen(tmp_path: Path) -> None:
         network = checker.read_network(mlp_file(tmp_path / "m.onnx", WIDTHS, seed), (4,))
         x = random.random(4).astype(np.float32)
         question = question_of(x, 0, 3, mask=mask)
-        derived = checker.Prover(network, question).derive(proof_of(network, question))
+        both, derived = checker.Prover(network, question).derive(proof_of(network, question))
         assert (derived[1:] <= derived[0]).all()
+        assert (derived < both).all()
         for u in range(2):
             points = np.where(mask == u, x, drawn(question_of(x, 0, 3), random, 30))
             values = [
@@ -141,7 +159,7 @@ def test_sums_of_both_signs_are_exact() -> None:
     value = np.ldexp(random.normal(size=300), random.integers(-60, 60, 300)).astype(np.float32)
     scale = np.ldexp(1.0, np.arange(-2, 3))
     forms = checker.Forms(np.arange(300), np.rint(random.normal(size=(300, 5)) * 2.0**20).clip(-(2**22), 2**22) * scale)
-    found = forms.of(value.astype(np.float64))
+    found = forms.of(value.astype(np.float64)[:, None])
     for i in range(5):
         terms = zip(forms.a[:, i].tolist(), value.tolist(), strict=True)
         true = sum(Fraction(a) * Fraction(v) for a, v in terms)
@@ -172,7 +190,7 @@ def test_what_rounding_takes_is_given_back() -> None:
 
 def bent(slope: float, forms: checker.Forms, low: Array, high: Array, *own: Array) -> tuple[Array, Array]:
     """Coefficients (s, R) of relu's inputs in [low, high] (s,), multipliers included, and what is added."""
-    network = checker.Network()
+    network = checker.Network(nodes=[], units=0)
     z = network.add("input", [], low.shape)
     node = network.add("relu", [z], low.shape, slope=slope, first=0)
     prover = checker.Prover(network, question_of(np.zeros(len(low), np.float32), 0, 2))
@@ -209,4 +227,11 @@ def test_sums_that_cancel_cancel_exactly() -> None:
     value, coefficient = np.rint(random.random(300) * 2.0**30) / 2.0**30, np.rint(random.random(300) * 2.0**22)
     order = random.permutation(600)
     forms = checker.Forms(np.arange(600), np.concatenate([coefficient, -coefficient])[order, None])
-    assert 0 <= forms.of(np.concatenate([value, value])[order])[0] < 1e-200
+    assert 0 <= forms.of(np.concatenate([value, value])[order, None])[0] < 1e-200
+
+
+def test_what_slices_leave_of_a_number_is_added() -> None:
+    """Numbers 2^0, 2^-30, ... that cancel in pairs, but for one beyond what is sliced."""
+    value = np.append(np.repeat(np.ldexp(1.0, np.arange(0, -180, -30)), 2), 2.0**-180)
+    signs = np.append(np.tile([1.0, -1.0], 6), 1.0)
+    assert checker.Forms(np.arange(13), signs[:, None]).of(value[:, None])[0] >= 2.0**-180

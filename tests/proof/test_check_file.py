@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import itertools
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -18,11 +20,13 @@ import numpy as np
 import pytest
 
 from proofmap.proof import check as checker
-from tests.proof.making import Array, members_of, mlp_file, npy, write
+from tests.proof.making import BALL, Array, members_of, mlp_file, npy, write
 
 SOURCE = Path(checker.__file__)
 X = np.array([0.3, 0.9, 0.0, 0.5], np.float32)
 MASK = np.array([0, 1, 1, 2])
+UPPER = "upper.npy", "reals-upper.npy"
+TIGHTER = {**dict.fromkeys(UPPER, (-np.inf,)), "lower.npy": (np.inf,), "reals-lower.npy": (np.inf,)}
 
 
 class Case:
@@ -76,7 +80,7 @@ def test_every_flipped_bit_is_rejected_or_changes_nothing(case: Case) -> None:
 def test_every_bit_of_a_member_flipped_with_its_checksum_mended_proves_nothing_false(case: Case) -> None:
     """Every member in turn: a tighter number is rejected; what still passes claims no more than what was derived."""
     network = checker.read_network(case.model, (4,))
-    honest = checker.Prover(network, _parts(case.members)[0]).derive(_parts(case.members)[1])
+    honest = checker.Prover(network, _parts(case.members)[0]).derive(_parts(case.members)[1])[0]
     random = np.random.default_rng(1)
     for name, data in case.members.items():
         for at in random.choice(len(data) * 8, min(25, len(data) * 8), replace=False):
@@ -89,8 +93,9 @@ def test_every_bit_of_a_member_flipped_with_its_checksum_mended_proves_nothing_f
             if name in ("claim.json", "mask.npy"):
                 continue  # another question, honestly answered: those fields are changed one by one below
             question, proof = _parts({**case.members, name: bytes(damaged)})
-            claimed = checker.read_array(bytes(damaged)) if name == "frozen.npy" else honest[1:]
-            assert (checker.Prover(network, question).derive(proof)[1:] <= claimed).all()
+            claimed = checker.read_array(bytes(damaged)) if name in UPPER else honest
+            kind = name == "reals-upper.npy"
+            assert (checker.Prover(network, question).derive(proof)[int(kind)] <= claimed).all()
 
 
 def _parts(members: dict[str, bytes]) -> tuple[checker.Question, dict[str, Array]]:
@@ -104,22 +109,22 @@ CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a wider ball": lambda c: c["ball"].update(eps="0.051"),
     "a wider domain": lambda c: c["ball"].update(domain=["-1", "2"]),
     "another norm's name": lambda c: c["ball"].update(norm="3"),
-    "a smaller number": lambda c: c["claims"].update(
-        full=float(np.nextafter(float.fromhex(c["claims"]["full"]), -9)).hex()
-    ),
-    "no number": lambda c: c["claims"].update(full="nan"),
-    "a larger lower end": lambda c: c["claims"]["lower"].update(full="0x1.0p+9"),
+    "the ends of the reals for both": lambda c: c["claims"].update(c["claims"]["reals"], reals=None),
+    "no upper ends": lambda c: c["claims"].update(upper=None),
+    "upper ends for lower ones": lambda c: c["claims"].update(lower="upper.npy"),
+    "no points": lambda c: c["claims"].update(points=None),
     "another target": lambda c: c.update(target=1, rivals=[0, 2]),
     "the target as rival": lambda c: c.update(rivals=[0, 1, 2]),
     "a rival twice": lambda c: c.update(rivals=[2, 2]),
     "no rivals": lambda c: c.update(rivals=[]),
     "another model": lambda c: c["model"].update(sha256="0" * 64),
     "another input": lambda c: c["input"].update(sha256="0" * 64),
-    "another version": lambda c: c.update(version=1),
+    "an older version": lambda c: c.update(version=2),
+    "another version": lambda c: c.update(version=4),
     "another format": lambda c: c.update(format="x"),
     "a field more": lambda c: c["claims"].update(more=1),
     "a field less": lambda c: c.pop("groups"),
-    "an order": lambda c: c["claims"].update(top=[0]),
+    "an order": lambda c: c["claims"].update(order=[[0, 1]]),
     "more groups": lambda c: c["groups"].update(count=4),
     "a preparation": lambda c: c["model"].update(prepare={"mean": [0.5], "std": [0.5]}),
     "a number that never ends": lambda c: c["ball"].update(eps="1e999999999"),
@@ -134,7 +139,7 @@ def test_a_changed_claim_is_rejected(name: str, case: Case) -> None:
 
 
 def test_swapped_rows_and_tighter_ends_are_rejected(case: Case) -> None:
-    for name, sides in {"intervals.npy": (np.inf, -np.inf), "frozen.npy": (-np.inf,), "lower.npy": (np.inf,)}.items():
+    for name, sides in {"intervals.npy": (np.inf, -np.inf), **TIGHTER}.items():
         for row, step in enumerate(sides):
             array = case.array(name)
             ends = array[row] if array.ndim > 1 else array
@@ -146,31 +151,39 @@ def test_swapped_rows_and_tighter_ends_are_rejected(case: Case) -> None:
 
 
 def test_a_looser_claim_is_another_true_claim(case: Case) -> None:
-    looser = case.array("frozen.npy") + 1
-    assert case.check(case.changed(**{"frozen.npy": npy(looser)}))
+    for name, (way,) in TIGHTER.items():
+        assert case.check(case.changed(**{name: npy(case.array(name) - np.sign(way))}))
 
 
 def test_a_point_outside_its_ball_is_rejected(case: Case) -> None:
     for member, entry, value in ((0, 0, 0.36), (1, 0, 0.31), (0, 2, -0.001), (0, 0, np.nan)):
         points = case.array("points.npy")
-        points[member, entry] = value
-        with pytest.raises(checker.Rejected, match="point"):
+        points[entry, member] = value
+        with pytest.raises(checker.Rejected, match=r"point|NaN"):
             case.check(case.changed(**{"points.npy": npy(points)}))
 
 
-def test_an_order_needs_lower_ends(case: Case) -> None:
+def test_pairs_are_in_order_where_an_upper_end_is_below_a_lower_one(tmp_path: Path) -> None:
     """Group u counts more than v where AO(B_u) is proven to be below AO(B_v)."""
-    frozen, least = case.array("frozen.npy"), case.array("lower.npy")
-    pairs = [(u, v) for u in range(3) for v in range(3)]
-    for u, v in pairs:
-        proof = case.claim(lambda c: c["claims"].update(order="order.npy"))
-        with zipfile.ZipFile(proof, "a") as file:
-            file.writestr("order.npy", npy(np.array([[u, v]], np.int32)))
-        if frozen[u] < least[v]:
-            assert "1 pairs" in case.check(proof)
-        else:
-            with pytest.raises(checker.Rejected, match="not proven that group"):
-                case.check(proof)
+    (tmp_path / "x.npy").write_bytes(npy(X))
+    counts = []
+    for seed in range(4):
+        model = mlp_file(tmp_path / "net.onnx", (4, 6, 5, 3), seed)
+        members = members_of(model, X, MASK, 0, {**BALL, "eps": "0.01"})
+        network, question = checker.read_network(model, (4,)), _parts(members)[0]
+        corners = np.array([*itertools.product(*zip(question.lower, question.upper, strict=True))]) * (1 - 2.0**-18)
+        inside = (X + corners * question.members[:, None]).astype(np.float32)  # (members, corners, 4)
+        best = [checker.Prover(network, question, some).overlaps().argmax() for some in inside]
+        points = inside[np.arange(4), best]
+        members["points.npy"] = npy(points.T)
+        for reals, name in enumerate(("lower.npy", "reals-lower.npy")):
+            members[name] = npy(checker.Prover(network, question, points, bool(reals)).overlaps())
+        said = checker.check(write(tmp_path / "a.proof", members), model, tmp_path / "x.npy")
+        for prefix, which in (("", "over the reals and in float32"), ("reals-", "over the reals")):
+            upper, lower = (checker.read_array(members[f"{prefix}{side}.npy"])[1:] for side in ("upper", "lower"))
+            counts.append(sum(bool(upper[u] < lower[v]) for u in range(3) for v in range(3)))
+            assert re.search(rf"; {which}: overlap in \[[^]]*\] on B, {counts[-1]} pairs in order", said)
+    assert max(counts) == 3
 
 
 def test_another_model_or_input_is_rejected(case: Case, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def derived(path: Path, weights: list[Array], x: Array) -> float:
     model = onnx_file(path / "m.onnx", [1, len(x)], nodes, {f"w{i}": w for i, w in enumerate(weights)})
     network = checker.read_network(model, x.shape)
     question = question_of(x, 0, 2, POINT)
-    return float(checker.Prover(network, question).derive(proof_of(network, question))[0])
+    return float(checker.Prover(network, question).derive(proof_of(network, question))[0, 0])
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -59,6 +59,12 @@ def test_denormals_that_are_flushed(tmp_path: Path) -> None:
     assert bound >= 0
     bound = derived(tmp_path, [np.array([[0], [2.0**-140]], np.float32)], np.array([-(2.0**10)], np.float32))
     assert bound >= 0
+
+
+def test_denormals_that_are_flushed_on_the_way(tmp_path: Path) -> None:
+    """A thousand products of 2^-127, each computed as 0, would add up to 2^-117, and are made large: -2^-57 is 0."""
+    small, large = np.full((1, 1000), 2.0**-67, np.float32), np.array([[0], [-(2.0**60)]], np.float32)
+    assert derived(tmp_path, [small, large], np.full(1000, 2.0**-60, np.float32)) >= 0
 
 
 def test_what_overflows_is_undecided(tmp_path: Path) -> None:
@@ -125,3 +131,56 @@ def test_suprema_are_the_dual_norms(norm: str, dual: float) -> None:
         value = np.linalg.norm(a * (mask != member - 1)[:, None], dual, axis=0) * 0.125
         assert (value * (1 - 1e-15) <= found[member]).all()
         assert (found[member] <= value * (1 + 1e-6) + 1e-200).all()
+
+
+def orders(terms: Array, random: np.random.Generator) -> list[Array]:
+    """Orders that let a running sum be as large as it can be, and some others."""
+    signs, sizes = np.sign(terms), np.abs(terms)
+    found = [np.lexsort((sizes, -signs)), np.lexsort((-sizes, -signs)), np.lexsort((-sizes, signs))]
+    return [*found, np.argsort(-sizes), np.argsort(sizes), *(random.permutation(len(terms)) for _ in range(4))]
+
+
+@pytest.mark.parametrize("kind", ["mixed", "of one sign", "alike", "mostly zero", "single"])
+@pytest.mark.parametrize("fused", [False, True])
+def test_no_order_of_a_sum_adds_more_than_its_radius(kind: str, fused: bool, tmp_path: Path) -> None:
+    """And the radius is not far above what orders add: it counts the terms that are there, and one side of the sum."""
+    random, nearest = np.random.default_rng(11), 0.0
+    for size in (1, 2, 3, 40, 400):
+        weight = random.normal(size=size) if kind != "alike" else np.full(size, 1 / 3)
+        weight = (np.abs(weight) if kind in ("of one sign", "single") else weight).astype(np.float32)
+        x = (random.random(size) if kind != "alike" else np.full(size, 0.7)).astype(np.float32)
+        x[1:] *= kind != "single"
+        x[random.random(size) < 0.9] *= kind != "mostly zero"
+        node = helper.make_node("Gemm", ["x", "w", "b"], ["y"], transB=1)
+        held = {"w": np.stack([weight, -weight]), "b": np.array([0.1, -0.1], np.float32)}
+        network = checker.read_network(onnx_file(tmp_path / "m.onnx", [1, size], [node], held), (size,))
+        (radius, _), _ = checker.Prover(network, question_of(x, 0, 2, POINT), x[None]).radius[-1][:, :, 0]
+        true = sum((Fraction(float(w)) * Fraction(float(v)) for w, v in zip(weight, x, strict=True)), Fraction(0))
+        true += Fraction(float(held["b"][0]))
+        terms = np.append(weight.astype(np.float64) * x, held["b"][0])
+        for order in orders(terms, random):
+            value = np.float32(0)
+            for k in order:
+                value = np.float32(np.float64(value) + (terms[k] if fused else np.float64(np.float32(terms[k]))))
+            off = abs(Fraction(float(value)) - true)
+            assert off <= Fraction(float(radius))
+            nearest = max(nearest, float(off / Fraction(float(radius))))
+    assert nearest > 0.05
+
+
+def test_constants_that_float64_rounds_are_covered_over_the_reals(tmp_path: Path) -> None:
+    """1 / 3 is no float64: over the reals the bound has to be that of a third."""
+    below = 0
+    for number in range(3, 60, 2):
+        held = {"c": np.array([1, -number], np.float32)}
+        nodes = [helper.make_node("Div", ["x", "c"], ["y"])]
+        network = checker.read_network(onnx_file(tmp_path / "m.onnx", [1, 2], nodes, held), (2,))
+        for value in np.array([1.0, 0.7, -0.9], np.float32):
+            x = np.array([0, value], np.float32)
+            question = question_of(x, 0, 2, POINT)
+            most = checker.Prover(network, question).derive(proof_of(network, question))[1, 0]
+            least = checker.Prover(network, question, x[None], True).overlaps()[0]
+            true = Fraction(float(value)) / -number
+            assert Fraction(float(least)) <= true <= Fraction(float(most))
+            below += Fraction(float(value) * (-1 / number)) != true
+    assert below

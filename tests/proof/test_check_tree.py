@@ -62,7 +62,7 @@ def test_splits_slopes_and_multipliers_at_random_are_sound(seed: int, tmp_path: 
         chosen = random.choice(units, min(depth, units), replace=False).tolist()
         for _ in range(4):
             derived = checker.Prover(network, question).derive(grown(proof, chosen, random))
-            assert max(values) <= Fraction(float(derived[0]))
+            assert max(values) <= Fraction(float(derived[1, 0])) <= Fraction(float(derived[0, 0]))
 
 
 def test_multipliers_take_the_bound_down(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_multipliers_take_the_bound_down(tmp_path: Path) -> None:
             for g in (0.0, -0.5, -0.1, 0.1, 0.5, 100.0):
                 split["multipliers"][:] = 0
                 split["multipliers"][:, unit] = [g, -g, g, -g]
-                values.append(checker.Prover(network, question).derive(split)[0])
+                values.append(checker.Prover(network, question).derive(split)[0, 0])
             gains.append(values[0] - min(values))
     assert max(gains) > 0.01
 
@@ -95,8 +95,9 @@ def test_both_sides_count(tmp_path: Path) -> None:
         sides[:, 0] = side
         forms = unit_forms(np.array([(1, 0), (2, 0)]), np.array([(1, -1)] * 2))
         own = (units, slopes[:2], 0 * slopes[:2], sides)
-        bounds.append(prover.largest(len(network.nodes) - 1, forms, own)[0])
-    assert checker.Prover(network, question).derive({**proof, **grown_})[0] == pytest.approx(np.max(bounds), abs=1e-12)
+        bounds.append(prover.largest(len(network.nodes) - 1, forms, own)[:, 0])
+    derived = checker.Prover(network, question).derive({**proof, **grown_})[:, 0]
+    assert derived == pytest.approx(np.max(bounds, axis=(0, 2)), abs=1e-12)
     assert not np.array_equal(bounds[0], bounds[1])
 
 
@@ -119,7 +120,7 @@ def test_what_is_no_tree_is_rejected(tree: list[int], tmp_path: Path) -> None:
     network, question, proof = prepared(tmp_path, 0)
     slopes = np.zeros((2, opens(proof)), np.uint8)
     more = {"roots": np.array([1, 2]), "slopes": slopes, "multipliers": 0 * slopes}
-    assert checker.Prover(network, question).derive({**proof, **more, "tree": np.array([-1, -1])}).shape == (1,)
+    assert checker.Prover(network, question).derive({**proof, **more, "tree": np.array([-1, -1])}).shape == (2, 1)
     with pytest.raises((checker.Rejected, LookupError)):
         checker.Prover(network, question).derive({**proof, **more, "tree": np.array(tree, int)})
 
@@ -143,7 +144,7 @@ def test_slopes_beyond_one_are_one(tmp_path: Path) -> None:
     for slope in (255, 300, 1000, 5000, -300):
         slopes = np.full(given["slopes"].shape, slope, np.int64)
         more = {**given, "slopes": slopes, "multipliers": 0 * slopes}
-        found.append(checker.Prover(network, question).derive(more)[0])
+        found.append(checker.Prover(network, question).derive(more)[1, 0])
         assert max(values) <= Fraction(float(found[-1]))
     assert found[1:4] == [found[0]] * 3
 
@@ -161,7 +162,7 @@ def test_two_relus_of_one_value_with_other_intervals_are_rejected(tmp_path: Path
     network = checker.read_network(onnx_file(tmp_path / "two.onnx", [1, 2], nodes, tensors), (2,))
     question = question_of(np.array([0, 1], np.float32), 0, 2, {**BALL, "eps": np.array([1, 0.5]), "domain": None})
     ends = np.array([[-1.1, 0.4, -1.1, -0.1], [1.1, 1.6, 1.1, 1.6]], np.float32)
-    assert checker.Prover(network, question).derive({"intervals": ends})[0] >= 5
+    assert checker.Prover(network, question).derive({"intervals": ends})[1, 0] >= 5
     slopes = np.full((2, 3), 255, np.uint8)
     split = {"roots": np.array([1]), "tree": np.array([1, -1, -1]), "slopes": slopes, "multipliers": 0 * slopes}
     with pytest.raises(checker.Rejected, match="two relus"):

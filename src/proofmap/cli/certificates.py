@@ -26,11 +26,22 @@ def check(cases: Sequence[Case], networks: Mapping[tuple[int, ...], Graph], mode
     check_model(networks[cases[0].shape], model.certified_file)
 
 
-def write(explanation: Explanation, path: Path, model: Model) -> tuple[dict[str, Any], str]:
-    """Write the files; what a program and a reader are told of them."""
-    certificate = explanation.certificate(file=model.certified_file)
-    files = [str(file) for file in certificate.save(path)]
-    command = f"python -m proofmap.proof.check {shlex.join(files)}"
-    size = len(certificate.content)
-    record = {"file": files[0], "model": files[1], "input": files[2], "full": certificate.full, "bytes": size}
-    return record, f"certificate {files[0]}, {size} bytes: {certificate.summary()}\ncheck it with: {command}"
+def write(explanation: Explanation, path: Path, model: Model) -> tuple[list[dict[str, Any]], str]:
+    """Write the files; what a program and a reader are told of them. A targeted map has one for each half."""
+    if explanation.opposite is None:
+        made = {path: explanation.certificate(file=model.certified_file)}
+    else:
+        made = {
+            path.with_suffix(".plus.proof"): explanation.certificate(file=model.certified_file, half="+"),
+            path.with_suffix(".minus.proof"): explanation.certificate(file=model.certified_file, half="-"),
+        }
+    records, lines = [], []
+    for name, certificate in made.items():
+        files = [str(file) for file in certificate.save(name)]
+        size = len(certificate.content)
+        records.append(
+            {"file": files[0], "model": files[1], "input": files[2], "full": certificate.full, "bytes": size}
+        )
+        lines.append(f"certificate {files[0]}, {size} bytes: {certificate.summary()}")
+        lines.append(f"check it with: python -m proofmap.proof.check {shlex.join(files)}")
+    return records, "\n".join(lines)

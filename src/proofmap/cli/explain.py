@@ -76,7 +76,7 @@ def explain(
     out, certificate, as_json = written.out, written.certificate, written.as_json
     if certificate is not None:
         _check_certificate(certificate, method)
-        method = "eva"
+        method = method or "eva"
     alone = method is None and scoring.bounding.bounds is None and not rigorous
     if alone and ball.chosen and not subject.boxed:
         _choose(ball, scoring, within, limit, out, as_json, subject)
@@ -114,7 +114,7 @@ def explain(
         said = None
         if certificate is not None:
             files, said = certificates.write(explanation, certificate, model)
-            records[-1] |= {"certificate": files}
+            records[-1] |= {"certificate": files[0]} if len(files) == 1 else {"certificates": files}
         if not as_json:
             typer.echo("\n".join([maps.line(case, explanation, model), *([] if said is None else [said])]))
     if as_json:
@@ -131,8 +131,10 @@ def explain(
 
 def _check_certificate(path: Path, method: str | None) -> None:
     """Refuse what no certificate can be written of, before anything is read."""
-    if method not in (None, "eva"):
-        raise InputError(f"got --certificate with --method {method}, expected eva: certificates are about its overlaps")
+    if method not in (None, "eva", "targeted"):
+        raise InputError(
+            f"got --certificate with --method {method}, expected eva or targeted: certificates are about their overlaps"
+        )
     if path.suffix != ".proof":
         raise InputError(f"got --certificate {path}, expected a name that ends in .proof")
 

@@ -1,7 +1,7 @@
 """The certificates of a run, as they lie in its folder, and what each of them claims.
 
 DIR/certificates/index.json                     which row has a certificate, and why others have none
-DIR/certificates/model.onnx or .safetensors     the model that they are about
+DIR/certificates/model.onnx or network.onnx     the model that they are about: its own file, or as it was exported
 DIR/certificates/000017.proof, 000017.npy       the certificate of row 17, and its input
 """
 
@@ -49,8 +49,7 @@ class Claimed:
     frozen: Array | None  # (G,)
     full_lower: float | None
     frozen_lower: Array | None  # (G,)
-    ordered: int  # pairs of groups of which it is proven which matters more
-    top: tuple[int, ...]  # groups each of which is proven to matter more than every other one
+    ordered: int  # pairs of groups of which it is proven, over the reals, which matters more
 
     def decided(self, classes: int) -> bool:
         """Whether no class gets ahead anywhere in the ball: all others are rivals, and the overlap is at most 0."""
@@ -64,8 +63,9 @@ class Claimed:
         try:
             with ZipFile(certificate) as file:
                 claim = json.loads(file.read("claim.json"))
-                claims, lower = claim["claims"], claim["claims"].get("lower")
-                order = claims.get("order")
+                claims = claim["claims"]
+                upper, lower = _load(file, claims["upper"]), _array(file, claims["lower"])
+                reals = [_array(file, claims["reals"][side]) for side in ("upper", "lower")]
                 return cls(
                     row=row,
                     certificate=certificate,
@@ -76,12 +76,11 @@ class Claimed:
                     rivals=tuple(int(rival) for rival in claim["rivals"]),
                     ball=claim["ball"],
                     eps=number(claim["ball"]["eps"]),
-                    full=float.fromhex(claims["full"]),
-                    frozen=_array(file, claims.get("frozen")),
-                    full_lower=None if lower is None else float.fromhex(lower["full"]),
-                    frozen_lower=None if lower is None else _array(file, lower.get("frozen")),
-                    ordered=0 if order is None else len(_load(file, order)),
-                    top=tuple(claims.get("top") or ()),
+                    full=float(upper[0]),
+                    frozen=upper[1:] if len(upper) > 1 else None,
+                    full_lower=None if lower is None else float(lower[0]),
+                    frozen_lower=None if lower is None or len(lower) == 1 else lower[1:],
+                    ordered=_ordered(*reals),
                 )
         except _BROKEN as error:
             raise FileError(
@@ -97,6 +96,11 @@ class Certificates:
     sha256: str  # of the model's file
     claimed: tuple[Claimed, ...]  # in the order of the run
     reasons: Mapping[int, str]  # row -> why it has none
+
+    @property
+    def exported(self) -> bool:
+        """Whether the model's file was made from the network by us: a run names it so."""
+        return self.model.name == "network.onnx"
 
     @classmethod
     def open(cls, results: Results) -> Certificates:
@@ -151,6 +155,13 @@ def _first(reasons: Mapping[int, str]) -> str:
 
 def _array(file: ZipFile, name: str | None) -> Array | None:
     return None if name is None else _load(file, name)
+
+
+def _ordered(upper: Array | None, lower: Array | None) -> int:
+    """How many pairs (u, v) have AO(B_u) <= upper < lower <= AO(B_v), of sides (1 + G,)."""
+    if upper is None or lower is None:
+        return 0
+    return int(np.searchsorted(np.sort(upper[1:]), lower[1:]).sum())
 
 
 def _load(file: ZipFile, name: str) -> Array:

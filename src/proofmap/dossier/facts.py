@@ -33,8 +33,7 @@ class Facts:
     frozen: int  # claims with a group frozen
     searched: int  # samples with a lower side
     intervals: int  # scores between two proven ends
-    ordered: int  # pairs of groups of one sample, proven which matters more
-    top: int  # samples of which it is proven which groups matter most
+    ordered: int  # pairs of groups of one sample, proven over the reals which matters more
     labelled: int
     correct: str  # predicted as labelled
     certified_correct: str
@@ -55,7 +54,7 @@ class Facts:
             model=results.manifest.model.name or "not named",
             member=f"model/{certificates.model.name}",
             sha256=certificates.sha256,
-            exported=certificates.model.suffix != ".onnx",
+            exported=certificates.exported,
             samples=len(results),
             certified=len(claimed),
             proven=share(len(decided), len(results), "sample"),
@@ -67,7 +66,6 @@ class Facts:
             searched=len(sided),
             intervals=sum(0 if one.frozen_lower is None else len(one.frozen_lower) for one in sided),
             ordered=sum(one.ordered for one in claimed),
-            top=sum(bool(one.top) for one in claimed),
             labelled=labelled,
             correct=share(correct, labelled, "labelled sample"),
             certified_correct=share(right, labelled, "labelled sample"),

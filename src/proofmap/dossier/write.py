@@ -91,7 +91,7 @@ def _compare(results: Results, certificates: Certificates) -> None:
     """Refuse a model that is not the one of the certificates and of the run, and claims that are not about its rows."""
     stated = results.manifest.model.files
     hashes = {file.sha256 for file in stated}
-    if certificates.model.suffix == ".onnx" and certificates.sha256 not in hashes:
+    if not certificates.exported and certificates.sha256 not in hashes:
         raise _changed(certificates.model, certificates.sha256, f"the run was made with {' and '.join(sorted(hashes))}")
     for file in stated:
         if Path(file.path).is_file() and (now := hash_file(Path(file.path))) != file.sha256:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
+from typing import Literal
 
 from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation
 from proofmap.explain.ranks import searched
+from proofmap.overlaps import Overlap
 from proofmap.proof.certificate import Certificate
 from proofmap.proof.certify import ModelFile, Subject, certify, splits
 from proofmap.proof.grow import Growth
@@ -14,13 +17,16 @@ from proofmap.proof.network import check_covered
 
 __all__ = ["certificate", "check_certifiable"]
 
-_LEAVES = 64
-
 
 def certificate(
-    explanation: Explanation, k: int | None, leaves: int | None, seconds: float, file: ModelFile | None
+    explanation: Explanation,
+    k: int | None,
+    leaves: int | None,
+    seconds: float,
+    file: ModelFile | None,
+    half: Literal["+", "-"] | None,
 ) -> Certificate:
-    """That of sample k, or of the only one."""
+    """That of sample k, or of the only one; of a targeted map that of one half."""
     check_certifiable(explanation)
     if k is None and len(explanation) != 1:
         raise InputError(
@@ -29,18 +35,34 @@ def certificate(
     e = explanation[0 if k is None else operator.index(k)]
     assert e.made_from is not None
     graph, ball = e.made_from
-    leaves = (_LEAVES if searched(e) and splits(graph) else 0) if leaves is None else leaves
-    growth = Growth(leaves, seconds) if leaves else None
-    subject = Subject(graph, e.x, ball, e.mask, e.scores.shape[1], int(e.target))
-    return certify(subject, None if e.overlap.points is None else e.overlap.points[0], growth, file)
+    overlap, rival = _asked(e, half)
+    wanted = leaves != 0 if leaves is not None else searched(e) and splits(graph)
+    growth = Growth.fitting(e.scores.shape[1], leaves, seconds) if wanted else None
+    around = ball if half is None else replace(ball, half=half)
+    subject = Subject(graph, e.x, around, e.mask, e.scores.shape[1], int(overlap.target), rival)
+    return certify(subject, None if overlap.points is None else overlap.points[0], growth, file)
+
+
+def _asked(e: Explanation, half: str | None) -> tuple[Overlap, int | None]:
+    """The overlap that is certified, and the one rival that it is about; None: all other classes."""
+    if e.opposite is None:
+        if half is not None:
+            raise InputError(f"got half={half!r} of a map by {e.method}, expected none: a targeted map has two halves")
+        return e.overlap, None
+    if half not in ("+", "-"):
+        raise InputError(
+            "got a targeted map, which has a certificate for each half, expected certificate(half='+') for δ >= 0 or "
+            "certificate(half='-') for δ <= 0"
+        )
+    return e.overlap if half == "+" else e.opposite, int(e.target)
 
 
 def check_certifiable(e: Explanation) -> None:
     """Refuse an explanation of which nothing can be certified."""
-    if e.guarantee != "certified" or e.method != "EVA":
+    if e.guarantee != "certified" or e.method not in ("EVA", "TargetedEVA"):
         raise InputError(
-            f"got an explanation by {e.method}, expected one by pm.EVA: certificates are about its overlaps; of a half "
-            "ball too, pm.Ball(..., half='+')"
+            f"got an explanation by {e.method}, expected one by pm.EVA or pm.TargetedEVA: certificates are about their "
+            "overlaps"
         )
     if e.settings.get("objective", "margin") != "margin":
         raise InputError(

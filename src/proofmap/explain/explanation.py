@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -234,16 +234,23 @@ class Explanation:
             raise FileError(f"{path} holds parts that do not fit together: {first_line(error)}") from error
 
     def certificate(
-        self, k: int | None = None, *, leaves: int | None = None, seconds: float = 60.0, file: ModelFile | None = None
+        self,
+        k: int | None = None,
+        *,
+        leaves: int | None = None,
+        seconds: float = 60.0,
+        file: ModelFile | None = None,
+        half: Literal["+", "-"] | None = None,
     ) -> Certificate:
         """What is proven of sample k, for others to check; k may be left out where there is one sample.
 
-        leaves: parts that the ball is split into; by default 64 where the bounds were searched for, else none. seconds:
-        for them. file: the ONNX file of the model, for claims about that; by default the network is exported.
+        leaves: parts that the ball is split into; by default, where the bounds were searched for, 1024, or 192 of B
+        alone, else none. seconds: for them. file: the ONNX file of the model, for claims about that; by default the
+        network is exported. half: of a targeted map, which has a certificate for each of its halves.
         """
         from proofmap.explain.certified import certificate
 
-        return certificate(self, k, leaves, seconds, file)
+        return certificate(self, k, leaves, seconds, file, half)
 
     def plot(self, columns: Sequence[str] | None = None, class_names: Sequence[str] | None = None) -> Picture:
         """A matplotlib figure with one row a sample: picture, map and overlay, or the largest scores of a flat input.

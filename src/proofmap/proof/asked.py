@@ -36,7 +36,7 @@ class Asked:
     arrays: Mapping[str, Array] = field(default_factory=dict)  # by the names of their files
 
     @classmethod
-    def of(cls, x: Tensor, ball: Ball, mask: Tensor | None, groups: int, target: int, classes: int) -> Asked:
+    def of(cls, x: Tensor, ball: Ball, mask: Tensor | None, groups: int, target: int, rivals: tuple[int, ...]) -> Asked:
         """x (1, *shape), mask (1, *shape)."""
         if x.dtype != torch.float32:
             raise InputError(f"got inputs in {x.dtype}, expected float32: certificates are about what float32 runs")
@@ -52,7 +52,6 @@ class Asked:
         if mask is not None:
             ids = mask.expand_as(x)[0].cpu().numpy().astype(np.uint8 if groups <= 256 else np.int32)
             arrays["mask.npy"] = ids
-        rivals = tuple(c for c in range(classes) if c != target)
         values: Array = np.ascontiguousarray(x[0].cpu().numpy())
         return cls(values, stated, ids, groups if mask is not None else 0, target, rivals, arrays)
 

@@ -40,18 +40,32 @@ class Certificate:
     @property
     def full(self) -> float:
         """What AO(B) is at most."""
-        return float.fromhex(self.claim["claims"]["full"])
+        return float(self.sides()[1][0])
 
     @property
     def frozen(self) -> Array:
         """(G,) what every AO(B_u) is at most."""
-        return self.arrays.get("frozen.npy", np.zeros(0))
+        return self.sides()[1][1:]
 
     @property
     def lower(self) -> Array | None:
         """(1 + G,) what AO(B) and every AO(B_u) are at least; None where no points were met."""
-        met = self.claim["claims"]["lower"]
-        return None if met is None else np.append(float.fromhex(met["full"]), self.arrays.get("lower.npy", np.zeros(0)))
+        return self.sides()[0]
+
+    def sides(self, *, reals: bool = False) -> tuple[Array | None, Array]:
+        """(1 + G,) what AO(B) and every AO(B_u) are at least, None where no points were met, and at most.
+
+        reals: of the network over the reals alone, where ends are closer; else as float32 runs it too.
+        """
+        claims = self.claim["claims"]["reals"] if reals else self.claim["claims"]
+        return self.arrays.get(claims["lower"]), self.arrays[claims["upper"]]
+
+    def order(self, *, reals: bool = True) -> Array:
+        """(n, 2) pairs of groups of which the first is proven to score more; by default over the reals."""
+        lower, upper = self.sides(reals=reals)
+        if lower is None:
+            return np.zeros((0, 2), int)
+        return np.argwhere(upper[1:, None] < lower[None, 1:])
 
     @property
     def leaves(self) -> int:
@@ -61,7 +75,7 @@ class Certificate:
 
     @property
     def proven(self) -> bool:
-        """Whether no input of the ball is classified otherwise."""
+        """Whether no rival gets ahead on the ball: where all other classes are, no input is classified otherwise."""
         return self.full <= 0
 
     @property
@@ -78,13 +92,13 @@ class Certificate:
         return stream.getvalue()
 
     def save(self, path: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
-        """Write digit.proof and beside it digit.npy, the input, and digit.safetensors, the network where it is no file
+        """Write digit.proof and beside it digit.npy, the input, and digit.onnx, the network where it is no file
         yet; return what a checker is given: certificate, model and input.
         """
         path = Path(path)
         if path.suffix != _ENDING:
             raise InputError(f"got the name {path.name}, expected one that ends in {_ENDING}")
-        model, given = path.with_suffix(".safetensors") if self.model is None else self.model, path.with_suffix(".npy")
+        model, given = path.with_suffix(".onnx") if self.model is None else self.model, path.with_suffix(".npy")
         if self.network is not None:
             write(model, self.network)
         write(given, packed(self.x))
@@ -96,9 +110,12 @@ class Certificate:
         least, groups = self.lower, len(self.frozen)
         side = f"<= {rounded(self.full, 'certified')}" if least is None else f"in {between(least[0], self.full)}"
         parts = f", {self.leaves} parts" if self.leaves else ""
-        order = self.claim["claims"]["order"]
-        pairs = f", the order of {len(self.arrays[order])} pairs of groups" if order else ""
-        says = "no input of the ball is classified otherwise" if self.proven else "nothing is decided"
+        ordered = len(self.order())
+        pairs = f", over the reals the order of {ordered} pairs of groups" if ordered else ""
+        rivals, half = self.claim["rivals"], self.claim["ball"]["half"]
+        where = "the ball" if half is None else f"the half δ {'>=' if half == '+' else '<='} 0"
+        held = f"classified as {rivals[0]}" if len(rivals) == 1 else "classified otherwise"
+        says = f"no input of {where} is {held}" if self.proven else "nothing is decided"
         members = f" and AO(B_u) of {groups} groups" if groups else ""
         return f"AO(B) {side}{members}{parts}{pairs}; {says}, over the reals and in float32"
 

@@ -51,7 +51,10 @@ class ModelFile:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """What was asked of one sample: the network, x (1, *shape), its ball, its groups (1, *shape), and the class."""
+    """What was asked of one sample: the network, x (1, *shape), its ball, its groups (1, *shape), and the class.
+
+    rival: the one class that may get ahead; None: any other.
+    """
 
     graph: Graph
     x: Tensor
@@ -59,6 +62,16 @@ class Subject:
     mask: Tensor | None
     groups: int
     target: int
+    rival: int | None = None
+
+    @property
+    def asked(self) -> Asked:
+        """As a certificate states it."""
+        every = range(self.graph.classes) if self.rival is None else [self.rival]
+        rivals = tuple(c for c in every if c != self.target)
+        if not rivals:
+            raise InputError(f"got class {self.target} as the aim of an input of that class, expected another class")
+        return Asked.of(self.x, self.ball, self.mask, self.groups, self.target, rivals)
 
     @property
     def family(self) -> Family:
@@ -99,11 +112,11 @@ def certify(
     whole. file: the model's own, for claims about that; None: the network is exported.
     """
     check_covered(subject.graph)
-    asked = Asked.of(subject.x, subject.ball, subject.mask, subject.groups, subject.target, subject.graph.classes)
+    asked = subject.asked
     data = export(subject.graph) if file is None else None
     with tempfile.TemporaryDirectory() as folder:
         if data is not None:
-            path = Path(folder) / "network.safetensors"
+            path = Path(folder) / "network.onnx"
             path.write_bytes(data)
         else:
             assert file is not None
@@ -127,11 +140,11 @@ def _certified(
     _check_same(subject, network, question, path)
     proof = {"intervals": intervals(network, question)}
     met = None if points is None else _inside(subject, points)
-    lower = None if met is None else _downwards(check.Prover(network, question, met).overlaps())
+    lower = None if met is None else _downwards(_reached(network, question, met))
     if growth is not None:
-        at_x = check.Prover(network, question, asked.x[None]).overlaps()
-        reached = np.repeat(at_x, 1 + asked.groups) if lower is None else lower
-        proof |= _trees(subject, asked, proof["intervals"], reached, growth)
+        at_x = _reached(network, question, asked.x[None])[1]
+        least = np.repeat(at_x, 1 + asked.groups) if lower is None else lower[1]
+        proof |= _trees(subject, asked, proof["intervals"], least, growth)
     derived = check.Prover(network, question).derive(proof)
     upper = -_downwards(-derived)
     arrays = {**asked.arrays, **{f"{name}.npy": array for name, array in proof.items()}}
@@ -141,7 +154,7 @@ def _certified(
     }
     claim = {
         "format": "proofmap-certificate",
-        "version": 2,
+        "version": 3,
         "made_with": versions(),
         "model": model,
         **asked.claim,
@@ -203,35 +216,22 @@ def _double(family: Family) -> Family:
     return replace(family, x=x, lower=lower, upper=upper, eps=eps, mask=mask)
 
 
+def _reached(network: check.Network, question: check.Question, points: Array) -> Array:
+    """(2, P) lower ends at points: as float32 runs it too, and over the reals alone."""
+    return np.stack([check.Prover(network, question, points, reals).overlaps() for reals in (False, True)])
+
+
 def _claims(upper: Array, lower: Array | None, met: Array | None, arrays: dict[str, Array]) -> dict[str, Any]:
-    """What is claimed of (1 + G,) sides; arrays go where they are kept."""
-    groups = len(upper) - 1
-    claims: dict[str, Any] = {"full": float(upper[0]).hex(), "frozen": None, "lower": None, "order": None, "top": None}
-    if groups:
-        claims["frozen"] = "frozen.npy"
-        arrays["frozen.npy"] = upper[1:]
-    if lower is None or met is None:
-        return claims
-    claims["lower"] = {"full": float(lower[0]).hex(), "frozen": None, "points": "points.npy"}
-    arrays["points.npy"] = met
-    if groups:
-        claims["lower"]["frozen"] = "lower.npy"
-        arrays["lower.npy"] = lower[1:]
-        pairs = np.argwhere(upper[1:, None] < lower[None, 1:]).astype(np.int32)
-        if len(pairs):
-            claims["order"] = "order.npy"
-            arrays["order.npy"] = pairs
-            claims["top"] = _top(upper[1:], lower[1:])
-    return claims
-
-
-def _top(upper: Array, lower: Array) -> list[int] | None:
-    """The fewest groups whose scores are proven to be above those of all others; None: there are none such."""
-    by_upper = np.argsort(upper, kind="stable")
-    for count in range(1, len(upper)):
-        if upper[by_upper[count - 1]] < lower[by_upper[count:]].min():
-            return sorted(int(group) for group in by_upper[:count])
-    return None
+    """What is claimed of sides (2, 1 + G), as float32 runs it too and over the reals; arrays go where they are kept."""
+    kinds: list[dict[str, Any]] = []
+    for kind, prefix in enumerate(("", "reals-")):
+        kinds.append({"upper": f"{prefix}upper.npy", "lower": None if lower is None else f"{prefix}lower.npy"})
+        arrays[f"{prefix}upper.npy"] = upper[kind]
+        if lower is not None:
+            arrays[f"{prefix}lower.npy"] = lower[kind]
+    if met is not None:
+        arrays["points.npy"] = np.moveaxis(met, 0, -1)
+    return {**kinds[0], "points": None if met is None else "points.npy", "reals": kinds[1]}
 
 
 def _downwards(values: Array) -> Array:

@@ -29,7 +29,8 @@ __all__ = ["Growth", "Opened", "grow"]
 
 _ROOT_STEPS, _STEPS = 100, 30  # on slopes and multipliers
 _AHEAD = 16  # splits that are tried before one is made
-_AT_ONCE = 4  # parts that are split together
+_AT_ONCE = 4  # parts that are split together, at least
+_SHARE = 32  # and of all that there are the 32nd part
 _SMALL = 2.0**-8  # of a part's largest multiplier: smaller ones are left out where that costs nothing
 _ONE = 255  # stands for the slope 1; any other number k for k / 256
 
@@ -40,9 +41,14 @@ class Growth:
     reached than the gap.
     """
 
-    leaves: int = 64
+    leaves: int = 192
     seconds: float = 60.0
     gap: float = 1e-3
+
+    @classmethod
+    def fitting(cls, groups: int, leaves: int | None = None, seconds: float = 60.0) -> Growth:
+        """As many leaves as leave a file small: of B alone 192, of a family 1024, unless it is said."""
+        return cls((1024 if groups > 1 else 192) if leaves is None else leaves, seconds)
 
     def __post_init__(self) -> None:
         """Refuse what is no number of leaves, no time or no gap."""
@@ -96,7 +102,8 @@ def grow(
     leaves = list(roots)
     while len(leaves) < growth.leaves and time.monotonic() < until:
         leaves.sort(key=lambda part: work.urgency(part, growth.gap), reverse=True)
-        worst = [part for part in leaves[:_AT_ONCE] if work.urgency(part, growth.gap) > 0 and part.candidates[0] >= 0]
+        first = leaves[: max(_AT_ONCE, len(leaves) // _SHARE)]
+        worst = [part for part in first if work.urgency(part, growth.gap) > 0 and part.candidates[0] >= 0]
         worst = worst[: growth.leaves - len(leaves)]
         if not worst:
             break
@@ -124,13 +131,10 @@ class _Grower:
         first = Choice.start(outward(x)) if start is None else start.to(torch.float32)
         best = self.splits.improved(row, x, first, steps, None, FAST)
         candidates = self.splits.candidates(x, best)
-        choice = best.choice
+        kept = self._kept(row, x, best.choice)
         linear = (candidates[:, 0] < 0).nonzero().flatten()
         if len(linear):  # no bend is left there: a linear program knows the best multipliers
-            rows, member = self.units.rows.pick(row[linear]), torch.zeros_like(linear)
-            multipliers, _, works = solved(self.units, self.balls, rows, x.pick(linear), member)
-            choice.multipliers[linear] = torch.where(works[:, None], multipliers.float(), choice.multipliers[linear])
-        kept = self._kept(row, x, choice)
+            self._solve(row[linear], x.pick(linear), kept, linear)
         value = self._values(row, x, self.opened.stored(*kept))
         return [
             _Part(int(row[k]), x.pick(slice(k, k + 1)), kept[0][k], kept[1][k], value[k], candidates[k])
@@ -160,6 +164,22 @@ class _Grower:
         fewer = np.where(np.abs(multipliers) < least, np.float16(0), multipliers)
         whole, thin = (self._values(row, x, self.opened.stored(slopes, g))[:, 0] for g in (multipliers, fewer))
         return slopes, np.where((thin <= whole + 1e-4)[:, None].numpy(), fewer, multipliers)
+
+    def _solve(self, row: Tensor, x: Interval, kept: tuple[Array, Array], linear: Tensor) -> None:
+        """Put the multipliers of linear programs in the place of those that were found, where they bound B lower.
+
+        Of a part that is empty they may be arbitrarily large, and are rounded when they are stored: smaller ones are
+        tried too.
+        """
+        slopes, multipliers = kept[0][linear], kept[1]
+        solution, _, works = solved(self.units, self.balls, self.units.rows.pick(row), x, torch.zeros_like(linear))
+        best = self._values(row, x, self.opened.stored(slopes, multipliers[linear]))[:, 0]
+        for scale in (1.0, 2.0**-6, 2.0**-12):
+            tried = (scale * solution).clamp(-6e4, 6e4).to(torch.float16).numpy()
+            found = self._values(row, x, self.opened.stored(slopes, tried))[:, 0]
+            lower = works & (found < best)
+            multipliers[linear[lower].numpy()] = tried[lower.numpy()]
+            best = torch.where(lower, found, best)
 
     def _values(self, row: Tensor, x: Interval, choice: Choice) -> Tensor:
         """Upper bounds (B, 1 + G), in float64."""

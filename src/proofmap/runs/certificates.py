@@ -1,6 +1,6 @@
 """The certificates of a run: one a sample, beside its input and the model that all are about.
 
-DIR/certificates/model.onnx, .safetensors   the model's file, or the exported network
+DIR/certificates/model.onnx, network.onnx   the model's file, or the exported network
 DIR/certificates/000017.proof, .npy         the certificate of row 17, and its input
 DIR/certificates/index.json                 every row, with the SHA-256 of its certificate, or why it has none
 """
@@ -20,7 +20,6 @@ import torch
 from proofmap.bar import Bar
 from proofmap.digest import hash_file
 from proofmap.errors import BoundError, InputError
-from proofmap.proof.asked import Asked
 from proofmap.proof.certificate import packed
 from proofmap.proof.certify import ModelFile, Subject, certify, check_model, splits
 from proofmap.proof.grow import Growth
@@ -66,7 +65,7 @@ def certificates(
 def _model(folder: Path, model: Model, setup: Setup) -> ModelFile:
     """The model's file, as the run keeps it."""
     own = model.certified_file
-    name = f"{_FOLDER}/model{'.safetensors' if own is None else '.onnx'}"
+    name = f"{_FOLDER}/{'network' if own is None else 'model'}.onnx"
     keep(folder, name, export(setup.graph) if own is None else own.path.read_bytes())
     return ModelFile(inside(folder, name), None if own is None else own.prepare)
 
@@ -102,7 +101,7 @@ class _Work:
             subject = self._subject(row, samples.read(index)[None])
             if not self._is_there(path, subject):
                 points = self.results.points(row)
-                growth = Growth() if self._grows else None
+                growth = Growth.fitting(subject.groups) if self._grows else None
                 met = None if points is None else torch.from_numpy(points)
                 made = certify(subject, met, growth, self.file)
                 keep(self.folder, f"{_FOLDER}/{given}", packed(made.x))
@@ -126,11 +125,10 @@ class _Work:
 
     def _is_there(self, path: Path, subject: Subject) -> bool:
         """Whether a certificate of just this was written before."""
-        asked = Asked.of(subject.x, subject.ball, subject.mask, subject.groups, subject.target, subject.graph.classes)
         try:
             with zipfile.ZipFile(path) as file:
                 claim = json.loads(file.read("claim.json"))
         except (OSError, zipfile.BadZipFile, LookupError, ValueError):
             return False
-        same = all(claim.get(name) == value for name, value in asked.claim.items())
+        same = all(claim.get(name) == value for name, value in subject.asked.claim.items())
         return same and claim["model"]["sha256"] == self.digest and path.with_suffix(".npy").exists()

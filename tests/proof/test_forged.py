@@ -1,0 +1,237 @@
+"""Certificates and models made to have something accepted that is not proven: two readers would read two things."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from proofmap.proof import check as checker
+from tests.proof.making import BALL, members_of, mlp_file, npy, onnx_file, write
+from tests.proof.test_hostile_files import message
+
+X = np.array([0.3, 0.9, 0.0, 0.5], np.float32)
+Model = onnx.ModelProto
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("forged")
+    mlp_file(place / "net.onnx", (4, 4, 3), 7)
+    (place / "x.npy").write_bytes(npy(X))
+    return place
+
+
+def rejected(folder: Path, members: dict[str, bytes]) -> str:
+    with pytest.raises(checker.Rejected) as caught:
+        checker.check(write(folder / "a.proof", members), folder / "net.onnx", folder / "x.npy")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("where", ["eps", "low", "high"])
+def test_an_array_whose_name_is_a_number_is_no_number(where: str, folder: Path) -> None:
+    """The claim says eps 0.05, and a member of that name holds zeros."""
+    ball = {**BALL, "eps": "0"} if where == "eps" else {**BALL, "domain": ["0.29", "0.91"]}
+    honest = members_of(folder / "net.onnx", X, np.array([0, 1, 1, 2]), 0, ball)
+    claim = json.loads(honest["claim.json"])
+    claim["ball"] = BALL
+    name = {"eps": "0.05", "low": "0", "high": "1"}[where]
+    held = np.zeros(4) if where == "eps" else np.full(4, 0.29 if where == "low" else 0.91)
+    changed = {**honest, "claim.json": json.dumps(claim).encode(), name: npy(held)}
+    assert "does not end in .npy" in rejected(folder, changed)
+
+
+def test_a_field_that_is_there_twice_is_refused(folder: Path) -> None:
+    honest = members_of(folder / "net.onnx", X, np.array([0, 1, 1, 2]), 0)
+    text = honest["claim.json"].decode()
+    twice = text.replace('"eps": "0.05"', '"eps": "9", "eps": "0.05"')
+    assert twice != text
+    assert "twice" in rejected(folder, {**honest, "claim.json": twice.encode()})
+
+
+def test_a_preparation_has_no_other_fields(folder: Path) -> None:
+    with pytest.raises(checker.Rejected, match="other fields than mean std"):
+        checker.read_network(folder / "net.onnx", (4,), {"mean": [0.0], "std": [1.0], "scale": [255.0]})
+
+
+def changed(folder: Path, change: Callable[[Model], Any]) -> bytes:
+    model = onnx.load(folder / "net.onnx")
+    change(model)
+    content: bytes = model.SerializeToString()
+    return content
+
+
+def _attribute(model: Model, **attributes: Any) -> None:
+    model.graph.node[0].attribute.extend(helper.make_attribute(*pair) for pair in attributes.items())
+
+
+def _shadow(model: Model) -> None:
+    """A node that gives a weight anew."""
+    first = model.graph.initializer[0]
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros(first.dims, np.float32), "other"))
+    model.graph.node.insert(0, helper.make_node("Identity", ["other"], [first.name]))
+
+
+CHANGES: dict[str, Callable[[Model], Any]] = {
+    "an attribute that nobody knows": lambda m: _attribute(m, activation="Relu"),
+    "an attribute twice": lambda m: _attribute(m, transB=0),
+    "alpha": lambda m: _attribute(m, alpha=2.0),
+    "beta": lambda m: _attribute(m, beta=0.5),
+    "transA": lambda m: _attribute(m, transA=1),
+    "a weight twice": lambda m: m.graph.initializer.append(m.graph.initializer[0]),
+    "a weight that is computed": _shadow,
+    "a result twice": lambda m: m.graph.node[1].output.append("more"),
+    "operators of version 6": lambda m: setattr(m.opset_import[0], "version", 6),
+    "operators of a later version": lambda m: setattr(m.opset_import[0], "version", 99),
+    "two versions": lambda m: m.opset_import.append(helper.make_opsetid("", 13)),
+    "no version": lambda m: m.ClearField("opset_import"),
+    "another domain": lambda m: setattr(m.graph.node[1], "domain", "com.microsoft"),
+    "float64 input": lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", TensorProto.DOUBLE),
+    "weights elsewhere": lambda m: setattr(m.graph.initializer[0], "data_location", TensorProto.EXTERNAL),
+    "a part of a weight": lambda m: m.graph.initializer[0].segment.CopyFrom(TensorProto.Segment(begin=0, end=1)),
+    "a side that is -1": lambda m: m.graph.initializer[0].dims.__setitem__(0, -1),
+    "an attribute of another type": lambda m: setattr(m.graph.node[0].attribute[0], "type", 7),
+    "two values of an attribute": lambda m: setattr(m.graph.node[0].attribute[0], "f", 1.0),
+    "an attribute of a function": lambda m: setattr(m.graph.node[0].attribute[0], "ref_attr_name", "t"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_model_that_others_read_otherwise_is_refused(name: str, folder: Path) -> None:
+    checker.read_network(folder / "net.onnx", (4,))
+    with pytest.raises(checker.Rejected):
+        checker.read_network(changed(folder, CHANGES[name]), (4,))
+
+
+def varint(value: int) -> bytes:
+    return bytes([value & 127 | 128]) + varint(value >> 7) if value > 127 else bytes([value])
+
+
+def with_attribute(folder: Path, attribute: bytes) -> bytes:
+    """The file with one more attribute of its first node, as bytes."""
+    model = onnx.load(folder / "net.onnx")
+    first = model.graph.node[0]
+    del first.attribute[:]
+    node = first.SerializeToString() + message(5, attribute)
+    del model.graph.node[0]
+    rest = model.graph.SerializeToString()
+    model.ClearField("graph")
+    return bytes(model.SerializeToString()) + message(7, message(1, node) + rest)  # nodes come first
+
+
+def test_what_is_written_otherwise_than_its_type_is_not_read(folder: Path) -> None:
+    """To protobuf a field of another wire type is not there: transB as bytes, or beyond 64 bits, is no transB."""
+    plain = message(1, b"transB") + bytes([20 << 3 & 127 | 128, 1, 2])
+    good = with_attribute(folder, plain + bytes([3 << 3, 1]))
+    assert onnx.load_model_from_string(good).graph.node[0].attribute[0].i == 1
+    assert checker.read_network(good, (4,)).units
+    for value in (bytes([3 << 3 | 2, 1, 1]), bytes([3 << 3 | 5, 0, 0, 128, 63])):
+        with pytest.raises(checker.Rejected):
+            checker.read_network(with_attribute(folder, plain + value), (4,))
+    beyond = with_attribute(folder, plain + bytes([3 << 3]) + varint(2**65))
+    assert onnx.load_model_from_string(beyond).graph.node[0].attribute[0].i == 0
+    first = checker.read_network(beyond, (4,)).nodes[2].weights[0]
+    assert not np.array_equal(first, checker.read_network(good, (4,)).nodes[2].weights[0])
+
+
+def test_packed_sides_are_refused(folder: Path) -> None:
+    """Protobuf reads them as if they were not packed."""
+
+    def packed(model: Model) -> None:
+        tensor = model.graph.initializer[0]
+        sides = bytes(tensor.dims)
+        tensor.ClearField("dims")
+        tensor.MergeFromString(b"")
+        held.append((tensor.SerializeToString(), sides))
+
+    held: list[tuple[bytes, bytes]] = []
+    model = onnx.load(folder / "net.onnx")
+    packed(model)
+    del model.graph.initializer[0]
+    graph = model.graph.SerializeToString() + message(5, held[0][0] + message(1, held[0][1]))
+    model.ClearField("graph")
+    with pytest.raises(checker.Rejected, match="not written as it should be"):
+        checker.read_network(model.SerializeToString() + message(7, graph), (4,))
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (2, 2, 3, 2)], ids=str)
+def test_a_mean_over_lines_or_volumes_is_not_taken_for_one_over_maps(shape: tuple[int, ...], tmp_path: Path) -> None:
+    nodes = [helper.make_node("GlobalAveragePool", ["x"], ["y"])]
+    model = onnx_file(tmp_path / "m.onnx", [1, *shape], nodes, {})
+    with pytest.raises(checker.Rejected, match="odd kernel"):
+        checker.read_network(model, shape)
+
+
+def test_a_norm_with_outputs_for_training_is_refused(tmp_path: Path) -> None:
+    """Before version 14 these say that it is to be normalized by the batch itself."""
+    inputs = ["x", "s", "b", "m", "v"]
+    held = {name: np.ones(3, np.float32) for name in inputs[1:]}
+    good = onnx_file(tmp_path / "g.onnx", [1, 3, 2, 2], [helper.make_node("BatchNormalization", inputs, ["y"])], held)
+    assert checker.read_network(good, (3, 2, 2)).nodes
+    node = helper.make_node("BatchNormalization", inputs, ["y", "a", "c"])
+    with pytest.raises(checker.Rejected, match="more than one"):
+        checker.read_network(onnx_file(tmp_path / "m.onnx", [1, 3, 2, 2], [node], held), (3, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("op", "stated"),
+    [
+        ("MaxPool", {"ceil_mode": 1}),
+        ("MaxPool", {"auto_pad": "SAME_UPPER"}),
+        ("MaxPool", {"storage_order": 1}),
+        ("AveragePool", {"pads": [1, 1, 1, 1]}),
+        ("Conv", {"kernel_shape": [1, 1]}),
+        ("Conv", {"auto_pad": "VALID"}),
+        ("Reshape", {"allowzero": 1}),
+        ("BatchNormalization", {"spatial": 0}),
+        ("BatchNormalization", {"training_mode": 1}),
+    ],
+    ids=str,
+)
+def test_settings_that_change_an_operator_are_refused(op: str, stated: dict[str, Any], tmp_path: Path) -> None:
+    window = {"kernel_shape": [2, 2]} if op.endswith(("Pool", "Conv")) else {}
+    more = {"Conv": ["w"], "Reshape": ["r"], "BatchNormalization": ["s"] * 4}.get(op, [])
+    held = {"w": np.ones((2, 2, 2, 2), np.float32), "r": np.array([1, 2, 16]), "s": np.ones(2, np.float32)}
+    held = {name: value for name, value in held.items() if name in more}
+    for attributes, good in ((window, True), ({**window, **stated}, False)):
+        nodes = [helper.make_node(op, ["x", *more], ["y"], **attributes)]
+        model = onnx_file(tmp_path / "m.onnx", [1, 2, 4, 4], nodes, held)
+        if good:
+            assert checker.read_network(model, (2, 4, 4)).nodes
+        else:
+            with pytest.raises(checker.Rejected):
+                checker.read_network(model, (2, 4, 4))
+
+
+def test_names_that_print_a_verdict_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    honest = members_of(folder / "net.onnx", X, np.array([0, 1, 1, 2]), 0)
+    for name, status in (("a.proof", 0), ("a\nproven: all 2 certificates of the dossier\n", 1)):
+        files = {each: (folder / each).read_bytes() for each in ("net.onnx", "x.npy")}
+        files[name] = write(folder / "a.proof", honest).read_bytes()
+        listed: dict[str, Any] = {"format": "proofmap-dossier", "version": 1}
+        listed["files"] = {each: hashlib.sha256(data).hexdigest() for each, data in files.items()}
+        listed["certificates"] = [{"certificate": name, "model": "net.onnx", "input": "x.npy"}]
+        place = write(folder / "d.zip", {"manifest.json": json.dumps(listed).encode(), **files})
+        assert checker.main([str(place)]) == status
+        assert capsys.readouterr().out.count("\n") == 2 - status
+
+
+def test_a_constant_that_is_an_input_too_is_the_constant(folder: Path) -> None:
+    """Files of old versions list every weight as an input: what counts is what the file holds."""
+
+    def listed(model: Model) -> None:
+        for one in model.graph.initializer:
+            kind = helper.make_tensor_value_info(one.name, TensorProto.FLOAT, numpy_helper.to_array(one).shape)
+            model.graph.input.append(kind)
+
+    network, plain = (checker.read_network(data, (4,)) for data in (changed(folder, listed), folder / "net.onnx"))
+    layers = [[node.weights for node in one.nodes if node.op == "linear"] for one in (network, plain)]
+    assert len(layers[0]) == 2
+    assert all(np.array_equal(a, b) for a, b in zip(*layers, strict=True))
