@@ -112,6 +112,7 @@ PROPERTY = "tests/test_property.py"
 REFUTE = "tests/explain/test_refute.py"
 SMOOTH = "tests/explain/test_smooth.py"
 BLEND = "tests/explain/test_blend.py"
+NESTED = "tests/explain/test_nested.py"
 NOISE = "tests/explain/test_noise.py"
 PATH = "tests/explain/test_path.py"
 TIES = "tests/explain/test_ties.py"
@@ -596,6 +597,12 @@ BREAKS = [
         PATH,
     ),
     Break("explain/path.py", "certified=False", "certified=True", PATH),
+    Break("explain/nested.py", "certified=False", "certified=True", NESTED),
+    Break("explain/nested.py", "restrict(family, free), target)", "family, target)", NESTED),
+    Break("explain/nested.py", "(far > 0) & (far < inf)", "far < inf", NESTED),
+    Break("explain/nested.py", "self.beyond * far", "far", NESTED),
+    Break("explain/nested.py", "used.masked_fill(absent, -inf)", "used", NESTED),
+    Break("explain/nested.py", "head.gather(1, again), order", "head, order", NESTED),
     Break("explain/smooth.py", "certified=False", "certified=True", SMOOTH),
     Break("explain/ties.py", "high[:, 1:] >= low[:, :-1]", "high[:, 1:] >= high[:, :-1]", TIES),
     Break("explain/headline.py", 'e.guarantee != "certified" and not decides(objective)', "False", TIES),
