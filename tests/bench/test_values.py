@@ -1,4 +1,4 @@
-"""The values of every sample behind the tables of the page: what the page says is their mean, and all are of one kind."""
+"""The values of every sample behind the tables of the page: their means are what the page says, all are of one kind."""
 
 from __future__ import annotations
 
