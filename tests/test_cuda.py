@@ -97,7 +97,7 @@ def test_sampled_explanations_are_those_of_the_cpu(fewest: int, monkeypatch: pyt
         torch.testing.assert_close(ours.cpu(), cpus, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", [pm.SmoothEVA, pm.PathEVA, pm.NoiseEVA, pm.BlendEVA])
+@pytest.mark.parametrize("kind", [pm.SmoothEVA, pm.PathEVA, pm.NestedEVA, pm.NoiseEVA, pm.BlendEVA])
 def test_maps_by_gradients_are_those_of_the_cpu(kind: type[pm.explain.Explainer]) -> None:
     """The noise is drawn on the CPU for both."""
     model, x = pm.zoo.mnist_mlp().double(), pm.data.digits()[0][:3].double()

@@ -24,7 +24,7 @@ from proofmap.graph.foreign import differentiable
 from proofmap.precision import full_precision
 from proofmap.settings import check_count
 
-__all__ = ["across", "adversaries", "along", "attack", "climb", "climbs", "margin", "nearest", "restrict"]
+__all__ = ["across", "adversaries", "along", "attack", "climb", "climbs", "margin", "nearest", "restrict", "shrunk"]
 
 Value = Callable[[Tensor], Tensor]  # what is to be made large: points (N, *shape) -> (N,), differentiable
 Direction = Callable[[Family, Tensor, Tensor], Tensor]  # the step in a ball, at δ, where the value has this gradient
@@ -118,7 +118,7 @@ def adversaries(
             if not len(rows):
                 return high, found
             left[rows] -= (high[rows] < inf).long()
-            part = _shrunk(family.pick(rows), trial[rows])
+            part = shrunk(family.pick(rows), trial[rows])
             value, delta = attack(graph, part, target[rows], steps=steps, restarts=restarts, generator=generator)
             hit = value > 0
             low[rows[~hit]] = trial[rows[~hit]]
@@ -235,7 +235,7 @@ def _first_order(graph: Graph, family: Family, target: Tensor) -> tuple[Tensor, 
     return overlap, torch.minimum(torch.maximum(1.05 * reach, _SMALLEST * family.eps), family.eps)
 
 
-def _shrunk(family: Family, radius: Tensor) -> Family:
+def shrunk(family: Family, radius: Tensor) -> Family:
     """The same balls with smaller radii (N,)."""
     wide = _wide(radius, family.x)
     return Family(family.x, family.lower.maximum(-wide), family.upper.minimum(wide), family.norm, radius)

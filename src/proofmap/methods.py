@@ -75,6 +75,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "hybrid": Method("hybrid:HybridEVA", ball=True, needs=("split",)),
         "smooth": Method("smooth:SmoothEVA", ball=True),
         "path": Method("path:PathEVA", ball=True),
+        "nested": Method("nested:NestedEVA", ball=True),
         "noise": Method("noise:NoiseEVA", ball=True),
         "blend": Method("blend:BlendEVA", ball=True),
         "probable": Method("probable:ProbableEVA", ball=True, norm=2.0),

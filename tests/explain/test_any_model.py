@@ -41,6 +41,7 @@ QUICK = {
     "hybrid": {"samples": 4},
     "smooth": {"samples": 4},
     "path": {"attack_steps": 2, "steps": 2},
+    "nested": {"attack_steps": 2, "steps": 2},
     "blend": {"samples": 4, "attack_steps": 2, "steps": 2},
 }
 RULED = ("deeplift", "guided-backprop", "lrp")  # have a rule for each operation

@@ -49,6 +49,11 @@ RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any], int | None]] = {
     "first-order": ({"objective": "class"}, {"objective": "class"}, None),
     "smooth": ({"samples": 6, "seed": 3}, {"samples": 6, "radii": "one", "objective": "class"}, 3),
     "path": ({"steps": 4}, {"attack_steps": 20, "steps": 4, "objective": "margin"}, None),
+    "nested": (
+        {"keep": 0.5},
+        {"keep": 0.5, "beyond": 1.3, "rounds": 1, "attack_steps": 10, "steps": 10},
+        None,
+    ),
     "noise": ({"samples": 6, "seed": 3}, {"samples": 6, "objective": "class"}, 3),
     "blend": (
         {"samples": 6, "share": 0.4},

@@ -65,6 +65,17 @@ def test_words_for_scalars(name: str) -> None:
     assert_is(graph, function)
 
 
+@pytest.mark.parametrize(("low", "high"), [(0.0, 6.0), (-1.0, inf), (-inf, 0.5), (0.3, 0.3)])
+def test_a_clamp_has_the_slope_0_at_its_limits(low: float, high: float) -> None:
+    """As torch's ReLU6 has, of which a gradient may meet some: sums of float32 cancel to 0 now and then."""
+    graph = built((4,), lambda b: scalars.clamp(b, "y", "input", low, high))
+    x = torch.tensor([[low, high, -7.0, 0.4]]).nan_to_num(posinf=9.0, neginf=-9.0).to(graph.dtype).requires_grad_()
+    y = graph(x)
+    assert torch.equal(y, x.clamp(low, high))
+    (slope,) = torch.autograd.grad(y.sum(), x)
+    assert torch.equal(slope, ((x > low) & (x < high)).to(x))
+
+
 Gate = tuple[Callable[[Builder], str], str, Callable[[Tensor], Tensor]]
 GATES: dict[str, Gate] = {
     "silu": (lambda b: scalars.mul(b, "y", "input", sigmoid(b, 1.0, 0.0)), "silu", F.silu),

@@ -20,6 +20,7 @@ from proofmap.explain.explainer import Explainer
 from proofmap.explain.explanation import Explanation
 from proofmap.explain.greedy import GreedyAO, GreedyAS
 from proofmap.explain.hybrid import HybridEVA
+from proofmap.explain.nested import NestedEVA
 from proofmap.explain.noise import NoiseEVA
 from proofmap.explain.origin import File, Origin, Source
 from proofmap.explain.path import PathEVA
@@ -41,6 +42,7 @@ __all__ = [
     "GreedyAO",
     "GreedyAS",
     "HybridEVA",
+    "NestedEVA",
     "NoiseEVA",
     "Origin",
     "PathEVA",

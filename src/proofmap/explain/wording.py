@@ -38,6 +38,7 @@ _STATED = 8  # characters of a radius that is printed as it was given
 _SCORES = {  # what scores are that are no differences of overlaps
     "SmoothEVA": "a mean over points drawn from the ball, of what a group adds to the largest first-order change",
     "PathEVA": "a group's part of what one attack gained, along the straight way to where it led",
+    "NestedEVA": "the share of groups that rank no higher, by what attacks used that moved ever fewer of them",
     "NoiseEVA": "a group's part of what the way to a point drawn from the ball changes, in the mean over such points",
     "BlendEVA": "a group's part of the evidence over the ball, what attacks gained and what noise destroys, mixed",
 }

@@ -84,7 +84,7 @@ OPERATIONS: dict[str, Operation] = {
     # functions of one scalar
     "relu": _plain(F.relu, activation=True),
     "leaky_relu": _scalar(functions.leaky_relu, activation=True),
-    "clamp": _scalar(lambda node, x: x.clamp(node.attributes["low"], node.attributes["high"]), activation=True),
+    "clamp": _scalar(functions.clamp, activation=True),
     "abs": _plain(torch.abs),
     "shrink": _scalar(functions.shrink, activation=True, steep=_always),
     "threshold": _scalar(functions.threshold, activation=True, steep=_always),

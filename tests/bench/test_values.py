@@ -1,0 +1,59 @@
+"""The values of every sample behind the tables of the page: their means are what the page says, all are of one kind."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from proofmap.bench.spec import read, slug
+from proofmap.metrics import METRICS
+
+DOCS = Path(__file__).parents[2] / "docs"
+VALUES = DOCS / "results" / "values"
+TABLES = sorted(path.name for path in VALUES.iterdir() if path.is_dir())
+
+
+def rows(table: str) -> dict[str, list[str]]:
+    """The cells of each row of a table of the page, by its label without the number of samples."""
+    page = (DOCS / "results.md").read_text(encoding="utf-8")
+    text = page.partition(f"<!-- {table}/table.md -->")[2].partition("<!-- end -->")[0]
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ") and "---" not in line]
+    return {re.sub(r" \(\d+ samples?\)$", "", first): cells for first, *cells in lines[1:]}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_page_has_their_means(table: str) -> None:
+    spec, shown = read(table), rows(table)
+    assert list(shown) == [entry.label for entry in spec.entries]
+    for label, cells in shown.items():
+        for metric, cell in zip(spec.metrics, cells, strict=False):
+            values = np.load(VALUES / table / slug(label) / f"{metric}.npy")
+            found = re.search(r"-?\d+\.\d{3}", cell)
+            assert found is not None, (label, metric, cell)
+            assert f"{values.mean():.3f}" == found[0], (label, metric)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_all_rows_are_of_the_same_images_network_and_metrics(table: str) -> None:
+    spec = read(table)
+    abouts = {}
+    for entry in spec.entries:
+        folder = VALUES / table / slug(entry.label)
+        about = json.loads((folder / "about.json").read_text())
+        assert about["method"] == json.loads(json.dumps(entry.method()))
+        if entry.count is None:
+            abouts[entry.label] = (about["model"], about["images"])
+        for metric in spec.metrics:
+            assert len(np.load(folder / f"{metric}.npy")) == (entry.count or spec.count)
+            settings = json.loads((folder / f"{metric}.json").read_text())
+            assert settings == json.loads(json.dumps(METRICS[metric]().settings()))
+    assert len(set(abouts.values())) == 1
+
+
+def test_no_maps_are_among_them() -> None:
+    assert not list(VALUES.rglob("maps-*"))
+    assert sum(file.stat().st_size for file in VALUES.rglob("*") if file.is_file()) < 4e6
