@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -53,7 +54,7 @@ class Hostile:
     target: int
     curve: str = "relu"
 
-    @property
+    @cached_property
     def graph(self) -> Graph:
         b = Builder((len(self.x),), 1)
         name = b.input
