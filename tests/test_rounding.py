@@ -36,7 +36,7 @@ def inputs(dtype: torch.dtype) -> Tensor:
 def lowered(monkeypatch: pytest.MonkeyPatch, by: float) -> None:
     """As if every search had proven that much less than what was reached."""
 
-    def close(graph: object, family: object, reached: Reached, *rest: object) -> Closing:
+    def close(graph: object, family: object, reached: Reached, *rest: object, rigorous: bool) -> Closing:
         return Closing(reached.value - by, ())
 
     monkeypatch.setattr(overlaps, "close", close)
