@@ -5,6 +5,7 @@ size of what is summed up.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -119,3 +120,18 @@ def test_what_a_file_keeps_may_cross_by_what_its_precision_allows() -> None:
     over = exact(torch.float64)
     with pytest.raises(ProofmapError, match="was proven to be the most"):
         replace(over, full=over.full_lower - 1e-6)
+
+
+@pytest.mark.parametrize("rigorous", [False, True])
+def test_sides_that_hold_with_all_roundings_may_not_cross_at_all(
+    rigorous: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much room plain sides have."""
+    lowered(monkeypatch, 1e-3)
+    monkeypatch.setattr(overlaps, "_room", lambda graph, points: torch.tensor(torch.inf))
+    ask = partial(pm.overlap, network(), inputs(torch.float32), BALL, bounds=pm.bounds.Exact(seconds=5))
+    if rigorous:
+        with pytest.raises(ProofmapError, match="one of both is wrong"):
+            ask(rigorous=True)
+    else:
+        ask()

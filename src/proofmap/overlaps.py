@@ -198,7 +198,10 @@ def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, 
         if how.method.search is not None:
             upper, met, left = closed(graph, family, logits, forms, how)
             check_sides(met.value, upper, _room(graph, met.points))
-            reached = _at_least(graph, met.points, forms, how).minimum(upper) if how.rigorous else met.value
+            reached = met.value
+            if how.rigorous:
+                reached = _at_least(graph, met.points, forms, how)
+                check_sides(reached, upper, torch.zeros_like(upper))  # both hold with all roundings: nothing may cross
             above, below = upwards(upper.maximum(reached), at_x.dtype), -upwards(-reached, at_x.dtype)
             found = Overlap(above[:, 0], above[:, 1:], at_x, classes, True, below[:, 0], below[:, 1:], met.points)
             if how.rigorous:  # the roundings of differences are not known
