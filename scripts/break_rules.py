@@ -294,7 +294,7 @@ BREAKS = [
     # what is shared
     Break("bounds/rows.py", "row, member[which]", "row, (member[which] + 1) % (int(member.max()) + 1)", SOUND),
     Break("bounds/facts.py", "elif node.inputs[0] in apart:", "elif node.inputs[0] in bounded:", PUBLISHED),
-    Break("bounds/knowledge.py", "not (self.arithmetic or name in self._touched)", "False", PUBLISHED),
+    Break("bounds/knowledge.py", "replaces=not counts", "replaces=False", PUBLISHED),
     Break("bounds/engine.py", "torch.minimum(best, best[:, :1])", "best", FAMILY),
     Break("bounds/engine.py", "_smallest([flat[part], *bounds])", "_smallest(bounds)", FAMILY),
     Break("bounds/engine.py", "best > floor[:, None, None]", "best < floor[:, None, None]", FAMILY),
@@ -477,7 +477,7 @@ BREAKS = [
     Break("graph/foreign.py", "for size in sizes]", "for size in ()]", FOREIGN),
     Break("graph/torch/boxed.py", "if path and not any(key in stack for stack in stacks)", "if path", FOREIGN),
     Break("graph/torch/hooked.py", "if call == site.call:", "if call == 1:", FOREIGN),
-    Break("graph/last.py", "prod(over) == prod(b.shape(x))", "True", LAST),
+    Break("graph/last.py", "if prod(b.shape(flat)) == b.shape(flat)[axes[0]] else {}", "if True else {}", LAST),
     Break("graph/last.py", "prod(node.shape) <= 2", "prod(node.shape) <= 3", LAST),
     Break("graph/last.py", "[[0.0], [1.0]]", "[[1.0], [0.0]]", LAST),
     Break("graph/torch/modes.py", "isinstance(module, _DropoutNd) and module.p > 0", "False", MODES),
@@ -812,7 +812,9 @@ BREAKS = [
     Break("rules/softmax.py", "x.upper - _others(x.lower, axis)", "x.upper - _others(x.upper, axis)", PRODUCT),
     Break("rules/softmax.py", "alpha * (2 - at - rest", "alpha * (2.01 - at - rest", PRODUCT),
     Break("rules/softmax.py", "low.exp() + alpha * (z - low", "alpha * (z - low", PRODUCT),
-    Break("rules/softmax.py", "pushed(x.lower_weight, x.upper_weight", "pushed(x.lower_weight, x.lower_weight", PRODUCT),
+    Break(
+        "rules/softmax.py", "pushed(x.lower_weight, x.upper_weight", "pushed(x.lower_weight, x.lower_weight", PRODUCT
+    ),
     Break("rules/softmax.py", "torch.where(level, 0, alpha)", "alpha", PRODUCT),
     Break("rules/smooth.py", "-0.5 * x.rsqrt() / x", "-0.5 * x.rsqrt()", SCALAR),
     Break("graph/apart.py", '"axes": (len(shape) - 2,)', '"axes": (len(shape) - 3,)', "tests/graph/test_apart.py"),
