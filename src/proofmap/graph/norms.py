@@ -35,7 +35,15 @@ def normalised(b: Builder, name: str, x: str, axes: Sequence[int], eps: float, *
 
 
 def layer_norm(
-    b: Builder, name: str, x: str, axes: Sequence[int], weight: Weight, bias: Weight, eps: float, *, centred: bool = True
+    b: Builder,
+    name: str,
+    x: str,
+    axes: Sequence[int],
+    weight: Weight,
+    bias: Weight,
+    eps: float,
+    *,
+    centred: bool = True,
 ) -> str:
     """Along the last axes, whose weights and biases have their shape; centred=False: an RMS norm."""
     return b.affine(name, normalised(b, name, x, axes, eps, centred=centred), weight, bias)

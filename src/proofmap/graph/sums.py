@@ -46,7 +46,7 @@ def cumulative(b: Builder, name: str, x: str, axis: int, *, exclusive: bool = Fa
 
 def _swapped(b: Builder, name: str, x: str, axis: int) -> str:
     """With an axis of one sample and the last one exchanged."""
-    axes = list(range(b.rank(x)))
+    axes = list(range(len(b.shape(x)) + 1))
     axes[axis + 1], axes[-1] = axes[-1], axes[axis + 1]
     return b.permute(name, "permute", x, axes)
 
@@ -82,7 +82,7 @@ def einsum(b: Builder, name: str, equation: str, operands: Sequence[Value]) -> s
     branches = [k for k, value in enumerate(operands) if isinstance(value, str)]
     if len(branches) != 1:
         raise NoRule("of several branches")
-    ranks = [b.rank(value) if isinstance(value, str) else value.ndim for value in operands]
+    ranks = [len(b.shape(value)) + 1 if isinstance(value, str) else value.ndim for value in operands]
     terms, result = _letters(name, equation, ranks)
     x = operands[branches[0]]
     assert isinstance(x, str)
@@ -91,7 +91,8 @@ def einsum(b: Builder, name: str, equation: str, operands: Sequence[Value]) -> s
         raise MixedError(name, "einsum")
     if len(set(axes)) < len(axes):  # a letter twice: the diagonal
         kept = "".join(dict.fromkeys(axes))
-        x = move(b, f"{name}.diagonal", "einsum", x, lambda positions: torch.einsum(f"{axes}->{kept}", positions))
+        read = f"{axes[1 - b.lead :]}->{kept[1 - b.lead :]}"
+        x = move(b, f"{name}.diagonal", "einsum", x, lambda positions: torch.einsum(read, positions))
         axes = kept
     axes = axes[1:]
     constants = [(term, value) for term, value in zip(terms, operands, strict=True) if isinstance(value, Tensor)]

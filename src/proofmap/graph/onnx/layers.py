@@ -6,13 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from proofmap.errors import ModelError
 from proofmap.graph import layers, pools
 from proofmap.graph.build import Builder, MixedError, NoRule, Value, constant
 from proofmap.graph.last import softmax
-from proofmap.graph.onnx.call import Call, axes_of, branch, numbers
+from proofmap.graph.logarithms import log_softmax
+from proofmap.graph.onnx.call import Call, branch
+from proofmap.graph.onnx.whole import of_samples
 from proofmap.graph.slide import Slide
 
 # --- products ---
@@ -20,18 +23,25 @@ from proofmap.graph.slide import Slide
 
 def _gemm(b: Builder, call: Call, x: Value, y: Value, z: Value | None = None) -> str:
     """alpha · x' y' + beta · z, where ' transposes on demand."""
-    weight = constant(y, "weights") if isinstance(x, str) else None
-    if weight is None or call.get("transA", 0):
-        raise MixedError(call.name, call.op)
-    weight = weight if call.get("transB", 0) else weight.t()
     alpha, beta = call.get("alpha", 1.0), call.get("beta", 1.0)
-    scaled = weight.contiguous() if alpha == 1.0 else weight.double() * alpha
-    product = layers.linear(b, f"{call.name}.product", branch(x), scaled, None)
+    if isinstance(x, str) and isinstance(y, Tensor) and not call.get("transA", 0):
+        weight = y if call.get("transB", 0) else y.t()
+        scaled = weight.contiguous() if alpha == 1.0 else weight.double() * alpha
+        product = layers.linear(b, f"{call.name}.product", x, scaled, None)
+    elif b.lead:
+        raise MixedError(call.name, call.op)
+    else:
+        x, y = (_turned(b, call, value) if call.get(how, 0) else value for how, value in (("transA", x), ("transB", y)))
+        product = b.scale(f"{call.name}.alpha", layers.matmul(b, f"{call.name}.product", x, y), alpha)
     if z is None:
         return product
     return b.add(
         call.name, product, z.double() * beta if isinstance(z, Tensor) else b.scale(f"{call.name}.beta", z, beta)
     )
+
+
+def _turned(b: Builder, call: Call, value: Value) -> Value:
+    return value.t() if isinstance(value, Tensor) else b.permute(f"{call.name}.turned", call.op, value, (0, 2, 1))
 
 
 def _sliding(call: Call, n: Sequence[int], kernel: Sequence[int]) -> Slide:
@@ -115,14 +125,27 @@ def _avg_pool(b: Builder, call: Call, x: str) -> str:
     return pools.avg_pool(b, call.name, x, slide, ceil=ceil, count_padding=counting)
 
 
-def _reduce(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
-    given = numbers(call, "axes", axes)
-    if not given and call.get("noop_with_empty_axes", 0):
-        return x
-    if not given:
-        raise MixedError(call.name, call.op)
-    sample, keepdim = axes_of(b, call, x, given), bool(call.get("keepdims", 1))
-    return pools.OVER[call.op.removeprefix("Reduce").lower()](b, call.name, x, sample, keepdim=keepdim)
+def _lp_pool(b: Builder, call: Call, x: str) -> str:
+    slide = _padded(call, b.shape(x)[1:], call.get("kernel_shape"))
+    if call.get("ceil_mode", 0):
+        raise NoRule("with ceil_mode")
+    ones = torch.ones(b.shape(x)[0], 1, *slide.kernel, dtype=torch.float64)
+    return _of_powers(b, call, x, lambda y: layers.conv(b, f"{call.name}.sums", y, ones, None, slide, len(ones)))
+
+
+def _global_lp_pool(b: Builder, call: Call, x: str) -> str:
+    axes = range(1, len(b.shape(x)))
+    return _of_powers(b, call, x, lambda y: b.reduce(f"{call.name}.sum", y, axes, keepdim=True, mean=False))
+
+
+def _of_powers(b: Builder, call: Call, x: str, total: Callable[[str], str]) -> str:
+    """(Σ |x|^p)^(1/p), p 1 or 2."""
+    p = call.get("p", 2)
+    if p not in (1, 2):
+        raise NoRule(f"with p {p}")
+    if p == 1:
+        return total(b.add_node(f"{call.name}.sizes", "abs", [x]))
+    return b.add_node(call.name, "sqrt", [total(b.add_node(f"{call.name}.squares", "square", [x]))])
 
 
 def _softmax(b: Builder, call: Call, x: str) -> str:
@@ -130,20 +153,25 @@ def _softmax(b: Builder, call: Call, x: str) -> str:
     old = call.opset < 13
     axis = b.axis(call.name, call.op, call.get("axis", 1 if old else -1), b.rank(x))
     axes = range(axis, len(b.shape(x))) if old else [axis]
-    return softmax(b, call.name, x, axes, "log-softmax" if call.op == "LogSoftmax" else "softmax")
+    return log_softmax(b, call.name, x, axes) if call.op == "LogSoftmax" else softmax(b, call.name, x, axes, "softmax")
 
 
 LAYERS: dict[str, Callable[..., Any]] = {
     "Gemm": _gemm,
     "MatMul": lambda b, call, x, y: layers.matmul(b, call.name, x, y),
-    "Conv": _conv,
-    "ConvTranspose": _conv_transpose,
-    "BatchNormalization": _batch_norm,
-    "MaxPool": _max_pool,
-    "AveragePool": _avg_pool,
-    "GlobalAveragePool": lambda b, call, x: pools.adaptive_avg_pool(b, call.name, x, (1,) * (b.rank(x) - 2)),
-    "GlobalMaxPool": lambda b, call, x: pools.max_over(b, call.name, x, range(1, b.rank(x) - 1), keepdim=True),
-    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"), _reduce),
+    "Conv": of_samples(_conv),
+    "ConvTranspose": of_samples(_conv_transpose),
+    "BatchNormalization": of_samples(_batch_norm),
+    "MaxPool": of_samples(_max_pool),
+    "AveragePool": of_samples(_avg_pool),
+    "GlobalAveragePool": of_samples(
+        lambda b, call, x: pools.adaptive_avg_pool(b, call.name, x, (1,) * (len(b.shape(x)) - 1))
+    ),
+    "GlobalMaxPool": of_samples(
+        lambda b, call, x: pools.max_over(b, call.name, x, range(1, len(b.shape(x))), keepdim=True)
+    ),
+    "LpPool": of_samples(_lp_pool),
+    "GlobalLpPool": of_samples(_global_lp_pool),
     "Softmax": _softmax,
     "LogSoftmax": _softmax,
 }

@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 import onnx
+import torch
 from torch import Tensor
 
 from proofmap.graph import scalars
@@ -14,7 +15,10 @@ from proofmap.graph.build import Builder, NoRule, Value, constant, scalar
 from proofmap.graph.moves import choose
 from proofmap.graph.onnx.call import Call, branch, number
 from proofmap.graph.onnx.layers import LAYERS
+from proofmap.graph.onnx.learned import LEARNED
 from proofmap.graph.onnx.linear import LINEAR
+from proofmap.graph.onnx.norms import NORMS
+from proofmap.graph.onnx.reduce import REDUCE
 from proofmap.graph.onnx.resize import RESIZE
 from proofmap.graph.onnx.shapes import SHAPES
 
@@ -87,6 +91,13 @@ def _cast(b: Builder, call: Call, x: str) -> str:
     return x
 
 
+def _cast_like(b: Builder, call: Call, x: Value, like: Value) -> str:
+    kind = constant(like, "type").dtype
+    if kind not in (torch.float32, torch.float64):
+        raise NoRule(f"to type {kind}")
+    return branch(x)
+
+
 def _dropout(b: Builder, call: Call, x: str, ratio: Value | None = None, training: Value | None = None) -> str:
     if training is not None and bool(constant(training, "mode").any()):
         raise NoRule("that stays on in evaluation mode")
@@ -104,6 +115,9 @@ CONVERT: dict[str, Callable[..., Any]] = {
     **RESIZE,
     **LINEAR,
     **LAYERS,
+    **REDUCE,
+    **NORMS,
+    **LEARNED,
     **{op: _unary(op.lower()) for op in _UNARY.split()},
     "Add": _chain(Builder.add),
     "Sum": _chain(Builder.add),
@@ -133,6 +147,7 @@ CONVERT: dict[str, Callable[..., Any]] = {
     "Greater": _greater,
     "Where": _where,
     "Cast": _cast,
+    "CastLike": _cast_like,
     "Dropout": _dropout,
     "Identity": lambda b, call, x: x,
 }
