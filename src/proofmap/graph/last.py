@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -47,7 +47,7 @@ def softmax(b: Builder, name: str, x: str, axes: Sequence[int], kind: str) -> st
     """softmax or log-softmax along an axis of a sample, or along its last axes together; a model may end in it."""
     shape = b.shape(x)
     flat = b.reshape(f"{name}.flat", x, (*shape[: axes[0]], -1)) if len(axes) > 1 else x
-    whole = {"last": kind} if prod(b.shape(flat)) == b.shape(flat)[axes[0]] else {}
+    whole: dict[str, Any] = {"last": kind} if prod(b.shape(flat)) == b.shape(flat)[axes[0]] else {}
     if kind == "log-softmax":
         y = b.add_node(f"{name}.softmax", "softmax", [flat], axis=axes[0])
         y = b.add_node(f"{name}.log", "log", [y], **whole)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.rules.lines import at_rows
-from proofmap.rules.rule import Forms, Interval, Kind, Nonlinear, Relaxation
+from proofmap.rules.rule import Form, Forms, Interval, Nonlinear, Relaxation
 from proofmap.sums import dot
 from proofmap.windows import Windows
 
@@ -26,12 +27,12 @@ class Tangent(Relaxation):
     second: Tensor  # m, (cases, ..., k, j)
     radius: Tensor  # (cases, ..., i, j)
 
-    def pull(self, form: Kind, owner: Tensor | None) -> tuple[tuple[Kind | None, ...], Tensor]:
+    def pull(self, form: Form, owner: Tensor | None) -> tuple[tuple[Any, ...], Tensor]:
+        """Windows become dense."""
         rows = form.dense() if isinstance(form, Windows) else form
         n, m = at_rows(self.first, rows, owner), at_rows(self.second, rows, owner)
         bias = dot(rows.abs(), at_rows(self.radius, rows, owner)) - dot(rows, at_rows(self.middle, rows, owner))
-        parts: tuple[Kind | None, ...] = (rows @ m.mT, n.mT @ rows)
-        return parts, bias
+        return (rows @ m.mT, n.mT @ rows), bias
 
     @property
     def middle(self) -> Tensor:

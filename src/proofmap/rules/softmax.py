@@ -3,7 +3,7 @@
 With z_i = x_i - log Σ_j exp(x_j), y_i = exp(z_i):
 
     above:  z_i is concave, so below its tangent; exp below its chord between the ends of z_i;
-    below:  exp(z) >= exp(ζ) (1 + z - ζ), and Σ_j exp(x_j) <= T, the sum of the chords, with log T <= log T₀ + T / T₀ - 1.
+    below:  exp(z) >= exp(ζ) (1 + z - ζ), and Σ_j exp(x_j) <= T, the sum of the chords, log T <= log T₀ + T / T₀ - 1.
 
 Either side is α_i (x_i - Σ_j g_j x_j) + β_i, with one g for all i (bounds of this kind: Wei et al. 2023).
 """
@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.rules.lines import at_rows
-from proofmap.rules.rule import Forms, Interval, Kind, Nonlinear, Relaxation
+from proofmap.rules.rule import Form, Forms, Interval, Nonlinear, Relaxation
 from proofmap.sums import dot
 from proofmap.windows import Windows
 
@@ -57,12 +58,12 @@ class Parted(Relaxation):
     lower: Shares
     upper: Shares
 
-    def pull(self, form: Kind, owner: Tensor | None) -> tuple[tuple[Kind | None, ...], Tensor]:
+    def pull(self, form: Form, owner: Tensor | None) -> tuple[tuple[Any, ...], Tensor]:
+        """Windows become dense."""
         rows = form.dense() if isinstance(form, Windows) else form
         above, lift = self.upper.pulled(rows.clamp(min=0), owner)
         below, drop = self.lower.pulled(rows.clamp(max=0), owner)
-        parts: tuple[Kind | None, ...] = (above + below,)
-        return parts, lift + drop
+        return (above + below,), lift + drop
 
     def push(self, *inputs: Forms) -> Forms:
         (x,) = inputs
