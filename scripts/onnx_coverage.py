@@ -238,6 +238,7 @@ def sentence(error: Exception) -> str:
 
 
 def main() -> None:
+    """Ask everything."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", help="an operation, whose answers are printed")
     only = parser.parse_args().only

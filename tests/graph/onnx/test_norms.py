@@ -83,7 +83,7 @@ def test_an_rms_norm_has_another_name_in_files_of_onnxruntime(tmp_path: Path) ->
 @pytest.mark.parametrize("op", ["LogSoftmax", "ReduceLogSumExp"])
 def test_large_numbers_neither_overflow_nor_vanish(op: str, tmp_path: Path) -> None:
     """Behind it comes an operation that keeps the model from ending in it."""
-    how = {"axes": [1]} if op == "ReduceLogSumExp" else {}
+    how: dict[str, Any] = {"axes": [1]} if op == "ReduceLogSumExp" else {}
     nodes = [node("Mul", ["x", "c"], ["m"]), node(op, ["m"], ["l"], **how), node("LeakyRelu", ["l"], ["h"])]
     graph = assert_read(fixed(op, (4,), nodes, {"c": np.float32(500)}), 13, tmp_path)
     assert graph.taken_off is None

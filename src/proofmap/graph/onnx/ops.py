@@ -18,6 +18,7 @@ from proofmap.graph.onnx.layers import LAYERS
 from proofmap.graph.onnx.learned import LEARNED
 from proofmap.graph.onnx.linear import LINEAR
 from proofmap.graph.onnx.norms import NORMS
+from proofmap.graph.onnx.recurrent import RECURRENT
 from proofmap.graph.onnx.reduce import REDUCE
 from proofmap.graph.onnx.resize import RESIZE
 from proofmap.graph.onnx.shapes import SHAPES
@@ -117,6 +118,7 @@ CONVERT: dict[str, Callable[..., Any]] = {
     **LAYERS,
     **REDUCE,
     **NORMS,
+    **RECURRENT,
     **LEARNED,
     **{op: _unary(op.lower()) for op in _UNARY.split()},
     "Add": _chain(Builder.add),
