@@ -476,7 +476,7 @@ BREAKS = [
     Break("graph/foreign.py", "for size in sizes]", "for size in ()]", FOREIGN),
     Break("graph/torch/boxed.py", "if path and not any(key in stack for stack in stacks)", "if path", FOREIGN),
     Break("graph/torch/hooked.py", "if call == site.call:", "if call == 1:", FOREIGN),
-    Break("graph/last.py", "prod(over) == prod(b.shape(x))", "True", LAST),
+    Break("graph/last.py", "prod(b.shape(flat)) == b.shape(flat)[axes[0]]", "True", LAST),
     Break("graph/last.py", "prod(node.shape) <= 2", "prod(node.shape) <= 3", LAST),
     Break("graph/last.py", "[[0.0], [1.0]]", "[[1.0], [0.0]]", LAST),
     Break("graph/torch/modes.py", "isinstance(module, _DropoutNd) and module.p > 0", "False", MODES),

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph import layers, pools
+from proofmap.graph import layers, masks, picks, pools, scalars
+from proofmap.graph.attention import attention
 from proofmap.graph.build import Builder, MixedError, NoRule, Value, constant
-from proofmap.graph.last import softmax
 from proofmap.graph.logarithms import log_softmax
 from proofmap.graph.onnx.call import Call, branch
 from proofmap.graph.onnx.whole import of_samples
@@ -139,13 +139,12 @@ def _global_lp_pool(b: Builder, call: Call, x: str) -> str:
 
 
 def _of_powers(b: Builder, call: Call, x: str, total: Callable[[str], str]) -> str:
-    """(Σ |x|^p)^(1/p), p 1 or 2."""
+    """(Σ |x|^p)^(1/p)."""
     p = call.get("p", 2)
-    if p not in (1, 2):
+    if p < 1:
         raise NoRule(f"with p {p}")
-    if p == 1:
-        return total(b.add_node(f"{call.name}.sizes", "abs", [x]))
-    return b.add_node(call.name, "sqrt", [total(b.add_node(f"{call.name}.squares", "square", [x]))])
+    sizes = x if p % 2 == 0 else b.add_node(f"{call.name}.sizes", "abs", [x])
+    return scalars.power(b, call.name, total(scalars.power(b, f"{call.name}.powers", sizes, p)), 1 / p)
 
 
 def _softmax(b: Builder, call: Call, x: str) -> str:
@@ -153,7 +152,55 @@ def _softmax(b: Builder, call: Call, x: str) -> str:
     old = call.opset < 13
     axis = b.axis(call.name, call.op, call.get("axis", 1 if old else -1), b.rank(x))
     axes = range(axis, len(b.shape(x))) if old else [axis]
-    return log_softmax(b, call.name, x, axes) if call.op == "LogSoftmax" else softmax(b, call.name, x, axes, "softmax")
+    if call.op == "LogSoftmax":
+        return log_softmax(b, call.name, x, axes)
+    return masks.softmax(b, call.name, x, axes, "softmax")
+
+
+def _attention(b: Builder, call: Call, q: Value, k: Value, v: Value, mask: Value | None = None, *more: Any) -> str:
+    """softmax(Q K' · scale + mask) V of heads (samples, heads, length, size), or of heads side by side in the last axis.
+
+    A head of keys and values serves several of queries where there are fewer of them.
+    """
+    if any(value is not None for value in more) or call.get("softcap", 0.0):
+        raise NoRule("with a cache, lengths or a softcap")
+    if mask is not None and isinstance(mask, str):
+        raise NoRule("with a computed mask")
+    if isinstance(q, Tensor) and isinstance(k, Tensor):
+        raise NoRule("of constant queries and keys")
+    flat = len(b.batched(q)) == 3
+    heads = [call.get(name, 1) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
+    if flat:
+        q, k, v = (_heads(b, f"{call.name}.{n}", call, x, m) for n, x, m in zip("qkv", (q, k, v), heads, strict=True))
+    k, v = (_shared(b, f"{call.name}.{n}.shared", x, b.batched(q)[1]) for n, x in (("k", k), ("v", v)))
+    y = attention(b, call.name, q, k, v, mask, causal=bool(call.get("is_causal", 0)), scale=call.get("scale"))
+    if not flat:
+        return y
+    count, size = b.shape(y)[-3], b.shape(y)[-1]
+    y = _turned_heads(b, f"{call.name}.turned", call, y)
+    return b.reshape(f"{call.name}.flat", y, (*b.shape(y)[:-2], count * size))
+
+
+def _heads(b: Builder, name: str, call: Call, x: Value, count: int) -> Value:
+    """(samples, length, heads · size) with the heads on an axis of their own, before the length."""
+    if isinstance(x, Tensor):
+        return x.reshape(*x.shape[:-1], count, -1).transpose(-2, -3)
+    shape = b.shape(x)
+    return _turned_heads(b, name, call, b.reshape(f"{name}.heads", x, (*shape[:-1], count, shape[-1] // count)))
+
+
+def _turned_heads(b: Builder, name: str, call: Call, x: str) -> str:
+    rank = len(b.shape(x)) + 1
+    return b.permute(name, call.op, x, (*range(rank - 3), rank - 2, rank - 3, rank - 1))
+
+
+def _shared(b: Builder, name: str, x: Value, count: int) -> Value:
+    """Every head as often as it is asked for, one after the other."""
+    own = b.batched(x)[1]
+    if own == count:
+        return x
+    places: Tensor = torch.arange(own).repeat_interleave(count // own)
+    return picks.index(b, name, x, 1 - b.lead, places) if isinstance(x, str) else x.index_select(1, places)
 
 
 LAYERS: dict[str, Callable[..., Any]] = {
@@ -174,4 +221,5 @@ LAYERS: dict[str, Callable[..., Any]] = {
     "GlobalLpPool": of_samples(_global_lp_pool),
     "Softmax": _softmax,
     "LogSoftmax": _softmax,
+    "Attention": _attention,
 }

@@ -108,9 +108,9 @@ def inner_names(node: NodeProto) -> Iterator[str]:
 
 
 def weights_of(tensor: TensorProto) -> Array:
-    """The numbers of an initializer, if they are numbers."""
+    """The numbers of an initializer, if they are numbers; minus infinity may be a mask's (`masks`)."""
     array = onnx.numpy_helper.to_array(tensor)
-    if array.dtype.kind == "f" and (np.isnan(array).any() or (array.size > 1 and np.isinf(array).any())):
+    if array.dtype.kind == "f" and (np.isnan(array).any() or (array.size > 1 and np.isposinf(array).any())):
         raise ModelError(
             f"the file's {tensor.name!r} has NaN or infinite entries, expected finite weights: "
             "check how the model was trained or exported"

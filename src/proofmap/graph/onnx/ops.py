@@ -23,6 +23,8 @@ from proofmap.graph.onnx.reduce import REDUCE
 from proofmap.graph.onnx.resize import RESIZE
 from proofmap.graph.onnx.shapes import SHAPES
 
+_EXPONENTS = 16  # of one node, that differ
+
 
 def _chain(join: Callable[[Builder, str, Value, Value], str]) -> Callable[..., Value]:
     """An operator of any number of inputs, two by two."""
@@ -54,9 +56,20 @@ def _prelu(b: Builder, call: Call, x: Value, slope: Value) -> str:
 def _pow(b: Builder, call: Call, x: Value, exponent: Value) -> str:
     x = branch(x)
     powers = b.sample_constant(call.name, call.op, constant(exponent, "exponent").double(), b.rank(x))
-    if powers.unique().numel() != 1:
-        raise NoRule("with several exponents")
-    return scalars.power(b, call.name, b.meet(call.name, x, powers), powers.flatten()[0].item())
+    x = b.meet(call.name, x, powers)
+    several: list[float] = powers.unique().tolist()
+    if len(several) > _EXPONENTS:
+        raise NoRule(f"with more than {_EXPONENTS} exponents")
+    y: Value = _power(b, call.name, x, several[0])
+    for k, power in enumerate(several[1:]):
+        other = _power(b, f"{call.name}.{k}", x, power)
+        mask = torch.eq(powers, power).expand(*(1,) * b.lead, *b.shape(x))
+        y = choose(b, f"{call.name}.either{k}", mask, other, y)
+    return branch(y)
+
+
+def _power(b: Builder, name: str, x: str, exponent: float) -> str:
+    return scalars.power(b, name, x, exponent) if exponent else b.affine(name, x, scalar(0.0), scalar(1.0))
 
 
 def _greater(b: Builder, call: Call, x: Value, y: Value) -> str:

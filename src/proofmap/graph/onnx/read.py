@@ -151,7 +151,10 @@ class Reader:
         call = Call(name, op, self.opset, {a.name: attribute_of(a) for a in node.attribute}, len(node.output))
         since = len(self.builder.nodes)
         try:
-            return self.builder.settle(name, CONVERT[op](self.builder, call, *map(self._value, node.input)), since)
+            made = CONVERT[op](self.builder, call, *map(self._value, node.input))
+            if call.ignored:
+                raise NoRule(f"with {', '.join(call.ignored)}")
+            return self.builder.settle(name, made, since)
         except (NoRule, ProofmapError):
             raise
         except Exception as error:  # an attribute of another kind, an input too few, ...

@@ -91,7 +91,8 @@ def _recurrent(b: Builder, call: Call, x: Value, weight: Value, inner: Value, *m
     the directions, too.
     """
     x = branch(x)
-    bias, lengths, first, cell, peepholes = [*more, *[None] * (5 - len(more))]
+    rest: list[Value | None] = [*more, *[None] * (5 - len(more))]
+    bias, lengths, first, cell, peepholes = rest
     swapped = bool(call.get("layout", 0))
     if b.lead and not swapped:
         raise MixedError(call.name, call.op)

@@ -78,14 +78,15 @@ def _tile(b: Builder, call: Call, x: Value, repeats: Value) -> str:
 
 def _concat(b: Builder, call: Call, *xs: Value) -> str:
     """Both probabilities of two classes, (1 - σ(z), σ(z)), are the softmax of (0, z)."""
-    if len(xs) == 2 and isinstance(xs[0], str) and isinstance(xs[1], str):
+    axis = call.get("axis", 1)
+    if len(xs) == 2 and isinstance(xs[0], str) and isinstance(xs[1], str) and axis in (1, -1):
         node = b.nodes[xs[1]]
         if node.op == "sigmoid" and node.shape == (1,) and scalars.line(b, xs[0]) == (xs[1], -1.0, 1.0):
             both = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
             return softmax(
                 b, call.name, layers.linear(b, f"{call.name}.classes", node.inputs[0], both, None), [0], "softmax"
             )
-    return picks.concat(b, call.name, call.op, xs, call.get("axis", 1))
+    return picks.concat(b, call.name, call.op, xs, axis)
 
 
 def _slice(b: Builder, call: Call, x: Value, *given: Value | None) -> str:

@@ -31,6 +31,7 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
     What has no rule is one node of it, run by the module itself: `bounded` says whether there is any. Checked on the
     spot: the graph and the model agree at x and at a point drawn around it.
     """
+    _check_kind(model, x)
     if x.ndim < 2 or not x.is_floating_point() or not x.numel():
         raise InputError(f"got x of shape {tuple(x.shape)} and type {x.dtype}, expected (N, ...) of floats")
     model = getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
@@ -46,6 +47,18 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
         with full_precision(device), torch.no_grad():
             check(graph, model, probe, x.dtype)
     return graph
+
+
+def _check_kind(model: nn.Module, x: Tensor) -> None:
+    """Positions of a table's rows are named as what they are."""
+    tables = (name for name, part in model.named_modules() if isinstance(part, nn.Embedding | nn.EmbeddingBag))
+    name = None if x.is_floating_point() else next(tables, None)
+    if name is not None:
+        raise InputError(
+            f"got x of type {x.dtype}, the positions of rows in {name!r}, expected floats: a position cannot move by a "
+            "little, but its row can: explain the network behind the table at the rows, as in "
+            f"pm.EVA(behind, ball).explain(model.get_submodule({name!r})(x))"
+        )
 
 
 def _follow(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:
