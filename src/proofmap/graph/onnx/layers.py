@@ -158,7 +158,7 @@ def _softmax(b: Builder, call: Call, x: str) -> str:
 
 
 def _attention(b: Builder, call: Call, q: Value, k: Value, v: Value, mask: Value | None = None, *more: Any) -> str:
-    """softmax(Q K' · scale + mask) V of heads (samples, heads, length, size), or of heads side by side in the last axis.
+    """softmax(Q K' · scale + mask) V of heads (samples, heads, length, size), or side by side on the last axis.
 
     A head of keys and values serves several of queries where there are fewer of them.
     """
