@@ -221,7 +221,7 @@ def difference(got: Array, expected: Array, most: float) -> float | None:
         return np.inf
     if not defined.any():
         return None
-    off = float(np.abs(got - expected)[defined].max()) / max(float(np.abs(expected[defined]).max()), 1e-3)
+    off = float(np.abs(got[defined] - expected[defined]).max()) / max(float(np.abs(expected[defined]).max()), 1e-3)
     return None if off <= most else off
 
 
@@ -343,7 +343,7 @@ samples; so the file that is read has one in front, x (1, \\*shape) -> Reshape -
 
 A model counts as read where every node has a rule; where it is equal to onnxruntime at the suite's own point and at
 three near it (to onnx's evaluator where onnxruntime has no kernel; 1e-4 of the largest entry, in float64 1e-6), and to
-what the suite expects (1e-3); and where none of these points is outside of the bounds of `ibp` and `backward` around the
+what the suite expects (1e-3); and where none of these points is outside of the `ibp` and `backward` bounds around the
 first. *Disputed* are models that are read as onnxruntime runs them where the suite expects something else. All others
 are refused, by the sentence in the last column. None may be wrong.
 

@@ -27,7 +27,7 @@ from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph import Graph, bounded
 from proofmap.graph.onnx.learned import LEARNED
 from tests.bounds.setting import both_sides
-from tests.graph.onnx.files import Array, assert_same, floats, loaded, run
+from tests.graph.onnx.files import Array, assert_same, floats, loaded, make, run
 
 BINARY, SEVERAL = load_breast_cancer, load_wine
 
@@ -139,6 +139,21 @@ def test_a_regressor_transforms_what_it_gives(transform: str, tmp_path: Path) ->
     node = helper.make_node("LinearRegressor", ["x"], ["y"], domain="ai.onnx.ml", post_transform=transform, **how)
     graph = loaded(learned([node], 2), tmp_path)
     assert [n.op for n in graph.nodes] == ["input", "linear", *["sigmoid"] * (transform == "LOGISTIC")]
+
+
+@pytest.mark.parametrize(("first", "taken"), [(1.0, "softmax"), (2.0, None)])
+def test_both_probabilities_of_two_classes_are_a_softmax(first: float, taken: str | None, tmp_path: Path) -> None:
+    """(1 - σ, σ), as networks for two classes end; (2 - σ, σ) is something else."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["z"]),
+        helper.make_node("Sigmoid", ["z"], ["p"]),
+        helper.make_node("Sub", ["one", "p"], ["q"]),
+        helper.make_node("Concat", ["q", "p"], ["y"], axis=1),
+    ]
+    model = make(nodes, ("n", 4), {"w": floats(4, 1), "one": np.array([first], np.float32)})
+    graph, x = loaded(model, tmp_path), floats(5, 4)
+    assert graph.taken_off == taken
+    assert np.abs(graph.as_model(graph(torch.from_numpy(x))).numpy() - run(model, x)).max() <= 1e-6
 
 
 def test_features_may_be_picked_and_joined(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ SPECS = [
     one("LpNormalization by sums", MAP, opsets=(7,), p=1),
     one("LRN", (5, 2, 3), opsets=(7, 13), size=3, alpha=0.4, beta=0.6, bias=0.8),
     moved("ReduceL1", (2, 3, 4), 18, {"axes": ints(1, -1)}),
+    one("ReduceMean with all attributes", (2, 3), ints(2), opsets=(18,), keepdims=0, noop_with_empty_axes=0),
     moved("ReduceL2", (2, 3, 4), 18, {"axes": ints(2)}, keepdims=0),
     moved("ReduceSumSquare", (2, 3, 4), 18, {"axes": ints(3)}),
     moved("ReduceLogSumExp", (2, 3, 4), 18, {"axes": ints(1, 2)}, keepdims=0),
@@ -54,6 +55,13 @@ SPECS = [
     one("GlobalLpPool", (2, 3, 4), opsets=(7, 13)),
     one("LogSoftmax along rows", (2, 3, 4), opsets=(13, NEWEST), axis=2),
     one("LogSoftmax together", (2, 3, 4), opsets=(7, 11), axis=2),
+    several(
+        "LpNormalization of softmax along another axis",
+        node("Softmax", ["x"], ["s"], axis=2),
+        node("LpNormalization", ["s"], ["h"], p=1, axis=1),
+        shape=(3, 4),
+        opsets=(13,),
+    ),
     several("Softmax inside", node("Softmax", ["x"], ["s"], axis=1), node("Mul", ["s", "r"], ["h"]), opsets=(13,)),
 ]
 

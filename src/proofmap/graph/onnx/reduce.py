@@ -63,20 +63,17 @@ _OVER: dict[str, Over] = {
 
 
 def _reduce(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
-    given = numbers(call, "axes", axes)
+    given, keepdim = numbers(call, "axes", axes), bool(call.get("keepdims", 1))
     over = _OVER[call.op.removeprefix("Reduce").lower()]
-    if not given and call.get("noop_with_empty_axes", 0):
-        given = []
-    elif not given and b.lead:
+    apart = bool(call.get("noop_with_empty_axes", 0)) and not given
+    if apart and call.op in _ALONE:
+        return x
+    if apart:  # every entry is one of its own
+        rows = b.reshape(f"{call.name}.apart", x, (*b.shape(x), 1))
+        return over(b, call.name, rows, [len(b.shape(x))], keepdim=False)
+    if not given and b.lead:
         raise MixedError(call.name, call.op)
-    else:
-        given = given or list(range(b.rank(x)))
-    if not given:  # no axis: every entry is one of its own
-        flat = over(
-            b, call.name, b.reshape(f"{call.name}.apart", x, (*b.shape(x), 1)), [len(b.shape(x))], keepdim=False
-        )
-        return x if call.op in _ALONE else flat
-    return over(b, call.name, x, axes_of(b, call, x, given), keepdim=bool(call.get("keepdims", 1)))
+    return over(b, call.name, x, axes_of(b, call, x, given or range(b.rank(x))), keepdim=keepdim)
 
 
 _ALONE = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")  # of one number, it
