@@ -277,6 +277,32 @@ def test_points_of_a_ball_stay_within_bounds(name: str) -> None:
     assert float(margins.amax()) <= float(bound)
 
 
+class Masked(nn.Module):
+    """A mask of minus infinity among the tensors of a module."""
+
+    def __init__(self, call: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.register_buffer("mask", BEFORE.clone())
+        self.call = call
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert isinstance(self.mask, Tensor)
+        return self.call(x @ x.mT, self.mask).flatten(1)
+
+
+def test_a_mask_may_be_a_buffer() -> None:
+    model = Masked(lambda scores, mask: (scores + mask).softmax(-1)).double()
+    graph = bounded(trace(model, torch.rand(1, *SHAPE, dtype=torch.float64)))
+    x = torch.rand(3, *SHAPE, dtype=torch.float64)
+    assert float((graph(x) - model(x)).abs().max()) <= 1e-10
+
+
+@pytest.mark.parametrize("call", [torch.add, F.linear])
+def test_minus_infinity_anywhere_else_is_refused(call: Callable[[Tensor, Tensor], Tensor]) -> None:
+    with pytest.raises(ModelError, match="has NaN or infinite entries, expected finite ones"):
+        trace(Masked(call).double(), torch.rand(1, *SHAPE, dtype=torch.float64))
+
+
 # --- what is refused ---
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], str]] = {
