@@ -31,6 +31,12 @@ class Break:
 
 
 SCALAR = "tests/rules/test_scalar.py"
+WEIGHTS = "tests/graph/torch/test_trace.py::test_weights_that_are_no_numbers_are_refused"
+FOLLOWED, LAYERS, MASKED = (
+    "tests/graph/torch/test_follow.py",
+    "tests/graph/torch/test_layers.py",
+    "tests/graph/test_masks.py",
+)
 ROUNDED = "tests/bounds/test_rounded.py"
 HOSTILE = f"{ROUNDED}::test_hostile_networks_are_never_proven_wrongly"
 BACKDOOR = f"{ROUNDED}::test_a_backdoor_is_proven_without_roundings_and_not_with_them"
@@ -233,6 +239,36 @@ BREAKS = [
     Break("graph/functions.py", "torch.where(node.weight != 0, x, 0.0)", "x * node.weight", TRACED),
     Break("graph/moves.py", "kept = [(x, mask), (y, ~mask)]", "kept = [(x, mask), (y, mask)]", TRACED),
     Break("graph/moves.py", "not torch.equal(local, local[:1].expand_as(local)) or int", "int", TRACED),
+    # samples aside, masks, attention, recurrent layers, norms
+    Break("graph/torch/follow.py", "    if len(places) > 1:\n", "    if False:\n", FOLLOWED),
+    Break("graph/torch/follow.py", "    if axis == x.axis:\n        raise x.error\n", "", FOLLOWED),
+    Break("graph/torch/follow.py", "if not torch.equal(whole, whole[:1].expand_as(whole)):", "if False:", FOLLOWED),
+    Break(
+        "graph/torch/follow.py", "    if one.axis >= len(b.shape(one.branch)) - last:\n", "    if False:\n", FOLLOWED
+    ),
+    Break(
+        "graph/torch/follow.py",
+        "(value.axis, value.before, b.shape(value.branch)[0]) != (0, 1, 1)",
+        "value.axis",
+        FOLLOWED,
+    ),
+    Break("graph/torch/follow.py", "axis, outer // passed, x.error)", "axis, 1, x.error)", FOLLOWED),
+    Break("graph/torch/follow.py", "x.axis - sum(axis < x.axis for axis in gone)", "x.axis", FOLLOWED),
+    Break("graph/masks.py", "hidden = None if node.bias is None else node.bias == -inf", "hidden = None", MASKED),
+    Break("graph/masks.py", "shown if hidden is None else shown & ~hidden", "shown", MASKED),
+    Break("graph/masks.py", "shown = kept | (node.weight == 0)", "shown = kept", MASKED),
+    Break("graph/masks.py", "not bool((node.weight > 0).all())", "False", MASKED),
+    Break("graph/masks.py", "torch.cat(places).argsort()", "torch.cat(places)", MASKED),
+    Break("graph/attention.py", "1 / sqrt(size) if scale is None else scale", "1 / sqrt(size)", LAYERS),
+    Break("graph/attention.py", "    if causal:\n", "    if False:\n", LAYERS),
+    Break("graph/recurrent.py", "outs if way == 0 else outs[::-1]", "outs", LAYERS),
+    Break("graph/recurrent.py", "[parts[k]]) for k in (0, 1, 3))", "[parts[k]]) for k in (1, 0, 3))", LAYERS),
+    Break("graph/torch/recurrent.py", "not torch.equal(state, state[:, :1].expand_as(state))", "False", LAYERS),
+    Break("graph/torch/trace.py", "torch.isneginf(tensor) & own", "torch.isneginf(tensor)", WEIGHTS),
+    Break("graph/torch/norms.py", "1 / (count - less)", "1 / count", LAYERS),
+    Break("graph/torch/norms.py", "if own or mean is None or var is None:", "if mean is None or var is None:", LAYERS),
+    Break("graph/scalars.py", "node.inputs == b.nodes[sign].inputs", "True", "tests/graph/test_scalars.py"),
+    Break("graph/scalars.py", "if exponent != int(exponent):", "if False:", "tests/graph/test_scalars.py"),
     Break("graph/sums.py", "pads = (n, -1) if exclusive", "pads = (n - 1, 0) if exclusive", READ),
     Break(
         "graph/onnx/resize.py",

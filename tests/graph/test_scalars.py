@@ -222,6 +222,20 @@ def test_a_gate_is_one_in_the_precision_of_the_model(precision: torch.dtype, fit
     assert ops(graph)[-1] == ("hardswish" if fits else "product")
 
 
+def test_a_sign_times_the_size_of_the_same_is_what_it_was() -> None:
+    def signed(b: Builder, of: str, relu: bool) -> str:
+        sign = b.unsupported("sign", "aten.sign", ["input"], (4,))
+        size = b.add_node("size", "abs", [of])
+        return scalars.mul(b, "y", sign, b.add_node("up", "relu", [size]) if relu else size)
+
+    for relu in (False, True):
+        b = Builder((4,), 5)
+        assert signed(b, "input", relu) == "input"
+    b = Builder((4,), 5)
+    other = b.scale("other", "input", 2.0)
+    assert b.nodes[signed(b, other, False)].op == "product"
+
+
 def test_powers_and_limits_without_a_rule() -> None:
     b = Builder((4,), 5)
     for exponent in (0.0, 20.0, -20.0, inf):

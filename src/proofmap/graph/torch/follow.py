@@ -70,7 +70,9 @@ def _together(b: Builder, name: str, values: Sequence[Any]) -> tuple[Aside, list
     sample, with axes of one entry in front so that all have as many.
     """
     found = [value for value in values if isinstance(value, Aside)]
-    rank = max(len(b.shape(value.branch)) for value in found)
+    rank = max(
+        v.ndim if isinstance(v, Tensor) else len(b.shape(v.branch)) for v in values if isinstance(v, Tensor | Aside)
+    )
     places = {(v.axis - len(b.shape(v.branch)), v.before, b.shape(v.branch)[v.axis]) for v in found}
     if len(places) > 1:
         raise found[0].error

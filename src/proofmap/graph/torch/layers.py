@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph import layers, masks, picks, pools
+from proofmap.graph import layers, masks, picks, pools, scalars
 from proofmap.graph.attention import attention
 from proofmap.graph.build import Builder, MixedError, NoRule, Value, Weight, constant
 from proofmap.graph.slide import Slide
@@ -62,14 +62,13 @@ def _bilinear(b: Builder, name: str, x: Value, y: Value, weight: Value, bias: We
         x, y, weight = y, x, weight.transpose(1, 2)
         left, right = right, left
     assert isinstance(x, str)
-    if isinstance(y, Tensor):
-        if y.ndim > 1:
-            y = b.sample_constant(name, "bilinear", y, b.rank(x))
-        if y.ndim > 1:
-            raise NoRule("by constants of several rows")
-        return layers.linear(b, name, x, weight.double() @ y.double(), bias)
     rows = layers.linear(b, f"{name}.rows", x, weight.transpose(1, 2).reshape(outputs * right, left), None)
     matrix = b.reshape(f"{name}.matrix", rows, (*b.shape(x)[:-1], outputs, right))
+    if isinstance(y, Tensor):
+        scaled = scalars.mul(b, f"{name}.scaled", matrix, y.unsqueeze(-2))
+        return b.affine(
+            name, b.reduce(f"{name}.sum", scaled, [len(b.shape(matrix)) - 1], keepdim=False, mean=False), None, bias
+        )
     column = b.reshape(f"{name}.column", y, (*b.shape(y), 1))
     product = layers.matmul(b, f"{name}.product", matrix, column)
     return b.affine(name, b.reshape(f"{name}.shape", product, b.shape(matrix)[:-1]), None, bias)

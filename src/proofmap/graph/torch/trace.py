@@ -103,7 +103,7 @@ def _check(model: nn.Module, x: Tensor) -> tuple[torch.dtype, torch.device]:
         if not tensor.is_floating_point():
             continue
         kinds.setdefault((tensor.dtype, tensor.device), name)
-        if not bool(torch.isfinite(tensor).all()):
+        if not bool(torch.isfinite(tensor[~_hides(model, name, tensor)]).all()):
             raise ModelError(
                 f"the model's {name!r} has NaN or infinite entries, expected finite weights: "
                 "check how it was trained or loaded"
@@ -114,6 +114,13 @@ def _check(model: nn.Module, x: Tensor) -> tuple[torch.dtype, torch.device]:
     if kinds:
         return next(iter(kinds))
     return (x.dtype if x.dtype == torch.float64 else torch.float32), x.device
+
+
+def _hides(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
+    """Where a buffer of the user's own is minus infinity, as masks are: what becomes of it is seen as it is read."""
+    owner = model.get_submodule(name.rpartition(".")[0])
+    own = not isinstance(tensor, nn.Parameter) and not type(owner).__module__.startswith("torch.nn.")
+    return torch.isneginf(tensor) & own
 
 
 @contextmanager
