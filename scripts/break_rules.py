@@ -280,7 +280,7 @@ BREAKS = [
     Break("graph/onnx/load.py", "alone = batch == 1 or check(", "alone = True or check(", WHOLE),
     Break("graph/onnx/check.py", "if self.first and any(", "if False and any(", WHOLE),
     Break("graph/onnx/whole.py", "return axis % rank", "return max(axis % rank - 1, 0)", WHOLE),
-    Break("graph/layers.py", "if b.rank(y) > 1 else shape[:-1]", "", WHOLE),
+    Break("graph/layers.py", "(*shape[:-2], *shape[-1:]) if b.rank(y) > 1 else shape[:-1]", "shape[:-1]", WHOLE),
     Break("graph/onnx/recurrent.py", "    i, o, f = (", "    i, f, o = (", RECURRENT),
     Break("graph/onnx/recurrent.py", 'before = not call.get("', 'before = call.get("', RECURRENT),
     Break("graph/onnx/recurrent.py", '== "reverse" or way == 1', '== "reverse"', RECURRENT),
