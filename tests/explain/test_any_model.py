@@ -20,7 +20,7 @@ from proofmap.explain.baselines import BASELINES, GradCAM
 from proofmap.graph import Graph
 from proofmap.sources.model import read_model, user_modules
 from tests.explain.baselines.setting import ball_of
-from tests.foreign import MODELS, file_graph, foreign_file, graph_of, inputs, seeded
+from tests.foreign import MODELS, Angles, file_graph, foreign_file, graph_of, inputs, seeded
 
 X = inputs(2)
 BALL = pm.Ball(0.05, domain=(0.0, 1.0))
@@ -54,7 +54,7 @@ def method(name: str, model: nn.Module | Graph, split: str) -> pm.explain.Attrib
     return pm.explain.as_attributor(name, model, ball=ball_of(name, BALL), groups=GROUPS, settings=settings)
 
 
-@pytest.mark.parametrize("model", ["lstm", "branches"])
+@pytest.mark.parametrize("model", ["recurrent", "branches"])
 @pytest.mark.parametrize("name", [name for name in BASELINES if name != "eva"])
 def test_every_method_without_bounds_takes_every_module(name: str, model: str) -> None:
     made = method(name, graph_of(model), MODELS[model][2])
@@ -103,13 +103,13 @@ def test_the_advice_of_the_error_works(model: str) -> None:
 
 
 def test_hybrid_needs_rules_behind_its_split_alone() -> None:
-    layers = (nn.Flatten(), nn.Linear(16, 6), nn.LayerNorm(6), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+    layers = (nn.Flatten(), nn.Linear(16, 6), Angles(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
     model = pm.trace(seeded(lambda: nn.Sequential(*layers)), X)
     for split in ("2", "3", "4"):
         one = pm.HybridEVA(model, BALL, split=split, groups=GROUPS, samples=8, progress=False).explain(X)
         assert one.settings["split"] == split
     for split in ("0", "1"):
-        with pytest.raises(UnsupportedError, match=r"aten\.layer_norm \(node '2'\).*split='2'"):
+        with pytest.raises(UnsupportedError, match=r"aten\.sin \(node '2'\).*split='2'"):
             pm.HybridEVA(model, BALL, split=split, groups=GROUPS, samples=8, progress=False).explain(X)
 
 
@@ -158,9 +158,9 @@ def test_grad_cam_reaches_into_foreign_parts(layer: str | None) -> None:
 
 
 def test_a_proven_radius_needs_rules() -> None:
-    model = graph_of("lstm")
+    model = graph_of("recurrent")
     auto = pm.Ball("auto", domain=(0.0, 1.0))
-    with pytest.raises(InputError, match=r"aten\.lstm\.input \(node 'rnn'\).*give a number.*pm\.Ball\(0\.02\)"):
+    with pytest.raises(InputError, match=r"aten\.cumprod \(node 'rnn'\).*give a number.*pm\.Ball\(0\.02\)"):
         pm.EmpiricalEVA(model, auto, progress=False).explain(X)
     with pytest.raises(InputError, match=r"give a number.*pm\.Ball\(0\.02\)"):
         compare(model, X, ["empirical"], progress=False)
@@ -169,7 +169,7 @@ def test_a_proven_radius_needs_rules() -> None:
 
 @pytest.mark.parametrize("metric", ["deletion", "insertion", "mu-fidelity", "robustness-sr"])
 def test_every_metric_takes_every_module(metric: str) -> None:
-    values = pm.metrics.METRICS[metric]()(graph_of("lstm"), X, None, X)
+    values = pm.metrics.METRICS[metric]()(graph_of("recurrent"), X, None, X)
     assert values.shape == (2,)
 
 
@@ -188,7 +188,7 @@ class Net(nn.Module):
         self.head = nn.Linear(5, 3)
 
     def forward(self, x):
-        return self.head(self.drop(self.rnn(x[:, 0])[0][:, -1]))
+        return self.head(self.drop(self.rnn(x[:, 0])[0].cumprod(1)[:, -1]))
 
 def net():
     return Net().train()

@@ -85,10 +85,10 @@ def test_no_time_to_close_scores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_has_no_rule_is_not_proven() -> None:
-    answer = explain(graph_of("lstm"), inputs(1), progress=False)
+    answer = explain(graph_of("recurrent"), inputs(1), progress=False)
     assert answer.proof is None
     assert answer.map.method == "BlendEVA"
-    assert answer.said[1].startswith("Nothing is proven: aten.lstm.input (node 'rnn') has no rule")
+    assert answer.said[1].startswith("Nothing is proven: aten.cumprod (node 'rnn') has no rule")
 
 
 def test_what_has_no_gradients_is_sampled(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap import sources
 from proofmap.digest import hash_graph
-from proofmap.errors import ModelError, UnsupportedError
+from proofmap.errors import ModelError
 from proofmap.graph import bounded
+from tests.foreign import Angles
 from tests.graph.onnx.files import floats, ints, loaded, make, run
 from tests.models import Apply
 
@@ -76,10 +77,13 @@ def test_one_probability_is_two_classes() -> None:
     "last", [nn.Sequential(nn.Softmax(1), nn.Linear(3, 3)), Apply(lambda z: z.softmax(1) * z.exp())]
 )
 def test_a_softmax_that_something_follows_stays(last: nn.Module) -> None:
-    graph = pm.trace(ending(last), X)
+    model = ending(last)
+    graph = bounded(pm.trace(model, X))
     assert graph.taken_off is None
-    with pytest.raises(UnsupportedError, match=r"no rule for aten\.softmax\.int \(node '3"):
-        bounded(graph)
+    assert [n.op for n in graph.nodes].count("softmax") == 1
+    with torch.no_grad():
+        torch.testing.assert_close(graph(X), model(X))
+    assert pm.overlap(model, X, pm.Ball(0.01)).certified
 
 
 def test_a_sigmoid_of_many_classes_stays() -> None:
@@ -178,7 +182,7 @@ def test_preparation_keeps_it(tmp_path: Path) -> None:
 
 
 def test_it_is_taken_off_behind_parts_that_are_run(tmp_path: Path) -> None:
-    model = nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 3), nn.Softmax(1)).eval()
+    model = nn.Sequential(nn.Linear(4, 5), Angles(), nn.Linear(5, 3), nn.Softmax(1)).eval()
     graph = pm.trace(model, X)
     assert [n.name for n in graph.nodes] == ["input", "1", "2"]
     assert graph.taken_off == "softmax"

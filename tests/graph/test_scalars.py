@@ -37,6 +37,15 @@ SCALARS: dict[str, Word] = {
     ),
     "pow 1": (lambda b: scalars.power(b, "y", "input", 1.0), lambda x: x, []),
     "pow 2": (lambda b: scalars.power(b, "y", "input", 2.0), torch.square, ["square"]),
+    "pow 3": (lambda b: scalars.power(b, "y", "input", 3.0), lambda x: x**3, ["square", "product"]),
+    "pow 4": (lambda b: scalars.power(b, "y", "input", 4.0), lambda x: x**4, ["square", "square"]),
+    "pow 5": (lambda b: scalars.power(b, "y", "input", 5.0), lambda x: x**5, ["square", "square", "product"]),
+    "pow -3": (lambda b: scalars.power(b, "y", "input", -3.0), lambda x: x**-3.0, ["square", "product", "reciprocal"]),
+    "pow 0.75": (
+        lambda b: scalars.power(b, "y", b.add_node("size", "abs", ["input"]), 0.75),
+        lambda x: x.abs() ** 0.75,
+        ["abs", "log", "affine", "exp"],
+    ),
     "pow -1": (lambda b: scalars.power(b, "y", "input", -1.0), torch.reciprocal, ["reciprocal"]),
     "pow -2": (lambda b: scalars.power(b, "y", "input", -2.0), lambda x: x**-2.0, ["square", "reciprocal"]),
     "maximum with a number": (
@@ -123,20 +132,44 @@ GATES: dict[str, Gate] = {
         F.hardswish,
     ),
 }
-NO_GATES: dict[str, Callable[[Builder], str]] = {
-    "shifted": lambda b: scalars.mul(b, "y", "input", sigmoid(b, 1.0, 0.1)),
-    "lifted": lambda b: scalars.mul(b, "y", "input", b.affine("up", sigmoid(b, 1.0, 0.0), None, torch.tensor(0.1))),
-    "erf without one": lambda b: scalars.mul(b, "y", "input", erf(b, 0.5**0.5, 0.0)),
-    "relu6 moved": lambda b: scalars.mul(b, "y", "input", relu6(b, 2.5)),
-    "relu6 nearly not moved": lambda b: scalars.mul(b, "y", "input", relu6(b, 3.0000002)),
-    "softsign of two signs": lambda b: scalars.div(
-        b, "y", "input", b.affine("l", b.add_node("a", "abs", ["input"]), None, torch.tensor(-1))
+NO_GATES: dict[str, tuple[Callable[[Builder], str], Callable[[Tensor], Tensor]]] = {
+    "shifted": (
+        lambda b: scalars.mul(b, "y", "input", sigmoid(b, 1.0, 0.1)),
+        lambda x: x * torch.sigmoid(x + torch.tensor(0.1)),
     ),
-    "mish of a low threshold": lambda b: scalars.mul(
-        b, "y", "input", b.add_node("t", "tanh", [scalars.softplus(b, "p", "input", threshold=3.0)])
+    "lifted": (
+        lambda b: scalars.mul(b, "y", "input", b.affine("up", sigmoid(b, 1.0, 0.0), None, torch.tensor(0.1))),
+        lambda x: x * (torch.sigmoid(x) + torch.tensor(0.1)),
     ),
-    "another input": lambda b: scalars.mul(b, "y", b.add_node("a", "abs", ["input"]), sigmoid(b, 1.0, 0.0)),
-    "slopes that differ": lambda b: scalars.mul(b, "y", b.affine("a", "input", drawn(4), None), sigmoid(b, 1.0, 0.0)),
+    "erf without one": (
+        lambda b: scalars.mul(b, "y", "input", erf(b, 0.5**0.5, 0.0)),
+        lambda x: x * torch.erf(0.5**0.5 * x),
+    ),
+    "relu6 moved": (lambda b: scalars.mul(b, "y", "input", relu6(b, 2.5)), lambda x: x * (x + 2.5).clamp(0, 6)),
+    "relu6 nearly not moved": (
+        lambda b: scalars.mul(b, "y", "input", relu6(b, 3.0000002)),
+        lambda x: x * (x + torch.tensor(3.0000002)).clamp(0, 6),
+    ),
+    "softsign of two signs": (
+        lambda b: scalars.div(
+            b, "y", "input", b.affine("l", b.add_node("a", "abs", ["input"]), None, torch.tensor(-1))
+        ),
+        lambda x: x / (x.abs() - 1),
+    ),
+    "mish of a low threshold": (
+        lambda b: scalars.mul(
+            b, "y", "input", b.add_node("t", "tanh", [scalars.softplus(b, "p", "input", threshold=3.0)])
+        ),
+        lambda x: x * torch.tanh(F.softplus(x, threshold=3.0)),
+    ),
+    "another input": (
+        lambda b: scalars.mul(b, "y", b.add_node("a", "abs", ["input"]), sigmoid(b, 1.0, 0.0)),
+        lambda x: x.abs() * torch.sigmoid(x),
+    ),
+    "slopes that differ": (
+        lambda b: scalars.mul(b, "y", b.affine("a", "input", drawn(4), None), sigmoid(b, 1.0, 0.0)),
+        lambda x: x * drawn(4) * torch.sigmoid(x),
+    ),
 }
 
 
@@ -162,9 +195,12 @@ def test_gates_are_recognised(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NO_GATES)
-def test_what_is_nearly_a_gate_has_no_rule(name: str) -> None:
-    with pytest.raises(NoRule, match="of two branches"):
-        NO_GATES[name](Builder((4,), 5))
+def test_what_is_nearly_a_gate_is_a_product(name: str) -> None:
+    build, function = NO_GATES[name]
+    graph = built((4,), build)
+    assert ops(graph)[-1] == "product"
+    assert not {"silu", "gelu", "hardswish", "softsign", "mish"} & {*ops(graph)}
+    assert_is(graph, function)
 
 
 def test_nearly_a_sixth_is_no_sixth() -> None:
@@ -182,18 +218,29 @@ def test_a_gate_is_one_in_the_precision_of_the_model(precision: torch.dtype, fit
     b = Builder((4,), 5, precision=precision)
     sixth = float(np.float32(1 / 6))
     gate = scalars.hard_sigmoid(b, "gate", "input", sixth, 3 * sixth)
-    if not fits:
-        with pytest.raises(NoRule, match="of two branches"):
-            scalars.mul(b, "y", "input", gate)
-        return
     graph = b.finish(scalars.mul(b, "y", "input", gate), torch.device("cpu"), precision)
-    assert ops(graph) == ["hardswish"]
+    assert ops(graph)[-1] == ("hardswish" if fits else "product")
+
+
+def test_a_sign_times_the_size_of_the_same_is_what_it_was() -> None:
+    def signed(b: Builder, of: str, relu: bool) -> str:
+        sign = b.unsupported("sign", "aten.sign", ["input"], (4,))
+        size = b.add_node("size", "abs", [of])
+        return scalars.mul(b, "y", sign, b.add_node("up", "relu", [size]) if relu else size)
+
+    for relu in (False, True):
+        b = Builder((4,), 5)
+        assert signed(b, "input", relu) == "input"
+    b = Builder((4,), 5)
+    other = b.scale("other", "input", 2.0)
+    assert b.nodes[signed(b, other, False)].op == "product"
 
 
 def test_powers_and_limits_without_a_rule() -> None:
     b = Builder((4,), 5)
-    with pytest.raises(NoRule, match="with exponent 3"):
-        scalars.power(b, "y", "input", 3.0)
+    for exponent in (0.0, 20.0, -20.0, inf):
+        with pytest.raises(NoRule, match=f"with exponent {exponent:g}"):
+            scalars.power(b, "y", "input", exponent)
     with pytest.raises(ModelError, match=r"clamp \(node 'y'\) has limits inf and inf"):
         scalars.clamp(b, "y", "input", inf, inf)
     with pytest.raises(ModelError, match=r"slopes of shape \(3, 1\) for \(4,\)"):

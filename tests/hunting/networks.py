@@ -13,17 +13,17 @@ from proofmap.graph.torch.aten import CONVERT
 from tests.hunting.draw import DEAD, Draw, Undrawn
 from tests.hunting.sketch import Network, Ref, Sketch
 from tests.hunting.torch_layers import LAYERS
+from tests.hunting.torch_rows import ROWS
 from tests.hunting.torch_scalars import SCALARS, Make
 from tests.hunting.torch_shapes import SHAPES
 
-MAKERS: dict[str, Make] = {**SCALARS, **LAYERS, **SHAPES}
+MAKERS: dict[str, Make] = {**SCALARS, **LAYERS, **SHAPES, **ROWS}
 
 # In the table, and in every network with several results: no operation of its own.
 _IMPLIED = {"<built-in function getitem>"}
 
 # Refused whatever their settings: drawn when it is their turn, not beside others.
-_REFUSED = {f"aten.{op}" for op in ("softmax.int", "_softmax.default", "log_softmax.int", "_log_softmax.default")}
-_REFUSED |= {f"aten.{op}" for op in ("mean.default", "sum.default", "_native_batch_norm_legit.no_stats")}
+_REFUSED = {f"aten.{op}" for op in ("mean.default", "sum.default", "_native_batch_norm_legit.no_stats")}
 
 # How often each kind of operation is drawn beside the one whose turn it is: bounds are loose where networks bend.
 _KINDS = (("relu", 4), ("scalar", 6), ("layer", 5), ("shape", 4), ("join", 3))
@@ -139,7 +139,7 @@ def _of_kind(draw: Draw, kind: str) -> str:
         return "aten.relu.default"
     if kind == "join":
         return draw.pick(_JOINS)
-    table = {"scalar": SCALARS, "layer": LAYERS, "shape": SHAPES}[kind]
+    table = {"scalar": SCALARS, "layer": LAYERS | ROWS, "shape": SHAPES}[kind]
     return draw.pick(sorted((set(table) & set(CONVERT)) - _REFUSED))
 
 

@@ -1,6 +1,7 @@
 """How far rounding can carry a bound or a value: from the size of what is summed up on the way, layer by layer.
 
     size(x) = |x|      size(L x + b) = |L| size(x) + |b|      size(f(x)) = max |f'| · size(x) + max |f|
+    size(x y) = size(x) size(y)      size(softmax(x)) = the largest size(x) + max |softmax(x)|
 
 with the maxima over the intervals of the layer, and |f'| taken for at least 1 where f is smooth: libraries compute
 x · g(x) and the like with the precision of x. A bound is a sum of products of weights, slopes and ends of intervals,
@@ -50,6 +51,10 @@ def sizes(graph: Graph, intervals: Mapping[str, Interval]) -> dict[str, Tensor]:
         inputs = [size[name] for name in node.inputs]
         if node.op in LINEAR:
             size[node.name] = torch.maximum(_through(node, inputs), largest)
+        elif node.op in ("product", "contract"):
+            size[node.name] = compute(node, *inputs)
+        elif node.op == "softmax":
+            size[node.name] = inputs[0].amax(node.attributes["axis"] + 1, keepdim=True) + largest
         elif len(inputs) == 1 and inputs[0].shape == largest.shape and "pool" not in node.op:
             size[node.name] = _steepest(node, around[0], units(graph.dtype) * inputs[0]) * inputs[0] + largest
         elif len(inputs) == 1:

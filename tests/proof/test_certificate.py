@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -14,7 +15,7 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import BoundError, InputError
@@ -22,7 +23,8 @@ from proofmap.explain import Explanation
 from proofmap.proof import check
 from proofmap.proof.certificate import Certificate
 from proofmap.proof.certify import ModelFile
-from proofmap.proof.network import export
+from proofmap.proof.network import check_covered, export
+from tests.models import Apply
 from tests.sources.files import digits, write_linear
 
 GRID = 2.0**-23  # as far as a claim may be above what is derived
@@ -239,6 +241,21 @@ def test_an_onnx_file_is_certified_as_it_is(tmp_path: Path) -> None:
     other.write_bytes(export(pm.trace(small(1), inputs())))
     with pytest.raises(InputError, match=r"gives logits of .*: give the file that the explanation was made from"):
         e.certificate(file=ModelFile(other))
+
+
+@pytest.mark.parametrize(
+    ("op", "function"),
+    [
+        ("product", lambda x: (x * x.relu()).flatten(1)),
+        ("contract", lambda x: (x @ x.transpose(1, 2)).flatten(1)),
+        ("softmax", lambda x: x.softmax(2).flatten(1)),
+        ("rsqrt", lambda x: (x + 1).rsqrt().flatten(1)),
+    ],
+)
+def test_values_that_all_move_together_are_refused(op: str, function: Callable[[Tensor], Tensor]) -> None:
+    graph = pm.trace(Apply(function), torch.rand(1, 4, 4))
+    with pytest.raises(InputError, match=rf"got the operation {op} \(node '.*'\), expected a network of dense layers"):
+        check_covered(graph)
 
 
 def test_what_no_certificate_speaks_of_is_refused(tmp_path: Path) -> None:

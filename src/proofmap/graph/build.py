@@ -71,6 +71,8 @@ class Builder:
     `precision` that of the model's constants: what they are rounded to counts as what they are meant to be.
     """
 
+    lead = 1  # how many axes of what the front end reads are for samples: the first
+
     def __init__(
         self, shape: Sequence[int], batch: int, name: str = "input", precision: torch.dtype = torch.float64
     ) -> None:
@@ -250,18 +252,22 @@ class Builder:
 
     def batched_reshape(self, name: str, op: str, x: str, shape: Sequence[int]) -> str:
         """To a shape that was written with the sample dimension in it; one entry may be -1."""
-        size = self.batch * prod(self.shape(x))
-        if -1 in shape:
-            shape = [size // max(1, -prod(shape)) if s == -1 else s for s in shape]
-        if prod(shape) != size:
-            raise ModelError(f"{op} (node {name!r}) does not fit its input: {size} scalars into {tuple(shape)}")
+        shape = self.filled(name, op, self.batch * prod(self.shape(x)), shape)
         if not shape or shape[0] != self.batch:
             raise MixedError(name, op)
         return self.reshape(name, x, shape[1:])
 
+    def filled(self, name: str, op: str, size: int, shape: Sequence[int]) -> Sequence[int]:
+        """The shape for so many scalars, one entry of which may be -1."""
+        if -1 in shape:
+            shape = [size // max(1, -prod(shape)) if s == -1 else s for s in shape]
+        if prod(shape) != size:
+            raise ModelError(f"{op} (node {name!r}) does not fit its input: {size} scalars into {tuple(shape)}")
+        return shape
+
     def permute(self, name: str, op: str, x: str, axes: Sequence[int]) -> str:
-        """Axes as written for the batched tensor."""
-        rank = self.rank(x)
+        """Axes with that of the samples first, whether it is read or not."""
+        rank = len(self.shape(x)) + 1
         axes = [axis % rank for axis in axes]
         if axes and axes[0] != 0:
             raise MixedError(name, op)

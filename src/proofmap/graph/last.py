@@ -87,8 +87,8 @@ def without_last(b: Builder, output: str) -> tuple[str, str | None]:
         last = "sigmoid" if prod(node.shape) == 2 else ONE
     if last is None:
         return output, None
-    inner = node.inputs[0]
-    if last == "log-softmax":
+    inner = node.attributes.get("logits", node.inputs[0])
+    if last == "log-softmax" and inner in node.inputs:
         inner = b.nodes[inner].inputs[0]
     if last == ONE:
         logit = b.reshape("classes.logit", inner, (1,))

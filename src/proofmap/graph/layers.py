@@ -32,25 +32,46 @@ def matmul(b: Builder, name: str, x: Value, y: Value) -> str:
         assert isinstance(y, Tensor)
         weight = b.sample_constant(name, "matmul", y, b.rank(x)) if y.ndim > 2 else y
         if weight.ndim > 2:
-            return b.add_node(name, "matmul", [x], weight=weight, side="right")
+            rows = b.add_node(f"{name}.rows", "matmul", [_outer(b, name, x, weight)], weight=weight, side="right")
+            shape = b.shape(rows)
+            return rows if len(b.shape(x)) > 1 else b.reshape(name, rows, (*shape[:-2], shape[-1]))
         if weight.ndim == 2:
             return linear(b, name, x, weight.t().contiguous(), None)
         product = linear(b, f"{name}.row", x, weight[None, :], None)
         return b.reshape(name, product, b.shape(product)[:-1])
     assert isinstance(y, str)
-    if b.rank(y) < 3:
-        raise MixedError(name, "matmul")
+    if b.rank(y) < 2 + b.lead:
+        if b.lead:
+            raise MixedError(name, "matmul")
+        column = matmul(b, f"{name}.column", x, b.reshape(f"{name}.vector", y, (*b.shape(y), 1)))
+        return b.reshape(name, column, b.shape(column)[:-1])
     weight = b.sample_constant(name, "matmul", x, b.rank(y))
     if weight.ndim > 1:
+        y = _outer(b, name, y, weight) if weight.ndim > 2 else y
         return b.add_node(name, "matmul", [y], weight=weight, side="left")
     product = b.add_node(f"{name}.row", "matmul", [y], weight=weight[None, :], side="left")
     shape = b.shape(product)
     return b.reshape(name, product, (*shape[:-2], shape[-1]))
 
 
+def _outer(b: Builder, name: str, x: str, weight: Tensor) -> str:
+    """x with the axes before its last two that it has together with the weight."""
+    shape = b.shape(x)
+    wider = (1,) * (2 - len(shape)) + shape  # a vector is a row
+    outer = b.broadcast_shapes(name, wider[:-2], weight.shape[:-2])
+    return b.expand(f"{name}.expand", x, (*outer, *wider[-2:]))
+
+
 def _contract(b: Builder, name: str, x: str, y: str) -> str:
-    if min(b.rank(x), b.rank(y)) < 3 or b.rank(x) != b.rank(y):
+    if b.lead and (min(b.rank(x), b.rank(y)) < 3 or b.rank(x) != b.rank(y)):
         raise MixedError(name, "matmul")
+    if b.rank(x) < 2:
+        row = _contract(b, f"{name}.row", b.reshape(f"{name}.first", x, (1, *b.shape(x))), y)
+        shape = b.shape(row)
+        return b.reshape(name, row, (*shape[:-2], *shape[-1:]) if b.rank(y) > 1 else shape[:-1])
+    if b.rank(y) < 2:
+        column = _contract(b, f"{name}.column", x, b.reshape(f"{name}.second", y, (*b.shape(y), 1)))
+        return b.reshape(name, column, b.shape(column)[:-1])
     (*outer_x, rows, inner), (*outer_y, inner_y, columns) = b.shape(x), b.shape(y)
     if inner != inner_y:
         raise ModelError(f"matmul (node {name!r}) joins shapes {b.shape(x)} and {b.shape(y)}, which do not fit")

@@ -31,7 +31,7 @@ def choose(b: Builder, name: str, mask: Tensor, x: Value, y: Value) -> Value:
 
 def triangle(b: Builder, name: str, op: str, x: str, keep: Callable[[Tensor], Tensor]) -> Value:
     """What `keep` leaves of matrices, on or beyond a diagonal, with zeros elsewhere."""
-    if b.rank(x) < 3:
+    if len(b.shape(x)) < 2:
         raise MixedError(name, op)
     return choose(b, name, keep(torch.ones(b.shape(x)[-2:], dtype=torch.bool)), x, scalar(0.0))
 
@@ -78,7 +78,7 @@ def merge(b: Builder, x: Entries, source: Entries, function: Callable[[Tensor, T
 
 def gather(b: Builder, name: str, entries: Entries) -> Value | None:
     """One sample's entries as a value; None where the samples do not come first, or one would hold those of another."""
-    positions = entries.positions
+    positions = entries.positions if b.lead else entries.positions[None]
     if positions.ndim < 1 or positions.shape[0] != b.batch:
         return None
     samples = torch.arange(b.batch).reshape(-1, *(1,) * (positions.ndim - 1))
@@ -119,7 +119,7 @@ def _sum(b: Builder, name: str, branches: list[tuple[str, Tensor]], shift: Tenso
     used = [(x, keep) for x, keep in branches if bool(keep.any())]
     if not used:
         shape = torch.broadcast_shapes(shift.shape, *(b.shape(x) for x, _ in branches))
-        return shift.expand(b.batch, *shape)
+        return shift.expand(*(b.batch,) * b.lead, *shape)
     constant = shift if bool(shift.any()) else None
     parts, only = [], len(used) == 1
     for k, (x, keep) in enumerate(used):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, isclose, isnan, sqrt
+from math import inf, isclose, isfinite, isnan, sqrt
 from typing import Any
 
 import torch
@@ -11,6 +11,8 @@ from torch import Tensor
 from proofmap.errors import ModelError
 from proofmap.graph.build import Builder, NoRule, Value, scalar
 from proofmap.graph.ir import Node
+
+_PRODUCTS = 16  # the largest integer power that is written as products
 
 
 def clamp(b: Builder, name: str, x: str, low: float = -inf, high: float = inf) -> str:
@@ -91,7 +93,10 @@ def swish(b: Builder, name: str, x: str, beta: float = 1.0) -> str:
 
 
 def power(b: Builder, name: str, x: str, exponent: float) -> str:
-    """The powers that have rules."""
+    """x^p: of numbers that are not negative exp(p · log x), where p is no integer; else products of squares.
+
+    At 0 and p > 0, log x is minus infinity and exp of it 0, as 0^p is.
+    """
     match exponent:
         case 1:
             return x
@@ -105,7 +110,15 @@ def power(b: Builder, name: str, x: str, exponent: float) -> str:
             return b.add_node(name, "reciprocal", [x])
         case -2:
             return b.add_node(name, "reciprocal", [b.add_node(f"{name}.square", "square", [x])])
-    raise NoRule(f"with exponent {exponent:g}")
+    if not isfinite(exponent) or exponent == 0 or (exponent == int(exponent) and abs(exponent) > _PRODUCTS):
+        raise NoRule(f"with exponent {exponent:g}")
+    if exponent != int(exponent):
+        scaled = b.scale(f"{name}.scaled", b.add_node(f"{name}.log", "log", [x]), exponent)
+        return b.add_node(name, "exp", [scaled])
+    if exponent < 0:
+        return b.add_node(name, "reciprocal", [power(b, f"{name}.power", x, -exponent)])
+    even = b.add_node(f"{name}.even", "square", [power(b, f"{name}.half", x, exponent // 2)])
+    return even if exponent % 2 == 0 else b.add_node(name, "product", [x, even])
 
 
 def mul(b: Builder, name: str, x: Value, y: Value) -> str:
@@ -117,6 +130,9 @@ def mul(b: Builder, name: str, x: Value, y: Value) -> str:
         return b.affine(name, x, b.sample_constant(name, "mul", y, b.rank(x)), None)
     if x == y:
         return b.add_node(name, "square", [x])
+    whole = _signed(b, x, y) or _signed(b, y, x)
+    if whole is not None:
+        return whole
     for left, right in ((x, y), (y, x)):
         product = _gate(b, name, left, right)
         if product is not None:
@@ -129,6 +145,16 @@ def div(b: Builder, name: str, x: Value, y: Value) -> str:
     if isinstance(y, Tensor):
         return mul(b, name, x, 1 / y.double())
     return mul(b, name, x, b.add_node(f"{name}.reciprocal", "reciprocal", [y]))
+
+
+def _signed(b: Builder, sign: str, size: str) -> str | None:
+    """sign(x) · |x| = x, as torch writes its pools of powers; a sign alone has no rule."""
+    if b.missing.get(sign) not in ("aten.sign", "Sign"):
+        return None
+    node = b.nodes[size]
+    if node.op == "relu":
+        node = b.nodes[node.inputs[0]]
+    return node.inputs[0] if node.op == "abs" and node.inputs == b.nodes[sign].inputs else None
 
 
 def _gate(b: Builder, name: str, left: str, right: str) -> str | None:

@@ -46,7 +46,7 @@ def cumulative(b: Builder, name: str, x: str, axis: int, *, exclusive: bool = Fa
 
 def _swapped(b: Builder, name: str, x: str, axis: int) -> str:
     """With an axis of one sample and the last one exchanged."""
-    axes = list(range(b.rank(x)))
+    axes = list(range(len(b.shape(x)) + 1))
     axes[axis + 1], axes[-1] = axes[-1], axes[axis + 1]
     return b.permute(name, "permute", x, axes)
 
@@ -78,12 +78,14 @@ def fold(b: Builder, name: str, x: str, size: Sequence[int], slide: Slide) -> st
 
 
 def einsum(b: Builder, name: str, equation: str, operands: Sequence[Value]) -> str:
-    """Products of one branch with constants, summed over the axes that the result does not have."""
+    """Products of one branch with constants, or of two branches, summed over the axes that the result does not have."""
     branches = [k for k, value in enumerate(operands) if isinstance(value, str)]
+    ranks = [len(b.shape(value)) + 1 if isinstance(value, str) else value.ndim for value in operands]
+    terms, result = _letters(name, equation, ranks)
+    if len(branches) == len(operands) == 2:
+        return _of_two(b, name, operands, terms, result)
     if len(branches) != 1:
         raise NoRule("of several branches")
-    ranks = [b.rank(value) if isinstance(value, str) else value.ndim for value in operands]
-    terms, result = _letters(name, equation, ranks)
     x = operands[branches[0]]
     assert isinstance(x, str)
     sample, axes = terms[branches[0]][0], terms[branches[0]]
@@ -91,7 +93,8 @@ def einsum(b: Builder, name: str, equation: str, operands: Sequence[Value]) -> s
         raise MixedError(name, "einsum")
     if len(set(axes)) < len(axes):  # a letter twice: the diagonal
         kept = "".join(dict.fromkeys(axes))
-        x = move(b, f"{name}.diagonal", "einsum", x, lambda positions: torch.einsum(f"{axes}->{kept}", positions))
+        read = f"{axes[1 - b.lead :]}->{kept[1 - b.lead :]}"
+        x = move(b, f"{name}.diagonal", "einsum", x, lambda positions: torch.einsum(read, positions))
         axes = kept
     axes = axes[1:]
     constants = [(term, value) for term, value in zip(terms, operands, strict=True) if isinstance(value, Tensor)]
@@ -104,6 +107,36 @@ def einsum(b: Builder, name: str, equation: str, operands: Sequence[Value]) -> s
         x = b.reduce(f"{name}.rest", x, gone, keepdim=False, mean=False)
         axes = "".join(letter for letter in axes if letter in result)
     return b.permute(name, "einsum", x, (0, *(axes.index(letter) + 1 for letter in result[1:])))
+
+
+def _of_two(b: Builder, name: str, operands: Sequence[Value], terms: Sequence[str], result: str) -> str:
+    """A matrix product for each letter that stands in both operands and in the result."""
+    sample = result[:1]
+    if any(term[:1] != sample or len({*term}) < len(term) for term in terms):
+        raise MixedError(name, "einsum")
+    rows, sizes = [], dict[str, int]()
+    for k, (x, term) in enumerate(zip(operands, terms, strict=True)):
+        assert isinstance(x, str)
+        alone = [axis for axis, c in enumerate(term[1:]) if c not in terms[1 - k] + result]
+        rows.append(b.reduce(f"{name}.alone{k}", x, alone, keepdim=False, mean=False) if alone else x)
+    left, right = ([c for c in term[1:] if c in terms[1 - k] + result] for k, term in enumerate(terms))
+    for letters, x in zip((left, right), rows, strict=True):
+        for c, n in zip(letters, b.shape(x), strict=True):
+            sizes[c] = max(n, sizes.get(c, 1))
+    both = [c for c in left if c in right and c in result]
+    summed = [c for c in left if c in right and c not in result]
+    mine, other = ([c for c in one if c not in rest] for one, rest in ((left, right), (right, left)))
+    factors = []
+    for k, (x, letters, order) in enumerate(
+        zip(rows, (left, right), ((both, mine, summed), (both, summed, other)), strict=True)
+    ):
+        x = b.expand(f"{name}.expand{k}", x, [sizes[c] for c in letters])
+        x = b.permute(f"{name}.in{k}", "einsum", x, (0, *(letters.index(c) + 1 for group in order for c in group)))
+        factors.append(b.reshape(f"{name}.rows{k}", x, [prod(sizes[c] for c in group) for group in order]))
+    y = layers.matmul(b, f"{name}.product", factors[0], factors[1])
+    after = [*both, *mine, *other]
+    y = b.reshape(f"{name}.shape", y, [sizes[c] for c in after])
+    return b.permute(name, "einsum", y, (0, *(after.index(c) + 1 for c in result[1:])))
 
 
 def _letters(name: str, equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:

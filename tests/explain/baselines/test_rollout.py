@@ -66,9 +66,9 @@ def test_a_token_for_the_class_and_squares_of_an_image() -> None:
 def test_what_has_no_attention_is_refused() -> None:
     with pytest.raises(InputError, match="without attention"):
         AttentionRollout(nn.Sequential(nn.Flatten(), nn.Linear(4, 3))).attribute(torch.rand(1, 2, 2))
+    odd = AttentionRollout(nn.Sequential(nn.Unflatten(1, (1, 36)), nn.Unflatten(2, (6, 6)), Tokens(own=False)))
     with pytest.raises(InputError, match="got 9 tokens for samples"):
-        odd = nn.Sequential(nn.Unflatten(1, (1, 36)), nn.Unflatten(2, (6, 6)), Tokens(own=False))
-        AttentionRollout(odd).attribute(torch.rand(1, 36))
+        odd.attribute(torch.rand(1, 36))
 
 
 def test_it_compares_with_others() -> None:

@@ -47,10 +47,13 @@ def test_powers(exponent: float, tmp_path: Path) -> None:
         assert_read(fixed("Pow", shape, nodes, {"c": powers}), 13, tmp_path)
 
 
-def test_exponents_that_differ_have_no_rule(tmp_path: Path) -> None:
-    nodes = [node("Pow", ["x", "c"], ["y"], name="bad")]
-    with pytest.raises(UnsupportedError, match="Pow with several exponents"):
-        bounded(loaded(make(nodes, ("n", 2), {"c": np.array([1, 2], dtype=np.float32)}), tmp_path))
+def test_exponents_may_differ(tmp_path: Path) -> None:
+    nodes = [node("Exp", ["x"], ["e"]), node("Pow", ["e", "c"], ["h"])]
+    powers = np.array([[0, 1, 2, 3], [-1, 0.5, 2, 1.7], [2, 2, 2, 2]], dtype=np.float32)
+    bounded(assert_read(fixed("Pow", (3, 4), nodes, {"c": powers}), 13, tmp_path))
+    nodes = [node("Pow", ["x", "c"], ["y"])]
+    with pytest.raises(UnsupportedError, match="Pow with more than 16 exponents"):
+        bounded(loaded(make(nodes, ("n", 17), {"c": np.arange(17, dtype=np.float32)}), tmp_path))
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3, 1), (1, 3, 1), (3, 4)])

@@ -161,7 +161,10 @@ def test_what_is_not_chosen_may_be_infinite(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[list[onnx.NodeProto], str]] = {
-    "Einsum of several branches": ([node("Einsum", ["x", "x"], ["h"], equation="nij,nij->nij")], "of several branches"),
+    "Einsum of several branches": (
+        [node("Einsum", ["x", "x", "x"], ["h"], equation="nij,nij,nij->nij")],
+        "of several branches",
+    ),
     "ScatterND with places that repeat": ([node("ScatterND", ["x", "twice", "two"], ["h"])], "with places that repeat"),
     "ScatterND with reduction 'max'": (
         [node("ScatterND", ["x", "cells", "two"], ["h"], reduction="max")],

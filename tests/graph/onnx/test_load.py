@@ -192,14 +192,15 @@ def test_other_opsets_are_refused(opset: int, tmp_path: Path) -> None:
 
 
 def test_nested_operations_have_no_rule(tmp_path: Path) -> None:
-    branch = helper.make_graph(
-        [node("Constant", [], ["r"], value_float=1.0)], "b", [], [helper.make_empty_tensor_value_info("r")]
-    )
-    choice = node("If", ["yes"], ["b"], name="if", then_branch=branch, else_branch=branch)
-    nodes = [choice, node("Sum", ["x", "b"], ["y"])]
+    given = [helper.make_tensor_value_info("k", TensorProto.INT64, []), helper.make_tensor_value_info("c", 9, [])]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("v", "w")]
+    inner = [node("Relu", ["v"], ["w"]), node("Identity", ["c"], ["d"])]
+    kept = helper.make_tensor_value_info("d", TensorProto.BOOL, [])
+    body = helper.make_graph(inner, "body", [*given, values[0]], [kept, values[1]])
+    nodes = [node("Loop", ["three", "yes", "x"], ["y"], name="loop", body=body)]
     with pytest.raises(UnsupportedError) as caught:
-        bounded(loaded(make(nodes, ("n", 4), {"yes": np.array(True)}), tmp_path))
-    assert caught.value.nodes == (("if", "If"),)
+        bounded(loaded(make(nodes, ("n", 4), {"yes": np.array(True), "three": np.array(3)}), tmp_path))
+    assert caught.value.nodes == (("loop", "Loop"),)
 
 
 def test_samples_may_leave_their_axis_and_come_back(tmp_path: Path) -> None:

@@ -34,6 +34,19 @@ def test_a_written_file_gives_the_same_logits(case: Case) -> None:
     assert same(run(as_onnx(graph), x.numpy()), graph(x))
 
 
+def test_values_that_all_move_together_are_written() -> None:
+    """Attention by hand: products of branches along other axes than one, and softmax along one that is not the last."""
+
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        y = (x @ x.transpose(1, 2)).softmax(1) @ (x + 1).rsqrt()
+        return (y * x.exp()).flatten(1)
+
+    graph = trace(Apply(attend), torch.rand(1, 3, 4))
+    assert {"product", "contract", "softmax", "rsqrt"} <= {node.op for node in graph.nodes}
+    x = torch.rand(1, 3, 4)
+    assert same(run(as_onnx(graph), x.numpy()), graph(x))
+
+
 def test_weights_are_written_bit_for_bit() -> None:
     """Over the reals the file is the network with its weights as stored."""
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))

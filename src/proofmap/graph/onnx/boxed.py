@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 import onnx
 import torch
-from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+from onnx import ModelProto, NodeProto, ValueInfoProto
 from torch import Tensor
 
 from proofmap.errors import ModelError, UnsupportedError, first_line
@@ -24,6 +24,7 @@ from proofmap.graph.build import LIMIT, LargeError, MixedError
 from proofmap.graph.foreign import FEW, MANY, in_front, independent, points_around, straits
 from proofmap.graph.ir import Graph
 from proofmap.graph.last import no_classes, no_logits
+from proofmap.graph.onnx.message import inner_names
 from proofmap.graph.onnx.read import Reader
 from proofmap.graph.onnx.session import Session
 
@@ -116,7 +117,7 @@ def _until(read: Reader, outputs: Sequence[str]) -> bytes:
     for node in reversed(read.model.graph.node):
         if needed.intersection(node.output):
             needed.update(name for name in node.input if name)
-            needed.update(_inner(node))
+            needed.update(inner_names(node))
             kept.append(node)
     part = copy.deepcopy(read.model)
     graph = part.graph
@@ -128,15 +129,6 @@ def _until(read: Reader, outputs: Sequence[str]) -> bytes:
     graph.initializer.extend(t for t in read.model.graph.initializer if t.name in needed)
     content: bytes = part.SerializeToString()
     return content
-
-
-def _inner(node: NodeProto) -> Iterator[str]:
-    """The names that subgraphs of a node read."""
-    for attribute in node.attribute:
-        graphs: Sequence[GraphProto] = (attribute.g, *attribute.graphs)
-        for inner in (one for graph in graphs for one in graph.node):
-            yield from inner.input
-            yield from _inner(inner)
 
 
 def _rest(read: Reader, again: Again, at: str, maker: NodeProto, value: Tensor) -> tuple[str, Graph]:

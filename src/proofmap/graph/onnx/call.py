@@ -3,25 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from proofmap.graph.build import Builder, NoRule, Value, constant
 from proofmap.graph.slide import Slide
 
+# Precisions inside an operator, orders of results that are not read, sizes that weights have, and marks of training
+_INERT = {
+    *("stash_type", "softmax_precision", "storage_order", "hidden_size", "multi_class", "extrapolation_value"),
+    *(
+        "momentum",
+        "ratio",
+        "seed",
+        "is_test",
+        "consumed_inputs",
+        "saturate",
+        "round_mode",
+        "kernel_shape",
+        "num_outputs",
+    ),
+    *("inputdimensions", "imputed_value_floats", "qk_matmul_output_mode", "classlabels_strings", "classlabels_ints"),
+}
+
 
 @dataclass(frozen=True)
 class Call:
-    """One node of a file: what it is called, and its attributes."""
+    """One node of a file: what it is called, and its attributes; `asked` remembers which of them were looked at."""
 
     name: str
     op: str
     opset: int
     attributes: dict[str, Any]
     outputs: int = 1
+    asked: set[str] = field(default_factory=set)
 
     def get(self, name: str, default: Any = None) -> Any:
+        self.asked.add(name)
         return self.attributes.get(name, default)
+
+    @property
+    def ignored(self) -> list[str]:
+        """Attributes that nothing has looked at, and that may mean something: a newer opset has new ones."""
+        return sorted(self.attributes.keys() - self.asked - _INERT)
 
     def all(self, **defaults: Any) -> Iterator[Any]:
         """Several attributes in turn."""

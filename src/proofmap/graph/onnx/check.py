@@ -18,18 +18,22 @@ from proofmap.graph.ir import Graph
 from proofmap.graph.onnx.session import started
 
 
-def check(graph: Graph, model: ModelProto, nodes: Sequence[NodeProto], output: str, batch: int | None) -> None:
+def check(
+    graph: Graph, model: ModelProto, nodes: Sequence[NodeProto], output: str, batch: int | None, *, whole: bool = False
+) -> bool:
     """Raise where onnxruntime computes something else from these nodes: two points together, and one of them alone.
+    Whether it could be asked.
 
     `batch` is the number of samples that the file fixes, if it does. `model` is cut down to the nodes: whatever else is
     in the file is not run. Double precision decides whether single precision's rounding is at fault, which is no error:
     the points are drawn here, and a user's own need not be so unlucky. It is the word of another implementation: where
-    the two are further apart than rounding leads, it is not known what the file means.
+    the two are further apart than rounding leads, it is not known what the file means. `whole`: it cannot be asked
+    where its output does not have the samples first.
     """
     session = _session(model, nodes, output)
     if session is None:
-        return
-    run = _Runs(session, model, graph.input.name, batch)
+        return False
+    run = _Runs(session, model, graph.input.name, batch, whole)
     generator = torch.Generator().manual_seed(0)
     drawn = torch.rand(2, *graph.input.shape, generator=generator, dtype=torch.float64)
     points = (drawn * torch.tensor([1.0, 4.0]).view(-1, *(1,) * (drawn.ndim - 1))).to(graph.dtype)
@@ -38,7 +42,8 @@ def check(graph: Graph, model: ModelProto, nodes: Sequence[NodeProto], output: s
         whose = "onnxruntime's logits and those of the graph that was read differ by {} of the largest"
         require_agreement(graph, Reference(run, run.double, other=True), points, whose, _FAULT)
     except _NotRunError:
-        return
+        return False
+    return True
 
 
 _FAULT = {
@@ -63,6 +68,7 @@ class _Runs:
     model: ModelProto
     name: str  # of the input
     batch: int | None
+    first: bool  # whether the output has to have the samples first
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._batches(lambda feeds: self.session.run(None, feeds), x)
@@ -79,7 +85,10 @@ class _Runs:
         full = x[torch.arange(-(-len(x) // size) * size) % len(x)]
         try:
             with np.errstate(all="ignore"):
-                parts = [np.asarray(run({self.name: part.numpy()})[0]).reshape(size, -1) for part in full.split(size)]
+                parts = [np.asarray(run({self.name: part.numpy()})[0]) for part in full.split(size)]
+            if self.first and any(part.shape[:1] != (size,) for part in parts):
+                raise _NotRunError
+            parts = [part.reshape(size, -1) for part in parts]
         except Exception as error:  # what it has no kernel for, sizes that do not fit, ...
             raise _NotRunError from error
         return torch.from_numpy(np.concatenate(parts)[: len(x)])
@@ -101,10 +110,9 @@ def _cut(model: ModelProto, nodes: Sequence[NodeProto], output: str) -> None:
         kept = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
         del graph.node[:]
         graph.node.extend(kept)
-    if graph.output[0].name != output:
-        kind = graph.output[0].type.tensor_type.elem_type
+    if [one.name for one in graph.output] != [output]:
         del graph.output[:]
-        graph.output.append(onnx.helper.make_tensor_value_info(output, kind, None))
+        graph.output.append(onnx.ValueInfoProto(name=output))
 
 
 def _doubled(model: ModelProto) -> ModelProto:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from string import ascii_letters
 from typing import Any
 
 import torch
@@ -12,10 +13,20 @@ from proofmap.graph import sums
 from proofmap.graph.build import Builder, NoRule, Value, constant
 from proofmap.graph.moves import triangle, write
 from proofmap.graph.onnx.call import Call, branch, number, numbers
+from proofmap.graph.onnx.whole import of_samples
 
 
 def _einsum(b: Builder, call: Call, *xs: Value) -> str:
-    return sums.einsum(b, call.name, call.get("equation"), xs)
+    equation = call.get("equation").replace(" ", "")
+    if not b.lead:  # a letter for the samples, which are not read
+        left, arrow, result = equation.partition("->")
+        letters = left.replace("...", "").replace(",", "")
+        if not arrow:
+            result = "..." * ("..." in left) + "".join(sorted(c for c in {*letters} if letters.count(c) == 1))
+        free = next(letter for letter in ascii_letters if letter not in equation)
+        terms = zip(left.split(","), xs, strict=True)
+        equation = ",".join(free * isinstance(x, str) + term for term, x in terms) + f"->{free}{result}"
+    return sums.einsum(b, call.name, equation, xs)
 
 
 def _cumsum(b: Builder, call: Call, x: Value, axis: Value) -> str:
@@ -77,7 +88,7 @@ LINEAR: dict[str, Callable[..., Any]] = {
     "Einsum": _einsum,
     "CumSum": _cumsum,
     "Trilu": _trilu,
-    "Col2Im": _col2im,
+    "Col2Im": of_samples(_col2im),
     "Scatter": _scatter_elements,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,

@@ -45,15 +45,38 @@ def _read(model: ModelProto) -> Graph:
     reader = Reader(model, _BATCHES[0])
     try:
         graph = _one_graph(model, reader)
-    except UnsupportedError as error:
-        names = {name_of(node) for node in reader.nodes}  # a node with several outputs has several placeholders
-        missing = dict.fromkeys((n if n in names else n.rpartition("#")[0], op) for n, op in error.nodes)
-        last = max((reader.places[name] for name, _ in error.nodes), default=0)
-        graph = box_file(reader, last, _read_whole, tuple(missing), reader.mixed)
-    except MixedError as error:
-        graph = box_file(reader, 0, _read_whole, error.missing, error)
+    except (UnsupportedError, MixedError) as error:
+        mixed = isinstance(error, MixedError) or reader.mixed is not None
+        graph = (_whole(model, reader.fixed) if mixed else None) or _boxed(reader, error)
     check(graph, model, reader.nodes, reader.output, reader.fixed)
     return graph
+
+
+def _whole(model: ModelProto, batch: int | None) -> Graph | None:
+    """The graph of a file as a function of one sample, None where it has none: samples may leave dimension 0.
+
+    Where the file leaves their number free, onnxruntime has to confirm that it computes every sample on its own.
+    """
+    if batch not in (None, 1):
+        return None
+    reader = Reader(model, 1, whole=True)
+    try:
+        graph = reader.graph()
+        alone = batch == 1 or check(graph, model, reader.nodes, reader.output, None, whole=True)
+    except UnsupportedError as error:
+        return _boxed(reader, error) if batch == 1 else None
+    except ModelError:
+        return None
+    return graph if alone else None
+
+
+def _boxed(reader: Reader, error: UnsupportedError | MixedError) -> Graph:
+    if isinstance(error, MixedError):
+        return box_file(reader, 0, _read_whole, error.missing, error)
+    names = {name_of(node) for node in reader.nodes}  # a node with several outputs has several placeholders
+    missing = dict.fromkeys((n if n in names else n.rpartition("#")[0], op) for n, op in error.nodes)
+    last = max((reader.places[name] for name, _ in error.nodes), default=0)
+    return box_file(reader, last, _read_whole, tuple(missing), reader.mixed)
 
 
 def _read_whole(model: ModelProto) -> Graph:

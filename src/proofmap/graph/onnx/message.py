@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 import torch
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from proofmap.errors import ModelError
 
@@ -39,18 +39,28 @@ def opset_of(model: ModelProto) -> int:
 def input_of(model: ModelProto, stored: dict[str, TensorProto]) -> tuple[ValueInfoProto, torch.dtype]:
     """The one input that is no initializer (files of IR version 3 list those as well), and its type."""
     inputs = [i for i in model.graph.input if i.name not in stored]
-    if len(inputs) != 1 or len(model.graph.output) != 1:
+    if len(inputs) != 1:
         names = ", ".join(i.name for i in inputs)
-        raise ModelError(
-            f"got a file with {len(inputs)} inputs ({names}) and {len(model.graph.output)} outputs, "
-            "expected one of each"
-        )
+        raise ModelError(f"got a file with {len(inputs)} inputs ({names}), expected one")
     if model.graph.sparse_initializer:
         raise ModelError("got a file with sparse weights, expected dense ones")
     kind = inputs[0].type.tensor_type.elem_type
     if kind not in _DTYPES:
         raise ModelError(f"got a file whose input has type {_type_name(kind)}, expected FLOAT or DOUBLE")
     return inputs[0], _DTYPES[kind]
+
+
+def output_of(model: ModelProto) -> str:
+    """The one output; of several, the one of numbers, beside labels. Maps from labels to numbers (ZipMap) are those."""
+    zipped: dict[str, str] = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type == "ZipMap"}
+    outputs: dict[str, int] = {o.name: o.type.tensor_type.elem_type for o in model.graph.output}
+    scores = [name for name, kind in outputs.items() if len(outputs) == 1 or kind in _DTYPES or name in zipped]
+    if len(scores) != 1:
+        raise ModelError(
+            f"got a file with {len(outputs)} outputs ({', '.join(outputs)}), expected one, or one of floats beside "
+            "labels"
+        )
+    return zipped.get(scores[0], scores[0])
 
 
 def _type_name(kind: int) -> str:
@@ -82,14 +92,25 @@ def needed_for(nodes: Sequence[NodeProto], output: str) -> tuple[list[NodeProto]
     for node in reversed(nodes):
         if wanted.intersection(node.output):
             wanted.update(node.input)
+            wanted.update(inner_names(node))
             kept.append(node)
     return kept[::-1], wanted
 
 
+def inner_names(node: NodeProto) -> Iterator[str]:
+    """The names that subgraphs of a node read."""
+    for attribute in node.attribute:
+        graphs: Sequence[GraphProto] = (attribute.g, *attribute.graphs)
+        for inner in (one for graph in graphs for one in graph.node):
+            yield from inner.input
+            yield from inner_names(inner)
+        yield from (output.name for graph in graphs for output in graph.output)
+
+
 def weights_of(tensor: TensorProto) -> Array:
-    """The numbers of an initializer, if they are numbers."""
+    """The numbers of an initializer, if they are numbers; minus infinity may be a mask's (`masks`)."""
     array = onnx.numpy_helper.to_array(tensor)
-    if array.dtype.kind == "f" and (np.isnan(array).any() or (array.size > 1 and np.isinf(array).any())):
+    if array.dtype.kind == "f" and (np.isnan(array).any() or (array.size > 1 and np.isposinf(array).any())):
         raise ModelError(
             f"the file's {tensor.name!r} has NaN or infinite entries, expected finite weights: "
             "check how the model was trained or exported"

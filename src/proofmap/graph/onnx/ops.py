@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 import onnx
+import torch
 from torch import Tensor
 
 from proofmap.graph import scalars
@@ -14,9 +15,15 @@ from proofmap.graph.build import Builder, NoRule, Value, constant, scalar
 from proofmap.graph.moves import choose
 from proofmap.graph.onnx.call import Call, branch, number
 from proofmap.graph.onnx.layers import LAYERS
+from proofmap.graph.onnx.learned import LEARNED
 from proofmap.graph.onnx.linear import LINEAR
+from proofmap.graph.onnx.norms import NORMS
+from proofmap.graph.onnx.recurrent import RECURRENT
+from proofmap.graph.onnx.reduce import REDUCE
 from proofmap.graph.onnx.resize import RESIZE
 from proofmap.graph.onnx.shapes import SHAPES
+
+_EXPONENTS = 16  # of one node, that differ
 
 
 def _chain(join: Callable[[Builder, str, Value, Value], str]) -> Callable[..., Value]:
@@ -49,9 +56,20 @@ def _prelu(b: Builder, call: Call, x: Value, slope: Value) -> str:
 def _pow(b: Builder, call: Call, x: Value, exponent: Value) -> str:
     x = branch(x)
     powers = b.sample_constant(call.name, call.op, constant(exponent, "exponent").double(), b.rank(x))
-    if powers.unique().numel() != 1:
-        raise NoRule("with several exponents")
-    return scalars.power(b, call.name, b.meet(call.name, x, powers), powers.flatten()[0].item())
+    x = b.meet(call.name, x, powers)
+    several: list[float] = powers.unique().tolist()
+    if len(several) > _EXPONENTS:
+        raise NoRule(f"with more than {_EXPONENTS} exponents")
+    y: Value = _power(b, call.name, x, several[0])
+    for k, power in enumerate(several[1:]):
+        other = _power(b, f"{call.name}.{k}", x, power)
+        mask = torch.eq(powers, power).expand(*(1,) * b.lead, *b.shape(x))
+        y = choose(b, f"{call.name}.either{k}", mask, other, y)
+    return branch(y)
+
+
+def _power(b: Builder, name: str, x: str, exponent: float) -> str:
+    return scalars.power(b, name, x, exponent) if exponent else b.affine(name, x, scalar(0.0), scalar(1.0))
 
 
 def _greater(b: Builder, call: Call, x: Value, y: Value) -> str:
@@ -87,6 +105,13 @@ def _cast(b: Builder, call: Call, x: str) -> str:
     return x
 
 
+def _cast_like(b: Builder, call: Call, x: Value, like: Value) -> str:
+    kind = constant(like, "type").dtype
+    if kind not in (torch.float32, torch.float64):
+        raise NoRule(f"to type {kind}")
+    return branch(x)
+
+
 def _dropout(b: Builder, call: Call, x: str, ratio: Value | None = None, training: Value | None = None) -> str:
     if training is not None and bool(constant(training, "mode").any()):
         raise NoRule("that stays on in evaluation mode")
@@ -104,6 +129,10 @@ CONVERT: dict[str, Callable[..., Any]] = {
     **RESIZE,
     **LINEAR,
     **LAYERS,
+    **REDUCE,
+    **NORMS,
+    **RECURRENT,
+    **LEARNED,
     **{op: _unary(op.lower()) for op in _UNARY.split()},
     "Add": _chain(Builder.add),
     "Sum": _chain(Builder.add),
@@ -133,6 +162,7 @@ CONVERT: dict[str, Callable[..., Any]] = {
     "Greater": _greater,
     "Where": _where,
     "Cast": _cast,
+    "CastLike": _cast_like,
     "Dropout": _dropout,
     "Identity": lambda b, call, x: x,
 }

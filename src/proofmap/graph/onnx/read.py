@@ -23,11 +23,12 @@ from proofmap.graph.onnx.call import Call
 from proofmap.graph.onnx.linear import once
 from proofmap.graph.onnx.message import Array, attribute_of, name_of
 from proofmap.graph.onnx.ops import CONVERT
+from proofmap.graph.onnx.whole import Whole
 
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 _MOVES = {
     *("Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice", "Squeeze", "Transpose"),
-    "Unsqueeze",
+    *("Compress", "ReverseSequence", "Unsqueeze"),
 }
 _COMPUTED = 2**24  # numbers in a constant that a file has computed; beyond it the file is damaged
 _WRITES = {"ScatterND"}  # from the third input into the first
@@ -46,17 +47,20 @@ class _Moved:
 class Reader:
     """What has been read so far, by the file's names: branches, constants, and what operations without a rule gave."""
 
-    def __init__(self, model: ModelProto, batch: int) -> None:
+    def __init__(self, model: ModelProto, batch: int, *, whole: bool = False) -> None:
+        """batch: the number of samples where the file leaves it free. whole: as a function of one (`Whole`)."""
         self.model = model
         self.opset = message.opset_of(model)
         stored = {tensor.name: tensor for tensor in model.graph.initializer}
         self.given, self.dtype = message.input_of(model, stored)
         self.fixed, shape = message.sizes_of(self.given)  # the number of samples, None where it is free
         self.batch = self.fixed or batch
-        self.output = model.graph.output[0].name
+        self.output = message.output_of(model)
         self.nodes, self.wanted = message.needed_for(model.graph.node, self.output)
-        self.builder = Builder(shape, self.batch, self.given.name, self.dtype)
-        self.branches: dict[str, str] = {self.given.name: self.given.name}
+        name = self.given.name
+        self.builder = Whole(shape, name, self.dtype) if whole else Builder(shape, self.batch, name, self.dtype)
+        start = self.builder.reshape(f"{name}.whole", name, (1, *shape)) if whole else name
+        self.branches: dict[str, str] = {name: start}
         self.constants: dict[str, Array] = {n: message.weights_of(t) for n, t in stored.items() if n in self.wanted}
         self.moved: dict[str, _Moved] = {}
         self.lost: set[str] = set()
@@ -90,6 +94,8 @@ class Reader:
             raise FileError(f"node {name!r} has the operation {op!r}, expected a name that can be printed")
         for missing in {*node.input} - {"", *self.branches, *self.constants, *self.moved, *self.lost}:
             raise FileError(f"{op} (node {name!r}) reads {missing!r}, which nothing before it computes")
+        if op == "If" and node.input[0] in self.constants:
+            return self._branch(name, node)
         fixed = all(i in self.constants or not i for i in node.input)
         nested = any(a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for a in node.attribute)
         try:
@@ -107,6 +113,25 @@ class Reader:
             self._place(name, " ".join((op, *map(str, reason.args))), node, node.output)
         except ModelError as error:
             self._lose(name, op, node, error)
+        return None
+
+    def _branch(self, name: str, node: NodeProto) -> None:
+        """The side of an If that its condition, a constant, takes: its nodes in the place of the If."""
+        condition = self.constants[node.input[0]]
+        side = "then_branch" if condition.size == 1 and bool(condition.item()) else "else_branch"
+        graph = next((a.g for a in node.attribute if a.name == side), None)
+        if condition.size != 1 or graph is None or len(graph.output) != len(node.output):
+            raise FileError(f"If (node {name!r}) is not as ONNX has it, expected one condition and two branches")
+        self.constants.update((tensor.name, message.weights_of(tensor)) for tensor in graph.initializer)
+        for inner in graph.node:
+            self._read(inner)
+        for outer, own in zip(node.output, graph.output, strict=True):
+            known: tuple[dict[str, Any], ...] = (self.branches, self.constants, self.moved)
+            for values in known:
+                if own.name in values:
+                    values[outer] = values[own.name]
+            if own.name in self.lost:
+                self.lost.add(outer)
 
     def _lose(self, name: str, op: str, node: NodeProto, error: ModelError) -> None:
         """Follow the samples off their axis where that can be; else what comes after is only searched for operations
@@ -126,7 +151,10 @@ class Reader:
         call = Call(name, op, self.opset, {a.name: attribute_of(a) for a in node.attribute}, len(node.output))
         since = len(self.builder.nodes)
         try:
-            return self.builder.settle(name, CONVERT[op](self.builder, call, *map(self._value, node.input)), since)
+            made = CONVERT[op](self.builder, call, *map(self._value, node.input))
+            if call.ignored:
+                raise NoRule(f"with {', '.join(call.ignored)}")
+            return self.builder.settle(name, made, since)
         except (NoRule, ProofmapError):
             raise
         except Exception as error:  # an attribute of another kind, an input too few, ...

@@ -10,10 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.graph import picks
+from proofmap.graph import layers, picks, scalars
 from proofmap.graph.build import Builder, MixedError, Value, constant
+from proofmap.graph.last import softmax
 from proofmap.graph.moves import move
 from proofmap.graph.onnx.call import Call, axes_of, branch, number, numbers
+from proofmap.graph.onnx.whole import of_samples
 
 _ENDS = ("starts", "ends", "axes", "steps")
 _MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
@@ -39,7 +41,7 @@ def _flatten(b: Builder, call: Call, x: str) -> str:
 def _squeeze(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
     shape = b.shape(x)
     named = numbers(call, "axes", axes)
-    if named is None and b.batch == 1:
+    if named is None and b.batch == b.lead:
         raise MixedError(call.name, call.op)
     gone = [k for k, n in enumerate(shape) if n == 1] if named is None else axes_of(b, call, x, named)
     return b.reshape(call.name, x, [n for k, n in enumerate(shape) if k not in gone])
@@ -50,7 +52,12 @@ def _unsqueeze(b: Builder, call: Call, x: str, axes: Value | None = None) -> str
     rank = b.rank(x) + len(named)
     new = {b.axis(call.name, call.op, axis, rank) for axis in named}
     rest = iter(b.shape(x))
-    return b.reshape(call.name, x, [1 if k in new else next(rest) for k in range(rank - 1)])
+    return b.reshape(call.name, x, [1 if k in new else next(rest) for k in range(rank - b.lead)])
+
+
+def _transpose(b: Builder, call: Call, x: str) -> str:
+    axes = [axis % b.rank(x) for axis in call.get("perm", range(b.rank(x))[::-1])]
+    return b.permute(call.name, call.op, x, axes if b.lead else [0, *(axis + 1 for axis in axes)])
 
 
 def _expand(b: Builder, call: Call, x: Value, shape: Value) -> str:
@@ -67,6 +74,19 @@ def _tile(b: Builder, call: Call, x: Value, repeats: Value) -> str:
             b.fits(call.name, call.op, (count, b.shape(x)[sample]))
             x = picks.index(b, f"{call.name}.axis{axis}", x, sample, torch.arange(b.shape(x)[sample]).repeat(count))
     return x
+
+
+def _concat(b: Builder, call: Call, *xs: Value) -> str:
+    """Both probabilities of two classes, (1 - σ(z), σ(z)), are the softmax of (0, z)."""
+    axis = call.get("axis", 1)
+    if len(xs) == 2 and isinstance(xs[0], str) and isinstance(xs[1], str) and axis in (1, -1):
+        node = b.nodes[xs[1]]
+        if node.op == "sigmoid" and node.shape == (1,) and scalars.line(b, xs[0]) == (xs[1], -1.0, 1.0):
+            both = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+            return softmax(
+                b, call.name, layers.linear(b, f"{call.name}.classes", node.inputs[0], both, None), [0], "softmax"
+            )
+    return picks.concat(b, call.name, call.op, xs, axis)
 
 
 def _slice(b: Builder, call: Call, x: Value, *given: Value | None) -> str:
@@ -128,7 +148,8 @@ def _space_to_depth(b: Builder, call: Call, x: str) -> str:
     c, h, w = b.shape(x)
     size = call.get("blocksize")
     y = b.reshape(f"{call.name}.split", x, (c, h // size, size, w // size, size))
-    y = b.permute(f"{call.name}.permute", call.op, y, (0, 3, 5, 1, 2, 4))
+    order = (0, 3, 5, 1, 2, 4) if call.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    y = b.permute(f"{call.name}.permute", call.op, y, order)
     return b.reshape(call.name, y, (c * size**2, h // size, w // size))
 
 
@@ -152,15 +173,15 @@ SHAPES: dict[str, Callable[..., Any]] = {
     "Flatten": _flatten,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
-    "Transpose": lambda b, call, x: b.permute(call.name, call.op, x, call.get("perm", range(b.rank(x))[::-1])),
+    "Transpose": _transpose,
     "Expand": _expand,
     "Tile": _tile,
-    "Concat": lambda b, call, *xs: picks.concat(b, call.name, call.op, xs, call.get("axis", 1)),
+    "Concat": _concat,
     "Slice": _slice,
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "Split": _split,
-    "DepthToSpace": _depth_to_space,
-    "SpaceToDepth": _space_to_depth,
+    "DepthToSpace": of_samples(_depth_to_space),
+    "SpaceToDepth": of_samples(_space_to_depth),
     "Pad": _pad,
 }

@@ -240,6 +240,10 @@ def _clamp(w: _Writer, node: Node) -> None:
     w.emit(node, "Clip", [*node.inputs, *ends])
 
 
+def _rsqrt(w: _Writer, node: Node) -> None:
+    w.emit(node, "Reciprocal", [w.within(node, "sqrt", "Sqrt", node.inputs)])
+
+
 def _plain(kind: str) -> Callable[[_Writer, Node], None]:
     return lambda w, node: w.emit(node, kind, node.inputs)
 
@@ -275,6 +279,10 @@ _WRITERS: dict[str, Callable[[_Writer, Node], None]] = {
     "exp": _plain("Exp"),
     "log": _plain("Log"),
     "sqrt": _plain("Sqrt"),
+    "rsqrt": _rsqrt,
     "reciprocal": _plain("Reciprocal"),
     "square": lambda w, node: w.emit(node, "Mul", [*node.inputs, *node.inputs]),
+    "product": _plain("Mul"),
+    "contract": _plain("MatMul"),
+    "softmax": lambda w, node: w.emit(node, "Softmax", node.inputs, axis=node.attributes["axis"] + 1),
 }

@@ -10,10 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.graph import scalars
+from proofmap.graph import picks, scalars
 from proofmap.graph.build import Builder, NoRule, Value, constant, scalar
 from proofmap.graph.torch.layers import LAYERS, first
 from proofmap.graph.torch.linear import LINEAR
+from proofmap.graph.torch.norms import NORMS
+from proofmap.graph.torch.recurrent import RECURRENT
 from proofmap.graph.torch.shapes import SHAPES, as_value, operators
 
 
@@ -63,6 +65,14 @@ def _full_like(b: Builder, name: str, x: str, value: float, *, dtype: torch.dtyp
     return torch.full(b.batched(x), value, dtype=dtype or torch.float64)
 
 
+def _glu(b: Builder, name: str, x: str, axis: int = -1) -> str:
+    """The first half of an axis times the sigmoid of the second."""
+    axis = b.axis(name, "glu", axis, b.rank(x))
+    half = b.shape(x)[axis] // 2
+    value, gate = picks.split(b, f"{name}.half", x, axis, [half, half])
+    return scalars.mul(b, name, value, b.add_node(f"{name}.gate", "sigmoid", [gate]))
+
+
 def _item(b: Builder, name: str, xs: Any, k: int) -> Any:
     if k >= len(xs):
         raise NoRule("of the positions of a maximum")
@@ -78,6 +88,8 @@ _UNARY = "relu abs square exp sqrt reciprocal sigmoid tanh erf mish hardswish"  
 CONVERT: dict[str, Callable[..., Any]] = {
     **LAYERS,
     **LINEAR,
+    **NORMS,
+    **RECURRENT,
     **SHAPES,
     **operators({op: partial(_unary, op) for op in _UNARY.split()}),
     "<built-in function getitem>": _item,
@@ -109,6 +121,7 @@ CONVERT: dict[str, Callable[..., Any]] = {
         "log_sigmoid": scalars.log_sigmoid,
         "gelu": lambda b, name, x, *, approximate="none": _unary("gelu", b, name, x, approximate=approximate),
         "silu": scalars.swish,
+        "glu": _glu,
         "softshrink": lambda b, name, x, limit=0.5: scalars.shrink(b, name, x, limit, limit),
         "hardshrink": lambda b, name, x, limit=0.5: x if limit < 0 else scalars.shrink(b, name, x, limit, 0.0),
         "threshold": scalars.threshold,

@@ -25,18 +25,15 @@ upsample_nearest1d.vec upsample_nearest2d.vec upsample_nearest3d.vec
 _upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec _upsample_nearest_exact3d.vec
 upsample_linear1d.vec upsample_bilinear2d.vec upsample_trilinear3d.vec upsample_bicubic2d.vec
 _upsample_bilinear2d_aa.vec _upsample_bicubic2d_aa.vec
-masked_fill.Scalar masked_fill.Tensor tril triu lerp.Scalar lerp.Tensor einsum cumsum col2im
-"""
-# Operators without a rule, kept so that an error names what the user wrote.
-NAMED = """
-softmax.int log_softmax.int glu bilinear
-instance_norm group_norm layer_norm scaled_dot_product_attention lstm.input gru.input rnn_tanh.input rnn_relu.input
+masked_fill.Scalar masked_fill.Tensor tril triu lerp.Scalar lerp.Tensor einsum cumsum col2im unbind.int
+softmax.int log_softmax.int glu bilinear scaled_dot_product_attention layer_norm rms_norm group_norm instance_norm
+logsumexp lstm.input gru.input rnn_tanh.input rnn_relu.input
 """
 
 
 def kept() -> list[Any]:
     """The operators above that this version of torch has."""
-    names = (name.split(".") for name in (KEPT + NAMED).split())
+    names = (name.split(".") for name in KEPT.split())
     ops = (getattr(getattr(torch.ops.aten, name, None), (*overload, "default")[0], None) for name, *overload in names)
     return [op for op in ops if op is not None]
 

@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph import layers, norms, picks, pools
-from proofmap.graph.build import Builder, MixedError, Value, constant
-from proofmap.graph.last import softmax
+from proofmap.graph import layers, masks, picks, pools, scalars
+from proofmap.graph.attention import attention
+from proofmap.graph.build import Builder, MixedError, NoRule, Value, Weight, constant
 from proofmap.graph.slide import Slide
 from proofmap.graph.torch.shapes import axes_of, operators
 
@@ -51,6 +52,26 @@ def _linear(b: Builder, name: str, x: Value, weight: Value, bias: Value | None =
 def _addmm(b: Builder, name: str, bias: Value, x: Value, y: Value, *, beta: float = 1, alpha: float = 1) -> str:
     product = b.scale(f"{name}.alpha", layers.matmul(b, f"{name}.product", x, y), alpha)
     return b.add(name, product, b.scale(f"{name}.beta", bias, beta) if isinstance(bias, str) else beta * bias)
+
+
+def _bilinear(b: Builder, name: str, x: Value, y: Value, weight: Value, bias: Weight = None) -> str:
+    """Σ_ij x_i W_kij y_j + b_k over the last axes."""
+    weight = constant(weight, "weights")
+    outputs, left, right = weight.shape
+    if isinstance(x, Tensor):
+        x, y, weight = y, x, weight.transpose(1, 2)
+        left, right = right, left
+    assert isinstance(x, str)
+    rows = layers.linear(b, f"{name}.rows", x, weight.transpose(1, 2).reshape(outputs * right, left), None)
+    matrix = b.reshape(f"{name}.matrix", rows, (*b.shape(x)[:-1], outputs, right))
+    if isinstance(y, Tensor):
+        scaled = scalars.mul(b, f"{name}.scaled", matrix, y.unsqueeze(-2))
+        return b.affine(
+            name, b.reduce(f"{name}.sum", scaled, [len(b.shape(matrix)) - 1], keepdim=False, mean=False), None, bias
+        )
+    column = b.reshape(f"{name}.column", y, (*b.shape(y), 1))
+    product = layers.matmul(b, f"{name}.product", matrix, column)
+    return b.affine(name, b.reshape(f"{name}.shape", product, b.shape(matrix)[:-1]), None, bias)
 
 
 def _convolution(b: Builder, name: str, x: str, weight: Value, bias: Value | None, *how: Any) -> str:
@@ -93,15 +114,6 @@ def _batch_norm(b: Builder, name: str, x: str, weight: Tensor | None, bias: Tens
     return layers.batch_norm(b, name, x, weight, bias, mean, var, eps)
 
 
-def _layer_norm(b: Builder, name: str, x: str, sides: Sequence[int], *how: Any, centred: bool = True) -> str:
-    """how: weight, bias (not of an RMS norm), epsilon, and more that changes no value."""
-    weight, bias, eps = _given(how, None, None, 1e-5)[:3] if centred else (*_given(how, None)[:1], None, how[1])
-    axes = range(len(b.shape(x)) - len(sides), len(b.shape(x)))
-    if len(sides) >= b.rank(x):
-        raise MixedError(name, "layer_norm")
-    return norms.layer_norm(b, name, x, axes, weight, bias, eps, centred=centred)
-
-
 # --- pooling ---
 
 
@@ -125,7 +137,25 @@ def _over(op: str, b: Builder, name: str, x: str, axes: Any = None, keepdim: boo
 
 
 def _softmax(kind: str, b: Builder, name: str, x: str, axis: int, *_: Any, **__: Any) -> str:
-    return softmax(b, name, x, [b.axis(name, kind, axis, b.rank(x))], kind)
+    return masks.softmax(b, name, x, [b.axis(name, kind, axis, b.rank(x))], kind)
+
+
+def _attention(
+    b: Builder, name: str, q: Value, k: Value, v: Value, mask: Value | None = None, *how: Any, **more: Any
+) -> str:
+    """how: dropout, whether causal. more: the scale, and whether keys are shared by groups of heads."""
+    dropout, causal = _given(how, 0.0, False)
+    if dropout > 0:
+        raise NoRule("with dropout that stays on in evaluation mode")
+    if more.get("enable_gqa"):
+        k, v = (_repeated(b, f"{name}.heads", one, b.batched(q)[-3]) for one in (k, v))
+    return attention(b, name, q, k, v, mask, causal=causal, scale=more.get("scale"))
+
+
+def _repeated(b: Builder, name: str, x: Value, heads: int) -> Value:
+    """Each of fewer heads as often as queries share it."""
+    of = torch.arange(b.batched(x)[-3]).repeat_interleave(heads // b.batched(x)[-3])
+    return x.index_select(-3, of) if isinstance(x, Tensor) else picks.index(b, name, x, len(b.shape(x)) - 3, of)
 
 
 def first(convert: Callable[..., Any]) -> Callable[..., list[Any]]:
@@ -137,12 +167,13 @@ LAYERS = operators(
     {
         "linear": _linear,
         "mm bmm matmul": layers.matmul,
-        "addmm": _addmm,
+        "addmm baddbmm": _addmm,
+        "bilinear": _bilinear,
+        "scaled_dot_product_attention": _attention,
         "convolution": _convolution,
         "conv1d conv2d conv3d conv1d.padding conv2d.padding conv3d.padding": _conv,
         "conv_transpose1d conv_transpose2d.input conv_transpose3d.input": _conv_transpose,
         "batch_norm": _batch_norm,
-        "layer_norm": _layer_norm,
         "_native_batch_norm_legit_no_training": first(
             lambda b, name, x, weight, bias, mean, var, *how: _batch_norm(
                 b, name, x, weight, bias, mean, var, False, *how

@@ -11,10 +11,14 @@ from torch.export import ExportedProgram
 from torch.utils._pytree import tree_leaves
 
 from proofmap.errors import ModelError
-from proofmap.graph.build import Builder, NoRule
+from proofmap.graph.build import Builder, MixedError, NoRule
 from proofmap.graph.ir import Graph
+from proofmap.graph.torch.aside import Aside
 from proofmap.graph.torch.aten import CONVERT
 from proofmap.graph.torch.export import BATCH, name_of, stored
+from proofmap.graph.torch.follow import BOTH, follow
+
+_EMPTY = ("aten.empty", "aten.new_empty")  # whatever stands there is written over, or the model is no function
 
 
 def read(
@@ -40,7 +44,10 @@ def read(
         elif node.op == "placeholder":
             values[node.name] = tensors[node.name].detach().cpu().clone()
         elif node.op == "call_function" and all(n.name in values for n in node.all_input_nodes):
-            values[node.name] = _convert(builder, node, values)
+            value = _convert(builder, node, values)
+            if isinstance(value, Aside) and node.name == signature.user_outputs[0]:
+                value = builder.lost(value.error.node, [value.branch], builder.shape(value.branch), value.error)
+            values[node.name] = value
             if bad is not None:
                 bad.update((name, node) for name in (*builder.missing, *builder.mixing) if name not in bad)
     return builder.finish(values[str(signature.user_outputs[0])], torch.device("cpu"), dtype)
@@ -50,7 +57,8 @@ def _convert(builder: Builder, node: fx.Node, values: dict[str, Any]) -> Any:
     args = fx.node.map_arg(node.args, lambda n: values[n.name])
     kwargs = fx.node.map_arg(node.kwargs, lambda n: values[n.name])
     inputs = tree_leaves([values[n.name] for n in node.all_input_nodes])
-    branches = [value for value in inputs if isinstance(value, str)]
+    aside = any(isinstance(value, Aside) for value in inputs)
+    branches = [v.branch if isinstance(v, Aside) else v for v in inputs if isinstance(v, str | Aside)]
     op, name = str(node.target), name_of(node)
     if not branches:
         return _constant(node, name, args, kwargs)
@@ -58,7 +66,12 @@ def _convert(builder: Builder, node: fx.Node, values: dict[str, Any]) -> Any:
         if op not in CONVERT:
             raise NoRule
         since = len(builder.nodes)
-        return builder.settle(name, CONVERT[op](builder, name, *args, **kwargs), since)
+        if aside and op not in BOTH:
+            return builder.settle(name, follow(builder, name, op, None, args, kwargs), since)
+        try:
+            return builder.settle(name, CONVERT[op](builder, name, *args, **kwargs), since)
+        except MixedError as error:
+            return builder.settle(name, follow(builder, name, op, error, args, kwargs), since)
     except NoRule as reason:
         missing = " ".join((op.removesuffix(".default"), *map(str, reason.args)))
         return _placeholders(node.meta.get("val"), lambda shape: builder.unsupported(name, missing, branches, shape))
@@ -76,7 +89,8 @@ def _constant(node: fx.Node, name: str, args: Any, kwargs: Any) -> Any:
         raise ModelError(f"{node.target} (node {name!r}) draws random numbers, expected a model that is a function")
     if "device" in kwargs:
         kwargs = {**kwargs, "device": torch.device("cpu")}
-    return node.target(*args, **kwargs)
+    value = node.target(*args, **kwargs)
+    return value.zero_() if str(node.target).startswith(_EMPTY) else value
 
 
 def _placeholders(meta: Any, place: Callable[[list[int]], str]) -> Any:

@@ -57,6 +57,15 @@ def _select(b: Builder, name: str, x: str, axis: int, position: int) -> str:
     return b.reshape(name, row, (*b.shape(x)[:axis], *b.shape(x)[axis + 1 :]))
 
 
+def _unbind(b: Builder, name: str, x: str, axis: int = 0) -> list[str]:
+    return [_select(b, f"{name}.{k}", x, axis, k) for k in range(b.batched(x)[axis])]
+
+
+def _unflatten(b: Builder, name: str, x: str, axis: int, sizes: Sequence[int]) -> str:
+    shape = torch.empty(b.batched(x), device="meta").unflatten(axis, sizes).shape
+    return b.batched_reshape(name, "unflatten", x, shape)
+
+
 def _index_select(b: Builder, name: str, x: Value, axis: int, index: Value) -> str:
     assert isinstance(x, str)
     index = constant(index, "positions")
@@ -149,6 +158,7 @@ SHAPES = operators(
         "stack": _stack,
         "slice.Tensor": _slice,
         "select.int": _select,
+        "unbind.int": _unbind,
         "index_select": _index_select,
         "index.Tensor": _index,
         "gather": partial(_move, torch.gather),
@@ -165,6 +175,7 @@ SHAPES = operators(
         **{f"_upsample_nearest_exact{n}d.vec": partial(_upsample, "nearest-exact") for n in (1, 2, 3)},
         "view reshape _unsafe_view": lambda b, name, x, shape: b.batched_reshape(name, "reshape", x, shape),
         "flatten.using_ints": _flatten,
+        "unflatten.int": _unflatten,
         "unsqueeze": _unsqueeze,
         "squeeze squeeze.dim squeeze.dims": _squeeze,
         "permute": lambda b, name, x, axes: b.permute(name, "permute", x, axes),

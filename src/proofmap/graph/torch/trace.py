@@ -31,6 +31,7 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
     What has no rule is one node of it, run by the module itself: `bounded` says whether there is any. Checked on the
     spot: the graph and the model agree at x and at a point drawn around it.
     """
+    _check_kind(model, x)
     if x.ndim < 2 or not x.is_floating_point() or not x.numel():
         raise InputError(f"got x of shape {tuple(x.shape)} and type {x.dtype}, expected (N, ...) of floats")
     model = getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
@@ -46,6 +47,18 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
         with full_precision(device), torch.no_grad():
             check(graph, model, probe, x.dtype)
     return graph
+
+
+def _check_kind(model: nn.Module, x: Tensor) -> None:
+    """Positions of a table's rows are named as what they are."""
+    tables = (name for name, part in model.named_modules() if isinstance(part, nn.Embedding | nn.EmbeddingBag))
+    name = None if x.is_floating_point() else next(tables, None)
+    if name is not None:
+        raise InputError(
+            f"got x of type {x.dtype}, the positions of rows in {name!r}, expected floats: a position cannot move by a "
+            "little, but its row can: explain the network behind the table at the rows, as in "
+            f"pm.EVA(behind, ball).explain(model.get_submodule({name!r})(x))"
+        )
 
 
 def _follow(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:
@@ -90,7 +103,7 @@ def _check(model: nn.Module, x: Tensor) -> tuple[torch.dtype, torch.device]:
         if not tensor.is_floating_point():
             continue
         kinds.setdefault((tensor.dtype, tensor.device), name)
-        if not bool(torch.isfinite(tensor).all()):
+        if not bool(torch.isfinite(tensor[~_hides(model, name, tensor)]).all()):
             raise ModelError(
                 f"the model's {name!r} has NaN or infinite entries, expected finite weights: "
                 "check how it was trained or loaded"
@@ -101,6 +114,13 @@ def _check(model: nn.Module, x: Tensor) -> tuple[torch.dtype, torch.device]:
     if kinds:
         return next(iter(kinds))
     return (x.dtype if x.dtype == torch.float64 else torch.float32), x.device
+
+
+def _hides(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
+    """Where a buffer of the user's own is minus infinity, as masks are: what becomes of it is seen as it is read."""
+    owner = model.get_submodule(name.rpartition(".")[0])
+    own = not isinstance(tensor, nn.Parameter) and not type(owner).__module__.startswith("torch.nn.")
+    return torch.isneginf(tensor) & own
 
 
 @contextmanager

@@ -1,0 +1,391 @@
+"""How much of ONNX is read: every model of one operation in onnx's own backend test suite, tried.
+
+    python scripts/onnx_coverage.py                  # writes docs/onnx.md
+    python scripts/onnx_coverage.py --only Softmax   # prints what becomes of one operation's models
+
+A question is one such model as a function of one of its float inputs, the others constants as the suite has them, and
+of one of its float outputs. The suite's models know no samples: a question is asked as a file whose input is one sample
+more than the suite's, x (1, *shape) -> Reshape (shape) -> the operation -> Reshape (1, -1). What becomes of it:
+
+equal     read with a rule for all of it; equal to onnxruntime (where that has no kernel, to onnx's evaluator) at the
+          suite's own point and near it, and to what the suite expects; no sampled point outside of the bounds there
+disputed  the same, but the suite expects something else than onnxruntime gives
+refused   by which sentence
+wrong     none of these
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+import proofmap as pm
+from proofmap.bounds import Cases, named, solve
+from proofmap.errors import BoundError, ProofmapError
+from proofmap.graph import Graph, bounded
+from proofmap.graph.onnx import started
+
+Array = npt.NDArray[Any]
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "onnx.md"
+FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE)
+NEAR = 1e-2  # of the largest entry: how far from the suite's point others are drawn
+EQUAL = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-6}  # of the largest entry
+SUITE = 1e-3  # the same, of what the suite expects, which it states with few digits in places
+MOST = 2**26  # coefficients of a bound: a larger model is not bounded here
+ROWS = 256  # outputs of a model that are bounded
+UNBOUNDED, LARGE = "no finite bound at the suite's point", "too large to be bounded here"
+LEARNING = "ai.onnx.preview.training"
+
+
+@dataclass(frozen=True)
+class Question:
+    """One model of the suite as a function of one input and output."""
+
+    name: str
+    op: str
+    model: onnx.ModelProto
+    given: str
+    wanted: str
+    point: Array
+    expected: Array
+    first: bool  # whether it is about the model's first float input and output
+
+
+@dataclass(frozen=True)
+class Answer:
+    """equal, refused or wrong; and the sentence, or what differs."""
+
+    kind: str
+    why: str = ""
+
+
+@cache
+def suite(*modules: str) -> list[Any]:
+    """The suite's cases with one operation, in the order of their names: all, or those of some of its modules."""
+    from onnx.backend.test.case import node
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the suite divides by zero on purpose
+        for module in modules:
+            import_module(f"{node.__name__}.{module}")
+        cases: list[Any] = node._NodeTestCases if modules else node.collect_testcases(None)
+    return sorted((case for case in cases if len(case.model.graph.node) == 1), key=lambda case: str(case.name))
+
+
+def operation(case: Any) -> str:
+    """Its name, with the domain where that is not ONNX's first."""
+    node = case.model.graph.node[0]
+    return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else str(node.op_type)
+
+
+def questions(case: Any) -> Iterator[Question]:
+    """All that a case asks; none where it is no function from floats to floats."""
+    graph, (inputs, outputs) = case.model.graph, data(case)
+    if excluded(case) is not None:
+        return
+    values = dict(zip((i.name for i in graph.input), inputs, strict=True))
+    results = dict(zip((o.name for o in graph.output), outputs, strict=True))
+    given = [i.name for i in graph.input if is_float(i) and values[i.name].size]
+    wanted = [o.name for o in graph.output if is_float(o) and results[o.name].size]
+    for k, x in enumerate(given):
+        for m, y in enumerate(wanted):
+            name = case.name if len(given) == len(wanted) == 1 else f"{case.name} {x} -> {y}"
+            model = wrapped(case.model, x, y, values)
+            yield Question(name, operation(case), model, x, y, values[x], results[y], k == m == 0)
+
+
+def data(case: Any) -> tuple[list[Any], list[Any]]:
+    """What goes in and what comes out, as arrays where they are tensors."""
+    inputs, outputs = (
+        [numpy_helper.to_array(value) if isinstance(value, TensorProto) else value for value in side]
+        for side in case.data_sets[0]
+    )
+    return inputs, outputs
+
+
+def is_float(info: onnx.ValueInfoProto) -> bool:
+    """Whether it is of float32 or float64."""
+    return info.type.tensor_type.elem_type in FLOATS
+
+
+def excluded(case: Any) -> str | None:
+    """Why a case asks nothing."""
+    graph, (inputs, outputs) = case.model.graph, data(case)
+    node = graph.node[0]
+    if node.domain == LEARNING or "training" in case.name or "Loss" in node.op_type:
+        return "a step of training"
+    if not all(isinstance(value, np.ndarray) or np.isscalar(value) for value in (*inputs, *outputs)):
+        return "of sequences or optional values"
+    if not any(is_float(info) and value.size for info, value in zip(graph.input, inputs, strict=True)):
+        return "no float32 or float64 goes in"
+    if not any(is_float(info) and np.size(value) for info, value in zip(graph.output, outputs, strict=True)):
+        return "no float32 or float64 comes out"
+    if node.op_type == "Bernoulli":
+        return "random"
+    return None
+
+
+def wrapped(model: onnx.ModelProto, given: str, wanted: str, values: dict[str, Array]) -> onnx.ModelProto:
+    """The question's file."""
+    graph = model.graph
+    kind = next(i.type.tensor_type.elem_type for i in graph.input if i.name == given)
+    result = next(o.type.tensor_type.elem_type for o in graph.output if o.name == wanted)
+    shape = values[given].shape
+    constants = [numpy_helper.from_array(np.asarray(v), name) for name, v in values.items() if name != given]
+    constants += [
+        numpy_helper.from_array(np.array(s, np.int64), n) for n, s in (("shape in", shape), ("flat", [1, -1]))
+    ]
+    nodes = [
+        helper.make_node("Reshape", ["sample", "shape in"], [given], name="in"),
+        *graph.node,
+        helper.make_node("Reshape", [wanted, "flat"], ["answer"], name="out"),
+    ]
+    ends = [
+        helper.make_tensor_value_info("sample", kind, [1, *(shape or (1,))]),
+        helper.make_tensor_value_info("answer", result, None),
+    ]
+    whole = helper.make_graph(nodes, "question", ends[:1], ends[1:], constants)
+    opsets = list(model.opset_import)
+    if all(entry.domain not in ("", "ai.onnx") for entry in opsets):
+        opsets.append(helper.make_opsetid("", 21))
+    return helper.make_model(whole, opset_imports=opsets, ir_version=model.ir_version)
+
+
+def ask(question: Question, folder: Path) -> Answer:
+    """What becomes of a question."""
+    path = folder / "question.onnx"
+    path.write_bytes(question.model.SerializeToString())
+    try:
+        graph = pm.load(path)
+        bounded(graph)
+    except ProofmapError as error:
+        return Answer("wrong" if "wrongly" in str(error) else "refused", sentence(error))
+    points = around(question.point)
+    got = graph.as_model(graph(torch.from_numpy(points).reshape(len(points), *graph.input.shape))).numpy()
+    undefined = not np.isfinite(got[0]).all() and bool(np.isfinite(question.expected).all())
+    if undefined and outside(graph, points).why == UNBOUNDED:
+        return Answer("refused", f"{UNBOUNDED}: there it divides by 0")
+    for point, value in zip(points, got, strict=True):
+        off = difference(value, run(question.model, point), EQUAL[question.point.dtype])
+        if off is not None:
+            return Answer("wrong", f"differs from onnxruntime by {off:g}")
+    off = difference(got[0], question.expected.reshape(-1), SUITE)
+    if off is not None:
+        return Answer("disputed", f"onnxruntime, and what is read, differ from the suite by {off:.2g}")
+    return outside(graph, points)
+
+
+def around(point: Array) -> Array:
+    """The suite's point, and three near it: (4, *shape)."""
+    noise = np.random.default_rng(0).uniform(-1, 1, (4, *point.shape))
+    noise[0] = 0
+    finite = np.abs(point[np.isfinite(point)])
+    return np.asarray(point + NEAR * (finite.max() if finite.size else 1.0) * noise, dtype=point.dtype)
+
+
+def run(model: onnx.ModelProto, point: Array) -> Array:
+    """What onnxruntime makes of a point, or onnx's evaluator."""
+    feeds = {"sample": point.reshape(1, *(point.shape or (1,)))}
+    try:
+        return np.asarray(started(model.SerializeToString(), plain=True).run(None, feeds)[0]).reshape(-1)
+    except Exception:  # of onnxruntime's: it has no kernel for the operation, or does not know its opset
+        from onnx.reference import ReferenceEvaluator
+
+        results: Any = ReferenceEvaluator(model).run(None, feeds)
+        return np.asarray(results[0]).reshape(-1)
+
+
+def difference(got: Array, expected: Array, most: float) -> float | None:
+    """By how much of the largest entry they differ, where that is too much; undefined entries have to be so in both."""
+    if got.shape != expected.shape:
+        return np.inf
+    defined = np.isfinite(expected)
+    if not np.array_equal(got[~defined], expected[~defined], equal_nan=True):
+        return np.inf
+    if not defined.any():
+        return None
+    off = float(np.abs(got[defined] - expected[defined]).max()) / max(float(np.abs(expected[defined]).max()), 1e-3)
+    return None if off <= most else off
+
+
+def outside(graph: Graph, points: Array) -> Answer:
+    """Whether a value at one of the points is outside of the bounds around the first."""
+    x = torch.from_numpy(points).reshape(len(points), *graph.input.shape)
+    if min(graph.classes, ROWS) * sum(node.size for node in graph.nodes) > MOST:
+        return Answer("equal", LARGE)
+    radius = float((x - x[:1]).abs().max())
+    if not radius or not bool(torch.isfinite(x).all()):
+        return Answer("equal")
+    family = pm.Ball(radius * 1.001).at(x[:1])
+    values = graph(x)
+    rows = torch.eye(graph.classes, dtype=x.dtype)[:ROWS]
+    for name in ("ibp", "backward"):
+        try:
+            upper = solve(graph, Cases(family), torch.cat([rows, -rows])[None], named(name), "shared", 2**30)
+        except BoundError:
+            return Answer("equal", UNBOUNDED)
+        sides = torch.cat([values @ rows.T, -values @ rows.T], 1)
+        room = 1e-4 * float(sides.abs().max().clamp(min=1e-3))
+        if bool((sides > upper[0] + room).any()):
+            return Answer("wrong", f"a sampled point leaves the bounds of {name}")
+    return Answer("equal")
+
+
+def sentence(error: Exception) -> str:
+    """An error without the names of one model's nodes."""
+    text = re.sub(r" \(node '[^']*'\)", "", str(error).partition(": add one under")[0])
+    return re.sub(r"node '[^']*'", "a node", text)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of one operation's questions."""
+
+    op: str
+    models: int  # that ask something
+    answers: tuple[tuple[Question, Answer], ...]
+
+    def count(self, kind: str, *, first: bool) -> int:
+        """Of questions about first inputs and outputs, or of all."""
+        return sum(answer.kind == kind and (question.first or not first) for question, answer in self.answers)
+
+    @property
+    def line(self) -> str:
+        """The row of the table."""
+        equal, disputed = self.count("equal", first=True), self.count("disputed", first=True)
+        every = f"{self.count('equal', first=False)} of {len(self.answers)}"
+        why = Counter(a.why for q, a in self.answers if a.kind in ("refused", "wrong", "disputed") and q.first)
+        texts = [f"{text} ({n})" for text, n in sorted(why.items(), key=lambda item: (-item[1], item[0]))]
+        return f"| {self.op} | {self.models} | {equal} | {disputed} | {every} | {'; '.join(texts).replace('|', '/')} |"
+
+
+def rows(only: Collection[str] = (), modules: Sequence[str] = ()) -> Iterator[Row]:
+    """What becomes of all operations, or of some, in the order of their names. modules: see `suite`."""
+    cases: dict[str, list[Any]] = {}
+    for case in suite(*modules):
+        if (not only or operation(case) in only) and excluded(case) is None:
+            cases.setdefault(operation(case), []).append(case)
+    with tempfile.TemporaryDirectory() as folder:
+        for op in sorted(cases):
+            asked = (question for case in cases[op] for question in questions(case))
+            yield Row(op, len(cases[op]), tuple((question, ask(question, Path(folder))) for question in asked))
+
+
+def known(op: str, opset: int = 21) -> bool:
+    """Whether the opset has the operation."""
+    try:
+        onnx.defs.get_schema(op, opset)
+    except onnx.defs.SchemaError:
+        return False
+    return True
+
+
+def document(found: Sequence[Row]) -> str:
+    """The page."""
+    left = Counter(why for case in suite() if (why := excluded(case)) is not None)
+    old = [row for row in found if known(row.op)]
+    some = [row for row in old if row.count("equal", first=True)]
+    shares = "\n".join(
+        f"| {what} | {len(those)} | {sum(row.models for row in those)} | {share(those)} |"
+        for what, those in (
+            ("all", found),
+            ("those that opset 21 has", old),
+            ("those of opset 21 of which any model is read", some),
+        )
+    )
+    every = [answer for row in found for _, answer in row.answers]
+    equal = [answer for answer in every if answer.kind == "equal"]
+    return PAGE.format(
+        onnx=onnx.__version__,
+        runtime=version("onnxruntime"),
+        suite=len(suite()),
+        excluded="\n".join(f"| {why} | {n} |" for why, n in sorted(left.items())),
+        shares=shares,
+        every=f"{len(equal)} of {len(every)}",
+        unbounded=sum(answer.why == UNBOUNDED for answer in equal),
+        large=sum(answer.why == LARGE for answer in equal),
+        wrong=sum(answer.kind == "wrong" for answer in every),
+        rows="\n".join(row.line for row in found),
+    )
+
+
+def share(those: Sequence[Row]) -> str:
+    """Of the models' first questions, those that were answered."""
+    models, equal = sum(row.models for row in those), sum(row.count("equal", first=True) for row in those)
+    return f"{equal} ({100 * equal / models:.0f} %)"
+
+
+PAGE = """# What is read of ONNX
+
+Written by `python scripts/onnx_coverage.py`, with onnx {onnx} and onnxruntime {runtime}: every model of one operation
+in onnx's own backend test suite, tried. Tests compare this page with what becomes of them.
+
+A model is asked for as a function of one of its float inputs, the others constants as the suite has them: first of its
+first float input to its first float output, then of every float input to every float output. The suite's models know no
+samples; so the file that is read has one in front, x (1, \\*shape) -> Reshape -> the operation -> Reshape (1, -1).
+
+A model counts as read where every node has a rule; where it is equal to onnxruntime at the suite's own point and at
+three near it (to onnx's evaluator where onnxruntime has no kernel; 1e-4 of the largest entry, in float64 1e-6), and to
+what the suite expects (1e-3); and where none of these points is outside of the `ibp` and `backward` bounds around the
+first. *Disputed* are models that are read as onnxruntime runs them where the suite expects something else. All others
+are refused, by the sentence in the last column. None may be wrong.
+
+## Shares
+
+Of {suite} models these are no functions of floats, and left out:
+
+| why | models |
+| --- | --- |
+{excluded}
+
+Of the others, by their first float input:
+
+| operations | how many | models | read and equal |
+| --- | --- | --- | --- |
+{shares}
+
+Of all pairs of a float input and a float output, weights and states among them, {every} are read and equal: a
+convolution is a function of its image, and no rule is meant for one of its weights. {unbounded} of these have no finite
+bound at the suite's point (a logarithm at 0, a division by what may be 0), {large} are too large to be bounded here.
+Wrong: {wrong}.
+
+## By operation
+
+| operation | models | read and equal | disputed | of all pairs | the others (first input alone) |
+| --- | --- | --- | --- | --- | --- |
+{rows}
+"""
+
+
+def main() -> None:
+    """Write the page, or print what becomes of one operation."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", help="an operation, whose answers are printed")
+    only = parser.parse_args().only
+    found = list(rows([only] if only else []))
+    if only:
+        for question, answer in found[0].answers if found else ():
+            print(f"{question.name}: {answer.kind} {answer.why}")
+    else:
+        DOCUMENT.write_text(document(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

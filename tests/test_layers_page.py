@@ -1,0 +1,35 @@
+"""docs/layers.md is what trying each layer of torch.nn gives."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from scripts.layers import layers, line
+
+LINES = (Path(__file__).parents[1] / "docs" / "layers.md").read_text(encoding="utf-8").splitlines()
+TABLE = {match[1]: text for text in LINES if (match := re.match(r"\| `(\w+)` \|", text))}
+FEW = ("Softmax", "Embedding", "MaxUnpool1d", "BatchNorm1d", "RNNCell")  # of each answer one
+
+
+def test_the_page_has_every_layer() -> None:
+    assert [*TABLE] == layers()
+    works = sum("refused" not in text for text in TABLE.values())
+    assert f"Of {len(TABLE)} layers {works} work in every way that was tried." in LINES
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_line_is_what_is_found(name: str) -> None:
+    assert line(name) == TABLE[name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted({*TABLE} - {*FEW}))
+def test_every_line_is_what_is_found(name: str) -> None:
+    assert line(name) == TABLE[name]
+
+
+def test_nothing_is_read_wrongly() -> None:
+    assert not [text for text in TABLE.values() if "WRONG" in text]
