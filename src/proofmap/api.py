@@ -6,6 +6,7 @@ from proofmap import bounds, data, explain, groups, metrics, zoo
 from proofmap.ball import Ball
 from proofmap.bench.compare import compare
 from proofmap.errors import BoundError, FileError, InputError, ModelError, ProofmapError, UnsupportedError
+from proofmap.estimators import from_sklearn
 from proofmap.explain import (
     EVA,
     BlendEVA,
@@ -58,6 +59,7 @@ __all__ = [
     "compare",
     "data",
     "explain",
+    "from_sklearn",
     "groups",
     "load",
     "metrics",
