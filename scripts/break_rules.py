@@ -109,6 +109,7 @@ TETROMINOES = "tests/court/test_tetrominoes.py"
 VERDICT = "tests/court/test_verdict.py"
 GRIDS = "tests/court/test_photographs.py"
 ESTIMATORS = "tests/test_estimators.py"
+CATEGORIES, DOMAINS = "tests/test_categories.py", "tests/test_domain.py"
 PROPERTY = "tests/test_property.py"
 REFUTE = "tests/explain/test_refute.py"
 SMOOTH = "tests/explain/test_smooth.py"
@@ -1345,6 +1346,23 @@ BREAKS = [
     Break("proof/grow.py", "waiting += part.halves[::-1]", "waiting += part.halves", GROWN),
     Break("proof/asked.py", "np.clip(values, -_FAR, _FAR)", "values", CERTIFIED),
     Break("proof/network.py", 'not a["mean"] or', "", CERTIFIED),
+    Break("categories.py", "value.masked_fill(~self.inside, -inf)", "value", CATEGORIES),
+    Break(
+        "categories.py",
+        "for k, choice in enumerate(product(*orders)):",
+        "for k, choice in enumerate(zip(*orders)):",
+        CATEGORIES,
+    ),
+    Break("categories.py", "self.first[:, None]", "0", CATEGORIES),
+    Break("categories.py", "_check(ball, x)", "pass", CATEGORIES),
+    Break("categories.py", "if count > _MOST:", "if False:", CATEGORIES),
+    Break("overlaps.py", "classes[boxes.owner[rows]],", "None,", CATEGORIES),
+    Break("overlaps.py", "above, _ = boxes.largest(upper)", "above, _ = boxes.largest(lower)", CATEGORIES),
+    Break("ball.py", "if any(bool(moves.any()) for moves in self._moving(x)):", "if False:", CATEGORIES),
+    Break("proof/asked.py", "ball.at(x)  # refuses", "pass  # refuses", CATEGORIES),
+    Break("domain.py", "total.min() == 1:", "True:", DOMAINS),
+    Break("domain.py", "radii.floor()", "radii.ceil()", DOMAINS),
+    Break("domain.py", "least[k], most[k] = np.floor(least[k]), np.ceil(most[k])", "pass", DOMAINS),
     Break(
         "estimators.py",
         "np.concatenate([np.zeros_like(weight), weight])",

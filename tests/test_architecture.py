@@ -16,6 +16,8 @@ ORDER = (
     {"errors", "arrays", "guarantee", "methods"},
     {
         "ball",
+        "categories",
+        "domain",
         "family",
         "inside",
         "groups",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from proofmap import bounds, data, explain, groups, metrics, zoo
 from proofmap.ball import Ball
 from proofmap.bench.compare import compare
+from proofmap.domain import Domain
 from proofmap.errors import BoundError, FileError, InputError, ModelError, ProofmapError, UnsupportedError
 from proofmap.estimators import from_sklearn
 from proofmap.explain import (
@@ -33,6 +34,7 @@ __all__ = [
     "Ball",
     "BlendEVA",
     "BoundError",
+    "Domain",
     "EmpiricalEVA",
     "Explanation",
     "Family",

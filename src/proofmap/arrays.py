@@ -11,7 +11,7 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 
-__all__ = ["Samples", "Target", "numbers_of", "tensor_of"]
+__all__ = ["Samples", "Target", "is_frame", "numbers_of", "tensor_of"]
 
 Samples: TypeAlias = Tensor | NDArray[Any]  # (N, *shape); also attributions of that shape
 Target: TypeAlias = int | Tensor | NDArray[Any] | None  # a class, or one for each sample
@@ -20,6 +20,11 @@ Target: TypeAlias = int | Tensor | NDArray[Any] | None  # a class, or one for ea
 def tensor_of(array: NDArray[Any]) -> Tensor:
     """A copy: an array may be read-only, run backwards or have its bytes turned round, which torch does not take."""
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
+
+
+def is_frame(x: Any) -> bool:
+    """Whether x is a table whose columns have names, pandas' or another's."""
+    return hasattr(x, "columns") and hasattr(x, "to_numpy")
 
 
 def numbers_of(frame: Any) -> NDArray[np.float64]:

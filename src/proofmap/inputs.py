@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from proofmap.arrays import Samples, numbers_of, tensor_of
+from proofmap.arrays import Samples, is_frame, numbers_of, tensor_of
 from proofmap.ball import check_input
 from proofmap.errors import InputError
 from proofmap.graph.ir import Graph
@@ -22,7 +22,7 @@ def as_samples(x: Samples, model: Any) -> Tensor:
 
     numpy makes float64 unless told otherwise, so an array's precision is no wish; a float64 tensor's is one.
     """
-    if hasattr(x, "columns") and hasattr(x, "to_numpy"):  # a frame, whose whole numbers are rows of a table
+    if is_frame(x):
         x = numbers_of(x)
     if isinstance(x, np.ndarray):
         if x.dtype.kind != "f":

@@ -18,8 +18,9 @@ from torch import Tensor
 from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
-from proofmap.bounds import IBP, Backward, Cases, CrownIBP, Method, Sharing, solve
+from proofmap.bounds import IBP, Backward, Cases, CrownIBP, Exact, Intersection, Method, Sharing, solve
 from proofmap.bounds.twins import drops
+from proofmap.categories import Boxes
 from proofmap.classes import logits_of, target_of
 from proofmap.errors import BoundError, InputError
 from proofmap.family import Family
@@ -44,6 +45,7 @@ _LAST = 0.1  # of a search, after it, for what it left open
 _FIRST = 0.1  # of a search, for what comes before it
 _ATTACKED = 0.25  # of the time, at most, for lower sides
 _LEAST = 1e-3  # seconds that a search has at least
+_BOXES = 256  # at a time, where balls are unions of them
 _DECIDED = 1e-9  # the gap of a search that decides: what is reached may come that near to `enough`
 
 
@@ -179,12 +181,56 @@ def overlap(
         check_number("got enough", enough)
     method = method_of(bounds)
     x = as_samples(x, model)
-    family = ball.at(x, grouping.resolve(groups, x))
+    mask = grouping.resolve(groups, x)
+    boxes = Boxes.of(ball, x, mask)
     how = Bounding(method, budget(memory, x.device), sharing, objective, enough, rigorous)
     graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
     if rival is not None:
         _check_rival(graph, x, target, rival)
-    return family_overlap(graph, family, target, how, rival)
+    return boxes_overlap(graph, boxes, target, how, rival)
+
+
+def boxes_overlap(graph: Graph, boxes: Boxes, target: Target, how: Bounding, rival: Target = None) -> Overlap:
+    """The same for balls that are unions of boxes: AO(B) is the largest of theirs, and so is AO(B_u) of those in B_u.
+
+    Lower sides are those of the boxes too where a method searched for them. Its time goes to all boxes of a sample.
+    """
+    bounded(graph)
+    if boxes.single:
+        return family_overlap(graph, boxes.family, target, how, rival)
+    with full_precision(boxes.x.device), torch.no_grad():
+        logits = logits_of(graph, boxes.x)
+        classes = target_of(target, logits)
+        other = None if rival is None else target_of(rival, logits, "rival")
+    parts = [
+        family_overlap(
+            graph,
+            boxes.family.pick(rows),
+            classes[boxes.owner[rows]],
+            replace(how, method=_hurried(how.method, boxes.most)),
+            None if other is None else other[boxes.owner[rows]],
+        )
+        for rows in torch.arange(len(boxes.owner), device=boxes.x.device).split(_BOXES)
+    ]
+    upper, lower = (
+        torch.cat([torch.cat([getattr(p, f"full{side}")[:, None], getattr(p, f"frozen{side}")], 1) for p in parts])
+        for side in ("", "_lower")
+    )
+    above, _ = boxes.largest(upper)
+    at_x = torch.cat([p.nominal for p in parts])[boxes.first]
+    if any(p.points is None for p in parts):
+        return Overlap(above[:, 0], above[:, 1:], at_x, classes, certified=True)
+    below, where = boxes.largest(lower)
+    points = torch.cat([p.points for p in parts if p.points is not None])
+    reached = points[where, torch.arange(points.shape[1], device=where.device)]
+    return Overlap(above[:, 0], above[:, 1:], at_x, classes, True, below[:, 0], below[:, 1:], reached)
+
+
+def _hurried(method: Method, boxes: int) -> Method:
+    """The method with the time of one sample for so many boxes together."""
+    if isinstance(method, Intersection):
+        return Intersection(tuple(_hurried(part, boxes) for part in method.parts))
+    return replace(method, seconds=max(_LEAST, method.seconds / boxes)) if isinstance(method, Exact) else method
 
 
 def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, rival: Target = None) -> Overlap:

@@ -15,7 +15,7 @@ from proofmap.explain.explanation import Explanation, Guarantee
 from proofmap.inputs import as_samples
 from proofmap.memory import budget
 from proofmap.objective import Objective
-from proofmap.overlaps import Bounding, Overlap, family_overlap, method_of
+from proofmap.overlaps import Bounding, Overlap, boxes_overlap, family_overlap, method_of
 from proofmap.progress import part
 from proofmap.settings import choice, flag
 from proofmap.traced import traced
@@ -39,7 +39,7 @@ class EVA(Explainer):
     def _measure(self, task: Task) -> Measured:
         room = budget(self.memory, task.x.device)
         how = Bounding(method_of(self.bounds), room, self.sharing, self.objective, rigorous=self.rigorous)
-        return Measured.of(family_overlap(task.graph, task.family, task.target, how))
+        return Measured.of(boxes_overlap(task.graph, task.boxes, task.target, how))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
