@@ -43,6 +43,13 @@ def test_what_rows_say_of_their_columns() -> None:
     assert high is found.high
 
 
+def test_blocks_hold_one_category_in_every_row() -> None:
+    """Columns that exclude each other are none where a row has neither; nor are those that never change."""
+    assert pm.Domain.from_data([[1, 0], [0, 1], [0, 0]]).one_hot == ()
+    assert pm.Domain.from_data([[1, 0], [1, 0]]).one_hot == ()
+    assert pm.Domain.from_data([[1, 1, 0], [0, 1, 0], [0, 0, 1]]).one_hot == ((1, 2),)
+
+
 def test_columns_are_named_or_counted() -> None:
     stated = domain(one_hot=[["sex=f", 7]], integers=["count"])
     assert stated.one_hot == ((6, 7),)

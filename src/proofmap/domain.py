@@ -18,7 +18,7 @@ from torch import Tensor
 from proofmap.arrays import Samples, is_frame, numbers_of
 from proofmap.errors import InputError
 
-__all__ = ["Domain"]
+__all__ = ["Domain", "beginning"]
 
 Column = int | str  # by its number or by its name
 
@@ -124,7 +124,7 @@ class Domain(tuple[Tensor, Tensor]):
         mask, found = self.groups.tolist(), []
         for group in range(max(mask) + 1):
             own = [name for name, of in zip(self.names, mask, strict=True) if of == group]
-            found.append(_beginning(own))
+            found.append(beginning(own))
         return tuple(found)
 
     def __repr__(self) -> str:
@@ -213,7 +213,7 @@ def _number(column: Column, names: Sequence[str]) -> int:
     raise InputError(f"Domain got the column {column!r}, expected one of {len(names)} names or 0 to {len(names) - 1}")
 
 
-def _beginning(names: Sequence[str]) -> str:
+def beginning(names: Sequence[str]) -> str:
     """What the names have in common at their start, without what parts it from the rest; the first, where nothing."""
     if len(names) == 1:
         return names[0]
