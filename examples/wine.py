@@ -46,6 +46,8 @@ def main(rows: int = 20, out: Path = Path("out/wine")) -> pm.Explanation:
     found = pm.EVA(model, ball, groups=domain.groups, bounds=pm.bounds.Exact(seconds=5)).explain(test[:rows])
     gap = float((found.overlap.full - found.overlap.full_lower).max())
     print(f"{int(found.proven.sum())} of {rows} decisions are proven; both sides of AO are at most {gap:.1e} apart")
+    held = found.overlap.frozen[:, domain.group_names().index("colour")]
+    print(f"{int((held <= 0).sum())} are, where the colour may not change")
     bounded = pm.overlap(model, test[:rows], ball, bounds=pm.bounds.Backward())
     print(f"backward bounds alone prove {int((bounded.full <= 0).sum())}")
 
