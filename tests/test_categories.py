@@ -175,7 +175,9 @@ def test_a_rival_and_a_target_stay_those_of_the_row() -> None:
 def test_roundings_are_counted_in_every_box() -> None:
     model, ball = network().float(), pm.Ball(0.1, domain=DOMAIN, relative=True)
     plain, rigorous = (pm.overlap(model, X.float(), ball, rigorous=flag) for flag in (False, True))
-    assert bool((rigorous.full >= plain.full).all())
+    assert bool((rigorous.full > plain.full).all())
+    assert bool((rigorous.full_lower < plain.nominal).all())  # what x reaches counts with its roundings too
+    assert torch.equal(plain.full_lower, plain.nominal)
 
 
 @pytest.mark.parametrize(

@@ -202,16 +202,14 @@ def boxes_overlap(graph: Graph, boxes: Boxes, target: Target, how: Bounding, riv
         logits = logits_of(graph, boxes.x)
         classes = target_of(target, logits)
         other = None if rival is None else target_of(rival, logits, "rival")
-    parts = [
-        family_overlap(
-            graph,
-            boxes.family.pick(rows),
-            classes[boxes.owner[rows]],
-            replace(how, method=_hurried(how.method, boxes.most)),
-            None if other is None else other[boxes.owner[rows]],
-        )
-        for rows in torch.arange(len(boxes.owner), device=boxes.x.device).split(_BOXES)
-    ]
+    hurried = replace(how, method=_hurried(how.method, boxes.most))
+    pieces = torch.arange(len(boxes.owner), device=boxes.x.device).split(_BOXES)
+    parts = []
+    for k, rows in enumerate(pieces):
+        owner = boxes.owner[rows]
+        against = None if other is None else other[owner]
+        with part(k / len(pieces), (k + 1) / len(pieces)):
+            parts.append(family_overlap(graph, boxes.family.pick(rows), classes[owner], hurried, against))
     upper, lower = (
         torch.cat([torch.cat([getattr(p, f"full{side}")[:, None], getattr(p, f"frozen{side}")], 1) for p in parts])
         for side in ("", "_lower")
@@ -219,7 +217,8 @@ def boxes_overlap(graph: Graph, boxes: Boxes, target: Target, how: Bounding, riv
     above, _ = boxes.largest(upper)
     at_x = torch.cat([p.nominal for p in parts])[boxes.first]
     if any(p.points is None for p in parts):
-        return Overlap(above[:, 0], above[:, 1:], at_x, classes, certified=True)
+        at_least = lower[boxes.first]  # by x itself, with its roundings where they count
+        return Overlap(above[:, 0], above[:, 1:], at_x, classes, True, at_least[:, 0], at_least[:, 1:])
     below, where = boxes.largest(lower)
     points = torch.cat([p.points for p in parts if p.points is not None])
     reached = points[where, torch.arange(points.shape[1], device=where.device)]
