@@ -36,7 +36,7 @@ ORDER = (
     {"rules"},
     {"bounds"},
     {"tree"},
-    {"overlaps", "radii", "proof"},
+    {"overlaps", "unions", "radii", "proof"},
     {"explain", "property"},
     {"metrics", "sources"},
     {"bench", "court", "runs", "show"},

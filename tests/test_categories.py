@@ -33,6 +33,7 @@ def rows(count: int, seed: int = 0) -> Tensor:
 ROWS = rows(400)
 DOMAIN = pm.Domain.from_data(ROWS)
 X = ROWS[:4]
+BALL = pm.Ball(0.1, domain=DOMAIN)
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -58,10 +59,10 @@ def truth(model: nn.Module, row: Tensor, radii: Tensor, free: tuple[int, ...] = 
     numbers = radii.clone()
     numbers[[k for block in BLOCKS for k in block]] = 0.0
     ball, mask = pm.Ball(numbers[None], domain=(DOMAIN.low, DOMAIN.high)), DOMAIN.groups
-    exact = pm.bounds.Exact(gap=1e-4, seconds=20)
+    exact = pm.bounds.Exact(seconds=20)
     over = pm.overlap(model, around, ball, groups=mask, bounds=exact, target=int(model(row[None]).argmax()))
     value = torch.cat([over.full[:, None], over.frozen], dim=1)
-    assert float((value - torch.cat([over.full_lower[:, None], over.frozen_lower], dim=1)).max()) < 2e-4
+    assert float((value - torch.cat([over.full_lower[:, None], over.frozen_lower], dim=1)).max()) < 2e-3
     for u in range(int(mask.max()) + 1):
         value[(around != row)[:, mask == u].any(dim=1), 1 + u] = -np.inf
     return value.amax(0).tolist()
@@ -70,10 +71,10 @@ def truth(model: nn.Module, row: Tensor, radii: Tensor, free: tuple[int, ...] = 
 def test_both_sides_meet_at_the_truth_over_all_categories() -> None:
     model, radii = network(), DOMAIN.eps(0.1)
     ball = pm.Ball(radii, domain=DOMAIN)
-    over = pm.overlap(model, X[1:2], ball, groups=DOMAIN.groups, bounds=pm.bounds.Exact(gap=1e-4, seconds=20))
+    over = pm.overlap(model, X[1:2], ball, groups=DOMAIN.groups, bounds=pm.bounds.Exact(seconds=20))
     members = truth(model, X[1], radii[0])
-    assert [float(over.full), *over.frozen[0].tolist()] == pytest.approx(members, abs=5e-4)
-    assert [float(over.full_lower), *over.frozen_lower[0].tolist()] == pytest.approx(members, abs=5e-4)
+    assert [float(over.full), *over.frozen[0].tolist()] == pytest.approx(members, abs=2.5e-3)
+    assert [float(over.full_lower), *over.frozen_lower[0].tolist()] == pytest.approx(members, abs=2.5e-3)
     assert max(members) - min(members) > 0.05  # so that there is something to tell apart
 
 
@@ -82,9 +83,9 @@ def test_both_sides_meet_at_the_truth_over_all_categories() -> None:
 def test_no_row_of_the_ball_is_above_its_bound(name: str, seed: int) -> None:
     model, ball = network(seed), pm.Ball(0.2, domain=DOMAIN, relative=True)
     method = pm.bounds.Exact(seconds=2) if name == "exact" else METHODS[name]()
-    over = pm.overlap(model, X, ball, groups=DOMAIN.groups, bounds=method)
+    over = pm.overlap(model, X[:3], ball, groups=DOMAIN.groups, bounds=method)
     draw = torch.Generator().manual_seed(seed)
-    for n, row in enumerate(X):
+    for n, row in enumerate(X[:3]):
         target = int(over.target[n])
         assert target == int(model(row[None]).argmax())
         for other in choices(row):
@@ -127,8 +128,8 @@ def test_points_that_reach_lower_sides_are_rows_of_the_ball() -> None:
 def test_a_block_without_a_radius_stays_as_it_is() -> None:
     model = network()
     radii = DOMAIN.eps(0.1, fixed=[2])
-    over = pm.overlap(model, X[:1], pm.Ball(radii, domain=DOMAIN), bounds=pm.bounds.Exact(gap=1e-4))
-    assert float(over.full) == pytest.approx(truth(model, X[0], radii[0], free=(1,))[0], abs=5e-4)
+    over = pm.overlap(model, X[:1], pm.Ball(radii, domain=DOMAIN), bounds=pm.bounds.Exact())
+    assert float(over.full) == pytest.approx(truth(model, X[0], radii[0], free=(1,))[0], abs=2.5e-3)
     held = DOMAIN.eps(0.1, fixed=[2, 6])
     pair = (DOMAIN.low, DOMAIN.high)
     alone, plain = (pm.overlap(model, X, pm.Ball(held, domain=domain)).full for domain in (DOMAIN, pair))
@@ -147,6 +148,28 @@ def test_half_categories_do_not_count() -> None:
     over = pm.overlap(model, x, pm.Ball(1.0, domain=pm.Domain.from_data(x)))
     assert over.full.tolist() == [-0.5, -0.5]  # proven: at a = 1/2 class 1 would be ahead
     assert pm.overlap(model, x, pm.Ball(1.0, domain=(0.0, 1.0))).full.min() > 0
+
+
+def test_the_time_of_a_search_is_for_all_boxes_and_what_it_leaves_is_bounded() -> None:
+    """Boxes that nothing searched keep the bound that came first."""
+    model, ball, x = network(), pm.Ball(0.3, domain=DOMAIN, relative=True), X[:1]
+    first = pm.overlap(model, x, ball, groups=DOMAIN.groups, bounds=pm.bounds.IBP() & pm.bounds.Backward())
+    hurried, closed = (
+        pm.overlap(model, x, ball, groups=DOMAIN.groups, bounds=pm.bounds.IBP() & pm.bounds.Exact(seconds=seconds))
+        for seconds in (1e-6, 5)
+    )
+    assert torch.equal(hurried.full, first.full)
+    assert torch.equal(hurried.frozen, first.frozen)
+    assert bool((closed.full < first.full).all())
+    assert bool((hurried.full_lower <= closed.full + 1e-9).all())
+    assert bool((closed.full - closed.full_lower <= 1.1e-3).all())
+
+
+def test_what_is_enough_is_not_searched_closer() -> None:
+    model, ball = network(1), pm.Ball(0.2, domain=DOMAIN, relative=True)
+    known = pm.overlap(model, X[:2], ball, bounds=pm.bounds.Exact(seconds=5))
+    over = pm.overlap(model, X[:2], ball, bounds=pm.bounds.Exact(seconds=5), enough=0.0)
+    assert torch.equal(over.full <= 0, known.full <= 0)
 
 
 def test_an_explanation_scores_a_block_as_one() -> None:
@@ -219,6 +242,14 @@ def test_rows_that_are_not_one_hot_are_refused() -> None:
         pm.overlap(network(), wrong, ball)
     with pytest.raises(InputError, match=r"one-hot columns, got samples \(2, 4\), expected rows of its table"):
         pm.overlap(network(), X.reshape(4, 2, 4), ball)
+
+
+@pytest.mark.parametrize("use", [lambda x: pm.overlap(nn.Linear(5, 2).double(), x, BALL), BALL.at])
+def test_rows_of_another_table_are_refused(use: Any) -> None:
+    with pytest.raises(
+        InputError, match=r"expected rows of its table|an end of shape \(8,\) at samples of shape \(5,\)"
+    ):
+        use(X[:, :5])
 
 
 def test_too_many_choices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,11 +86,6 @@ class Ball:
             raise InputError("Ball got eps='auto', which explainers choose: give a number, or pm.certified_radius(...)")
         x = x.detach()
         radius = _resolve_eps(self.eps, self.norm, x)  # broadcasts to x
-        if any(bool(moves.any()) for moves in self._moving(x)):
-            raise InputError(
-                "the ball has one-hot blocks that may change, which pm.overlap and pm.EVA take and this does not yet: "
-                "fix them, pm.Ball(domain.eps(share, fixed=[...]), domain=domain)"
-            )
         lower, upper = -radius.expand(x.shape), radius.expand(x.shape)
         if self.domain is not None:
             low, high = self.limits(x)
@@ -102,6 +97,11 @@ class Ball:
                     raise InputError("Ball got relative=True with a domain that has no end, expected finite limits")
             else:
                 lower, upper = torch.maximum(lower, low - x), torch.minimum(upper, high - x)
+        if any(bool(moves.any()) for moves in self._moving(x)):
+            raise InputError(
+                "the ball has one-hot blocks that may change, which pm.overlap and pm.EVA take and this does not yet: "
+                "fix them, pm.Ball(domain.eps(share, fixed=[...]), domain=domain)"
+            )
         lower = torch.zeros_like(x) if self.half == "+" else lower.clamp(max=0)
         upper = torch.zeros_like(x) if self.half == "-" else upper.clamp(min=0)
         reach = torch.maximum(-lower, upper) if self.relative else radius.expand(x.shape)

@@ -18,7 +18,7 @@ from torch import Tensor
 from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
-from proofmap.bounds import IBP, Backward, Cases, CrownIBP, Exact, Intersection, Method, Sharing, solve
+from proofmap.bounds import IBP, Backward, Cases, CrownIBP, Method, Sharing, solve
 from proofmap.bounds.twins import drops
 from proofmap.categories import Boxes
 from proofmap.classes import logits_of, target_of
@@ -45,7 +45,6 @@ _LAST = 0.1  # of a search, after it, for what it left open
 _FIRST = 0.1  # of a search, for what comes before it
 _ATTACKED = 0.25  # of the time, at most, for lower sides
 _LEAST = 1e-3  # seconds that a search has at least
-_BOXES = 256  # at a time, where balls are unions of them
 _DECIDED = 1e-9  # the gap of a search that decides: what is reached may come that near to `enough`
 
 
@@ -187,49 +186,9 @@ def overlap(
     graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
     if rival is not None:
         _check_rival(graph, x, target, rival)
+    from proofmap.unions import boxes_overlap  # which asks this file for every box
+
     return boxes_overlap(graph, boxes, target, how, rival)
-
-
-def boxes_overlap(graph: Graph, boxes: Boxes, target: Target, how: Bounding, rival: Target = None) -> Overlap:
-    """The same for balls that are unions of boxes: AO(B) is the largest of theirs, and so is AO(B_u) of those in B_u.
-
-    Lower sides are those of the boxes too where a method searched for them. Its time goes to all boxes of a sample.
-    """
-    bounded(graph)
-    if boxes.single:
-        return family_overlap(graph, boxes.family, target, how, rival)
-    with full_precision(boxes.x.device), torch.no_grad():
-        logits = logits_of(graph, boxes.x)
-        classes = target_of(target, logits)
-        other = None if rival is None else target_of(rival, logits, "rival")
-    hurried = replace(how, method=_hurried(how.method, boxes.most))
-    pieces = torch.arange(len(boxes.owner), device=boxes.x.device).split(_BOXES)
-    parts = []
-    for k, rows in enumerate(pieces):
-        owner = boxes.owner[rows]
-        against = None if other is None else other[owner]
-        with part(k / len(pieces), (k + 1) / len(pieces)):
-            parts.append(family_overlap(graph, boxes.family.pick(rows), classes[owner], hurried, against))
-    upper, lower = (
-        torch.cat([torch.cat([getattr(p, f"full{side}")[:, None], getattr(p, f"frozen{side}")], 1) for p in parts])
-        for side in ("", "_lower")
-    )
-    above, _ = boxes.largest(upper)
-    at_x = torch.cat([p.nominal for p in parts])[boxes.first]
-    if any(p.points is None for p in parts):
-        at_least = lower[boxes.first]  # by x itself, with its roundings where they count
-        return Overlap(above[:, 0], above[:, 1:], at_x, classes, True, at_least[:, 0], at_least[:, 1:])
-    below, where = boxes.largest(lower)
-    points = torch.cat([p.points for p in parts if p.points is not None])
-    reached = points[where, torch.arange(points.shape[1], device=where.device)]
-    return Overlap(above[:, 0], above[:, 1:], at_x, classes, True, below[:, 0], below[:, 1:], reached)
-
-
-def _hurried(method: Method, boxes: int) -> Method:
-    """The method with the time of one sample for so many boxes together."""
-    if isinstance(method, Intersection):
-        return Intersection(tuple(_hurried(part, boxes) for part in method.parts))
-    return replace(method, seconds=max(_LEAST, method.seconds / boxes)) if isinstance(method, Exact) else method
 
 
 def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, rival: Target = None) -> Overlap:

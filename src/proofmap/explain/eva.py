@@ -15,10 +15,11 @@ from proofmap.explain.explanation import Explanation, Guarantee
 from proofmap.inputs import as_samples
 from proofmap.memory import budget
 from proofmap.objective import Objective
-from proofmap.overlaps import Bounding, Overlap, boxes_overlap, family_overlap, method_of
+from proofmap.overlaps import Bounding, Overlap, family_overlap, method_of
 from proofmap.progress import part
 from proofmap.settings import choice, flag
 from proofmap.traced import traced
+from proofmap.unions import boxes_overlap
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
