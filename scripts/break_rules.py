@@ -115,6 +115,8 @@ HAND = "tests/court/test_hand.py"
 TETROMINOES = "tests/court/test_tetrominoes.py"
 VERDICT = "tests/court/test_verdict.py"
 GRIDS = "tests/court/test_photographs.py"
+ESTIMATORS = "tests/test_estimators.py"
+CATEGORIES, DOMAINS = "tests/test_categories.py", "tests/test_domain.py"
 PROPERTY = "tests/test_property.py"
 REFUTE = "tests/explain/test_refute.py"
 SMOOTH = "tests/explain/test_smooth.py"
@@ -1429,6 +1431,54 @@ BREAKS = [
     Break("proof/grow.py", "waiting += part.halves[::-1]", "waiting += part.halves", GROWN),
     Break("proof/asked.py", "np.clip(values, -_FAR, _FAR)", "values", CERTIFIED),
     Break("proof/network.py", 'not a["mean"] or', "", CERTIFIED),
+    Break("categories.py", "value.masked_fill(~self.inside, -inf)", "value", CATEGORIES),
+    Break(
+        "categories.py",
+        "for k, choice in enumerate(product(*orders)):",
+        "for k, choice in enumerate(zip(*orders)):",
+        CATEGORIES,
+    ),
+    Break("categories.py", "self.first[:, None]", "0", CATEGORIES),
+    Break("categories.py", "_check(ball, x)", "pass", CATEGORIES),
+    Break("categories.py", "if count > _MOST:", "if False:", CATEGORIES),
+    Break("unions.py", "self.classes[owner], how, rival", "None, how, rival", CATEGORIES),
+    Break(
+        "unions.py",
+        "= boxes.largest(upper), boxes.largest(lower)",
+        "= boxes.largest(lower), boxes.largest(lower)",
+        CATEGORIES,
+    ),
+    Break("unions.py", "above, _ = boxes.largest(upper)", "above, _ = boxes.largest(lower)", CATEGORIES),
+    Break("unions.py", "at_least = lower[boxes.first]", "at_least = upper[boxes.first]", CATEGORIES),
+    Break("unions.py", 'found, "_lower").masked_fill(~boxes.inside[rows], -inf)', 'found, "_lower")', CATEGORIES),
+    Break(
+        "unions.py",
+        "points[owner[n], m], reached[owner[n], m] = found.points[n, m], met[n, m]",
+        "reached[owner[n], m] = met[n, m]",
+        CATEGORIES,
+    ),
+    Break("ball.py", "if any(bool(moves.any()) for moves in self._moving(x)):", "if False:", CATEGORIES),
+    Break("proof/asked.py", "ball.at(x)  # refuses", "pass  # refuses", CATEGORIES),
+    Break("domain.py", "total.min() == 1:", "True:", DOMAINS),
+    Break("domain.py", "radii.floor()", "radii.ceil()", DOMAINS),
+    Break("domain.py", "least[k], most[k] = np.floor(least[k]), np.ceil(most[k])", "pass", DOMAINS),
+    Break(
+        "estimators.py",
+        "np.concatenate([np.zeros_like(weight), weight])",
+        "np.concatenate([-weight, weight])",
+        ESTIMATORS,
+    ),
+    Break(
+        "estimators.py", "return (x - self.centre) * self.factor", "return (x + self.centre) * self.factor", ESTIMATORS
+    ),
+    Break("estimators.py", "_compare(values, expected, _OFF[dtype], estimator)", "pass", ESTIMATORS),
+    Break(
+        "estimators.py",
+        "_compare(steps(torch.as_tensor(rows)), prepared, _OFF[torch.float64], estimator)",
+        "pass",
+        ESTIMATORS,
+    ),
+    Break("estimators.py", "log(net.threshold / (1 - net.threshold))", "0.0", ESTIMATORS),
     Break(
         "runs/certificates.py", 'return same and claim["model"]["sha256"] == self.digest', "return True", RUN_CERTIFIED
     ),

@@ -30,6 +30,19 @@ def test_the_readme_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert names["maps"].shape == names["x"].shape
 
 
+def test_the_table_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(block, "tables.md", "exec"), names)
+    assert names["found"].scores.shape == (20, 30)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["row.png", "summary.png"]
+    for picture in re.findall(r"\]\((.*?\.png)\)", text):
+        assert (ROOT / "docs" / picture).is_file()
+
+
 def test_every_metric_of_the_command_line_is_explained() -> None:
     """In the table of the page: what it asks."""
     text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from proofmap import bounds, data, explain, groups, metrics, zoo
 from proofmap.ball import Ball
 from proofmap.bench.compare import compare
+from proofmap.domain import Domain
 from proofmap.errors import BoundError, FileError, InputError, ModelError, ProofmapError, UnsupportedError
+from proofmap.estimators import from_sklearn
 from proofmap.explain import (
     EVA,
     BlendEVA,
@@ -32,6 +34,7 @@ __all__ = [
     "Ball",
     "BlendEVA",
     "BoundError",
+    "Domain",
     "EmpiricalEVA",
     "Explanation",
     "Family",
@@ -58,6 +61,7 @@ __all__ = [
     "compare",
     "data",
     "explain",
+    "from_sklearn",
     "groups",
     "load",
     "metrics",

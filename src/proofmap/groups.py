@@ -1,7 +1,8 @@
 """Groups of variables: which inputs are frozen together.
 
 A grouping maps the shape of one sample (no batch dimension) to an integer mask of that shape with ids 0..G-1, Captum's
-`feature_mask`: variables with the same id are one group. `pixels()`, `grid(n)` and `columns()` make groupings; any
+`feature_mask`: variables with the same id are one group. `pixels()`, `grid(n)`, `columns()` and `windows(n)` make
+groupings; any
 function of a shape, or a mask itself, may stand in their place. `superpixels()` follows the pictures themselves, and
 gives each a mask of its own.
 """
@@ -30,12 +31,14 @@ __all__ = [
     "Pixels",
     "SampleGrouping",
     "Superpixels",
+    "Windows",
     "columns",
     "grid",
     "mask_of",
     "pixels",
     "resolve",
     "superpixels",
+    "windows",
 ]
 
 Shape: TypeAlias = tuple[int, ...]
@@ -122,6 +125,24 @@ class Columns:
 
 
 @dataclass(frozen=True)
+class Windows:
+    """One group for every `length` steps of a series (T,) or (C, T), spanning its channels; the last may be shorter."""
+
+    length: int
+
+    def __post_init__(self) -> None:
+        """Refuse a window without steps."""
+        check_count("windows got length", self.length)
+
+    def __call__(self, shape: Shape) -> Tensor:
+        """Number the windows: id(c, t) = floor(t / length)."""
+        shape = _checked(shape)
+        if len(shape) > 2:
+            raise InputError(f"windows({self.length}) got a sample {shape}, expected a series (T,) or (C, T)")
+        return (torch.arange(shape[-1]) // self.length).expand(shape).contiguous()
+
+
+@dataclass(frozen=True)
 class Superpixels:
     """Groups of neighbouring pixels of like colour: SLIC (Achanta et al. 2012), for each picture anew.
 
@@ -178,6 +199,11 @@ def grid(rows: int, columns: int | None = None, *, smooth: bool = False) -> Grid
 def columns() -> Columns:
     """Make each column of a table a group of its own."""
     return Columns()
+
+
+def windows(length: int) -> Windows:
+    """Group every `length` steps of a series (T,) or (C, T), across its channels."""
+    return Windows(length)
 
 
 def superpixels(segments: int = 50, compactness: float = 10.0) -> Superpixels:

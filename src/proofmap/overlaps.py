@@ -20,6 +20,7 @@ from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bounds import IBP, Backward, Cases, CrownIBP, Method, Sharing, solve
 from proofmap.bounds.twins import drops
+from proofmap.categories import Boxes
 from proofmap.classes import logits_of, target_of
 from proofmap.errors import BoundError, InputError
 from proofmap.family import Family
@@ -179,12 +180,15 @@ def overlap(
         check_number("got enough", enough)
     method = method_of(bounds)
     x = as_samples(x, model)
-    family = ball.at(x, grouping.resolve(groups, x))
+    mask = grouping.resolve(groups, x)
+    boxes = Boxes.of(ball, x, mask)
     how = Bounding(method, budget(memory, x.device), sharing, objective, enough, rigorous)
     graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
     if rival is not None:
         _check_rival(graph, x, target, rival)
-    return family_overlap(graph, family, target, how, rival)
+    from proofmap.unions import boxes_overlap  # which asks this file for every box
+
+    return boxes_overlap(graph, boxes, target, how, rival)
 
 
 def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, rival: Target = None) -> Overlap:

@@ -19,6 +19,7 @@ from proofmap.overlaps import Bounding, Overlap, family_overlap, method_of
 from proofmap.progress import part
 from proofmap.settings import choice, flag
 from proofmap.traced import traced
+from proofmap.unions import boxes_overlap
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -39,7 +40,7 @@ class EVA(Explainer):
     def _measure(self, task: Task) -> Measured:
         room = budget(self.memory, task.x.device)
         how = Bounding(method_of(self.bounds), room, self.sharing, self.objective, rigorous=self.rigorous)
-        return Measured.of(family_overlap(task.graph, task.family, task.target, how))
+        return Measured.of(boxes_overlap(task.graph, task.boxes, task.target, how))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

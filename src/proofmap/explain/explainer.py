@@ -62,7 +62,10 @@ def _wrapped(method: Callable[_P, _R]) -> Callable[_P, _R]:
 def check_model(model: object) -> None:
     """Refuse what is no model."""
     if not isinstance(model, Network):
-        raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or pm.load(path)")
+        raise InputError(
+            f"got a model of type {type(model).__name__}, expected a torch.nn.Module, "
+            "pm.load(path), or pm.from_sklearn(estimator)"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

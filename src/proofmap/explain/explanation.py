@@ -261,6 +261,15 @@ class Explanation:
 
         return draw(self, columns=columns, class_names=class_names)
 
+    def summary(self, columns: Sequence[str] | None = None) -> Picture:
+        """A matplotlib figure of all samples together: for each group its mean score, and every sample's as a dot.
+
+        columns: names for the variables of a flat input. Groups have to be the same in all samples.
+        """
+        from proofmap.explain.summary import summary
+
+        return summary(self, columns)
+
     def atlas(self, class_names: Sequence[str] | None = None) -> Picture:
         """What `TargetedEVA.explain_all` found, in one figure: a row a sample, a column a class."""
         from proofmap.explain.atlas import atlas
