@@ -1,33 +1,76 @@
-"""What the documents show runs as it stands."""
+"""What the documents show runs as it stands, and what they list is what there is."""
 
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from proofmap.bounds.method import METHODS
 from proofmap.cli.names import METRICS
+from proofmap.graph.ops import OPERATIONS
+from proofmap.graph.torch.aten import CONVERT
+from proofmap.rules import RULES
+from tests.pages import READ, ROOT, RUN, blocks, run
 
-ROOT = Path(__file__).parents[1]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md"]
+SLOW = {"audit.md", "clusters.md", "dossier.md", "radius.md", "tutorial.md"}  # those that take more than a few seconds
 
 
-def test_the_readme_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Block after block, as a reader would type them; the first is five lines, and its picture is the one shown."""
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder to work in and to import from; what a page adds to a table, or imports, is gone afterwards."""
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    names: dict[str, Any] = {}
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
-    assert len([line for line in blocks[0].splitlines() if line]) == 5
-    assert (tmp_path / "fours.png").read_bytes().startswith(b"\x89PNG")
+    monkeypatch.syspath_prepend(tmp_path)
+    tables: list[dict[str, Any]] = [OPERATIONS, RULES, CONVERT, METHODS]
+    kept = [dict(table) for table in tables]
+    yield tmp_path
+    for table, before in zip(tables, kept, strict=True):
+        table.clear()
+        table.update(before)
+    for name in [
+        name for name, module in sys.modules.items() if str(tmp_path) in (getattr(module, "__file__", 0) or "")
+    ]:
+        del sys.modules[name]
+
+
+def test_the_readme_examples_run(folder: Path) -> None:
+    """Block after block, as a reader would type them; the first is five lines, and its picture is the one shown."""
+    _, names = run(ROOT / "README.md", folder)
+    first = next(block for block in blocks(ROOT / "README.md") if block.language == "python")
+    assert len([line for line in first.text.splitlines() if line]) == 5
+    assert (folder / "fours.png").read_bytes().startswith(b"\x89PNG")
     assert (ROOT / "docs" / "fours.png").is_file()
     assert names["over"].frozen.shape == (4, 144)
     assert torch.equal(names["again"].scores, names["explanation"].scores)
     assert names["maps"].shape == names["x"].shape
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] if page.name in SLOW else [], id=str(page.relative_to(ROOT)))
+        for page in PAGES
+        if any(block.language in RUN for block in blocks(page))
+    ],
+)
+def test_a_page_runs_and_prints_what_it_shows(page: Path, folder: Path) -> None:
+    ran, _ = run(page, folder)
+    assert ran > 0
+
+
+def test_every_block_is_run_or_to_be_read() -> None:
+    """A language that is misspelt, or none, would hide a block from the test above."""
+    languages = {(str(page), block.line): block.language for page in PAGES for block in blocks(page)}
+    assert {place: language for place, language in languages.items() if language not in {*RUN, *READ}} == {}
+    assert [
+        page.name for page in PAGES if page.read_text(encoding="utf-8").count("\n```") != 2 * len(blocks(page))
+    ] == []
 
 
 def test_every_metric_of_the_command_line_is_explained() -> None:
