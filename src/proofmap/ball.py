@@ -30,6 +30,9 @@ class Ball:
     half: "+" keeps δ >= 0, "-" keeps δ <= 0.
     relative: for p = inf, ε is the share of the way from x to either end of the domain that a variable may go, from 0
         to 1: {δ : ε (low - x) <= δ <= ε (high - x)}. For variables of different ranges.
+
+    >>> pm.Ball(2 / 255, domain=(0.0, 1.0)).at(x).sample(5).shape
+    torch.Size([5, 2, 1, 28, 28])
     """
 
     eps: float | Tensor | Literal["auto"]

@@ -30,6 +30,9 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
 
     What has no rule is one node of it, run by the module itself: `bounded` says whether there is any. Checked on the
     spot: the graph and the model agree at x and at a point drawn around it.
+
+    >>> pm.trace(model, x).nodes[1].op
+    'reshape'
     """
     if x.ndim < 2 or not x.is_floating_point() or not x.numel():
         raise InputError(f"got x of shape {tuple(x.shape)} and type {x.dtype}, expected (N, ...) of floats")
