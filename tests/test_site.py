@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.pages import ROOT
+from tests.show.browser import NAMES, find, tab
 
+BROWSER = find()
 LOADS = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
 
 
@@ -69,3 +71,17 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
 def test_a_foreign_address_is_seen() -> None:
     foreign = '<script src="https://a.example/x.js"></script><link rel="x" href="//b.example"><img src="c.png">'
     assert elsewhere(loaded(foreign)) == ["https://a.example/x.js", "//b.example"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason=f"no browser is installed: none of {', '.join(NAMES)}")
+def test_it_fits_a_desk_and_a_phone(site: Path, tmp_path: Path) -> None:
+    """And a browser asks for nothing but the files of the site."""
+    assert BROWSER is not None
+    with tab(BROWSER, tmp_path / "profile") as opened:
+        for page in sorted(site.rglob("*.html")):
+            for width in (1280, 390):
+                opened.resize(width)
+                opened.open(page)
+                assert opened.run("document.documentElement.scrollWidth <= innerWidth"), (page.name, width)
+        assert [one for one in opened.requests if not one.startswith(("file:", "data:", "blob:"))] == []
