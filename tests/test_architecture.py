@@ -29,7 +29,7 @@ ORDER = (
         "progress",
         "bar",
     },
-    {"memory", "graph", "inputs", "digest", "records", "resume", "fingerprint", "traced"},
+    {"memory", "graph", "inputs", "digest", "records", "resume", "fingerprint", "traced", "frames"},
     {"execution", "classes", "objective", "attack", "leaps", "reach", "rounding"},
     {"rules"},
     {"bounds"},
