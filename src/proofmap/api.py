@@ -5,7 +5,15 @@ from __future__ import annotations
 from proofmap import bounds, data, explain, groups, metrics, zoo
 from proofmap.ball import Ball
 from proofmap.bench.compare import compare
-from proofmap.errors import BoundError, FileError, InputError, ModelError, ProofmapError, UnsupportedError
+from proofmap.errors import (
+    BoundError,
+    FileError,
+    InputError,
+    ModelError,
+    ProofmapError,
+    ProofmapWarning,
+    UnsupportedError,
+)
 from proofmap.explain import (
     EVA,
     BlendEVA,
@@ -49,6 +57,7 @@ __all__ = [
     "PathEVA",
     "ProbableEVA",
     "ProofmapError",
+    "ProofmapWarning",
     "Radius",
     "SmoothEVA",
     "TargetedEVA",

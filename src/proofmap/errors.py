@@ -7,13 +7,15 @@ ProofmapError
 ├── FileError             a damaged or a foreign file
 └── BoundError            no finite bound exists
     └── RoomError         none that fits in the memory allowed
+
+ProofmapWarning           beside it: what is said while work goes on
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["BoundError", "FileError", "InputError", "ModelError", "ProofmapError", "RoomError", "UnsupportedError"]
+__all__ = ["BoundError", "FileError", "InputError", "ModelError", "ProofmapError", "ProofmapWarning", "RoomError", "UnsupportedError"]
 
 
 class ProofmapError(Exception):
@@ -91,6 +93,14 @@ class BoundError(ProofmapError):
 
 class RoomError(BoundError):
     """No bound fits in the memory allowed."""
+
+
+class ProofmapWarning(UserWarning):
+    """Every warning of Proofmap, so that one line switches them off.
+
+    >>> import warnings
+    >>> warnings.filterwarnings("ignore", category=pm.ProofmapWarning)
+    """
 
 
 def in_bytes(size: float) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.errors import FileError, InputError
+from proofmap.errors import FileError, InputError, ProofmapWarning
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -74,7 +74,7 @@ def images(folder: str | Path, size: int | tuple[int, int] | None = None) -> Pic
     if (folder / LABELS).exists():
         given, note = read_labels(folder / LABELS, names)
         if note:
-            warnings.warn(note, stacklevel=2)
+            warnings.warn(note, ProofmapWarning, stacklevel=2)
         labels = torch.tensor([given.get(name, UNKNOWN) for name in names], dtype=torch.int64)
     pixels = [read_picture(path, height_width) for path in paths]  # (H, W, 3), uint8
     for path, one in zip(paths, pixels, strict=True):
