@@ -2,7 +2,8 @@
 
     python scripts/train.py mnist --data FOLDER --held-out 5000     # to choose settings; writes nothing
     python scripts/train.py mnist --data FOLDER                     # the shipped weights
-    python scripts/train.py cifar10 --data FOLDER --device cuda     # the same for the other model
+    python scripts/train.py cifar10 --data FOLDER --device cuda     # the same for the others
+    python scripts/train.py cifar10-vit --data FOLDER --device cuda
 
 FOLDER holds the official files of the data set. Settings are chosen on training images held out by `--held-out`; the
 test set is used once, after the last step of a full training run, only to print and record the accuracy.
@@ -25,7 +26,7 @@ from torch.nn import functional
 
 from proofmap.data import cifar10, mnist
 from proofmap.errors import FileError
-from proofmap.zoo import cifar_cnn, mnist_mlp
+from proofmap.zoo import cifar_cnn, cifar_vit, mnist_mlp
 
 ZOO = Path(__file__).parents[1] / "src" / "proofmap" / "zoo"
 
@@ -49,7 +50,7 @@ class Task:
     """A data set, the model for it, and the settings chosen for the shipped weights."""
 
     load: Callable[..., tuple[Tensor, Tensor]]
-    build: Callable[..., nn.Sequential]
+    build: Callable[..., nn.Module]
     title: str
     settings: Settings
 
@@ -71,6 +72,12 @@ TASKS = {
         build=cifar_cnn,
         title="CIFAR-10",
         settings=Settings(epochs=40, batch=512, rate=2e-3, decay=0.1, shift=3, flip=0.5, dropout=0.3),
+    ),
+    "cifar10-vit": Task(
+        load=cifar10,
+        build=cifar_vit,
+        title="CIFAR-10",
+        settings=Settings(epochs=100, batch=512, rate=2e-3, decay=0.1, shift=4, flip=0.5, dropout=0.0),
     ),
 }
 
@@ -122,7 +129,7 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     return float((predicted == labels).double().mean())
 
 
-def train(model: nn.Sequential, images: Tensor, labels: Tensor, settings: Settings) -> None:
+def train(model: nn.Module, images: Tensor, labels: Tensor, settings: Settings) -> None:
     """Adam with decoupled weight decay; one cosine from the peak rate to zero, after a short linear rise."""
     steps = settings.epochs * -(-len(images) // settings.batch)
     optimiser = torch.optim.AdamW(model.parameters(), lr=settings.rate, weight_decay=settings.decay)
@@ -141,10 +148,11 @@ def train(model: nn.Sequential, images: Tensor, labels: Tensor, settings: Settin
         print(f"epoch {epoch + 1:3d} of {settings.epochs}: loss {total / len(images):.4f}", flush=True)
 
 
-def with_dropout(model: nn.Sequential, chance: float) -> nn.Sequential:
+def with_dropout(model: nn.Module, chance: float) -> nn.Module:
     """The same layers, with dropout before each dense one; the model itself where the chance is 0."""
     if not chance:
         return model
+    assert isinstance(model, nn.Sequential)
     layers: list[nn.Module] = []
     for layer in model:
         layers += [nn.Dropout(chance), layer] if isinstance(layer, nn.Linear) else [layer]

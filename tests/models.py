@@ -101,6 +101,23 @@ class Constants(nn.Module):
         return self.function(x, *self.buffers())
 
 
+class Attention(nn.Module):
+    """Two heads of attention over tokens (T, 4), and what goes in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(4)
+        self.parts = nn.Linear(4, 12)
+        self.end = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = self.parts(self.norm(x)).chunk(3, -1)
+        query, key, value = (part.unflatten(-1, (2, 2)).transpose(1, 2) for part in parts)
+        weights = (query @ key.transpose(-1, -2)).softmax(-1)
+        out: Tensor = x + self.end((weights @ value).transpose(1, 2).flatten(2))
+        return out
+
+
 class Residual(nn.Module):
     """relu(norm(conv(relu(norm(conv(x))))) + shortcut(x))."""
 
@@ -236,6 +253,13 @@ _body("add broadcast", (4,), lambda: Join(torch.add, nn.Linear(4, 5), nn.Sequent
 _body("add with factor", (4,), lambda: Apply(lambda x: torch.add(x, F.relu(x), alpha=0.3)))
 _body("sub with factor by place", (4,), lambda: Apply(lambda x: torch.ops.aten.sub.Scalar(F.relu(x), 0.8, 2.0)))
 _body("sub", (4,), lambda: Join(torch.sub, nn.Linear(4, 5), nn.Sequential(nn.Linear(4, 5), nn.ReLU())))
+_body("product", (4,), lambda: Join(torch.mul, nn.Linear(4, 5), nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())))
+_function(
+    "product on a map", (2, 3, 3), lambda x: F.relu(x) * F.conv2d(x, x.new_ones(2, 2, 2, 2), padding=1)[..., 1:, 1:]
+)
+_function("matrix product", (2, 3), lambda x: F.relu(x) @ x.transpose(1, 2))
+_function("softmax", (3, 4), lambda x: (4 * x).softmax(1) - x.log_softmax(2))
+_body("attention", (3, 4), Attention)
 _body("maximum", (4,), lambda: Join(torch.maximum, nn.Linear(4, 5), nn.Linear(4, 5)))
 _body("minimum", (4,), lambda: Join(torch.minimum, nn.Linear(4, 5), nn.Linear(4, 1)))
 _body("maximum with constants", (4,), lambda: Constants(lambda x, c: torch.maximum(x, c - 1).clamp(max=0.4), (4,)))

@@ -15,7 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["BoundError", "FileError", "InputError", "ModelError", "ProofmapError", "ProofmapWarning", "RoomError", "UnsupportedError"]
+__all__ = [
+    "BoundError",
+    "FileError",
+    "InputError",
+    "ModelError",
+    "ProofmapError",
+    "ProofmapWarning",
+    "RoomError",
+    "UnsupportedError",
+]
 
 
 class ProofmapError(Exception):

@@ -109,6 +109,7 @@ FUNCTIONS = [
     Function("exp"),
     Function("log", low=0.01),
     Function("sqrt", low=0.0),
+    Function("rsqrt", low=0.05),
     Function("reciprocal", low=0.05),
     Function("reciprocal", low=-8.0, high=-0.05),
 ]

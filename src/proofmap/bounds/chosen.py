@@ -18,9 +18,12 @@ from proofmap.graph.ir import Node
 from proofmap.rules import RULES, Form, Forms, Interval, Nonlinear, Relaxation
 from proofmap.rules.larger import Mixture
 from proofmap.rules.lines import Lines, at_rows
+from proofmap.rules.product import Planes
 from proofmap.rules.rule import Free, Kind
 from proofmap.sums import dot
 from proofmap.windows import Windows
+
+Opened = Lines | Mixture | Planes  # what rules that leave something free relax to
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +33,7 @@ class Open:
     node: Node
     inputs: tuple[Interval, ...]
     free: Free
-    relaxation: Lines | Mixture
+    relaxation: Opened
 
     @staticmethod
     def of(knowledge: Knowledge, name: str) -> Open | None:
@@ -42,7 +45,7 @@ class Open:
         if free is None or not bool((free.least < free.most).any()):
             return None
         relaxation = knowledge.relaxations[name]
-        assert isinstance(relaxation, Lines | Mixture)
+        assert isinstance(relaxation, Opened)
         start = free.within(knowledge.cases.slopes.get(name))
         return Open(node, inputs, replace(free, start=start), relaxation)
 
@@ -56,7 +59,7 @@ class Open:
 class _Bent:
     """Entries that are relaxed, where `closed` is 1; where it is 0 nothing is pulled. Of every row, or one for all."""
 
-    relaxation: Lines | Mixture
+    relaxation: Opened
     closed: Tensor
 
     def pull(self, values: Tensor) -> tuple[tuple[Tensor | None, ...], Tensor]:
@@ -82,6 +85,9 @@ def _straight(bent: _Bent) -> _Straight | None:
     if isinstance(one, Lines):
         below = [one.lower_slope, torch.zeros_like(one.upper_bias) if one.lower_bias is None else one.lower_bias]
         above = [one.upper_slope, one.upper_bias]
+    elif isinstance(one, Planes):
+        below = [one.lower_first, one.lower_second, one.lower_bias]
+        above = [one.upper_first, one.upper_second, one.upper_bias]
     else:
         below = [1 - one.share, one.share, torch.zeros_like(one.bias)]
         above = [one.first, one.second, one.bias]
@@ -183,7 +189,7 @@ class Chosen(Relaxation):
         assert isinstance(rule, Nonlinear)
         own, rest, bias = self._apart(form, pairs)
         relaxation = rule.relax(pairs.node, *pairs.inputs, slopes=self.numbers)
-        assert isinstance(relaxation, Lines | Mixture)
+        assert isinstance(relaxation, Opened)
         mine, lift = relaxation.pull(own, None)
         parts = []
         for part, at in zip(rest, mine, strict=True):  # what is closed is zero in `mine`, what is open in `rest`

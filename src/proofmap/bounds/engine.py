@@ -21,6 +21,7 @@ from proofmap.bounds.linear import bytes_per_row
 from proofmap.bounds.method import Method, Plan
 from proofmap.bounds.passes import Bounder, Pass
 from proofmap.errors import BoundError
+from proofmap.graph.apart import in_products
 from proofmap.graph.ir import Graph
 from proofmap.graph.pairs import in_pairs
 from proofmap.memory import bytes_of, in_pieces, keep_freed, piece_of
@@ -96,6 +97,8 @@ def _solve(work: _Work, sharing: Sharing) -> Tensor:
     plan, balls = work.plan, work.cases.balls
     if plan.hidden:  # what bounds hidden entries can bound differences
         work = replace(work, graph=in_pairs(work.graph, balls.x))
+    if any(one.chooses for one in plan.passes):
+        work = replace(work, graph=in_products(work.graph))
     count, rows, _ = work.specification.shape
     members = balls.members
     every = torch.arange(count * members, device=balls.x.device)

@@ -15,6 +15,7 @@ class Pass(ABC):
     """A way of bounding and its settings: a frozen dataclass, equal where it does the same."""
 
     refines: bool = False  # whether its bounds of a member get closer with relaxations of the member's own
+    chooses: bool = False  # whether it looks for the best of what relaxations leave free
 
     @abstractmethod
     def begin(self, knowledge: Knowledge) -> Bounder:

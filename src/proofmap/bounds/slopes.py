@@ -28,6 +28,8 @@ class SlopesPass(BackwardPass):
 
     steps: int = 20
 
+    chooses = True
+
     def begin(self, knowledge: Knowledge) -> SlopesBounder:
         return SlopesBounder(knowledge, self)
 

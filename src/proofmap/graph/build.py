@@ -228,11 +228,15 @@ class Builder:
         """Both branches in the shape they have together."""
         if self.rank(a) != self.rank(b):
             raise MixedError(name, "broadcasting of branches of different rank")
-        try:
-            target = tuple(torch.broadcast_shapes(self.shape(a), self.shape(b)))
-        except RuntimeError as error:
-            raise ModelError(f"node {name!r} joins shapes {self.shape(a)} and {self.shape(b)}: {error}") from error
+        target = self.broadcast_shapes(name, self.shape(a), self.shape(b))
         return self.expand(f"{name}.expand", a, target), self.expand(f"{name}.expand", b, target)
+
+    def broadcast_shapes(self, name: str, one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
+        """The shape that two have together."""
+        try:
+            return tuple(torch.broadcast_shapes(tuple(one), tuple(other)))
+        except RuntimeError as error:
+            raise ModelError(f"node {name!r} joins shapes {tuple(one)} and {tuple(other)}: {error}") from error
 
     def reduce(self, name: str, x: str, axes: Sequence[int], *, keepdim: bool, mean: bool) -> str:
         """Sum or mean over axes of one sample."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -43,10 +43,17 @@ def scores(outputs: Tensor, taken_off: str | None) -> Tensor:
     return torch.cat([1 - outputs, outputs], 1) if taken_off == ONE else outputs
 
 
-def softmax(b: Builder, name: str, op: str, x: str, over: Sequence[int], kind: str) -> str:
-    """softmax or log-softmax over sides of a sample of these sizes: without a rule, unless the model ends in it."""
-    whole = prod(over) == prod(b.shape(x))
-    return b.unsupported(name, op, [x], b.shape(x), **({"last": kind} if whole else {}))
+def softmax(b: Builder, name: str, x: str, axes: Sequence[int], kind: str) -> str:
+    """softmax or log-softmax along an axis of a sample, or along its last axes together; a model may end in it."""
+    shape = b.shape(x)
+    flat = b.reshape(f"{name}.flat", x, (*shape[: axes[0]], -1)) if len(axes) > 1 else x
+    whole: dict[str, Any] = {"last": kind} if prod(b.shape(flat)) == b.shape(flat)[axes[0]] else {}
+    if kind == "log-softmax":
+        y = b.add_node(f"{name}.softmax", "softmax", [flat], axis=axes[0])
+        y = b.add_node(f"{name}.log", "log", [y], **whole)
+    else:
+        y = b.add_node(f"{name}.softmax", "softmax", [flat], axis=axes[0], **whole)
+    return b.reshape(name, y, shape)
 
 
 def no_logits(op: str, node: str) -> ModelError:
@@ -81,6 +88,8 @@ def without_last(b: Builder, output: str) -> tuple[str, str | None]:
     if last is None:
         return output, None
     inner = node.inputs[0]
+    if last == "log-softmax":
+        inner = b.nodes[inner].inputs[0]
     if last == ONE:
         logit = b.reshape("classes.logit", inner, (1,))
         both = torch.tensor([[0.0], [1.0]], dtype=torch.float64)

@@ -25,9 +25,9 @@ def linear(b: Builder, name: str, x: str, weight: Tensor, bias: Weight) -> str:
 
 
 def matmul(b: Builder, name: str, x: Value, y: Value) -> str:
-    """x @ y where one of them is a constant."""
+    """x @ y: by a constant, or of two branches whose other axes are broadcast."""
     if isinstance(x, str) and isinstance(y, str):
-        raise NoRule("of two branches")
+        return _contract(b, name, x, y)
     if isinstance(x, str):
         assert isinstance(y, Tensor)
         weight = b.sample_constant(name, "matmul", y, b.rank(x)) if y.ndim > 2 else y
@@ -46,6 +46,18 @@ def matmul(b: Builder, name: str, x: Value, y: Value) -> str:
     product = b.add_node(f"{name}.row", "matmul", [y], weight=weight[None, :], side="left")
     shape = b.shape(product)
     return b.reshape(name, product, (*shape[:-2], shape[-1]))
+
+
+def _contract(b: Builder, name: str, x: str, y: str) -> str:
+    if min(b.rank(x), b.rank(y)) < 3 or b.rank(x) != b.rank(y):
+        raise MixedError(name, "matmul")
+    (*outer_x, rows, inner), (*outer_y, inner_y, columns) = b.shape(x), b.shape(y)
+    if inner != inner_y:
+        raise ModelError(f"matmul (node {name!r}) joins shapes {b.shape(x)} and {b.shape(y)}, which do not fit")
+    outer = b.broadcast_shapes(name, outer_x, outer_y)
+    x = b.expand(f"{name}.expand", x, (*outer, rows, inner))
+    y = b.expand(f"{name}.expand", y, (*outer, inner, columns))
+    return b.add_node(name, "contract", [x, y])
 
 
 def conv(b: Builder, name: str, x: str, weight: Tensor, bias: Value | None, slide: Slide, groups: int = 1) -> str:

@@ -102,7 +102,12 @@ OPERATIONS: dict[str, Operation] = {
     "exp": _plain(torch.exp),
     "log": _plain(torch.log, steep=_always),
     "sqrt": _plain(torch.sqrt, steep=_always),
+    "rsqrt": _plain(torch.rsqrt, steep=_always),
     "reciprocal": _plain(torch.reciprocal, steep=_always),
+    # of values that all move
+    "product": Operation(lambda node, a, b: a * b, reach=same_place),
+    "contract": Operation(lambda node, a, b: a @ b),  # over the last two axes
+    "softmax": Operation(lambda node, x: x.softmax(node.attributes["axis"] + 1)),
     # the largest of several
     "max_pool": Operation(functions.max_pool, reach=pooled),
     "maximum": Operation(lambda node, a, b: torch.maximum(a, b), reach=same_place),

@@ -100,7 +100,7 @@ def power(b: Builder, name: str, x: str, exponent: float) -> str:
         case 0.5:
             return b.add_node(name, "sqrt", [x])
         case -0.5:
-            return b.add_node(name, "reciprocal", [b.add_node(f"{name}.sqrt", "sqrt", [x])])
+            return b.add_node(name, "rsqrt", [x])
         case -1:
             return b.add_node(name, "reciprocal", [x])
         case -2:
@@ -109,7 +109,7 @@ def power(b: Builder, name: str, x: str, exponent: float) -> str:
 
 
 def mul(b: Builder, name: str, x: Value, y: Value) -> str:
-    """By a constant, by itself, or by a gate; any other product has no rule."""
+    """By a constant, by itself, by a gate, or by another branch."""
     if isinstance(x, Tensor):
         x, y = y, x
     assert isinstance(x, str)
@@ -121,11 +121,11 @@ def mul(b: Builder, name: str, x: Value, y: Value) -> str:
         product = _gate(b, name, left, right)
         if product is not None:
             return product
-    raise NoRule("of two branches")
+    return b.add_node(name, "product", b.broadcast(name, x, y))
 
 
 def div(b: Builder, name: str, x: Value, y: Value) -> str:
-    """By a constant, or a constant by a branch: x · (1 / y)."""
+    """By a constant, or by a branch: x · (1 / y)."""
     if isinstance(y, Tensor):
         return mul(b, name, x, 1 / y.double())
     return mul(b, name, x, b.add_node(f"{name}.reciprocal", "reciprocal", [y]))

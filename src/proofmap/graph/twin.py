@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from proofmap.errors import BoundError
 from proofmap.graph.ir import Graph, Node
-from proofmap.graph.ops import LINEAR
+from proofmap.graph.ops import LINEAR, OPERATIONS
 
 
 def before(name: str) -> str:
@@ -22,7 +23,8 @@ def twin(graph: Graph) -> Graph:
     """From the difference of two inputs to that of the outputs; nodes keep their names, and stand for differences.
 
     Linear operations lose their bias. What other functions change by depends on what they read in either copy, too:
-    those are further inputs, `before` and `after`. Maxima come in pairs.
+    those are further inputs, `before` and `after`. Maxima come in pairs. What changes by more than its own input tells,
+    as a product does, is refused.
     """
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -38,6 +40,8 @@ def twin(graph: Graph) -> Graph:
 
 
 def _change(graph: Graph, of: Node) -> list[Node]:
+    if of.op != "max_pool" and not (OPERATIONS[of.op].entrywise and len(of.inputs) == 1):
+        raise BoundError(f"no bounds for what {of.op} (node {of.name!r}) changes by: compare two overlaps instead")
     (name,) = of.inputs
     values = [Node(which(of.name), "input", (), graph[name].shape) for which in (before, after)]
     inputs = (*(value.name for value in values), name)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from proofmap.rules import curves, jumps, linear, maximum, piecewise, smooth
 from proofmap.rules.change import Change
+from proofmap.rules.contract import Contract
 from proofmap.rules.larger import Larger
+from proofmap.rules.product import Product
 from proofmap.rules.rule import Form, Forms, Interval, Linear, Nonlinear, Relaxation, Rule
+from proofmap.rules.softmax import Softmax
 
 __all__ = ["RULES", "Form", "Forms", "Interval", "Linear", "Nonlinear", "Relaxation", "Rule"]
 
@@ -47,7 +50,11 @@ RULES: dict[str, Rule] = {
     "exp": smooth.Exp(),
     "log": smooth.Log(),
     "sqrt": smooth.Sqrt(),
+    "rsqrt": smooth.Rsqrt(),
     "reciprocal": smooth.Reciprocal(),
+    "product": Product(),
+    "contract": Contract(),
+    "softmax": Softmax(),
     "max_pool": maximum.MaxPool(),
     "maximum": maximum.Maximum(),
     "larger": Larger(),

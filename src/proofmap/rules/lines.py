@@ -64,8 +64,8 @@ class Lines(Relaxation):
 
     def push(self, *inputs: Forms) -> Forms:
         (x,) = inputs
-        lower_w, lower_b = _through(self.lower_slope, x, x.lower_weight, x.lower_bias, x.upper_weight, x.upper_bias)
-        upper_w, upper_b = _through(self.upper_slope, x, x.upper_weight, x.upper_bias, x.lower_weight, x.lower_bias)
+        lower_w, lower_b = through(self.lower_slope, x, above=False)
+        upper_w, upper_b = through(self.upper_slope, x, above=True)
         lower_b = lower_b if self.lower_bias is None else lower_b + self.lower_bias
         return Forms(lower_w, lower_b, upper_w, upper_b + self.upper_bias)
 
@@ -104,8 +104,11 @@ def choose(first: Tensor, one: Lines, other: Lines) -> Lines:
     )
 
 
-def _through(slope: Tensor, x: Forms, w: Tensor, b: Tensor, other_w: Tensor, other_b: Tensor) -> tuple[Tensor, Tensor]:
-    """slope · form, with the other form where the slope is negative."""
+def through(slope: Tensor, x: Forms, *, above: bool) -> tuple[Tensor, Tensor]:
+    """slope · form, of the form above or below x, and of the other one where the slope is negative."""
+    w, b, other_w, other_b = x.lower_weight, x.lower_bias, x.upper_weight, x.upper_bias
+    if above:
+        w, b, other_w, other_b = other_w, other_b, w, b
     negative = slope < 0
     if not bool(negative.any()):
         return slope.unsqueeze(1) * w, slope * b

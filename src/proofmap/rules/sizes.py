@@ -194,5 +194,6 @@ SIZES: dict[str, Callable[..., Sizes]] = {
     "exp": _bowl(torch.exp),
     "log": _bowl(torch.reciprocal),
     "sqrt": _bowl(torch.rsqrt),
+    "rsqrt": _bowl(lambda x: x.rsqrt() / x),
     "reciprocal": _bowl(lambda x: x.square().reciprocal()),
 }

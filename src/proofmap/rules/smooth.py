@@ -149,6 +149,16 @@ class Sqrt(Bowl):
         _require(node, "sqrt", x, x.lower >= 0, "at least 0")
 
 
+class Rsqrt(Bowl):
+    """y = 1 / sqrt(x), x > 0, convex."""
+
+    def derivative(self, node: Node, x: Tensor) -> Tensor:
+        return -0.5 * x.rsqrt() / x
+
+    def check(self, node: Node, x: Interval) -> None:
+        _require(node, "rsqrt", x, x.lower > 0, "above 0")
+
+
 class Reciprocal(Bowl):
     """y = 1 / x, x not 0: convex right of it, concave left of it."""
 

@@ -1,4 +1,4 @@
-"""Models: the architectures of the paper, with trained weights where the package carries them.
+"""Models: the architectures of the paper and a small transformer, with trained weights where the package has them.
 
 >>> pm.zoo.mnist_mlp()(x).shape
 torch.Size([2, 10])
@@ -8,7 +8,8 @@ from proofmap.zoo.cifar import cifar_cnn
 from proofmap.zoo.efficientnet import efficientnet_lite0
 from proofmap.zoo.mnist import mnist_mlp
 from proofmap.zoo.vgg import vgg16
+from proofmap.zoo.vit import cifar_vit
 
-__all__ = ["cifar_cnn", "efficientnet_lite0", "mnist_mlp", "vgg16"]
+__all__ = ["cifar_cnn", "cifar_vit", "efficientnet_lite0", "mnist_mlp", "vgg16"]
 
 UNTRAINED = frozenset({"vgg16"})  # those that need a file of the user's

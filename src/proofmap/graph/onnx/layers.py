@@ -129,8 +129,8 @@ def _softmax(b: Builder, call: Call, x: str) -> str:
     """Before opset 13, over all that stands behind its axis, together."""
     old = call.opset < 13
     axis = b.axis(call.name, call.op, call.get("axis", 1 if old else -1), b.rank(x))
-    over = b.shape(x)[axis:] if old else b.shape(x)[axis : axis + 1]
-    return softmax(b, call.name, call.op, x, over, "log-softmax" if call.op == "LogSoftmax" else "softmax")
+    axes = range(axis, len(b.shape(x))) if old else [axis]
+    return softmax(b, call.name, x, axes, "log-softmax" if call.op == "LogSoftmax" else "softmax")
 
 
 LAYERS: dict[str, Callable[..., Any]] = {

@@ -96,10 +96,6 @@ class Reader:
             if nested or op in _RANDOM or (op not in CONVERT and not fixed and op not in _MOVES):
                 raise NoRule
             if self.lost.intersection(node.input):
-                if op in ("Softmax", "LogSoftmax"):
-                    raise NoRule
-                if op == "MatMul" and not self.constants.keys() & {*node.input}:
-                    raise NoRule("of two branches")
                 self.lost.update(node.output)
             elif fixed:
                 self.constants.update(zip(filter(None, node.output), self._evaluate(name, node, {}), strict=True))

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph import layers, picks, pools
+from proofmap.graph import layers, norms, picks, pools
 from proofmap.graph.build import Builder, MixedError, Value, constant
 from proofmap.graph.last import softmax
 from proofmap.graph.slide import Slide
@@ -93,6 +93,15 @@ def _batch_norm(b: Builder, name: str, x: str, weight: Tensor | None, bias: Tens
     return layers.batch_norm(b, name, x, weight, bias, mean, var, eps)
 
 
+def _layer_norm(b: Builder, name: str, x: str, sides: Sequence[int], *how: Any, centred: bool = True) -> str:
+    """how: weight, bias (not of an RMS norm), epsilon, and more that changes no value."""
+    weight, bias, eps = _given(how, None, None, 1e-5)[:3] if centred else (*_given(how, None)[:1], None, how[1])
+    axes = range(len(b.shape(x)) - len(sides), len(b.shape(x)))
+    if len(sides) >= b.rank(x):
+        raise MixedError(name, "layer_norm")
+    return norms.layer_norm(b, name, x, axes, weight, bias, eps, centred=centred)
+
+
 # --- pooling ---
 
 
@@ -115,9 +124,8 @@ def _over(op: str, b: Builder, name: str, x: str, axes: Any = None, keepdim: boo
     return pools.OVER[op](b, name, x, axes_of(b, name, op, x, axes), keepdim=keepdim)
 
 
-def _softmax(kind: str, op: str, b: Builder, name: str, x: str, axis: int, *_: Any, **__: Any) -> str:
-    side = b.shape(x)[b.axis(name, "softmax", axis, b.rank(x))]
-    return softmax(b, name, op, x, [side], kind)
+def _softmax(kind: str, b: Builder, name: str, x: str, axis: int, *_: Any, **__: Any) -> str:
+    return softmax(b, name, x, [b.axis(name, kind, axis, b.rank(x))], kind)
 
 
 def first(convert: Callable[..., Any]) -> Callable[..., list[Any]]:
@@ -134,6 +142,7 @@ LAYERS = operators(
         "conv1d conv2d conv3d conv1d.padding conv2d.padding conv3d.padding": _conv,
         "conv_transpose1d conv_transpose2d.input conv_transpose3d.input": _conv_transpose,
         "batch_norm": _batch_norm,
+        "layer_norm": _layer_norm,
         "_native_batch_norm_legit_no_training": first(
             lambda b, name, x, weight, bias, mean, var, *how: _batch_norm(
                 b, name, x, weight, bias, mean, var, False, *how
@@ -154,9 +163,7 @@ LAYERS = operators(
         "amin": partial(_over, "min"),
         "max.dim": first(partial(_over, "max")),
         "min.dim": first(partial(_over, "min")),
-        "softmax.int": partial(_softmax, "softmax", "aten.softmax.int"),
-        "_softmax": partial(_softmax, "softmax", "aten._softmax"),
-        "log_softmax.int": partial(_softmax, "log-softmax", "aten.log_softmax.int"),
-        "_log_softmax": partial(_softmax, "log-softmax", "aten._log_softmax"),
+        "softmax.int _softmax": partial(_softmax, "softmax"),
+        "log_softmax.int _log_softmax": partial(_softmax, "log-softmax"),
     }
 )

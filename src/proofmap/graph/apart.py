@@ -1,0 +1,34 @@
+"""Matrix products as products and a sum, so that each product can be relaxed by planes of its own."""
+
+from __future__ import annotations
+
+from proofmap.graph.ir import Graph, Node
+
+_MOST = 2**16  # products of one matrix product: of more, forms get too wide
+
+
+def in_products(graph: Graph) -> Graph:
+    """The same function; matrix products of many products stay."""
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if node.op == "contract" and node.size * graph[node.inputs[0]].shape[-1] <= _MOST:
+            nodes += _apart(node, graph[node.inputs[0]], graph[node.inputs[1]])
+        else:
+            nodes.append(node)
+    return graph if len(nodes) == len(graph.nodes) else Graph(tuple(nodes), graph.output)
+
+
+def _apart(node: Node, a: Node, b: Node) -> list[Node]:
+    """y_ij = Σ_k a_ik b_kj, of shape (..., i, k, j) before the sum."""
+    (*outer, rows, inner), columns = a.shape, b.shape[-1]
+    shape = (*outer, rows, inner, columns)
+    names = [f"{node.name}.{part}" for part in ("rows", "all_rows", "columns", "all_columns", "products")]
+    tall, wide = (*outer, rows, inner, 1), (*outer, 1, inner, columns)
+    return [
+        Node(names[0], "reshape", (a.name,), tall, attributes={"shape": tall}),
+        Node(names[1], "expand", (names[0],), shape, attributes={"shape": shape}),
+        Node(names[2], "reshape", (b.name,), wide, attributes={"shape": wide}),
+        Node(names[3], "expand", (names[2],), shape, attributes={"shape": shape}),
+        Node(names[4], "product", (names[1], names[3]), shape),
+        Node(node.name, "sum", (names[4],), node.shape, attributes={"axes": (len(shape) - 2,), "keepdim": False}),
+    ]
