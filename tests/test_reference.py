@@ -45,14 +45,9 @@ def test_every_public_name_says_something_and_shows_it() -> None:
     assert [name for name, thing in PUBLIC.items() if not example(thing)] == []
 
 
-@pytest.mark.parametrize("name", [name for name in PUBLIC if name.count(".") == 1])
-def test_the_example_of_a_name_runs(name: str, set_up: dict[str, Any], folder: Path) -> None:
-    prompts(example(PUBLIC[name]), dict(set_up), name)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in PUBLIC if name.count(".") == 2])
-def test_the_example_of_a_name_in_a_module_runs(name: str, set_up: dict[str, Any], folder: Path) -> None:
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_example_of_a_name_runs(name: str, set_up: dict[str, Any], folder: Path) -> None:
     prompts(example(PUBLIC[name]), dict(set_up), name)
 
 
