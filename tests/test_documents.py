@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from proofmap import __version__
 from proofmap.bounds.method import METHODS
 from proofmap.cli.names import METRICS
 from proofmap.graph.ops import OPERATIONS
@@ -76,6 +77,21 @@ def test_every_block_is_run_or_to_be_read() -> None:
     assert [
         page.name for page in PAGES if page.read_text(encoding="utf-8").count("\n```") != 2 * len(blocks(page))
     ] == []
+
+
+def test_links_of_the_documents_at_the_top_lead_somewhere() -> None:
+    """Those between pages are checked when the site is built."""
+    links = {
+        (document.name, link)
+        for document in ROOT.glob("*.md")
+        for link in re.findall(r"\]\((?!\w+:)([^)#]+)", document.read_text(encoding="utf-8"))
+    }
+    assert len(links) > 20
+    assert [link for link in sorted(links) if not (ROOT / link[1]).exists()] == []
+
+
+def test_the_version_to_cite_is_this_one() -> None:
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 def test_every_metric_of_the_command_line_is_explained() -> None:
