@@ -108,6 +108,7 @@ def run(page: Path, folder: Path) -> tuple[int, dict[str, Any]]:
             prompts(block.text, names, place)
             ran += 1
         elif block.language == "console":
+            assert block.text.startswith("$ "), f"{place}: no command, only what one printed; a block `text` is not run"
             for command, expected in _commands(block.text):
                 if _lacking(command, folder):
                     continue
