@@ -74,9 +74,29 @@ def test_every_block_is_run_or_to_be_read() -> None:
     """A language that is misspelt, or none, would hide a block from the test above."""
     languages = {(str(page), block.line): block.language for page in PAGES for block in blocks(page)}
     assert {place: language for place, language in languages.items() if language not in {*RUN, *READ}} == {}
-    assert [
-        page.name for page in PAGES if page.read_text(encoding="utf-8").count("\n```") != 2 * len(blocks(page))
-    ] == []
+    fences = {page: page.read_text(encoding="utf-8").count("\n```") for page in PAGES}
+    assert fences == {page: 2 * len(blocks(page)) for page in PAGES}
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "```python\nassert 1 + 1 == 3\n```",
+        "```pycon\n>>> 100\n101\n```",
+        "```pycon\n>>> 10.0\n10.3\n```",
+        "```pycon\n>>> print('a\\n\\nb')\na\n```",
+        "```pycon\n>>> print('a')\nb ...\n```",
+        "```console\n$ proofmap --version\nproofmap 0.2.0\n```",
+        "```console\n$ pip install proofmap\n```",
+        "```console\nproofmap 0.1.0\n```",
+        "```console\n$ python -c 'raise SystemExit(1)'\n```",
+    ],
+)
+def test_a_page_that_is_wrong_is_seen(block: str, folder: Path) -> None:
+    page = folder / "page.md"
+    page.write_text(f"{block}\n", encoding="utf-8")
+    with pytest.raises(AssertionError):
+        run(page, folder)
 
 
 def test_links_of_the_documents_at_the_top_lead_somewhere() -> None:
