@@ -85,7 +85,7 @@ class Reader(nn.Module):
 
 
 class Text(nn.Module):
-    """Letters by their numbers (N, LENGTH) to logits; `reader` is the network behind the embedding, which is bounded."""
+    """Letters by their numbers (N, LENGTH) to logits; `reader`, behind the embedding, is what is bounded."""
 
     def __init__(self, width: int = 16) -> None:
         super().__init__()

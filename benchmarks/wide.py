@@ -14,6 +14,7 @@ of an attack. draw: a picture of the map of the first, NAME.png.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,10 +31,15 @@ from proofmap.zoo.vit import VisionTransformer
 if TYPE_CHECKING:
     from benchmarks import networks
     from benchmarks.lines import Line, Lines, average, by, share, table
+    from scripts.train import attacked
 else:
     import networks  # a script finds what lies beside it
     from lines import Line, Lines, average, by, share, table
 
+    sys.path.append(str(Path(__file__).parents[1] / "scripts"))
+    from train import attacked
+
+_ADVERSARY = 2 / 255  # while networks of images are trained
 _SECONDS = 20.0  # of the attack and the search, at most
 
 
@@ -97,7 +103,9 @@ KINDS = {
 
 
 def train(name: str, args: argparse.Namespace) -> None:
-    """AdamW and one cosine; images are shifted and mirrored. The test samples are used once, for the accuracy."""
+    """AdamW and one cosine; images are shifted, mirrored and moved against the network. The test samples are used once,
+    for the accuracy.
+    """
     kind = KINDS[name]
     torch.manual_seed(0)
     model = kind.build().to(args.device).train()
@@ -108,7 +116,7 @@ def train(name: str, args: argparse.Namespace) -> None:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, kind.rate, total_steps=steps, pct_start=0.1)
     for _ in range(kind.epochs):
         for part in torch.randperm(len(x)).to(args.device).split(batch):
-            seen = _moved(x[part]) if x.ndim == 4 else x[part]
+            seen = attacked(model, _moved(x[part]), y[part], _ADVERSARY) if x.ndim == 4 else x[part]
             loss = nn.functional.cross_entropy(model(seen), y[part])
             optimiser.zero_grad()
             loss.backward()

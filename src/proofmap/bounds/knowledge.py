@@ -114,7 +114,8 @@ class Knowledge:
         """Take new bounds of some rows in: together with what is known, or, where that is only interval arithmetic
         and does not count as a bound of the method, in its place.
         """
-        self._put(name, bounds.rows, bounds.full, replaces=not (self.arithmetic or name in self._touched))
+        counts = self.arithmetic or name in self._touched or facts.is_nonlinear(self.graph[name])
+        self._put(name, bounds.rows, bounds.full, replaces=not counts)
         self._touched.add(name)
         if self.for_members:
             self.tightened.setdefault(name, []).append(bounds)
