@@ -6,7 +6,15 @@ from proofmap import bounds, data, explain, groups, metrics, zoo
 from proofmap.ball import Ball
 from proofmap.bench.compare import compare
 from proofmap.domain import Domain
-from proofmap.errors import BoundError, FileError, InputError, ModelError, ProofmapError, UnsupportedError
+from proofmap.errors import (
+    BoundError,
+    FileError,
+    InputError,
+    ModelError,
+    ProofmapError,
+    ProofmapWarning,
+    UnsupportedError,
+)
 from proofmap.estimators import from_sklearn
 from proofmap.explain import (
     EVA,
@@ -52,6 +60,7 @@ __all__ = [
     "PathEVA",
     "ProbableEVA",
     "ProofmapError",
+    "ProofmapWarning",
     "Radius",
     "SmoothEVA",
     "TargetedEVA",

@@ -35,6 +35,9 @@ class Ball:
     one_hot: the columns of each one-hot block, which come with a `pm.Domain`. For p = inf: a block in which some ε is
         above 0 stands at any of its categories, one column at 1 and the others at 0, whatever the size of ε; one in
         which all are 0 stays as it is in x. B is then a union of boxes, one for each choice of categories.
+
+    >>> pm.Ball(2 / 255, domain=(0.0, 1.0)).at(x).sample(5).shape
+    torch.Size([5, 2, 1, 28, 28])
     """
 
     eps: float | Tensor | Literal["auto"]

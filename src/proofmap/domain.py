@@ -30,6 +30,11 @@ class Domain(tuple[Tensor, Tensor]):
     The pair (low, high), for `pm.Ball(eps, domain=domain)`, and what else is known. A proof over [low, high] covers
     every real number between, and so the whole ones among them; a lower side may be reached by a row with a broken
     number where `integers` says there is none.
+
+    >>> rows = torch.tensor([[1.0, 0.2], [5.0, 0.7], [3.0, 0.4]])
+    >>> domain = pm.Domain.from_data(rows, names=["age", "share"])
+    >>> domain.low.tolist(), len(domain.names)
+    ([1.0, 0.2], 2)
     """
 
     low: Tensor  # (d,) float64

@@ -40,6 +40,11 @@ def from_sklearn(estimator: Any) -> nn.Module:
     skorch; a `Pipeline` that ends in one of these, with scalers, projections and selections in front; or a search that
     has found one (`GridSearchCV`). The preparation is part of the module: rows, radii and domains are in the user's own
     units. Output k is the class `estimator.classes_[k]`.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> rows, classes = torch.eye(4).double(), [0, 1, 0, 1]
+    >>> pm.from_sklearn(LogisticRegression().fit(rows.numpy(), classes))(rows).shape
+    torch.Size([4, 2])
     """
     estimator = getattr(estimator, "best_estimator_", estimator)
     *before, last = [step for _, step in estimator.steps] if _is(estimator, "Pipeline") else [estimator]

@@ -28,6 +28,9 @@ class EVA(Explainer):
 
     The difference is an importance score and not itself certified; `Explanation.intervals` says between which numbers
     the true one lies. objective: "margin", "class" or "mean", rigorous: with all roundings (see `pm.overlap`).
+
+    >>> pm.EVA(model, ball, groups=cells).explain(x)
+    Explanation(2 samples of (1, 28, 28), 16 groups, method='EVA', AO <= -13.39 to -10.05, guarantee='certified')
     """
 
     guarantee: ClassVar[Guarantee] = "certified"
@@ -47,6 +50,9 @@ class EVA(Explainer):
 class TargetedEVA(Explainer):
     """Towards one class c': φ = φ(+) - φ(-), with EVA on the two half balls δ >= 0 and δ <= 0 for the margin
     f_c' - f_c of the predicted class c. φ > 0: adding there brings c' closer; φ < 0: removing does.
+
+    >>> pm.TargetedEVA(model, ball, groups=cells).explain(x, target=9).signed
+    True
     """
 
     guarantee: ClassVar[Guarantee] = "certified"

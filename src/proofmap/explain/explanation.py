@@ -55,6 +55,13 @@ class Explanation:
     nothing, unless a method closed both sides of the overlaps, as pm.bounds.Exact() does.
 
     origin: the files it was made from and the true classes, where whoever made it said so; the command line does.
+
+    >>> found = pm.EVA(model, ball, groups=cells).explain(x)
+    >>> found.scores.shape, found.attributions.shape, found.proven
+    (torch.Size([2, 16]), torch.Size([2, 1, 28, 28]), tensor([True, True]))
+    >>> found.save("maps.proofmap")
+    >>> pm.Explanation.load("maps.proofmap").guarantee
+    'certified'
     """
 
     x: Tensor  # (N, *shape)
