@@ -170,6 +170,9 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor]]] = {
     "group norm of maps": (lambda: nn.GroupNorm(2, 4), lambda layer, x: layer(x.transpose(1, 2).unflatten(2, (1, 3)))),
     "instance norm": (lambda: instance(False), apply),
     "instance norm, tracked": (lambda: instance(True), apply),
+    "instance norm, given what it does not use": one_input(
+        lambda x: F.instance_norm(x, torch.ones(3).to(x), 2 * torch.ones(3).to(x), use_input_stats=True)
+    ),
     "local response norm": (lambda: nn.LocalResponseNorm(2, alpha=0.3), apply),
     "glu": (nn.GLU, apply),
     "glu of rows": (lambda: nn.GLU(2), lambda layer, x: layer(torch.cat([x, -x], 2))),
