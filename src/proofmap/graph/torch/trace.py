@@ -121,7 +121,7 @@ def _check(model: nn.Module, x: Tensor) -> tuple[torch.dtype, torch.device]:
 
 def _hides(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
     """Where a buffer of the user's own is minus infinity, as masks are: what becomes of it is seen as it is read."""
-    owner = model.get_submodule(name.rpartition(".")[0])
+    owner = dict(model.named_modules())[name.rpartition(".")[0]]
     own = not isinstance(tensor, nn.Parameter) and not type(owner).__module__.startswith("torch.nn.")
     return torch.isneginf(tensor) & own
 
