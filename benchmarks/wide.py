@@ -8,7 +8,7 @@ python benchmarks/wide.py draw    NAME ... --out FOLDER [--data FOLDER]
 train writes NAME.safetensors and the test accuracy; vit is packaged (scripts/train.py cifar10-vit), table is trained in
 place. vit-onnx has batch norms, as the transformers of VNN-COMP do, is written as an ONNX file, and bounded as read
 from it. measure: the first test samples that are classified rightly, by Exact: where a network has products it does not
-search, and the upper side is Backward's, the lower side that of an attack. draw: a picture of the map of the first, NAME.png.
+search, and the upper side is Backward's, the lower side that of an attack. draw: the map of the first, NAME.png.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from proofmap.objective import forms_of
 from tests.bounds.attack import climbed_points
 from tests.bounds.setting import BUDGET, mask_for, values_at
 from tests.bounds.test_exact import exact_overlap, tiny
+from tests.graph.test_twin import REFUSED
 from tests.models import MODELS, Case, graph_of
 
 DEEP = [case for case in MODELS.values() if case.name.startswith("deep ")]
@@ -75,9 +76,9 @@ def check(graph: Graph, family: pm.Family, forms: Tensor, move: Tensor, toleranc
 
 @pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
 def test_no_difference_is_outside(case: Case) -> None:
-    """Every operation; a few are refused."""
+    """Every operation that has differences."""
     graph = graph_of(case, torch.float64)
-    if {"product", "contract", "softmax"} & {node.op for node in graph.nodes}:
+    if REFUSED & {node.op for node in graph.nodes}:
         with pytest.raises(BoundError, match="compare two overlaps instead"):
             twin(graph)
         return

@@ -23,7 +23,7 @@ from tests.hunting.draw import Draw
 STRAIGHT = ("relu", "relu", "relu", "leaky", "clamp", "abs")
 CURVED = (
     *("tanh", "sigmoid", "gelu", "softplus", "silu", "elu", "erf", "softsign", "mish", "hardswish", "square", "exp"),
-    *("log", "sqrt", "reciprocal", "shrink", "threshold"),
+    *("log", "sqrt", "reciprocal", "shrink", "threshold", "rsqrt"),
 )
 _TURN = 40
 
@@ -129,7 +129,7 @@ def _bent(b: Builder, x: str, kind: str, draw: Draw) -> str:
             return scalars.shrink(b, "a", x, *draw.pick([(0.5, 0.5), (0.5, 0.0)]))
         case "threshold":
             return scalars.threshold(b, "a", x, 0.2, draw.pick([0.0, 1.0]))
-        case "log" | "sqrt" | "reciprocal":  # of numbers above 0
+        case "log" | "sqrt" | "reciprocal" | "rsqrt":  # of numbers above 0
             return b.add_node("a", kind, [b.affine("d", b.add_node("e", "abs", [x]), scalar(1.0), scalar(0.3))])
         case _:
             return b.add_node("a", kind, [x])
