@@ -1,5 +1,6 @@
 # make test    set up .venv (once) and run the tests
 # make slow    the same set-up, then the tests that take long: clusters, killed runs, random networks, exports, damaged files
+# make docs    the same set-up, then the documentation as pages, into out/site
 # make demo    the same set-up, then proofmap demo
 # make lint    the same set-up, then ruff and mypy
 # make clean   remove .venv and everything generated
@@ -21,13 +22,16 @@ ifneq "$(shell cat $(STAMP) 2>/dev/null)" "$(CURDIR)"
 .PHONY: $(STAMP)
 endif
 
-.PHONY: test slow demo lint clean
+.PHONY: test slow docs demo lint clean
 
 test: $(STAMP)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
 
 slow: $(STAMP)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) -m slow $(ARGS)
+
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet $(ARGS)
 
 demo: $(STAMP)
 	$(VENV)/bin/proofmap demo $(ARGS)

@@ -128,7 +128,7 @@ def words(part: Part) -> Data:
         for word in top_n_list(language, _WORDS):
             if 4 <= len(word) <= LENGTH and set(word) <= set(LETTERS):
                 of.setdefault(word, set()).add(k)
-    kept = sorted((word, *found) for word, found in of.items() if len(found) == 1)
+    kept = sorted((word, next(iter(found))) for word, found in of.items() if len(found) == 1)
     x = torch.tensor([[LETTERS.index(c) + 1 for c in word] + [0] * (LENGTH - len(word)) for word, _ in kept])
     y = torch.tensor([language for _, language in kept])
     tested = torch.tensor([hashlib.sha256(word.encode()).digest()[0] % 5 == 0 for word, _ in kept])

@@ -16,6 +16,8 @@ ORDER = (
     {"errors", "arrays", "guarantee", "methods"},
     {
         "ball",
+        "categories",
+        "domain",
         "family",
         "inside",
         "groups",
@@ -29,12 +31,12 @@ ORDER = (
         "progress",
         "bar",
     },
-    {"memory", "graph", "inputs", "digest", "records", "resume", "fingerprint", "traced"},
+    {"memory", "graph", "inputs", "digest", "records", "resume", "fingerprint", "traced", "estimators", "frames"},
     {"execution", "classes", "objective", "attack", "leaps", "reach", "rounding"},
     {"rules"},
     {"bounds"},
     {"tree"},
-    {"overlaps", "radii", "proof"},
+    {"overlaps", "unions", "radii", "proof"},
     {"explain", "property"},
     {"metrics", "sources"},
     {"bench", "court", "runs", "show"},
@@ -176,3 +178,20 @@ def test_the_text_names_no_package_registry() -> None:
         f"{path.relative_to(ROOT)}: {host}" for path, text in read.items() for host in REGISTRY_HOSTS if host in text
     ]
     assert named == []
+
+
+def warned(source: str) -> list[str]:
+    """What a module warns with: the category of each `warnings.warn`, "" where it has none."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return [
+        ast.unparse(call.args[1]) if len(call.args) > 1 else ""
+        for call in calls
+        if ast.unparse(call.func) == "warnings.warn"
+    ]
+
+
+def test_one_line_switches_all_warnings_off() -> None:
+    """Those of Proofmap have one class."""
+    found = [category for path in MODULES for category in warned(path.read_text(encoding="utf-8"))]
+    assert set(found) == {"ProofmapWarning"}
+    assert warned("import warnings\nwarnings.warn('a')\nwarnings.warn('b', UserWarning)") == ["", "UserWarning"]

@@ -28,7 +28,7 @@ IMAGES = torch.full((2, 3, 4, 5), 0.5)
         ({"eps": 0.1, "domain": 1.0}, r"domain=1\.0, expected a pair \(low, high\)"),
         ({"eps": 0.1, "domain": (0, 1, 2)}, r"domain=\(0, 1, 2\), expected a pair"),
         ({"eps": 0.1, "domain": (1, 0)}, "domain from 1 to 0, expected low < high"),
-        ({"eps": 0.1, "domain": (0, torch.tensor([1.0, 0.0]))}, "domain from 0 to 0, expected low < high"),
+        ({"eps": 0.1, "domain": (0, torch.tensor([1.0, -1.0]))}, "domain from 0 to -1, expected low < high"),
         ({"eps": 0.1, "domain": (0, float("nan"))}, "NaN in domain"),
         ({"eps": 0.1, "half": "up"}, r"half='up', expected '\+'"),
         ({"eps": 0.1, "relative": True}, "relative=True with eps=0.1, norm=inf and domain=None, expected a share"),

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from proofmap.data import cifar10, digits, images, mnist, read_idx
 from proofmap.data.published import PUBLISHED
-from proofmap.errors import FileError, InputError
+from proofmap.errors import FileError, InputError, ProofmapWarning
 
 
 def idx(shape: tuple[int, ...], body: bytes, kind: int = 0x08) -> bytes:
@@ -430,7 +430,7 @@ def test_images_takes_labels_of_more_and_of_fewer_pictures(tmp_path: Path, pillo
         draw(pillow, tmp_path / name)
     (tmp_path / "labels.csv").write_text("file,label\nb.png,4\ngone.png,5\nlost.png,6\n")
     said = "gives 2 of 3 files no label, such as 'a.png', and labels 2 files that are not there, such as 'gone.png'"
-    with pytest.warns(UserWarning, match=said):
+    with pytest.warns(ProofmapWarning, match=said):
         labels = images(tmp_path).labels
     assert labels is not None
     assert labels.tolist() == [-1, 4, -1]

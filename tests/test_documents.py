@@ -1,33 +1,123 @@
-"""What the documents show runs as it stands."""
+"""What the documents show runs as it stands, and what they list is what there is."""
 
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from proofmap import __version__
+from proofmap.bounds.method import METHODS
 from proofmap.cli.names import METRICS
+from proofmap.graph.ops import OPERATIONS
+from proofmap.graph.torch.aten import CONVERT
+from proofmap.rules import RULES
+from tests.pages import READ, ROOT, RUN, blocks, run
 
-ROOT = Path(__file__).parents[1]
+NAMES = ROOT / "docs" / "reference" / "names.md"  # whose examples are run one by one
+PAGES = [page for page in (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md") if page != NAMES]
+SLOW = {"audit.md", "clusters.md", "dossier.md", "radius.md", "tutorial.md"}  # those that take more than a few seconds
 
 
-def test_the_readme_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Block after block, as a reader would type them; the first is five lines, and its picture is the one shown."""
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder to work in and to import from; what a page adds to a table, or imports, is gone afterwards."""
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    names: dict[str, Any] = {}
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
-    assert len([line for line in blocks[0].splitlines() if line]) == 5
-    assert (tmp_path / "fours.png").read_bytes().startswith(b"\x89PNG")
+    monkeypatch.syspath_prepend(tmp_path)
+    tables: list[dict[str, Any]] = [OPERATIONS, RULES, CONVERT, METHODS]
+    kept = [dict(table) for table in tables]
+    yield tmp_path
+    for table, before in zip(tables, kept, strict=True):
+        table.clear()
+        table.update(before)
+    for name in [
+        name for name, module in sys.modules.items() if str(tmp_path) in str(getattr(module, "__file__", None))
+    ]:
+        del sys.modules[name]
+
+
+def test_the_readme_examples_run(folder: Path) -> None:
+    """The first is five lines, and its picture is the one shown."""
+    run(ROOT / "README.md", folder)
+    first = next(block for block in blocks(ROOT / "README.md") if block.language == "python")
+    assert len([line for line in first.text.splitlines() if line]) == 5
+    assert (folder / "fours.png").read_bytes().startswith(b"\x89PNG")
     assert (ROOT / "docs" / "fours.png").is_file()
+
+
+def test_the_tour_says_what_shapes_things_have(folder: Path) -> None:
+    _, names = run(ROOT / "docs" / "guides" / "tour.md", folder)
     assert names["over"].frozen.shape == (4, 144)
     assert torch.equal(names["again"].scores, names["explanation"].scores)
     assert names["maps"].shape == names["x"].shape
+
+
+def test_the_tables_say_what_shapes_things_have(folder: Path) -> None:
+    _, names = run(ROOT / "docs" / "tables.md", folder)
+    assert names["found"].scores.shape == (20, 30)
+    assert sorted(path.name for path in folder.iterdir()) == ["row.png", "summary.png"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] if page.name in SLOW else [], id=str(page.relative_to(ROOT)))
+        for page in PAGES
+        if page.name not in ("tour.md", "tables.md") and any(block.language in RUN for block in blocks(page))
+    ],
+)
+def test_a_page_runs_and_prints_what_it_shows(page: Path, folder: Path) -> None:
+    ran, _ = run(page, folder)
+    assert ran > 0
+
+
+def test_every_block_is_run_or_to_be_read() -> None:
+    """A language that is misspelt, or none, would hide a block from the test above."""
+    languages = {(str(page), block.line): block.language for page in PAGES for block in blocks(page)}
+    assert {place: language for place, language in languages.items() if language not in {*RUN, *READ}} == {}
+    fences = {page: page.read_text(encoding="utf-8").count("\n```") for page in PAGES}
+    assert fences == {page: 2 * len(blocks(page)) for page in PAGES}
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "```python\nassert 1 + 1 == 3\n```",
+        "```pycon\n>>> 100\n101\n```",
+        "```pycon\n>>> 10.0\n10.3\n```",
+        "```pycon\n>>> print('a\\n\\nb')\na\n```",
+        "```pycon\n>>> print('a')\nb ...\n```",
+        "```console\n$ proofmap --version\nproofmap 0.2.0\n```",
+        "```console\n$ pip install proofmap\n```",
+        "```console\nproofmap 0.1.0\n```",
+        "```console\n$ python -c 'raise SystemExit(1)'\n```",
+    ],
+)
+def test_a_page_that_is_wrong_is_seen(block: str, folder: Path) -> None:
+    page = folder / "page.md"
+    page.write_text(f"{block}\n", encoding="utf-8")
+    with pytest.raises(AssertionError):
+        run(page, folder)
+
+
+def test_links_of_the_documents_at_the_top_lead_somewhere() -> None:
+    """Those between pages are checked when the site is built."""
+    links = {
+        (document.name, link)
+        for document in ROOT.glob("*.md")
+        for link in re.findall(r"\]\((?!\w+:)([^)#]+)", document.read_text(encoding="utf-8"))
+    }
+    assert len(links) > 20
+    assert [link for link in sorted(links) if not (ROOT / link[1]).exists()] == []
+
+
+def test_the_version_to_cite_is_this_one() -> None:
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 def test_every_metric_of_the_command_line_is_explained() -> None:

@@ -65,6 +65,13 @@ def test_grid_of_one_number_is_square() -> None:
     assert torch.equal(groups.grid(28)((3, 28, 28)), groups.pixels()((3, 28, 28)))
 
 
+def test_windows_part_a_series() -> None:
+    assert groups.windows(3)((8,)).tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+    assert groups.windows(4)((2, 6)).tolist() == [[0, 0, 0, 0, 1, 1]] * 2
+    with pytest.raises(InputError, match="windows got length"):
+        groups.windows(0)
+
+
 @given(width=sizes)
 def test_columns_number_a_flat_sample(width: int) -> None:
     assert groups.columns()((width,)).tolist() == list(range(width))
@@ -94,6 +101,7 @@ def test_grid_refuses_what_is_not_a_count(count: object) -> None:
         (groups.grid(2), (1, 2, 28, 28), "pass an integer mask"),
         (groups.columns(), (1, 28, 28), r"use pixels\(\) or grid\(n\)"),
         (groups.columns(), (784, 1), r"use pixels\(\) or grid\(n\)"),
+        (groups.windows(8), (1, 28, 28), r"expected a series \(T,\) or \(C, T\)"),
         (groups.pixels(), (), "at least 1"),
         (groups.pixels(), (3, 0, 4), "at least 1"),
     ],

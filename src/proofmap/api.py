@@ -5,7 +5,17 @@ from __future__ import annotations
 from proofmap import bounds, data, explain, groups, metrics, zoo
 from proofmap.ball import Ball
 from proofmap.bench.compare import compare
-from proofmap.errors import BoundError, FileError, InputError, ModelError, ProofmapError, UnsupportedError
+from proofmap.domain import Domain
+from proofmap.errors import (
+    BoundError,
+    FileError,
+    InputError,
+    ModelError,
+    ProofmapError,
+    ProofmapWarning,
+    UnsupportedError,
+)
+from proofmap.estimators import from_sklearn
 from proofmap.explain import (
     EVA,
     BlendEVA,
@@ -32,6 +42,7 @@ __all__ = [
     "Ball",
     "BlendEVA",
     "BoundError",
+    "Domain",
     "EmpiricalEVA",
     "Explanation",
     "Family",
@@ -49,6 +60,7 @@ __all__ = [
     "PathEVA",
     "ProbableEVA",
     "ProofmapError",
+    "ProofmapWarning",
     "Radius",
     "SmoothEVA",
     "TargetedEVA",
@@ -58,6 +70,7 @@ __all__ = [
     "compare",
     "data",
     "explain",
+    "from_sklearn",
     "groups",
     "load",
     "metrics",

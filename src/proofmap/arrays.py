@@ -1,4 +1,4 @@
-"""numpy arrays where a user may pass them in place of tensors."""
+"""numpy arrays, and frames of named columns, where a user may pass them in place of tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Samples", "Target", "tensor_of"]
+from proofmap.errors import InputError
+
+__all__ = ["Samples", "Target", "is_frame", "numbers_of", "tensor_of"]
 
 Samples: TypeAlias = Tensor | NDArray[Any]  # (N, *shape); also attributions of that shape
 Target: TypeAlias = int | Tensor | NDArray[Any] | None  # a class, or one for each sample
@@ -18,3 +20,23 @@ Target: TypeAlias = int | Tensor | NDArray[Any] | None  # a class, or one for ea
 def tensor_of(array: NDArray[Any]) -> Tensor:
     """A copy: an array may be read-only, run backwards or have its bytes turned round, which torch does not take."""
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
+
+
+def is_frame(x: Any) -> bool:
+    """Whether x is a table whose columns have names, pandas' or another's."""
+    return hasattr(x, "columns") and hasattr(x, "to_numpy")
+
+
+def numbers_of(frame: Any) -> NDArray[np.float64]:
+    """The columns of a frame, pandas' or another's, as numbers (N, d)."""
+    return np.stack([_column(frame, name) for name in frame.columns], axis=1)
+
+
+def _column(frame: Any, name: Any) -> NDArray[np.float64]:
+    try:
+        return np.asarray(frame[name].to_numpy(), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"the column {name!r} holds {frame[name].dtype}, expected numbers: encode it, for instance by "
+            "pandas.get_dummies(frame)"
+        ) from None

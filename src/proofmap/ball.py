@@ -5,13 +5,14 @@ B = {δ : ||δ||_p <= ε, x + δ in the domain, δ in a half space}. What that m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from proofmap.domain import Domain
 from proofmap.errors import InputError
 from proofmap.family import NORMS, TOLERANCE, Family, broadcasts, resolve_mask
 
@@ -26,10 +27,17 @@ class Ball:
         variable ((1, d) where d is also the number of samples); "auto": for an explainer to choose.
     norm: 1, 2 or inf.
     domain: (low, high), each a number, a 1-D tensor with one value a channel, or a tensor that broadcasts to a sample
-        or to x; infinite where there is no limit. None: no limits at all.
+        or to x; infinite where there is no limit. None: no limits at all. A `pm.Domain`: that of a table's columns,
+        with its one-hot blocks.
     half: "+" keeps δ >= 0, "-" keeps δ <= 0.
     relative: for p = inf, ε is the share of the way from x to either end of the domain that a variable may go, from 0
         to 1: {δ : ε (low - x) <= δ <= ε (high - x)}. For variables of different ranges.
+    one_hot: the columns of each one-hot block, which come with a `pm.Domain`. For p = inf: a block in which some ε is
+        above 0 stands at any of its categories, one column at 1 and the others at 0, whatever the size of ε; one in
+        which all are 0 stays as it is in x. B is then a union of boxes, one for each choice of categories.
+
+    >>> pm.Ball(2 / 255, domain=(0.0, 1.0)).at(x).sample(5).shape
+    torch.Size([5, 2, 1, 28, 28])
     """
 
     eps: float | Tensor | Literal["auto"]
@@ -37,6 +45,7 @@ class Ball:
     domain: tuple[float | Tensor, float | Tensor] | None = None
     half: Literal["+", "-"] | None = None
     relative: bool = False
+    one_hot: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what is no ball."""
@@ -49,6 +58,13 @@ class Ball:
         wrong = eps[~(eps.isfinite() & (eps >= 0))].tolist()
         if wrong:
             raise InputError(f"Ball got eps={wrong[0]}, expected finite radii >= 0: nothing is proven without one")
+        if isinstance(self.domain, Domain):
+            object.__setattr__(self, "one_hot", self.domain.one_hot)
+        if self.one_hot and (self.norm != inf or self.half is not None or isinstance(self.eps, str)):
+            raise InputError(
+                f"Ball got a domain with one-hot blocks, eps={self.eps}, norm={self.norm:g} and half={self.half!r}, "
+                "expected a radius, norm=float('inf') and no half: categories have no order and no distance"
+            )
         if self.domain is not None:
             if not isinstance(self.domain, (tuple, list)) or len(self.domain) != 2:
                 raise InputError(f"Ball got domain={self.domain!r}, expected a pair (low, high) or None for no limits")
@@ -84,6 +100,11 @@ class Ball:
                     raise InputError("Ball got relative=True with a domain that has no end, expected finite limits")
             else:
                 lower, upper = torch.maximum(lower, low - x), torch.minimum(upper, high - x)
+        if any(bool(moves.any()) for moves in self._moving(x)):
+            raise InputError(
+                "the ball has one-hot blocks that may change, which pm.overlap and pm.EVA take and this does not yet: "
+                "fix them, pm.Ball(domain.eps(share, fixed=[...]), domain=domain)"
+            )
         lower = torch.zeros_like(x) if self.half == "+" else lower.clamp(max=0)
         upper = torch.zeros_like(x) if self.half == "-" else upper.clamp(min=0)
         reach = torch.maximum(-lower, upper) if self.relative else radius.expand(x.shape)
@@ -91,6 +112,25 @@ class Ball:
         if mask is None:
             return Family(x, lower, upper, self.norm, eps)
         return Family(x, lower, upper, self.norm, eps, *resolve_mask(mask, x))
+
+    def _moving(self, x: Tensor) -> list[Tensor]:
+        """For each block, at which samples of x it may change: (N,) bool."""
+        radius = self._radii(x).flatten(1) if self.one_hot else x
+        return [(radius[:, list(block)] > 0).any(dim=1) for block in self.one_hot]
+
+    def _radii(self, x: Tensor) -> Tensor:
+        assert not isinstance(self.eps, str)
+        return _resolve_eps(self.eps, self.norm, x).expand(x.shape)
+
+    def fixed(self, x: Tensor) -> tuple[Ball, list[Tensor]]:
+        """The same ball at x (N, d) with every one-hot block held, and for each block at which samples it is not."""
+        moving = self._moving(x)
+        if not moving:
+            return self, []
+        radius = self._radii(x).clone()
+        for block in self.one_hot:
+            radius[:, list(block)] = 0.0
+        return replace(self, eps=radius), moving
 
     def limits(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The ends of the domain in x's shape; infinite without one."""
@@ -126,12 +166,13 @@ def _numbers(value: float | Tensor | str, name: str) -> Tensor:
 
 
 def _check_order(low: Tensor, high: Tensor) -> None:
+    """Refuse low > high, and a domain in which nothing can move; a column that is always the same has low = high."""
     low, high = torch.broadcast_tensors(low, high)
-    wrong = low >= high
+    wrong = low >= high if bool((low >= high).all()) else low > high
     if wrong.any():
         raise InputError(
-            f"Ball got a domain from {float(low[wrong][0]):g} to {float(high[wrong][0]):g}, expected low < high "
-            "everywhere: a variable is fixed by eps=0, not by an empty domain"
+            f"Ball got a domain from {float(low[wrong][0]):g} to {float(high[wrong][0]):g}, expected low < high: a "
+            "variable is fixed by eps=0, not by an empty domain"
         )
 
 

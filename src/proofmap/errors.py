@@ -7,29 +7,62 @@ ProofmapError
 ├── FileError             a damaged or a foreign file
 └── BoundError            no finite bound exists
     └── RoomError         none that fits in the memory allowed
+
+ProofmapWarning           beside it: what is said while work goes on
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["BoundError", "FileError", "InputError", "ModelError", "ProofmapError", "RoomError", "UnsupportedError"]
+__all__ = [
+    "BoundError",
+    "FileError",
+    "InputError",
+    "ModelError",
+    "ProofmapError",
+    "ProofmapWarning",
+    "RoomError",
+    "UnsupportedError",
+]
 
 
 class ProofmapError(Exception):
-    """The root: `except ProofmapError` catches everything that Proofmap raises on purpose."""
+    """The root: `except ProofmapError` catches everything that Proofmap raises on purpose.
+
+    >>> issubclass(pm.InputError, pm.ProofmapError)
+    True
+    """
 
 
 class InputError(ProofmapError, ValueError):
-    """A ball, an input, a mask, a target or a setting that makes no sense."""
+    """A ball, an input, a mask, a target or a setting that makes no sense.
+
+    >>> try:
+    ...     pm.Ball(-1.0)
+    ... except pm.InputError as error:
+    ...     print(error)
+    Ball got eps=-1.0, expected finite radii >= 0: nothing is proven without one
+    """
 
 
 class ModelError(ProofmapError):
-    """A model or a graph that cannot be used."""
+    """A model or a graph that cannot be used.
+
+    >>> try:
+    ...     pm.EVA(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Dropout()), ball).explain(x)
+    ... except pm.ModelError:
+    ...     print("call model.eval() first")
+    call model.eval() first
+    """
 
 
 class UnsupportedError(ModelError):
-    """Operations without a rule: all of them at once, as pairs (node, operation), and what to do."""
+    """Operations without a rule: all of them at once, as pairs (node, operation), and what to do.
+
+    >>> print(pm.UnsupportedError([("sort", "aten.sort")]))
+    no rule for aten.sort (node 'sort'): add one under proofmap/rules
+    """
 
     def __init__(self, nodes: Sequence[tuple[str, str]], advice: str = "add one under proofmap/rules") -> None:
         self.nodes = tuple(nodes)
@@ -43,15 +76,40 @@ class UnsupportedError(ModelError):
 
 
 class FileError(ProofmapError):
-    """A damaged or a foreign file."""
+    """A damaged or a foreign file.
+
+    >>> try:
+    ...     pm.Explanation.load("nowhere.proofmap")
+    ... except pm.FileError:
+    ...     print("cannot be read")
+    cannot be read
+    """
 
 
 class BoundError(ProofmapError):
-    """No finite bound exists: a logarithm over an interval that reaches 0."""
+    """No finite bound exists: a logarithm over an interval that reaches 0.
+
+    >>> class Logarithm(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return x.flatten(1).log()
+    >>> try:
+    ...     pm.overlap(Logarithm(), x + 0.001, pm.Ball(0.01))
+    ... except pm.BoundError:
+    ...     print("no finite bound")
+    no finite bound
+    """
 
 
 class RoomError(BoundError):
     """No bound fits in the memory allowed."""
+
+
+class ProofmapWarning(UserWarning):
+    """Every warning of Proofmap, so that one line switches them off.
+
+    >>> import warnings
+    >>> warnings.filterwarnings("ignore", category=pm.ProofmapWarning)
+    """
 
 
 def in_bytes(size: float) -> str:

@@ -31,6 +31,10 @@ class Family:
     """The balls {B, B_u for all u} of N samples; member 0 is B, member 1 + u is B_u.
 
     B = {δ : lower <= δ <= upper, ||δ||_p <= eps}, with lower <= 0 <= upper finite and within [-eps, eps].
+
+    >>> family = ball.at(x, cells((1, 28, 28)))
+    >>> family.members        # B, and B_u for each of the 16 cells
+    17
     """
 
     x: Tensor  # (N, *shape)

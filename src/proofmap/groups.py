@@ -1,9 +1,13 @@
 """Groups of variables: which inputs are frozen together.
 
 A grouping maps the shape of one sample (no batch dimension) to an integer mask of that shape with ids 0..G-1, Captum's
-`feature_mask`: variables with the same id are one group. `pixels()`, `grid(n)` and `columns()` make groupings; any
+`feature_mask`: variables with the same id are one group. `pixels()`, `grid(n)`, `columns()` and `windows(n)` make
+groupings; any
 function of a shape, or a mask itself, may stand in their place. `superpixels()` follows the pictures themselves, and
 gives each a mask of its own.
+
+>>> pm.groups.grid(12)((1, 28, 28)).shape
+torch.Size([1, 28, 28])
 """
 
 from __future__ import annotations
@@ -30,12 +34,14 @@ __all__ = [
     "Pixels",
     "SampleGrouping",
     "Superpixels",
+    "Windows",
     "columns",
     "grid",
     "mask_of",
     "pixels",
     "resolve",
     "superpixels",
+    "windows",
 ]
 
 Shape: TypeAlias = tuple[int, ...]
@@ -44,7 +50,11 @@ Grouping: TypeAlias = Callable[[Shape], Tensor]
 
 @runtime_checkable
 class SampleGrouping(Protocol):
-    """A grouping that depends on the samples, not on their shape alone."""
+    """A grouping that depends on the samples, not on their shape alone.
+
+    >>> isinstance(pm.groups.superpixels(), pm.groups.SampleGrouping)
+    True
+    """
 
     def of(self, x: Tensor) -> Tensor:
         """The groups of each sample of x (N, *shape): (N, *shape) int64.
@@ -59,7 +69,11 @@ Groups: TypeAlias = Grouping | SampleGrouping | Tensor | NDArray[Any] | None
 
 @dataclass(frozen=True)
 class Pixels:
-    """One group a pixel of an image (C, H, W), spanning its channels; one group an element of any other shape."""
+    """One group a pixel of an image (C, H, W), spanning its channels; one group an element of any other shape.
+
+    >>> pm.groups.Pixels()((3, 2, 2)).unique().numel()        # channels together
+    4
+    """
 
     def __call__(self, shape: Shape) -> Tensor:
         """Number the pixels row by row: id(c, i, j) = i W + j."""
@@ -73,6 +87,12 @@ class Grid:
 
     Pixel (i, j) is in cell (floor(i rows / H), floor(j columns / W)); cells of one axis differ by at most one pixel.
     smooth: maps pass smoothly from cell to cell; scores, and what is proven of them, are the cells' all the same.
+
+    >>> pm.groups.Grid(2, 2)((4, 4))
+    tensor([[0, 0, 1, 1],
+            [0, 0, 1, 1],
+            [2, 2, 3, 3],
+            [2, 2, 3, 3]])
     """
 
     rows: int
@@ -111,7 +131,11 @@ class Grid:
 
 @dataclass(frozen=True)
 class Columns:
-    """One group a column of a table, whose samples are flat: (d,)."""
+    """One group a column of a table, whose samples are flat: (d,).
+
+    >>> pm.groups.Columns()((4,))
+    tensor([0, 1, 2, 3])
+    """
 
     def __call__(self, shape: Shape) -> Tensor:
         """Number the columns: id(i) = i."""
@@ -122,11 +146,36 @@ class Columns:
 
 
 @dataclass(frozen=True)
+class Windows:
+    """One group for every `length` steps of a series (T,) or (C, T), spanning its channels; the last may be shorter.
+
+    >>> pm.groups.Windows(2)((5,))
+    tensor([0, 0, 1, 1, 2])
+    """
+
+    length: int
+
+    def __post_init__(self) -> None:
+        """Refuse a window without steps."""
+        check_count("windows got length", self.length)
+
+    def __call__(self, shape: Shape) -> Tensor:
+        """Number the windows: id(c, t) = floor(t / length)."""
+        shape = _checked(shape)
+        if len(shape) > 2:
+            raise InputError(f"windows({self.length}) got a sample {shape}, expected a series (T,) or (C, T)")
+        return (torch.arange(shape[-1]) // self.length).expand(shape).contiguous()
+
+
+@dataclass(frozen=True)
 class Superpixels:
     """Groups of neighbouring pixels of like colour: SLIC (Achanta et al. 2012), for each picture anew.
 
     Pictures are (1, H, W) or (H, W), grey, or (3, H, W), RGB, in any range: SLIC stretches each to [0, 1]. Grey is
     taken for RGB with three equal channels, so that `compactness` weighs distance against lightness in both.
+
+    >>> pm.groups.mask_of(pm.groups.Superpixels(segments=10), x).shape        # one a picture
+    torch.Size([2, 1, 28, 28])
     """
 
     segments: int = count(50)
@@ -163,7 +212,11 @@ class Superpixels:
 
 
 def pixels() -> Pixels:
-    """Group each pixel of an image (C, H, W) across its channels; in any other shape, each element alone."""
+    """Group each pixel of an image (C, H, W) across its channels; in any other shape, each element alone.
+
+    >>> pm.EVA(model, ball, groups=pm.groups.pixels()).explain(x).scores.shape
+    torch.Size([2, 784])
+    """
     return Pixels()
 
 
@@ -171,19 +224,38 @@ def grid(rows: int, columns: int | None = None, *, smooth: bool = False) -> Grid
     """Group an image's pixels into rows x columns cells; `grid(n)` is n x n.
 
     smooth: maps pass smoothly from cell to cell.
+
+    >>> pm.groups.grid(12)((1, 28, 28)).unique().numel()
+    144
     """
     return Grid(rows, rows if columns is None else columns, smooth)
 
 
 def columns() -> Columns:
-    """Make each column of a table a group of its own."""
+    """Make each column of a table a group of its own.
+
+    >>> pm.EVA(torch.nn.Linear(4, 3), pm.Ball(0.1), groups=pm.groups.columns()).explain(torch.rand(1, 4)).scores.shape
+    torch.Size([1, 4])
+    """
     return Columns()
+
+
+def windows(length: int) -> Windows:
+    """Group every `length` steps of a series (T,) or (C, T), across its channels.
+
+    >>> pm.groups.windows(8)((3, 64)).unique().numel()        # channels together
+    8
+    """
+    return Windows(length)
 
 
 def superpixels(segments: int = 50, compactness: float = 10.0) -> Superpixels:
     """Group each picture's pixels into about `segments` regions of like colour; the fewer, the larger.
 
     compactness: larger makes them squarer, smaller lets them follow edges. Needs scikit-image.
+
+    >>> pm.EVA(model, ball, groups=pm.groups.superpixels(10)).explain(x).guarantee
+    'certified'
     """
     return Superpixels(segments, compactness)
 
@@ -193,6 +265,12 @@ def resolve(groups: Groups, at: Tensor | Shape) -> Tensor | None:
 
     None stays None; an integer tensor is returned as it is (the family that uses it checks its shape and ids); a
     grouping is called with the shape; one that follows the samples, as superpixels do, needs x itself.
+
+    >>> pm.groups.resolve(pm.groups.grid(2), (4, 4))
+    tensor([[0, 0, 1, 1],
+            [0, 0, 1, 1],
+            [2, 2, 3, 3],
+            [2, 2, 3, 3]])
     """
     if groups is None:
         return None
@@ -216,7 +294,11 @@ def resolve(groups: Groups, at: Tensor | Shape) -> Tensor | None:
 
 
 def mask_of(groups: Groups, x: Tensor) -> Tensor:
-    """The groups of samples x (N, *shape), checked: (1, *shape) int64 where all have the same, else (N, *shape)."""
+    """The groups of samples x (N, *shape), checked: (1, *shape) int64 where all have the same, else (N, *shape).
+
+    >>> pm.groups.mask_of(pm.groups.grid(2), x).shape
+    torch.Size([1, 1, 28, 28])
+    """
     mask = resolve(groups, x)
     assert mask is not None
     each, _ = resolve_mask(mask, x)

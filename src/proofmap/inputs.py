@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from proofmap.arrays import Samples, tensor_of
+from proofmap.arrays import Samples, is_frame, numbers_of, tensor_of
 from proofmap.ball import check_input
 from proofmap.errors import InputError
 from proofmap.graph.ir import Graph
@@ -17,10 +17,13 @@ __all__ = ["as_samples", "weight_of"]
 
 
 def as_samples(x: Samples, model: Any) -> Tensor:
-    """x (N, *shape), checked: a tensor as it is, a numpy array of floats in the model's precision, on its device.
+    """x (N, *shape), checked: a tensor as it is, a numpy array of floats or a frame in the model's precision, on its
+    device.
 
     numpy makes float64 unless told otherwise, so an array's precision is no wish; a float64 tensor's is one.
     """
+    if is_frame(x):
+        x = numbers_of(x)
     if isinstance(x, np.ndarray):
         if x.dtype.kind != "f":
             raise InputError(

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proofmap.errors import ProofmapWarning
+
 __all__ = ["compiled", "pays"]
 
 _FEWEST = 2**22  # entries for which compiling, once a session, pays
@@ -38,6 +40,7 @@ def compiled(function: Callable[..., Any], trial: Callable[[int], tuple[Any, ...
         for size in (3, 4):
             alone(*trial(size))
     except Exception as error:  # whatever is missing: a compiler, headers, Triton itself
-        warnings.warn(f"torch.compile does not work here, work on the GPU takes longer: {error}", stacklevel=2)
+        note = f"torch.compile does not work here, work on the GPU takes longer: {error}"
+        warnings.warn(note, ProofmapWarning, stacklevel=2)
         return None
     return alone

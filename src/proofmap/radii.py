@@ -39,7 +39,14 @@ _ROUNDING = 1e-4  # of a radius: what is proven that much beyond an adversary co
 
 @dataclass(frozen=True, eq=False)
 class Radius:
-    """The decision holds up to `proven`, and no further than `refuted`, where `points` are of another class."""
+    """The decision holds up to `proven`, and no further than `refuted`, where `points` are of another class.
+
+    >>> found = pm.radius(model, x, domain=(0.0, 1.0), steps=4)
+    >>> bool((found.proven <= found.refuted).all())
+    True
+    >>> bool((model(found.points).argmax(1) != model(x).argmax(1)).all())
+    True
+    """
 
     proven: Tensor  # (N,) no input within it is classified otherwise
     refuted: Tensor  # (N,) the distance of the nearest adversary found; inf where none was
@@ -65,6 +72,9 @@ def radius(
     exactly; another class is ahead there in the network over the real numbers, computed in float64, and in the model as
     it runs. rigorous: what is proven holds with all roundings (see `pm.overlap`). Both sides are 0 where x itself is
     not classified as the target.
+
+    >>> pm.radius(model, x[:1], domain=(0.0, 1.0), steps=4).refuted
+    tensor([0.0603])
     """
     search = _Search.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory, rigorous)
     differentiable(search.graph, "an attack")
@@ -95,6 +105,9 @@ def certified_radius(
     not classified as the target. The bounds need not grow with the radius, so a larger radius may be provable too; the
     one returned was proven; rigorous: with all roundings (see `pm.overlap`). `radius` has the other side too: how near
     an adversary is.
+
+    >>> pm.certified_radius(model, x, domain=(0.0, 1.0))
+    tensor([0.0268, 0.0359])
     """
     search = _Search.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory, rigorous)
     with full_precision(search.x.device), torch.no_grad():

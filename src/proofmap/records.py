@@ -47,8 +47,14 @@ def recorded(settings: Mapping[str, Any], listed: int = 0) -> dict[str, JSON]:
     """Settings as JSON, a ball by its parts."""
     values: dict[str, Any] = {}
     for name, value in settings.items():
-        values |= {f.name: getattr(value, f.name) for f in fields(value)} if isinstance(value, Ball) else {name: value}
+        values |= _parts(value) if isinstance(value, Ball) else {name: value}
     return {name: plain(value, listed) for name, value in values.items()}
+
+
+def _parts(ball: Ball) -> dict[str, Any]:
+    """Its fields; blocks only where there are any."""
+    parts = {field.name: getattr(ball, field.name) for field in fields(ball)}
+    return parts if ball.one_hot else {name: part for name, part in parts.items() if name != "one_hot"}
 
 
 def write(path: Path, content: bytes, *, ours: bool = False) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from math import sqrt
@@ -13,6 +14,7 @@ import pytest
 from scipy import stats
 
 from proofmap.bench.table import Column, Table, Values, interval, tabulate
+from proofmap.errors import InputError
 
 LOW = Column("deletion", "Deletion", higher=False)
 HIGH = Column("insertion", "Insertion", higher=True)
@@ -130,6 +132,17 @@ def test_both_texts_hold_the_same_numbers() -> None:
     assert float(read[0]["mean"]) == pytest.approx(cell.mean, rel=1e-5)
     assert f"**{cell.mean:.3f}**" in lines[2]
     assert read[0]["paper"] == "0.089"
+    frame = table.to_frame()
+    assert list(frame.columns) == list(read[0])
+    assert frame["mean"].tolist() == [one.mean for row in table.rows.values() for one in row.values()]
+    assert frame["paper"].isna().tolist() == [False, True, True]
+
+
+def test_a_frame_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    table = tabulate("t", [LOW], {"eva": {"deletion": drawn(0.1, 0)}}, {"eva": 0.5})
+    with pytest.raises(InputError, match="pandas, which is not installed: pip install 'proofmap\\[export\\]'"):
+        table.to_frame()
 
 
 def test_means_over_other_samples_win_nothing() -> None:

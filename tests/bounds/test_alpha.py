@@ -95,7 +95,11 @@ CHOICES: dict[str, Callable[[], nn.Module]] = {
     "exp": lambda: between(lambda: Apply(torch.exp), 1.0),
     "log": lambda: between(lambda: Apply(torch.log), 0.3, 2.0),
     "sqrt": lambda: between(lambda: Apply(torch.sqrt), 0.3, 2.0),
+    "rsqrt": lambda: between(lambda: Apply(torch.rsqrt), 0.3, 2.0),
     "reciprocal": lambda: between(lambda: Apply(torch.reciprocal), 0.3, 2.0),
+    "product": lambda: nn.Sequential(
+        Join(torch.mul, nn.Linear(4, 8), nn.Linear(4, 8)), Join(torch.mul, nn.Linear(8, 3), nn.Linear(8, 3))
+    ),
     "larger": lambda: nn.Sequential(
         Join(torch.maximum, nn.Linear(4, 8), nn.Linear(4, 8)),
         Join(torch.maximum, nn.Linear(8, 8), nn.Linear(8, 8)),

@@ -162,6 +162,8 @@ assert callable(pm.overlap) and pm.overlap.__name__ == "overlap"
 assert pm.errors.InputError is pm.InputError
 from proofmap import *
 assert EVA is pm.EVA and set(pm.__all__) <= set(globals())
+later = {"captum", "matplotlib", "pandas", "ray", "scipy.optimize", "skimage"}    # for what needs them
+assert not later & set(sys.modules), later & set(sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -17,10 +17,12 @@ from matplotlib.axes import Axes
 from matplotlib.image import imread
 
 from proofmap.errors import InputError
-from proofmap.explain import Origin, Source, picture
+from proofmap.explain import Explanation, Origin, Source, picture
 from proofmap.explain.headline import caption, title
 from proofmap.explain.picture import ROWS, Picture, draw
 from proofmap.explain.ranks import ranks
+from proofmap.explain.spread import spread
+from proofmap.explain.summary import summary
 from tests.explain.making import certified, make, make_signed, ranked
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -35,6 +37,14 @@ def titles(figure: Picture) -> list[str]:
 
 def words(figure: Picture) -> str:
     return " | ".join(" ".join(text.get_text().split()) for text in figure.texts)
+
+
+def windowed(shape: tuple[int, ...], e: Explanation | None = None) -> Explanation:
+    """Scores of windows of 8 steps."""
+    mask = (torch.arange(shape[-1]) // 8).expand(1, *shape[1:])
+    e = make(shape, 5) if e is None else e
+    again = spread(e.scores, mask, smooth=False)
+    return replace(e, mask=mask, attributions=again, settings={**e.settings, "groups": "Windows(length=8)"})
 
 
 def row(figure: Picture, k: int) -> list[Axes]:
@@ -75,6 +85,14 @@ FIGURES: dict[str, Callable[[], Picture]] = {
     "intervals of a wide picture": lambda: draw(ranked(SCORES, 0.5, (1, 3, 5, 45)), class_names=LONG),
     "intervals of a table": lambda: draw(ranked(SCORES, 0.5)),
     "intervals of a table, long names": lambda: draw(ranked(SCORES, 0.5), columns=LONG[:25]),
+    "values of a table": lambda: draw(make((2, 30), 30), columns=[f"column {k}" for k in range(30)]),
+    "series": lambda: draw(windowed((3, 40)), class_names=LONG),
+    "series of channels": lambda: draw(windowed((1, 3, 40), ranked([3.0, 1.0, 2.0, 9.0, 0.5], 0.5, (1, 3, 40)))),
+    "signed series": lambda: draw(windowed((1, 1, 40), make_signed((1, 1, 40), 5))),
+    "summary": lambda: summary(make((50, 30), 30), columns=LONG),
+    "summary of a signed table": lambda: summary(make_signed((50, 3), 3)),
+    "summary of pictures": lambda: summary(make((9, 1, 8, 8), 16)),
+    "summary of one": lambda: summary(ranked(SCORES, 0.5), columns=UNBROKEN[:25]),
     "negative table": lambda: draw(make((3, 5), scores=torch.linspace(-1, 0, 15).reshape(3, 5))),
 }
 
@@ -165,6 +183,70 @@ def test_columns_have_names() -> None:
     e = make((1, 4), 2, scores=torch.tensor([[1.0, 2.0]]))
     (panel,) = draw(e, columns=["age", "income", "height", "weight"]).axes
     assert [label.get_text() for label in panel.get_yticklabels()] == ["income, weight", "age, height"]
+
+
+def test_named_columns_stand_beside_their_values() -> None:
+    """A category stands there by the one that it is."""
+    x = torch.tensor([[0.25, 1200.0, 0.0, 1.0, 0.0]])
+    mask, scores = torch.tensor([[0, 1, 2, 2, 2]]), torch.tensor([[1.0, 2.0, 3.0]])
+    e = replace(make((1, 5), 3, scores=scores, mask=mask), x=x)
+    names = ["age", "income", "hue_red", "hue_green", "hue_blue"]
+    (panel,) = draw(e, columns=names).axes
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["hue_green", "income = 1200", "age = 0.25"]
+    assert "all 3 scores, by group" in words(draw(e, columns=names))
+    assert [label.get_text() for label in summary(e, names).axes[0].get_yticklabels()] == ["hue", "income", "age"]
+
+
+def test_a_series_is_drawn_along_its_time() -> None:
+    e = windowed((1, 2, 40))
+    above, below = draw(e).axes
+    for line, channel in zip(above.lines, e.x[0], strict=True):
+        np.testing.assert_array_equal(np.asarray(line.get_ydata()), channel.numpy())
+    heights = [getattr(bar, "get_height", float)() for bar in below.patches]
+    assert heights == pytest.approx(e.scores[0].tolist())
+    assert [getattr(bar, "get_x", float)() + 3.6 for bar in below.patches] == pytest.approx(
+        [3.5, 11.5, 19.5, 27.5, 35.5]
+    )
+    assert below.get_xlim() == (-0.5, 39.5)
+    with pytest.raises(InputError, match="expected none: its groups are windows"):
+        draw(e, columns=["a"])
+
+
+def test_a_summary_has_the_means_and_every_sample() -> None:
+    e = make((40, 30), 30)
+    means, swarm, _ = summary(e).axes
+    order = e.scores.abs().mean(0).argsort(descending=True)[:20]
+    lengths = [getattr(bar, "get_width", float)() for bar in means.patches]
+    assert lengths == pytest.approx(e.scores.mean(0)[order].tolist(), rel=1e-5)
+    for at, (dots, group) in enumerate(zip(swarm.collections, order.tolist(), strict=True)):
+        places = np.asarray(dots.get_offsets())
+        np.testing.assert_allclose(places[:, 0], e.scores[:, group].numpy(), rtol=1e-6)
+        assert np.abs(places[:, 1] - at).max() < 0.5
+        values, shown = e.x[:, group].numpy(), np.asarray(dots.get_array())
+        low, high = np.percentile(values, (5, 95))
+        np.testing.assert_allclose(shown, np.clip((values - low) / (high - low), 0, 1), atol=1e-5)
+    assert "the 20 largest of 30 groups" in words(summary(e))
+
+
+def test_a_summary_shows_where_the_mean_of_true_scores_lies() -> None:
+    e = ranked(SCORES, 0.5)
+    assert "whiskers: the mean of the true scores lies between, proven" in words(summary(e))
+    lines = summary(e).axes[0].collections[0].get_segments()  # type: ignore[attr-defined]
+    assert lines[0][:, 0] == pytest.approx(e.intervals[0, -1].tolist())
+    assert "whiskers" not in words(summary(make((3, 5), 5)))
+
+
+@pytest.mark.parametrize(
+    ("e", "columns", "message"),
+    [
+        (make((3, 4), 2), ["a"], r"got 1 names for the columns of samples \(4,\)"),
+        (make((3, 1, 4, 4), 2), ["a"], r"got 1 names for the columns of samples \(1, 4, 4\)"),
+        (make((2, 4), 2, mask=torch.tensor([[0, 0, 1, 1], [0, 1, 0, 1]])), None, "2 samples with groups of their own"),
+    ],
+)
+def test_what_cannot_be_summed_up_is_refused(e: Explanation, columns: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        e.summary(columns)
 
 
 def test_long_names_of_columns_are_cut() -> None:

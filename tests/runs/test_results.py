@@ -153,6 +153,12 @@ def test_tables_say_what_the_arrays_say(results: Results, tmp_path: Path) -> Non
     assert rows[FAILED]["overlap_upper_proven"] == rows[FAILED]["score_15"] == ""
     assert float(rows[3]["overlap_upper_proven"]) == results["full"][3]
     assert [float(rows[3][f"score_{k}"]) for k in range(16)] == results["scores"][3].tolist()
+    frame = results.to_frame()
+    assert list(frame.columns) == list(rows[0])
+    assert frame["name"].tolist() == results.samples
+    np.testing.assert_array_equal(frame["overlap_upper_proven"].to_numpy(np.float32), results["full"])
+    np.testing.assert_array_equal(frame[[f"score_{k}" for k in range(16)]].to_numpy(np.float32), results["scores"])
+    assert frame["score_15"].isna().tolist() == [k == FAILED for k in range(COUNT)]
     table = parquet.read_table(tmp_path / "r.parquet")
     assert table["name"].to_pylist() == results.samples
     assert table["reason"].to_pylist()[FAILED] == results.reasons[FAILED]

@@ -54,6 +54,10 @@ def compare(
     target: the explained class; by default the predicted one. ball: for methods that look for adversaries; by default
     each sample's proven radius, in the domain that x spans, from its smallest value to its largest. seed: of the
     intervals. The seconds are of one explanation, after a first one that is not timed.
+
+    >>> table = pm.compare(model, x, ["eva", "saliency"], ["deletion"], ball=ball, groups=cells)
+    >>> table.values["eva"]["deletion"].shape
+    (2,)
     """
     x = as_samples(x, model)
     if ball is not None and not isinstance(ball, Ball):

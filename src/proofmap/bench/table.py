@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import pi, sqrt, tan
@@ -19,8 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proofmap.bench import layout
+from proofmap.frames import frame
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from proofmap.explain.picture import Picture
 
 Values = NDArray[np.float64]  # (N,), NaN for samples that a method was not run on
@@ -59,7 +62,7 @@ class Cell:
 class Table:
     """Rows are methods, in the order given; a cell is missing where a method has no values.
 
-    print() shows it in columns, a notebook as a table; `markdown`, `csv` and `plot` give other forms.
+    print() shows it in columns, a notebook as a table; `markdown`, `csv`, `to_frame` and `plot` give other forms.
     """
 
     title: str
@@ -108,16 +111,24 @@ class Table:
         """A line for each method and metric; the last column says of which model and data."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        whose = self.heading() if self.title or self.model or self.data else ""  # a number of samples is no name
         writer.writerow(HEAD)
+        for method, name, mean, low, high, count, mark, paper, took, whose in self._lines():
+            numbers = [f"{value:.6g}" for value in (mean, low, high)]
+            time = "" if took is None else f"{took:.6g}"
+            writer.writerow([method, name, *numbers, count, mark, "" if paper is None else paper, time, whose])
+        return out.getvalue()
+
+    def to_frame(self) -> DataFrame:
+        """The same as a pandas frame, with all digits."""
+        return frame(HEAD, self._lines())
+
+    def _lines(self) -> Iterator[tuple[Any, ...]]:
+        """What `HEAD` names, for each method and metric; None: not known."""
+        whose = self.heading() if self.title or self.model or self.data else ""  # a number of samples is no name
         for method, cells in self.rows.items():
             for name, cell in cells.items():
-                numbers = [f"{value:.6g}" for value in (cell.mean, cell.low, cell.high)]
-                paper = "" if cell.paper is None else cell.paper
-                took = self.seconds[method]
-                time = "" if took is None else f"{took:.6g}"
-                writer.writerow([method, name, *numbers, cell.count, cell.mark, paper, time, whose])
-        return out.getvalue()
+                numbers = (cell.mean, cell.low, cell.high, cell.count, cell.mark, cell.paper)
+                yield (method, name, *numbers, self.seconds[method], whose)
 
 
 def tabulate(

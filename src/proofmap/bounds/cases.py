@@ -18,6 +18,10 @@ class Cases:
 
     splits say on which side of 0 entries of a node lie: a case is the part of its ball where they do. By names of
     nodes; what is not named is open. A cut leaves the part where a form of the input is not negative.
+
+    >>> cases = pm.bounds.Cases(ball.at(x))
+    >>> cases.balls.members
+    1
     """
 
     balls: Family  # of C inputs, with their members

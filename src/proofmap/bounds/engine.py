@@ -50,6 +50,11 @@ def solve(
     `floor` (C,): rows whose bound is at most this need not be tight (they cannot decide a maximum that is known to
     reach it). rigorous: they hold for the network over the reals and as float32 runs it (`rounded`). Where splits or a
     cut leave nothing of a case, its bounds are -inf.
+
+    >>> cases, first = pm.bounds.Cases(ball.at(x)), torch.eye(10)[:1].expand(2, 1, 10)
+    >>> graph = pm.trace(model, x)
+    >>> pm.bounds.solve(graph, cases, first, pm.bounds.Backward(), "shared", 10**9).shape    # of the logit of class 0
+    torch.Size([2, 1, 1])
     """
     keep_freed()
     with full_precision(specification.device), plain_sums() if rigorous else nullcontext(), torch.no_grad():

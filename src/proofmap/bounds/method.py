@@ -42,7 +42,11 @@ class Plan:
 
 
 class Method(ABC):
-    """A way of bounding. `a & b` is the intersection of two."""
+    """A way of bounding. `a & b` is the intersection of two.
+
+    >>> isinstance(pm.bounds.Backward(), pm.bounds.Method)
+    True
+    """
 
     @property
     def search(self) -> Exact | None:
@@ -60,21 +64,33 @@ class Method(ABC):
 
 @dataclass(frozen=True)
 class IBP(Method):
-    """Interval arithmetic from the input to the output (Gowal et al. 2018). Cheapest, loosest."""
+    """Interval arithmetic from the input to the output (Gowal et al. 2018). Cheapest, loosest.
+
+    >>> pm.overlap(model, x, ball, bounds=pm.bounds.IBP()).full
+    tensor([45.6708, 51.4577])
+    """
 
     plans = (Plan(interval_hidden=True, interval_final=True),)
 
 
 @dataclass(frozen=True)
 class Forward(Method):
-    """Affine forms of the input, carried forward."""
+    """Affine forms of the input, carried forward.
+
+    >>> pm.overlap(model, x, ball, bounds=pm.bounds.Forward()).full
+    tensor([ -8.4649, -10.5726])
+    """
 
     plans = (Plan(hidden=(ForwardPass(),), final=(ForwardPass(),)),)
 
 
 @dataclass(frozen=True)
 class Backward(Method):
-    """CROWN (Zhang et al. 2018): every hidden layer and the output by forms carried back to the input."""
+    """CROWN (Zhang et al. 2018): every hidden layer and the output by forms carried back to the input.
+
+    >>> pm.overlap(model, x, ball, bounds=pm.bounds.Backward()).full
+    tensor([-10.0599, -13.3980])
+    """
 
     plans = (Plan(hidden=(BackwardPass(),), final=(BackwardPass(),)),)
 
@@ -84,6 +100,9 @@ class Alpha(Method):
     """Backward with slopes that so many steps of gradient descent choose for every bound (α-CROWN, Xu et al. 2021).
 
     Never looser than `Backward`, whose bounds count too.
+
+    >>> pm.overlap(model, x, ball, bounds=pm.bounds.Alpha(steps=5)).full
+    tensor([-10.0777, -13.4844])
     """
 
     steps: int = count(20)
@@ -100,7 +119,11 @@ class Alpha(Method):
 
 @dataclass(frozen=True)
 class CrownIBP(Method):
-    """Hidden layers by interval arithmetic, the output by forms carried back (Zhang et al. 2020)."""
+    """Hidden layers by interval arithmetic, the output by forms carried back (Zhang et al. 2020).
+
+    >>> pm.overlap(model, x, ball, bounds=pm.bounds.CrownIBP()).full
+    tensor([11.6211,  9.0744])
+    """
 
     plans = (Plan(final=(BackwardPass(),), interval_hidden=True),)
 
@@ -111,6 +134,10 @@ class Exact(Method):
 
     seconds: for each sample. memory: bytes for the leaves of the trees, by default half of what a call may use. When
     either is used up, or on Ctrl-C, what is proven so far is returned.
+
+    >>> over = pm.overlap(model, x[:1], pm.Ball(0.005, domain=(0.0, 1.0)), bounds=pm.bounds.Exact(gap=0.01))
+    >>> over.full_lower, over.full
+    (tensor([-10.9979]), tensor([-10.9879]))
     """
 
     gap: float = number(1e-3, "a number above 0", lambda gap: gap > 0)
@@ -134,6 +161,9 @@ class Intersection(Method):
     """What all parts prove: each on its own, and together, every hidden entry between the closest of their bounds.
 
     Never looser than a part. (Closer hidden bounds alone would not promise that: the slopes of a relaxation change.)
+
+    >>> pm.bounds.IBP() & pm.bounds.Forward()
+    Intersection(parts=(IBP(), Forward()))
     """
 
     parts: tuple[Method, ...]
@@ -167,7 +197,11 @@ SYNONYMS = {"crown": "backward"}
 
 
 def named(text: str) -> Method:
-    """The method of a name, or of names joined by +: "ibp+forward"."""
+    """The method of a name, or of names joined by +: "ibp+forward".
+
+    >>> pm.bounds.named("ibp+forward")
+    Intersection(parts=(IBP(), Forward()))
+    """
     names = [SYNONYMS.get(name, name) for name in text.split("+")]
     unknown = [name for name in names if name not in METHODS]
     if unknown:

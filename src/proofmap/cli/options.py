@@ -36,7 +36,8 @@ ROUNDINGS = "roundings are not covered: bounds are of the network over the real 
 Groups = Annotated[
     str | None,
     unset(
-        "What is scored together: --groups grid:12, grid:8,12, superpixels:50, pixels, or columns for a table. By "
+        "What is scored together: --groups grid:12, grid:8,12, superpixels:50, pixels, columns for a table, or "
+        "windows:8 for a series. By "
         "default every pixel or column. Maps of grid:12:smooth pass smoothly from cell to cell."
     ),
     texts.Check(texts.groups),

@@ -93,10 +93,11 @@ def groups(text: str) -> tuple[str, list[int], dict[str, bool]]:
     match kind, counts:
         case (("pixels" | "columns" | "superpixels"), []) if not colon:
             return kind, counts, {}
-        case ("grid", [_] | [_, _]) | ("superpixels", [_]):
+        case ("grid", [_] | [_, _]) | (("superpixels" | "windows"), [_]):
             return kind, counts, smooth
     raise InputError(
-        f"got --groups {text}, expected pixels, grid:12, grid:8,12, grid:12:smooth, superpixels:50 or columns"
+        f"got --groups {text}, expected pixels, grid:12, grid:8,12, grid:12:smooth, superpixels:50, "
+        "columns or windows:8"
     )
 
 

@@ -1,4 +1,8 @@
-"""Data: digits inside the package, and loaders for data sets and pictures that the user has."""
+"""Data: digits inside the package, and loaders for data sets and pictures that the user has.
+
+>>> len(pm.data.digits()[1])
+300
+"""
 
 from proofmap.data.cifar10 import cifar10
 from proofmap.data.digits import digits

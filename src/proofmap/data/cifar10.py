@@ -33,6 +33,12 @@ def cifar10(folder: str | Path, split: Literal["train", "test"], *, verify: bool
     `folder` holds `data_batch_1.bin` to `data_batch_5.bin` and `test_batch.bin`, or is where the official archive was
     unpacked into `cifar-10-batches-bin`. A file that is not the published one is refused; with `verify=False`, files
     of any number of well-formed records are read.
+
+    >>> try:
+    ...     pm.data.cifar10("nowhere", "test")
+    ... except pm.FileError as error:
+    ...     print(error)
+    no test_batch.bin in nowhere: put the six .bin files of CIFAR-10's binary version there
     """
     if split not in _NAMES:
         raise InputError(f"got split {split!r}, expected 'train' or 'test'")

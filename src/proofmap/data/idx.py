@@ -37,6 +37,11 @@ def read_idx(path: str | Path) -> Tensor:
 
     Compression is recognised by content, so a `.gz` file that a browser has unpacked under its old name is read too.
     Raises FileError where the file is missing, is not such a file, or is shorter or longer than its header says.
+
+    >>> from pathlib import Path
+    >>> size = Path("two-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 4]))
+    >>> pm.data.read_idx("two-idx1-ubyte")
+    tensor([7, 4], dtype=torch.uint8)
     """
     return read_idx_hashed(Path(path))[0]
 

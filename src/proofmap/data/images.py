@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.errors import FileError, InputError
+from proofmap.errors import FileError, InputError, ProofmapWarning
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -33,7 +33,14 @@ _GREY = ("1", "L", "LA")  # and its modes of one
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures in the order of their names, and their labels where the folder has them."""
+    """Pictures in the order of their names, and their labels where the folder has them.
+
+    >>> from PIL import Image
+    >>> Image.new("RGB", (4, 4), "red").save("red.png")
+    >>> found = pm.data.images(".")
+    >>> isinstance(found, pm.data.Pictures), found.names
+    (True, ('red.png',))
+    """
 
     names: tuple[str, ...]
     images: Tensor  # (N, 3, H, W), float32 RGB in [0, 1]
@@ -48,6 +55,11 @@ def images(folder: str | Path, size: int | tuple[int, int] | None = None) -> Pic
     of an animation the first frame is taken. A file `labels.csv` with the columns `file` and `label`, or `class_index`,
     gives pictures their class numbers. A picture of more pixels than Pillow deems safe is refused, and so is one of
     several pages or of more than 8 bits a channel.
+
+    >>> from PIL import Image
+    >>> Image.new("RGB", (8, 8), "red").save("red.png")
+    >>> pm.data.images(".", size=4).images.shape
+    torch.Size([1, 3, 4, 4])
     """
     folder = Path(folder)
     height_width = _check_size(size)
@@ -62,7 +74,7 @@ def images(folder: str | Path, size: int | tuple[int, int] | None = None) -> Pic
     if (folder / LABELS).exists():
         given, note = read_labels(folder / LABELS, names)
         if note:
-            warnings.warn(note, stacklevel=2)
+            warnings.warn(note, ProofmapWarning, stacklevel=2)
         labels = torch.tensor([given.get(name, UNKNOWN) for name in names], dtype=torch.int64)
     pixels = [read_picture(path, height_width) for path in paths]  # (H, W, 3), uint8
     for path, one in zip(paths, pixels, strict=True):

@@ -22,6 +22,12 @@ def mnist(folder: str | Path, split: Literal["train", "test"], *, verify: bool =
 
     The files keep their published names, `train-images-idx3-ubyte` and so on, with or without `.gz`. One that is not
     the published one, unpacked, is refused; with `verify=False`, files of any number of digits are read.
+
+    >>> try:
+    ...     pm.data.mnist("nowhere", "test")
+    ... except pm.FileError as error:
+    ...     print(error)
+    no t10k-images-idx3-ubyte and no t10k-images-idx3-ubyte.gz in nowhere: put the four official MNIST files there
     """
     if split not in _STEMS:
         raise InputError(f"got split {split!r}, expected 'train' or 'test'")

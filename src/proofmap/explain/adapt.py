@@ -42,6 +42,9 @@ def as_attributor(
     names the ball; Captum's attribution object, or anything else with an `attribute`; a function of x (N, *shape) and
     the classes (N,); or attributions that exist already. One number a pixel counts for all channels.
     model: says what is predicted where no target is given. settings: for a name alone.
+
+    >>> pm.explain.as_attributor("saliency", model).attribute(x, target=3).shape
+    torch.Size([2, 1, 28, 28])
     """
     if isinstance(method, str):
         if model is None:

@@ -15,7 +15,11 @@ __all__ = ["Attributor", "fitted"]
 
 @runtime_checkable
 class Attributor(Protocol):
-    """Explains decisions by numbers: the larger, the more a variable speaks for the class, or matters to it."""
+    """Explains decisions by numbers: the larger, the more a variable speaks for the class, or matters to it.
+
+    >>> isinstance(pm.explain.as_attributor("rise", model), pm.explain.Attributor)
+    True
+    """
 
     def attribute(self, inputs: Tensor, target: int | Tensor | None = None) -> Tensor:
         """The attributions of inputs (N, *shape), of the same shape.

@@ -42,6 +42,10 @@ class BlendEVA(Explainer):
 
     A score is the part of the whole that a group has; where noise helps the class, it may be below 0. Nothing is
     proven; the overlap is that of `NoiseEVA`, the largest `objective` that was met at drawn points.
+
+    >>> wide = pm.Ball(1.0, domain=(0.0, 1.0), relative=True)
+    >>> pm.BlendEVA(model, wide, groups=cells, samples=8).explain(x).scores.shape
+    torch.Size([2, 16])
     """
 
     guarantee: ClassVar[Guarantee] = "sampled"

@@ -55,7 +55,12 @@ _CELLS = 12  # a side, of the groups whose scores are proven
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answer:
-    """A map, the proof beside it where there is one, and what was done and why, sentence by sentence."""
+    """A map, the proof beside it where there is one, and what was done and why, sentence by sentence.
+
+    >>> answer = pm.explain(model, x, seconds=0.2)
+    >>> isinstance(answer, pm.explain.Answer), len(answer.said)
+    (True, 3)
+    """
 
     map: Explanation
     proof: Explanation | None
@@ -84,6 +89,10 @@ def explain(
     seconds: for all samples together, as far as can be told before: a step that has begun is finished. groups: what is
     scored together; by default each pixel or column in the map, and 12 x 12 cells of a picture in the proof. domain:
     the range of the values, None for no limits; by default (0, 1) where all are within it. target: the class.
+
+    >>> answer = pm.explain(model, x, seconds=0.2)
+    >>> answer.map.attributions.shape
+    torch.Size([2, 1, 28, 28])
     """
     begin = time.monotonic()
     check_model(model)

@@ -19,6 +19,7 @@ from proofmap.overlaps import Bounding, Overlap, family_overlap, method_of
 from proofmap.progress import part
 from proofmap.settings import choice, flag
 from proofmap.traced import traced
+from proofmap.unions import boxes_overlap
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -27,6 +28,9 @@ class EVA(Explainer):
 
     The difference is an importance score and not itself certified; `Explanation.intervals` says between which numbers
     the true one lies. objective: "margin", "class" or "mean", rigorous: with all roundings (see `pm.overlap`).
+
+    >>> pm.EVA(model, ball, groups=cells).explain(x)
+    Explanation(2 samples of (1, 28, 28), 16 groups, method='EVA', AO <= -13.39 to -10.05, guarantee='certified')
     """
 
     guarantee: ClassVar[Guarantee] = "certified"
@@ -39,13 +43,16 @@ class EVA(Explainer):
     def _measure(self, task: Task) -> Measured:
         room = budget(self.memory, task.x.device)
         how = Bounding(method_of(self.bounds), room, self.sharing, self.objective, rigorous=self.rigorous)
-        return Measured.of(family_overlap(task.graph, task.family, task.target, how))
+        return Measured.of(boxes_overlap(task.graph, task.boxes, task.target, how))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TargetedEVA(Explainer):
     """Towards one class c': φ = φ(+) - φ(-), with EVA on the two half balls δ >= 0 and δ <= 0 for the margin
     f_c' - f_c of the predicted class c. φ > 0: adding there brings c' closer; φ < 0: removing does.
+
+    >>> pm.TargetedEVA(model, ball, groups=cells).explain(x, target=9).signed
+    True
     """
 
     guarantee: ClassVar[Guarantee] = "certified"

@@ -62,7 +62,10 @@ def _wrapped(method: Callable[_P, _R]) -> Callable[_P, _R]:
 def check_model(model: object) -> None:
     """Refuse what is no model."""
     if not isinstance(model, Network):
-        raise InputError(f"got a model of type {type(model).__name__}, expected a torch.nn.Module or pm.load(path)")
+        raise InputError(
+            f"got a model of type {type(model).__name__}, expected a torch.nn.Module, "
+            "pm.load(path), or pm.from_sklearn(estimator)"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,6 +74,11 @@ class Explainer(ABC):
 
     ball.eps may be "auto": for each sample the radius up to which its decision is proven. groups: `pixels()` by
     default. batch: samples at a time, some hundred to keep a GPU busy. progress: a bar for what takes over a second.
+
+    >>> isinstance(pm.EVA(model, ball), pm.explain.Explainer)
+    True
+    >>> pm.EVA(model, ball, groups=cells).attribute(x, target=3).shape        # Captum's call
+    torch.Size([2, 1, 28, 28])
     """
 
     guarantee: ClassVar[Guarantee]

@@ -55,6 +55,13 @@ class Explanation:
     nothing, unless a method closed both sides of the overlaps, as pm.bounds.Exact() does.
 
     origin: the files it was made from and the true classes, where whoever made it said so; the command line does.
+
+    >>> found = pm.EVA(model, ball, groups=cells).explain(x)
+    >>> found.scores.shape, found.attributions.shape, found.proven
+    (torch.Size([2, 16]), torch.Size([2, 1, 28, 28]), tensor([True, True]))
+    >>> found.save("maps.proofmap")
+    >>> pm.Explanation.load("maps.proofmap").guarantee
+    'certified'
     """
 
     x: Tensor  # (N, *shape)
@@ -260,6 +267,15 @@ class Explanation:
         from proofmap.explain.picture import draw  # and with it matplotlib, which takes a while
 
         return draw(self, columns=columns, class_names=class_names)
+
+    def summary(self, columns: Sequence[str] | None = None) -> Picture:
+        """A matplotlib figure of all samples together: for each group its mean score, and every sample's as a dot.
+
+        columns: names for the variables of a flat input. Groups have to be the same in all samples.
+        """
+        from proofmap.explain.summary import summary
+
+        return summary(self, columns)
 
     def atlas(self, class_names: Sequence[str] | None = None) -> Picture:
         """What `TargetedEVA.explain_all` found, in one figure: a row a sample, a column a class."""

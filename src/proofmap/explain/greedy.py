@@ -119,7 +119,11 @@ class Greedy(Explainer):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class GreedyAO(Greedy):
-    """Greedy-AO: the value of a set of groups is the overlap that an attack reaches when only these may move."""
+    """Greedy-AO: the value of a set of groups is the overlap that an attack reaches when only these may move.
+
+    >>> pm.GreedyAO(model, ball, groups=pm.groups.grid(2), subsets=4, step=0.5).explain(x[:1]).scores.shape
+    torch.Size([1, 4])
+    """
 
     def _family(self, task: Task) -> Family:
         return task.ball.at(task.x)
@@ -135,6 +139,9 @@ class GreedyAS(Greedy):
     The ball gives the norm, the domain and the half; its radius counts for the reported overlap alone. Adversaries are
     sought up to the distance `largest`, which also stands for those that were not found. rounds: attacks that narrow
     a distance once an adversary is known.
+
+    >>> pm.GreedyAS(model, ball, groups=pm.groups.grid(2), subsets=4, step=0.5).explain(x[:1]).scores.shape
+    torch.Size([1, 4])
     """
 
     largest: float = number(1.0, "a finite distance above 0", lambda distance: distance > 0)

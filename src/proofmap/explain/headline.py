@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from proofmap.explain.explanation import Explanation, rounded
-from proofmap.explain.ranks import ranks, searched, standing
+from proofmap.explain.ranks import noun, ranks, searched, standing
 from proofmap.explain.task import score_of
 from proofmap.explain.wording import around, beside, confidence, known_side, noise, summed
 from proofmap.objective import decides
@@ -129,10 +129,15 @@ def selection(e: Explanation, bars: int) -> str:
     """Which scores are drawn as bars."""
     groups = e.scores.shape[1]
     which = f"the {bars} largest of {groups} scores" if bars < groups else f"all {groups} scores"
-    return f"{which}, by {'column' if e.x.ndim == 2 else 'variable'}"
+    return f"{which}, by {noun(e) if e.x.ndim == 2 else 'variable'}"
 
 
-def group_name(names: list[str]) -> str:
-    """The columns of a group, cut where they are many."""
+def group_name(names: Sequence[str], values: Sequence[float] | None = None) -> str:
+    """The columns of a group, cut where they are many; with values, "name = value", and of a category the one it is."""
+    if values is not None and len(names) == 1:
+        value = f" = {values[0]:.4g}"
+        return f"{_cut(names[0], 32 - len(value))}{value}"
+    if values is not None and sorted(values) == [0.0] * (len(names) - 1) + [1.0]:
+        return _cut(names[list(values).index(1.0)], 32)
     text = ", ".join(names[:3]) + ("…" if len(names) > 3 else "")
     return _cut(text, 32)

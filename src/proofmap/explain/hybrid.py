@@ -42,6 +42,9 @@ class HybridEVA(Explainer):
     climbed to an adversary in a few steps from where it was drawn.
     precision: the type of what putting a group back changes, torch.float16 or torch.bfloat16 for speed; by default that
     of x, in which the samples of B run. Changes below 6e-5, as of a tiny ball, lose digits in float16.
+
+    >>> pm.HybridEVA(model, ball, groups=cells, split="2", samples=10).explain(x).guarantee
+    'none'
     """
 
     guarantee: ClassVar[Guarantee] = "none"

@@ -41,6 +41,9 @@ class NestedEVA(Explainer):
     then by its P there. Adversaries are sought in the ball; where none is met, or x is one itself, the attack has the
     ball. rounds: attacks that narrow a distance; each has `attack_steps` gradient steps. steps: gradients on the way to
     x*. Nothing is proven; the overlap is what an attack of all groups reached in the ball.
+
+    >>> pm.NestedEVA(model, pm.Ball(1.0, domain=(0.0, 1.0)), groups=cells).explain(x).scores.amax(1)
+    tensor([1., 1.])
     """
 
     guarantee: ClassVar[Guarantee] = "sampled"

@@ -34,6 +34,10 @@ class NoiseEVA(Explainer):
     the overlap is the largest objective that was met on the straight ways.
 
     objective: "margin", "class", "mean" (see `pm.overlap`) or "log-softmax", -log of the class's probability.
+
+    >>> found = pm.NoiseEVA(model, pm.Ball(0.5, domain=(0.0, 1.0)), groups=cells, samples=8).explain(x)
+    >>> found.scores.shape, found.errors.shape
+    (torch.Size([2, 16]), torch.Size([2, 16]))
     """
 
     guarantee: ClassVar[Guarantee] = "sampled"

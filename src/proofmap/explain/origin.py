@@ -16,7 +16,13 @@ __all__ = ["File", "Origin", "Source"]
 
 @dataclass(frozen=True)
 class File:
-    """A file by its path, as it was given, and its SHA-256, as `sha256sum` prints it."""
+    """A file by its path, as it was given, and its SHA-256, as `sha256sum` prints it.
+
+    >>> from pathlib import Path
+    >>> size = Path("net.onnx").write_bytes(b"")
+    >>> pm.explain.File.of(Path("net.onnx")).sha256[:8]
+    'e3b0c442'
+    """
 
     path: str
     sha256: str
@@ -34,7 +40,11 @@ class File:
 
 @dataclass(frozen=True)
 class Source:
-    """A model or a sample by the name that its user gave it, and the files that hold it, where there are any."""
+    """A model or a sample by the name that its user gave it, and the files that hold it, where there are any.
+
+    >>> pm.explain.Source("digits").files
+    ()
+    """
 
     name: str
     files: tuple[File, ...] = ()
@@ -51,7 +61,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Origin:
-    """What N explained samples were, in the words of whoever explained them. None: nobody said it."""
+    """What N explained samples were, in the words of whoever explained them. None: nobody said it.
+
+    >>> source = pm.explain.Source("digits")
+    >>> pm.explain.Origin(source, (source,), labels=(7,)).label(0)
+    7
+    """
 
     model: Source
     samples: tuple[Source, ...]  # N

@@ -35,6 +35,11 @@ class PathEVA(Explainer):
     cut into `steps` intervals, and more where their sum is off. The overlap is what the attack reached.
 
     objective: "margin", "class", "mean" (see `pm.overlap`) or "log-softmax", -log of the class's probability.
+
+    >>> found = pm.PathEVA(model, ball, groups=cells).explain(x)
+    >>> gained = found.overlap.full - found.overlap.nominal
+    >>> bool(((found.scores.sum(1) - gained).abs() < 1e-3).all())
+    True
     """
 
     guarantee: ClassVar[Guarantee] = "sampled"

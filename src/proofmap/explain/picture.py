@@ -28,7 +28,8 @@ from proofmap.explain.explanation import Explanation
 from proofmap.explain.headline import caption, group_name, selection, title
 from proofmap.explain.overlay import colours, ends, numbers, overlaid, picture_of, pixels_of
 from proofmap.explain.places import largest
-from proofmap.explain.ranks import MOST, ranks, searched
+from proofmap.explain.ranks import MOST, is_series, ranks, searched
+from proofmap.explain.series import draw_series, reading
 
 __all__ = ["PLAIN", "ROWS", "Picture", "draw"]
 
@@ -76,17 +77,18 @@ def draw(
 
     Samples (H, W) and (C, H, W) are images; with C other than 1 and 3 the mean over the channels is shown. A map
     without signs has a colour scale of its own, from 0; maps with signs share one, symmetric about 0.
-    columns: names for the variables of an input that is no image. class_names: names for the classes. By default those
-    of the origin.
+    columns: names for the variables of an input that is no image, which then stand beside their values. class_names:
+    names for the classes. By default those of the origin. A series whose groups are windows is drawn along its time.
     """
     shape = explanation.x.shape[1:]
-    image = len(shape) in (2, 3)
+    series = is_series(explanation)
+    image = len(shape) in (2, 3) and not series
     origin = explanation.origin
     if origin is not None:
         columns = origin.columns if columns is None and not image else columns
         class_names = origin.classes if class_names is None else class_names
-    if columns is not None and (image or len(columns) != shape.numel()):
-        expected = "none: these are images" if image else str(shape.numel())
+    if columns is not None and (image or series or len(columns) != shape.numel()):
+        expected = "none: these are images" if image else "none: its groups are windows" if series else shape.numel()
         raise InputError(f"got {len(columns)} names for the columns of samples {tuple(shape)}, expected {expected}")
     labels = [label for k in range(len(explanation)) if (label := explanation.label(k)) is not None]
     highest = max(int(torch.maximum(explanation.target, explanation.predicted).max()), *labels, 0)
@@ -97,6 +99,8 @@ def draw(
     note = f"the first {ROWS} of {len(explanation)} samples: explanation[{ROWS}:].plot() shows more" if left_out else ""
     with matplotlib.rc_context(PLAIN):
         titles = [_fit(title(shown, k, class_names), _WIDTH - 2 * _MARGIN, _TITLE) for k in range(len(shown))]
+        if series:
+            return _series(shown, titles, note)
         return _images(shown, titles, note) if image else _charts(shown, titles, note, columns)
 
 
@@ -145,7 +149,7 @@ def _images(e: Explanation, titles: list[str], note: str) -> Picture:
 
 
 def _charts(e: Explanation, titles: list[str], note: str, columns: Sequence[str] | None) -> Picture:
-    charts = _largest(e, BARS, columns or [str(k) for k in range(e.x[0].numel())])
+    charts = _largest(e, BARS, columns or [str(k) for k in range(e.x[0].numel())], valued=columns is not None)
     known = charts[0][0].intervals is not None
     heights = [_lines(headline, _TITLE) + _chart_height(charts) + 0.15 for headline in titles]
     text = f"{caption(e)}\n{selection(e, len(charts[0][1]))}"
@@ -162,8 +166,31 @@ def _charts(e: Explanation, titles: list[str], note: str, columns: Sequence[str]
     return figure
 
 
-def _largest(e: Explanation, most: int, names: Sequence[str] | None = None) -> list[tuple[Bars, list[str]]]:
-    """The largest scores of each sample as bars with their labels; names: of the variables of what is no image."""
+def _series(e: Explanation, titles: list[str], note: str) -> Picture:
+    wide, tall, low = _WIDTH - 2 * _MARGIN - 0.45, 1.1, 0.75
+    heights = [_lines(headline, _TITLE) + tall + low + 0.35 for headline in titles]
+    text = f"{caption(e)}\n{reading(e)}"
+    figure = _page(sum(heights) + _lines(text, _SMALL), note)
+    top = 0.1
+    for k, (headline, scale) in enumerate(zip(titles, _scales(e), strict=True)):
+        _write(figure, _MARGIN, top, headline, _TITLE)
+        under = top + _lines(headline, _TITLE)
+        above = _panel(figure, _MARGIN + 0.4, under, wide, tall)
+        below = _panel(figure, _MARGIN + 0.4, under + tall + 0.06, wide, low)
+        draw_series(above, below, e, k, scale)
+        for panel in (above, below):
+            panel.tick_params(labelsize=_SMALL, length=2)
+        top += heights[k]
+    _write(figure, _WIDTH / 2, top, text, _SMALL, ha="center")
+    return figure
+
+
+def _largest(
+    e: Explanation, most: int, names: Sequence[str] | None = None, valued: bool = False
+) -> list[tuple[Bars, list[str]]]:
+    """The largest scores of each sample as bars with their labels; names: of the variables of what is no image, with
+    their values where these are wanted.
+    """
     known, found = searched(e), []
     for k, scores in enumerate(numbers(e.scores)):
         mask = _mask(e, k)
@@ -171,7 +198,10 @@ def _largest(e: Explanation, most: int, names: Sequence[str] | None = None) -> l
             groups, labels = map(list, zip(*largest(scores, mask, most), strict=True))
         else:
             groups = np.argsort(-np.abs(np.nan_to_num(scores)), kind="stable")[:most].tolist()
-            labels = [group_name([names[int(i)] for i in np.flatnonzero(mask == group)]) for group in groups]
+            own, inside = numbers(e.x[k]).ravel(), [np.flatnonzero(mask.ravel() == group) for group in groups]
+            labels = [
+                group_name([names[int(i)] for i in each], own[each].tolist() if valued else None) for each in inside
+            ]
         found.append((bars_of(e, k, groups, known), labels))
     return found
 

@@ -64,6 +64,9 @@ class ProbableEVA(Explainer):
     bounds; it is 0 where the noise of the group alone, along w_u, is not seen to decide anything.
 
     sigma: of the noise, in the units of x; None: ε. level: of confidence, for each sample.
+
+    >>> pm.ProbableEVA(model, pm.Ball(0.25, norm=2), groups=cells, samples=1000).explain(x).guarantee
+    'probable'
     """
 
     guarantee: ClassVar[Guarantee] = "probable"

@@ -31,6 +31,10 @@ def explain_func(explainer: Explainer) -> ExplainFunc:
 
     Metrics that add noise, such as MaxSensitivity, leave a domain such as (0, 1), which is an InputError: give them
     an explainer whose ball has no domain or one wide enough, or a perturb_func that stays inside.
+
+    >>> explain = pm.explain.explain_func(pm.EVA(model, ball, groups=cells))
+    >>> explain(model, x.numpy(), [7, 2]).shape        # as quantus calls it
+    (2, 1, 28, 28)
     """
     current = explainer
 

@@ -12,7 +12,7 @@ from proofmap.explain.wording import plural
 if TYPE_CHECKING:
     from proofmap.explain.explanation import Explanation
 
-__all__ = ["MOST", "Ranks", "noun", "ranks", "searched", "standing"]
+__all__ = ["MOST", "Ranks", "is_series", "noun", "ranks", "searched", "standing"]
 
 MOST = 10  # scores that are called the largest, and never more than half of them
 
@@ -79,9 +79,16 @@ def searched(e: Explanation) -> bool:
     return any(side.drops is not None or bool((side.full_lower > side.nominal).any()) for side in sides)
 
 
+def is_series(e: Explanation) -> bool:
+    """Whether the groups are windows of a series (T,) or (C, T)."""
+    return e.x.ndim in (2, 3) and str(e.settings.get("groups")).startswith("Windows(")
+
+
 def noun(e: Explanation) -> str:
     """What a group is called."""
     count = len(e.mask[0].unique())
+    if is_series(e):
+        return "window"
     if e.x.ndim == 2:
         return "column" if count == e.x.shape[1] else "group"
     if count == e.x.shape[-2:].numel():

@@ -49,6 +49,10 @@ class SmoothEVA(Explainer):
 
     radii: "one", that of the ball, or "all": every pair has a radius of its own, drawn uniformly from 0 to that.
     objective: "margin", "class", "mean" (see `pm.overlap`) or "log-softmax", -log of the class's probability.
+
+    >>> found = pm.SmoothEVA(model, pm.Ball(0.35, domain=(0.0, 1.0)), groups=cells).explain(x)
+    >>> found.errors.shape, found.guarantee
+    (torch.Size([2, 16]), 'sampled')
     """
 
     guarantee: ClassVar[Guarantee] = "sampled"

@@ -22,7 +22,8 @@ def stated_ball(settings: Mapping[str, Any]) -> Ball | None:
         return None
     power: Any = math.inf if norm == "inf" else norm
     limits: Any = None if domain is None else tuple(map(_numbers, ends))
-    return Ball(_numbers(eps), power, limits, settings.get("half"), settings.get("relative", False))
+    blocks = tuple(tuple(block) for block in settings.get("one_hot", ()))
+    return Ball(_numbers(eps), power, limits, settings.get("half"), settings.get("relative", False), blocks)
 
 
 def _numbers(value: Any) -> Any:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from proofmap.ball import Ball
+from proofmap.categories import Boxes
 from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.overlaps import Overlap
@@ -35,6 +36,11 @@ class Task:
     def family(self) -> Family:
         """The balls, and what they are where each of the groups is frozen."""
         return self.ball.at(self.x, self.mask.expand_as(self.x))
+
+    @property
+    def boxes(self) -> Boxes:
+        """The same as unions of boxes, for balls whose one-hot blocks may change."""
+        return Boxes.of(self.ball, self.x, self.mask.expand_as(self.x))
 
 
 @dataclass(frozen=True, eq=False)

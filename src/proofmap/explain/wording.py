@@ -76,7 +76,7 @@ def around(ball: Mapping[str, Any], k: int = 0, count: int = 1, *, stated: str |
     eps = ball.get("eps")
     if eps is None and stated is None:
         return "a ball that is not on record"
-    if isinstance(eps, list) and len(eps) == count:
+    if isinstance(eps, list) and len(eps) == count and not isinstance(eps[k], list):  # a list: of each variable
         eps = eps[k]
     if stated is not None:
         size = f"ε = {stated}"
@@ -86,14 +86,19 @@ def around(ball: Mapping[str, Any], k: int = 0, count: int = 1, *, stated: str |
         plain = isinstance(eps, list) and all(isinstance(entry, float | int) for entry in eps)
         several = "each sample's own ε" if plain else "an ε for each value"
         size = "each sample's own proven ε" if eps == "auto" else several
+    limits = f"{_half(ball)}{_within(ball.get('domain'))}{_categories(ball)}"
     if ball.get("relative"):
-        return f"{size} of the way to either end of a value's range{_half(ball)}{_within(ball.get('domain'))}"
+        return f"{size} of the way to either end of a value's range{limits}"
     norm = {"inf": "L∞", "2": "L2", "1": "L1"}.get(f"{ball.get('norm')}".removesuffix(".0"), "the norm on record")
-    return f"{size} in {norm}{_half(ball)}{_within(ball.get('domain'))}"
+    return f"{size} in {norm}{limits}"
 
 
 def _half(ball: Mapping[str, Any]) -> str:
     return {"+": ", values raised alone", "-": ", values lowered alone"}.get(str(ball.get("half")), "")
+
+
+def _categories(ball: Mapping[str, Any]) -> str:
+    return ", categories free where ε > 0" if ball.get("one_hot") else ""
 
 
 def _within(domain: Any) -> str:

@@ -28,5 +28,6 @@ def as_graph(model: Any, x: Tensor) -> Graph:
     if isinstance(model, nn.Module):
         return trace(model, x)
     raise InputError(
-        f"got a model of type {type(model).__name__}, expected a torch.nn.Module or what pm.load('net.onnx') returns"
+        f"got a model of type {type(model).__name__}, expected a torch.nn.Module or what pm.load('net.onnx') or "
+        "pm.from_sklearn(estimator) returns"
     )

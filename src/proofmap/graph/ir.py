@@ -92,6 +92,10 @@ class Graph:
 
     A graph can be called like the module it was made from, and gives logits: `taken_off` names the function from
     logits to probabilities that the model itself ends in.
+
+    >>> graph = pm.trace(model, x)
+    >>> len(graph.nodes), graph.classes, graph(x).shape
+    (11, 10, torch.Size([2, 10]))
     """
 
     nodes: tuple[Node, ...]

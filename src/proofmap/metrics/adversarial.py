@@ -54,6 +54,9 @@ class AdversarialDeletion(Metric[Samples]):
 
     The preset "ours": margin, 8/255 in ℓ∞, domain (0, 1), 10 steps, 10 gradient steps, pixels.
     seed: decides among equal attributions. batch: balls that are attacked together; by default some 16 MB of points.
+
+    >>> pm.metrics.AdversarialDeletion()(model, x, None, maps).shape
+    torch.Size([2])
     """
 
     name: ClassVar[str] = "adversarial-deletion"

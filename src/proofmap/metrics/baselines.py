@@ -18,7 +18,11 @@ __all__ = ["Baseline", "Blur", "Darkest", "Mean", "Uniform", "baseline_at", "che
 
 @dataclass(frozen=True)
 class Uniform:
-    """A baseline drawn from U(low, high) for each entry of each sample (Hsieh et al. 2021)."""
+    """A baseline drawn from U(low, high) for each entry of each sample (Hsieh et al. 2021).
+
+    >>> pm.metrics.Deletion(baseline=pm.metrics.Uniform(0.0, 1.0))(model, x, None, maps).shape
+    torch.Size([2])
+    """
 
     low: float = 0.0
     high: float = 1.0
@@ -26,12 +30,20 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Darkest:
-    """Each sample's smallest value: what Quantus calls black."""
+    """Each sample's smallest value: what Quantus calls black.
+
+    >>> pm.metrics.Deletion(baseline=pm.metrics.Darkest())(model, x, None, maps).shape
+    torch.Size([2])
+    """
 
 
 @dataclass(frozen=True)
 class Mean:
-    """Each sample's mean value; of an image (C, H, W), the mean of each channel: its mean colour."""
+    """Each sample's mean value; of an image (C, H, W), the mean of each channel: its mean colour.
+
+    >>> pm.metrics.Deletion(baseline=pm.metrics.Mean())(model, x, None, maps).shape
+    torch.Size([2])
+    """
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,9 @@ class Blur:
 
     Each pixel is the mean of its row and its column with Gaussian weights, σ = share · (the side they run along), of
     the pixels there are: an image of one colour stays as it is.
+
+    >>> pm.metrics.Deletion(baseline=pm.metrics.Blur(0.2))(model, x, None, maps).shape
+    torch.Size([2])
     """
 
     share: float = 0.1

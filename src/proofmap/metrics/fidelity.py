@@ -38,6 +38,9 @@ class Cells:
     """A grid of n x n cells over an image, as Xplique lays it: by nearest neighbours, from the pixels' middles.
 
     Pixel (i, j) of (C, H, W) is in cell (floor((i + 1/2) n / H), floor((j + 1/2) n / W)).
+
+    >>> pm.metrics.MuFidelity(groups=pm.metrics.Cells(7))(model, x, None, maps).shape
+    torch.Size([2])
     """
 
     n: int
@@ -76,6 +79,9 @@ class MuFidelity(Metric[Samples]):
     With draw="size" and variables of one size the values do not change under attributions -> a · attributions + b,
     a > 0. Quantus divides attributions by the largest first, which comes to the same.
     batch: points that go through the model together; by default some 16 MB of them.
+
+    >>> pm.metrics.MuFidelity()(model, x, None, maps).shape
+    torch.Size([2])
     """
 
     name: ClassVar[str] = "mu-fidelity"

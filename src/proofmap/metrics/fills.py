@@ -23,7 +23,11 @@ def _filled(curve: type[Curve], baseline: Baseline) -> Presets:
 
 @dataclass(frozen=True, eq=False)
 class DeletionMean(Deletion):
-    """`Deletion` where deleted variables get the mean colour of their image; less is better."""
+    """`Deletion` where deleted variables get the mean colour of their image; less is better.
+
+    >>> pm.metrics.DeletionMean()(model, x, None, maps).shape
+    torch.Size([2])
+    """
 
     name: ClassVar[str] = "deletion-mean"
     label: ClassVar[str] = "Deletion (mean)"
@@ -32,7 +36,11 @@ class DeletionMean(Deletion):
 
 @dataclass(frozen=True, eq=False)
 class DeletionBlur(Deletion):
-    """`Deletion` where deleted variables get what they have in the blurred image; less is better."""
+    """`Deletion` where deleted variables get what they have in the blurred image; less is better.
+
+    >>> pm.metrics.DeletionBlur()(model, x, None, maps).shape
+    torch.Size([2])
+    """
 
     name: ClassVar[str] = "deletion-blur"
     label: ClassVar[str] = "Deletion (blur)"
@@ -41,7 +49,11 @@ class DeletionBlur(Deletion):
 
 @dataclass(frozen=True, eq=False)
 class InsertionMean(Insertion):
-    """`Insertion` into an image of its own mean colour; more is better."""
+    """`Insertion` into an image of its own mean colour; more is better.
+
+    >>> pm.metrics.InsertionMean()(model, x, None, maps).shape
+    torch.Size([2])
+    """
 
     name: ClassVar[str] = "insertion-mean"
     label: ClassVar[str] = "Insertion (mean)"
@@ -50,7 +62,11 @@ class InsertionMean(Insertion):
 
 @dataclass(frozen=True, eq=False)
 class InsertionBlur(Insertion):
-    """`Insertion` into the blurred image; more is better."""
+    """`Insertion` into the blurred image; more is better.
+
+    >>> pm.metrics.InsertionBlur()(model, x, None, maps).shape
+    torch.Size([2])
+    """
 
     name: ClassVar[str] = "insertion-blur"
     label: ClassVar[str] = "Insertion (blur)"

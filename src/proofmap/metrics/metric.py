@@ -89,6 +89,9 @@ class Metric(ABC, Generic[_Judged_contra]):
     A metric is called as metric(model, x, target, subject) and returns a value a sample, (N,). model: a
     torch.nn.Module or a pm.Graph. target: a class, one for each sample, or None for the predicted ones. What is drawn
     at random depends on the seed and a sample's place in x alone, so that methods are compared on the same numbers.
+
+    >>> isinstance(pm.metrics.Deletion(), pm.metrics.Metric)
+    True
     """
 
     name: ClassVar[str]

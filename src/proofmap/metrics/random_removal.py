@@ -54,6 +54,9 @@ class FFidelity(Metric[Samples]):
         fast   the same with 10 steps and 20 samples: 360
 
     batch: points that go through the model together; by default some 16 MB of them.
+
+    >>> pm.metrics.FFidelity()(model, x, None, maps).shape
+    torch.Size([2])
     """
 
     name: ClassVar[str] = "f-fidelity"

@@ -53,6 +53,11 @@ class Randomisation(Metric[Remade]):
     Called as Randomisation()(model, x, target, method) with method(network, x, target) -> attributions like x, where
     the network is a pm.Graph: lambda net, x, c: dataclasses.replace(eva, model=net).attribute(x, c), for one.
     batch: samples that are explained together; by default some 16 MB of them.
+
+    >>> def saliency(network, x, target):
+    ...     return pm.explain.as_attributor("saliency", network).attribute(x, target)
+    >>> pm.metrics.Randomisation()(model, x, None, saliency).shape
+    torch.Size([2])
     """
 
     name: ClassVar[str] = "randomisation"

@@ -46,6 +46,9 @@ class ROAD(Metric[Samples]):
     The preset "paper": 10 steps, so 10 % to 90 % of the pixels; noise 0.01; decision. Removal starts at the most
     important (MoRF); the paper also has the other order.
     batch: points that are imputed and go through the model together; by default some 16 MB of them.
+
+    >>> pm.metrics.ROAD()(model, x, None, maps).shape
+    torch.Size([2])
     """
 
     name: ClassVar[str] = "road"

@@ -27,6 +27,9 @@ class MaxSensitivity(Stability):
 
     `Stability` without the scale of φ, over 50 points of the domain, which the paper does not have; an explainer with a
     domain takes no others. A map that is the same everywhere is best by this metric, and says nothing.
+
+    >>> pm.metrics.MaxSensitivity(samples=2)(model, x, None, pm.FirstOrder(model, ball).attribute).shape
+    torch.Size([2])
     """
 
     name: ClassVar[str] = "max-sensitivity"

@@ -34,6 +34,9 @@ class Sparseness(Metric[Samples]):
 
         paper    pixels
         quantus  each entry
+
+    >>> pm.metrics.Sparseness()(model, x, None, torch.ones_like(x))        # all the same
+    tensor([0., 0.])
     """
 
     name: ClassVar[str] = "sparseness"

@@ -48,6 +48,10 @@ class Stability(Metric[Explain]):
 
     A sample's points depend on it, its place in x and the seed; not on other samples, the explainer or the device.
     batch: points that the explainer gets together; by default some 16 MB of them.
+
+    >>> eva = pm.EVA(model, pm.Ball(0.01), groups=cells)
+    >>> pm.metrics.Stability(radius=0.01, samples=2)(model, x, None, eva.attribute).shape
+    torch.Size([2])
     """
 
     name: ClassVar[str] = "stability"

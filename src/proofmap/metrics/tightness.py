@@ -40,6 +40,9 @@ class Tightness(Metric[Overlap]):
     Called as Tightness(ball)(model, x, target, overlap) with the `pm.overlap(model, x, ball, ...)` that is judged;
     target None: the overlap's own. attack_steps: gradient steps of the attack, which starts at x (`attack`).
     batch: balls that are attacked together; by default some 16 MB of points.
+
+    >>> pm.metrics.Tightness(ball)(model, x, None, pm.overlap(model, x, ball))
+    tensor([-10.0599, -13.3980])
     """
 
     name: ClassVar[str] = "tightness"

@@ -40,6 +40,7 @@ class Asked:
         """x (1, *shape), mask (1, *shape)."""
         if x.dtype != torch.float32:
             raise InputError(f"got inputs in {x.dtype}, expected float32: certificates are about what float32 runs")
+        ball.at(x)  # refuses a ball that is more than what is stated here: one-hot blocks that may change
         arrays: dict[str, Array] = {}
         stated = {
             "norm": "inf" if ball.norm == inf else f"{ball.norm:g}",

@@ -24,7 +24,7 @@ from proofmap.runs.chunk import ARRAYS, SCORES, WHOLE, Array, widened
 if TYPE_CHECKING:
     from proofmap.runs.results import Results
 
-__all__ = ["FORMATS", "export"]
+__all__ = ["FORMATS", "export", "rows"]
 
 _SCORES = {
     "scores": "score_{}",
@@ -88,20 +88,25 @@ def _parts(results: Results) -> Iterator[tuple[list[str], list[str], dict[str, A
 
 def _csv(results: Results, out: Path) -> None:
     """A column a number: scores as score_0, score_1 and so on, then their intervals; what is not known is empty."""
-    called, same, files = _names(results), _same(results), iter(results.files)
     with out.open("x", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
-        for at, (names, reasons, arrays) in enumerate(_parts(results)):
-            flat = {called.get(name, name): values for name, values in arrays.items() if values.ndim == 1}
-            scores = {head: arrays[name] for name, head in _SCORES.items() if name in arrays}
-            if not at:
-                numbered = [head.format(k) for head, values in scores.items() for k in range(values.shape[1])]
-                table.writerow(["name", "file_sha256", *same, *flat, *numbered, "reason"])
-            for row, name in enumerate(names):
-                numbers = [values[row].item() for values in flat.values()]
-                numbers += [number for values in scores.values() for number in values[row].tolist()]
-                known = ("" if number != number else number for number in numbers)
-                table.writerow([name, next(files) or "", *same.values(), *known, reasons[row]])
+        for row in rows(results):
+            table.writerow(["" if value != value else value for value in row])
+
+
+def rows(results: Results) -> Iterator[list[Any]]:
+    """The names of the columns, then a row a sample; NaN is what is not known."""
+    called, same, files = _names(results), _same(results), iter(results.files)
+    for at, (names, reasons, arrays) in enumerate(_parts(results)):
+        flat = {called.get(name, name): values for name, values in arrays.items() if values.ndim == 1}
+        scores = {head: arrays[name] for name, head in _SCORES.items() if name in arrays}
+        if not at:
+            numbered = [head.format(k) for head, values in scores.items() for k in range(values.shape[1])]
+            yield ["name", "file_sha256", *same, *flat, *numbered, "reason"]
+        for row, name in enumerate(names):
+            numbers = [values[row].item() for values in flat.values()]
+            numbers += [number for values in scores.values() for number in values[row].tolist()]
+            yield [name, next(files) or "", *same.values(), *numbers, reasons[row]]
 
 
 def _parquet(results: Results, out: Path) -> None:

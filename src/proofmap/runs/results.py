@@ -9,7 +9,7 @@ from functools import cached_property
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
@@ -20,6 +20,7 @@ from proofmap.errors import FileError, InputError
 from proofmap.explain.explanation import Guarantee, spread
 from proofmap.explain.proven import Known
 from proofmap.explain.ranks import MOST
+from proofmap.frames import frame
 from proofmap.overlaps import Overlap
 from proofmap.resume import inside
 from proofmap.runs.chunk import (
@@ -35,9 +36,12 @@ from proofmap.runs.chunk import (
     read_words,
     widened,
 )
-from proofmap.runs.export import export
+from proofmap.runs.export import export, rows
 from proofmap.runs.manifest import MASK, Manifest, contradiction
 from proofmap.runs.points import NAMES, unpacked
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = ["Part", "Results", "maps"]
 
@@ -260,6 +264,11 @@ class Results:
     def export(self, out: str | os.PathLike[str]) -> None:
         """Write a table (.csv, .parquet) or arrays (.npz, .zarr), by what the name ends in."""
         export(self, Path(out))
+
+    def to_frame(self) -> DataFrame:
+        """A pandas frame with the columns of the .csv: a row a sample, NaN where nothing is known."""
+        table = rows(self)
+        return frame(next(table), table)
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.attack import attack
+from proofmap.categories import Boxes
 from proofmap.digest import hash_graph
 from proofmap.errors import InputError, ProofmapError
 from proofmap.explain import Explanation
@@ -130,12 +131,11 @@ def attacked(model: nn.Module | Graph, name: str, e: Explanation) -> Tensor | No
     part = foreign_of(graph)
     if kind_of(e) != "decision" or ball is None or (part is not None and not part[1].gradients):
         return None
-    graph, family = graph.to(e.x.device, e.x.dtype), ball.at(e.x)
-    draws = torch.Generator(e.x.device).manual_seed(0)
-    parts = torch.arange(len(e.x), device=e.x.device).split(_TOGETHER)
-    return torch.cat(
-        [
-            attack(graph, family.pick(part), e.target[part], steps=STEPS, restarts=RESTARTS, generator=draws)[0]
-            for part in parts
-        ]
-    )
+    graph, boxes = graph.to(e.x.device, e.x.dtype), Boxes.of(ball, e.x)
+    draws, target = torch.Generator(e.x.device).manual_seed(0), e.target[boxes.owner]
+    parts = torch.arange(len(boxes.owner), device=e.x.device).split(_TOGETHER)
+    reached = [
+        attack(graph, boxes.family.pick(part), target[part], steps=STEPS, restarts=RESTARTS, generator=draws)[0]
+        for part in parts
+    ]
+    return boxes.largest(torch.cat(reached)[:, None])[0][:, 0]

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from proofmap import zoo
 from proofmap.errors import FileError, InputError, ModelError, first_line
+from proofmap.estimators import from_sklearn, is_estimator
 from proofmap.explain.origin import File, Source
 from proofmap.graph import Graph, as_graph, load
 from proofmap.graph.onnx import beside as weights_beside
@@ -175,8 +176,11 @@ def _called(name: str) -> nn.Module:
             raise ModelError(f"{name} failed with {type(error).__name__}: {error}; run the file by itself") from error
     if not callable(make):
         raise ModelError(f"{path} has no function {function!r}, expected one that returns a torch.nn.Module")
+    if is_estimator(module):
+        module = from_sklearn(module)
     if not isinstance(module, nn.Module):
-        raise ModelError(f"{name} returned a {type(module).__name__}, expected a torch.nn.Module")
+        got = type(module).__name__
+        raise ModelError(f"{name} returned a {got}, expected a torch.nn.Module or a classifier of scikit-learn")
     return module
 
 

@@ -25,30 +25,22 @@ class Leaves:
 
     @property
     def bytes(self) -> int:
-        """What they take, with places that are free."""
+        """What they take."""
         return sum(column.numel() * column.element_size() for column in self._columns.values())
 
-    @property
-    def used(self) -> float:
-        """What they take without those."""
-        return self.bytes * len(self) / max(1, len(self._urgency))
-
-    def urgent(self, count: int, *, least: bool = False) -> dict[str, Tensor]:
-        """The most urgent ones, or the least urgent."""
-        index = self._first(count, least)
+    def urgent(self, count: int) -> dict[str, Tensor]:
+        """The most urgent ones."""
+        index = self._most(count)
         return {name: column[index] for name, column in self._columns.items()}
 
-    def drop(self, count: int, *, least: bool = False) -> None:
-        """Remove those that `urgent` gives."""
-        index = self._first(count, least)
+    def drop(self, count: int) -> None:
+        """Remove the most urgent ones."""
+        index = self._most(count)
         self._urgency[index] = -inf
         self._free = torch.cat([self._free, index])
 
-    def _first(self, count: int, least: bool) -> Tensor:
-        urgency = self._urgency[: self._end]
-        if least:
-            urgency = torch.where(urgency > -inf, -urgency, -inf)
-        return urgency.topk(min(count, len(self))).indices
+    def _most(self, count: int) -> Tensor:
+        return self._urgency[: self._end].topk(min(count, len(self))).indices
 
     def add(self, leaves: Mapping[str, Tensor], urgency: Tensor) -> None:
         """Put leaves in. They are there from the last step on: what breaks off before changes no other."""
@@ -56,7 +48,7 @@ class Leaves:
         again = self._free[:count]
         end = self._end + count - len(again)
         if end > len(self._urgency):
-            self._grow(end + end // 4)
+            self._grow(2 * end)
         index = torch.cat([again, torch.arange(self._end, end, device=again.device)])
         for name, part in leaves.items():
             if name not in self._columns:

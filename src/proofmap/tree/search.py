@@ -46,7 +46,6 @@ _HEARD = 0.5  # seconds from one report to the next
 _NUMBERS = {"cpu": 2**25, "cuda": 2**34}  # coefficients that are multiplied for a batch of parts
 _PARTS = {"cpu": 256, "cuda": 4096}  # in a batch
 _EACH = 64  # bytes of a unit while a split is tried
-_CROWDED = 0.5  # of the memory, from which on leaves are many
 _FIRST = 1e6  # how much more urgent B is than its members
 
 
@@ -187,14 +186,10 @@ class Tree:
         return renew(self.units, self.balls, x, at_once=self.at_once, wanted=wanted, half=half)
 
     def grow(self) -> None:
-        """Split the most urgent parts; those that have nothing to split get closer by more steps.
-
-        Where the leaves are many, the least urgent are split, which are done soonest: all have to be, in any order.
-        """
-        crowded = self.leaves.used > _CROWDED * self.goal.memory
-        urgent = self.leaves.urgent(self.batch, least=crowded)
+        """Split the most urgent parts; those that have nothing to split get closer by more steps."""
+        urgent = self.leaves.urgent(self.batch)
         self.taken = urgent["value"].amax(0)
-        self.leaves.drop(self.batch, least=crowded)
+        self.leaves.drop(self.batch)
         whole = urgent["candidates"][:, 0] < 0
         if bool(whole.any()):
             self._polish({name: column[whole] for name, column in urgent.items()})

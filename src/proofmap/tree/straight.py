@@ -11,7 +11,6 @@ from math import inf
 
 import numpy as np
 import torch
-from scipy.optimize import linprog
 from torch import Tensor
 
 from proofmap.rules import Interval
@@ -82,6 +81,8 @@ class _Part:
         """(t, δ, multipliers) of the largest goal·δ - t where matrix δ <= limits + t; t is 0 unless it is loose, and
         infinite where nothing is left.
         """
+        from scipy.optimize import linprog  # which takes a while, and who does not search need not wait for
+
         signs = (1, -1) if self.norm == 1 else (1,)
         ends = [(self.low, self.high)] if self.norm != 1 else [(0 * self.high, self.high), (0 * self.low, -self.low)]
         bounds = [pair for low, high in ends for pair in zip(low, high, strict=True)] + [(0.0, inf if loose else 0.0)]

@@ -1,4 +1,8 @@
-"""Models: the architectures of the paper and a small transformer, with trained weights where the package has them."""
+"""Models: the architectures of the paper and a small transformer, with trained weights where the package has them.
+
+>>> pm.zoo.mnist_mlp()(x).shape
+torch.Size([2, 10])
+"""
 
 from proofmap.zoo.cifar import cifar_cnn
 from proofmap.zoo.efficientnet import efficientnet_lite0

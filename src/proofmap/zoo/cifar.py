@@ -22,6 +22,9 @@ def cifar_cnn(pretrained: bool = True) -> nn.Sequential:
 
     With `pretrained`, the weights are those that `scripts/train.py cifar10` wrote into the package: trained on the
     50000 training images alone, with the test accuracy in the file's metadata. Without, torch's random initial weights.
+
+    >>> pm.zoo.cifar_cnn()(torch.rand(1, 3, 32, 32)).shape
+    torch.Size([1, 10])
     """
     layers: list[nn.Module] = []
     for channels_in, channels_out in pairwise(_CHANNELS):

@@ -16,6 +16,9 @@ def efficientnet_lite0() -> nn.Module:
     """Map images (N, 3, 224, 224) to logits (N, 1000); trained, in eval mode. Needs `proofmap[imagenet]`.
 
     It expects pixels in [0, 1], less 127/255, over 128/255 (Tan and Le 2019; without squeeze and excitation, ReLU6).
+
+    >>> pm.zoo.efficientnet_lite0().training
+    False
     """
     try:
         package = importlib.import_module("efficientnet_lite_pytorch")

@@ -18,6 +18,9 @@ def mnist_mlp(pretrained: bool = True) -> nn.Sequential:
 
     With `pretrained`, the weights are those that `scripts/train.py mnist` wrote into the package: trained on the 60000
     training images alone, with the test accuracy in the file's metadata. Without, torch's random initial weights.
+
+    >>> pm.zoo.mnist_mlp()(x).argmax(1)
+    tensor([7, 2])
     """
     layers: list[nn.Module] = [nn.Flatten()]
     for width_in, width_out in pairwise(_WIDTHS):

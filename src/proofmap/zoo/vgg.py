@@ -54,6 +54,12 @@ def vgg16(weights: str | Path | None = None) -> VGG:
     `weights` is a file on the user's disk: torchvision's `vgg16-*.pth`, or the same tensors as safetensors; they expect
     pixels in [0, 1], less the mean (0.485, 0.456, 0.406), over the deviation (0.229, 0.224, 0.225). Without a file,
     torch's random initial weights.
+
+    >>> try:
+    ...     pm.zoo.vgg16(weights="nowhere.pth")
+    ... except pm.FileError:
+    ...     print("no such file")
+    no such file
     """
     if weights is None:
         return VGG(_BLOCKS, hidden=4096, classes=1000).eval()

@@ -79,7 +79,11 @@ class VisionTransformer(nn.Module):
 
 
 def cifar_vit(pretrained: bool = True) -> VisionTransformer:
-    """Map images (N, 3, 32, 32) in [0, 1] to logits (N, 10); in eval mode."""
+    """Map images (N, 3, 32, 32) in [0, 1] to logits (N, 10); in eval mode.
+
+    >>> pm.zoo.cifar_vit()(torch.rand(1, 3, 32, 32)).shape
+    torch.Size([1, 10])
+    """
     model = VisionTransformer(width=96, depth=2, heads=4, hidden=192, norm="layer")
     if pretrained:
         fill_packaged(model, "cifar_vit")

@@ -13,6 +13,7 @@ from proofmap.explain.baselines.lrp import LRP
 from proofmap.explain.baselines.noise import SmoothGrad, VarGrad
 from proofmap.explain.baselines.occlusion import Occlusion
 from proofmap.explain.baselines.rise import RISE
+from proofmap.explain.baselines.rollout import AttentionRollout
 from proofmap.explain.baselines.sensitivity import HSIC, Sobol
 from proofmap.explain.baselines.surrogate import LIME, KernelSHAP
 from proofmap.explain.baselines.table import BASELINES, make
@@ -23,6 +24,7 @@ __all__ = [
     "LIME",
     "LRP",
     "RISE",
+    "AttentionRollout",
     "Baseline",
     "DeepLIFT",
     "ExpectedGradients",

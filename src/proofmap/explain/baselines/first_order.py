@@ -26,6 +26,9 @@ class FirstOrder(Explainer):
 
     For p = inf that is Σ over i in u of max(g_i (lo_i - x_i), g_i (hi_i - x_i)), where [lo, hi] is the ball within its
     domain. Exact for a linear model with two classes. The overlap is that of the tangent: an estimate.
+
+    >>> pm.FirstOrder(model, ball, groups=cells).explain(x).guarantee
+    'none'
     """
 
     guarantee: ClassVar[Guarantee] = "none"

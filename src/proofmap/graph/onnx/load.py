@@ -29,6 +29,12 @@ def load(path: str | os.PathLike[str]) -> Graph:
     afterwards, even where the file has fixed it. What has no rule is one node of the graph, run by onnxruntime:
     `bounded` says whether there is any. Checked on the spot, where onnxruntime is installed and knows the file: it
     gives the same logits.
+
+    >>> found = pm.EVA(model, ball, groups=cells).explain(x[:1])
+    >>> found.certificate().save("digit.proof")        # which writes the network too
+    (PosixPath('digit.proof'), PosixPath('digit.onnx'), PosixPath('digit.npy'))
+    >>> pm.load("digit.onnx").classes
+    10
     """
     path = Path(path)
     model = parse(path)

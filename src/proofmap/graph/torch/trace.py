@@ -30,6 +30,9 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
 
     What has no rule is one node of it, run by the module itself: `bounded` says whether there is any. Checked on the
     spot: the graph and the model agree at x and at a point drawn around it.
+
+    >>> pm.trace(model, x).nodes[1].op
+    'reshape'
     """
     _check_kind(model, x)
     if x.ndim < 2 or not x.is_floating_point() or not x.numel():

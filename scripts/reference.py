@@ -1,0 +1,165 @@
+"""Write the pages of reference that follow from the code: every public name, every command and its options.
+
+python scripts/reference.py          # docs/reference/names.md and docs/reference/commands.md
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import typer
+
+import proofmap as pm
+from proofmap.cli import app
+from proofmap.explain.choose import explain
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+MODULES = ("bounds", "groups", "metrics", "explain", "data", "zoo")  # of pm, in the order of the page
+SET_UP = """\
+import torch
+import proofmap as pm
+
+model, x = pm.zoo.mnist_mlp(), pm.data.digits()[0][:2]        # a trained network and two digits
+ball, cells = pm.Ball(0.01, domain=(0.0, 1.0)), pm.groups.grid(4)
+maps = pm.EVA(model, ball, groups=cells).explain(x).attributions
+"""
+_NOTE = "<!-- written by scripts/reference.py -->\n"
+
+
+def documented(thing: object) -> bool:
+    """Whether a name stands for something that has a docstring of its own: a class, a function, a module."""
+    return inspect.isclass(thing) or inspect.isroutine(thing) or isinstance(thing, ModuleType)
+
+
+def public() -> dict[str, Any]:
+    """Every public name, as `pm.EVA` or `pm.bounds.IBP`, and what it stands for."""
+    names: dict[str, Any] = {f"pm.{name}": getattr(pm, name) for name in pm.__all__}
+    names["pm.explain()"] = explain  # what the module does when it is called
+    for module in MODULES:
+        inside = getattr(pm, module)
+        names |= {f"pm.{module}.{name}": getattr(inside, name) for name in inside.__all__ if name not in pm.__all__}
+    return {name: thing for name, thing in names.items() if documented(thing)}
+
+
+def names_page() -> str:
+    """Names by module, each with its signature, what it claims, what it has, and its example."""
+    lines = [_NOTE, "# Names", "", "`import proofmap as pm`. In the examples:", "", f"```python\n{SET_UP}```"]
+    found = public()
+    for module in ("", *MODULES):
+        start = f"pm.{module}" if module else "pm"
+        lines += ["", f"## {start}", *(described(getattr(pm, module)) if module else [])]
+        for name in found:
+            if name.rpartition(".")[0] == start and not isinstance(found[name], ModuleType):
+                lines += ["", f"### {name}", *_signature(name, found[name]), *described(found[name])]
+    return "\n".join(lines) + "\n"
+
+
+def described(thing: Any) -> list[str]:
+    """A docstring as Markdown: its settings as a list, its example as a block; of a class, also what it has."""
+    text, mark, example = (inspect.getdoc(thing) or "").partition(">>> ")
+    settings = set(_parameters(thing))
+    lines: list[str] = []
+    for paragraph in text.strip().split("\n\n"):
+        lines.append("")
+        if paragraph.startswith("    "):
+            lines += paragraph.splitlines()
+            continue
+        for line in paragraph.splitlines():
+            name, listed = line.partition(":")[0], lines[-1].startswith(("- ", "  "))
+            if name in settings:
+                lines += [*([""] if lines[-1] and not listed else []), f"- `{name}`: {_plain(line[len(name) + 2 :])}"]
+            else:
+                lines.append(f"{'  ' * listed}{_plain(line.strip())}")
+    return [*lines, *_members(thing), "", "```pycon", f"{mark}{example.strip()}", "```"]
+
+
+def _members(thing: Any) -> list[str]:
+    """The public methods and properties that a class adds, each with the first sentence of its docstring."""
+    rows = []
+    for name, member in vars(thing).items() if inspect.isclass(thing) else ():
+        inner = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        text = inspect.getdoc(inner) if isinstance(inner, property) or inspect.isfunction(inner) else None
+        if text and not name.startswith("_"):
+            call = "" if isinstance(inner, property) else f"({', '.join(_parameters(inner, 1))})"
+            rows.append(f"| `.{name}{call}` | {_plain(_flat(text.split(chr(10) * 2)[0]))} |")
+    return ["", "| | |", "| --- | --- |", *rows] if rows else []
+
+
+def _signature(name: str, thing: Any) -> list[str]:
+    """How it is called: names and plain defaults, without the types."""
+    words: list[str] = []
+    for one in _parameters(thing):
+        parameter = inspect.signature(thing).parameters[one]
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in words:
+            words.append("*")
+        plain = parameter.default is None or isinstance(parameter.default, int | float | str | tuple)
+        words.append(f"{one}={parameter.default!r}" if plain else one)
+    return ["", f"`{name.removesuffix('()')}({', '.join(words)})`"] if words else []
+
+
+def _parameters(thing: Any, first: int = 0) -> list[str]:
+    """The names of what a class or a function takes."""
+    try:
+        names = list(inspect.signature(thing).parameters)
+    except (TypeError, ValueError):  # an error, or a module
+        return []
+    return [name for name in names[first:] if name not in ("args", "kwargs")]
+
+
+def _plain(text: str) -> str:
+    """Text in which stars are no emphasis and brackets no tags, outside of `code`."""
+    parts = text.split("`")
+    parts[::2] = [part.replace("*", "\\*").replace("<", "&lt;") for part in parts[::2]]
+    return "`".join(parts)
+
+
+def commands_page() -> str:
+    """Commands by name, each with its arguments and options as `--help` has them."""
+    group: Any = typer.main.get_command(app)
+    top = group.make_context("proofmap", [], resilient_parsing=True)
+    lines = [
+        _NOTE,
+        "# Every command and option",
+        "",
+        "[The command line](../command-line.md) explains them by example.",
+    ]
+    for name, command in group.commands.items():
+        context = command.make_context(name, [], parent=top, resilient_parsing=True)
+        usage = " ".join(["proofmap", name, *command.collect_usage_pieces(context)])
+        records = [option.get_help_record(context) for option in command.get_params(context)]
+        rows = [" | ".join(f"{_flat(part)}" for part in (f"`{record[0]}`", record[1])) for record in records if record]
+        lines += [
+            "",
+            f"## {name}",
+            "",
+            "\n\n".join(map(_flat, command.help.split("\n\n"))),
+            "",
+            f"`{usage}`",
+            "",
+            "| | |",
+            "| --- | --- |",
+        ]
+        lines += [f"| {row} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _flat(text: str) -> str:
+    """In one line of a table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+PAGES = {"names.md": names_page, "commands.md": commands_page}
+
+
+def main() -> None:
+    """Write the pages."""
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page(), encoding="utf-8")
+        print(f"wrote {name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,289 @@
+"""scikit-learn's classifiers as torch modules: networks, linear classifiers, pipelines that prepare their inputs, and
+skorch's nets in their place.
+
+A module puts out one logit for each of `classes_`, in float64: the decision function of a linear classifier, and of a
+network what its softmax gets. Where scikit-learn has one number z for two classes the logits are (0, z), of which the
+softmax is (1 - σ(z), σ(z)). What was built is compared with the estimator itself before it is given out.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from math import inf, log
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from proofmap.errors import InputError, ModelError
+
+__all__ = ["from_sklearn", "is_estimator"]
+
+_ACTIVATIONS = {"identity": nn.Identity, "logistic": nn.Sigmoid, "tanh": nn.Tanh, "relu": nn.ReLU}
+_PROBES = 64  # inputs at which a module is compared with its estimator
+_OFF = {torch.float64: 1e-9, torch.float32: 1e-4}  # of the largest value there: how far they may be apart
+_CLASSIFIERS = "MLPClassifier, a linear classifier such as LogisticRegression, or a skorch net"
+_STEPS = (
+    "StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, PCA, TruncatedSVD, a selection of columns, "
+    "SimpleImputer, or a ColumnTransformer of these"
+)
+
+
+def from_sklearn(estimator: Any) -> nn.Module:
+    """A fitted classifier of scikit-learn as a torch module of rows (N, d), for whatever takes a model.
+
+    estimator: `MLPClassifier`; a linear classifier (`LogisticRegression`, `LinearSVC`, `SGDClassifier`, ...); a net of
+    skorch; a `Pipeline` that ends in one of these, with scalers, projections and selections in front; or a search that
+    has found one (`GridSearchCV`). The preparation is part of the module: rows, radii and domains are in the user's own
+    units. Output k is the class `estimator.classes_[k]`.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> rows, classes = torch.eye(4).double(), [0, 1, 0, 1]
+    >>> pm.from_sklearn(LogisticRegression().fit(rows.numpy(), classes))(rows).shape
+    torch.Size([4, 2])
+    """
+    estimator = getattr(estimator, "best_estimator_", estimator)
+    *before, last = [step for _, step in estimator.steps] if _is(estimator, "Pipeline") else [estimator]
+    if not _is(last, "ClassifierMixin", "NeuralNet"):
+        raise InputError(f"from_sklearn got {_name(last)}, expected a fitted {_CLASSIFIERS}, or a pipeline with one")
+    _check_fitted(estimator, last)
+    steps, module = nn.Sequential(*(_step(step) for step in before)), _classifier(last).eval()
+    _check_same(estimator, [*before, last], steps, module)
+    return nn.Sequential(*steps, module).to(_dtype(module)).eval()
+
+
+def is_estimator(value: object) -> bool:
+    """Whether it is one of scikit-learn's or skorch's, whatever it estimates."""
+    return _is(value, "BaseEstimator", "NeuralNet")
+
+
+class _Affine(nn.Module):
+    """(x - centre) · factor + shift, column by column."""
+
+    centre: Tensor
+    factor: Tensor
+    shift: Tensor
+
+    def __init__(self, centre: Any = None, factor: Any = None, shift: Any = None) -> None:
+        super().__init__()
+        for name, value, neutral in (("centre", centre, 0.0), ("factor", factor, 1.0), ("shift", shift, 0.0)):
+            self.register_buffer(name, torch.tensor(neutral if value is None else value, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.centre) * self.factor + self.shift
+
+
+class _Branches(nn.Module):
+    """Some columns through each branch, side by side."""
+
+    def __init__(self, branches: list[tuple[NDArray[Any], nn.Module]]) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(branch for _, branch in branches)
+        for k, (columns, _) in enumerate(branches):
+            self.register_buffer(f"columns{k}", torch.as_tensor(columns, dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = [branch(x[:, getattr(self, f"columns{k}")]) for k, branch in enumerate(self.branches)]
+        return torch.cat(parts, dim=1)
+
+
+class _TwoLogits(nn.Module):
+    """One number z (N,) or (N, 1) for two classes as their logits (0, z - offset)."""
+
+    def __init__(self, inner: nn.Module, offset: float) -> None:
+        super().__init__()
+        self.inner, self.offset = inner, offset
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.inner(x).reshape(-1, 1) - self.offset
+        return torch.cat([torch.zeros_like(z), z], dim=1)
+
+
+def _classifier(estimator: Any) -> nn.Module:
+    if _is(estimator, "NeuralNet"):
+        return _of_skorch(estimator)
+    if not isinstance(estimator.classes_, np.ndarray) or _is_multilabel(estimator):
+        raise InputError(f"from_sklearn got {_name(estimator)} of several labels at once, expected one class a row")
+    if _is(estimator, "MLPClassifier"):
+        layers = [_linear(weight.T, bias) for weight, bias in zip(estimator.coefs_, estimator.intercepts_, strict=True)]
+        inner = [part for layer in layers[:-1] for part in (layer, _ACTIVATIONS[estimator.activation]())]
+        return nn.Sequential(*inner, _both(layers[-1]))
+    if _is(estimator, "LinearClassifierMixin"):
+        weight = np.atleast_2d(estimator.coef_)
+        return _both(_linear(weight, np.broadcast_to(estimator.intercept_, len(weight))))
+    raise InputError(f"from_sklearn got {_name(estimator)}, expected {_CLASSIFIERS}, or a pipeline that ends in one")
+
+
+def _linear(weight: Any, bias: Any) -> nn.Linear:
+    """nn.Linear with these numbers, in float64."""
+    rows = torch.as_tensor(np.ascontiguousarray(weight, dtype=np.float64))
+    layer = nn.Linear(rows.shape[1], rows.shape[0], dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(rows)
+        layer.bias.copy_(torch.as_tensor(np.array(bias, dtype=np.float64)))
+    return layer
+
+
+def _both(layer: nn.Linear) -> nn.Linear:
+    """One number z for two classes as their logits (0, z)."""
+    if layer.out_features > 1:
+        return layer
+    weight, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
+    return _linear(np.concatenate([np.zeros_like(weight), weight]), np.concatenate([np.zeros_like(bias), bias]))
+
+
+def _of_skorch(net: Any) -> nn.Module:
+    module: nn.Module = deepcopy(net.module_).cpu()
+    if not _is(net, "NeuralNetBinaryClassifier"):
+        return module
+    return _TwoLogits(module, log(net.threshold / (1 - net.threshold)))
+
+
+def _step(step: Any) -> nn.Module:
+    """What a step of a pipeline does to columns of numbers."""
+    idle = _is(step, "FunctionTransformer") and step.func is None  # what a ColumnTransformer makes of "passthrough"
+    if idle or step is None or isinstance(step, str) or _is(step, "SimpleImputer"):  # which fills gaps, and x has none
+        return nn.Identity()
+    if _is(step, "Pipeline"):
+        return nn.Sequential(*(_step(inner) for _, inner in step.steps))
+    if _is(step, "ColumnTransformer"):
+        return _Branches(list(_branches(step)))
+    if _is(step, "SelectorMixin"):
+        return _Branches([(step.get_support(indices=True), nn.Identity())])
+    for kind, build in _BUILT.items():
+        if _is(step, kind):
+            return build(step)
+    raise InputError(
+        f"from_sklearn got the step {_name(step)} before the classifier, expected {_STEPS}: transform the rows by it "
+        "first, and explain what comes after"
+    )
+
+
+def _clipped(step: Any, module: nn.Module, low: float, high: float) -> nn.Module:
+    return nn.Sequential(module, nn.Hardtanh(low, high)) if getattr(step, "clip", False) else module
+
+
+def _inverse(scale: Any) -> Any:
+    return None if scale is None else 1 / scale
+
+
+def _pca(step: Any) -> nn.Module:
+    rows = step.components_ / (np.sqrt(step.explained_variance_)[:, None] if step.whiten else 1.0)
+    return nn.Sequential(_Affine(step.mean_), _linear(rows, np.zeros(len(rows))))
+
+
+_BUILT: dict[str, Callable[[Any], nn.Module]] = {
+    "StandardScaler": lambda step: _Affine(step.mean_ if step.with_mean else None, _inverse(step.scale_)),
+    "RobustScaler": lambda step: _Affine(step.center_ if step.with_centering else None, _robust(step)),
+    "MaxAbsScaler": lambda step: _clipped(step, _Affine(None, _inverse(step.scale_)), -1.0, 1.0),
+    "MinMaxScaler": lambda step: _clipped(step, _Affine(None, step.scale_, step.min_), *step.feature_range),
+    "TruncatedSVD": lambda step: _linear(step.components_, np.zeros(len(step.components_))),
+    "PCA": _pca,
+}
+
+
+def _robust(step: Any) -> Any:
+    return _inverse(step.scale_) if step.with_scaling else None
+
+
+def _branches(step: Any) -> Iterator[tuple[NDArray[Any], nn.Module]]:
+    names = list(getattr(step, "feature_names_in_", []))
+    for _, inner, columns in step.transformers_:
+        if isinstance(inner, str) and inner == "drop":
+            continue
+        chosen: Any = np.arange(step.n_features_in_)[columns] if isinstance(columns, slice) else np.atleast_1d(columns)
+        if chosen.dtype == bool:
+            chosen = np.flatnonzero(chosen)
+        if len(chosen) and isinstance(chosen[0], str):
+            chosen = np.array([names.index(name) for name in chosen])
+        if len(chosen):
+            yield chosen.astype(np.int64), _step(inner)
+
+
+def _check_fitted(estimator: Any, last: Any) -> None:
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        if _is(last, "NeuralNet"):
+            last.check_is_fitted(["module_"])
+        else:
+            check_is_fitted(last)
+    except NotFittedError as error:
+        raise InputError(f"from_sklearn got {_name(estimator)} that is not fitted: call fit(X, y) first") from error
+
+
+def _check_same(estimator: Any, parts: list[Any], steps: nn.Sequential, module: nn.Module) -> None:
+    """Refuse what does not compute what the estimator does: its preparation and its classifier, each at points drawn
+    around 0.
+    """
+    dtype, last = _dtype(module), parts[-1]
+    width = next((part.n_features_in_ for part in parts if hasattr(part, "n_features_in_")), None)
+    if width is None:  # a skorch net that was fitted alone knows no columns, and is its own module
+        return
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # whatever an estimator says of such rows
+        if len(steps):
+            rows = _drawn(width)
+            prepared = estimator[:-1].transform(_named(estimator, rows))
+            _compare(steps(torch.as_tensor(rows)), prepared, _OFF[torch.float64], estimator)
+            width = np.shape(prepared)[1]
+        rows = _drawn(width).astype(np.float32 if dtype == torch.float32 else np.float64)
+        logits = module(torch.as_tensor(rows)).double()
+        if _is(last, "NeuralNet"):  # the module is its own: what is made of its outputs is compared
+            values, expected = logits.argmax(1), last.predict(rows)
+        elif hasattr(last, "decision_function"):
+            expected = last.decision_function(_named(last, rows))
+            values = logits[:, 1] - logits[:, 0] if np.ndim(expected) == 1 else logits
+        else:
+            values, expected = logits.softmax(1), last.predict_proba(_named(last, rows))
+        _compare(values, expected, _OFF[dtype], estimator)
+
+
+def _drawn(width: int) -> NDArray[np.float64]:
+    sizes = np.geomspace(0.1, 10, _PROBES)[:, None]
+    return np.random.default_rng(0).normal(size=(_PROBES, width)) * sizes
+
+
+def _compare(values: Tensor, expected: Any, most: float, estimator: Any) -> None:
+    wanted = torch.as_tensor(np.asarray(expected, dtype=np.float64))
+    off = (
+        float((values - wanted).abs().max() / wanted.abs().max().clamp(min=1)) if values.shape == wanted.shape else inf
+    )
+    if not off <= most:
+        raise ModelError(
+            f"the module made from {_name(estimator)} is off by {off:.1e} of its values, expected {most:g} at most: it "
+            "computes something that from_sklearn does not know"
+        )
+
+
+def _dtype(module: nn.Module) -> torch.dtype:
+    return next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float64)
+
+
+def _named(estimator: Any, rows: NDArray[Any]) -> Any:
+    """The rows as a frame where the estimator was fitted on one."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        return rows
+    import pandas
+
+    return pandas.DataFrame(rows, columns=names)
+
+
+def _is_multilabel(estimator: Any) -> bool:
+    return _is(estimator, "MLPClassifier") and estimator.out_activation_ == "logistic" and estimator.n_outputs_ > 1
+
+
+def _is(value: Any, *names: str) -> bool:
+    """Whether the value is one of scikit-learn's or skorch's classes, which need not be installed for asking."""
+    kinds = [kind for kind in type(value).__mro__ if kind.__module__.partition(".")[0] in ("sklearn", "skorch")]
+    return any(kind.__name__ in names for kind in kinds)
+
+
+def _name(value: Any) -> str:
+    return type(value).__name__

@@ -1,0 +1,22 @@
+"""Tables as pandas frames, where pandas is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from proofmap.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["frame"]
+
+
+def frame(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> DataFrame:
+    """Rows under the names of their columns."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise InputError("a frame needs pandas, which is not installed: pip install 'proofmap[export]'") from error
+    return pandas.DataFrame(list(rows), columns=list(head))

@@ -1,0 +1,153 @@
+"""Pages of documentation as programs: what a reader would type, block after block, and whether it prints what is shown.
+
+A block ```python is run; ```pycon holds prompts and what they print; ```console holds commands of the shell and what
+they print. All blocks of a page share one folder, and those of Python one namespace. A block that begins with a comment
+such as `# net.py` is that file. Blocks of other languages are to be read, not run.
+"""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.cli.commands import called
+
+ROOT = Path(__file__).parents[1]
+DATA = Path(os.environ.get("PROOFMAP_DATA", ""))
+RUN = ("python", "pycon", "console")
+READ = ("text", "bash", "yaml", "toml")
+
+_BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"# (\w+\.py)\n")
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?")
+_SECONDS = re.compile(r"  +[0-9.e-]+$")  # the last column of a table
+_EMPTY = "<BLANKLINE>"
+_GAPS = re.compile(r"(?<=\S)  +")  # between its columns
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, its text, and where it stands."""
+
+    language: str
+    text: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    """The fenced blocks of a page."""
+    text = page.read_text(encoding="utf-8")
+    return [Block(found[1], found[2], text.count("\n", 0, found.start()) + 1) for found in _BLOCK.finditer(text)]
+
+
+def same(expected: str, printed: str) -> bool:
+    """Whether two lines say the same, up to the last places of fractions, to seconds, and to how wide columns are."""
+    expected, printed = (_GAPS.sub(" ", _SECONDS.sub("", line)) for line in (expected, printed))
+    if _NUMBER.sub("#", expected) != _NUMBER.sub("#", printed):
+        return False
+    pairs = zip(_NUMBER.findall(expected), _NUMBER.findall(printed), strict=True)
+    return all(a == b or _near(a, b) for a, b in pairs)
+
+
+def _near(a: str, b: str) -> bool:
+    """Whether two numbers differ in their last places alone, which whole numbers have none of."""
+    whole = a.lstrip("-").isdigit() and b.lstrip("-").isdigit()
+    return not whole and float(b) == pytest.approx(float(a), rel=0.02, abs=0.02)
+
+
+def matches(expected: list[str], printed: list[str]) -> bool:
+    """Whether what was printed is what is shown, where ... stands for any lines, or for the rest of a line."""
+    if not expected:
+        return not printed
+    if expected[0] == "...":
+        return any(matches(expected[1:], printed[k:]) for k in range(len(printed) + 1))
+    if not printed:
+        return False
+    begun = expected[0].endswith("...") and printed[0].startswith(expected[0].removesuffix("..."))
+    return (begun or same(expected[0], printed[0])) and matches(expected[1:], printed[1:])
+
+
+class Checker(doctest.OutputChecker):
+    """Compares what prompts print as the shell's output is compared."""
+
+    def check_output(self, want: str, got: str, optionflags: int) -> bool:
+        return matches(want.replace(_EMPTY, "").splitlines(), got.splitlines())
+
+
+def prompts(text: str, names: dict[str, Any], place: str) -> None:
+    """Run a session with >>> and compare what it prints; an empty line is printed too, unless >>> follows."""
+    marked = re.sub(r"\n(?=\n(?!>>>|\Z))", f"\n{_EMPTY}", text)
+    test = doctest.DocTestParser().get_doctest(marked, names, place, place, 0)
+    assert test.examples, place
+    test.globs = names  # which get_doctest has copied
+    said: list[str] = []
+    doctest.DocTestRunner(checker=Checker(), verbose=False).run(test, out=said.append, clear_globs=False)
+    assert not said, "".join(said)
+
+
+def run(page: Path, folder: Path) -> tuple[int, dict[str, Any]]:
+    """Run the blocks of a page in the current folder: how many blocks and commands ran, and what names stand for."""
+    module = ModuleType(f"page_{page.stem}")  # where dataclasses look names up
+    module.__file__ = str(folder / page.name)
+    sys.modules[module.__name__] = module
+    names, ran = vars(module), 0
+    for block in blocks(page):
+        place = f"{page.name}:{block.line}"
+        file = _FILE.match(block.text)
+        if file is not None:
+            (folder / file[1]).write_text(block.text, encoding="utf-8")
+        elif block.language == "python":
+            exec(compile("\n" * block.line + block.text, str(page), "exec"), names)
+            ran += 1
+        elif block.language == "pycon":
+            prompts(block.text, names, place)
+            ran += 1
+        elif block.language == "console":
+            assert block.text.startswith("$ "), f"{place}: no command, only what one printed; a block `text` is not run"
+            for command, expected in _commands(block.text):
+                if _lacking(command, folder):
+                    continue
+                printed = _output(command, folder, place)
+                assert matches(expected, printed), (place, command, printed)
+                ran += 1
+    return ran, names
+
+
+def _commands(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Commands of a console block, with the lines that follow them."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, *lines = part.splitlines()
+        yield command, lines
+
+
+def _lacking(command: str, folder: Path) -> bool:
+    """Whether a command needs a file that is not in the repository and not on this machine; else it is put in place."""
+    for word in shlex.split(command):
+        kind = "onnx" if word.endswith(".onnx") else "vnnlib"
+        if word.endswith((".vnnlib.gz", ".onnx")) and not (folder / word).exists():
+            if not (DATA / kind / word).is_file():
+                return True
+            (folder / word).symlink_to(DATA / kind / word)
+    return False
+
+
+def _output(command: str, folder: Path, place: str) -> list[str]:
+    """What a command prints: ours in this process, which is faster, and Python in one of its own."""
+    program, *words = shlex.split(command)
+    if program == "proofmap":
+        return called(*words).stdout.splitlines()
+    assert program == "python", f"{place}: {command}: neither proofmap nor python; a block `bash` is not run"
+    done = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (place, done.stderr)
+    return done.stdout.splitlines()

@@ -1,0 +1,87 @@
+"""The documentation as pages to browse: it builds without a warning, and loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.pages import ROOT
+from tests.show.browser import NAMES, find, tab
+
+BROWSER = find()
+LOADS = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
+
+
+class Loaded(HTMLParser):
+    """What a browser asks for when it opens a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [value for name, value in attrs if name == LOADS.get(tag) and value]
+
+
+def loaded(text: str) -> list[str]:
+    parser = Loaded()
+    parser.feed(text)
+    return parser.found
+
+
+def elsewhere(addresses: list[str]) -> list[str]:
+    return [address for address in addresses if re.match(r"(\w+:)?//", address)]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` does."""
+    folder = tmp_path_factory.mktemp("site")
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_every_page_is_there(site: Path) -> None:
+    pages = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
+    made = {path.relative_to(site) for path in site.rglob("*.html")}
+    assert {page for page in pages if page.parts[0] != "results"} <= made
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    """And what is loaded is there, so that the pages can be read from a disk, without a network."""
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 20
+    for page in pages:
+        asked = loaded(page.read_text(encoding="utf-8"))
+        assert elsewhere(asked) == [], page.name
+        if page.name != "404.html":  # which knows its files by where a server has them
+            gone = [one for one in asked if not (page.parent / re.sub(r"[?#].*", "", one)).exists()]
+            assert gone == [], page.name
+    for sheet in site.rglob("*.css"):
+        assert elsewhere(re.findall(r"url\([\"']?([^)\"']*)", sheet.read_text(encoding="utf-8"))) == [], sheet.name
+
+
+def test_a_foreign_address_is_seen() -> None:
+    foreign = '<script src="https://a.example/x.js"></script><link rel="x" href="//b.example"><img src="c.png">'
+    assert elsewhere(loaded(foreign)) == ["https://a.example/x.js", "//b.example"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason=f"no browser is installed: none of {', '.join(NAMES)}")
+def test_it_fits_a_desk_and_a_phone(site: Path, tmp_path: Path) -> None:
+    """And a browser asks for nothing but the files of the site."""
+    assert BROWSER is not None
+    with tab(BROWSER, tmp_path / "profile") as opened:
+        for page in sorted(site.rglob("*.html")):
+            for width in (1280, 390):
+                opened.resize(width)
+                opened.open(page)
+                assert opened.run("document.documentElement.scrollWidth <= innerWidth"), (page.name, width)
+        assert [one for one in opened.requests if not one.startswith(("file:", "data:", "blob:"))] == []
