@@ -393,9 +393,7 @@ def spoiled(value: float) -> list[tuple[Source, str]]:
     weights = {name: array.copy() for name, array in WEIGHTS.items()}
     weights["w2"][1, 2] = value
     words = "has NaN or infinite entries, expected finite"
-    where = (
-        r"\(node 'logits.product'\)" if value == -inf else "'w2'"
-    )  # a mask may be -inf, a weight not
+    where = r"\(node 'logits.product'\)" if value == -inf else "'w2'"  # a mask may be -inf, a weight not
     file = replace(NETWORKS["dense"][1], constants=weights)
     return [(Module(module), f"'logits.weight' {words}"), (file, f"{where} {words}")]
 
