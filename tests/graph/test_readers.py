@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -391,9 +392,10 @@ def spoiled(value: float) -> list[tuple[Source, str]]:
 
     weights = {name: array.copy() for name, array in WEIGHTS.items()}
     weights["w2"][1, 2] = value
-    words = "has NaN or infinite entries, expected finite weights"
+    words = "has NaN or infinite entries, expected finite"
+    where = r"\(node 'logits.product'\)" if value == -inf else "'w2'"  # a mask may be -inf, a weight not
     file = replace(NETWORKS["dense"][1], constants=weights)
-    return [(Module(module), f"'logits.weight' {words}"), (file, f"'w2' {words}")]
+    return [(Module(module), f"'logits.weight' {words}"), (file, f"{where} {words}")]
 
 
 class Several(nn.Module):
@@ -455,11 +457,11 @@ REFUSED: dict[str, list[tuple[Source, str]]] = {
     ],
     "two outputs": [
         (Module(Several), "1 inputs and 2 outputs, expected one tensor in and the logits out"),
-        (TwoOutputs(DENSE.nodes, WEIGHTS), r"1 inputs .* and 2 outputs, expected one of each"),
+        (TwoOutputs(DENSE.nodes, WEIGHTS), r"2 outputs \(y, .*\), expected one, or one of floats beside labels"),
     ],
     "two inputs": [
         (Module(Demanding), "torch.export cannot follow the model.*takes one tensor of that shape"),
-        (TwoInputs(DENSE.nodes, WEIGHTS), r"2 inputs \(x, other\) and 1 outputs, expected one of each"),
+        (TwoInputs(DENSE.nodes, WEIGHTS), r"2 inputs \(x, other\), expected one"),
     ],
     "no dependence on the input": [
         (Module.of(lambda x: torch.ones(x.shape[0], 3)), "output does not depend on its input"),

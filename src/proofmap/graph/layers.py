@@ -32,9 +32,10 @@ def matmul(b: Builder, name: str, x: Value, y: Value) -> str:
         assert isinstance(y, Tensor)
         weight = b.sample_constant(name, "matmul", y, b.rank(x)) if y.ndim > 2 else y
         if weight.ndim > 2:
-            rows = b.add_node(f"{name}.rows", "matmul", [_outer(b, name, x, weight)], weight=weight, side="right")
-            shape = b.shape(rows)
-            return rows if len(b.shape(x)) > 1 else b.reshape(name, rows, (*shape[:-2], shape[-1]))
+            row = len(b.shape(x)) == 1
+            wide = _outer(b, name, x, weight)
+            y = b.add_node(f"{name}.row" if row else name, "matmul", [wide], weight=weight, side="right")
+            return b.reshape(name, y, (*b.shape(y)[:-2], b.shape(y)[-1])) if row else y
         if weight.ndim == 2:
             return linear(b, name, x, weight.t().contiguous(), None)
         product = linear(b, f"{name}.row", x, weight[None, :], None)
