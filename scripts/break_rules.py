@@ -224,6 +224,7 @@ BREAKS = [
     ),
     Break("rules/rule.py", "lower_b, upper_b = lower_b + node.bias, upper_b + node.bias", "pass", LINEAR),
     Break("graph/pools.py", "mean=divisor is None", "mean=True", LINEAR),
+    Break("rules/linear.py", "Interval(torch.minimum(*ends), torch.maximum(*ends))", "Interval(*ends)", LINEAR),
     Break("rules/linear.py", "return (coefficients @ weight,)", "return (coefficients @ weight.abs(),)", LINEAR),
     Break("rules/linear.py", "(coefficients,) * len(shapes)", "(coefficients / len(shapes),) * len(shapes)", LINEAR),
     # what is read

@@ -83,10 +83,11 @@ def _through(node: Node, inputs: list[Tensor]) -> Tensor:
 
 
 def _steepest(node: Node, x: Interval, slack: Tensor) -> Tensor:
-    """The largest slope at some points of the interval, which rounding may have moved."""
+    """The largest slope at the ends of the interval and at some points of it, which rounding may have moved."""
     best = torch.full_like(x.lower, 0.0 if node.op in _STRAIGHT else 1.0)
-    for k in range(_PLACES):
-        point = (x.lower - slack + (x.upper - x.lower + 2 * slack) * (k / (_PLACES - 1))).requires_grad_()
+    wide, shares = x.upper - x.lower + 2 * slack, (k / (_PLACES - 1) for k in range(_PLACES))
+    for place in (x.lower, x.upper, *(x.lower - slack + wide * share for share in shares)):
+        point = place.clone().requires_grad_()
         with torch.enable_grad():
             (slope,) = torch.autograd.grad(compute(node, point).sum(), point)
         best = torch.maximum(best, slope.abs().nan_to_num(0.0).clamp(max=_STEEPEST))

@@ -12,7 +12,7 @@ from torch import Tensor
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
 from proofmap.graph.reach import Shapes
-from proofmap.rules.rule import Linear, differentiated
+from proofmap.rules.rule import Interval, Linear, differentiated
 from proofmap.windows import Windows
 
 _TAPS = 8  # times the filter: up to this size of a window the zeros of a matrix cost less than small convolutions do
@@ -202,7 +202,15 @@ class Reshape(Moving):
 
 
 class Affine(Moving):
-    """y = s x + b with constants entry by entry: L'(A) = s A."""
+    """y = s x + b with constants entry by entry: L'(A) = s A.
+
+    Its ends are those at the ends of x: from the middle of a wide interval a small b, as a norm has it under its root,
+    would be rounded away.
+    """
+
+    def interval(self, node: Node, *inputs: Interval) -> Interval:
+        ends = [compute(node, end) for end in (inputs[0].lower, inputs[0].upper)]
+        return Interval(torch.minimum(*ends), torch.maximum(*ends))
 
     def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         return (coefficients if node.weight is None else coefficients * node.weight,)
