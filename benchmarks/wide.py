@@ -76,15 +76,15 @@ def _dense() -> nn.Module:
 
 
 KINDS = {
-    "vit": Kind(pm.zoo.cifar_vit, _cifar, (0.0005, 0.001, 0.0015), domain=(0.0, 1.0), groups=pm.groups.grid(8)),
+    "vit": Kind(pm.zoo.cifar_vit, _cifar, (0.0005, 0.001), domain=(0.0, 1.0), groups=pm.groups.grid(8)),
     "vit-onnx": Kind(
         lambda: VisionTransformer(96, 2, 4, 192, "batch"),
         _cifar,
-        (0.0005, 0.001, 0.0015),
+        (0.0005, 0.001),
         domain=(0.0, 1.0),
         groups=pm.groups.grid(8),
     ),
-    "mobile": Kind(networks.mobile, _cifar, (0.001, 0.002, 0.004), domain=(0.0, 1.0), groups=pm.groups.grid(8)),
+    "mobile": Kind(networks.mobile, _cifar, (0.001, 0.002), domain=(0.0, 1.0), groups=pm.groups.grid(8)),
     "text": Kind(
         networks.Text,
         lambda folder, part: networks.words(part),

@@ -181,3 +181,9 @@ def test_who_has_set_the_allocator_is_left_alone(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "131072")
     assert not memory.keep_freed()
     memory.keep_freed.cache_clear()
+
+
+def test_rows_get_a_third_of_a_piece_on_a_gpu() -> None:
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    assert memory.rows_of(6 * 10**9, gpu) == 10**9 == memory.piece_of(6 * 10**9, gpu) // 3
+    assert memory.rows_of(10**6, cpu) == memory.piece_of(10**6, cpu)

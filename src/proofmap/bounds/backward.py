@@ -18,7 +18,7 @@ from proofmap.bounds.rows import Rows, Tightened
 from proofmap.bounds.sieve import Sieve
 from proofmap.graph.ir import Node
 from proofmap.graph.walk import before
-from proofmap.memory import bytes_of, in_pieces, piece_of
+from proofmap.memory import bytes_of, in_pieces, rows_of
 from proofmap.rules import Form, Interval, Relaxation
 from proofmap.rules.rule import AnyForm
 from proofmap.windows import Windows, where_from
@@ -137,7 +137,7 @@ class BackwardBounder(Bounder):
                 row = max(row, (like.element_size() + _NUMBERING) * _width(end))
         else:
             row = self.room(self._sizes(name), members)
-        in_pieces(len(rows), piece_of(knowledge.budget, like.device) // (signs * row), piece)
+        in_pieces(len(rows), rows_of(knowledge.budget, like.device) // (signs * row), piece)
 
     def carry(
         self, name: str, form: AnyForm, owner: Tensor, relaxations: Mapping[str, Relaxation], rows: Rows
@@ -169,7 +169,7 @@ class BackwardBounder(Bounder):
             value[at] = bias[:, None] + (0 if form is None else balls.maximise(form, at[0]))
 
         each = self.room(self._sizes(graph.output), balls.members)
-        in_pieces(len(row), piece_of(self.knowledge.budget, value.device) // each, piece)
+        in_pieces(len(row), rows_of(self.knowledge.budget, value.device) // each, piece)
         return value.transpose(1, 2)
 
 

@@ -24,7 +24,7 @@ from proofmap.errors import BoundError
 from proofmap.graph.apart import in_products
 from proofmap.graph.ir import Graph
 from proofmap.graph.pairs import in_pairs
-from proofmap.memory import bytes_of, in_pieces, keep_freed, piece_of
+from proofmap.memory import bytes_of, in_pieces, keep_freed, rows_of
 from proofmap.precision import full_precision, plain_sums
 
 Sharing = Literal["shared", "one-pass", "separate"]
@@ -260,5 +260,5 @@ def _last_pass(work: _Work, knowledge: Knowledge, final: Sequence[Bounder], best
             wanted = wanted & (flat[part] > flat[part].gather(1, front))
         improve(wanted)
 
-    in_pieces(len(index), piece_of(knowledge.budget, best.device) // each, piece)
+    in_pieces(len(index), rows_of(knowledge.budget, best.device) // each, piece)
     return flat.view_as(best)
