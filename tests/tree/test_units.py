@@ -10,6 +10,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.rules import Interval
+from proofmap.tree import close
 from proofmap.tree.close import units_on
 from proofmap.tree.units import Units
 from tests.bounds.setting import BUDGET
@@ -63,6 +64,21 @@ def test_an_operation_of_several_numbers_has_none() -> None:
     case = MODELS["max_pool2d padded"]
     graph, x = graph_of(case, torch.float64), case.inputs(1, torch.float64)
     assert units_on(graph, pm.Ball(0.3).at(x), torch.eye(graph.classes, dtype=torch.float64), BUDGET) is None
+
+
+@pytest.mark.parametrize("name", ["product", "matrix product", "softmax", "attention"])
+def test_what_several_branches_make_has_none_and_no_interval_is_looked_for(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def settle(*_: object) -> None:
+        raise AssertionError("intervals were looked for")
+
+    monkeypatch.setattr(close, "settle", settle)
+    case = MODELS[name]
+    x = case.inputs(1, torch.float64)
+    assert (
+        units_on(graph_of(case, torch.float64), pm.Ball(0.1).at(x), torch.eye(3, dtype=torch.float64), BUDGET) is None
+    )
 
 
 def test_what_is_linear_has_none() -> None:

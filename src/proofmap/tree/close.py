@@ -32,7 +32,7 @@ from proofmap.tree.room import room, room_of_boxes
 from proofmap.tree.rounded import Apart, outer
 from proofmap.tree.search import search
 from proofmap.tree.together import together, workers_for
-from proofmap.tree.units import Units, units_of
+from proofmap.tree.units import Units, has_units, units_of
 
 _FEW = 12  # variables that move: up to so many, what units leave open is searched in boxes of inputs
 _FIRST = 0.05  # of the time, for units before that
@@ -173,6 +173,8 @@ def units_on(
 ) -> Units | None:
     """The units of the balls of one sample, whose intervals come from forms carried back; None: they have none."""
     graph = in_pairs(graph, family.x)
+    if not has_units(graph):
+        return None
     (plan,) = Backward().plans
     plan, layers = replace(plan, rigorous=rigorous), Layers.of(graph, len(specification), back=True)
     knowledge, _ = settle(graph, Cases(family), plan, available, layers)

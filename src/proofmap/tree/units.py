@@ -167,6 +167,18 @@ class Units:
         return replace(self, inputs=self.inputs.to(dtype), interval=outward(self.interval), rows=self.rows.to(dtype))
 
 
+def has_units(graph: Graph) -> bool:
+    """Whether every operation that bends is a function of one number, or made of kinks: a product is not."""
+    return all(map(_taken, filter(facts.is_nonlinear, graph.nodes)))
+
+
+def _taken(node: Node) -> bool:
+    rule = RULES[node.op]
+    assert isinstance(rule, Nonlinear)
+    scalar = isinstance(rule, Scalar) and node.weight is None and node.bias is None
+    return scalar or rule.kinked(node) is not None
+
+
 def units_of(
     graph: Graph,
     intervals: Mapping[str, Interval],
@@ -249,9 +261,9 @@ def _pieces(node: Node, inputs: Sequence[Interval], start: int) -> Pieces | None
     rule, x = RULES[node.op], inputs[0]
     assert isinstance(rule, Nonlinear)
     zero, kinked = torch.zeros_like(x.lower), rule.kinked(node)
+    if not _taken(node):
+        return None
     if kinked is None:
-        if not isinstance(rule, Scalar) or node.weight is not None or node.bias is not None:
-            return None
         moves = x.lower < x.upper
         entries = moves.flatten().nonzero().flatten()
         still = torch.where(moves, zero, rule.interval(node, x).lower)
