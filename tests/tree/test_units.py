@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 import torch
@@ -10,7 +11,6 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.rules import Interval
-from proofmap.tree import close
 from proofmap.tree.close import units_on
 from proofmap.tree.units import Units
 from tests.bounds.setting import BUDGET
@@ -73,7 +73,7 @@ def test_what_several_branches_make_has_none_and_no_interval_is_looked_for(
     def settle(*_: object) -> None:
         raise AssertionError("intervals were looked for")
 
-    monkeypatch.setattr(close, "settle", settle)
+    monkeypatch.setattr(import_module("proofmap.tree.close"), "settle", settle)
     case = MODELS[name]
     x = case.inputs(1, torch.float64)
     assert (
