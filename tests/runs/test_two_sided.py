@@ -37,14 +37,14 @@ def met(*arguments: Any) -> Overlap:
     return replace(over, full_lower=over.full - GAP / 4, frozen_lower=lower)
 
 
-BOUNDED: Any = vars(eva)["family_overlap"]
+BOUNDED: Any = vars(eva)["boxes_overlap"]
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     out = tmp_path_factory.mktemp("run") / "out"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(eva, "family_overlap", met)
+        patch.setattr(eva, "boxes_overlap", met)
         run(Digits(COUNT, bad={FAILED: None}), digits_model(), job(), out, progress=False)
     return Results.open(out)
 
@@ -53,7 +53,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 def explained() -> pm.Explanation:
     images = pm.data.digits()[0][:FAILED]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(eva, "family_overlap", met)
+        patch.setattr(eva, "boxes_overlap", met)
         ball = pm.Ball(EPS, domain=(0.0, 1.0))
         return pm.EVA(pm.zoo.mnist_mlp(), ball, groups=pm.groups.grid(4), progress=False).explain(images)
 
@@ -116,7 +116,7 @@ def test_scores_that_were_bounded_themselves_are_kept(tmp_path: Path, monkeypatc
         ends = over.intervals
         return replace(over, drops=torch.stack([ends[..., 0], (0.75 * ends[..., 1]).maximum(ends[..., 0])], dim=2))
 
-    monkeypatch.setattr(eva, "family_overlap", closer)
+    monkeypatch.setattr(eva, "boxes_overlap", closer)
     run(Digits(5, bad={1: None}), digits_model(), job(), tmp_path, progress=False)
     results = Results.open(tmp_path)
     assert {"drop_lower", "drop_upper"} < set(results.names)
@@ -164,7 +164,7 @@ def test_a_chunk_without_lower_sides_has_those_of_its_samples(results: Results, 
 
 
 def test_a_chunk_of_which_nothing_could_be_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eva, "family_overlap", met)
+    monkeypatch.setattr(eva, "boxes_overlap", met)
     bad: dict[int, torch.Tensor | None] = dict.fromkeys(range(4))
     totals = run(Digits(6, bad=bad), digits_model(), job(), tmp_path, progress=False)
     results = Results.open(tmp_path)
