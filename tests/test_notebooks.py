@@ -1,0 +1,72 @@
+"""The notebooks run from their first cell to their last, and are stored without what they print."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pages import ROOT
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+CELL = "\n# cell {}\n"  # so that an error says where
+
+
+def cells(notebook: Path) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return made
+
+
+def program(notebook: Path) -> str:
+    """The cells of code, one after another."""
+    code = [
+        (place, "".join(cell["source"])) for place, cell in enumerate(cells(notebook)) if cell["cell_type"] == "code"
+    ]
+    return "".join(CELL.format(place) + text + "\n" for place, text in code)
+
+
+def ran(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A program in a process of its own, where pictures are drawn and not shown."""
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    return subprocess.run(
+        [sys.executable, "-c", text], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
+    done = ran(program(notebook), tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_notebook_that_is_wrong_is_seen(tmp_path: Path) -> None:
+    made = [{"cell_type": "code", "source": ["a = 1\n", "a"]}, {"cell_type": "code", "source": ["assert a == 2"]}]
+    (tmp_path / "wrong.ipynb").write_text(json.dumps({"cells": made}), encoding="utf-8")
+    done = ran(program(tmp_path / "wrong.ipynb"), tmp_path)
+    assert done.returncode == 1
+    assert "AssertionError" in done.stderr
+
+
+def test_they_are_stored_without_what_they_print() -> None:
+    """A stored figure would be one that no test has seen; and cells are plain Python, which needs no kernel to run."""
+    assert len(NOTEBOOKS) == 5
+    for notebook in NOTEBOOKS:
+        code = [cell for cell in cells(notebook) if cell["cell_type"] == "code"]
+        assert code, notebook.name
+        assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code), notebook.name
+        assert not re.search(r"^\s*[%!]", program(notebook), re.MULTILINE), notebook.name
+
+
+def test_their_links_lead_somewhere_and_pages_lead_to_them() -> None:
+    text = "".join("".join(cell["source"]) for notebook in NOTEBOOKS for cell in cells(notebook))
+    assert [link for link in re.findall(r"\]\(([^):]+)\)", text) if not (ROOT / "notebooks" / link).is_file()] == []
+    page = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    assert [notebook.name for notebook in NOTEBOOKS if notebook.name not in page] == []
