@@ -27,6 +27,7 @@ from proofmap.digest import hash_tensor, versions
 from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation, Guarantee, spread
 from proofmap.explain.task import Measured, Task, ball_of, together
+from proofmap.explain.unstated import unstated
 from proofmap.graph import Graph, bounded
 from proofmap.graph.foreign import foreign_of
 from proofmap.inputs import as_samples
@@ -72,8 +73,9 @@ def check_model(model: object) -> None:
 class Explainer(ABC):
     """Explains decisions of one model over one kind of ball.
 
-    ball.eps may be "auto": for each sample the radius up to which its decision is proven. groups: `pixels()` by
-    default. batch: samples at a time, some hundred to keep a GPU busy. progress: a bar for what takes over a second.
+    ball.eps may be "auto": for each sample the radius up to which its decision is proven. Without a ball it is that
+    radius, in the range of the samples as the domain, and a warning says so. groups: `pixels()` by default. batch:
+    samples at a time, some hundred to keep a GPU busy. progress: a bar for what takes over a second.
 
     >>> isinstance(pm.EVA(model, ball), pm.explain.Explainer)
     True
@@ -85,7 +87,7 @@ class Explainer(ABC):
     signed: ClassVar[bool] = False
 
     model: Network
-    ball: Ball
+    ball: Ball | None = None
     _: KW_ONLY
     groups: grouping.Groups = None
     batch: int = count(16)
@@ -95,7 +97,7 @@ class Explainer(ABC):
     def __post_init__(self) -> None:
         """Refuse what is no setting, and a graph that cannot be explained."""
         check_model(self.model)
-        if not isinstance(self.ball, Ball):
+        if self.ball is not None and not isinstance(self.ball, Ball):
             raise InputError(f"got ball={self.ball!r}, expected a pm.Ball such as pm.Ball(0.02, domain=(0.0, 1.0))")
         check_settings(self)
         check_memory(self.memory)
@@ -193,6 +195,9 @@ class Explainer(ABC):
     ) -> Explanation:
         started = time.perf_counter()
         x = as_samples(x, self.model).detach()
+        if self.ball is None:
+            stated = replace(self, ball=unstated(x, type(self).__name__))
+            return stated._explain(x, target, groups, show, batch)
         mask = grouping.mask_of(groups, x)
         model = traced(self.model, x)
         self._check_graph(model.graph)
@@ -202,7 +207,7 @@ class Explainer(ABC):
         aim = predicted if target is None else classes_of(target, len(x), graph.classes, x.device)
         search = _SEARCH if isinstance(self.ball.eps, str) else 0.0
         with part(0.0, search):
-            ball = self._ball(graph, x, predicted if self.signed else aim, show)
+            ball = self._resolved(self.ball, graph, x, predicted if self.signed else aim, show)
         generator = torch.Generator(x.device).manual_seed(0 if self.seed is None else self.seed)
         step = batch or self.batch
         parts = []
@@ -246,10 +251,11 @@ class Explainer(ABC):
         if self.guarantee == "certified":
             bounded(graph)
         foreign = foreign_of(graph)
-        if foreign is not None and isinstance(self.ball.eps, str):
+        if foreign is not None and (self.ball is None or isinstance(self.ball.eps, str)):
+            got = "no ball, hence " if self.ball is None else ""
             raise InputError(
-                f"got the radius 'auto', which has to be proven, for a model with {foreign[1].named()}, which has no "
-                "rule: give a number, such as pm.Ball(0.02) or --eps 0.02"
+                f"got {got}the radius 'auto', which has to be proven, for a model with {foreign[1].named()}, which has "
+                "no rule: give a number, such as pm.Ball(0.02) or --eps 0.02"
             )
 
     def _record(self, ball: Ball, graph: Graph) -> dict[str, JSON]:
@@ -260,8 +266,8 @@ class Explainer(ABC):
         taken = {} if graph.taken_off is None else {"taken_off": graph.taken_off}
         return recorded({**settings, "ball": ball, **taken}, _LISTED)
 
-    def _ball(self, graph: Graph, x: Tensor, target: Tensor, show: bool) -> Ball:
-        ball = self.ball
+    def _resolved(self, ball: Ball, graph: Graph, x: Tensor, target: Tensor, show: bool) -> Ball:
+        """The ball with a number for its radius, or one for each sample."""
         if not isinstance(ball.eps, str):
             return ball
         with Bar(1, "radius", show=show) as bar, bar.work():
