@@ -6,6 +6,7 @@ A newcomer is a frozen dataclass: its fields are its settings, which the record 
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -42,6 +43,7 @@ from proofmap.traced import Network, traced
 __all__ = ["COSTS", "Explainer", "Measured", "Task", "check_model"]
 
 COSTS = ("attacks", "batch", "progress", "memory")  # settings on which no score depends
+_LOG = logging.getLogger(__name__)
 _ASIDE = ("model", "seed", *COSTS)  # that an explanation records otherwise, or not
 _LISTED = 1000  # entries of a tensor that a record holds; of a larger one, its hash
 _SEARCH = 0.5  # of the work, where a radius is searched first: a guess
@@ -202,6 +204,8 @@ class Explainer(ABC):
         model = traced(self.model, x)
         self._check_graph(model.graph)
         graph = model.graph.to(x.device, x.dtype)
+        name, groups_in_all = type(self).__name__, int(mask.max()) + 1
+        _LOG.info("%s explains %d samples of shape %s, %d groups", name, len(x), tuple(x.shape[1:]), groups_in_all)
         with torch.no_grad():
             predicted = torch.cat([graph(part) for part in x.split(self.batch)]).argmax(1)
         aim = predicted if target is None else classes_of(target, len(x), graph.classes, x.device)
@@ -211,7 +215,7 @@ class Explainer(ABC):
         generator = torch.Generator(x.device).manual_seed(0 if self.seed is None else self.seed)
         step = batch or self.batch
         parts = []
-        bar = Bar(len(x), type(self).__name__, show=show)
+        bar = Bar(len(x), name, show=show)
         with ThreadPoolExecutor(1) as aside, bar, part(search, 1.0):
             digest = aside.submit(hash_tensor, x)  # which a GPU need not wait for
             for start in range(0, len(x), step):
@@ -221,7 +225,9 @@ class Explainer(ABC):
                 task = Task(graph, x[piece], around, masks, aim[piece], predicted[piece], generator)
                 with bar.work(len(task.x)):
                     parts.append(self._measure(task))
-        whole = together(parts, int(mask.max()) + 1)
+                _LOG.debug("%s: %d of %d samples", name, start + len(task.x), len(x))
+        whole = together(parts, groups_in_all)
+        _LOG.info("%s explained %d samples in %.2f s", name, len(x), time.perf_counter() - started)
         smooth = isinstance(groups, grouping.Grid) and groups.smooth
         return Explanation(
             x=x,
@@ -236,7 +242,7 @@ class Explainer(ABC):
             signed=self.signed,
             smooth=smooth,
             guarantee=self.guarantee,
-            method=type(self).__name__,
+            method=name,
             settings=self._record(ball, graph),
             seed=self.seed,
             versions=versions(),
@@ -274,6 +280,7 @@ class Explainer(ABC):
             rigorous = getattr(self, "rigorous", False)
             asked: Any = {"norm": ball.norm, "domain": ball.domain, "target": target, "rigorous": rigorous}
             radius = certified_radius(graph, x, bounds=self.bounds, memory=self.memory, **asked)
+        _LOG.debug("radius 'auto': from %g to %g", float(radius.min()), float(radius.max()))
         return replace(ball, eps=radius)
 
 
