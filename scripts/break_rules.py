@@ -84,6 +84,7 @@ ABOVE = "tests/bounds/test_above.py"
 DROPS = "tests/test_drops.py"
 INCREMENTAL = "tests/execution/test_incremental.py"
 HYBRID = "tests/explain/test_hybrid.py"
+UNSTATED = "tests/explain/test_unstated.py"
 ENCLOSURE = "tests/explain/test_enclosure.py"
 SPREAD = "tests/explain/test_spread.py"
 CURVES = "tests/metrics/test_curves.py"
@@ -498,6 +499,9 @@ BREAKS = [
     Break("overlaps.py", "if len(same):", "if len(same) < 0:", "tests/test_overlaps.py"),
     Break("radii.py", "torch.minimum(2 * trial, self.farthest)", "trial", RADII),
     Break("explain/explainer.py", " bounds=self.bounds,", "", "tests/explain/test_eva.py"),
+    # the ball that is taken where none was stated
+    Break("explain/unstated.py", "float(x.max())", "2 * float(x.max())", UNSTATED),
+    Break("explain/unstated.py", "stacklevel=_outside()", "stacklevel=2", UNSTATED),
     Break("memory.py", "min(budget // 2, _CPU_PIECE)", "_CPU_PIECE", "tests/test_memory.py"),
     Break("explain/hybrid.py", "boxes // family.members", "len(task.x)", HYBRID),
     Break("windows.py", "self.to_rows(place)", "self.to_rows(place * 0)", WINDOWS),

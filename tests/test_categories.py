@@ -173,15 +173,15 @@ def test_what_is_enough_is_not_searched_closer() -> None:
 
 
 def test_an_explanation_scores_a_block_as_one() -> None:
-    eva = pm.EVA(network(), pm.Ball(0.1, domain=DOMAIN, relative=True), groups=DOMAIN.groups)
-    e = eva.explain(X)
+    ball = pm.Ball(0.1, domain=DOMAIN, relative=True)
+    e = pm.EVA(network(), ball, groups=DOMAIN.groups).explain(X)
     assert e.scores.shape == (4, 5)
     assert torch.equal(e.attributions[:, 2], e.attributions[:, 4])
     assert e.settings["one_hot"] == [[2, 3, 4], [6, 7]]
-    again = pm.overlap(network(), X, eva.ball, groups=DOMAIN.groups)
+    again = pm.overlap(network(), X, ball, groups=DOMAIN.groups)
     assert torch.equal(e.overlap.full, again.full)
     assert torch.equal(e[2].overlap.full, e.overlap.full[2:3])
-    single = pm.EVA(network().float(), eva.ball).explain(X[:1].float())
+    single = pm.EVA(network().float(), ball).explain(X[:1].float())
     with pytest.raises(InputError, match=REFUSED):
         single.certificate()
 

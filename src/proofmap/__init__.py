@@ -6,11 +6,14 @@ a command line's help need not wait for them.
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # what is said is heard by those who ask for it
 
 if TYPE_CHECKING:
     from proofmap.api import *  # noqa: F403

@@ -21,6 +21,7 @@ from proofmap.explain import Explainer
 from proofmap.explain.adapt import Method, as_attributor, name_of
 from proofmap.explain.attributor import Attributor
 from proofmap.explain.baselines import Baseline
+from proofmap.explain.unstated import spanned
 from proofmap.graph import Graph, as_graph
 from proofmap.groups import Groups
 from proofmap.inputs import as_samples
@@ -66,7 +67,7 @@ def compare(
         check_groups("compare got groups", groups)
     check_count("compare got seed", seed, 0)
     check_flag("compare got progress", progress)
-    around = _spanned(x) if ball is None else ball
+    around = spanned(x) if ball is None else ball
     named, judges = _labelled(methods), _judges(metrics, around, (float(x.min()), float(x.max())))
     if not named or not judges:
         raise InputError("got no method or no metric, expected at least one of each, such as ['eva'] and ['deletion']")
@@ -168,12 +169,6 @@ def _apart(ours: Mapping[str, JSON], same: Sequence[Mapping[str, JSON]]) -> str:
     names = dict.fromkeys(name for settings in same for name in settings)
     differ = [name for name in names if any(settings.get(name) != ours.get(name) for settings in same)]
     return ", ".join(f"{name} {ours.get(name)}" for name in differ)
-
-
-def _spanned(x: Tensor) -> Ball:
-    """The ball of each sample's proven radius, inside the values that x has."""
-    low, high = float(x.min()), float(x.max())
-    return Ball("auto", domain=(low, high) if low < high else None)
 
 
 def _labelled(methods: Any) -> dict[str, Method]:

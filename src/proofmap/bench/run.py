@@ -10,6 +10,7 @@ OUT/log.jsonl               when, where and what was measured
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from proofmap.sources.preparation import ZOO
 
 __all__ = ["run"]
 
+_LOG = logging.getLogger(__name__)
 _DOMAIN = (0.0, 1.0)  # of all the data there is
 
 
@@ -73,6 +75,7 @@ def run(
         log.add("start", machine=machine, methods=len(jobs))
         for label, job in jobs.items():
             with bar.work(), part(0.0, 1.0, label):
+                _LOG.info("%s: %s %s", spec.name, label, "is there already" if job.done else "is measured")
                 if not job.done:
                     job.measure()
                     log.add("method", label=label)

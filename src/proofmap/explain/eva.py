@@ -65,7 +65,7 @@ class TargetedEVA(Explainer):
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
         super().__post_init__()
-        if self.ball.half is not None:
+        if self.ball is not None and self.ball.half is not None:
             raise InputError(
                 f"got a ball with half={self.ball.half!r}, expected a whole one: both halves are explained"
             )

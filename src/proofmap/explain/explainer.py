@@ -6,6 +6,7 @@ A newcomer is a frozen dataclass: its fields are its settings, which the record 
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from proofmap.digest import hash_tensor, versions
 from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation, Guarantee, spread
 from proofmap.explain.task import Measured, Task, ball_of, together
+from proofmap.explain.unstated import unstated
 from proofmap.graph import Graph, bounded
 from proofmap.graph.foreign import foreign_of
 from proofmap.inputs import as_samples
@@ -41,6 +43,7 @@ from proofmap.traced import Network, traced
 __all__ = ["COSTS", "Explainer", "Measured", "Task", "check_model"]
 
 COSTS = ("attacks", "batch", "progress", "memory")  # settings on which no score depends
+_LOG = logging.getLogger(__name__)
 _ASIDE = ("model", "seed", *COSTS)  # that an explanation records otherwise, or not
 _LISTED = 1000  # entries of a tensor that a record holds; of a larger one, its hash
 _SEARCH = 0.5  # of the work, where a radius is searched first: a guess
@@ -72,8 +75,9 @@ def check_model(model: object) -> None:
 class Explainer(ABC):
     """Explains decisions of one model over one kind of ball.
 
-    ball.eps may be "auto": for each sample the radius up to which its decision is proven. groups: `pixels()` by
-    default. batch: samples at a time, some hundred to keep a GPU busy. progress: a bar for what takes over a second.
+    ball.eps may be "auto": for each sample the radius up to which its decision is proven. Without a ball it is that
+    radius, in the range of the samples as the domain, and a warning says so. groups: `pixels()` by default. batch:
+    samples at a time, some hundred to keep a GPU busy. progress: a bar for what takes over a second.
 
     >>> isinstance(pm.EVA(model, ball), pm.explain.Explainer)
     True
@@ -85,7 +89,7 @@ class Explainer(ABC):
     signed: ClassVar[bool] = False
 
     model: Network
-    ball: Ball
+    ball: Ball | None = None
     _: KW_ONLY
     groups: grouping.Groups = None
     batch: int = count(16)
@@ -95,7 +99,7 @@ class Explainer(ABC):
     def __post_init__(self) -> None:
         """Refuse what is no setting, and a graph that cannot be explained."""
         check_model(self.model)
-        if not isinstance(self.ball, Ball):
+        if self.ball is not None and not isinstance(self.ball, Ball):
             raise InputError(f"got ball={self.ball!r}, expected a pm.Ball such as pm.Ball(0.02, domain=(0.0, 1.0))")
         check_settings(self)
         check_memory(self.memory)
@@ -193,20 +197,25 @@ class Explainer(ABC):
     ) -> Explanation:
         started = time.perf_counter()
         x = as_samples(x, self.model).detach()
+        if self.ball is None:
+            stated = replace(self, ball=unstated(x, type(self).__name__))
+            return stated._explain(x, target, groups, show, batch)
         mask = grouping.mask_of(groups, x)
         model = traced(self.model, x)
         self._check_graph(model.graph)
         graph = model.graph.to(x.device, x.dtype)
+        name, groups_in_all = type(self).__name__, int(mask.max()) + 1
+        _LOG.info("%s explains %d samples of shape %s, %d groups", name, len(x), tuple(x.shape[1:]), groups_in_all)
         with torch.no_grad():
             predicted = torch.cat([graph(part) for part in x.split(self.batch)]).argmax(1)
         aim = predicted if target is None else classes_of(target, len(x), graph.classes, x.device)
         search = _SEARCH if isinstance(self.ball.eps, str) else 0.0
         with part(0.0, search):
-            ball = self._ball(graph, x, predicted if self.signed else aim, show)
+            ball = self._resolved(self.ball, graph, x, predicted if self.signed else aim, show)
         generator = torch.Generator(x.device).manual_seed(0 if self.seed is None else self.seed)
         step = batch or self.batch
         parts = []
-        bar = Bar(len(x), type(self).__name__, show=show)
+        bar = Bar(len(x), name, show=show)
         with ThreadPoolExecutor(1) as aside, bar, part(search, 1.0):
             digest = aside.submit(hash_tensor, x)  # which a GPU need not wait for
             for start in range(0, len(x), step):
@@ -216,7 +225,9 @@ class Explainer(ABC):
                 task = Task(graph, x[piece], around, masks, aim[piece], predicted[piece], generator)
                 with bar.work(len(task.x)):
                     parts.append(self._measure(task))
-        whole = together(parts, int(mask.max()) + 1)
+                _LOG.debug("%s: %d of %d samples", name, start + len(task.x), len(x))
+        whole = together(parts, groups_in_all)
+        _LOG.info("%s explained %d samples in %.2f s", name, len(x), time.perf_counter() - started)
         smooth = isinstance(groups, grouping.Grid) and groups.smooth
         return Explanation(
             x=x,
@@ -231,7 +242,7 @@ class Explainer(ABC):
             signed=self.signed,
             smooth=smooth,
             guarantee=self.guarantee,
-            method=type(self).__name__,
+            method=name,
             settings=self._record(ball, graph),
             seed=self.seed,
             versions=versions(),
@@ -246,10 +257,11 @@ class Explainer(ABC):
         if self.guarantee == "certified":
             bounded(graph)
         foreign = foreign_of(graph)
-        if foreign is not None and isinstance(self.ball.eps, str):
+        if foreign is not None and (self.ball is None or isinstance(self.ball.eps, str)):
+            got = "no ball, hence " if self.ball is None else ""
             raise InputError(
-                f"got the radius 'auto', which has to be proven, for a model with {foreign[1].named()}, which has no "
-                "rule: give a number, such as pm.Ball(0.02) or --eps 0.02"
+                f"got {got}the radius 'auto', which has to be proven, for a model with {foreign[1].named()}, which has "
+                "no rule: give a number, such as pm.Ball(0.02) or --eps 0.02"
             )
 
     def _record(self, ball: Ball, graph: Graph) -> dict[str, JSON]:
@@ -260,14 +272,15 @@ class Explainer(ABC):
         taken = {} if graph.taken_off is None else {"taken_off": graph.taken_off}
         return recorded({**settings, "ball": ball, **taken}, _LISTED)
 
-    def _ball(self, graph: Graph, x: Tensor, target: Tensor, show: bool) -> Ball:
-        ball = self.ball
+    def _resolved(self, ball: Ball, graph: Graph, x: Tensor, target: Tensor, show: bool) -> Ball:
+        """The ball with a number for its radius, or one for each sample."""
         if not isinstance(ball.eps, str):
             return ball
         with Bar(1, "radius", show=show) as bar, bar.work():
             rigorous = getattr(self, "rigorous", False)
             asked: Any = {"norm": ball.norm, "domain": ball.domain, "target": target, "rigorous": rigorous}
             radius = certified_radius(graph, x, bounds=self.bounds, memory=self.memory, **asked)
+        _LOG.debug("radius 'auto': from %g to %g", float(radius.min()), float(radius.max()))
         return replace(ball, eps=radius)
 
 

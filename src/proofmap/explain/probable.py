@@ -79,6 +79,8 @@ class ProbableEVA(Explainer):
     def __post_init__(self) -> None:
         """Refuse another ball than that of noise of one size."""
         super().__post_init__()
+        if self.ball is None:
+            raise InputError("ProbableEVA got no ball, expected one of norm 2, such as pm.Ball(0.25, norm=2)")
         if self.ball.norm != 2 or self.ball.half is not None:
             half = "" if self.ball.half is None else f" and half={self.ball.half!r}"
             raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -31,6 +32,8 @@ from proofmap.runs.worker import Done, Failure, Work, attempt, place
 from proofmap.sources import Model, Samples
 
 __all__ = ["run", "shape_of"]
+
+_LOG = logging.getLogger(__name__)
 
 
 def run(
@@ -67,6 +70,7 @@ def run(
         if setup.packed_mask is not None:
             keep(out, MASK, setup.packed_mask)
         todo = [number for number in range(len(pieces)) if number not in manifest.chunks]
+        _LOG.info("run into %s begins: %d samples, %d of %d chunks to do", out, len(order), len(todo), len(pieces))
         log.add("start", engine=repr(engine), worker=place(), model=model.name, chunks=len(todo))
         ready = sum(len(pieces[number]) for number in manifest.chunks)
         with Bar(len(order), job.method, show=progress, done=ready) as bar, bar.ahead(job.chunk):
@@ -75,6 +79,7 @@ def run(
                 for done in stream if todo else ():
                     manifest = _keep(out, manifest, done, len(pieces[done.number]))
                     log.add("chunk", number=done.number, seconds=round(done.seconds, 3), worker=done.worker)
+                    _LOG.debug("chunk %d took %.2f s on %s", done.number, done.seconds, done.worker)
                     bar.advance(len(pieces[done.number]))
         totals = total(Results.open(out))
         totals.save(out)
@@ -82,6 +87,7 @@ def run(
             index = certificates(out, samples, model, setup, order, progress)
             replace(manifest, certificates=index).save(out)
         log.add("end")
+        _LOG.info("run into %s ends", out)
     return totals
 
 

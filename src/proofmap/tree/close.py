@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from proofmap.tree.search import search
 from proofmap.tree.together import together, workers_for
 from proofmap.tree.units import Units, has_units, units_of
 
+_LOG = logging.getLogger(__name__)
 _FEW = 12  # variables that move: up to so many, what units leave open is searched in boxes of inputs
 _FIRST = 0.05  # of the time, for units before that
 
@@ -69,7 +71,8 @@ def close(
     workers = min(workers_for(device, available) if workers is None else workers, count)
     precise = graph.to(device, torch.float64)
     memory = (available // 2 if exact.memory is None else exact.memory) // workers
-    room, halted = available // workers, Event()
+    room, halted, begin = available // workers, Event(), time.monotonic()
+    _LOG.info("Exact searches %d samples of %d balls each, for at most %g s each", count, family.members, exact.seconds)
     reached = replace(reached, question=replace(reached.question, available=room))
 
     def one(n: int, say: Listener) -> Found:
@@ -80,7 +83,10 @@ def close(
             found = _one(precise, family, reached, n, known[n], goal, room, say, rigorous)
         if found.stopped == "interrupted":
             halted.set()
-        return replace(found, upper=torch.fmin(found.upper, known[n]))
+        found = replace(found, upper=torch.fmin(found.upper, known[n]))
+        sides = between(float(reached.value[n, 0]), float(found.upper[0]))
+        _LOG.debug("sample %d: AO(B) in %s, %d parts, %s", n, sides, found.parts, found.stopped or "closed")
+        return found
 
     sums = plain_sums() if rigorous else nullcontext()
     with full_precision(device), sums:  # once: its switches are those of all threads
@@ -91,6 +97,8 @@ def close(
             for n in range(count):
                 with progress.part(n / count, (n + 1) / count):
                     found.append(one(n, progress.report))
+    ended = sum(not one.stopped for one in found)
+    _LOG.info("Exact closed %d of %d samples in %.2f s", ended, count, time.monotonic() - begin)
     return Closing(torch.stack([one.upper for one in found]), tuple(found))
 
 

@@ -1,0 +1,71 @@
+"""What is said to the standard module for logs: that long work begins and ends, its details, and nothing unasked."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch import nn
+
+import proofmap as pm
+from proofmap.runs import run
+from tests.runs.setting import COUNT, Digits, digits_model, job
+
+X = torch.rand(2, 4, generator=torch.Generator().manual_seed(0))
+
+
+def explainer(**settings: pm.bounds.Method | int) -> pm.EVA:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+    return pm.EVA(model, pm.Ball(0.1), groups=torch.tensor([0, 0, 1, 1]), progress=False, **settings)  # type: ignore[arg-type]
+
+
+def said(log: pytest.LogCaptureFixture, name: str, level: int) -> list[str]:
+    return [message for source, at, message in log.record_tuples if source == f"proofmap.{name}" and at == level]
+
+
+def test_nothing_is_printed_where_nobody_listens(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger = logging.getLogger("proofmap")
+    assert [type(handler) for handler in logger.handlers] == [logging.NullHandler]
+    monkeypatch.setattr(logging.root, "handlers", [])  # as in a program of its own
+    monkeypatch.setattr(logging, "lastResort", logging.StreamHandler())
+    monkeypatch.setattr(logger, "level", logging.DEBUG)
+    explainer().explain(X)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_explainer_says_when_it_begins_and_ends(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "proofmap"):
+        explainer(batch=1).explain(X)
+    begins, ends = said(caplog, "explain.explainer", logging.INFO)
+    assert begins == "EVA explains 2 samples of shape (4,), 2 groups"
+    assert ends.startswith("EVA explained 2 samples in ")
+    assert said(caplog, "explain.explainer", logging.DEBUG) == ["EVA: 1 of 2 samples", "EVA: 2 of 2 samples"]
+
+
+def test_a_search_says_what_it_closed(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "proofmap"):
+        found = explainer(bounds=pm.bounds.Exact(seconds=20)).explain(X)
+    assert bool((found.overlap.full - found.overlap.full_lower < 0.01).all())
+    begins, ends = said(caplog, "tree.close", logging.INFO)
+    assert begins.startswith("Exact searches 2 samples of 3 balls each, for at most ")
+    assert ends.startswith("Exact closed 2 of 2 samples in ")
+    details = sorted(said(caplog, "tree.close", logging.DEBUG))
+    assert [text.split(":")[0] for text in details] == ["sample 0", "sample 1"]
+    assert all(text.endswith(", closed") for text in details)
+
+
+def test_a_run_says_what_there_is_to_do(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    for todo in (4, 0):
+        caplog.clear()
+        with caplog.at_level(logging.DEBUG, "proofmap"), patch("proofmap.runs.figure.draw", lambda totals: b""):
+            run(Digits(), digits_model(), job(), out, progress=False)
+        begins = f"run into {out} begins: {COUNT} samples, {todo} of 4 chunks to do"
+        assert said(caplog, "runs.run", logging.INFO) == [begins, f"run into {out} ends"]
+        assert len(said(caplog, "runs.run", logging.DEBUG)) == todo
