@@ -30,7 +30,7 @@ def test_the_table_says_what_the_classes_are(name: str) -> None:
 
 
 def test_no_explainer_is_forgotten() -> None:
-    """Every class that can be made is in the table, but for one that takes few networks; those in between are abstract."""
+    """Every class that can be made is in the table, but one for few networks; those in between are abstract."""
 
     def made(kind: type[Explainer] | type[Baseline]) -> set[type]:
         below = {found for other in kind.__subclasses__() for found in made(other)}
