@@ -1,6 +1,7 @@
 # make test    set up .venv (once) and run the tests
 # make slow    the same set-up, then the tests that take long: clusters, killed runs, random networks, exports, damaged files
 # make docs    the same set-up, then the documentation as pages, into out/site
+# make bench   the same set-up, then every benchmark in a short form, into out/bench
 # make demo    the same set-up, then proofmap demo
 # make lint    the same set-up, then ruff and mypy
 # make clean   remove .venv and everything generated
@@ -22,7 +23,7 @@ ifneq "$(shell cat $(STAMP) 2>/dev/null)" "$(CURDIR)"
 .PHONY: $(STAMP)
 endif
 
-.PHONY: test slow docs demo lint clean
+.PHONY: test slow docs bench demo lint clean
 
 test: $(STAMP)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
@@ -32,6 +33,9 @@ slow: $(STAMP)
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet $(ARGS)
+
+bench: $(STAMP)
+	$(RUN) scripts/bench.py $(ARGS)
 
 demo: $(STAMP)
 	$(VENV)/bin/proofmap demo $(ARGS)

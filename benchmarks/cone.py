@@ -32,7 +32,7 @@ def walked(graph: pm.Graph, x: Tensor, ball: pm.Ball) -> Knowledge:
     """What is known of B and of its members before the last pass."""
     walks: list[Knowledge] = []
 
-    def keep(work: Any, knowledge: Knowledge, best: Tensor) -> Tensor:
+    def keep(work: Any, knowledge: Knowledge, final: Any, best: Tensor) -> Tensor:
         walks.append(knowledge)
         return best
 
