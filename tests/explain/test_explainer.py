@@ -6,6 +6,7 @@ import json
 from dataclasses import FrozenInstanceError, dataclass, fields, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -153,3 +154,11 @@ def test_a_newcomer_writes_one_method(graph: pm.Graph) -> None:
     assert explanation.scores.tolist() == [[4.0, 1.0]] * 2
     assert explanation.settings == {**AROUND, **MASK, "power": 2}
     assert explanation.method == "Sizes"
+
+
+def test_what_is_found_is_an_array_where_one_is_wanted(graph: pm.Graph) -> None:
+    found = pm.EVA(graph, BALL, groups=GROUPS, progress=False).explain(X.numpy())
+    for value in (found.attributions, found.scores, found.overlap.full, found.overlap.frozen, found.intervals):
+        array = np.asarray(value)
+        assert array.shape == tuple(value.shape)
+        np.testing.assert_array_equal(array, value.numpy())

@@ -9,6 +9,7 @@ import typer
 
 from proofmap.cli import names
 from proofmap.cli import options as o
+from proofmap.cli.terminal import show
 from proofmap.errors import InputError
 
 __all__ = ["bench"]
@@ -48,7 +49,7 @@ def bench(
     spec, where = read(name), str(o.device_of(device))
     folder = out or Path("out") / spec.name
     run(spec, folder, data, quick=quick, weights=weights, device=where)
-    typer.echo((folder / "table.md").read_text(encoding="utf-8"), nl=False)
+    show((folder / "table.md").read_text(encoding="utf-8"))
 
 
 def _court(folder: Path, data: Path | None, quick: bool, weights: Path | None, device: str) -> None:
@@ -57,4 +58,4 @@ def _court(folder: Path, data: Path | None, quick: bool, weights: Path | None, d
     from proofmap.court import run, sections
 
     run(sections(data), folder, device=str(o.device_of(device)))
-    typer.echo((folder / "table.md").read_text(encoding="utf-8"), nl=False)
+    show((folder / "table.md").read_text(encoding="utf-8"))

@@ -13,6 +13,7 @@ from proofmap.cli import names, texts
 from proofmap.cli import options as o
 from proofmap.cli.bundles import unset
 from proofmap.cli.subject import Subject
+from proofmap.cli.terminal import show
 from proofmap.errors import FileError, InputError
 from proofmap.methods import READY
 
@@ -68,18 +69,24 @@ def compare(
     table = replace(table, model=model.name, data=first.name + (f" and {len(more)} more" if more else ""))
     if out is not None:
         _write(out, table)
-    typer.echo(json.dumps(_document(table), indent=1) if as_json else table, nl=as_json)
+    if as_json:
+        typer.echo(json.dumps(_document(table), indent=1))
+    else:
+        show(_page(table), plain=str(table))
 
 
 def _write(out: Path, table: Table) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
-        text = f"{table.heading()}\n\n{table.markdown()}\n{table.legend()}\n"
-        (out / "table.md").write_text(text, encoding="utf-8")
+        (out / "table.md").write_text(_page(table), encoding="utf-8")
         (out / "table.csv").write_text(table.csv(), encoding="utf-8")
         (out / "table.png").write_bytes(table.plot()._repr_png_())
     except OSError as error:
         raise FileError(f"cannot write to {out}: {error.strerror}; choose another folder with --out") from error
+
+
+def _page(table: Table) -> str:
+    return f"{table.heading()}\n\n{table.markdown()}\n{table.legend()}\n"
 
 
 def _document(table: Table) -> dict[str, Any]:
