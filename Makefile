@@ -1,5 +1,6 @@
 # make test    set up .venv (once) and run the tests
 # make slow    the same set-up, then the tests that take long: clusters, killed runs, random networks, exports, damaged files
+# make whole   the same set-up, then all of what the others test in part: every layer, every ONNX model, every notebook
 # make docs    the same set-up, then the documentation as pages, into out/site
 # make bench   the same set-up, then every benchmark in a short form, into out/bench
 # make demo    the same set-up, then proofmap demo
@@ -23,13 +24,16 @@ ifneq "$(shell cat $(STAMP) 2>/dev/null)" "$(CURDIR)"
 .PHONY: $(STAMP)
 endif
 
-.PHONY: test slow docs bench demo lint clean
+.PHONY: test slow whole docs bench demo lint clean
 
 test: $(STAMP)
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) -m "not slow and not whole" $(ARGS)
 
 slow: $(STAMP)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) -m slow $(ARGS)
+
+whole: $(STAMP)
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) -m whole $(ARGS)
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet $(ARGS)

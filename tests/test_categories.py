@@ -16,6 +16,8 @@ from proofmap.bounds import METHODS
 from proofmap.errors import InputError
 from proofmap.explain.choose import explain
 
+pytestmark = pytest.mark.slow
+
 # Two numbers, three categories, one number, two categories.
 BLOCKS = ((2, 3, 4), (6, 7))
 NUMBERS = (0, 1, 5)

@@ -21,7 +21,16 @@ from tests.pages import READ, ROOT, RUN, blocks, run
 
 NAMES = ROOT / "docs" / "reference" / "names.md"  # whose examples are run one by one
 PAGES = [page for page in (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md") if page != NAMES]
-SLOW = {"audit.md", "clusters.md", "dossier.md", "radius.md", "tutorial.md"}  # those that take more than a few seconds
+SLOW = {
+    "audit.md",
+    "clusters.md",
+    "command-line.md",
+    "data-sets.md",
+    "dossier.md",
+    "radius.md",
+    "read.md",
+    "tutorial.md",
+}  # those that take more than a few seconds
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def test_a_line_is_what_is_found(name: str) -> None:
     assert line(name) == TABLE[name]
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @pytest.mark.parametrize("name", sorted({*TABLE} - {*FEW}))
 def test_every_line_is_what_is_found(name: str) -> None:
     assert line(name) == TABLE[name]

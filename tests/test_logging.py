@@ -14,6 +14,8 @@ import proofmap as pm
 from proofmap.runs import run
 from tests.runs.setting import COUNT, Digits, digits_model, job
 
+pytestmark = pytest.mark.slow
+
 X = torch.rand(2, 4, generator=torch.Generator().manual_seed(0))
 
 

@@ -17,6 +17,8 @@ from proofmap.explain import Explainer
 from proofmap.methods import METHODS
 from tests.foreign import graph_of
 
+pytestmark = pytest.mark.slow
+
 X = 3 * torch.rand(4, 3, generator=torch.Generator().manual_seed(0)) - 1
 RANGE = (float(X.min()), float(X.max()))
 GROUPS = torch.tensor([0, 0, 1])

@@ -1,4 +1,4 @@
-"""docs/onnx.md says what becomes of onnx's own test models: a few operations each time, all of them among the slow."""
+"""docs/onnx.md says what becomes of onnx's own test models: a few operations each time, all of them by `make whole`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_page_says_what_becomes_of_some_operations() -> None:
     assert not any(row.count("wrong", first=False) for row in found.values())
 
 
-@pytest.mark.slow  # all models of the suite
+@pytest.mark.whole  # all models of the suite
 @pytest.mark.filterwarnings("ignore")
 def test_the_page_is_what_the_script_writes() -> None:
     written = document(list(rows()))

@@ -165,7 +165,7 @@ def test_files_of_the_older_exporter_are_read(name: str, tmp_path: Path) -> None
     assert_read(name, tmp_path, opset=17, dynamo=False, free=True)
 
 
-@pytest.mark.slow  # exports take their time
+@pytest.mark.whole  # exports take their time
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("opset", [18, 21, 23])
 @pytest.mark.parametrize("free", [True, False])

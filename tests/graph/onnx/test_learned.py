@@ -29,6 +29,8 @@ from proofmap.graph.onnx.learned import LEARNED
 from tests.bounds.setting import both_sides
 from tests.graph.onnx.files import Array, assert_same, floats, loaded, make, run
 
+pytestmark = pytest.mark.slow
+
 BINARY, SEVERAL = load_breast_cancer, load_wine
 
 

@@ -19,6 +19,8 @@ from tests.bounds.setting import both_sides
 from tests.graph.onnx.files import Array, assert_same, floats, ints, loaded, make
 from tests.graph.onnx.specs import node
 
+pytestmark = pytest.mark.slow
+
 LENGTH, FEATURES, SIZE = 3, 2, 4
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 

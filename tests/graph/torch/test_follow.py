@@ -17,6 +17,8 @@ from proofmap.graph.torch.aten import CONVERT
 from proofmap.graph.torch.follow import ASIDE
 from tests.models import Apply
 
+pytestmark = pytest.mark.slow
+
 Function = Callable[[Tensor], Tensor]  # of (N, 3, 4), rows of four features
 
 ROWS, MATRIX = torch.linspace(-1, 1, 12).reshape(3, 4), torch.linspace(-1, 1, 20).reshape(5, 4)

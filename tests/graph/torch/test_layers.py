@@ -18,6 +18,8 @@ from proofmap.graph import Graph, bounded, trace
 from tests.foreign import seeded
 from tests.models import Apply
 
+pytestmark = pytest.mark.slow
+
 SHAPE = (3, 4)  # rows of a sample, or channels with their places
 CAUSAL = torch.ones(3, 3, dtype=torch.bool).tril()
 BEFORE = torch.zeros(3, 3, dtype=torch.float64).masked_fill(~CAUSAL, -torch.inf)
