@@ -17,6 +17,38 @@ BROWSER = find()
 LOADS = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
 
 
+TAGS = """a aside br button code del details div em form h1 h2 h3 h4 hr img input label li nav ol p path pre section
+span strong sub summary sup svg table tbody td th thead tr u ul"""
+
+
+class Written(HTMLParser):
+    """The text of a page, and what is no tag: a formula such as `<A, y>` that a browser takes for one, and hides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside, self.shown, self.text, self.odd = False, True, "", list[str]()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.inside |= tag == "article"
+        self.shown &= tag != "pre"
+        known = tag in TAGS.split() and (tag != "a" or dict(attrs).get("href"))
+        if self.inside and tag != "article" and not known:
+            self.odd.append(self.get_starttag_text() or tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside &= tag != "article"
+        self.shown |= tag == "pre"
+
+    def handle_data(self, data: str) -> None:
+        self.text += data * (self.inside and self.shown)
+
+
+def written(text: str) -> Written:
+    parser = Written()
+    parser.feed(text)
+    return parser
+
+
 class Loaded(HTMLParser):
     """What a browser asks for when it opens a page."""
 
@@ -66,6 +98,21 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
             assert gone == [], page.name
     for sheet in site.rglob("*.css"):
         assert elsewhere(re.findall(r"url\([\"']?([^)\"']*)", sheet.read_text(encoding="utf-8"))) == [], sheet.name
+
+
+def test_all_that_is_written_is_shown(site: Path) -> None:
+    """No formula is taken for a tag, and no table stays a heap of bars."""
+    for page in sorted(site.rglob("*.html")):
+        found = written(page.read_text(encoding="utf-8"))
+        assert found.odd == [], page.name
+        assert not re.search(r"^\|[ :-]+\|", found.text, re.MULTILINE), page.name
+
+
+def test_a_formula_that_is_hidden_is_seen() -> None:
+    found = written("<b></b><article><p>1 < 2, <A, y> <A W, x> <a href='#'>b</a><pre>| --- |</pre></article>")
+    assert found.odd == ["<A, y>", "<A W, x>"]
+    assert "1 < 2" in found.text
+    assert "---" not in found.text
 
 
 def test_a_foreign_address_is_seen() -> None:

@@ -356,7 +356,7 @@ class Foreign(File):
                     "atan": "aten.atan",
                     "cumprod": "aten.cumprod",
                     "sin": "aten.sin",
-                    "getitem_1": "<built-in function getitem> of the positions of a maximum",
+                    "getitem_1": "getitem of the positions of a maximum",
                     "pow_1": "aten.pow.Tensor_Scalar with exponent 20",
                 },
             ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import getitem
 from typing import Any
 
 import torch
@@ -73,7 +74,8 @@ def _convert(builder: Builder, node: fx.Node, values: dict[str, Any]) -> Any:
         except MixedError as error:
             return builder.settle(name, follow(builder, name, op, error, args, kwargs), since)
     except NoRule as reason:
-        missing = " ".join((op.removesuffix(".default"), *map(str, reason.args)))
+        said = "getitem" if node.target is getitem else op.removesuffix(".default")
+        missing = " ".join((said, *map(str, reason.args)))
         return _placeholders(node.meta.get("val"), lambda shape: builder.unsupported(name, missing, branches, shape))
     except ModelError as error:
         fault = error
