@@ -120,6 +120,19 @@ def test_a_foreign_address_is_seen() -> None:
     assert elsewhere(loaded(foreign)) == ["https://a.example/x.js", "//b.example"]
 
 
+SEARCH = """new Promise((found) => {
+  const box = document.querySelector("input.md-search__input");
+  box.focus();
+  box.value = "rounding";
+  box.dispatchEvent(new Event("keyup"));
+  const look = () => {
+    const links = [...document.querySelectorAll(".md-search-result__item a")].map((link) => link.getAttribute("href"));
+    links.length ? found(links) : setTimeout(look, 100);
+  };
+  look();
+})"""
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason=f"no browser is installed: none of {', '.join(NAMES)}")
 def test_it_fits_a_desk_and_a_phone(site: Path, tmp_path: Path) -> None:
@@ -132,3 +145,12 @@ def test_it_fits_a_desk_and_a_phone(site: Path, tmp_path: Path) -> None:
                 opened.open(page)
                 assert opened.run("document.documentElement.scrollWidth <= innerWidth"), (page.name, width)
         assert [one for one in opened.requests if not one.startswith(("file:", "data:", "blob:"))] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason=f"no browser is installed: none of {', '.join(NAMES)}")
+def test_the_search_works_from_the_disk(site: Path, tmp_path: Path) -> None:
+    assert BROWSER is not None
+    with tab(BROWSER, tmp_path / "profile") as opened:
+        opened.open(site / "guides" / "audit.html")
+        assert any("theory.html" in link for link in opened.run(SEARCH))
