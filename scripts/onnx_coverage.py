@@ -352,13 +352,13 @@ are refused, by the sentence in the last column. None may be wrong.
 Of {suite} models these are no functions of floats, and left out:
 
 | why | models |
-| --- | --- |
+| --- | ---: |
 {excluded}
 
 Of the others, by their first float input:
 
 | operations | how many | models | read and equal |
-| --- | --- | --- | --- |
+| --- | ---: | ---: | ---: |
 {shares}
 
 Of all pairs of a float input and a float output, weights and states among them, {every} are read and equal: a
@@ -369,7 +369,7 @@ Wrong: {wrong}.
 ## By operation
 
 | operation | models | read and equal | disputed | of all pairs | the others (first input alone) |
-| --- | --- | --- | --- | --- | --- |
+| --- | ---: | ---: | ---: | ---: | --- |
 {rows}
 """
 
