@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +27,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap.explain.headline import caption, title
 from proofmap.zoo.vit import VisionTransformer
 
 if TYPE_CHECKING:
@@ -196,8 +198,8 @@ def _picture(found: pm.Explanation, letters: Sequence[str]) -> Any:
 
     figure, axes = pyplot.subplots(figsize=(6, 3), layout="constrained")
     axes.bar(letters, found.scores[0].tolist(), color="teal")
-    axes.set_ylabel("EVA")
-    axes.set_title(f"decided: {networks.LANGUAGES[int(found.target[0])]}")
+    axes.set_xlabel(caption(found))
+    axes.set_title(fill(title(found, 0, networks.LANGUAGES), 70), loc="left", fontsize=10)
     return figure
 
 
