@@ -6,6 +6,7 @@ python scripts/reference.py          # docs/reference/names.md and docs/referenc
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,7 +47,8 @@ def public() -> dict[str, Any]:
 
 def names_page() -> str:
     """Names by module, each with its signature, what it claims, what it has, and its example."""
-    lines = [_NOTE, "# Names", "", "`import proofmap as pm`. In the examples:", "", f"```python\n{SET_UP}```"]
+    shared = "`groups`, `batch`, `progress` and `memory`, which all share, stand at [Explainer](#pmexplainexplainer)."
+    lines = [_NOTE, "# Names", "", shared, "", "In the examples:", "", f"```python\n{SET_UP}```"]
     found = public()
     for module in ("", *MODULES):
         start = f"pm.{module}" if module else "pm"
@@ -106,7 +108,7 @@ def _parameters(thing: Any, first: int = 0) -> list[str]:
         names = list(inspect.signature(thing).parameters)
     except (TypeError, ValueError):  # an error, or a module
         return []
-    return [name for name in names[first:] if name not in ("args", "kwargs")]
+    return [name for name in names[first:] if name not in ("args", "kwargs") and name.strip("_")]
 
 
 def _plain(text: str) -> str:
@@ -130,12 +132,12 @@ def commands_page() -> str:
         context = command.make_context(name, [], parent=top, resilient_parsing=True)
         usage = " ".join(["proofmap", name, *command.collect_usage_pieces(context)])
         records = [option.get_help_record(context) for option in command.get_params(context)]
-        rows = [" | ".join(f"{_flat(part)}" for part in (f"`{record[0]}`", record[1])) for record in records if record]
+        rows = [f"`{_flat(record[0])}` | {_typed(_flat(record[1]))}" for record in records if record]
         lines += [
             "",
             f"## {name}",
             "",
-            "\n\n".join(map(_flat, command.help.split("\n\n"))),
+            "\n\n".join(_typed(_flat(part)) for part in command.help.split("\n\n")),
             "",
             f"`{usage}`",
             "",
@@ -144,6 +146,13 @@ def commands_page() -> str:
         ]
         lines += [f"| {row} |" for row in rows]
     return "\n".join(lines) + "\n"
+
+
+def _typed(text: str) -> str:
+    """Text in which what is typed is `code`: a whole command, or an option with what looks like its value."""
+    before, mark, command = text.partition("For instance: proofmap ")
+    whole = f"For instance: `proofmap {command}`" if mark else ""
+    return re.sub(r"(?<!\S)--[a-z][a-z-]*(?: [\w.,:/+-]*[\d.:+][\w.,:/+-]*\b)?", r"`\g<0>`", before) + whole
 
 
 def _flat(text: str) -> str:

@@ -75,9 +75,12 @@ def check_model(model: object) -> None:
 class Explainer(ABC):
     """Explains decisions of one model over one kind of ball.
 
-    ball.eps may be "auto": for each sample the radius up to which its decision is proven. Without a ball it is that
-    radius, in the range of the samples as the domain, and a warning says so. groups: `pixels()` by default. batch:
-    samples at a time, some hundred to keep a GPU busy. progress: a bar for what takes over a second.
+    ball: its eps may be "auto": for each sample the radius up to which its decision is proven. Without a ball it is
+    that radius, in the range of the samples as the domain, and a warning says so.
+    groups: what is scored together, `pixels()` by default.
+    batch: samples at a time, some hundred to keep a GPU busy.
+    progress: a bar for what takes over a second.
+    memory: bytes the computation may use, by default half of what is free.
 
     >>> isinstance(pm.EVA(model, ball), pm.explain.Explainer)
     True
