@@ -626,6 +626,18 @@ BREAKS = [
     Break("explain/fit.py", " and 0 < level < 1", "", PROBABLE),
     Break("guarantee.py", '"probable": ROUND_CEILING', '"probable": ROUND_FLOOR', "tests/test_guarantee.py"),
     Break("show/sides.py", 'return "smoothed"', 'return "decision"', "tests/show/test_sides.py"),
+    Break(
+        "show/words.py",
+        'if guarantee != "certified" or settings.get("rigorous"):',
+        'if guarantee != "certified" or "rigorous" not in settings:',
+        "tests/show/test_words.py",
+    ),
+    Break(
+        "show/dataset.py",
+        'open=[*_open(totals), *roundings(totals.guarantee, job["settings"])],',
+        "open=[*_open(totals)],",
+        "tests/show/test_dataset.py",
+    ),
     Break("runs/totals.py", ' or guarantee == "probable"', "", "tests/runs/test_claims.py"),
     Break("runs/worker.py", "{ERRORS: e.errors}", "{}", "tests/runs/test_errors.py"),
     Break(

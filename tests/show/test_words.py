@@ -39,6 +39,14 @@ def test_a_proof_is_about_every_input_of_the_ball() -> None:
     assert "between −3.00 and −2.31" in found.open[0]
 
 
+def test_what_is_rounded_is_open_unless_it_was_counted() -> None:
+    plain = one(-2.311)
+    rigorous = replace(plain, settings={**plain.settings, "rigorous": True})
+    assert [sentence for sentence in said(plain).open if "neither was counted" in sentence]
+    assert set(said(rigorous).open) == {sentence for sentence in said(plain).open if "counted" not in sentence}
+    assert not [sentence for sentence in said(probable(-0.327)).open if "counted" in sentence]
+
+
 def test_a_bound_above_zero_leaves_the_decision_open() -> None:
     found = said(one(1.234), reached=-0.5)
     assert "neither proves nor refutes" in found.short

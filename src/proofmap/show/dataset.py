@@ -17,7 +17,7 @@ from proofmap.runs.totals import Distribution, Totals, total
 from proofmap.show.axis import Axis
 from proofmap.show.panels import Panel, means
 from proofmap.show.records import Fact, day_of, file_facts, network_digest, text_of
-from proofmap.show.words import RELATION, ball, number, quantity_of
+from proofmap.show.words import RELATION, ball, number, quantity_of, roundings
 
 __all__ = ["DataSet", "data_set"]
 
@@ -121,7 +121,7 @@ def data_set(at: int, name: str, results: Results, given: str | None) -> DataSet
         ball=sentence,
         around=totals.around,
         guaranteed=list(_guaranteed(totals)),
-        open=list(_open(totals)),
+        open=[*_open(totals), *roundings(totals.guarantee, job["settings"])],
         quantity=quantity_of(totals.guarantee, totals.objective).removeprefix("the "),
         overlaps=None if totals.overlap is None else _histogram(totals.overlap, totals),
         classes=list(_classes(totals, panels)),

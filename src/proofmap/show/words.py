@@ -14,7 +14,19 @@ from proofmap.explain.wording import noise, plural, radius, score_means, share, 
 from proofmap.objective import decides
 from proofmap.show.sides import RESTARTS, STEPS, Kind, Range, Verdict
 
-__all__ = ["BADGES", "RELATION", "Claim", "Names", "ball", "claim", "name_of", "number", "quantity", "sources"]
+__all__ = [
+    "BADGES",
+    "RELATION",
+    "Claim",
+    "Names",
+    "ball",
+    "claim",
+    "name_of",
+    "number",
+    "quantity",
+    "roundings",
+    "sources",
+]
 
 Names: TypeAlias = Sequence[str] | None  # of the classes
 
@@ -64,7 +76,14 @@ def claim(e: Explanation, k: int, kind: Kind, sides: tuple[Range, ...], answer: 
         short, holds, does_not = _certified(sides[0], answer, title)
     else:
         short, holds, does_not = _unproven(e, sides[0], answer, title)
-    return Claim(short, (*holds, *_proven(e, k)), (*does_not, _scores(e)))
+    return Claim(short, (*holds, *_proven(e, k)), (*does_not, *roundings(e.guarantee, e.settings), _scores(e)))
+
+
+def roundings(guarantee: Guarantee, settings: Mapping[str, Any]) -> list[str]:
+    """What a proof says of them: nothing, unless it is rigorous."""
+    if guarantee != "certified" or settings.get("rigorous"):
+        return []
+    return ["What is rounded, in the network as it is run and in the bound itself: neither was counted."]
 
 
 def _certified(side: Range, answer: Verdict, title: str) -> tuple[str, list[str], list[str]]:
