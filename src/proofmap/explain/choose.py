@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -203,11 +204,10 @@ class _Asked:
         method = Exact(seconds=alone) if alone >= _LEAST else None
         ball = Ball(eps, domain=self.domain)
         found = self._explained(EVA(self.model, ball, groups=self._cells, bounds=method, progress=self.progress))
-        how = (
-            "the scores of the proof are differences of bounds, as there was no time to close them"
-            if method is None
-            else f"a search of at most {alone:.0f} seconds a sample closed the scores of the proof as far as it came"
-        )
+        how = "the scores of the proof are differences of bounds, as there was no time to close them"
+        if method is not None:
+            most = plural(ceil(alone), "second")
+            how = f"a search of at most {most} a sample closed the scores of the proof as far as it came"
         return found, f"Proven: {_holds(found, eps)}; {how}. Roundings are not covered."
 
     @property
