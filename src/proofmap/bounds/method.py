@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from proofmap.bounds.backward import BackwardPass
 from proofmap.bounds.forward import ForwardPass
@@ -70,7 +71,7 @@ class IBP(Method):
     tensor([45.6708, 51.4577])
     """
 
-    plans = (Plan(interval_hidden=True, interval_final=True),)
+    plans: ClassVar[tuple[Plan, ...]] = (Plan(interval_hidden=True, interval_final=True),)
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Forward(Method):
     tensor([ -8.4649, -10.5726])
     """
 
-    plans = (Plan(hidden=(ForwardPass(),), final=(ForwardPass(),)),)
+    plans: ClassVar[tuple[Plan, ...]] = (Plan(hidden=(ForwardPass(),), final=(ForwardPass(),)),)
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Backward(Method):
     tensor([-10.0599, -13.3980])
     """
 
-    plans = (Plan(hidden=(BackwardPass(),), final=(BackwardPass(),)),)
+    plans: ClassVar[tuple[Plan, ...]] = (Plan(hidden=(BackwardPass(),), final=(BackwardPass(),)),)
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class CrownIBP(Method):
     tensor([11.6211,  9.0744])
     """
 
-    plans = (Plan(final=(BackwardPass(),), interval_hidden=True),)
+    plans: ClassVar[tuple[Plan, ...]] = (Plan(final=(BackwardPass(),), interval_hidden=True),)
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class Exact(Method):
     seconds: float = number(60, "a number above 0", lambda seconds: seconds > 0)
     memory: int | None = None
 
-    plans = Backward.plans
+    plans: ClassVar[tuple[Plan, ...]] = Backward.plans
 
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
