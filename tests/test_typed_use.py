@@ -72,7 +72,7 @@ def test_the_steps_of_the_tutorial(tmp_path: Path) -> None:
 def test_bounds() -> None:
     x, ball = torch.rand(2, 4), pm.Ball(eps=0.05, norm=2, domain=(0.0, 1.0))
     bounds = pm.bounds.IBP() & pm.bounds.Forward() & pm.bounds.Backward()
-    assert_type(bounds, pm.bounds.Method)
+    assert_type(bounds, pm.bounds.Intersection)
     over = pm.overlap(MODEL, x, ball, groups=pm.groups.columns(), bounds=bounds, sharing="one-pass", rigorous=True)
     assert_type(over.full, Tensor)
     assert_type(over.frozen <= 0, Tensor)
