@@ -23,6 +23,7 @@ from proofmap.proof.certificate import Certificate
 from proofmap.runs import Results
 
 MODEL = nn.Sequential(nn.Flatten(), nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)).eval()
+ROWS: NDArray[np.float32] = np.random.default_rng(0).random((2, 4), dtype=np.float32)
 BENCHMARK = """
 title = "One method"
 data = "mnist"
@@ -78,7 +79,7 @@ def test_bounds() -> None:
     assert_type(over.frozen <= 0, Tensor)
     assert_type(over.certified, bool)
     assert_type(over.points, Tensor | None)
-    assert_type(pm.certified_radius(MODEL, x.numpy(), norm=float("inf"), domain=(0.0, 1.0)), Tensor)
+    assert_type(pm.certified_radius(MODEL, ROWS, norm=float("inf"), domain=(0.0, 1.0)), Tensor)
     assert_type(ball.at(x), pm.Family)
     assert_type(pm.trace(MODEL, x), pm.Graph)
 
@@ -86,7 +87,7 @@ def test_bounds() -> None:
 def test_explanations(tmp_path: Path) -> None:
     x, ball = torch.rand(2, 4), pm.Ball(0.05, domain=(0.0, 1.0))
     eva = pm.EVA(MODEL, ball, bounds=pm.bounds.named("crown-ibp"))
-    explanation = eva.explain(x.numpy(), target=np.array([0, 1]))
+    explanation = eva.explain(ROWS, target=np.array([0, 1]))
     assert_type(explanation.scores, Tensor)
     assert_type(explanation.intervals, Tensor)
     assert_type(explanation.order(), Tensor)
@@ -101,7 +102,7 @@ def test_explanations(tmp_path: Path) -> None:
 
 def test_what_the_columns_of_a_table_may_hold(tmp_path: Path) -> None:
     x = torch.rand(3, 4)
-    domain = pm.Domain.from_data(x, names=["a", "b", "c", "d"]).including(x.numpy())
+    domain = pm.Domain.from_data(x, names=["a", "b", "c", "d"]).including(ROWS)
     assert_type(domain, pm.Domain)
     assert_type(domain.eps(0.1, fixed=["a"]), Tensor)
     ball = pm.Ball(domain.eps(0.1), domain=domain)
