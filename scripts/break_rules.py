@@ -864,7 +864,7 @@ BREAKS = [
     ),
     Break("tree/straight.py", "signs = (1, -1) if self.norm == 1 else (1,)", "signs = (1,)", STRAIGHT),
     Break("tree/straight.py", "if self.norm != 2 or size", "if True or size", STRAIGHT),
-    # leaves
+    # products, softmax, norms
     Break("rules/product.py", "corners.amin(0), corners.amax(0)", "corners[0], corners[3]", PRODUCT),
     Break("rules/product.py", "lower_first=torch.lerp(b.lower, b.upper, t)", "lower_first=b.upper", PRODUCT),
     Break("rules/product.py", "upper_second=torch.lerp(a.upper, a.lower, s)", "upper_second=a.upper", PRODUCT),
@@ -890,6 +890,7 @@ BREAKS = [
         "False and not (OPERATIONS[of.op].entrywise",
         "tests/bounds/test_twins.py::test_no_difference_is_outside",
     ),
+    # leaves
     Break("tree/leaves.py", "        self._urgency[index] = -inf\n", "        pass\n", LEAVES),
     Break("tree/leaves.py", "self._free = torch.cat([self._free, index])", "pass", LEAVES),
     Break("tree/leaves.py", "self._free, self._end = self._free[count:], end", "self._end = end", LEAVES),
