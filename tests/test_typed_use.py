@@ -6,7 +6,9 @@
 # pyright: strict
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -18,6 +20,10 @@ from typing_extensions import assert_type
 import proofmap as pm
 from proofmap import bench
 from proofmap.bench import Table
+from proofmap.classes import margins
+from proofmap.explain import Explainer
+from proofmap.explain.explainer import Measured, Task
+from proofmap.explain.explanation import Guarantee
 from proofmap.explain.picture import Picture
 from proofmap.proof.certificate import Certificate
 from proofmap.runs import Results
@@ -134,6 +140,33 @@ def test_a_benchmark(tmp_path: Path) -> None:
     assert_type(spec, bench.Spec)
     assert_type(bench.run(spec, tmp_path / "out", quick=True, progress=False), Table)
     assert_type(bench.names(), list[str])
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class OnePoint(Explainer):
+    """An explainer of a user's own, with settings: AO by one point of each ball."""
+
+    guarantee: ClassVar[Guarantee] = "sampled"
+    shrink: float = 1.0
+    seed: int = 0
+
+    def _measure(self, task: Task) -> Measured:
+        assert_type(task.family, pm.Family)
+        delta = self.shrink * task.family.sample(1, task.generator)[0]
+        nominal = margins(task.graph(task.x), task.target)
+        kept = [delta, *(delta * (task.mask != group) for group in range(task.family.groups))]
+        with torch.no_grad():
+            reached = [torch.maximum(margins(task.graph(task.x + step), task.target), nominal) for step in kept]
+        return Measured.of(pm.Overlap.estimated(torch.stack(reached, dim=1), nominal, task.target))
+
+
+def test_an_explainer_of_ones_own() -> None:
+    mine = OnePoint(MODEL, pm.Ball(0.1), groups=pm.groups.columns(), shrink=0.5, seed=3)
+    assert_type(mine.seed, int)
+    assert_type(mine.explain(ROWS), pm.Explanation)
+    explainers: list[pm.explain.Explainer] = [mine, pm.EVA(MODEL)]
+    assert_type([one.seed for one in explainers], list[int | None])
+    assert [one.seed for one in explainers] == [3, None]
 
 
 def rows(run: Path) -> tuple[NDArray[np.float32], list[str]]:
