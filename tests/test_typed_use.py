@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -26,7 +26,8 @@ from proofmap.explain.explainer import Measured, Task
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.picture import Picture
 from proofmap.proof.certificate import Certificate
-from proofmap.runs import Results
+from proofmap.runs import Job, Results, Totals, run
+from proofmap.sources import open_samples, read_model
 
 MODEL = nn.Sequential(nn.Flatten(), nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)).eval()
 ROWS: NDArray[np.float32] = np.random.default_rng(0).random((2, 4), dtype=np.float32)
@@ -169,10 +170,16 @@ def test_an_explainer_of_ones_own() -> None:
     assert [one.seed for one in explainers] == [3, None]
 
 
-def rows(run: Path) -> tuple[NDArray[np.float32], list[str]]:
-    """Of a run that is done."""
-    results = Results.open(run)
-    return results["scores"], list(results.to_frame().columns)
+def test_a_data_set(tmp_path: Path) -> None:
+    np.savez(tmp_path / "digits.npz", images=np.zeros((2, 1, 28, 28), np.float32))
+    model = read_model("zoo:mnist_mlp")
+    samples = open_samples([tmp_path / "digits.npz"], model.preparation)
+    job = Job(method="eva", ball=pm.Ball(0.01, domain=(0.0, 1.0)), groups=pm.groups.grid(2))
+    assert_type(run(samples, model, job, tmp_path / "out", progress=False), Totals)
+    results = Results.open(tmp_path / "out")
+    assert_type(results["scores"], NDArray[Any])
+    assert_type(results.samples, list[str])
+    assert list(results.to_frame().columns)[:1] == ["name"]
 
 
 def test_errors() -> None:
