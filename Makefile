@@ -4,7 +4,7 @@
 # make docs    the same set-up, then the documentation as pages, into out/site
 # make bench   the same set-up, then every benchmark in a short form, into out/bench
 # make demo    the same set-up, then proofmap demo
-# make lint    the same set-up, then ruff and mypy
+# make lint    the same set-up, then ruff, mypy and pyright
 # make clean   remove .venv and everything generated
 #
 # PYTHON=...   the interpreter to build .venv with (3.10 or newer)
@@ -48,6 +48,7 @@ lint: $(STAMP)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+	$(RUN) scripts/check_types.py
 
 clean:
 	rm -rf $(VENV) .venv-quantus .venv-metrics build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info

@@ -1385,6 +1385,14 @@ BREAKS = [
     Break("proof/check.py", "require(same and x.dtype == np.float32,", "require(True,", CHECKED_FILE),
     Break("proof/check.py", 'hashes == listed["files"]', "True", CHECKED_FILE),
     Break("proof/check.py", "np.nextafter(side.astype(float), np.inf)", "side.astype(float)", CHECKED_HOSTILE),
+    Break("proof/check.py", "self.lower: Array = -low", "self.lower: Array = 0 * low", CHECKED),
+    Break("proof/check.py", "self.upper: Array = high", "self.upper: Array = 0 * high", CHECKED),
+    Break(
+        "proof/check.py",
+        "super().__init__(nodes=network.nodes, units=network.units, whole=points is None",
+        "super().__init__(nodes=network.nodes, units=network.units, whole=False",
+        CHECKED,
+    ),
     Break("proof/check.py", "self.members[1 + mask.reshape(-1), np.arange(n)] = 0", "pass", CHECKED_FILE),
     Break(
         "proof/check.py",
