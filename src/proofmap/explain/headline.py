@@ -35,6 +35,11 @@ def known(e: Explanation, k: int) -> str:
     return "".join(f"; {sentence}" for sentence in said if sentence)
 
 
+def how_proven(e: Explanation) -> str:
+    """How far a proof goes: the roundings of float32 are counted by rigorous ones alone."""
+    return "proven" if e.settings.get("rigorous") else "proven up to roundings"
+
+
 def _meaning(e: Explanation, k: int) -> str:
     value, ball = float(e.overlap.full[k]), around(e.settings, k, len(e))
     if e.guarantee == "probable":
@@ -49,7 +54,7 @@ def _meaning(e: Explanation, k: int) -> str:
     if not decides(objective):
         return f"bound {known_side(e.overlap, k)} of the objective {objective!r} for {ball}: not about the decision"
     if value <= 0:
-        answer = f"proven for {ball}, no input of the ball is classified otherwise"
+        answer = f"{how_proven(e)} for {ball}, no input of the ball is classified otherwise"
     elif float(e.overlap.nominal[k]) > 0:
         answer = f"refuted for {ball}, the input itself is classified otherwise"
     elif float(e.overlap.full_lower[k]) > 0:
@@ -65,13 +70,13 @@ def _targeted(e: Explanation, opposite: Overlap, k: int, aim: str) -> str:
     added, removed, ball = float(e.overlap.full[k]), float(opposite.full[k]), around(e.settings, k, len(e))
     if e.guarantee != "certified":
         return f"adding: {_unproven(e, added, ball)}, removing: {_unproven(e, removed, ball)}: nothing proven"
-    proven = {
-        (True, True): f"proven for {ball}, no input of either half of the ball is classified as {aim}",
-        (True, False): f"proven for adding alone, {ball}",
-        (False, True): f"proven for removing alone, {ball}",
+    answer = {
+        (True, True): f"{how_proven(e)} for {ball}, no input of either half of the ball is classified as {aim}",
+        (True, False): f"{how_proven(e)} for adding alone, {ball}",
+        (False, True): f"{how_proven(e)} for removing alone, {ball}",
         (False, False): f"undecided for {ball}",
     }[added <= 0, removed <= 0]
-    return f"adding: AO {known_side(e.overlap, k)}, removing: AO {known_side(opposite, k)}: {proven}"
+    return f"adding: AO {known_side(e.overlap, k)}, removing: AO {known_side(opposite, k)}: {answer}"
 
 
 def _unproven(e: Explanation, value: float, ball: str, what: str = "AO") -> str:
