@@ -13,6 +13,7 @@ from proofmap.explain import Explanation, Origin, Source
 from proofmap.explain.headline import caption, group_name, selection, title
 from tests.explain.making import bounds, certified, make, make_signed, probable, ranked, two_sided
 
+PROVEN = "proven up to roundings"
 BALL = "ε = 0.01 in L∞, values within [0, 1]"
 
 
@@ -26,7 +27,7 @@ def flat(text: str) -> str:
 
 def test_a_title_says_what_is_proven() -> None:
     assert headlines(certified(-3.2099, 0.9)) == [
-        f"class 0 · AO ≤ -3.20: proven up to roundings for {BALL}, no input of the ball is classified otherwise",
+        f"class 0 · AO ≤ -3.20: {PROVEN} for {BALL}, no input of the ball is classified otherwise",
         f"class 1 · AO ≤ 0.90: undecided for {BALL}",
     ]
 
@@ -103,9 +104,9 @@ def test_a_title_says_that_nothing_is_proven(guarantee: str, value: float, said:
 @pytest.mark.parametrize(
     ("added", "removed", "said"),
     [
-        (-1.0, -2.0, f"proven up to roundings for {BALL}, no input of either half of the ball is classified as class 1"),
-        (-1.0, 2.0, f"proven up to roundings for adding alone, {BALL}"),
-        (1.0, -2.0, f"proven up to roundings for removing alone, {BALL}"),
+        (-1.0, -2.0, f"{PROVEN} for {BALL}, no input of either half of the ball is classified as class 1"),
+        (-1.0, 2.0, f"{PROVEN} for adding alone, {BALL}"),
+        (1.0, -2.0, f"{PROVEN} for removing alone, {BALL}"),
         (1.0, 2.0, f"undecided for {BALL}"),
     ],
 )
@@ -166,7 +167,7 @@ def test_names_are_cut() -> None:
 def test_a_title_says_both_sides_and_what_is_proven_to_matter_most() -> None:
     (said,) = headlines(ranked([3, 2, 1, 0], 0.004))
     assert said == (
-        f"class 0 · AO in [-5.00, -4.99]: proven up to roundings for {BALL}, no input of the ball is classified otherwise; "
+        f"class 0 · AO in [-5.00, -4.99]: {PROVEN} for {BALL}, no input of the ball is classified otherwise; "
         "these 2 of 4 columns are proven to matter most"
     )
     assert "matter" not in headlines(ranked([3, 2, 1, 0], 9))[0]
