@@ -634,8 +634,8 @@ BREAKS = [
     ),
     Break(
         "explain/headline.py",
-        'return "proven" if e.settings.get("rigorous") else',
-        'return "proven" if "rigorous" not in e.settings else',
+        'return "proven with all roundings" if e.settings.get("rigorous") else',
+        'return "proven with all roundings" if "rigorous" not in e.settings else',
         "tests/explain/test_headline.py",
     ),
     Break(

@@ -13,8 +13,8 @@ from proofmap.explain import Explanation, Origin, Source
 from proofmap.explain.headline import caption, group_name, selection, title
 from tests.explain.making import bounds, certified, make, make_signed, probable, ranked, two_sided
 
-BALL = "ε = 0.01 in L∞, values within [0, 1]"
 PROVEN = "proven up to roundings"
+BALL = "ε = 0.01 in L∞, values within [0, 1]"
 
 
 def headlines(e: Explanation, names: Sequence[str] | None = None) -> list[str]:
@@ -27,16 +27,15 @@ def flat(text: str) -> str:
 
 def test_a_title_says_what_is_proven() -> None:
     assert headlines(certified(-3.2099, 0.9)) == [
-        f"class 0 · AO ≤ -3.20: proven up to roundings for {BALL}, no input of the ball is classified otherwise",
+        f"class 0 · AO ≤ -3.20: {PROVEN} for {BALL}, no input of the ball is classified otherwise",
         f"class 1 · AO ≤ 0.90: undecided for {BALL}",
     ]
 
 
-def test_a_title_says_whether_roundings_are_counted() -> None:
-    e = certified(-3.2099)
-    (said,) = headlines(replace(e, settings={**e.settings, "rigorous": True}))
-    assert said == headlines(e)[0].replace(" up to roundings", "")
-    assert said != headlines(e)[0]
+def test_a_title_says_which_roundings_are_covered() -> None:
+    e = certified(-3.2)
+    e = replace(e, settings={**e.settings, "rigorous": True})
+    assert headlines(e)[0].startswith(f"class 0 · AO ≤ -3.20: proven with all roundings for {BALL}, no input")
 
 
 def test_a_title_says_what_is_probable_of_what() -> None:
@@ -168,8 +167,8 @@ def test_names_are_cut() -> None:
 def test_a_title_says_both_sides_and_what_is_proven_to_matter_most() -> None:
     (said,) = headlines(ranked([3, 2, 1, 0], 0.004))
     assert said == (
-        f"class 0 · AO in [-5.00, -4.99]: proven up to roundings for {BALL}, no input of the ball is classified "
-        "otherwise; these 2 of 4 columns are proven to matter most"
+        f"class 0 · AO in [-5.00, -4.99]: {PROVEN} for {BALL}, no input of the ball is classified otherwise; "
+        "these 2 of 4 columns are proven to matter most"
     )
     assert "matter" not in headlines(ranked([3, 2, 1, 0], 9))[0]
     assert flat(caption(ranked([1, 2], 0.1))) == "score = AO(B) - AO(B_u), an importance; its interval is proven"

@@ -15,7 +15,7 @@ from proofmap.explain.wording import around, beside, confidence, known_side, noi
 from proofmap.objective import decides
 from proofmap.overlaps import Overlap
 
-__all__ = ["caption", "group_name", "importance", "known", "selection", "title"]
+__all__ = ["caption", "certainty", "group_name", "importance", "known", "selection", "title"]
 
 
 def title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
@@ -35,11 +35,6 @@ def known(e: Explanation, k: int) -> str:
     return "".join(f"; {sentence}" for sentence in said if sentence)
 
 
-def how_proven(e: Explanation) -> str:
-    """How far a proof goes: the roundings of float32 are counted by rigorous ones alone."""
-    return "proven" if e.settings.get("rigorous") else "proven up to roundings"
-
-
 def _meaning(e: Explanation, k: int) -> str:
     value, ball = float(e.overlap.full[k]), around(e.settings, k, len(e))
     if e.guarantee == "probable":
@@ -54,7 +49,7 @@ def _meaning(e: Explanation, k: int) -> str:
     if not decides(objective):
         return f"bound {known_side(e.overlap, k)} of the objective {objective!r} for {ball}: not about the decision"
     if value <= 0:
-        answer = f"{how_proven(e)} for {ball}, no input of the ball is classified otherwise"
+        answer = f"{certainty(e)} for {ball}, no input of the ball is classified otherwise"
     elif float(e.overlap.nominal[k]) > 0:
         answer = f"refuted for {ball}, the input itself is classified otherwise"
     elif float(e.overlap.full_lower[k]) > 0:
@@ -64,19 +59,24 @@ def _meaning(e: Explanation, k: int) -> str:
     return f"AO {known_side(e.overlap, k)}: {answer}"
 
 
+def certainty(e: Explanation) -> str:
+    """A picture is shown without the page that says which roundings count."""
+    return "proven with all roundings" if e.settings.get("rigorous") else "proven up to roundings"
+
+
 def _targeted(e: Explanation, opposite: Overlap, k: int, aim: str) -> str:
     if int(e.target[k]) == int(e.overlap.target[k]):
         return "its own class: nothing is asked"
     added, removed, ball = float(e.overlap.full[k]), float(opposite.full[k]), around(e.settings, k, len(e))
     if e.guarantee != "certified":
         return f"adding: {_unproven(e, added, ball)}, removing: {_unproven(e, removed, ball)}: nothing proven"
-    answer = {
-        (True, True): f"{how_proven(e)} for {ball}, no input of either half of the ball is classified as {aim}",
-        (True, False): f"{how_proven(e)} for adding alone, {ball}",
-        (False, True): f"{how_proven(e)} for removing alone, {ball}",
+    proven = {
+        (True, True): f"{certainty(e)} for {ball}, no input of either half of the ball is classified as {aim}",
+        (True, False): f"{certainty(e)} for adding alone, {ball}",
+        (False, True): f"{certainty(e)} for removing alone, {ball}",
         (False, False): f"undecided for {ball}",
     }[added <= 0, removed <= 0]
-    return f"adding: AO {known_side(e.overlap, k)}, removing: AO {known_side(opposite, k)}: {answer}"
+    return f"adding: AO {known_side(e.overlap, k)}, removing: AO {known_side(opposite, k)}: {proven}"
 
 
 def _unproven(e: Explanation, value: float, ball: str, what: str = "AO") -> str:
