@@ -91,7 +91,7 @@ class Filter:
         unit = torch.eye(entries, dtype=values.dtype, device=values.device)
         unit = unit.view(entries, 1, channels // self.groups, *size)
         every = unit.expand(-1, self.groups, *unit.shape[2:]).reshape(entries, channels, *size)
-        matrix = self.transposed(every, seen).view(entries, self.groups, -1).transpose(0, 1)
+        matrix = self.transposed(every, seen).reshape(entries, self.groups, -1).transpose(0, 1)
         product: Tensor = values.reshape(rows, self.groups, entries).transpose(0, 1) @ matrix
         return product.transpose(0, 1).reshape(rows, *seen)
 
