@@ -50,6 +50,7 @@ release: $(STAMP)
 	$(RUN) -m venv --without-pip $(EMPTY)
 	@$(call install,-c constraints.txt --no-compile dist/*.whl,$(EMPTY)/bin/python)
 	$(EMPTY)/bin/python -I scripts/try_release.py
+	@rm -rf $(EMPTY)
 
 demo: $(STAMP)
 	$(VENV)/bin/proofmap demo $(ARGS)
