@@ -5,7 +5,7 @@
 # make bench   the same set-up, then every benchmark in a short form, into out/bench
 # make release the same set-up, then wheel and source archive, into dist, and the wheel tried in an empty environment
 # make demo    the same set-up, then proofmap demo
-# make lint    the same set-up, then ruff and mypy
+# make lint    the same set-up, then ruff, mypy and pyright
 # make clean   remove .venv and everything generated
 #
 # PYTHON=...   the interpreter to build .venv with (3.10 or newer)
@@ -59,6 +59,7 @@ lint: $(STAMP)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+	$(RUN) scripts/check_types.py
 
 clean:
 	rm -rf $(VENV) .venv-quantus .venv-metrics build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info

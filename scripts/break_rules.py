@@ -864,7 +864,7 @@ BREAKS = [
     ),
     Break("tree/straight.py", "signs = (1, -1) if self.norm == 1 else (1,)", "signs = (1,)", STRAIGHT),
     Break("tree/straight.py", "if self.norm != 2 or size", "if True or size", STRAIGHT),
-    # leaves
+    # products, softmax, norms
     Break("rules/product.py", "corners.amin(0), corners.amax(0)", "corners[0], corners[3]", PRODUCT),
     Break("rules/product.py", "lower_first=torch.lerp(b.lower, b.upper, t)", "lower_first=b.upper", PRODUCT),
     Break("rules/product.py", "upper_second=torch.lerp(a.upper, a.lower, s)", "upper_second=a.upper", PRODUCT),
@@ -890,6 +890,7 @@ BREAKS = [
         "False and not (OPERATIONS[of.op].entrywise",
         "tests/bounds/test_twins.py::test_no_difference_is_outside",
     ),
+    # leaves
     Break("tree/leaves.py", "        self._urgency[index] = -inf\n", "        pass\n", LEAVES),
     Break("tree/leaves.py", "self._free = torch.cat([self._free, index])", "pass", LEAVES),
     Break("tree/leaves.py", "self._free, self._end = self._free[count:], end", "self._end = end", LEAVES),
@@ -1372,6 +1373,14 @@ BREAKS = [
     Break("proof/check.py", "require(same and x.dtype == np.float32,", "require(True,", CHECKED_FILE),
     Break("proof/check.py", 'hashes == listed["files"]', "True", CHECKED_FILE),
     Break("proof/check.py", "np.nextafter(side.astype(float), np.inf)", "side.astype(float)", CHECKED_HOSTILE),
+    Break("proof/check.py", "self.lower: Array = -low", "self.lower: Array = 0 * low", CHECKED),
+    Break("proof/check.py", "self.upper: Array = high", "self.upper: Array = 0 * high", CHECKED),
+    Break(
+        "proof/check.py",
+        "super().__init__(nodes=network.nodes, units=network.units, whole=points is None",
+        "super().__init__(nodes=network.nodes, units=network.units, whole=False",
+        CHECKED,
+    ),
     Break("proof/check.py", "self.members[1 + mask.reshape(-1), np.arange(n)] = 0", "pass", CHECKED_FILE),
     Break(
         "proof/check.py",

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 import proofmap as pm
-from proofmap import explain, metrics
+import proofmap.explain as explain
+from proofmap import metrics
 from proofmap.errors import InputError
 from proofmap.explain import baselines
 from proofmap.settings import check_settings, choice, count

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from proofmap import bounds, data, explain, groups, metrics, zoo
+from typing import TYPE_CHECKING
+
+from proofmap import bounds, data, groups, metrics, zoo
 from proofmap.ball import Ball
 from proofmap.bench.compare import compare
 from proofmap.domain import Domain
@@ -36,6 +38,11 @@ from proofmap.family import Family
 from proofmap.graph import Graph, load, trace
 from proofmap.overlaps import Overlap, overlap
 from proofmap.radii import Radius, certified_radius, radius
+
+if TYPE_CHECKING:
+    from proofmap.explain.called import explain
+else:
+    from proofmap import explain
 
 __all__ = [
     "EVA",

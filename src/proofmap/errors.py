@@ -65,7 +65,7 @@ class UnsupportedError(ModelError):
     """
 
     def __init__(self, nodes: Sequence[tuple[str, str]], advice: str = "add one under proofmap/rules") -> None:
-        self.nodes = tuple(nodes)
+        self.nodes: tuple[tuple[str, str], ...] = tuple(nodes)
         self.advice = advice
         missing = ", ".join(f"{operation} (node {node!r})" for node, operation in self.nodes)
         super().__init__(f"no rule for {missing}: {advice}")

@@ -73,7 +73,7 @@ def piece_of(budget: int, device: torch.device) -> int:
 
 def rows_of(budget: int, device: torch.device) -> int:
     """The same for rows of coefficients. On a GPU large convolutions take up to three times what is counted of them
-    (ResNet-18 on an H200: 32 GiB where 11 were for rows).
+    (ResNet-18 on an H200: 32 GiB where 11 were for rows; 11 with a third).
     """
     piece = piece_of(budget, device)
     return piece // 3 if device.type == "cuda" else piece

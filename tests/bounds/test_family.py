@@ -56,7 +56,7 @@ def test_an_intersection_is_no_looser_than_its_parts(case: Case) -> None:
     for together in (IBP() & Forward(), IBP() & Forward() & Backward(), CrownIBP() & Forward()):
         lower, upper = both_sides(graph, family, together, "shared")
         tolerance = 1e-9 * (1 + float(upper.abs().max()))
-        for part in together.parts:  # type: ignore[attr-defined]
+        for part in together.parts:
             part_lower, part_upper = both_sides(graph, family, part, "shared")
             assert bool((upper <= part_upper + tolerance).all()), part
             assert bool((lower >= part_lower - tolerance).all()), part

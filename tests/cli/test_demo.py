@@ -12,7 +12,15 @@ from tests.show.markup import faults, read
 def test_the_demo_explains_draws_and_reports(tmp_path: Path) -> None:
     done = installed("demo", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    for words in ("AO(B)", "proven", "undecided", "not itself proven", "Open out/demo/report.html", "s a digit"):
+    for words in (
+        "AO(B)",
+        "proven",
+        "undecided",
+        "not itself proven",
+        "Roundings are not",
+        "Open out/demo/report.html",
+        "s a digit",
+    ):
         assert words in done.stdout
     out = tmp_path / "out" / "demo"
     for name in ("digits", "four-to-nine"):

@@ -58,8 +58,8 @@ def balls() -> list[dict[str, Any]]:
 
 def drawn(question: checker.Question, random: np.random.Generator, count: int) -> Array:
     """Float32 points of B, many at its corners: (count, n)."""
-    low, high = question.lower, question.upper
-    steps = np.where(random.random((count, len(low))) < 0.5, low, high) * random.choice([1, 1, 0.5], (count, 1))
+    low, high = (side.astype(np.float64) for side in question.sides)  # exact: the rounded ends are what is tested
+    steps = np.where(random.random((count, len(low))) < 0.5, -low, high) * random.choice([1, 1, 0.5], (count, 1))
     if question.norm != "inf":
         steps *= (random.random(steps.shape) < 0.5) | (question.norm == "2")
         norm = np.linalg.norm(steps, int(question.norm), axis=1, keepdims=True)

@@ -86,20 +86,25 @@ def test_forms_pulled_back_and_intervals_hold(word: str, size: float) -> None:
 
 @pytest.mark.parametrize("word", WORDS)
 def test_forms_pushed_forward_hold(word: str) -> None:
-    """Inputs that are affine in two variables, whose lower and upper forms differ."""
+    """Inputs between a lower and an upper form in two variables that lean apart, each entry at one of its two ends."""
     node, shapes = WORDS[word]
     g = torch.Generator().manual_seed(3)
     forms, inputs, values = [], [], []
-    deltas = torch.rand(64, 2, dtype=torch.float64, generator=g) * 2 - 1
+    deltas = torch.cat(
+        [torch.rand(60, 2, dtype=torch.float64, generator=g) * 2 - 1, torch.tensor([*every((-1, 1), (-1, 1))])]
+    )
+    deltas = deltas.repeat(50, 1)
     for shape in shapes:
-        weight = torch.randn(1, 2, *shape, dtype=torch.float64, generator=g)
-        tilt = 0.2 * torch.randn(1, 2, *shape, dtype=torch.float64, generator=g)
-        bias, gap = torch.randn(1, *shape, dtype=torch.float64, generator=g), tilt.abs().sum(1) + 0.1
+        weight, tilt = (size * torch.randn(1, 2, *shape, dtype=torch.float64, generator=g) for size in (0.1, 0.1))
+        bias, gap = torch.randn(1, *shape, dtype=torch.float64, generator=g), tilt.abs().sum(1)
         forms.append(Forms(weight + tilt, bias - gap, weight - tilt, bias + gap))
-        value = bias + torch.einsum("nd,d...->n...", deltas, weight[0])  # between the two
-        radius = weight.abs().sum(1)
+        low, high = (
+            b + torch.einsum("nd,d...->n...", deltas, w[0])
+            for w, b in ((weight + tilt, bias - gap), (weight - tilt, bias + gap))
+        )
+        values.append(torch.where(torch.rand(low.shape, generator=g) < 0.5, low, high))
+        radius = gap + torch.maximum((weight + tilt).abs().sum(1), (weight - tilt).abs().sum(1))
         inputs.append(Interval(bias - radius, bias + radius))
-        values.append(value)
     pushed = rule(node).relax(node, *inputs).push(*forms)
     y = compute(node, *values)
     lower, upper = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
-from itertools import pairwise
+from itertools import pairwise, product
 from math import inf
 from typing import Any
 
@@ -397,14 +397,20 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaps, "_WORK", 0)
 
 
+# every network and every kind of ball among them
+QUICK = [("dense", "box"), ("dense", "sphere"), ("pooled", "octahedron"), ("branched", "relative")]
+LONGER = [("clamped", "half"), ("clamped", "octahedron"), ("pooled", "sphere"), ("branched", "box")]
+
+
 @pytest.mark.parametrize(
     ("name", "ball"),
     [
-        ("dense", "box"),
-        ("dense", "sphere"),
-        ("pooled", "octahedron"),
-        ("branched", "relative"),
-        *(pytest.param(name, ball, marks=pytest.mark.slow) for name in STRAIGHT for ball in BALLS),
+        *QUICK,
+        *(pytest.param(name, ball, marks=pytest.mark.slow) for name, ball in LONGER),
+        *(
+            pytest.param(*pair, marks=pytest.mark.whole)
+            for pair in sorted({*product(STRAIGHT, BALLS)} - {*QUICK, *LONGER})
+        ),
     ],
 )
 def test_with_all_roundings_both_sides_are_hardly_further_apart(name: str, ball: str, few: None) -> None:

@@ -35,7 +35,8 @@ class Again(Tuned):
 
     def __init__(self, knowledge: Knowledge, settings: BackwardPass, ball: Tuned, case: Tensor) -> None:
         super().__init__(knowledge, settings, -(-ball.steps // _FEWER))
-        self._ball, self._case, self.cases = ball, case, ball.cases
+        self._ball, self._case = ball, case
+        self.cases: int = ball.cases
 
     def look_closer(self, worth: Mapping[str, Interval]) -> Again:
         """Tighten what is worth it, layer by layer, so that what has become closer counts for the next."""

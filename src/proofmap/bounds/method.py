@@ -58,7 +58,7 @@ class Method(ABC):
     def plans(self) -> tuple[Plan, ...]:
         """The walks to make, each sound on its own; the smallest of their bounds counts."""
 
-    def __and__(self, other: Method) -> Method:
+    def __and__(self, other: Method) -> Intersection:
         return Intersection((*_parts(self), *_parts(other)))
 
 
@@ -70,7 +70,9 @@ class IBP(Method):
     tensor([45.6708, 51.4577])
     """
 
-    plans = (Plan(interval_hidden=True, interval_final=True),)
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        return (Plan(interval_hidden=True, interval_final=True),)
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,9 @@ class Forward(Method):
     tensor([ -8.4649, -10.5726])
     """
 
-    plans = (Plan(hidden=(ForwardPass(),), final=(ForwardPass(),)),)
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        return (Plan(hidden=(ForwardPass(),), final=(ForwardPass(),)),)
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,9 @@ class Backward(Method):
     tensor([-10.0599, -13.3980])
     """
 
-    plans = (Plan(hidden=(BackwardPass(),), final=(BackwardPass(),)),)
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        return (Plan(hidden=(BackwardPass(),), final=(BackwardPass(),)),)
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,9 @@ class CrownIBP(Method):
     tensor([11.6211,  9.0744])
     """
 
-    plans = (Plan(final=(BackwardPass(),), interval_hidden=True),)
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        return (Plan(final=(BackwardPass(),), interval_hidden=True),)
 
 
 @dataclass(frozen=True)
@@ -144,7 +152,9 @@ class Exact(Method):
     seconds: float = number(60, "a number above 0", lambda seconds: seconds > 0)
     memory: int | None = None
 
-    plans = Backward.plans
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        return Backward().plans
 
     def __post_init__(self) -> None:
         """Refuse what is no setting."""

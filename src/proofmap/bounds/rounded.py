@@ -55,7 +55,7 @@ class Rounding:
     def __init__(self, knowledge: Knowledge, of: Rounding | None = None, case: Tensor | None = None) -> None:
         self._knowledge, self._of, self._case = knowledge, of, case
         dtype = knowledge.balls.x.dtype
-        self.unit = unit_of(dtype)
+        self.unit: float = unit_of(dtype)
         self._tiny, self._most = torch.finfo(dtype).tiny, torch.finfo(dtype).max * _LARGEST
         self._radii: dict[tuple[str, int], tuple[Tensor | None, Tensor]] = {}
         self._runs: dict[str, tuple[Tensor, Tensor, int]] = {}

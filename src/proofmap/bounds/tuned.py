@@ -99,9 +99,11 @@ class Tuned(BackwardBounder):
 
     def __init__(self, knowledge: Knowledge, settings: BackwardPass, steps: int) -> None:
         super().__init__(knowledge, settings)
-        self.steps, self.cases = steps, len(knowledge.cases)
+        self.steps = steps
+        self.cases: int = len(knowledge.cases)
         self._opened: dict[str, Open | None] = {}
-        self.kept = Kept(max(_LEAST, knowledge.budget // _SHARE))  # what rows ended with, where members go on from it
+        # what rows ended with, where members go on from it
+        self.kept: Kept = Kept(max(_LEAST, knowledge.budget // _SHARE))
 
     def open(self) -> dict[str, Open]:
         """The nodes relaxed so far that leave something free."""

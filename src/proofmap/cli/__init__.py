@@ -18,5 +18,5 @@ __all__ = ["COMMANDS", "app"]
 
 COMMANDS = (explain, verify, compare, bench, run, export, report, claim, dossier, demo)
 
-for one in COMMANDS:
-    command(one)
+for _one in COMMANDS:
+    command(_one)

@@ -58,7 +58,7 @@ def _join_colons() -> str:
     return start + colon
 
 
-app = Program(
+app: Program = Program(
     no_args_is_help=True, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
 )
 

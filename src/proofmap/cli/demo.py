@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proofmap.cli.options import make_folder
+from proofmap.cli.options import ROUNDINGS, make_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,6 +60,7 @@ def demo(
     for k in range(_COUNT):
         typer.echo(_line(digits, k, int(labels[k])))
     typer.echo("AO(B): proven, no other class gets further ahead than that in the whole ball; 0 or less: none can.")
+    typer.echo(f"{ROUNDINGS.capitalize()}.")
     typer.echo("A pixel's score is how far that bound falls when the pixel may not move: it is not itself proven.")
 
     which = (labels == 4).nonzero().flatten()[:3]

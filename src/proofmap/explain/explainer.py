@@ -11,9 +11,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import wraps
-from typing import Any, ClassVar, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -109,15 +109,20 @@ class Explainer(ABC):
         if isinstance(self.model, Graph):
             self._check_graph(self.model)
 
-    @property
-    def seed(self) -> int | None:
-        """None: nothing is random."""
-        return None
+    if TYPE_CHECKING:  # a subclass states them as settings, which checkers do not take for what a property is
+        seed: int | None = field(default=None, init=False)
+        bounds: Method | None = field(default=None, init=False)
+    else:
 
-    @property
-    def bounds(self) -> Method | None:
-        """By which a radius is proven."""
-        return None
+        @property
+        def seed(self) -> int | None:
+            """None: nothing is random."""
+            return None
+
+        @property
+        def bounds(self) -> Method | None:
+            """By which a radius is proven."""
+            return None
 
     @abstractmethod
     def _measure(self, task: Task) -> Measured:

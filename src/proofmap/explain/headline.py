@@ -15,7 +15,7 @@ from proofmap.explain.wording import around, beside, confidence, known_side, noi
 from proofmap.objective import decides
 from proofmap.overlaps import Overlap
 
-__all__ = ["caption", "group_name", "importance", "known", "selection", "title"]
+__all__ = ["caption", "certainty", "group_name", "importance", "known", "selection", "title"]
 
 
 def title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
@@ -49,7 +49,7 @@ def _meaning(e: Explanation, k: int) -> str:
     if not decides(objective):
         return f"bound {known_side(e.overlap, k)} of the objective {objective!r} for {ball}: not about the decision"
     if value <= 0:
-        answer = f"proven for {ball}, no input of the ball is classified otherwise"
+        answer = f"{certainty(e)} for {ball}, no input of the ball is classified otherwise"
     elif float(e.overlap.nominal[k]) > 0:
         answer = f"refuted for {ball}, the input itself is classified otherwise"
     elif float(e.overlap.full_lower[k]) > 0:
@@ -59,6 +59,11 @@ def _meaning(e: Explanation, k: int) -> str:
     return f"AO {known_side(e.overlap, k)}: {answer}"
 
 
+def certainty(e: Explanation) -> str:
+    """A picture is shown without the page that says which roundings count."""
+    return "proven with all roundings" if e.settings.get("rigorous") else "proven up to roundings"
+
+
 def _targeted(e: Explanation, opposite: Overlap, k: int, aim: str) -> str:
     if int(e.target[k]) == int(e.overlap.target[k]):
         return "its own class: nothing is asked"
@@ -66,9 +71,9 @@ def _targeted(e: Explanation, opposite: Overlap, k: int, aim: str) -> str:
     if e.guarantee != "certified":
         return f"adding: {_unproven(e, added, ball)}, removing: {_unproven(e, removed, ball)}: nothing proven"
     proven = {
-        (True, True): f"proven for {ball}, no input of either half of the ball is classified as {aim}",
-        (True, False): f"proven for adding alone, {ball}",
-        (False, True): f"proven for removing alone, {ball}",
+        (True, True): f"{certainty(e)} for {ball}, no input of either half of the ball is classified as {aim}",
+        (True, False): f"{certainty(e)} for adding alone, {ball}",
+        (False, True): f"{certainty(e)} for removing alone, {ball}",
         (False, False): f"undecided for {ball}",
     }[added <= 0, removed <= 0]
     return f"adding: AO {known_side(e.overlap, k)}, removing: AO {known_side(opposite, k)}: {proven}"

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from io import BytesIO
+from os import PathLike
 from textwrap import wrap
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
@@ -58,6 +59,12 @@ PLAIN: Any = {
 
 class Picture(Figure):
     """A figure that a notebook shows by itself, on white whatever the page's colour."""
+
+    if TYPE_CHECKING:  # matplotlib's own types leave the file's open, which strict checkers report to its callers
+
+        def savefig(
+            self, fname: str | PathLike[str] | IO[bytes], *, transparent: bool | None = None, **kwargs: Any
+        ) -> None: ...
 
     def _repr_png_(self) -> bytes:
         buffer = BytesIO()

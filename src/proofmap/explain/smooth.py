@@ -99,6 +99,8 @@ def smooth(task: Task, samples: int, radii: Radii, objective: Objective, seed: i
 class Mean:
     """The mean over pairs of points of what each group has, (n, G), and its standard error, as pairs come in."""
 
+    value: Tensor
+
     def __init__(self, count: int, pairs: int, groups: int, device: torch.device) -> None:
         """Nothing is in yet."""
         self.pairs = pairs

@@ -30,7 +30,7 @@ Array = np.ndarray[Any, Any]
 UNIT, FLUSHED, OWN = 2.0**-24, 2.0**-124, 2.0**-48  # float32 errs by a share, or where it flushes; so do constants here
 TINY, BITS, ENTRIES, LIMIT = 2.0**-900, 27, 2**24, 2**28  # bits of a coefficient, entries of an array, bytes of a file
 NUMBER = re.compile(r"[-+]?(0x1\.[0-9a-f]{1,13}p[-+]\d{1,3}|0x0\.0p\+0|\d{1,40}(\.\d{1,60})?(e[-+]?\d{1,3})?)")  # exact
-ONLY = {"beta": 1, "transA": 0, "training_mode": 0, "ceil_mode": 0, "auto_pad": "NOTSET"}  # attributes that may be this
+ONLY: dict[str, Any] = {"beta": 1, "transA": 0, "training_mode": 0, "ceil_mode": 0, "auto_pad": "NOTSET"}  # no others
 ANY = r"alpha|axis|perm|transB|group|kernel_shape|strides|pads|dilations|count_include_pad|epsilon|momentum|value"
 
 
@@ -307,24 +307,26 @@ def _exact(given: Any, n: int) -> Array:  # Fractions: of an array, or n times o
     return np.array([Fraction(v) for v in given.reshape(-1).tolist()], object)
 
 
-class Question:
+class Question(SimpleNamespace):
     """One input, its ball and members, and the classes: what a certificate is about."""
 
     def __init__(self, x: Array, ball: dict[str, Any], mask: Any, groups: int, target: int, rivals: list[int]) -> None:
-        self.norm, half, relative, self.shape, n = ball["norm"], ball["half"], ball["relative"], x.shape, x.size
-        known = self.norm in ("inf", "1", "2") and half in (None, "+", "-") and isinstance(relative, bool)
-        known = known and (self.norm == "inf" or not (relative or isinstance(ball["eps"], np.ndarray)))
+        norm, half, relative, n = ball["norm"], ball["half"], ball["relative"], x.size
+        known = norm in ("inf", "1", "2") and half in (None, "+", "-") and isinstance(relative, bool)
+        known = known and (norm == "inf" or not (relative or isinstance(ball["eps"], np.ndarray)))
         good = known and len(ball) == 5 and x.dtype == np.float32 and np.isfinite(x).all() and 0 <= groups * n <= 2**26
         require(good, "the ball is of no known kind, or the input not finite float32 numbers, or there are many groups")
-        self.x, self.target, self.rivals, self.groups = x.reshape(-1).astype(np.float64), target, rivals, groups
+        self.x: Array = x.reshape(-1).astype(np.float64)
         end, at, eps = np.full(n, 2.0**1000), _exact(self.x, n), _exact(ball["eps"], n)
         low, high = (_exact(given, n) for given in ball["domain"] or (-end, end))
         below, beyond = (eps * side if relative else np.minimum(eps, side) for side in (at - low, high - at))
-        self.eps, self.sides = eps[0], (np.maximum(below, 0) * (half != "+"), np.maximum(beyond, 0) * (half != "-"))
+        super().__init__(norm=norm, shape=x.shape, target=target, rivals=rivals, groups=groups, eps=eps[0])
+        self.sides: tuple[Array, Array] = np.maximum(below, 0) * (half != "+"), np.maximum(beyond, 0) * (half != "-")
         require(eps.min() >= 0 and max(map(np.max, self.sides)) < 2**900, "the ball has no radius, or no end")
-        ends = (np.nextafter(side.astype(float), np.inf) * (side > 0).astype(float) for side in self.sides)
-        self.lower, self.upper = (end * way for end, way in zip(ends, (-1, 1), strict=True))
-        self.members = np.ones((1 + groups, n))  # 1 where a variable moves
+        low, high = (np.nextafter(side.astype(float), np.inf) * (side > 0).astype(float) for side in self.sides)
+        self.lower: Array = -low
+        self.upper: Array = high
+        self.members: Array = np.ones((1 + groups, n))  # 1 where a variable moves
         if groups:
             require(mask.shape == x.shape and 0 <= mask.min() <= mask.max() < groups, "the groups do not fit the input")
             self.members[1 + mask.reshape(-1), np.arange(n)] = 0
@@ -351,16 +353,17 @@ class Question:
         require(inside, "a stored point is not in its ball")
 
 
-class Prover:
+class Prover(SimpleNamespace):
     """Ends (n, 1) of nodes on B, or (n, P) at points; and radii (2, n, 1 or P), what float32 and constants may add."""
 
     def __init__(self, network: Network, question: Question, points: Any = None, reals: bool = False) -> None:
-        self.nodes, self.units, self.question, x = network.nodes, network.units, question, question.x
-        self.few = max(1, ENTRIES // max(node.count for node in network.nodes))  # forms at a time
-        self.whole, self.reals, self.radius = points is None, int(reals), [np.zeros((2, len(x), 1))]
-        self.at = x[:, None] if points is None else points.reshape(len(points), -1).astype(np.float64).T
-        self.lower = [-up(-(x + question.lower))[:, None] if points is None else self.at]
-        self.upper = [up(x + question.upper)[:, None] if points is None else self.at]
+        super().__init__(nodes=network.nodes, units=network.units, whole=points is None, reals=int(reals))
+        self.question: Question = question
+        self.few: int = max(1, ENTRIES // max(node.count for node in network.nodes))  # forms at a time
+        self.radius: list[Array] = [np.zeros((2, len(question.x), 1))]
+        self.at: Array = question.x[:, None] if points is None else points.reshape(len(points), -1).astype(np.float64).T
+        self.lower: list[Array] = [-up(-(question.x + question.lower))[:, None] if points is None else self.at]
+        self.upper: list[Array] = [up(question.x + question.upper)[:, None] if points is None else self.at]
         for _ in self.nodes[1:] if points is not None else []:
             self.append()
 

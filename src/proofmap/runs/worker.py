@@ -18,7 +18,9 @@ from torch import Tensor
 from proofmap.digest import versions
 from proofmap.errors import BoundError, FileError, InputError
 from proofmap.explain import Explainer
+from proofmap.explain.attributor import Attributor
 from proofmap.explain.task import drops_of
+from proofmap.graph import Graph
 from proofmap.precision import full_precision
 from proofmap.runs.chunk import ARRAYS, DROPS, ERRORS, LOWER, WHOLE, Array, Words, pack, widened
 from proofmap.runs.job import Setup, seed_of
@@ -61,10 +63,10 @@ class Worker:
     def __init__(self, setup: Setup) -> None:
         torch.set_num_threads(setup.job.threads)
         self.setup = setup
-        self.device = torch.device(setup.job.device)
-        self.method = setup.method()
-        self.seed = self.method.seed if isinstance(self.method, Explainer) else None
-        self.graph = setup.graph.to(self.device, torch.float32)
+        self.device: torch.device = torch.device(setup.job.device)
+        self.method: Attributor = setup.method()
+        self.seed: int | None = self.method.seed if isinstance(self.method, Explainer) else None
+        self.graph: Graph = setup.graph.to(self.device, torch.float32)
         self.taken_off: str | None = None  # which the first explanation says
 
     def ready(self) -> tuple[str, dict[str, str]]:

@@ -28,7 +28,7 @@ class Prepared(nn.Module):
     def __init__(self, network: nn.Module, preparation: Preparation) -> None:
         super().__init__()
         self.network = network
-        self.last = preparation.layout == "NHWC"
+        self.last: bool = preparation.layout == "NHWC"
         like = next((p for p in network.parameters() if p.is_floating_point()), torch.zeros(()))
         scale, shift = (None if t is None else t.to(like.device, like.dtype) for t in _affine(preparation))
         self.register_buffer("scale", scale)

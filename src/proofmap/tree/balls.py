@@ -18,8 +18,9 @@ class Balls:
     def __init__(self, family: Family) -> None:
         assert family.count == 1
         self.family = family
-        self.members = family.members
-        self.lower, self.upper = family.lower.flatten(), family.upper.flatten()
+        self.members: int = family.members
+        self.lower: Tensor = family.lower.flatten()
+        self.upper: Tensor = family.upper.flatten()
         self._centre, self._reach = (self.lower + self.upper) / 2, (self.upper - self.lower) / 2
 
     def to(self, dtype: torch.dtype) -> Balls:

@@ -147,25 +147,28 @@ class Boxes:
 
     def __init__(self, question: Question, ground: Ground, sides: Sides) -> None:
         graph, family = in_pairs(question.graph, question.family.x), question.family
-        self.graph, self.rows, self.available = graph, question.rows, question.available
-        self.rigorous = question.rigorous
-        self.ground, self.sides = ground, sides
-        self.own = torch.eye(family.members, dtype=torch.bool, device=family.x.device)
-        self.layers = Layers.of(graph, len(self.rows), back=True)
-        self.batches = 0
+        self.graph: Graph = graph
+        self.rows: Tensor = question.rows
+        self.available: int = question.available
+        self.rigorous: bool = question.rigorous
+        self.ground = ground
+        self.sides = sides
+        self.own: Tensor = torch.eye(family.members, dtype=torch.bool, device=family.x.device)
+        self.layers: Layers = Layers.of(graph, len(self.rows), back=True)
+        self.batches: int = 0
         # Around smooth functions lines are off by the square of a part's size: choosing them costs more than parts.
         smooth = any(isinstance(RULES.get(node.op), Smooth) for node in graph.nodes)
-        self.final = BackwardPass() if smooth else SlopesPass(steps=_STEPS)
+        self.final: BackwardPass = BackwardPass() if smooth else SlopesPass(steps=_STEPS)
         kind = self.rows.device.type
         values = sum(node.size for node in graph.nodes)
         hidden = sum(graph[name].size for name in facts.hidden(graph))
         fit = self.available // (4 * bytes_of("walk", values, self.rows.element_size()))
-        self.batch = max(1, min(_PARTS[kind], fit, max(8, _NUMBERS[kind] // (values * max(1, hidden)))))
+        self.batch: int = max(1, min(_PARTS[kind], fit, max(8, _NUMBERS[kind] // (values * max(1, hidden)))))
 
     def plant(self) -> None:
         """Bound the box of every member."""
         low, high, member = self.ground.roots()
-        self.widths = (high - low)[0]
+        self.widths: Tensor = (high - low)[0]
         self._keep(low, high, member, self.sides.known[member, None].repeat(1, len(self.rows)))
 
     def grow(self) -> None:

@@ -68,10 +68,13 @@ class Forest:
     """
 
     def __init__(self, splits: Splits, top: Tensor, parts: int, *, kinks: bool) -> None:
-        self.splits, self.top, self.most, self.kinks = splits, top.clone(), parts, kinks
-        self.done = torch.full_like(top, -inf)  # the highest of the parts that are not split any more
-        self.leaves = Leaves({"value": top.new_empty(0)}, top[:0])
-        self.parts = torch.zeros(len(top), dtype=torch.int64, device=top.device)
+        self.splits = splits
+        self.top: Tensor = top.clone()
+        self.most: int = parts
+        self.kinks = kinks
+        self.done: Tensor = torch.full_like(top, -inf)  # the highest of the parts that are not split any more
+        self.leaves: Leaves = Leaves({"value": top.new_empty(0)}, top[:0])
+        self.parts: Tensor = torch.zeros(len(top), dtype=torch.int64, device=top.device)
         half = len(top) // 2
         self._width = (top[:half] + top[half:]).repeat(2)
         self._batch = _BATCH[top.device.type]

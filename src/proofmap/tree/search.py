@@ -106,19 +106,26 @@ class Tree:
     def __init__(
         self, units: Units, balls: Balls, reached: Tensor, goal: Goal, offer: Offer, known: Tensor | None = None
     ) -> None:
-        self.units, self.balls, self.splits = units, balls, Splits(units, balls)
-        self.goal, self.offer, self.reached = goal, offer, reached
-        self.parts, self.batches, self.planted = 0, 0, False
-        self.root = torch.full_like(reached, inf) if known is None else known  # what holds before anything was split
-        self.cut = -inf  # inputs where a row is at most this may have been left out
-        self.done = torch.full_like(reached, -inf)  # the highest of the parts that are closed
+        self.units: Units = units
+        self.balls = balls
+        self.splits: Splits = Splits(units, balls)
+        self.goal = goal
+        self.offer = offer
+        self.reached: Tensor = reached
+        self.parts: int = 0
+        self.batches: int = 0
+        self.planted: bool = False
+        # what holds before anything was split
+        self.root: Tensor = torch.full_like(reached, inf) if known is None else known
+        self.cut: float = -inf  # inputs where a row is at most this may have been left out
+        self.done: Tensor = torch.full_like(reached, -inf)  # the highest of the parts that are closed
         self.taken: Tensor | None = self.root  # the highest of those that are being split
-        self.leaves = self._none()
+        self.leaves: Leaves = self._none()
         kind = reached.device.type
         count, variables = units.inputs.weight.shape
         room = goal.memory // (2 * _AHEAD[kind] * (_EACH * count + 8 * variables + 1))
-        self.batch = max(8, min(_PARTS[kind], room, _NUMBERS[kind] // max(1, count * (variables + count))))
-        self.at_once = max(1, (2**24 if kind == "cpu" else 2**31) // (8 * (variables + 8 * count + 1)))
+        self.batch: int = max(8, min(_PARTS[kind], room, _NUMBERS[kind] // max(1, count * (variables + count))))
+        self.at_once: int = max(1, (2**24 if kind == "cpu" else 2**31) // (8 * (variables + 8 * count + 1)))
 
     def closer(self, parts: int) -> Tree | None:
         """A new tree, on intervals each of which had a tree of so many parts; None where they are hardly closer."""

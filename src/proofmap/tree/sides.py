@@ -20,11 +20,12 @@ class Sides:
     def __init__(self, known: Tensor, reached: Tensor, whole: Tensor, goal: Goal, offer: Offer) -> None:
         self.known = known  # upper sides (1 + G,), before anything is split
         self._whole = whole  # (1 + G,) the members that are B itself
-        self.reached, self._goal, self._offer = reached, goal, offer
-        self.parts = 0
+        self.reached: Tensor = reached
+        self._goal, self._offer = goal, offer
+        self.parts: int = 0
         self._done = torch.full_like(reached, -inf)  # the highest of the parts that are closed
         self._taken: Tensor | None = known  # the highest of those that are being split
-        self.leaves = Leaves({"value": reached.new_empty(0, len(reached))}, reached[:0])
+        self.leaves: Leaves = Leaves({"value": reached.new_empty(0, len(reached))}, reached[:0])
 
     @property
     def upper(self) -> Tensor:

@@ -31,8 +31,10 @@ class Splits:
     """Of the rows of a sample's units, on its balls."""
 
     def __init__(self, units: Units, balls: Balls) -> None:
-        self.precise, self.exact = units, balls
-        self.units, self.balls = units.single(), balls.to(torch.float32)
+        self.precise: Units = units
+        self.exact: Balls = balls
+        self.units: Units = units.single()
+        self.balls: Balls = balls.to(torch.float32)
         self._implied: Implied | None = None
 
     def imply(self, best: Best, *, at_once: int, until: float) -> None:

@@ -29,9 +29,9 @@ class VGG(nn.Module):
                 layers += [nn.Conv2d(channels, width, kernel_size=3, padding=1), nn.ReLU()]
                 channels = width
             layers.append(nn.MaxPool2d(2))
-        self.features = nn.Sequential(*layers)
-        self.avgpool = nn.AdaptiveAvgPool2d(_POOLED)
-        self.classifier = nn.Sequential(
+        self.features: nn.Sequential = nn.Sequential(*layers)
+        self.avgpool: nn.Module = nn.AdaptiveAvgPool2d(_POOLED)
+        self.classifier: nn.Sequential = nn.Sequential(
             nn.Linear(channels * _POOLED**2, hidden),
             nn.ReLU(),
             nn.Dropout(),

@@ -19,7 +19,7 @@ class TokenNorm(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.norm = nn.BatchNorm1d(width)
+        self.norm: nn.BatchNorm1d = nn.BatchNorm1d(width)
 
     def forward(self, x: Tensor) -> Tensor:
         normed: Tensor = self.norm(x.transpose(1, 2))
@@ -32,8 +32,8 @@ class Attention(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.parts = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
+        self.parts: nn.Linear = nn.Linear(width, 3 * width)
+        self.out: nn.Linear = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         query, key, value = (
@@ -50,9 +50,10 @@ class Block(nn.Module):
     def __init__(self, width: int, heads: int, hidden: int, norm: Norm) -> None:
         super().__init__()
         make = nn.LayerNorm if norm == "layer" else TokenNorm
-        self.before, self.attention = make(width), Attention(width, heads)
-        self.between = make(width)
-        self.dense = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, width))
+        self.before: nn.Module = make(width)
+        self.attention: Attention = Attention(width, heads)
+        self.between: nn.Module = make(width)
+        self.dense: nn.Sequential = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, width))
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.before(x))
@@ -65,12 +66,12 @@ class VisionTransformer(nn.Module):
 
     def __init__(self, width: int, depth: int, heads: int, hidden: int, norm: Norm) -> None:
         super().__init__()
-        self.stem = nn.Sequential(
+        self.stem: nn.Sequential = nn.Sequential(
             nn.Conv2d(3, width // 2, 4, stride=2, padding=1), nn.ReLU(), nn.Conv2d(width // 2, width, 4, stride=4)
         )
-        self.place = nn.Parameter(0.02 * torch.randn(1, 16, width))
-        self.blocks = nn.Sequential(*(Block(width, heads, hidden, norm) for _ in range(depth)))
-        self.head = nn.Linear(width, 10)
+        self.place: nn.Parameter = nn.Parameter(0.02 * torch.randn(1, 16, width))
+        self.blocks: nn.Sequential = nn.Sequential(*(Block(width, heads, hidden, norm) for _ in range(depth)))
+        self.head: nn.Linear = nn.Linear(width, 10)
 
     def forward(self, x: Tensor) -> Tensor:
         tokens = self.stem(x).flatten(2).transpose(1, 2) + self.place

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-from onnx import AttributeProto, ModelProto, NodeProto
+from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto
 from torch import Tensor
 
 from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
@@ -47,15 +47,22 @@ class _Moved:
 class Reader:
     """What has been read so far, by the file's names: branches, constants, and what operations without a rule gave."""
 
+    given: ValueInfoProto
+    dtype: torch.dtype
+    fixed: int | None  # the number of samples, None where it is free
+    nodes: list[NodeProto]
+    wanted: set[str]
+    builder: Builder
+
     def __init__(self, model: ModelProto, batch: int, *, whole: bool = False) -> None:
         """batch: the number of samples where the file leaves it free. whole: as a function of one (`Whole`)."""
         self.model = model
-        self.opset = message.opset_of(model)
+        self.opset: int = message.opset_of(model)
         stored = {tensor.name: tensor for tensor in model.graph.initializer}
         self.given, self.dtype = message.input_of(model, stored)
-        self.fixed, shape = message.sizes_of(self.given)  # the number of samples, None where it is free
-        self.batch = self.fixed or batch
-        self.output = message.output_of(model)
+        self.fixed, shape = message.sizes_of(self.given)
+        self.batch: int = self.fixed or batch
+        self.output: str = message.output_of(model)
         self.nodes, self.wanted = message.needed_for(model.graph.node, self.output)
         name = self.given.name
         self.builder = Whole(shape, name, self.dtype) if whole else Builder(shape, self.batch, name, self.dtype)

@@ -64,7 +64,7 @@ class ExportError(ModelError):
     """torch.export cannot follow the model."""
 
     def __init__(self, reason: str, shape: tuple[int, ...]) -> None:
-        self.reason = f"torch.export cannot follow ({reason})"
+        self.reason: str = f"torch.export cannot follow ({reason})"
         super().__init__(
             f"torch.export cannot follow the model on a batch of {BATCH} of shape {shape} ({reason}): check that it "
             "takes one tensor of that shape, any number of samples, and that its forward has no branches on values"

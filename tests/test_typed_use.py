@@ -1,0 +1,189 @@
+"""What users write, in the words of the pages: it runs, and type checkers accept all of it in strict mode.
+
+`make lint` has pyright and mypy read this file. `assert_type` is for them: it fails where less is known than it says.
+"""
+
+# pyright: strict
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from typing_extensions import assert_type
+
+import proofmap as pm
+from proofmap import bench
+from proofmap.bench import Table
+from proofmap.classes import margins
+from proofmap.explain import Explainer
+from proofmap.explain.explainer import Measured, Task
+from proofmap.explain.explanation import Guarantee
+from proofmap.explain.picture import Picture
+from proofmap.proof.certificate import Certificate
+from proofmap.runs import Job, Results, Totals, run
+from proofmap.sources import open_samples, read_model
+
+MODEL = nn.Sequential(nn.Flatten(), nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)).eval()
+ROWS: NDArray[np.float32] = np.random.default_rng(0).random((2, 4), dtype=np.float32)
+BENCHMARK = """
+title = "One method"
+data = "mnist"
+count = 2
+model = "mnist_mlp"
+metrics = ["deletion"]
+
+[[method]]
+label = "Saliency"
+name = "saliency"
+"""
+
+
+@pytest.mark.slow
+def test_the_first_lines_of_the_readme(tmp_path: Path) -> None:
+    images, labels = pm.data.digits()
+    eva = pm.EVA(pm.zoo.mnist_mlp(), pm.Ball(eps=0.015, domain=(0.0, 1.0)), groups=pm.groups.grid(4))
+    explanation = eva.explain(images[labels == 4][:2])
+    assert_type(explanation, pm.Explanation)
+    assert_type(explanation.plot(), Picture)
+    explanation.plot().savefig(tmp_path / "fours.png")
+
+
+@pytest.mark.slow
+def test_the_steps_of_the_tutorial(tmp_path: Path) -> None:
+    model = pm.zoo.mnist_mlp()
+    images, labels = pm.data.digits()
+    x = images[labels == 4][:1]
+    ball = pm.Ball(eps=0.005, domain=(0.0, 1.0))
+    assert_type(pm.overlap(model, x, ball), pm.Overlap)
+    found = pm.radius(model, x, domain=(0.0, 1.0), steps=4)
+    assert_type(found, pm.Radius)
+    assert_type(found.proven, Tensor)
+    cells = pm.groups.grid(2)
+    explanation = pm.EVA(model, ball, groups=cells).explain(x)
+    exact = pm.EVA(model, ball, groups=cells, bounds=pm.bounds.Exact(seconds=2)).explain(x)
+    assert_type(exact.top(1).nonzero()[:, 1], Tensor)
+    pm.TargetedEVA(model, ball, groups=cells).explain(x, target=9).plot().savefig(tmp_path / "nine.png")
+    assert_type(explanation.certificate(), Certificate)
+    assert_type(explanation.certificate().save(tmp_path / "four.proof"), tuple[Path, Path, Path])
+    answer = pm.explain(model, x, seconds=0.2, progress=False)
+    assert_type(answer, pm.explain.Answer)
+    assert_type(answer.proof, pm.Explanation | None)
+    answer.plot().savefig(tmp_path / "answer.png")
+
+
+def test_bounds() -> None:
+    x, ball = torch.rand(2, 4), pm.Ball(eps=0.05, norm=2, domain=(0.0, 1.0))
+    bounds = pm.bounds.IBP() & pm.bounds.Forward() & pm.bounds.Backward()
+    assert_type(bounds, pm.bounds.Intersection)
+    over = pm.overlap(MODEL, x, ball, groups=pm.groups.columns(), bounds=bounds, sharing="one-pass", rigorous=True)
+    assert_type(over.full, Tensor)
+    assert_type(over.frozen <= 0, Tensor)
+    assert_type(over.certified, bool)
+    assert_type(over.points, Tensor | None)
+    assert_type(pm.certified_radius(MODEL, ROWS, norm=float("inf"), domain=(0.0, 1.0)), Tensor)
+    assert_type(ball.at(x), pm.Family)
+    assert_type(pm.trace(MODEL, x), pm.Graph)
+
+
+def test_explanations(tmp_path: Path) -> None:
+    x, ball = torch.rand(2, 4), pm.Ball(0.05, domain=(0.0, 1.0))
+    eva = pm.EVA(MODEL, ball, bounds=pm.bounds.named("crown-ibp"))
+    explanation = eva.explain(ROWS, target=np.array([0, 1]))
+    assert_type(explanation.scores, Tensor)
+    assert_type(explanation.intervals, Tensor)
+    assert_type(explanation.order(), Tensor)
+    assert_type(explanation.overlap, pm.Overlap)
+    assert_type(explanation[0], pm.Explanation)
+    assert_type([one.method for one in explanation], list[str])
+    explanation.save(tmp_path / "rows.proofmap")
+    assert_type(pm.Explanation.load(tmp_path / "rows.proofmap"), pm.Explanation)
+    assert_type(eva.attribute(x, target=[0, 1], feature_mask=torch.arange(4)[None]), Tensor)
+    assert_type(eva.attribute((x,), target=0), tuple[Tensor, ...])
+
+
+def test_what_the_columns_of_a_table_may_hold(tmp_path: Path) -> None:
+    x = torch.rand(3, 4)
+    domain = pm.Domain.from_data(x, names=["a", "b", "c", "d"]).including(ROWS)
+    assert_type(domain, pm.Domain)
+    assert_type(domain.eps(0.1, fixed=["a"]), Tensor)
+    ball = pm.Ball(domain.eps(0.1), domain=domain)
+    pm.EVA(MODEL, ball, groups=domain.groups).explain(x).summary(columns=domain.names).savefig(tmp_path / "s.png")
+
+
+def test_methods_and_metrics(tmp_path: Path) -> None:
+    x, ball = torch.rand(2, 1, 2, 2), pm.Ball(0.1, domain=(0.0, 1.0))
+
+    def mine(inputs: Tensor, target: Tensor) -> Tensor:
+        return inputs * target.view(-1, 1, 1, 1)
+
+    table = pm.compare(MODEL, x, ["saliency", pm.EVA(MODEL, ball), mine], ["deletion"], ball=ball, progress=False)
+    assert_type(table, Table)
+    assert_type(table.markdown(), str)
+    assert_type(table.values["saliency"]["deletion"], NDArray[np.float64])
+    assert list(table.to_frame().columns)[:2] == ["method", "metric"]
+    table.plot().savefig(tmp_path / "methods.png")
+    attributor = pm.explain.as_attributor("rise", MODEL, settings={"masks": 8})
+    assert_type(attributor, pm.explain.Attributor)
+    maps = attributor.attribute(x)
+    assert_type(pm.metrics.Deletion()(MODEL, x, None, maps), Tensor)
+    assert_type(pm.metrics.RobustnessSr(steps=2).both(MODEL, x, None, maps), tuple[Tensor, Tensor])
+
+
+def test_a_benchmark(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(BENCHMARK)
+    spec = bench.read(tmp_path / "mine.toml")
+    assert_type(spec, bench.Spec)
+    assert_type(bench.run(spec, tmp_path / "out", quick=True, progress=False), Table)
+    assert_type(bench.names(), list[str])
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class OnePoint(Explainer):
+    """An explainer of a user's own, with settings: AO by one point of each ball."""
+
+    guarantee: ClassVar[Guarantee] = "sampled"
+    shrink: float = 1.0
+    seed: int = 0
+
+    def _measure(self, task: Task) -> Measured:
+        assert_type(task.family, pm.Family)
+        delta = self.shrink * task.family.sample(1, task.generator)[0]
+        nominal = margins(task.graph(task.x), task.target)
+        kept = [delta, *(delta * (task.mask != group) for group in range(task.family.groups))]
+        with torch.no_grad():
+            reached = [torch.maximum(margins(task.graph(task.x + step), task.target), nominal) for step in kept]
+        return Measured.of(pm.Overlap.estimated(torch.stack(reached, dim=1), nominal, task.target))
+
+
+def test_an_explainer_of_ones_own() -> None:
+    mine = OnePoint(MODEL, pm.Ball(0.1), groups=pm.groups.columns(), shrink=0.5, seed=3)
+    assert_type(mine.seed, int)
+    assert_type(mine.explain(ROWS), pm.Explanation)
+    explainers: list[pm.explain.Explainer] = [mine, pm.EVA(MODEL)]
+    assert_type([one.seed for one in explainers], list[int | None])
+    assert [one.seed for one in explainers] == [3, None]
+
+
+def test_a_data_set(tmp_path: Path) -> None:
+    np.savez(tmp_path / "digits.npz", images=np.zeros((2, 1, 28, 28), np.float32))
+    model = read_model("zoo:mnist_mlp")
+    samples = open_samples([tmp_path / "digits.npz"], model.preparation)
+    job = Job(method="eva", ball=pm.Ball(0.01, domain=(0.0, 1.0)), groups=pm.groups.grid(2))
+    assert_type(run(samples, model, job, tmp_path / "out", progress=False), Totals)
+    results = Results.open(tmp_path / "out")
+    assert_type(results["scores"], NDArray[Any])
+    assert_type(results.samples, list[str])
+    assert list(results.to_frame().columns)[:1] == ["name"]
+
+
+def test_errors() -> None:
+    with pytest.raises(pm.ProofmapError) as refused:
+        pm.overlap(MODEL, torch.zeros(1, 3), pm.Ball(0.1))
+    assert_type(refused.value, pm.ProofmapError)
+    assert_type(pm.UnsupportedError([("sort", "aten.sort")]).nodes, tuple[tuple[str, str], ...])
