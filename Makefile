@@ -3,6 +3,7 @@
 # make whole   the same set-up, then all of what the others test in part: every layer, every ONNX model, every notebook
 # make docs    the same set-up, then the documentation as pages, into out/site
 # make bench   the same set-up, then every benchmark in a short form, into out/bench
+# make release the same set-up, then wheel and source archive, into dist, and the wheel tried in an empty environment
 # make demo    the same set-up, then proofmap demo
 # make lint    the same set-up, then ruff, mypy and pyright
 # make clean   remove .venv and everything generated
@@ -18,13 +19,14 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check --log $(VENV)/pip.log
 STAMP := $(VENV)/installed
+EMPTY := out/empty
 
 # The stamp holds the folder it was made in: an editable install points there, so a moved or copied tree starts again.
 ifneq "$(shell cat $(STAMP) 2>/dev/null)" "$(CURDIR)"
 .PHONY: $(STAMP)
 endif
 
-.PHONY: test slow whole docs bench demo lint clean
+.PHONY: test slow whole docs bench release demo lint clean
 
 test: $(STAMP)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) -m "not slow and not whole" $(ARGS)
@@ -40,6 +42,15 @@ docs: $(STAMP)
 
 bench: $(STAMP)
 	$(RUN) scripts/bench.py $(ARGS)
+
+# An environment without pip, which only what the wheel asks for is installed into, by the pip of the other one.
+release: $(STAMP)
+	$(RUN) scripts/release.py
+	@rm -rf $(EMPTY) $(VENV)/pip.log
+	$(RUN) -m venv --without-pip $(EMPTY)
+	@$(call install,-c constraints.txt --no-compile dist/*.whl,$(EMPTY)/bin/python)
+	$(EMPTY)/bin/python -I scripts/try_release.py
+	@rm -rf $(EMPTY)
 
 demo: $(STAMP)
 	$(VENV)/bin/proofmap demo $(ARGS)
@@ -69,10 +80,11 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(call install,-c constraints.txt --no-build-isolation -e '.[dev]')
 	@printf '%s\n' "$(CURDIR)" > $(STAMP)
 
+# $(1): what to install; $(2): the interpreter to install it for, where that is not the one of .venv
 UNREACHABLE := NewConnectionError|ConnectTimeoutError|ReadTimeoutError|NameResolutionError|ProxyError|SSLError|Connection refused|Connection reset
 
 define install
-echo "pip install $(1)"; $(PIP) install --quiet $(1) || { \
+echo "pip install $(1)"; $(PIP) $(if $(2),--python $(2)) install --quiet $(1) || { \
   if grep -qE '$(UNREACHABLE)' $(VENV)/pip.log; then \
     echo "error: the package index cannot be reached: check the network, or set PIP_INDEX_URL or PIP_FIND_LINKS to one that can, and run make again." >&2; \
   else \

@@ -9,7 +9,7 @@ import inspect
 import re
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_origin
 
 import typer
 
@@ -32,7 +32,8 @@ _NOTE = "<!-- written by scripts/reference.py -->\n"
 
 def documented(thing: object) -> bool:
     """Whether a name stands for something that has a docstring of its own: a class, a function, a module."""
-    return inspect.isclass(thing) or inspect.isroutine(thing) or isinstance(thing, ModuleType)
+    is_class = inspect.isclass(thing) and get_origin(thing) is None  # Python 3.10 takes an alias for a class
+    return is_class or inspect.isroutine(thing) or isinstance(thing, ModuleType)
 
 
 def public() -> dict[str, Any]:

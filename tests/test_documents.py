@@ -125,8 +125,15 @@ def test_links_of_the_documents_at_the_top_lead_somewhere() -> None:
     assert [link for link in sorted(links) if not (ROOT / link[1]).exists()] == []
 
 
-def test_the_version_to_cite_is_this_one() -> None:
+def test_every_version_that_is_stated_is_this_one() -> None:
+    """What commands print is compared when the pages are run; this is what sentences and file names say."""
     assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    stated = {
+        (page.name, version)
+        for page in (ROOT / "README.md", *PAGES)
+        for version in re.findall(r"(?:Version |proofmap-)(\d+\.\d+\.\d+)", page.read_text(encoding="utf-8"))
+    }
+    assert stated == {("README.md", __version__), ("install.md", __version__)}
 
 
 def test_every_metric_of_the_command_line_is_explained() -> None:

@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.sources.files import digits, write_png
+from tests.test_architecture import PACKAGE, imported
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -43,11 +44,30 @@ for line in sys.argv[2:]:
 """
 
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = {"superpixels", "onnx", "imagenet", "export", "ray"}  # of users; the others are for the tests and benchmarks
+
+
+def named(requirements: list[str]) -> set[str]:
+    return {canonicalize_name(Requirement(one).name) for one in requirements}
+
+
+def test_every_package_that_is_imported_is_asked_for() -> None:
+    """By its name, not as something that another one needs today; and none is asked for in vain."""
+    packages = packages_distributions()
+    names = {name for path in PACKAGE.rglob("*.py") for name in imported(path.read_text(encoding="utf-8"), "proofmap")}
+    others = {name.partition(".")[0] for name in names} - {"proofmap", "_typeshed", *sys.stdlib_module_names}
+    found = {canonicalize_name(package) for name in others for package in packages.get(name, [name])}
+    asked = named(PROJECT["dependencies"])
+    extras = set().union(*(named(PROJECT["optional-dependencies"][extra]) for extra in EXTRAS))
+    assert found - asked - extras == {"scikit-learn"}  # where a user brings an estimator of it
+    assert asked <= found
+
+
 def brought() -> set[str]:
     """The packages that pip installs with this one, and those that they need."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     found: set[str] = set()
-    waiting = list(project["dependencies"])
+    waiting = list(PROJECT["dependencies"])
     while waiting:
         one = Requirement(waiting.pop())
         name = canonicalize_name(one.name)

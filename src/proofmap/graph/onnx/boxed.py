@@ -86,7 +86,7 @@ def _takes(read: Reader, x: Tensor) -> bool:
 
 def _unrunnable(error: Exception) -> str:
     if isinstance(error, ImportError):
-        return "add one under proofmap/rules, or run such a file by onnxruntime: pip install onnxruntime"
+        return "add one under proofmap/rules, or run such a file by onnxruntime: pip install 'proofmap[onnx]'"
     return f"add one under proofmap/rules; onnxruntime cannot run the file either ({first_line(error)})"
 
 
