@@ -11,6 +11,7 @@ from torch import Tensor
 from proofmap.graph import Graph, Node
 from proofmap.graph.ops import UNSIGNED, WEIGHTED, compute
 from proofmap.rules import RULES, Forms, Interval, Linear
+from proofmap.rules.linear import Filter
 from tests.models import MODELS, Case, graph_of
 
 every_case = pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
@@ -143,3 +144,14 @@ def test_a_wrong_adjoint_is_seen() -> None:
     x = random(3, *shapes[0])
     parts, _ = rule.pull(replace(node, weight=weight.flip(-1), bias=None), shapes, rows)
     assert not torch.allclose((rows * rule.apply(node, x)).flatten(1).sum(1), (parts[0] * x).flatten(1).sum(1))
+
+
+def test_filters_are_laid_out_as_they_come() -> None:
+    """A network may be channels last: windows go back through it, one by one and by one matrix."""
+    torch.manual_seed(0)
+    weight = random(6, 2, 3, 3).to(memory_format=torch.channels_last)
+    for values in (random(5, 6, 2, 2), random(5, 6, 2, 2).to(memory_format=torch.channels_last)):
+        one = Filter(weight, (2, 2), (0, 0), (1, 1), groups=3)
+        whole = torch.nn.functional.conv_transpose2d(values, weight, stride=2, groups=3)
+        torch.testing.assert_close(one.transposed(values, (6, 5, 5)), whole)
+        torch.testing.assert_close(one.by_matrix(values, (6, 5, 5)), whole)
