@@ -1,6 +1,6 @@
 # make test    set up .venv (once) and run the tests
 # make slow    the same set-up, then the tests that take long: clusters, killed runs, random networks, exports, damaged files
-# make whole   the same set-up, then all of what the others test in part: every layer, every ONNX model, every notebook
+# make whole   the same set-up, then all of what the others test in part: every layer, every ONNX model, every bit of a proof
 # make docs    the same set-up, then the documentation as pages, into out/site
 # make bench   the same set-up, then every benchmark in a short form, into out/bench
 # make release the same set-up, then wheel and source archive, into dist, and the wheel tried in an empty environment
@@ -18,6 +18,7 @@ WORKERS ?= 2
 VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check --log $(VENV)/pip.log
+PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) --dist worksteal
 STAMP := $(VENV)/installed
 EMPTY := out/empty
 
@@ -29,13 +30,13 @@ endif
 .PHONY: test slow whole docs bench release demo lint clean
 
 test: $(STAMP)
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) -m "not slow and not whole" $(ARGS)
+	$(PYTEST) -m "not slow and not whole" $(ARGS)
 
 slow: $(STAMP)
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) -m slow $(ARGS)
+	$(PYTEST) -m slow $(ARGS)
 
 whole: $(STAMP)
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) -m whole $(ARGS)
+	$(PYTEST) -m whole $(ARGS)
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet $(ARGS)

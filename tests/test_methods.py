@@ -103,6 +103,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow
 def test_a_method_that_is_added_shows_up_everywhere() -> None:
     """In a process of its own, where the table has one line more."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)

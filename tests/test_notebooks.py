@@ -40,13 +40,8 @@ def ran(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(
-    "notebook",
-    [
-        pytest.param(path, id=path.stem, marks=pytest.mark.slow if path == NOTEBOOKS[0] else pytest.mark.whole)
-        for path in NOTEBOOKS
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(notebook: Path, tmp_path: Path) -> None:
     done = ran(program(notebook), tmp_path)
     assert done.returncode == 0, done.stderr

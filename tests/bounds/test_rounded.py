@@ -113,6 +113,7 @@ def test_all_norms_and_precisions(name: str, norm: float) -> None:
         assert bool((above.frozen_lower > above.nominal[:, None] - 1e-3).all())
 
 
+@pytest.mark.slow
 def test_hostile_networks_are_never_proven_wrongly() -> None:
     tally = Tally()
     assert [str(found) for seed in range(5 * len(HOSTS)) for found in hunted(seed, tally)] == []
