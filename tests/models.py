@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -543,3 +544,10 @@ def _shared() -> Path:
 def graph_of(case: Case, dtype: torch.dtype = torch.float32) -> Graph:
     """The case's graph, traced once a session."""
     return _traced(case.name).to(torch.device("cpu"), dtype)
+
+
+# One in three is slow, the others are of the whole: for what takes long and goes one way for most of them.
+SHARED = [
+    pytest.param(case, id=case.name, marks=pytest.mark.whole if place % 3 else pytest.mark.slow)
+    for place, case in enumerate(MODELS.values())
+]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.bounds import IBP, METHODS, Backward, Cases, CrownIBP, Forward, Sharing, named, solve
 from tests.bounds.setting import BUDGET, both_sides, mask_for, quick
-from tests.models import MODELS, Case, graph_of
+from tests.models import MODELS, SHARED, Case, graph_of
 
 ALL = [*METHODS, "ibp+forward", "ibp+forward+backward"]
 
@@ -28,8 +28,7 @@ def rows_for(graph: pm.Graph, family: pm.Family) -> Tensor:
     return torch.cat([unit, -unit]).expand(family.count, -1, -1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", SHARED)
 def test_orders_of_sharing(case: Case) -> None:
     """shared <= one-pass; no member above B; on B all three the same. (Slopes that are found step by step follow every
     rounding: of those the orders hold nearly.)
@@ -49,8 +48,7 @@ def test_orders_of_sharing(case: Case) -> None:
                 torch.testing.assert_close(value[sharing][:, 0], value["separate"][:, 0])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", SHARED)
 def test_an_intersection_is_no_looser_than_its_parts(case: Case) -> None:
     graph, family = prepared(case)
     for together in (IBP() & Forward(), IBP() & Forward() & Backward(), CrownIBP() & Forward()):

@@ -52,7 +52,7 @@ def test_no_point_is_outside(case: Case, dtype: torch.dtype) -> None:
                 assert bool((frozen[u] <= upper[:, 1 + u] + tolerance).all()), (name, sharing, u)
 
 
-@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.whole), torch.float64], ids=str)
 @pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
 def test_radius_zero_is_the_forward_pass(case: Case, dtype: torch.dtype) -> None:
     graph = graph_of(case, dtype)

@@ -63,8 +63,9 @@ def owners(form: Windows) -> Tensor:
     return form.places.to_rows(form.places.owner)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sites", [False, True])
+@pytest.mark.parametrize(
+    "sites", [pytest.param(False, marks=pytest.mark.whole), pytest.param(True, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(("body", "name"), nodes())
 def test_every_operation_pulls_windows_as_it_pulls_dense_forms(body: str, name: str, sites: bool) -> None:
     graph = paired(body)
