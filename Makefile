@@ -33,7 +33,7 @@ test: $(STAMP)
 	$(PYTEST) -m "not slow and not whole" $(ARGS)
 
 slow: $(STAMP)
-	$(PYTEST) -m slow $(ARGS)
+	$(PYTEST) -m "slow and not whole" $(ARGS)
 
 whole: $(STAMP)
 	$(PYTEST) -m whole $(ARGS)
@@ -49,7 +49,7 @@ release: $(STAMP)
 	$(RUN) scripts/release.py
 	@rm -rf $(EMPTY) $(VENV)/pip.log
 	$(RUN) -m venv --without-pip $(EMPTY)
-	@$(call install,-c constraints.txt dist/*.whl,$(EMPTY)/bin/python)
+	@$(call install,-c constraints.txt --no-compile dist/*.whl,$(EMPTY)/bin/python)
 	$(EMPTY)/bin/python -I scripts/try_release.py
 	@rm -rf $(EMPTY)
 
@@ -68,7 +68,6 @@ clean:
 
 # torch comes first and alone: its exact version is then in place before anything that depends on it is resolved.
 # setuptools comes with it, so that the package itself is built without a second, hidden environment.
-# Nothing is compiled beforehand: most modules of what is installed are never imported.
 $(STAMP): pyproject.toml constraints.txt
 	@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
 	  echo "error: no '$(PYTHON)' was found: install Python 3.10 or newer, or name one with 'make PYTHON=/path/to/python3'." >&2; exit 1; }
@@ -86,7 +85,7 @@ $(STAMP): pyproject.toml constraints.txt
 UNREACHABLE := NewConnectionError|ConnectTimeoutError|ReadTimeoutError|NameResolutionError|ProxyError|SSLError|Connection refused|Connection reset
 
 define install
-echo "pip install $(1)"; $(PIP) $(if $(2),--python $(2)) install --quiet --no-compile $(1) || { \
+echo "pip install $(1)"; $(PIP) $(if $(2),--python $(2)) install --quiet $(1) || { \
   if grep -qE '$(UNREACHABLE)' $(VENV)/pip.log; then \
     echo "error: the package index cannot be reached: check the network, or set PIP_INDEX_URL or PIP_FIND_LINKS to one that can, and run make again." >&2; \
   else \

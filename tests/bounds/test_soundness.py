@@ -12,7 +12,7 @@ from proofmap import Ball
 from proofmap.bounds import IBP, METHODS, Forward, Sharing, named
 from tests.bounds.attack import climbed, sampled
 from tests.bounds.setting import both_sides, mask_for, quick
-from tests.models import MODELS, Case, graph_of
+from tests.models import MODELS, SHARED, Case, graph_of
 
 EPS = 0.03
 ALL = [*METHODS, "ibp+forward", "ibp+forward+backward"]
@@ -53,7 +53,7 @@ def test_no_point_is_outside(case: Case, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.whole), torch.float64], ids=str)
-@pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", SHARED)
 def test_radius_zero_is_the_forward_pass(case: Case, dtype: torch.dtype) -> None:
     graph = graph_of(case, dtype)
     family = ball_of(case, eps=0.0).at(case.inputs(2, dtype, seed=3), mask_for(case.shape, 2))

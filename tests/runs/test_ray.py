@@ -111,7 +111,8 @@ def test_a_worker_is_killed_and_the_bytes_are_those_of_the_local_run(
     assert contents(tmp_path / "ray") == contents(local)
 
 
-@pytest.mark.parametrize("deadly", [2, 3])  # with another chunk waiting behind it, or just done before it
+# with another chunk waiting behind it, or just done before it
+@pytest.mark.parametrize("deadly", [2, pytest.param(3, marks=pytest.mark.whole)])
 def test_what_kills_every_worker_ends_the_run_and_the_rest_is_kept(
     cluster: str, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deadly: int
 ) -> None:
