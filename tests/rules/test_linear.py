@@ -155,3 +155,13 @@ def test_filters_are_laid_out_as_they_come() -> None:
         whole = torch.nn.functional.conv_transpose2d(values, weight, stride=2, groups=3)
         torch.testing.assert_close(one.transposed(values, (6, 5, 5)), whole)
         torch.testing.assert_close(one.by_matrix(values, (6, 5, 5)), whole)
+
+
+@pytest.mark.parametrize(("shape", "groups"), [((6, 2, 1, 1), 1), ((6, 1, 3, 3), 6)], ids=["one tap", "one channel"])
+def test_forms_keep_one_layout(shape: tuple[int, ...], groups: int) -> None:
+    """Filters that are contiguous and channels last at once do not turn forms over on their way."""
+    weight = random(*shape).to(memory_format=torch.channels_last)
+    assert weight.is_contiguous()
+    seen = (shape[1] * groups, 3 + shape[2], 3 + shape[3])
+    pulled = Filter(weight, (1, 1), (0, 0), (1, 1), groups).transposed(random(5, 6, 4, 4), seen)
+    assert pulled.is_contiguous()
