@@ -41,7 +41,7 @@ def test_the_sums_are_those_of_the_run(ran: Path, tmp_path: Path) -> None:
         share(found.correct, SAMPLES, "labelled sample"),
     ]
     assert [item.all("b")[0].text for item in counts.all("li")] == expected
-    assert "proven for ε = 0.015 in L∞, values within [0, 1]" in counts.text
+    assert "proven for ε = 0.015 in L∞, values within [0, 1], up to roundings" in counts.text
     assert f"For {share(found.certified, SAMPLES, 'sample')}: no input of the sample's ball" in root.text
     assert "in the bound itself: neither was counted" in root.text
     bars = root.all("figure")[0].all("details")[0].all("tbody")[0].all("tr")

@@ -11,7 +11,7 @@ from torch import Tensor
 from proofmap.explain.explanation import Explanation, rounded
 from proofmap.explain.ranks import noun, ranks, searched, standing
 from proofmap.explain.task import score_of
-from proofmap.explain.wording import around, beside, confidence, known_side, noise, summed
+from proofmap.explain.wording import around, beside, confidence, counted, known_side, noise, summed
 from proofmap.objective import decides
 from proofmap.overlaps import Overlap
 
@@ -61,7 +61,7 @@ def _meaning(e: Explanation, k: int) -> str:
 
 def certainty(e: Explanation) -> str:
     """A picture is shown without the page that says which roundings count."""
-    return "proven with all roundings" if e.settings.get("rigorous") else "proven up to roundings"
+    return f"proven {counted(e.settings)}"
 
 
 def _targeted(e: Explanation, opposite: Overlap, k: int, aim: str) -> str:

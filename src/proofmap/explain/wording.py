@@ -20,6 +20,7 @@ __all__ = [
     "beside",
     "bound_name",
     "confidence",
+    "counted",
     "known_side",
     "noise",
     "plural",
@@ -91,6 +92,11 @@ def around(ball: Mapping[str, Any], k: int = 0, count: int = 1, *, stated: str |
         return f"{size} of the way to either end of a value's range{limits}"
     norm = {"inf": "L∞", "2": "L2", "1": "L1"}.get(f"{ball.get('norm')}".removesuffix(".0"), "the norm on record")
     return f"{size} in {norm}{limits}"
+
+
+def counted(settings: Mapping[str, Any]) -> str:
+    """What a proof says of roundings."""
+    return "with all roundings" if settings.get("rigorous") else "up to roundings"
 
 
 def _half(ball: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """What a report shows, as data: networks, each with the inputs that it was explained on and what was found of them.
 
-Nothing is summed over networks, nor over balls.
+Nothing is summed over networks, nor over balls, nor over proofs with and without roundings.
 """
 
 from __future__ import annotations
