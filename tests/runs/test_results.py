@@ -105,8 +105,16 @@ def test_the_sums_are_those_of_the_arrays(folder: Path, results: Results) -> Non
         np.testing.assert_array_equal(file.get_tensor("scores"), totals.means)
     text = totals.text()
     assert text.startswith(f"{COUNT} samples: {COUNT - 1} explained, 1 failed\npredicted as labelled: ")
-    assert f"proven for ε = 0.015 in L∞, values within [0, 1]: {totals.certified} of {COUNT} samples (" in text
+    proven = f"{totals.certified} of {COUNT} samples ("
+    assert f"proven for ε = 0.015 in L∞, values within [0, 1], up to roundings: {proven}" in text
+    assert saved["rigorous"] is False
     assert f"failed: digit-{FAILED}.png: cannot read" in text
+
+
+def test_proofs_that_count_roundings_say_so(tmp_path: Path) -> None:
+    totals = run(Digits(2), digits_model(), job(settings={"rigorous": True}), tmp_path, progress=False)
+    assert "proven for ε = 0.015 in L∞, values within [0, 1], with all roundings: " in totals.text()
+    assert totals.json()["rigorous"] is True
 
 
 @pytest.mark.parametrize("values", [[-1.0, 0.0, 2.5, np.inf], [3.0, 3.0], [0.0], [-0.1, 0.1]])

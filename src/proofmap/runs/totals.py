@@ -14,7 +14,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from proofmap.explain.explanation import Guarantee, rounded
-from proofmap.explain.wording import around, bound_name, confidence, plural, radius, share, taken_off
+from proofmap.explain.wording import around, bound_name, confidence, counted, plural, radius, share, taken_off
 from proofmap.methods import objective_of
 from proofmap.objective import decides
 from proofmap.resume import keep
@@ -68,6 +68,7 @@ class Totals:
     count: int
     failed: Sequence[tuple[str, str]]  # name and reason
     guarantee: Guarantee
+    rigorous: bool  # whether what is proven counts all roundings
     certified: int | None  # samples with AO <= 0, proven; None where that would prove nothing
     refuted: int | None  # samples of whose ball an input is known that is classified otherwise
     ranked: int | None  # samples of which it is proven what matters most; None where no inputs were searched for that
@@ -101,6 +102,11 @@ class Totals:
         return "" if self.ball is None else around(self.ball)
 
     @property
+    def roundings(self) -> str:
+        """What its proofs say of them."""
+        return counted({"rigorous": self.rigorous})
+
+    @property
     def maps(self) -> Array:
         """(K, *shape) the mean map of each of the classes."""
         return maps(self.means, self.mask[None], self.smooth)
@@ -113,6 +119,7 @@ class Totals:
             "explained": self.explained,
             "failed": len(self.failed),
             "guarantee": self.guarantee,
+            **({"rigorous": self.rigorous} if self.guarantee == "certified" else {}),
             **({} if self.level is None else {"level": self.level}),
             "ball": self.ball,
             "taken_off": self.taken_off,
@@ -137,7 +144,8 @@ class Totals:
             lines.append(f"predicted as labelled: {share(self.correct, self.labelled, 'labelled sample')}")
         if self.certified is not None:
             less = ", failures counted as not proven" if self.failed else ""
-            lines.append(f"proven for {self.around}: {share(self.certified, self.count, 'sample')}{less}")
+            proven = f"{share(self.certified, self.count, 'sample')}{less}"
+            lines.append(f"proven for {self.around}, {self.roundings}: {proven}")
         if self.certified_correct is not None:
             right = share(self.certified_correct, self.labelled, "labelled sample")
             lines.append(f"certified accuracy, proven and predicted as labelled: {right}")
@@ -189,6 +197,7 @@ def total(results: Results) -> Totals:
         count=len(results),
         failed=[(names[row], reason) for row, reason in results.reasons.items()],
         guarantee=results.guarantee,
+        rigorous=bool(job["settings"].get("rigorous")),
         certified=None if certain is None else int(certain.sum()),
         refuted=_refuted(rows, results.guarantee, objective),
         ranked=sum(int(part.ranked.sum()) for part in results.parts) if SCORES[0] in results.names else None,

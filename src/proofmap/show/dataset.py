@@ -10,7 +10,7 @@ from typing import Any
 from proofmap.errors import FileError
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.places import largest
-from proofmap.explain.wording import confidence, counted, plural, share, taken_off
+from proofmap.explain.wording import confidence, plural, share, taken_off
 from proofmap.resume import flat, inside
 from proofmap.runs import Results
 from proofmap.runs.totals import Distribution, Totals, total
@@ -112,7 +112,7 @@ def data_set(at: int, name: str, results: Results, given: str | None) -> DataSet
     return DataSet(
         id=f"data-{at}",
         name=name,
-        counts=list(_counts(totals, counted(job["settings"]))),
+        counts=list(_counts(totals)),
         complete=results.complete,
         model=results.manifest.model.name or "not recorded",
         facts=[*file_facts(results.manifest.model.files), network_digest(about["model"]["sha256"])],
@@ -146,9 +146,9 @@ def _notes(totals: Totals, given: str | None) -> Iterator[str]:
         yield f"{note[:1].upper()}{note[1:]}."
 
 
-def _counts(totals: Totals, roundings: str) -> Iterator[tuple[str, str, str]]:
+def _counts(totals: Totals) -> Iterator[tuple[str, str, str]]:
     """Every number with what it is of; what failed is not proven."""
-    within = f" for {totals.around}, {roundings}" if totals.around else f" {roundings}"
+    within = f" for {totals.around}, {totals.roundings}"
     if totals.certified is not None:
         yield "proven", share(totals.certified, totals.count, "sample"), f"proven{within}"
     if totals.certified_correct is not None:
