@@ -633,10 +633,17 @@ BREAKS = [
         "tests/show/test_words.py",
     ),
     Break(
-        "explain/headline.py",
-        'return "proven with all roundings" if e.settings.get("rigorous") else',
-        'return "proven with all roundings" if "rigorous" not in e.settings else',
+        "explain/wording.py",
+        'return "with all roundings" if settings.get("rigorous") else',
+        'return "with all roundings" if "rigorous" not in settings else',
         "tests/explain/test_headline.py",
+    ),
+    Break("show/page.py", 'roundings if answer == "proven" else ""', '""', "tests/show/test_networks.py"),
+    Break(
+        "runs/totals.py",
+        'rigorous=bool(job["settings"].get("rigorous"))',
+        "rigorous=True",
+        "tests/runs/test_results.py",
     ),
     Break(
         "show/dataset.py",
