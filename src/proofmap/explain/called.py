@@ -1,4 +1,8 @@
-"""`pm.explain` as type checkers see it: they know no module that can be called, but a class with the module's names."""
+"""`pm.explain` as type checkers see it: they know no module that can be called, but a class with the module's names.
+
+Signatures stand here again, since checkers follow neither the call of a metaclass nor functions that are assigned; a
+test holds them to be those of the module.
+"""
 
 from __future__ import annotations
 
