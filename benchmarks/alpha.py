@@ -100,7 +100,9 @@ def bound(question: Question, method: pm.bounds.Method, sharing: pm.bounds.Shari
     """Of the ball and of all members."""
     mask = mask.reshape(question.x.shape[1:]).to(question.x.device)
     x, ball = question.x, question.ball
-    found = pm.overlap(question.graph, x, ball, groups=mask, bounds=method, sharing=sharing, target=question.target)
+    found = pm.overlap(
+        question.graph, x, ball, groups=mask, bounds=method, sharing=sharing, target=question.target, rigorous=False
+    )
     return torch.cat([found.full, found.frozen[0]]).cpu()
 
 

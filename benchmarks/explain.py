@@ -26,16 +26,18 @@ def main() -> None:
     x = pm.data.digits()[0][: args.images]
     graph = pm.trace(pm.zoo.mnist_mlp(), x)
     ball = pm.Ball(args.eps, domain=(0.0, 1.0))
-    pm.EVA(graph, ball, progress=False).explain(x[:1])  # warm up
+    pm.EVA(graph, ball, progress=False, rigorous=False).explain(x[:1])  # warm up
     print(f"{measuring.machine('cpu')}, 784 pixel groups, ε {args.eps}")
 
-    shared, seconds = measuring.clocked(lambda: pm.EVA(graph, ball).explain(x), "cpu")
+    shared, seconds = measuring.clocked(lambda: pm.EVA(graph, ball, rigorous=False).explain(x), "cpu")
     each = seconds / len(x)
-    proven = int((shared.overlap.full <= 0).sum())
+    proven = int((shared.overlap.full < 0).sum())
     print(f"shared:   {each:.4f} s an image over {len(x)} images, {proven} certified")
 
     few = x[: args.separate]
-    separate, seconds = measuring.clocked(lambda: pm.EVA(graph, ball, sharing="separate").explain(few), "cpu")
+    separate, seconds = measuring.clocked(
+        lambda: pm.EVA(graph, ball, sharing="separate", rigorous=False).explain(few), "cpu"
+    )
     alone = seconds / len(few)
     rank = measuring.rank_correlation(shared.scores[: len(few)], separate.scores)
     print(f"separate: {alone:.4f} s an image over {len(few)} images: shared is {alone / each:.0f} times as fast")

@@ -42,9 +42,9 @@ def main() -> None:
                 way = mock.patch.object(engine, "in_pairs", lambda graph, like: graph)
             with way:
                 started = time.perf_counter()
-                found = pm.overlap(graph, x, ball).full
+                found = pm.overlap(graph, x, ball, rigorous=False).full
                 seconds = (time.perf_counter() - started) / len(x)
-            proven, refuted = int((found <= 0).sum()), int((met > 0).sum())
+            proven, refuted = int((found < 0).sum()), int((met > 0).sum())
             print(f"{eps:8g} {name:12} {float(found.mean()):10.3f} {proven:7} {refuted:8} {seconds:8.2f}", flush=True)
 
 

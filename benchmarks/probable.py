@@ -4,7 +4,7 @@
         [--samples 10000] [--groups 12] [--device cpu|cuda]
     python benchmarks/probable.py mnist|cifar10 --data FOLDER ...
 
-For each σ and each radius ε = steps · σ, in ℓ2 and in units of [0, 1]: how many samples have an AO of at most 0, which
+For each σ and each radius ε = steps · σ, in ℓ2 and in units of [0, 1]: how many samples have an AO below 0, which
 says that most copies around every input of the ball are classified as the sample is, with probability 0.999; the mean
 of AO(B); the largest score; the share of groups with a score above 0; how alike two maps are that other draws made
 (Spearman's rank correlation of the scores, where either has any); and the seconds a sample. MNIST's and CIFAR-10's
@@ -85,7 +85,7 @@ def main() -> None:
             again = replace(explainer, seed=1).explain(x)
             bound, scores = found.overlap.full, found.scores
             print(
-                f"sigma {sigma:g}  eps {steps * sigma:g}  probable {int((bound <= 0).sum())} of {len(x)}  "
+                f"sigma {sigma:g}  eps {steps * sigma:g}  probable {int((bound < 0).sum())} of {len(x)}  "
                 f"at x > {float(found.overlap.nominal.mean()):.3f}  AO(B) <= {float(bound.mean()):.3f}  "
                 f"largest score {float(scores.amax(1).mean()):.4f}  above 0 {float((scores > 0).double().mean()):.2f}  "
                 f"alike {agreement(scores, again.scores):.2f}  {seconds / len(x):.2f} s",

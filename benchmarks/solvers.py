@@ -92,7 +92,7 @@ def questions(args: argparse.Namespace) -> Iterator[Question]:
         x = digits[image][None]
         graph = pm.trace(model, x.float()).to(torch.device("cpu"), torch.float64)
         ball = pm.Ball(eps, domain=(0.0, 1.0))
-        drops = pm.overlap(graph, x, ball, groups=cells, sharing="one-pass").drop[0]
+        drops = pm.overlap(graph, x, ball, groups=cells, sharing="one-pass", rigorous=False).drop[0]
         chosen = (0, *(drops.topk(args.members).indices + 1).tolist())
         yield Question(f"{name} {image} ε {eps:g}", graph, x, ball, cells, int(graph(x).argmax()), chosen)
     yield two_neurons()

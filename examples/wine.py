@@ -49,7 +49,7 @@ def main(rows: int = 20, out: Path = Path("out/wine")) -> pm.Explanation:
     held = found.overlap.frozen[:, domain.group_names().index("colour")]
     print(f"{int((held <= 0).sum())} are, where the colour may not change")
     bounded = pm.overlap(model, test[:rows], ball, bounds=pm.bounds.Backward())
-    print(f"backward bounds alone prove {int((bounded.full <= 0).sum())}")
+    print(f"backward bounds alone prove {int((bounded.full < 0).sum())}")
 
     out.mkdir(parents=True, exist_ok=True)
     found[:2].plot(columns=domain.names, class_names=data.target_names).savefig(out / "rows.png")

@@ -42,7 +42,7 @@ def bounds(share: int, shares: int) -> Iterator[tuple[str, torch.Tensor]]:
                 for sharing in SHARINGS:
                     how = {"bounds": pm.bounds.named(method), "sharing": sharing}
                     try:
-                        over = pm.overlap(graph, x, ball, groups=mask, **how)  # type: ignore[arg-type]
+                        over = pm.overlap(graph, x, ball, groups=mask, rigorous=False, **how)  # type: ignore[arg-type]
                         value = torch.cat([over.full[:, None], over.frozen], dim=1)
                     except pm.errors.BoundError as error:
                         value = torch.tensor([float(len(str(error)))])
@@ -58,17 +58,17 @@ def digits() -> Iterator[tuple[str, torch.Tensor]]:
     graph, grid = pm.trace(model, x), pm.groups.grid(4)
     ball = pm.Ball(0.02, domain=(0.0, 1.0))
     scores = {
-        "EVA": pm.EVA(graph, ball, groups=grid, progress=False).explain(x).scores,
-        "EVA of a module": pm.EVA(model, ball, groups=grid, progress=False).explain(x).scores,
-        "TargetedEVA": pm.TargetedEVA(graph, ball, groups=grid, progress=False).explain(x, 3).scores,
+        "EVA": pm.EVA(graph, ball, groups=grid, progress=False, rigorous=False).explain(x).scores,
+        "EVA of a module": pm.EVA(model, ball, groups=grid, progress=False, rigorous=False).explain(x).scores,
+        "TargetedEVA": pm.TargetedEVA(graph, ball, groups=grid, progress=False, rigorous=False).explain(x, 3).scores,
         "HybridEVA": pm.HybridEVA(graph, ball, split="3", groups=grid, samples=20, progress=False).explain(x).scores,
         "EmpiricalEVA": pm.EmpiricalEVA(graph, ball, groups=grid, samples=20, progress=False).explain(x).scores,
         "GreedyAO": pm.GreedyAO(graph, ball, groups=grid, subsets=20, progress=False).explain(x).scores,
         "GreedyAS": pm.GreedyAS(graph, ball, groups=grid, subsets=20, progress=False).explain(x).scores,
     }
-    scores["radius"] = pm.certified_radius(graph, x, domain=(0.0, 1.0))
+    scores["radius"] = pm.certified_radius(graph, x, domain=(0.0, 1.0), rigorous=False)
     target = graph(x).argmax(1)
-    attributions = pm.EVA(graph, ball, groups=grid, progress=False).explain(x).attributions
+    attributions = pm.EVA(graph, ball, groups=grid, progress=False, rigorous=False).explain(x).attributions
     for metric in (pm.metrics.Deletion(), pm.metrics.Insertion(), pm.metrics.MuFidelity(), pm.metrics.RobustnessSr()):
         scores[metric.name] = metric(graph, x, target, attributions)
     for name, value in scores.items():

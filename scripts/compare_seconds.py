@@ -34,19 +34,23 @@ def works() -> dict[str, Callable[[], Any]]:
     noise = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
     def eva(count: int, **settings: Any) -> Any:
-        return pm.EVA(mlp, ball, **{"groups": cells, "progress": False, **settings}).explain(x[:count])
+        return pm.EVA(mlp, ball, **{"groups": cells, "progress": False, "rigorous": False, **settings}).explain(
+            x[:count]
+        )
 
     return {
         "shared": lambda: eva(16),
         "one-pass, pixels": lambda: eva(16, sharing="one-pass", groups=pm.groups.pixels()),
         "separate": lambda: eva(1, sharing="separate"),
         "alpha": lambda: eva(1, sharing="one-pass", bounds=pm.bounds.Alpha(10)),
-        "exact": lambda: pm.overlap(mlp, x[:1], small, groups=cells, bounds=pm.bounds.Exact(seconds=20)),
+        "exact": lambda: pm.overlap(
+            mlp, x[:1], small, groups=cells, bounds=pm.bounds.Exact(seconds=20), rigorous=False
+        ),
         "convolutions": lambda: pm.overlap(
-            pm.zoo.cifar_cnn(), noise, pm.Ball(2e-4, domain=(0.0, 1.0)), groups=pm.groups.grid(4)
+            pm.zoo.cifar_cnn(), noise, pm.Ball(2e-4, domain=(0.0, 1.0)), groups=pm.groups.grid(4), rigorous=False
         ),
         "rigorous": lambda: pm.overlap(mlp, x[:16], ball, groups=cells, rigorous=True),
-        "radius": lambda: pm.certified_radius(mlp, x[:8], domain=(0.0, 1.0)),
+        "radius": lambda: pm.certified_radius(mlp, x[:8], domain=(0.0, 1.0), rigorous=False),
         "certificate": lambda: eva(1).certificate(),
         "compare": lambda: pm.compare(mlp, x[:8], ["saliency", "occlusion"], ["deletion"], progress=False),
     }

@@ -84,6 +84,11 @@ def test_groupings_are_values(make: Callable[[], object]) -> None:
     assert dataclasses.is_dataclass(make())
 
 
+def test_the_mask_that_is_advised_for_flat_pictures_groups_the_same_pixels() -> None:
+    mask = groups.grid(2)((28, 28)).flatten()
+    assert torch.equal(groups.mask_of(mask, torch.zeros(1, 784)).view(28, 28), groups.grid(2)((28, 28)))
+
+
 @pytest.mark.parametrize("count", [0, -1, True, 2.5, "3"])
 def test_grid_refuses_what_is_not_a_count(count: object) -> None:
     with pytest.raises(InputError, match="at least 1"):
@@ -97,7 +102,9 @@ def test_grid_refuses_what_is_not_a_count(count: object) -> None:
     [
         (groups.grid(12), (1, 8, 28), r"grid\(8, 12\), or pixels\(\)"),
         (groups.grid(12), (28, 8), r"grid\(12, 8\), or pixels\(\)"),
-        (groups.grid(2), (784,), r"use columns\(\)"),
+        (groups.grid(2), (784,), r"pm\.groups\.grid\(2, 2\)\(\(28, 28\)\)\.flatten\(\), else columns\(\)"),
+        (groups.grid(2), (785,), r"use columns\(\)"),
+        (groups.grid(8), (32, 32, 3), r"channels seem to come last.*use x\.permute\(0, 3, 1, 2\)"),
         (groups.grid(2), (1, 2, 28, 28), "pass an integer mask"),
         (groups.columns(), (1, 28, 28), r"use pixels\(\) or grid\(n\)"),
         (groups.columns(), (784, 1), r"use pixels\(\) or grid\(n\)"),
@@ -271,6 +278,7 @@ def test_superpixels_serve_overlap_and_explainers() -> None:
         alone = EVA(model, Ball(0.05), groups=grouping, progress=False).explain(x[k : k + 1])
         torch.testing.assert_close(found.attributions[k : k + 1], alone.attributions)
         torch.testing.assert_close(found.scores[k, :count], alone.scores[0])
-        assert (over.frozen[k, count:] == over.full[k]).all()  # an absent group freezes nothing
-        assert (found.scores[k, count:] == 0).all()
+        absent = over.full[k].expand(over.frozen.shape[1] - count)  # an absent group freezes nothing
+        torch.testing.assert_close(over.frozen[k, count:], absent, rtol=0, atol=1e-14)  # batches sum in other orders
+        torch.testing.assert_close(found.scores[k, count:], 0 * absent, rtol=0, atol=1e-14)
     assert found.settings["groups"] == "Superpixels(segments=9, compactness=10.0)"

@@ -73,8 +73,8 @@ def test_tracing_compares_in_full_precision() -> None:
 def test_float64_is_taken_from_x() -> None:
     model = pm.zoo.mnist_mlp()
     x = pm.data.digits()[0][:2]
-    single = pm.overlap(model, x, pm.Ball(0.02, domain=(0.0, 1.0)))
-    double = pm.overlap(model, x.double(), pm.Ball(0.02, domain=(0.0, 1.0)))
+    single = pm.overlap(model, x, pm.Ball(0.02, domain=(0.0, 1.0)), rigorous=False)
+    double = pm.overlap(model, x.double(), pm.Ball(0.02, domain=(0.0, 1.0)), rigorous=False)
     assert double.full.dtype == torch.float64
     torch.testing.assert_close(single.full.double(), double.full, rtol=1e-3, atol=1e-3)
 

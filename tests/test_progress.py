@@ -72,10 +72,21 @@ def test_a_network_says_which_layer_it_is_at(bounds: pm.bounds.Method) -> None:
     assert all(-1e-9 <= share <= 1 + 1e-9 for share in shares)
 
 
+def test_a_radius_says_which_attack_it_is_at() -> None:
+    """The attacks come before any bound, and may take most of the time."""
+    heard: Heard = []
+    with listening(lambda *said: heard.append(said)):
+        pm.radius(pm.zoo.mnist_mlp(), pm.data.digits()[0][:1], domain=(0.0, 1.0), steps=1, progress=False)
+    attacks = [(share, place) for share, place in heard if "attack " in place]
+    assert [place for _, place in attacks[:3]] == ["attack 1", "attack 2", "attack 3"]
+    assert [share for share, _ in attacks] == sorted(share for share, _ in attacks)
+    assert 0.05 < attacks[-1][0] < 0.2
+
+
 def test_a_search_for_a_radius_counts_its_trials() -> None:
     heard: Heard = []
     with listening(lambda *said: heard.append(said)):
-        pm.certified_radius(layers(1), torch.rand(1, 6), steps=3)
+        pm.certified_radius(layers(1), torch.rand(1, 6), steps=3, progress=False)
     assert [place for _, place in heard if place.endswith("trial 2 of 4")]
     assert heard[-1][0] == pytest.approx(1.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,13 @@ def test_one_works_in_a_folder_at_a_time_and_leaves_a_log(tmp_path: Path) -> Non
         pass
     (line,) = (tmp_path / "out" / "log.jsonl").read_text().splitlines()
     assert {**json.loads(line), "time": None} == {"time": None, "event": "start", "by": "me"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no lock there")
+def test_a_log_that_is_deleted_takes_no_lock_away(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        (tmp_path / "log.jsonl").unlink()
+        with pytest.raises(FileError, match="another run is at work in"), locked(tmp_path):
+            pass
+    with locked(tmp_path):
+        pass

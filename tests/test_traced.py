@@ -1,30 +1,34 @@
-"""One traced model for explainers, metrics, overlaps and radii: what changes a model is seen, what does not is not."""
+"""A module is traced on every public call, and once: bounds are about what it computes now."""
 
 from __future__ import annotations
 
-import gc
+import os
+import random
 import sys
 import threading
 import types
-from collections.abc import Callable
-from functools import partial
+from array import array
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap import traced as module_under_test
-from proofmap.digest import hash_graph
+from proofmap import graph as graph_package
 from proofmap.explain.baselines import Saliency
-from proofmap.graph import as_graph
-from proofmap.traced import traced
+from proofmap.graph.torch import trace as tracing
 
 X = torch.rand(3, 4, generator=torch.Generator().manual_seed(0))
 BALL = pm.Ball(0.05)
+IBP = pm.bounds.IBP()
+FILE, VARIABLE = "shift.txt", "PROOFMAP_TEST_SHIFT"
 OFFSET = 0.0  # which a forward reads
 SETTINGS = types.ModuleType("settings_of_a_user")
 SETTINGS.shift = 0.0  # type: ignore[attr-defined]
@@ -37,19 +41,66 @@ def bend(x: Tensor) -> Tensor:
 class Options:
     """What a model may hold."""
 
+    limit: ClassVar[float] = 0.0
+
     def __init__(self) -> None:
         self.power = 1
 
 
-class Slotted(nn.Module):
-    __slots__ = ("factor",)
+class Slotted:
+    """Its attribute is in no dictionary."""
+
+    __slots__ = ("shift",)
 
     def __init__(self) -> None:
-        super().__init__()
-        self.factor = 1.0
+        self.shift = 0.0
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.factor
+
+class Counted(dict[str, float]):
+    """Holds more than its entries."""
+
+    shift = 0.0
+
+
+def clipped(x: Tensor) -> Tensor:
+    """Reads an attribute of the function itself."""
+    shift: float = clipped.shift  # type: ignore[attr-defined]
+    return x + shift
+
+
+clipped.shift = 0.0  # type: ignore[attr-defined]
+
+
+@cache
+def table() -> list[float]:
+    """A cached value that can be changed in place."""
+    return [0.0]
+
+
+def closure() -> tuple[Callable[[], float], Callable[[float], None]]:
+    """A variable that one function reads and another one changes."""
+    held = 0.0
+
+    def put(value: float) -> None:
+        nonlocal held
+        held = value
+
+    return lambda: held, put
+
+
+READ, PUT = closure()
+CONTEXT: ContextVar[float] = ContextVar("CONTEXT", default=0.0)
+LOCAL = threading.local()
+ARRAY = array("d", [0.0])
+
+
+def unlisted() -> float:
+    """The sum of numbers that stand in places where no list of attributes would find them."""
+    parts = [Options.limit, READ(), CONTEXT.get(), LOCAL.shift, ARRAY[0], table()[0], NUMBERS[0]]
+    return sum(map(float, [*parts, Path(FILE).read_text(), os.environ[VARIABLE]]))
+
+
+NUMBERS = np.zeros(2)
 
 
 def imported() -> types.ModuleType:
@@ -57,11 +108,19 @@ def imported() -> types.ModuleType:
 
 
 @pytest.fixture(autouse=True)
-def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module of the user's that a forward imports."""
+def _settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Everything that a forward reads, as it is before a change."""
     module = types.ModuleType("settings_imported_inside")
     module.shift = 0.0  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "settings_imported_inside", module)
+    monkeypatch.chdir(tmp_path)
+    Path(FILE).write_text("0.0")
+    monkeypatch.setenv(VARIABLE, "0.0")
+    LOCAL.shift = 0.0
+    yield
+    PUT(0.0)
+    CONTEXT.set(0.0)
+    ARRAY[0] = table()[0] = NUMBERS[0] = 0.0
 
 
 class Net(nn.Module):
@@ -79,6 +138,8 @@ class Net(nn.Module):
         self.bend: Callable[[Tensor], Tensor] = bend
         self.register_buffer("kept", torch.zeros(3))
         self.register_buffer("fleeting", torch.zeros(3), persistent=False)
+        self.slotted, self.counted = Slotted(), Counted()
+        self.seed = 1
         self.drop = nn.Dropout(0.5)
         self.leak = nn.LeakyReLU(0.1)
 
@@ -87,14 +148,22 @@ class Net(nn.Module):
         logits = self.leak(self.second(hidden) - 1) * self.scale * self.gain * self.free + self.kept + self.fleeting
         from settings_imported_inside import shift  # type: ignore[import-not-found]
 
-        logits = logits + shift + F.softplus(logits) + torch.nn.functional.softplus(logits)
+        shift = shift + unlisted() + self.slotted.shift + self.counted.shift + sys.getrecursionlimit() / 1000
+        logits = clipped(logits) * random.Random(self.seed).random() + shift
+        logits = logits + F.softplus(logits) + torch.nn.functional.softplus(logits)
         power = self.powers[0] * self.powers[1][1]["last"] * self.options.power  # type: ignore[index]
         logits = self.drop(self.after(logits)) * power
-        shifted: Tensor = logits + 1 if self.kind == "plain" else logits
-        return shifted
+        scaled: Tensor = logits * 1.5 if self.kind == "plain" else logits
+        return scaled
 
     def after(self, logits: Tensor) -> Tensor:
         return logits
+
+
+def elsewhere(patch: pytest.MonkeyPatch) -> None:
+    Path("other").mkdir()
+    Path("other", FILE).write_text("0.7")
+    patch.chdir("other")
 
 
 def louder(module: Any, args: Any, out: Tensor) -> Tensor:
@@ -125,6 +194,7 @@ def data(tensor: Tensor, value: float) -> None:
     tensor.detach()[0] = value  # as .data: no version counts it
 
 
+# Applied one after the other: what replaces a part comes after the changes of that part.
 CHANGES: dict[str, Change] = {
     "a weight": lambda net, patch: data(net.first.weight, 0.25),
     "a bias": lambda net, patch: data(net.second.bias, 0.25),
@@ -134,26 +204,41 @@ CHANGES: dict[str, Change] = {
     "a number": lambda net, patch: setattr(net, "scale", 3.0),
     "a text": lambda net, patch: setattr(net, "kind", "other"),
     "an entry of a list": lambda net, patch: net.powers.__setitem__(0, 2),
-    "an entry deep inside": lambda net, patch: net.powers[1][1].update(last=2),  # type: ignore[index]
-    "an attribute of an object": lambda net, patch: setattr(net.options, "power", 2),
-    "a setting of torch's layer": lambda net, patch: setattr(net.leak, "negative_slope", 0.3),
+    "an entry deep inside": lambda net, patch: net.powers[1][1].update(last=3),  # type: ignore[index]
+    "an attribute of an object": lambda net, patch: setattr(net.options, "power", 5),
     "an attribute of the class": lambda net, patch: patch.setattr(Net, "gain", 2.0),
     "a global number": lambda net, patch: patch.setitem(globals(), "OFFSET", 0.5),
     "a number of another module": lambda net, patch: patch.setattr(SETTINGS, "shift", 0.5),
+    "a module that is imported inside": lambda net, patch: patch.setattr(imported(), "shift", 0.5),
+    "an attribute of a function": lambda net, patch: patch.setattr(clipped, "shift", 0.5),
+    "an attribute of another class": lambda net, patch: patch.setattr(Options, "limit", 0.5),
+    "an attribute in a slot": lambda net, patch: setattr(net.slotted, "shift", 0.5),
+    "an attribute of a dictionary": lambda net, patch: setattr(net.counted, "shift", 0.5),
+    "the environment": lambda net, patch: patch.setenv(VARIABLE, "0.5"),
+    "a file": lambda net, patch: Path(FILE).write_text("0.5"),
+    "the working directory": lambda net, patch: elsewhere(patch),
+    "a variable of a closure": lambda net, patch: PUT(0.5),
+    "a variable of the context": lambda net, patch: CONTEXT.set(0.5),
+    "a variable of the thread": lambda net, patch: setattr(LOCAL, "shift", 0.5),
+    "an array of bytes": lambda net, patch: ARRAY.__setitem__(0, 0.5),
+    "an array of numpy": lambda net, patch: NUMBERS.__setitem__(0, 0.5),
+    "a value that a cache holds": lambda net, patch: table().__setitem__(0, 0.5),
+    "the seed of a generator": lambda net, patch: setattr(net, "seed", 2),
+    "a setting of the interpreter": lambda net, patch: patch.setattr(sys, "getrecursionlimit", lambda: 2000),
+    "a global object": lambda net, patch: patch.setitem(globals(), "SETTINGS", Shifted()),
     "a function it holds": lambda net, patch: setattr(net, "bend", torch.tanh),
     "a lambda it holds": lambda net, patch: setattr(net, "bend", lambda x: x * 2),
     "an argument bound to a function": lambda net, patch: setattr(net, "bend", partial(torch.clamp, min=0.2)),
-    "a global object": lambda net, patch: patch.setitem(globals(), "SETTINGS", Shifted()),
-    "a method": lambda net, patch: patch.setattr(Net, "after", lambda self, logits: 2 * logits),
-    "the class's forward": lambda net, patch: patch.setattr(Net, "forward", other_forward),
-    "its own forward": lambda net, patch: setattr(net, "forward", types.MethodType(other_forward, net)),
-    "the forward of torch's layer": lambda net, patch: patch.setattr(nn.LeakyReLU, "forward", lambda self, x: 2 * x),
-    "a module that is imported inside": lambda net, patch: patch.setattr(imported(), "shift", 0.5),
     "a function of torch": lambda net, patch: patch.setattr(torch.nn.functional, "softplus", torch.tanh),
     "a hook": lambda net, patch: net.first.register_forward_hook(louder),
     "a hook before": lambda net, patch: net.second.register_forward_pre_hook(lambda module, args: (2 * args[0],)),
+    "a setting of torch's layer": lambda net, patch: setattr(net.leak, "negative_slope", 0.3),
+    "the forward of torch's layer": lambda net, patch: patch.setattr(nn.LeakyReLU, "forward", lambda self, x: 2 * x),
     "a layer": lambda net, patch: setattr(net, "leak", nn.Tanh()),
     "a layer of the same settings": lambda net, patch: setattr(net, "leak", Doubled()),
+    "a method": lambda net, patch: patch.setattr(Net, "after", lambda self, logits: 2 * logits),
+    "the class's forward": lambda net, patch: patch.setattr(Net, "forward", other_forward),
+    "its own forward": lambda net, patch: setattr(net, "forward", lambda x: 2 * other_forward(net, x)),
 }
 
 
@@ -165,159 +250,106 @@ class Doubled(nn.LeakyReLU):
         return 2 * super().forward(x)
 
 
-@pytest.fixture(autouse=True)
-def _kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module_under_test, "_KEPT", WeakKeyDictionary())
-
-
-@pytest.fixture
-def traces(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Modules, each time that one is traced."""
-    seen: list[object] = []
-
-    def counted(model: Any, x: Tensor) -> pm.Graph:
-        seen.extend([model] if isinstance(model, nn.Module) else [])
-        return as_graph(model, x)
-
-    monkeypatch.setattr(module_under_test, "as_graph", counted)
-    return seen
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_what_changes_the_model_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The graph after a change is that of a model which was never traced before."""
-    net = Net().eval()
-    before = traced(net, X)
-    assert traced(net, X) is before
-    CHANGES[name](net, monkeypatch)
-    after = traced(net, X)
-    assert after is not before
-    expected = pm.trace(net, X)
-    assert after.digest == hash_graph(expected)
-    assert not torch.equal(before.graph(X), expected(X))  # else the change was none
-    assert traced(net, X) is after
+def test_what_changes_the_model_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One change after the other: every call is about what the model computes then."""
+    net, seen = Net().eval(), set()
+    for name, change in {"nothing": lambda *_: None, **CHANGES}.items():
+        change(net, monkeypatch)
+        over = pm.overlap(net, X, pm.Ball(0.0), target=0, rival=1, bounds=IBP, rigorous=False)
+        with torch.no_grad():
+            logits = net(X)
+        expected = logits[:, 1] - logits[:, 0]
+        torch.testing.assert_close(over.full, expected, rtol=1e-5, atol=1e-6, msg=name)
+        value = tuple(expected.tolist())
+        assert value not in seen, f"{name} changes nothing"
+        seen.add(value)
 
 
 def test_what_all_modules_do_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The exporter does not follow a call that was replaced, and its check says so; the old graph would not."""
+    """The exporter does not follow a call that was replaced, and its check says so; an old graph would not."""
     net = Net().eval()
-    traced(net, X)
+    pm.overlap(net, X, BALL)
     monkeypatch.setattr(nn.Module, "__call__", twice)
     with pytest.raises(pm.ModelError, match="the traced graph and the model differ"):
-        traced(net, X)
+        pm.overlap(net, X, BALL)
 
 
 def test_a_mode_is_seen() -> None:
     net = Net().eval()
-    traced(net, X)
-    with pytest.raises(pm.ModelError, match="got a model in training mode with Dropout"):
-        traced(net.train(), X)
-
-
-def test_other_samples_are_seen(traces: list[object]) -> None:
-    """By shape and precision; by their number and values they are the same."""
-    net = nn.Sequential(nn.Flatten(), nn.Tanh())
-    for x in (X, X[:1], X + 1):
-        assert traced(net, x).graph.input.shape == (4,)
-    assert len(traces) == 1
-    assert traced(net, X.view(3, 2, 2)).graph.input.shape == (2, 2)
-    assert traced(net, X.double()).graph.input.shape == (4,)
-    assert len(traces) == 3
-
-
-def test_everybody_has_the_same(traces: list[object]) -> None:
-    net = Net().eval()
     pm.overlap(net, X, BALL)
-    pm.overlap(net, X[:2], BALL, sharing="one-pass")
-    pm.certified_radius(net, X)
-    explanation = pm.EVA(net, BALL, progress=False).explain(X)
-    pm.TargetedEVA(net, BALL, progress=False).explain_all(X)
-    maps = Saliency(net).attribute(X)
-    for metric in (pm.metrics.Deletion(steps=2), pm.metrics.RobustnessSr(steps=2), pm.metrics.MuFidelity(subsets=2)):
-        metric(net, X, None, maps)
-    pm.metrics.Tightness(BALL, "gap")(net, X, None, explanation.overlap)
+    with pytest.raises(pm.ModelError, match="got a model in training mode with Dropout"):
+        pm.overlap(net.train(), X, BALL)
+
+
+def test_drawing_and_time_are_refused() -> None:
+    """A model that is no function of its input has no bounds."""
+
+    class Drawing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * random.random()
+
+    with pytest.raises(pm.ModelError, match="does it draw random numbers or keep state"):
+        pm.overlap(Drawing(), X, BALL)
+
+
+@pytest.fixture
+def traces(monkeypatch: pytest.MonkeyPatch) -> list[nn.Module]:
+    """Modules, each time that one is traced."""
+    seen: list[nn.Module] = []
+
+    def counted(model: nn.Module, x: Tensor) -> pm.Graph:
+        seen.append(model)
+        return tracing(model, x)
+
+    monkeypatch.setattr(graph_package, "trace", counted)
+    return seen
+
+
+CALLS: dict[str, Callable[[nn.Module | pm.Graph], object]] = {
+    "overlap": lambda net: pm.overlap(net, X, BALL),
+    "certified_radius": lambda net: pm.certified_radius(net, X),
+    "radius": lambda net: pm.radius(net, X[:1], bounds=IBP),
+    "explain": lambda net: pm.explain(net, X[:1], seconds=0.2, progress=False),
+    "EVA, with the radius": lambda net: pm.EVA(net, pm.Ball("auto"), progress=False).explain(X),
+    "EVA, without a ball": lambda net: pm.EVA(net, progress=False).explain(X),
+    "EVA, and a certificate": lambda net: pm.EVA(net, BALL, progress=False).explain(X[:1]).certificate(),
+    "TargetedEVA, all classes": lambda net: pm.TargetedEVA(net, BALL, progress=False).explain_all(X),
+    "a baseline": lambda net: Saliency(net).attribute(X),
+    "a metric": lambda net: pm.metrics.Deletion(steps=2)(net, X, None, torch.rand(X.shape)),
+    "compare": lambda net: pm.compare(net, X, ["eva", pm.EVA(net, BALL), Saliency(net)], ball=BALL, progress=False),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_traces_once_and_a_graph_never(call: str, traces: list[nn.Module]) -> None:
+    net = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)).eval()
+    graph = tracing(net, X)
+    CALLS[call](net)
     assert traces == [net]
-    assert explanation.model_hash == hash_graph(pm.trace(net, X))
+    CALLS[call](graph)
+    assert traces == [net]
 
 
-def test_a_graph_is_itself() -> None:
-    graph = pm.trace(Net().eval(), X)
-    assert traced(graph, X).graph is graph
-    assert traced(graph, X).digest == hash_graph(graph)
+def test_two_calls_trace_twice(traces: list[nn.Module]) -> None:
+    """What else can change between two calls, nobody knows."""
+    net = nn.Sequential(nn.Linear(4, 3)).eval()
+    eva = pm.EVA(net, BALL, progress=False)
+    assert eva.explain(X).model_hash == eva.explain(X).model_hash
+    assert traces == [net, net]
 
 
-class Doubtful(nn.Module):
-    def __init__(self, held: object) -> None:
-        super().__init__()
-        self.last = nn.Linear(4, 3)
-        self.held = held
+def test_a_compiled_model_is_never_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is traced, and attacked, as the module that was wrapped."""
+    net = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)).eval()
 
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.last(x)
-        return out
+    def refused(*_: object) -> Callable[..., Any]:
+        raise AssertionError("the model was compiled")
 
-
-class Counting(dict[str, int]):
-    """May hold more than its entries."""
-
-
-@pytest.mark.parametrize(
-    "held",
-    [threading.Lock(), Counting(), iter([1]), torch.Generator(), {object()}, Slotted()],
-    ids=lambda held: type(held).__name__,
-)
-def test_what_cannot_be_read_is_traced_each_time(held: object, traces: list[object]) -> None:
-    net = Doubtful(held).eval()
-    assert traced(net, X).graph is not traced(net, X).graph
-    assert len(traces) == 2
-
-
-def test_a_model_that_holds_itself_is_read() -> None:
-    net = Doubtful(None).eval()
-    net.held = [net, {"self": net}]
-    assert traced(net, X) is traced(net, X)
-    net.held = [{"self": net}, net]
-    first = traced(net, X)
-    assert traced(net, X) is first
-
-
-def test_nothing_is_kept_of_a_model_that_is_gone() -> None:
-    gc.collect()
-    known = len(module_under_test._DIGESTS)
-
-    def run() -> None:
-        nets = Net().eval(), nn.Sequential(Strange()).eval(), pm.trace(Net().eval(), X)
-        for net in nets:
-            assert traced(net, X).digest
-        assert len(module_under_test._KEPT) == 2
-        assert len(module_under_test._DIGESTS) == known + 3
-
-    run()
-    gc.collect()
-    assert len(module_under_test._KEPT) == 0
-    assert len(module_under_test._DIGESTS) == known
-
-
-class Strange(nn.Module):
-    """Has no rule: it is run as it is."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cumsum(x, dim=1).sin()
-
-
-def test_what_changes_inside_an_installed_package_is_seen_by_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its code is not read: only the output tells."""
-    model, x = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).eval(), torch.rand(1, 3)
-    first = traced(model, x).graph
-    assert traced(model, x).graph is first
-    monkeypatch.setattr(
-        module_under_test, "Fingerprint", types.SimpleNamespace(of=lambda model, like: kept_source(model))
-    )
-    assert traced(model, x).graph is first
-    with torch.no_grad():
-        next(reversed(list(model.parameters()))).add_(torch.tensor([1.0, 0.0]))  # for what no fingerprint sees
-    assert traced(model, x).graph is not first
-
-
-def kept_source(model: nn.Module) -> object:
-    return module_under_test._KEPT[model].source
+    compiled: Any = torch.compile(net, backend=refused)
+    with pytest.raises(Exception, match="the model was compiled"):
+        compiled(X)
+    assert pm.overlap(compiled, X, BALL).full.equal(pm.overlap(net, X, BALL).full)
+    found, expected = (pm.radius(one, X, bounds=pm.bounds.IBP()) for one in (compiled, net))
+    assert found.refuted.equal(expected.refuted)
+    assert len(pm.explain(compiled, X[:1], seconds=0.2, progress=False).map) == 1

@@ -22,6 +22,7 @@ from proofmap.family import Family
 from proofmap.graph import Graph
 from proofmap.graph.foreign import differentiable
 from proofmap.precision import full_precision
+from proofmap.progress import Listener
 from proofmap.settings import check_count
 
 __all__ = ["across", "adversaries", "along", "attack", "climb", "climbs", "margin", "nearest", "restrict", "shrunk"]
@@ -32,6 +33,7 @@ Direction = Callable[[Family, Tensor, Tensor], Tensor]  # the step in a ball, at
 _DUAL = {1.0: inf, 2.0: 2.0, inf: 1.0}
 _HALVINGS = 6  # of the way back from an adversary to x, by forward passes alone
 _CLOSE = 1e-4  # a bracket this small, relative to the distance, is not narrowed any more
+_STILL = 0.9  # share of the work that is left after another attack, for who watches
 _SMALLEST = 1e-4  # of the family's radius: where the search starts at the latest
 
 
@@ -98,6 +100,7 @@ def adversaries(
     steps: int = 20,
     restarts: int = 1,
     generator: torch.Generator | None = None,
+    told: Listener | None = None,
 ) -> tuple[Tensor, Tensor]:
     """(the smallest ||δ||_p of an adversary met in B (N,), a δ of B on whose way back to x it lies, 0 for none).
 
@@ -105,6 +108,9 @@ def adversaries(
     doubles, up to the family's own, until an attack succeeds; `rounds` attacks more narrow the bracket. All samples go
     together, each with its own radius. An adversary is drawn back towards x as far as it stays one. That is often the
     nearest: after a miss the bracket is cut at 3/4, not in halves.
+
+    told: called before each attack with a share of the work. How many attacks there will be is not known, so that each
+    takes the same part of what is left.
     """
     _check(graph, family, target, steps, restarts)
     check_count("got rounds", rounds)
@@ -112,7 +118,11 @@ def adversaries(
         overlap, trial = _first_order(graph, family, target)
         low, high = torch.zeros_like(trial), torch.where(overlap > 0, 0.0, inf).to(trial)
         left, found = torch.full_like(target, rounds), torch.zeros_like(family.x)
+        attacks = 0
         while True:
+            if told is not None:
+                told(1 - _STILL**attacks, f"attack {attacks + 1}")
+            attacks += 1
             wanted = torch.where(high < inf, (left > 0) & (low < (1 - _CLOSE) * high), low < family.eps)
             rows = wanted.nonzero()[:, 0]
             if not len(rows):

@@ -15,6 +15,7 @@ from torch import Tensor
 from proofmap.domain import Domain
 from proofmap.errors import InputError
 from proofmap.family import NORMS, TOLERANCE, Family, broadcasts, resolve_mask
+from proofmap.settings import number_of
 
 __all__ = ["Ball"]
 
@@ -23,8 +24,9 @@ __all__ = ["Ball"]
 class Ball:
     """A perturbation set {δ : ||δ||_p <= ε, low <= x + δ <= high}, or one half of it.
 
-    eps: a number; a 1-D tensor with one radius a sample; for p = inf also any tensor that broadcasts to x, one radius a
-        variable ((1, d) where d is also the number of samples); "auto": for an explainer to choose.
+    eps: a number, or a text such as "2/255"; a 1-D tensor with one radius a sample; for p = inf also any tensor that
+        broadcasts to x, one radius a variable ((1, d) where d is also the number of samples); "auto": for an explainer
+        to choose.
     norm: 1, 2 or inf.
     domain: (low, high), each a number, a 1-D tensor with one value a channel, or a tensor that broadcasts to a sample
         or to x; infinite where there is no limit. None: no limits at all. A `pm.Domain`: that of a table's columns,
@@ -40,7 +42,7 @@ class Ball:
     torch.Size([5, 2, 1, 28, 28])
     """
 
-    eps: float | Tensor | Literal["auto"]
+    eps: float | Tensor | str
     norm: float = inf
     domain: tuple[float | Tensor, float | Tensor] | None = None
     half: Literal["+", "-"] | None = None
@@ -54,7 +56,9 @@ class Ball:
         object.__setattr__(self, "norm", float(self.norm))
         if self.half is not None and (not isinstance(self.half, str) or self.half not in ("+", "-")):
             raise InputError(f"Ball got half={self.half!r}, expected '+' (δ >= 0), '-' (δ <= 0) or None (both)")
-        eps = torch.zeros(()) if isinstance(self.eps, str) and self.eps == "auto" else _numbers(self.eps, "eps")
+        if isinstance(self.eps, str) and self.eps != "auto":
+            object.__setattr__(self, "eps", _radius(self.eps))
+        eps = torch.zeros(()) if isinstance(self.eps, str) else _numbers(self.eps, "eps")
         wrong = eps[~(eps.isfinite() & (eps >= 0))].tolist()
         if wrong:
             raise InputError(f"Ball got eps={wrong[0]}, expected finite radii >= 0: nothing is proven without one")
@@ -150,6 +154,16 @@ class Ball:
         upper = torch.where(high.isfinite() & (own.upper > 0), high, own.upper).clamp(min=0)
         reach = torch.maximum(-lower, upper).flatten(1).amax(dim=1)
         return Family(own.x, lower, upper, inf, reach, own.mask, own.groups)
+
+
+def _radius(text: str) -> float:
+    """Read a radius that is written as text."""
+    try:
+        return number_of(text)
+    except ValueError:
+        raise InputError(
+            f"Ball got eps={text!r:.60}, expected a number, a fraction such as '2/255', 'auto' or a tensor"
+        ) from None
 
 
 def _numbers(value: float | Tensor | str, name: str) -> Tensor:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import floor
 
 from tqdm.auto import tqdm
 
 from proofmap.progress import listening, part, report
 
-__all__ = ["Bar"]
+__all__ = ["Bar", "say"]
 
 _FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
 _BETWEEN = 10  # seconds between two lines of a file, at least
@@ -31,7 +31,7 @@ class Bar:
     def __init__(self, total: int, title: str, *, show: bool = True, done: int = 0, unit: str = "sample") -> None:
         self._total, self._done, self._unit = total, done, unit
         self._within = 0.0  # of the next units, the share that is done
-        display = _Drawn if "ipykernel" in sys.modules or sys.stderr.isatty() else _Lines
+        display = _Drawn if "ipykernel" in sys.modules or _is_terminal() else _Lines
         self._display = display(total, title, done) if show else None
 
     def __enter__(self) -> Bar:
@@ -84,6 +84,19 @@ class Bar:
         self._display.show(done, ", ".join(filter(None, (count, place))))
 
 
+def say(text: str) -> None:
+    """A line on the error output. Where that is closed or full, the line is lost and the work goes on."""
+    with suppress(OSError, ValueError):
+        if sys.stderr is not None:
+            print(text, file=sys.stderr, flush=True)
+
+
+def _is_terminal() -> bool:
+    with suppress(OSError, ValueError):
+        return sys.stderr is not None and sys.stderr.isatty()
+    return False
+
+
 class _Drawn:
     """A bar that moves, from the first second on."""
 
@@ -102,11 +115,13 @@ class _Drawn:
 
     def show(self, done: float, text: str) -> None:
         """So many units are done, and the rest in words."""
-        self._bar.set_postfix_str(text, refresh=False)
-        self._bar.update(done - self._bar.n)
+        with suppress(OSError, ValueError):  # the terminal is gone
+            self._bar.set_postfix_str(text, refresh=False)
+            self._bar.update(done - self._bar.n)
 
     def close(self) -> None:
-        self._bar.close()
+        with suppress(OSError, ValueError):
+            self._bar.close()
 
 
 class _Lines:
@@ -128,7 +143,7 @@ class _Lines:
         left = f", about {tqdm.format_interval((self._total - done) / speed)} left" if speed else ""
         where = f", {text}" if text else ""
         took = tqdm.format_interval(elapsed)
-        print(f"{self._title}: {floor(100 * share)} %{where}, {took} so far{left}", file=sys.stderr, flush=True)
+        say(f"{self._title}: {floor(100 * share)} %{where}, {took} so far{left}")
 
     def close(self) -> None:
         pass

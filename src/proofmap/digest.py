@@ -8,15 +8,17 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from proofmap.errors import FileError
 from proofmap.graph import Graph
-from proofmap.graph.foreign import Foreign
+from proofmap.graph.foreign import Foreign, foreign_of
 
 _PIECE = 2**20  # bytes read at a time
+_NAMES: WeakKeyDictionary[Graph, str] = WeakKeyDictionary()  # a graph never changes
 
 
 def versions() -> dict[str, str]:
@@ -59,11 +61,21 @@ def hash_tensor(x: Tensor) -> str:
     return digest([x])
 
 
+def hash_values(x: Tensor) -> str:
+    """SHA-256 of a sample's values, little-endian and in their order, as a certificate states it."""
+    values = x.detach().cpu().contiguous().numpy()
+    return sha256(values.astype(values.dtype.newbyteorder("<")).tobytes()).hexdigest()
+
+
 def hash_graph(graph: Graph) -> str:
     """A name for a model: its operations, their names, order, shapes and attributes, and every weight; what was taken
     off its end; and of a part that is run as it is, what `Foreign.spelled` says.
     """
-    return digest(_described(graph))
+    if foreign_of(graph) is not None:  # that part may change
+        return digest(_described(graph))
+    if graph not in _NAMES:
+        _NAMES[graph] = digest(_described(graph))
+    return _NAMES[graph]
 
 
 def _described(graph: Graph) -> Iterator[str | Tensor]:

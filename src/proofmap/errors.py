@@ -2,6 +2,7 @@
 
 ProofmapError
 ├── InputError            a ball, an input, a mask, a target or a setting that makes no sense (also a ValueError)
+│   └── FlatPictureError  a grid over a flat sample
 ├── ModelError            a model or a graph that cannot be used
 │   └── UnsupportedError  operations without a rule
 ├── FileError             a damaged or a foreign file
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 __all__ = [
     "BoundError",
     "FileError",
+    "FlatPictureError",
     "InputError",
     "ModelError",
     "ProofmapError",
@@ -73,6 +75,18 @@ class UnsupportedError(ModelError):
     def __reduce__(self) -> tuple[type[UnsupportedError], tuple[tuple[tuple[str, str], ...], str]]:
         """Rebuild from the pairs, not from the message: errors travel between processes as pickles."""
         return type(self), (self.nodes, self.advice)
+
+
+class FlatPictureError(InputError):
+    """A grid was laid over a flat sample; `side` is that of the square picture which has as many numbers, or None."""
+
+    def __init__(self, message: str, side: int | None) -> None:
+        self.side = side
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[FlatPictureError], tuple[str, int | None]]:
+        """Rebuild with the side: errors travel between processes as pickles."""
+        return type(self), (str(self), self.side)
 
 
 class FileError(ProofmapError):

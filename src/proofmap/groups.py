@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isqrt
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proofmap.arrays import tensor_of
-from proofmap.errors import InputError
+from proofmap.errors import FlatPictureError, InputError
 from proofmap.family import resolve_mask
 from proofmap.settings import check_count, check_flag, check_settings, count, number
 
@@ -112,7 +113,7 @@ class Grid:
         """Number the cells row by row: id(c, i, j) = row cell · columns + column cell."""
         shape = _checked(shape)
         if len(shape) == 1:
-            raise InputError(f"grid({self.rows}, {self.columns}) got a flat sample {shape}: use columns() for it")
+            raise _flat_sample(self, shape[0])
         if len(shape) not in (2, 3):
             raise InputError(
                 f"grid({self.rows}, {self.columns}) got a sample {shape}, expected (C, H, W) or (H, W): "
@@ -120,6 +121,11 @@ class Grid:
             )
         height, width = shape[-2:]
         if height < self.rows or width < self.columns:
+            if len(shape) == 3 and width <= 4 < shape[0]:
+                raise InputError(
+                    f"grid({self.rows}, {self.columns}) got a sample {shape}, whose channels seem to come last, "
+                    "expected (C, H, W): use x.permute(0, 3, 1, 2), for a model that takes its channels first"
+                )
             raise InputError(
                 f"grid({self.rows}, {self.columns}) has more cells along an axis than the sample {shape} has pixels: "
                 f"use at most grid({min(self.rows, height)}, {min(self.columns, width)}), or pixels()"
@@ -127,6 +133,16 @@ class Grid:
         row = torch.arange(height) * self.rows // height  # (H,)
         column = torch.arange(width) * self.columns // width  # (W,)
         return (row[:, None] * self.columns + column).expand(shape).contiguous()
+
+
+def _flat_sample(grid: Grid, count: int) -> FlatPictureError:
+    """The error for a grid on a flat sample, with advice where it may be a square picture."""
+    name, side = f"grid({grid.rows}, {grid.columns})", isqrt(count)
+    said = f"{name} got a flat sample ({count},), expected a picture (C, H, W) or (H, W): "
+    if side * side != count:
+        return FlatPictureError(f"{said}use columns() for it", None)
+    mask = f"pm.groups.{name}(({side}, {side})).flatten()"
+    return FlatPictureError(f"{said}if these are {side} x {side} pixels, use the mask {mask}, else columns()", side)
 
 
 @dataclass(frozen=True)

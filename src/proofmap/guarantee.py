@@ -6,11 +6,14 @@ import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Literal
 
-__all__ = ["Guarantee", "between", "rounded", "span"]
+__all__ = ["NOT_COVERED", "Guarantee", "between", "rounded", "span"]
 
 # Proven upper bounds of AO; upper bounds of the smoothed classifier's AO, which hold with a probability that is stated,
 # its level; the largest values that samples reached, lower bounds; estimates that are neither.
 Guarantee = Literal["certified", "probable", "sampled", "none"]
+
+# What is said of every proof that does not count all roundings; of one that does nothing need be said.
+NOT_COVERED = "floating-point rounding is not covered"
 
 _ROUNDING = {"certified": ROUND_CEILING, "probable": ROUND_CEILING, "sampled": ROUND_FLOOR, "none": ROUND_HALF_EVEN}
 

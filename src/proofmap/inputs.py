@@ -32,6 +32,13 @@ def as_samples(x: Samples, model: Any) -> Tensor:
             )
         like = weight_of(model)
         x = tensor_of(x).to(like.device, torch.float64 if like.dtype == torch.float64 else torch.float32)
+    given: object = x
+    if isinstance(given, list | tuple) and any(isinstance(part, Tensor | np.ndarray) for part in given):
+        raise InputError(
+            f"x is a {type(given).__name__} of {len(given)} parts, expected one tensor (N, *shape): stack samples with "
+            "torch.stack(x); join several inputs with torch.cat([a.flatten(1), b.flatten(1)], 1), and wrap the model "
+            "in a module that splits them again"
+        )
     if not isinstance(x, Tensor):
         raise InputError(
             f"x is {type(x).__name__}, expected a float32 or float64 tensor, or a numpy array of floats: use "

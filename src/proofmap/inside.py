@@ -13,7 +13,7 @@ from torch import Tensor
 
 from proofmap.family import Family
 
-__all__ = ["into_ball", "into_box", "upwards", "within"]
+__all__ = ["below", "into_ball", "into_box", "upwards", "within"]
 
 _SHRINK = 2.0**-22  # of the way to x, doubled until rounding leads out of the ball no more
 
@@ -44,6 +44,16 @@ def within(family: Family) -> Family:
     kept = 1 - 8 * torch.finfo(family.x.dtype).eps
     x, lower, upper, eps = (end.double() for end in (family.x, family.lower, family.upper, family.eps))
     return Family(x, kept * lower, kept * upper, family.norm, kept * eps, family.mask, family.groups)
+
+
+def below(end: float, dtype: torch.dtype) -> float:
+    """The largest number of `dtype` below the end, at least the smallest normal number away from it.
+
+    Subnormal numbers do not count: hardware may flush them to 0.
+    """
+    least = end - torch.finfo(dtype).tiny
+    near = torch.nextafter(torch.tensor(end, dtype=dtype), torch.tensor(-inf, dtype=dtype))
+    return min(float(near), least)
 
 
 def upwards(ends: Tensor, dtype: torch.dtype) -> Tensor:

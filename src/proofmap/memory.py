@@ -38,6 +38,9 @@ _COPIES: dict[Work, int] = {
 }
 
 
+_LACKS = ("allocate memory", "not enough memory", "error: out of memory", "ALLOC_FAILED", "bad_alloc")
+
+
 def bytes_of(work: Work, elements: int, itemsize: int) -> int:
     """What work about so many numbers takes."""
     return _COPIES[work] * elements * itemsize
@@ -129,10 +132,7 @@ def in_pieces(total: int, size: int, work: Callable[[int, int], None]) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """The three ways in which torch says so; on the CPU it is a plain RuntimeError."""
-    text = str(error)
-    return (
-        isinstance(error, MemoryError | torch.OutOfMemoryError)
-        or "allocate memory" in text
-        or "not enough memory" in text
-    )
+    """Whether memory ran out. torch and CUDA's libraries mostly say so in a plain RuntimeError, onnxruntime too."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError | OSError) and any(words in str(error) for words in _LACKS)

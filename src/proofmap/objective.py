@@ -13,7 +13,7 @@ Objective = Literal["margin", "class", "mean", "apart"]
 
 
 def decides(objective: object) -> bool:
-    """Whether an overlap of at most 0, by this objective, proves the decision."""
+    """Whether an overlap below 0, by this objective, proves the decision."""
     return objective in ("margin", "apart")
 
 

@@ -2,8 +2,8 @@
 
     AO(x, B) = max over δ in B and c' != c of f_c'(x + δ) - f_c(x + δ)
 
-Upper sides are proven. AO <= 0 is a certificate: no input of the ball is classified otherwise. Lower sides are met by
-inputs of the ball.
+Upper sides are proven. AO < 0 is a certificate: no input of the ball is classified otherwise. AO = 0 is none: another
+class may have the same logit. Lower sides are met by inputs of the ball.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bounds import IBP, Backward, Cases, CrownIBP, Method, Sharing, solve
+from proofmap.bounds.covered import rigorous_on
 from proofmap.bounds.twins import drops
 from proofmap.categories import Boxes
 from proofmap.classes import logits_of, target_of
 from proofmap.errors import BoundError, InputError
 from proofmap.family import Family
-from proofmap.graph import Graph, bounded
-from proofmap.guarantee import span
+from proofmap.graph import Graph, Network, as_graph, bounded
+from proofmap.graph.fold import has_extremes
+from proofmap.graph.last import decision_margin, saturation_margin
+from proofmap.guarantee import NOT_COVERED, span
 from proofmap.inputs import as_samples
-from proofmap.inside import upwards
+from proofmap.inside import below, upwards
 from proofmap.memory import budget
 from proofmap.objective import Objective, forms_of, join, nominal
 from proofmap.precision import full_precision
 from proofmap.progress import part
 from proofmap.reach import Reached, reach
 from proofmap.rounding import check_drops, check_sides, rounding, stored
-from proofmap.settings import check_choice, check_number
-from proofmap.traced import Network, traced
+from proofmap.settings import check_choice, check_flag, check_number
 from proofmap.tree import close
 from proofmap.tree.room import at_points
 
@@ -58,7 +60,7 @@ class Overlap:
 
     >>> over = pm.overlap(model, x, ball, groups=cells)
     >>> over
-    Overlap(2 samples, 16 groups, certified: AO(B) <= -13.39 to -10.05, at most 0 for 2 of 2)
+    Overlap(2 samples, 16 groups, certified: AO(B) <= -13.39 to -10.05, below 0 for 2 of 2)
     >>> over.intervals.shape        # between which each true score lies
     torch.Size([2, 16, 2])
     """
@@ -72,6 +74,7 @@ class Overlap:
     frozen_lower: Tensor = _NOMINAL  # (N, G) AO(B_u) is at least this
     points: Tensor | None = None  # (N, 1 + G, *shape) the inputs that attain the lower sides; None: x itself
     drops: Tensor | None = None  # (N, G, 2) between which each AO(B) - AO(B_u) is, bounded as one value; None: was not
+    rigorous: bool = False  # whether upper and lower sides hold with all roundings
 
     def __post_init__(self) -> None:
         """Fill in the lower sides that x attains, and hold both sides together."""
@@ -122,14 +125,15 @@ class Overlap:
         return torch.maximum(low, self.drops[:, :, 0].double()), torch.minimum(high, self.drops[:, :, 1].double())
 
     def __repr__(self) -> str:
-        """How many bounds, between which ends; "at most 0" says no more than that: an objective may decide nothing."""
+        """How many bounds, between which ends; "below 0" says no more than that: an objective may decide nothing."""
         count, groups = self.frozen.shape
         ends = (float(self.full.min()), float(self.full.max())) if count else (nan, nan)
-        below = int((self.full <= 0).sum())
-        one = "at most 0" if below else "above 0"
-        proven = f", {one}" if count == 1 else f", at most 0 for {below} of {count}"
+        below = int((self.full < 0).sum())
+        one = "below 0" if below else "not below 0"
+        proven = f", {one}" if count == 1 else f", below 0 for {below} of {count}"
+        rounding = "" if self.rigorous else f"; {NOT_COVERED}"
         bounds = (
-            f"certified: AO(B) <= {span(*ends, 'certified')}{proven}"
+            f"certified: AO(B) <= {span(*ends, 'certified')}{proven}{rounding}"
             if self.certified
             else f"not certified: AO(B) about {span(*ends, 'none')}"
         )
@@ -145,7 +149,7 @@ class Bounding:
     available: int
     sharing: Sharing = "one-pass"
     objective: Objective = "margin"
-    enough: float = -inf  # where a search is made: what is proven to be at most this need not be known closer
+    enough: float = -inf  # where a search is made: what is proven to be below this need not be known closer
     rigorous: bool = False  # whether bounds hold with all roundings
 
 
@@ -162,7 +166,7 @@ def overlap(
     objective: Objective = "margin",
     enough: float = -inf,
     memory: int | None = None,
-    rigorous: bool = False,
+    rigorous: bool | None = None,
 ) -> Overlap:
     """Upper bounds of AO(B) and of every AO(B_u).
 
@@ -173,14 +177,20 @@ def overlap(
         "margin"  max over c' of f_c' - f_c, bounded together      "class"  -f_c alone
         "apart"   the paper's upper(f_c') - lower(f_c), looser     "mean"   mean over c' of f_c' - f_c
 
-    Only with "margin" and "apart", and without a rival, does an overlap of at most 0 prove the decision.
+    Of a model that ends in a softmax or a sigmoid of one output, which is taken off, 2⁻¹⁶ is added to the bounds of
+    "margin" and "apart": by that a class has to be ahead for its probability to be larger in float32.
+
+    Only with "margin" and "apart", and without a rival, does an overlap below 0 prove the decision: at 0 another
+    class may have the same logit.
 
     rigorous: the bounds hold for the network over the reals, and as float32 runs it in any order of summation, on any
-    device; not with TF32, bfloat16, Winograd's or FFT convolutions. Radii known beforehand are added outward.
+    device; not with TF32, bfloat16, Winograd's or FFT convolutions. Radii known beforehand are added outward. By
+    default wherever the roundings of all operations are known; True refuses any other network. False is the fast mode:
+    bounds of the network over the reals, computed in floating point. The result says which it was: `Overlap.rigorous`.
 
-    enough: for bounds that search: what is proven to be at most this need not be known closer; 0 decides, and no more.
+    enough: for bounds that search: what is proven to be below this need not be known closer; 0 decides, and no more.
 
-    >>> pm.overlap(model, x, ball).full <= 0        # proven, and as float32 runs it with rigorous=True
+    >>> pm.overlap(model, x, ball).full < 0         # proven
     tensor([True, True])
     """
     check_choice("got objective", objective, Objective)
@@ -191,8 +201,10 @@ def overlap(
     x = as_samples(x, model)
     mask = grouping.resolve(groups, x)
     boxes = Boxes.of(ball, x, mask)
-    how = Bounding(method, budget(memory, x.device), sharing, objective, enough, rigorous)
-    graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
+    if rigorous is not None:
+        check_flag("got rigorous", rigorous)
+    graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
+    how = Bounding(method, budget(memory, x.device), sharing, objective, enough, rigorous_on(graph, rigorous, method))
     if rival is not None:
         _check_rival(graph, x, target, rival)
     from proofmap.unions import boxes_overlap  # which asks this file for every box
@@ -203,6 +215,8 @@ def overlap(
 def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, rival: Target = None) -> Overlap:
     """The same for a family of balls that stands already; towards its own class it is 0."""
     bounded(graph)
+    if has_extremes(graph):  # only rigorous bounds know the range of float32
+        how = replace(how, rigorous=True)
     with full_precision(family.x.device), torch.no_grad():
         logits = logits_of(graph, family.x)
         classes = target_of(target, logits)
@@ -215,20 +229,29 @@ def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, 
             if how.rigorous:
                 reached = _at_least(graph, met.points, forms, how)
                 check_sides(reached, upper, torch.zeros_like(upper))  # both hold with all roundings: nothing may cross
-            above, below = upwards(upper.maximum(reached), at_x.dtype), -upwards(-reached, at_x.dtype)
-            found = Overlap(above[:, 0], above[:, 1:], at_x, classes, True, below[:, 0], below[:, 1:], met.points)
+            above = upwards(upper.maximum(reached) + _ahead(graph, how), at_x.dtype)
+            least = -upwards(-reached, at_x.dtype)
+            found = Overlap(above[:, 0], above[:, 1:], at_x, classes, True, least[:, 0], least[:, 1:], met.points)
             if how.rigorous:  # the roundings of differences are not known
-                return found
+                return replace(found, rigorous=True)
             until = time.monotonic() + _LAST * how.method.search.seconds * len(left)
             try:
                 return with_drops(found, graph, family, forms, left, how.available, until)
             except (BoundError, KeyboardInterrupt):  # what was searched for is not lost
                 return found
-        value = bound(graph, family, logits, forms, how)
+        value = upwards(bound(graph, family, logits, forms, how).double() + _ahead(graph, how), at_x.dtype)
         if how.rigorous:
             least = _at_x(graph, family, forms, how).minimum(at_x)[:, None].minimum(value)
-            return Overlap(value[:, 0], value[:, 1:], at_x, classes, True, least[:, 0], least[:, 1:])
+            return Overlap(value[:, 0], value[:, 1:], at_x, classes, True, least[:, 0], least[:, 1:], rigorous=True)
     return Overlap(value[:, 0], value[:, 1:], at_x, classes, certified=True)
+
+
+def _ahead(graph: Graph, how: Bounding) -> float:
+    """What is added to upper sides, so that a bound below 0 is a decision of the model's own probabilities, too."""
+    if how.objective not in ("margin", "apart"):
+        return 0.0
+    saturated = 0.0 if how.rigorous else saturation_margin(graph[graph.output].op)  # rigorous bounds count that
+    return max(decision_margin(graph.taken_off), saturated)
 
 
 def _at_x(graph: Graph, family: Family, forms: Tensor, how: Bounding) -> Tensor:
@@ -237,7 +260,8 @@ def _at_x(graph: Graph, family: Family, forms: Tensor, how: Bounding) -> Tensor:
     points = Cases(Family(family.x, still, still, inf, torch.zeros_like(family.eps)))
     method = CrownIBP() if any(plan.final for plan in how.method.plans) else IBP()
     above = solve(graph, points, -forms, method, "one-pass", how.available, rigorous=True)
-    return join(-above, how.objective)[:, 0]
+    below = join(-above.masked_fill(~forms.any(2)[:, None], 0), how.objective)[:, 0]
+    return torch.nextafter(below, torch.full_like(below, -inf)) if how.objective == "apart" else below
 
 
 def _at_least(graph: Graph, points: Tensor, forms: Tensor, how: Bounding) -> Tensor:
@@ -267,10 +291,11 @@ def closed(
         upper = bound(graph, family, logits, forms, how).double()
     spent = (time.monotonic() - begin) / max(1, family.count)
     exact = replace(how.method.search, seconds=max(_LEAST, seconds - spent))
-    if how.enough != -inf:
-        exact = replace(exact, gap=_DECIDED)
+    enough = how.enough - _ahead(graph, how)
+    if enough != -inf:
+        exact, enough = replace(exact, gap=_DECIDED), below(enough, family.x.dtype)
     with part(_FIRST, 1.0):
-        found = close(graph, family, met, upper, exact, how.available, how.enough, rigorous=how.rigorous)
+        found = close(graph, family, met, upper, exact, how.available, enough, rigorous=how.rigorous)
     left = [n for n, one in enumerate(found.found) if one.stopped in _SPENT]
     return found.upper, met, torch.tensor(left, dtype=torch.int64, device=upper.device)
 
@@ -308,7 +333,10 @@ def bound(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Boun
     # A form whose bound stays below what another reaches at x itself cannot decide the maximum.
     floor = None if how.objective == "apart" else nominal(forms, logits, how.objective)
     value = solve(graph, Cases(family), forms, how.method, how.sharing, how.available, floor, rigorous=how.rigorous)
-    return join(value, how.objective)
+    above = join(
+        value.masked_fill(~forms.any(2)[:, None], 0), how.objective
+    )  # a form of nothing is 0, and rounds nothing
+    return torch.nextafter(above, torch.full_like(above, inf)) if how.rigorous and how.objective == "apart" else above
 
 
 def _check_rival(graph: Graph, x: Tensor, target: Target, rival: Target) -> None:

@@ -24,12 +24,14 @@ from proofmap import progress
 from proofmap.attack import climbs
 from proofmap.ball import Ball
 from proofmap.bounds import Cases, Exact, Method, solve
+from proofmap.bounds.covered import rigorous_on
 from proofmap.errors import BoundError, InputError
 from proofmap.explain.refute import RESTARTS, STEPS, Run
 from proofmap.family import Family
 from proofmap.graph import Graph, bounded
-from proofmap.graph.last import ONE
-from proofmap.inside import into_box
+from proofmap.graph.fold import has_extremes
+from proofmap.graph.last import ONE, WITHIN, decision_margin
+from proofmap.inside import below, into_box
 from proofmap.memory import budget
 from proofmap.overlaps import method_of
 from proofmap.precision import full_precision
@@ -89,6 +91,7 @@ class Answer:
     point: Tensor | None = None  # (*shape) float64 in a box, exactly; a float32 wherever there is one in the box
     outputs: Tensor | None = None  # (classes,) at the point, by whoever runs the model
     why: str | None = None  # what kept a box from being bounded at all
+    rigorous: bool = False  # whether what is proven holds with all roundings
 
 
 def decide(
@@ -99,18 +102,32 @@ def decide(
     run: Run | None = None,
     device: torch.device | None = None,
     memory: int | None = None,
-    rigorous: bool = False,
+    rigorous: bool | None = None,
 ) -> Answer:
     """Whether no input of the regions has outputs in one of their cases.
 
     Bounds are computed in float64; one has to clear 0 by more than rounding: rigorous: by that of float32 in any order
-    of summation too. Where a case is left, an attack looks for a point that meets it: in the network over the real
-    numbers, computed in float64, and by `run`, the model as its user runs it in its own precision, by default the
-    graph.
+    of summation too, by default where all roundings are known. Where a case is left, an attack looks for a point that
+    meets it: in the network over the real numbers, computed in float64, and by `run`, the model as its user runs it in
+    its own precision, by default the graph.
     """
     method = method_of(bounds)
     device = torch.device("cpu") if device is None else device
     check(graph, regions)
+    rigorous = rigorous_on(graph, rigorous) or has_extremes(graph)
+    return replace(_decided(graph, regions, method, run, device, memory, rigorous), rigorous=rigorous)
+
+
+def _decided(
+    graph: Graph,
+    regions: Sequence[Region],
+    method: Method,
+    run: Run | None,
+    device: torch.device,
+    memory: int | None,
+    rigorous: bool,
+) -> Answer:
+    """The answer, but for what it says of roundings."""
     precise = graph.to(device, torch.float64)
     left: list[tuple[Region, Unsafe]] = []
     margin, why = inf, None
@@ -173,8 +190,29 @@ def _margins(
     lower = bias - above[0, 0]  # (rows of all cases,)
     rows = [len(case.bias) for case in region.unsafe]
     best = [float(part.max()) for part in lower.split(rows)]
-    clear = [bool((part > 0).any()) for part in (lower - _SLACK * size).split(rows)]
+    kept = _kept(graph, family, region.unsafe, method, available, rigorous)
+    distinct = lower - _SLACK * size - decision_margin(graph.taken_off) * weight.abs().amax(1)
+    clear = [bool((part > 0).any()) for part in torch.where(kept, distinct, -inf).split(rows)]
     return best, clear
+
+
+def _kept(
+    graph: Graph, family: Family, cases: Sequence[Unsafe], method: Method, available: int, rigorous: bool
+) -> Tensor:
+    """(rows of all cases,): whether probabilities, as float32 computes them, differ where the logits of a row do.
+
+    Far behind the largest logit they may all be 0. There a row that is met by equal outputs is not excluded.
+    """
+    weight, strict = (torch.cat(parts) for parts in zip(*((c.weight, c.strict) for c in cases), strict=True))
+    if graph.taken_off is None:
+        return torch.ones_like(strict).to(family.x.device)
+    ahead = weight.argmax(1).to(family.x.device)
+    each = torch.eye(graph.classes).to(family.x)
+    forms = (each[None, :] - each[ahead.unique()][:, None]).flatten(0, 1)
+    above = solve(graph, Cases(family), forms[None], method, "one-pass", available, rigorous=rigorous)
+    behind = family.x.new_zeros(graph.classes)
+    behind[ahead.unique()] = above[0, 0].view(-1, graph.classes).amax(1).to(behind)
+    return (behind[ahead] <= WITHIN) | strict.to(ahead.device)
 
 
 def _search(
@@ -204,11 +242,13 @@ def _search(
             family = region.ball(device)
             weight, bias = case.weight.to(family.x), case.bias.to(family.x)
             above = solve(precise, Cases(family), -weight[None], exact, "one-pass", available, rigorous=rigorous)[0, 0]
-            row = int((bias - above).argmax())
+            kept = _kept(precise, family, (case,), exact, available, rigorous)
+            row = int(torch.where(kept, bias - above, -inf).argmax())
             with full_precision(device), torch.no_grad():
                 size = float(weight[row].abs() @ precise(family.x).flatten().abs() + bias[row].abs())
                 forms = -weight[None, row : row + 1]
-                enough = float(bias[row]) - _SLACK * size
+                room = _SLACK * size + decision_margin(precise.taken_off) * float(weight[row].abs().max())
+                enough = below(float(bias[row]) - room, torch.float64) if bool(kept[row]) else -inf
                 met = reach(precise, family, forms, available)
                 known = above[None, row : row + 1].double()
                 less = replace(exact, seconds=seconds)

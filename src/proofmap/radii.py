@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -12,28 +15,37 @@ from torch import Tensor
 from proofmap.arrays import Samples, Target
 from proofmap.attack import adversaries
 from proofmap.ball import Ball
+from proofmap.bar import Bar
 from proofmap.bounds import Method
+from proofmap.bounds.covered import rigorous_on
 from proofmap.classes import logits_of, margins, target_of
 from proofmap.errors import BoundError, ProofmapError, RoomError
 from proofmap.family import Family
-from proofmap.graph import Graph, bounded
+from proofmap.graph import Graph, Network, as_graph, bounded
 from proofmap.graph.foreign import differentiable
 from proofmap.graph.last import scores
+from proofmap.graph.torch import eager
 from proofmap.inputs import as_samples
 from proofmap.inside import into_box, upwards, within
 from proofmap.memory import budget
 from proofmap.overlaps import Bounding, family_overlap, method_of
 from proofmap.precision import full_precision
-from proofmap.progress import part
+from proofmap.progress import part, report
 from proofmap.settings import check_count, check_flag
-from proofmap.traced import Network, traced
 
-__all__ = ["Radius", "certified_radius", "radius"]
+__all__ = ["Radius", "Tried", "certified_radius", "radius", "radius_until"]
 
 _RESTARTS = 2  # of an attack
 _ATTACKS = 0.2  # of the work, where there is a search too
 _WIDER = 8.0  # the next ball to attack where no adversary was found
 _HALVINGS = 24  # of the way back from an adversary to x
+# The search within a limited time.
+_FIRST_SHARE = 1 / 16  # first trial, as a share of the linearised radius: provable radii are rarely below it
+_LINEAR_RIVALS = 5  # rivals with the highest logits, whose gradients the linearised radius takes
+_FACTOR = 4.0  # of a step up or down, while only one side is known
+_LEAST_RADIUS = 1e-8  # smaller radii are not tried
+_CLOSE = 1.02  # ratio of an unproven to a proven radius at which the search ends
+_ENOUGH_TRIALS = 32  # trials after which the search ends in any case
 _ROUNDING = 1e-4  # of a radius: what is proven that much beyond an adversary contradicts it
 
 
@@ -51,6 +63,7 @@ class Radius:
     proven: Tensor  # (N,) no input within it is classified otherwise
     refuted: Tensor  # (N,) the distance of the nearest adversary found; inf where none was
     points: Tensor  # (N, *shape) the adversaries; x itself where none was found
+    rigorous: bool  # whether what is proven holds with all roundings
 
 
 def radius(
@@ -63,14 +76,16 @@ def radius(
     target: Target = None,
     steps: int = 16,
     memory: int | None = None,
-    rigorous: bool = False,
+    rigorous: bool | None = None,
+    progress: bool = True,
 ) -> Radius:
     """For each sample how far the decision holds, from both sides: proven <= refuted.
 
     An attack looks for the nearest adversary; so many steps of bisection then prove radii below it. A method that
     searches (`Exact`) decides each of them, and both sides meet as far as it does. An adversary lies in the domain
     exactly; another class is ahead there in the network over the real numbers, computed in float64, and in the model as
-    it runs. rigorous: what is proven holds with all roundings (see `pm.overlap`). Both sides are 0 where x itself is
+    it runs. rigorous: what is proven holds with all roundings, by default where they are known (see `pm.overlap`);
+    `Radius.rigorous` says whether it does. Both sides are 0 where x itself is
     not classified as the target.
 
     >>> pm.radius(model, x[:1], domain=(0.0, 1.0), steps=4).refuted
@@ -78,7 +93,7 @@ def radius(
     """
     search = _Search.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory, rigorous)
     differentiable(search.graph, "an attack")
-    with full_precision(search.x.device), torch.no_grad():
+    with _shown(len(search.x), progress), full_precision(search.x.device), torch.no_grad():
         with part(0.0, _ATTACKS):
             known = search.attacked(_Sides.at(search.x))
         with part(_ATTACKS, 1.0):
@@ -96,22 +111,87 @@ def certified_radius(
     target: Target = None,
     steps: int = 16,
     memory: int | None = None,
-    rigorous: bool = False,
+    rigorous: bool | None = None,
+    progress: bool = True,
 ) -> Tensor:
-    """For each sample a radius (N,) with AO(B) <= 0, proven: the largest that a search in so many steps met.
+    """For each sample a radius (N,) with AO(B) < 0, proven: the largest that a search in so many steps met.
 
     The search begins at 1, doubles while the decision is proven, up to a ball that holds the whole domain, and then
     bisects; a radius without a finite bound, as of a logarithm that reaches 0, is not proven. Zero where x itself is
     not classified as the target. The bounds need not grow with the radius, so a larger radius may be provable too; the
-    one returned was proven; rigorous: with all roundings (see `pm.overlap`). `radius` has the other side too: how near
-    an adversary is.
+    one returned was proven; rigorous: with all roundings, by default where they are known (see `pm.overlap`). `radius`
+    has the other side too, how near an adversary is, and says whether roundings count.
 
     >>> pm.certified_radius(model, x, domain=(0.0, 1.0))
     tensor([0.0268, 0.0359])
     """
     search = _Search.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory, rigorous)
-    with full_precision(search.x.device), torch.no_grad():
+    with _shown(len(search.x), progress), full_precision(search.x.device), torch.no_grad():
         return search.ordered(search.bisected(_Sides.at(search.x))).proven
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """Radii that were proven in a time: proven (N,); how many were tried, and the smallest of them."""
+
+    proven: Tensor
+    count: int
+    smallest: float
+
+
+def radius_until(
+    model: Network, x: Tensor, *, domain: tuple[float | Tensor, float | Tensor] | None, target: Tensor, until: float
+) -> Tried:
+    """Search for the largest provable L∞ radius of each sample until `time.monotonic()` reaches `until`.
+
+    The search is geometric. It begins at a share of the radius at which the network's linearisation at x changes its
+    class. It goes up or down by a factor until both a proven and an unproven radius are known, and then takes their
+    geometric mean. The first radius is tried in any case; another one only if it is expected to fit.
+    """
+    search = _Search.of(model, x, Ball(1.0, inf, domain), None, target, _ENOUGH_TRIALS, None)
+    proven = torch.zeros_like(x.flatten(1)[:, 0])
+    edge = torch.full_like(proven, inf)
+    trial = (_FIRST_SHARE * _linear_radius(search.graph, x, search.target)).minimum(search.farthest)
+    count, smallest = 0, inf
+    rows = (margins(logits_of(search.graph, x), search.target) < 0).nonzero().flatten()
+    with full_precision(x.device), torch.no_grad():
+        while len(rows) and count < _ENOUGH_TRIALS:
+            begin = time.monotonic()
+            holds, _ = search._decided(replace(search.ball, eps=trial).at(x).pick(rows), rows)
+            count, smallest = count + 1, min(smallest, float(trial[rows].min()))
+            proven[rows] = torch.where(holds, trial[rows], proven[rows])
+            edge[rows] = torch.where(holds, edge[rows], trial[rows])
+            middle = torch.where(proven > 0, (proven * edge).sqrt(), edge / _FACTOR)
+            trial = torch.where(edge.isinf(), (_FACTOR * trial).minimum(search.farthest), middle)
+            open_ = (edge > _CLOSE * proven) & (proven < search.farthest)
+            rows = rows[open_[rows] & (trial[rows] > _LEAST_RADIUS)]
+            report(count / _ENOUGH_TRIALS)
+            if 2 * time.monotonic() - begin > until:
+                break
+    return Tried(proven, count, smallest)
+
+
+def _linear_radius(graph: Graph, x: Tensor, target: Tensor) -> Tensor:
+    """(N,) the smallest L∞ radius at which the linearisation of the network at x gives another class.
+
+    That is the minimum of (f_c - f_r) / ||∇(f_c - f_r)||_1 over the rivals r with the highest logits.
+    """
+    with torch.enable_grad():
+        point = x.detach().requires_grad_()
+        logits = graph(point).flatten(1)
+        own = logits.gather(1, target[:, None])
+        others = logits.detach().scatter(1, target[:, None], -inf)
+        rivals = others.topk(min(_LINEAR_RIVALS, logits.shape[1] - 1), dim=1).indices  # (N, R)
+        gaps = own - logits.gather(1, rivals)
+        slopes = [torch.autograd.grad(gap.sum(), point, retain_graph=True)[0].flatten(1).abs().sum(1) for gap in gaps.T]
+    radii = gaps.detach() / torch.stack(slopes, dim=1).clamp(min=torch.finfo(x.dtype).tiny)
+    return radii.amin(dim=1).clamp(_LEAST_RADIUS, 1.0 / _FIRST_SHARE)
+
+
+@contextmanager
+def _shown(count: int, show: bool) -> Iterator[None]:
+    with Bar(count, "radius", show=show) as bar, bar.work(count):
+        yield
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,18 +231,19 @@ class _Search:
         target: Target,
         steps: int,
         memory: int | None,
-        rigorous: bool = False,
+        rigorous: bool | None = None,
     ) -> _Search:
         check_count("got steps", steps)
         method = method_of(bounds)
         x = as_samples(x, model)
         ball.at(x)
-        check_flag("got rigorous", rigorous)
-        how = Bounding(method, budget(memory, x.device), enough=0.0, rigorous=rigorous)
-        graph = bounded(traced(model, x).graph).to(x.device, x.dtype)
+        if rigorous is not None:
+            check_flag("got rigorous", rigorous)
+        graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
+        how = Bounding(method, budget(memory, x.device), enough=0.0, rigorous=rigorous_on(graph, rigorous, method))
         with full_precision(x.device), torch.no_grad():
             aim = target_of(target, logits_of(graph, x))
-        return cls(model, graph, x, ball, aim, how, steps)
+        return cls(model if isinstance(model, Graph) else eager(model), graph, x, ball, aim, how, steps)
 
     @cached_property
     def whole(self) -> Family:
@@ -189,7 +270,7 @@ class _Search:
         while len(rows):
             family = replace(self.ball, eps=trial).at(self.x).pick(rows)
             distance, delta = adversaries(
-                self.graph, family, self.target[rows], restarts=_RESTARTS, generator=generator
+                self.graph, family, self.target[rows], restarts=_RESTARTS, generator=generator, told=report
             )
             met = distance < inf
             known = self.taken(known, rows[met], family.x[met] + delta[met])
@@ -222,14 +303,14 @@ class _Search:
         return known
 
     def _decided(self, family: Family, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether AO(B) <= 0 is proven for samples `rows` (n,), and the points where its lower side is met.
+        """Whether AO(B) < 0 is proven for samples `rows` (n,), and the points where its lower side is met.
 
         Where there is no finite bound it is not. A batch with such a sample is halved until it stands alone: the others
         keep their proofs.
         """
         try:
             over = family_overlap(self.graph, family, self.target[rows], self.how)
-            return over.full <= 0, family.x if over.points is None else over.points[:, 0]
+            return over.full < 0, family.x if over.points is None else over.points[:, 0]
         except RoomError:
             raise
         except BoundError:
@@ -277,7 +358,7 @@ class _Search:
 
     def ordered(self, known: _Sides) -> Radius:
         """Both sides; where rounding crosses them, no more is proven than is refuted."""
-        right = margins(logits_of(self.graph, self.x), self.target) <= 0
+        right = margins(logits_of(self.graph, self.x), self.target) < 0
         proven = torch.where(right, known.proven, torch.zeros_like(known.proven))
         refuted = upwards(known.refuted, proven.dtype)
         beyond = (proven > (1 + _ROUNDING) * refuted).nonzero()
@@ -287,4 +368,4 @@ class _Search:
                 f"an adversary is {float(refuted[k]):g} from sample {k}, whose decision was proven to hold up to "
                 f"{float(proven[k]):g}: one of both is wrong, please report the model"
             )
-        return Radius(torch.minimum(proven, refuted), refuted, known.points)
+        return Radius(torch.minimum(proven, refuted), refuted, known.points, self.how.rigorous)

@@ -7,6 +7,7 @@ all, and what is there is not computed again. One process works in it at a time,
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ from proofmap.records import write
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Log", "changes", "flat", "inside", "keep", "locked"]
+__all__ = ["Log", "changes", "flat", "inside", "keep", "keep_once", "locked", "read_log"]
 
 _LOG = "log.jsonl"
 
@@ -38,6 +39,13 @@ def keep(folder: Path, name: str, piece: bytes | Mapping[str, Any]) -> None:
     """Put a file into the folder, the whole of it or nothing; what is no bytes yet as JSON."""
     content = piece if isinstance(piece, bytes) else (json.dumps(piece, indent=1) + "\n").encode()
     write(inside(folder, name), content, ours=True)
+
+
+def keep_once(folder: Path, name: str, content: bytes) -> None:
+    """The same, unless the file is there already with just this content."""
+    path = inside(folder, name)
+    if not path.is_file() or path.read_bytes() != content:
+        keep(folder, name, content)
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -69,6 +77,23 @@ class Log:
         self._file.flush()
 
 
+def read_log(folder: Path) -> list[dict[str, Any]]:
+    """The entries of a folder's log. A line that was cut when its writer was killed does not count."""
+    try:
+        lines = inside(folder, _LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    return [entry for line in lines if (entry := _entry(line)) is not None]
+
+
+def _entry(line: str) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) and isinstance(entry.get("event"), str) else None
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[Log]:
     """The log of a folder in which nobody else is at work; a process that is killed leaves no lock behind."""
@@ -77,12 +102,35 @@ def locked(folder: Path) -> Iterator[Log]:
         file = (folder / _LOG).open("a", encoding="utf-8")
     except OSError as error:
         raise FileError(f"cannot write into {folder}: {error.strerror or error}") from error
-    with file:
-        if sys.platform != "win32":
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise FileError(f"another run is at work in {folder}: wait for it, or choose another folder") from None
-            except OSError:  # a file system without locks
-                pass
+    with file, _opened(folder) as itself:
+        for one in (itself, file.fileno()):  # somebody may delete the log; some file systems lock files alone
+            _lock(one, folder)
         yield Log(file)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int | None]:
+    """The folder itself, open for as long as this lasts; None where a system opens files alone."""
+    if sys.platform == "win32":
+        yield None
+        return
+    try:
+        number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise FileError(f"cannot open {folder}: {error.strerror or error}") from error
+    try:
+        yield number
+    finally:
+        os.close(number)
+
+
+def _lock(number: int | None, folder: Path) -> None:
+    """Lock an open file or folder until it is closed, where the file system can."""
+    if sys.platform == "win32" or number is None:
+        return
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise FileError(f"another run is at work in {folder}: wait for it, or choose another folder") from None
+    except OSError:  # a file system without locks
+        pass

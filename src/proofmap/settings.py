@@ -40,8 +40,8 @@ def choice(default: str, words: Any) -> Any:
 
 
 def flag() -> Any:
-    """A field that is True or, by default, False."""
-    return setting(False, check_flag)
+    """A field that is True or False, or by default None: what fits."""
+    return setting(None, check_flag)
 
 
 def check_settings(of: DataclassInstance, who: str = "") -> None:
@@ -76,6 +76,15 @@ def check_number(
     """Refuse what is no finite number, or does not fit."""
     if not is_number(got) or not fits(got):
         raise InputError(f"{said}={got!r:.60}, expected {expected}")
+
+
+def number_of(text: str) -> float:
+    """Read "0.02", "2/255" or "0.5/255"; raise ValueError for any other text."""
+    above, slash, below = text.partition("/")
+    try:
+        return float(above) / float(below) if slash else float(text)
+    except ZeroDivisionError:
+        raise ValueError(f"{text} divides by zero") from None
 
 
 def is_number(value: object) -> bool:

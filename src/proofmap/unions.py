@@ -18,6 +18,7 @@ from proofmap.bounds import Backward, Exact, Intersection, Method
 from proofmap.categories import Boxes
 from proofmap.classes import logits_of, target_of
 from proofmap.graph import Graph, bounded
+from proofmap.inside import below
 from proofmap.overlaps import Bounding, Overlap, family_overlap
 from proofmap.precision import full_precision
 from proofmap.progress import part
@@ -49,10 +50,14 @@ def boxes_overlap(graph: Graph, boxes: Boxes, target: Target, how: Bounding, riv
     if how.method.search is None:
         above, _ = boxes.largest(upper)
         at_least = lower[boxes.first]  # by x itself, with its roundings where they count
-        return Overlap(above[:, 0], above[:, 1:], at_x, classes, True, at_least[:, 0], at_least[:, 1:])
+        return Overlap(
+            above[:, 0], above[:, 1:], at_x, classes, True, at_least[:, 0], at_least[:, 1:], rigorous=how.rigorous
+        )
     points = _search(asked, upper, lower, how, begin)
     (above, _), (below, _) = boxes.largest(upper), boxes.largest(lower)
-    return Overlap(above[:, 0], above[:, 1:], at_x, classes, True, below[:, 0], below[:, 1:], points)
+    return Overlap(
+        above[:, 0], above[:, 1:], at_x, classes, True, below[:, 0], below[:, 1:], points, rigorous=how.rigorous
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +84,13 @@ def _search(asked: _Asked, upper: Tensor, lower: Tensor, how: Bounding, begin: f
     assert exact is not None
     reached, where = boxes.largest(lower)
     points = boxes.family.x[where].clone()  # (N, 1 + G, *shape): a box's own row is one of its points
+    enough, gap = how.enough, exact.gap
+    if enough != -inf:  # a search that decides ends below it, and not within the gap of it
+        enough, gap = below(enough, boxes.x.dtype), 0.0
     until, waiting = begin + exact.seconds * len(boxes.x), torch.ones_like(boxes.owner, dtype=torch.bool)
     while True:
-        over = (upper - reached.clamp(min=how.enough)[boxes.owner]).masked_fill(~boxes.inside, -inf).amax(1)
-        open_ = waiting & (over > exact.gap)
+        over = (upper - reached.clamp(min=enough)[boxes.owner]).masked_fill(~boxes.inside, -inf).amax(1)
+        open_ = waiting & (over > gap)
         rows = _farthest(over.masked_fill(~open_, -inf), boxes)
         left = until - time.monotonic()
         if not len(rows) or left <= 0:

@@ -71,9 +71,11 @@ def check(
     near: float,
     sharing: Sharing = "separate",
 ) -> None:
-    """On the ball and its four members, up to what float32, which they take, cannot tell apart."""
+    """Compare the ball and its four members. The reference covers no rounding errors, so ours do not either."""
     x, ball, mask = prepared(case, figures)
-    found = pm.overlap(graph, x, ball, groups=mask, bounds=bounds, sharing=sharing, target=case["label"])
+    found = pm.overlap(
+        graph, x, ball, groups=mask, bounds=bounds, sharing=sharing, target=case["label"], rigorous=False
+    )
     ours = torch.cat([found.full, found.frozen[0, :4]])
     theirs = torch.tensor(case[key], dtype=torch.float64)
     assert bool((ours <= theirs + near * (1 + theirs.abs())).all()), (key, case["index"], ours.tolist(), case[key])

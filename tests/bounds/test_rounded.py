@@ -250,6 +250,23 @@ def convolved() -> tuple[Graph, Knowledge]:
     return graph, settle(graph, Cases(Ball(0.01).at(x)), plan, 2**26, Layers.of(graph, 1, back=True))[0]
 
 
+def test_a_row_does_not_depend_on_the_others() -> None:
+    """A row of one coefficient pays for one product, a row of ten for ten."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 10))
+    x = torch.rand(2, 4)
+    graph, ball = pm.trace(model, x), Ball(0.1)
+    rows = torch.stack([torch.eye(10)[:1], torch.ones(1, 10)])
+
+    def bound_of(first: int, last: int) -> Tensor:
+        family = Cases(ball.at(x[first:last]))
+        return solve(graph, family, rows[first:last], Backward(), "one-pass", 2**28, rigorous=True)
+
+    together = bound_of(0, 2).double()
+    alone = torch.cat([bound_of(0, 1), bound_of(1, 2)]).double()
+    torch.testing.assert_close(together, alone, rtol=1e-6, atol=0)
+
+
 def test_what_counts_as_one_rounding_is_summed_in_float64() -> None:
     """Dense forms through both convolutions, windows through the one that leaves few channels."""
     graph, known = convolved()

@@ -17,7 +17,7 @@ from proofmap.claims.claim import Which, claims_of, text_of
 from proofmap.claims.run import RunClaims, given, kept
 from proofmap.errors import FileError, InputError
 from proofmap.explain import File, Source
-from proofmap.resume import keep
+from proofmap.resume import keep_once
 from proofmap.runs import Job, Results, run
 from proofmap.sources import Model, Preparation, read_specification
 
@@ -118,11 +118,11 @@ def test_it_goes_on_where_it_was_killed_and_repairs_what_was_changed(
 
     def killed(folder: Path, name: str, piece: bytes) -> None:
         count[0] += 1
-        if count[0] == 8:
+        if count[0] == 7:
             raise KeyboardInterrupt
-        keep(folder, name, piece)
+        keep_once(folder, name, piece)
 
-    monkeypatch.setattr(claims_run, "keep", killed)
+    monkeypatch.setattr(claims_run, "keep_once", killed)
     with pytest.raises(KeyboardInterrupt):
         written(results, out)
     assert not (out / "instances.csv").exists()
@@ -155,6 +155,10 @@ def test_a_run_with_certificates_has_its_inputs(tmp_path: Path) -> None:
     names = [f"drawn-{k}" for k in range(ROWS)]
     assert RunClaims(results, model(), inputs, names, "none").write(tmp_path / "out", progress=False) == 4
     assert kept(explained(tmp_path / "bare")) is None
+    changed = tmp_path / "run" / "certificates" / "000002.npy"
+    np.save(changed, np.load(changed) + np.float32(1e-5))
+    with pytest.raises(InputError, match=r"drawn.npz#2 have SHA-256 "):
+        RunClaims(results, model(), inputs, names, "none").write(tmp_path / "other", progress=False)
 
 
 def test_other_data_is_refused(tmp_path: Path) -> None:
@@ -165,9 +169,14 @@ def test_other_data_is_refused(tmp_path: Path) -> None:
     moved.names[2] = "else.npz#2"
     with pytest.raises(InputError, match=r"explains 'folder/drawn.npz#2', and --data has 'else.npz#2' there"):
         written(results, tmp_path / "out", samples=moved)
+    slightly = Drawn()
+    slightly.values = slightly.values.clone()
+    slightly.values[1, 2] += 1e-5  # less than the overlap shows
+    with pytest.raises(InputError, match=r"values of folder/drawn.npz#1 have SHA-256 [0-9a-f]{64}, and "):
+        written(results, tmp_path / "slightly", samples=slightly)
     scaled = Drawn()
     scaled.values = scaled.values * 0.5
-    with pytest.raises(InputError, match=r"has the overlap -?\d.*, and -?\d.* in the run: give the data"):
+    with pytest.raises(InputError, match=r"drawn.npz#0 have SHA-256 .*: give the data and the options that"):
         written(results, tmp_path / "out", samples=scaled)
 
 

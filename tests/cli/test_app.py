@@ -6,10 +6,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -61,6 +63,18 @@ def test_a_place_that_cannot_be_written_is_one_sentence(files: Path) -> None:
             2,
             "error: No space left on device; check the path, the rights on it ",
         ),
+        (MemoryError(), 2, "error: the memory does not suffice: close other programs, or give fewer inputs at a time "),
+        (OSError(12, "Cannot allocate memory"), 2, "error: the memory does not suffice: "),
+        (
+            ImportError("libtorch_cpu.so: cannot map it: Cannot allocate memory"),
+            2,
+            "error: the memory does not suffice: ",
+        ),
+        (
+            RuntimeError("CUDA error: out of memory\nCUDA kernel errors might"),
+            2,
+            "error: the memory does not suffice: ",
+        ),
         (
             ZeroDivisionError("odd"),
             3,
@@ -79,6 +93,17 @@ def test_every_end_has_its_code(
     assert found.exit_code == code
     assert found.stderr.startswith(said)
     assert found.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("make", [lambda: np.empty(2**50), lambda: torch.empty(2**60)], ids=["numpy", "torch"])
+def test_an_array_that_no_memory_holds_is_no_bug(
+    make: Callable[[], object], files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What numpy and torch themselves say."""
+    monkeypatch.setattr("proofmap.cli.cases.read_cases", lambda *_, **__: make())
+    found = called("verify", files / "net.onnx", files / "x.npy", "--eps", "0.01")
+    assert found.exit_code == 2
+    assert re.fullmatch(r"error: the memory does not suffice: .* --bounds crown-ibp; .*llocate.*\n", found.stderr)
 
 
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]

@@ -7,19 +7,22 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import called
-from tests.dossier.making import CHECKER, certify, digits_run
+from tests.dossier.making import CHECKER, digits_run
 
 
 def test_a_run_becomes_a_zip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "check.py").write_text(CHECKER)
     monkeypatch.setattr("proofmap.dossier.write.checker", lambda: tmp_path / "check.py")
-    certify(digits_run(tmp_path / "results", 2))
+    digits_run(tmp_path / "results", 2)
     found = called(
         "dossier", tmp_path / "results", "--out", tmp_path / "dossier.zip", "--by", "Ada", "--date", "2026-03-01"
     )
     assert found.exit_code == 0, found.output
-    assert f"wrote 2 certificates to {tmp_path / 'dossier.zip'}, each proven anew" in found.stdout
-    assert "decisions proven for ε = 0.015 in L∞, values within [0, 1]: " in found.stdout
+    assert f"wrote 2 certificates to {tmp_path / 'dossier.zip'}; its checker proved each of them again" in found.stdout
+    assert (
+        "decisions proven, within ε = 0.02 (L∞) of the input, with values in [0, 1]: 2 of 2 samples (100.0 %)"
+        in found.stdout
+    )
     assert (tmp_path / "dossier.zip").is_file()
 
 

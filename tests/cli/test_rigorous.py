@@ -61,7 +61,7 @@ def test_what_is_proven_is_proven_with_all_roundings(folder: Path) -> None:
     ball = pm.Ball(0.01, domain=(0.0, 1.0))
     over = pm.overlap(pm.zoo.mnist_mlp(), digits(1)[0], ball, rigorous=True)
     assert entry["overlap_upper_proven"] == pytest.approx(float(over.full), abs=1e-6)
-    assert float(over.full) > float(pm.overlap(pm.zoo.mnist_mlp(), digits(1)[0], ball).full)
+    assert float(over.full) > float(pm.overlap(pm.zoo.mnist_mlp(), digits(1)[0], ball, rigorous=False).full)
 
 
 def test_a_search_proves_with_all_roundings(folder: Path) -> None:
@@ -74,30 +74,32 @@ def test_a_search_proves_with_all_roundings(folder: Path) -> None:
 
 def test_what_is_not_covered_is_said(folder: Path) -> None:
     found = called("verify", "net.py:jumping", "rows.csv", "--eps", "0.001", "--no-radius")
-    assert "note: roundings are not covered" in found.stderr
+    assert "note: floating-point rounding is not covered" in found.stderr
     found = called("verify", "net.py:curved", "rows.csv", "--eps", "0.001", "--no-radius")
-    assert "roundings are not covered" not in found.stderr
+    assert "rounding is not covered" not in found.stderr
 
 
 def test_an_explanation_says_that_it_is_rigorous(folder: Path) -> None:
     for bounds in ((), ("--bounds", "exact")):
-        answer("explain", MODEL, "digit.npy", "--eps", "0.01", "--groups", "grid:4", "--rigorous", *bounds)
+        answer("explain", MODEL, "digit.npy", "--eps", "0.01", "--groups", "grid:4", *bounds)
         found = pm.Explanation.load("out/digit.proofmap")
         assert found.settings["rigorous"] is True
         assert bool((found.intervals[..., 1] - found.intervals[..., 0] < 0.1).all()) == bool(bounds)
-    answer("explain", MODEL, "digit.npy", "--eps", "0.01", "--groups", "grid:4")
-    assert "rigorous" not in pm.Explanation.load("out/digit.proofmap").settings
+    answer("explain", MODEL, "digit.npy", "--eps", "0.01", "--groups", "grid:4", "--no-rigorous")
+    found = pm.Explanation.load("out/digit.proofmap")
+    assert (found.settings["rigorous"], found.overlap.rigorous) == (False, False)
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("explain", "--eps", "0.01"), True),
-        (("explain",), True),
+        (("explain", "--eps", "0.01"), False),
+        (("explain",), False),
         (("explain", "--eps", "0.01", "--rigorous"), False),
+        (("explain", "--eps", "0.01", "--no-rigorous"), True),
         (("explain", "--eps", "0.01", "--method", "empirical"), False),
-        (("run", "--eps", "0.01"), True),
-        (("run", "--eps", "0.01", "--set", "rigorous=true"), False),
+        (("run", "--eps", "0.01"), False),
+        (("run", "--eps", "0.01", "--set", "rigorous=false"), True),
         (("run", "--eps", "0.01", "--method", "smooth"), False),
     ],
 )
@@ -109,19 +111,19 @@ def test_what_is_called_proven_says_whether_roundings_are_covered(
     limit = ("--within", "3") if words == ("explain",) else ()
     found = called(command, *model, "digit.npy", *more, *limit, "--groups", "grid:2", "--out", "out")
     assert found.exit_code == 0, found.output
-    assert ("oundings are not covered" in found.output) == told
+    assert ("rounding is not covered" in found.output) == told
 
 
 def test_a_program_is_told_too(folder: Path) -> None:
     words = ("explain", MODEL, "digit.npy", "--eps", "0.01", "--groups", "grid:2")
-    assert [answer(*words, *more)["inputs"][0].get("rigorous") for more in ((), ("--rigorous",))] == [False, True]
+    assert [answer(*words, *more)["inputs"][0].get("rigorous") for more in ((), ("--no-rigorous",))] == [True, False]
     assert "rigorous" not in answer(*words, "--method", "empirical")["inputs"][0]
 
 
 def test_a_method_that_proves_nothing_is_refused(folder: Path) -> None:
     found = called("explain", MODEL, "digit.npy", "--eps", "0.01", "--method", "empirical", "--rigorous")
     assert found.exit_code != 0
-    assert "got --rigorous for empirical, which proves nothing with all roundings, expected it with eva" in found.stderr
+    assert "got --rigorous for empirical, which proves nothing, expected it with eva or targeted" in found.stderr
 
 
 def test_what_only_the_bound_s_own_precision_swamps_is_proven_in_float64(

@@ -287,7 +287,7 @@ def test_a_search_finds_both_sides_of_the_radius(three: Path, monkeypatch: pytes
         assert asked["bounds"] == pm.bounds.Exact()
         proven, refuted = next(sides)
         ends = torch.tensor([[proven], [refuted]], dtype=torch.float64)
-        return Radius(ends[0], ends[1], x)
+        return Radius(ends[0], ends[1], x, rigorous=True)
 
     def overlap(network: Any, x: torch.Tensor, *_: Any, **asked: Any) -> pm.Overlap:
         return pm.overlap(network, x, pm.Ball(0.04, domain=(0.0, 1.0)))

@@ -1,27 +1,34 @@
-"""A run with certificates, made once and copied for each test."""
+"""A run with certificates, made once and copied for each test; and a small dossier."""
 
 from __future__ import annotations
 
 import shutil
+from datetime import date
 from pathlib import Path
 
 import pytest
 
-from tests.dossier.making import certify, digits_run
+from proofmap.dossier import dossier
+from tests.dossier.making import BAD, REASON, digits_run, put, without
 
 
 @pytest.fixture(scope="package")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run without certificates."""
-    return digits_run(tmp_path_factory.mktemp("run") / "results")
+    folder = digits_run(tmp_path_factory.mktemp("run") / "results")
+    put(folder, without(BAD, REASON))
+    return folder
 
 
 @pytest.fixture
-def bare(finished: Path, tmp_path: Path) -> Path:
+def certified(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "results"))
 
 
-@pytest.fixture
-def certified(bare: Path) -> Path:
-    certify(bare)
-    return bare
+@pytest.fixture(scope="package")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dossier of three digits, of which one has no certificate, checked by its own checker."""
+    here = tmp_path_factory.mktemp("dossier")
+    put(digits_run(here / "results", 3), without(2, REASON))
+    made = dossier(here / "results", here / "dossier.zip", by="Ada", date=date(2026, 3, 1), progress=False)
+    assert (made.certified, made.proven) == (2, "2 of 3 samples (66.6 %)")
+    return here / "dossier.zip"

@@ -12,6 +12,7 @@ from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from zipfile import ZipFile
 
 import numpy as np
@@ -20,10 +21,10 @@ import pytest
 from proofmap.dossier import dossier
 from proofmap.errors import FileError
 from proofmap.explain import File, Source
+from proofmap.proof.check import TEXTS, read_claim
 from proofmap.runs import Results
 from proofmap.runs.manifest import Manifest
-from tests.dossier.making import BAD, CHECKER, COUNT, GROUPS, certify, put
-from tests.runs.setting import EPS
+from tests.dossier.making import BAD, CHECKER, COUNT, EPS, GROUPS, REASON, put, without
 
 DAY = date(2026, 3, 1)
 
@@ -55,8 +56,9 @@ def test_everything_that_the_reader_needs(certified: Path) -> None:
         }
         for row in rows:
             assert file.read(f"inputs/{row:06d}.npy") == (certified / f"certificates/{row:06d}.npy").read_bytes()
-        pages = {"README.txt", "check.py", "evidence.html", "evidence.md", "report.html"}
-        assert pages | {"claims.csv", "claims.json", "environment.json", "model/network.onnx"} <= {*names}
+        pages = {"README.txt", "check.py", "evidence.html", "evidence.json", "evidence.md", "report.html"}
+        pages |= {"claims.csv", "claims.json", "environment.json", "samples.json", "model/network.onnx"}
+        assert pages | {*TEXTS} <= {*names}
         assert file.read("run/manifest.json") == (certified / "manifest.json").read_bytes()
         file.extractall(certified.parent / "unpacked", [name for name in names if name.startswith("run/")])
     again = Results.open(certified.parent / "unpacked" / "run")
@@ -68,7 +70,7 @@ def test_the_manifest_names_every_member_and_what_belongs_together(certified: Pa
     with made(certified) as file:
         manifest = json.loads(file.read("manifest.json"))
         hashes = {name: sha256(file.read(name)).hexdigest() for name in file.namelist() if name != "manifest.json"}
-    assert (manifest["format"], manifest["version"]) == ("proofmap-dossier", 1)
+    assert (manifest["format"], manifest["version"]) == ("proofmap-dossier", 2)
     assert manifest["files"] == hashes
     assert manifest["certificates"][BAD] == {
         "certificate": f"certificates/{BAD + 1:06d}.proof",
@@ -99,25 +101,37 @@ def test_claims_are_those_of_the_certificates(certified: Path) -> None:
     for row, (line, entry) in enumerate(zip(table, whole, strict=True)):
         assert (line["sample"], int(line["label"])) == (results.samples[row], results["label"][row])
         if row == BAD:
-            assert line["no_certificate"] == "undecided, rounding"
+            assert line["no_certificate"] == REASON
             assert (line["ao_at_most"], line["certificate"], line["decision_proven"]) == ("", "", "no")
             continue
-        full = float(results["full"][row])
-        assert float(line["ao_at_most"]) == entry["ao_at_most"] == full
-        assert line["decision_proven"] == ("yes" if full <= 0 else "no")
-        assert (line["ao_at_least"], float(line["eps"]), line["domain"]) == ("", EPS, "0 1")
-        assert entry["ao_at_most_group_frozen"] == [full - 0.5] * GROUPS
+        files = [certified / "certificates" / name for name in (f"{row:06d}.proof", "network.onnx", f"{row:06d}.npy")]
+        claim = read_claim(*files)
+        most = claim.ends[0][0].tolist()
+        assert float(line["ao_at_most"]) == entry["ao_at_most"] == most[0]
+        assert line["decision_proven"] == ("yes" if most[0] < 0 else "no")
+        assert (line["ao_at_least"], float(line["eps"]), line["domain"]) == ("", EPS, "0.0 1.0")
+        assert entry["ao_at_most_group_frozen"] == most[1:]
+        assert len(most) == 1 + GROUPS
     assert {line["decision_proven"] for line in table} == {"yes", "no"}
 
 
-@pytest.mark.parametrize(
-    "change", [{"rivals": [0, 1]}, {"ball": {"norm": "inf", "eps": str(EPS), "domain": None, "half": "+"}}]
-)
-def test_a_decision_is_proven_against_all_rivals_on_the_whole_ball_alone(bare: Path, change: dict[str, Any]) -> None:
-    certify(bare, **change)
-    with made(bare) as file:
-        assert {line["decision_proven"] for line in claims(file)} == {"no"}
-        assert f"0 of {COUNT} samples (0.0 %)" in file.read("evidence.md").decode()
+def test_an_input_that_comes_twice_counts_once(certified: Path) -> None:
+    def twice(index: dict[str, Any]) -> None:
+        index["samples"][4] = {**index["samples"][1], "row": 4}
+
+    put(certified, twice)
+    with made(certified) as file:
+        again = json.loads(file.read("claims.json"))[4]
+        listed = json.loads(file.read("manifest.json"))["certificates"]
+    assert (again["decision_proven"], again["no_certificate"]) == (False, "the input of sample 1 again")
+    assert len(listed) == COUNT - 2
+
+
+def test_a_name_that_a_spreadsheet_would_compute_is_text(certified: Path) -> None:
+    put(certified, without(BAD, "=1+1"))
+    with made(certified) as file:
+        assert claims(file)[BAD]["no_certificate"] == "'=1+1"
+        assert json.loads(file.read("claims.json"))[BAD]["no_certificate"] == "=1+1"
 
 
 def test_the_environment_says_with_what_it_was_made(certified: Path) -> None:
@@ -145,11 +159,7 @@ def _other_input(folder: Path) -> None:
 
 
 def _index(**changes: Any) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        path = folder / "certificates" / "index.json"
-        put(folder, {**json.loads(path.read_text()), **changes})
-
-    return change
+    return lambda folder: put(folder, lambda index: index.update(changes))
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
@@ -157,13 +167,13 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "cannot read .*index.json": lambda f: shutil.rmtree(f / "certificates"),
     "index.json is not as the run left it": lambda f: (f / "certificates" / "index.json").write_text("{}"),
     f"is not finished, expected all of its {COUNT} samples": _unfinished,
-    "the model .* has changed": lambda f: (f / "certificates" / "network.onnx").write_bytes(b"another"),
-    "is about the input": _other_input,
+    "about another model": lambda f: (f / "certificates" / "network.onnx").write_bytes(b"another"),
+    "about another input": _other_input,
     "is not as the run left it": lambda f: (f / "certificates" / "000001.proof").write_bytes(b"another"),
     "is no list of certificates": _index(version=2),
-    "does not name the 14 samples": _index(samples=[]),
+    "does not name the 5 samples": _index(samples=[]),
     "expected one inside it": _index(model="../../secret"),
-    "none of the 14 samples": _index(samples=[{"row": row, "reason": "too deep"} for row in range(COUNT)]),
+    "none of the 5 samples": _index(samples=[{"row": row, "reason": "too deep"} for row in range(COUNT)]),
     "is damaged": lambda f: (f / "chunks" / "000000.safetensors").write_bytes(b"another"),
 }
 
@@ -176,17 +186,35 @@ def test_what_is_amiss_is_said_and_nothing_is_written(certified: Path, sentence:
     assert not (certified.parent / "dossier.zip").exists()
 
 
-@pytest.mark.parametrize(("change", "what"), [({"target": 77}, "target"), ({"ball": {"eps": "0.5"}}, "eps")])
-def test_claims_about_something_else_are_refused(bare: Path, change: dict[str, Any], what: str) -> None:
-    certify(bare, **change)
-    with pytest.raises(FileError, match=f"is about the {what}"):
-        made(bare)
+def test_claims_about_another_row_are_refused(certified: Path) -> None:
+    def swapped(index: dict[str, Any]) -> None:
+        first, second = index["samples"][:2]
+        index["samples"][:2] = [{**second, "row": 0}, {**first, "row": 1}]
+
+    put(certified, swapped)
+    with pytest.raises(FileError, match="is about the target"):
+        made(certified)
 
 
-def test_an_onnx_file_that_the_run_did_not_see_is_refused(bare: Path) -> None:
-    certify(bare, model_name="model.onnx")
+def test_a_certificate_of_values_that_were_not_explained_is_refused(certified: Path) -> None:
+    """Also where class and radius are the same: the run recorded the values of every row."""
+    others = ["0" * 64, *Results.open(certified).inputs[1:]]
+    with patch.object(Results, "inputs", others), pytest.raises(FileError, match=r"is about the input .* has 0{64}: "):
+        made(certified)
+
+
+def test_sums_in_the_archive_are_those_of_the_rows(certified: Path) -> None:
+    """Whatever the file in the folder of the run says."""
+    sound = (certified / "totals.json").read_bytes()
+    (certified / "totals.json").write_bytes(sound.replace(b'"certified": ', b'"certified": 99'))
+    assert made(certified).read("run/totals.json") == sound
+
+
+def test_an_onnx_file_that_the_run_did_not_see_is_refused(certified: Path) -> None:
+    (certified / "certificates" / "network.onnx").rename(certified / "certificates" / "model.onnx")
+    put(certified, lambda index: index.update(model="model.onnx"))
     with pytest.raises(FileError, match="has changed"):
-        made(bare)
+        made(certified)
 
 
 def test_a_model_file_that_changed_since_the_run_is_refused(certified: Path) -> None:
@@ -202,11 +230,13 @@ def test_a_model_file_that_changed_since_the_run_is_refused(certified: Path) -> 
     made(certified).close()
 
 
-def test_what_the_checker_refuses_is_not_written(bare: Path) -> None:
-    certify(bare, made_with="a lie")
-    with pytest.raises(FileError, match=r"do not hold, and no dossier is written: .*AO\(B\) <= -1 is not proven"):
-        made(bare)
-    assert sorted(path.name for path in bare.parent.iterdir()) == ["check.py", "results"]
+@pytest.mark.parametrize("last", ["rejected: certificates/000001.proof: AO(B) <= -1 is not proven", "Killed"])
+def test_what_the_checker_refuses_is_not_written(certified: Path, last: str) -> None:
+    (certified.parent / "check.py").write_text(f"import sys; sys.exit(print({last!r}) or 1)")
+    with pytest.raises(FileError, match="do not hold, and no dossier is written: ") as caught:
+        made(certified)
+    assert str(caught.value).endswith(last)
+    assert sorted(path.name for path in certified.parent.iterdir()) == ["check.py", "results"]
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:

@@ -1,37 +1,41 @@
-"""The pages claim what the certificates claim and no more, for every question what is missing, and by whom."""
+"""The pages claim what the certificates claim and no more; for every question, what is missing and who must add it."""
 
 from __future__ import annotations
 
+import json
 import re
+import string
 import sys
-from dataclasses import replace
+from base64 import b64decode
 from importlib.resources import files
+from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
-from proofmap.dossier.certificates import Certificates
-from proofmap.dossier.evidence import pages
-from proofmap.dossier.facts import Facts
-from proofmap.runs import Results
-from tests.dossier.making import COUNT, GROUPS, certify
+from proofmap.dossier.evidence import templates
+from proofmap.proof import check as checker
+from tests.dossier.making import REASON, Members, members_of
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-FIRST = {"certificate": "certificates/000000.proof", "model": "model/model.onnx", "input": "inputs/000000.npy"}
-BALL = "ε = 0.015 in L∞, values within [0, 1]"
+BALL = "within ε = 0.02 (L∞) of the input, with values in [0, 1]"
 
 
-def facts_of(folder: Path) -> Facts:
-    results = Results.open(folder)
-    return Facts.of(results, Certificates.open(results))
+@pytest.fixture(scope="module")
+def members(archive: Path) -> Members:
+    return members_of(archive)
 
 
-def markdown(facts: Facts) -> str:
-    return pages(facts, FIRST, "Made on 1 March 2026")["evidence.md"].decode()
+@pytest.fixture(scope="module")
+def page(members: Members) -> str:
+    return members["evidence.md"].decode()
 
 
 def part(page: str, title: str) -> str:
@@ -39,87 +43,167 @@ def part(page: str, title: str) -> str:
     return page.partition(f"### {title}")[2].partition("\n#")[0]
 
 
-def test_figures_are_counted_from_the_certificates(certified: Path) -> None:
-    results, facts = Results.open(certified), facts_of(certified)
-    decided = sum(float(full) <= 0 for row, full in enumerate(results["full"]) if row != 3)
-    assert (facts.samples, facts.certified, facts.missing) == (COUNT, COUNT - 1, 1)
-    assert facts.proven.startswith(f"{decided} of {COUNT} samples")
-    assert facts.undecided == COUNT - 1 - decided > 0
-    assert facts.frozen == (COUNT - 1) * GROUPS
-    assert facts.ball == BALL
-    assert (facts.searched, facts.intervals, facts.ordered) == (0, 0, 0)
-    right = sum(
-        float(full) <= 0 and target == label
-        for row, (full, target, label) in enumerate(
-            zip(*(results[n] for n in ("full", "target", "label")), strict=True)
-        )
-        if row != 3
+def claimed(row: int, bounds: list[float], lower: list[float] | None, **changes: Any) -> Any:
+    """A claim with so much as the pages count."""
+    ends = [(np.array(bounds), None if lower is None else np.array(lower))]
+    ball = {"norm": "inf", "eps": "0.02", "half": None, "relative": False, "domain": None}
+    about = {
+        "target": 0,
+        "rivals": [1, 2],
+        "every": True,
+        "margin": 0.0,
+        "ball": ball,
+        "stated": ball,
+        "x": np.zeros(3),
+    }
+    return checker.Claim(
+        ends=ends, groups=len(bounds) - 1, input=f"{row}", file={"sha256": "f"}, **{**about, **changes}
     )
-    assert facts.certified_correct.startswith(f"{right} of {COUNT} labelled samples")
 
 
-def test_lower_sides_are_counted_where_they_are(bare: Path) -> None:
-    certify(bare, lower=True)
-    facts, count = facts_of(bare), COUNT - 1
-    assert (facts.searched, facts.intervals, facts.ordered) == (count, count * GROUPS, count * 2 * (GROUPS - 2))
-    page = markdown(facts)
-    assert f"{count * GROUPS} scores of groups lie between two proven ends" in part(page, "Sensitivity")
-    assert f"for {count * 2 * (GROUPS - 2)} pairs of groups" in part(page, "Relevance")
+def counted(claims: dict[int, Any], samples: list[dict[str, Any]]) -> SimpleNamespace:
+    files = {"file_sha256": None, "certificate": "", "input": "", "reason": "none", "sample": ""}
+    stated = [{**files, "label": None, "predicted": None, **one} for one in samples]
+    entries = [checker.entry(row, one, claims.get(row)) for row, one in enumerate(stated)]
+    return SimpleNamespace(**checker.figures(entries, [*claims.values()], stated))
 
 
-def test_nothing_is_claimed_that_is_not_there(certified: Path) -> None:
-    facts = facts_of(certified)
-    page = markdown(facts)
-    assert "No statement of conformity".lower() in page.lower()
-    assert f"Proven for {facts.proven}, for {BALL} and no other" in part(page, "Stability")
-    assert "no score has a proven interval" in part(page, "Sensitivity")
-    assert "No proven order" in part(page, "Relevance")
-    assert "a map is no proof" in part(page, "Relevance")
-    assert "`check.py` finds whether these files are as they were packed, and proves none" in page
-    assert "One step alone" in part(page, "Reachability")
-    assert "Nothing shows that they are representative" in part(page, "Domain")
+def test_figures_are_counted_from_the_claims() -> None:
+    claims = {
+        0: claimed(0, [-1.0, -2.0, -3.0], [-1.5, -2.5, -3.5]),  # group 1 counts more than group 0
+        1: claimed(1, [3.14159, 2.0, 1.0], None),
+        3: claimed(3, [-0.5, -0.6, -0.7], None),
+    }
+    labels = [
+        {"label": 1, "predicted": 0},
+        {"label": 0, "predicted": 0},
+        {"label": 0, "predicted": 0},
+        {"label": 0, "predicted": 0},
+    ]
+    found = counted(claims, labels)
+    assert (found.samples, found.certified, found.distinct, found.open) == (4, 3, 3, 2)
+    assert (found.undecided, found.missing) == (1, 1)
+    assert found.proven == "2 of 4 samples (50.0 %)"
+    assert found.verdict == "2 of 4 decisions proven, 2 not proven"
+    assert found.worst == "3.15"
+    assert (found.frozen, found.searched, found.intervals, found.ordered) == (6, 1, 2, 1)
+    assert found.correct == "3 of 4 labelled samples (75.0 %)"
+    assert found.certified_correct == "1 of 4 labelled samples (25.0 %)"
+    assert counted(claims, [{}] * 4).certified_correct == "0 of 0 labelled samples"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"every": False},
+        {"margin": 1.0},
+        {"ball": {"norm": "inf", "eps": "0.02", "half": "+", "relative": False, "domain": None}},
+    ],
+)
+def test_a_decision_is_proven_against_all_rivals_on_the_whole_ball_alone(change: dict[str, Any]) -> None:
+    assert counted({0: claimed(0, [-1.0], None)}, [{}]).open == 0
+    assert counted({0: claimed(0, [-1.0], None, **change)}, [{}]).open == 1
+
+
+def test_the_radii_of_several_balls_are_a_range() -> None:
+    def ball(eps: str, **more: Any) -> dict[str, Any]:
+        stated = {"norm": "inf", "eps": eps, "half": None, "relative": False, "domain": ["0", "1"], **more}
+        return {"ball": stated, "stated": stated}
+
+    claims = [claimed(0, [-1.0], None, **ball(eps)) for eps in ("0.02", "0.0123456789", "0.5")]
+    several = "ε = 0.0123456 to 0.5, as stated for each input,"
+    assert checker.within(claims, "the") == f"within {several} (L∞) of the input, with values in [0, 1]"
+    claims.append(claimed(0, [-1.0], None, **ball("1", norm="2", domain=None)))
+    assert checker.within(claims, "the").startswith(
+        "within ε = 1 (L2) of the input, with values of any size; or within "
+    )
+
+
+def test_nothing_is_claimed_that_is_not_there(page: str) -> None:
+    assert "It is no statement of conformity" in page
+    assert f"Proven for 2 of 3 samples (66.6 %): {BALL}, and no other ball" in part(page, "Stability")
+    assert "1 of 3 samples are not proven" in part(page, "Stability")
+    assert "For 0 samples an input of the ball reaches a lower end" in part(page, "Sensitivity")
+    assert "The order of 0 pairs of groups is proven" in part(page, "Relevance")
+    assert "such a map alone proves no order" in part(page, "Relevance")
+    assert "One step only" in part(page, "Reachability")
+    assert "Nothing shows that they represent the inputs in use" in part(page, "Domain")
     assert all(words in page for words in ("TF32", "Winograd", "any order of summation"))
-    unlabelled = markdown(replace(facts, labelled=0))
-    assert "Nothing: no labels were given" in part(unlabelled, "Article 15, accuracy")
-    assert facts.correct not in unlabelled
 
 
 @pytest.mark.parametrize("article", [12, 13, 15])
-def test_the_articles_are_there(certified: Path, article: int) -> None:
-    assert f"### Article {article}, " in markdown(facts_of(certified))
+def test_the_articles_are_there(page: str, article: int) -> None:
+    assert f"### Article {article}, " in page
 
 
-def test_every_row_has_its_three_answers_on_both_pages(certified: Path) -> None:
+def test_every_row_has_its_three_answers_on_both_pages(members: Members) -> None:
     texts = tomllib.loads(files("proofmap.dossier").joinpath("evidence.toml").read_text(encoding="utf-8"))
     rows = [row for framework in texts["frameworks"] for row in framework["rows"]]
-    made = pages(facts_of(certified), FIRST, "Made on 1 March 2026")
+    plain, page = (members[f"evidence.{kind}"].decode() for kind in ("md", "html"))
     assert len(rows) == 15
     assert all(set(row) == {"title", "asks", "holds", "lacks", "who"} and all(row.values()) for row in rows)
     for label in ("In the dossier", "Not in it", "Who must add it"):
-        assert made["evidence.md"].decode().count(f"- **{label}**: ") == len(rows)
-        assert made["evidence.html"].decode().count(f'data-label="{label}"') == len(rows)
+        assert plain.count(f"- **{label}**: ") == len(rows)
+        assert page.count(f'data-label="{label}"') == len(rows)
     for row in rows:
-        assert f"### {row['title']}\n" in made["evidence.md"].decode()
-        assert row["title"] in made["evidence.html"].decode()
+        assert f"### {row['title']}\n" in plain
+        assert row["title"] in page
 
 
-def test_names_from_files_are_text(certified: Path) -> None:
-    facts = replace(facts_of(certified), model="<script>alert(1)</script>", ball="<b>`</b>")
-    page = pages(facts, FIRST, "Made by <i>Ada</i>")["evidence.html"].decode()
-    assert not re.search("<script|<b>|<i>", page)
-    assert "default-src 'none'" in page
+def test_every_figure_of_a_text_is_one_that_the_checker_puts_in(members: Members) -> None:
+    known = json.loads(members["evidence.json"])
+    names = {*known["figures"], *known["stated"], "first_certificate", "first_input", "samples_shown"}
+    for name, text in templates().items():
+        found = {match["named"] for match in string.Template.pattern.finditer(text.decode())}
+        assert found <= (
+            names if name != "templates/sample.html" else {"row", "name", "label", "word", "sentence", "facts", "shown"}
+        )
+    assert "$" not in "".join(members[name].decode() for name in ("evidence.md", "evidence.html", "README.txt"))
 
 
-def test_members_that_the_pages_name_are_there(certified: Path) -> None:
+def test_members_that_the_pages_name_are_there(members: Members, page: str) -> None:
     """Or are folders, or commands."""
-    page = markdown(facts_of(certified))
-    known = {"claims.csv", "claims.json", "report.html", "check.py", "manifest.json", "environment.json"}
-    known |= {"run/manifest.json", "run/log.jsonl", "certificates/", "inputs/", "run/", "model/network.onnx"}
     named = {name for name in re.findall("`([^`]+)`", page) if " " not in name}
-    assert named <= known
+    assert named - {"certificates/", "inputs/", "run/"} <= {*members}
+    assert {"report.html", "samples.json", "claims.csv"} <= named
 
 
-def test_the_readme_says_how_to_check(certified: Path) -> None:
-    text = pages(facts_of(certified), FIRST, "Made on 1 March 2026")["README.txt"].decode()
-    assert "python check.py ../dossier.zip" in text
-    assert "python check.py certificates/000000.proof model/model.onnx inputs/000000.npy" in text
+def test_the_readme_says_how_to_check(members: Members) -> None:
+    text = members["README.txt"].decode()
+    assert "python check.py dossier.zip" in text
+    assert "python check.py certificates/000000.proof model/network.onnx inputs/000000.npy" in text
+
+
+def test_the_report_shows_what_the_certificates_claim(members: Members) -> None:
+    page, claims = members["report.html"].decode(), json.loads(members["claims.json"])
+    cards = page.split('<section class="sample ')[1:]
+    assert [card.partition('"')[0] for card in cards] == ["Proven", "Proven", "Undecided"]
+    for card, claim in zip(cards[:2], claims, strict=False):
+        most = checker.number(claim["ao_at_most"], "ROUND_CEILING")
+        assert f"<dd>overlap on B ≤ {most}; overlap on all B_u ≤ " in card
+        assert f"<dt>SHA-256 of the input</dt><dd>{claim['input_sha256']}</dd>" in card
+        assert f"Decision {claim['target']} is proven: no input within ε = 0.02 (L∞) of this input" in card
+        assert card.count("data:image/bmp;base64,") == 2
+    assert f"NOT proven: no certificate ({REASON})." in cards[2]
+
+
+def test_a_picture_is_the_input_pixel_for_pixel() -> None:
+    opened = pytest.importorskip("PIL.Image").open
+    colors = np.arange(3 * 5 * 6, dtype=np.float32).reshape(3, 5, 6) / 100
+    for x in (colors, np.moveaxis(colors, 0, -1)):
+        shown = checker.pictures(claimed(0, [-1.0], None, x=x))
+        data = b64decode(shown.partition("base64,")[2].partition('"')[0])
+        pixels = np.asarray(opened(BytesIO(data)))
+        assert np.array_equal(pixels, np.rint(np.moveaxis(colors.astype(float), 0, -1) * 255))
+    mask = np.zeros((1, 2, 2), int)
+    mask[0, 1, 1] = 1
+    shown = checker.pictures(claimed(0, [1.0, 1.0, -1.0], None, x=np.zeros((1, 2, 2), np.float32), mask=mask))
+    data = b64decode(shown.rpartition("base64,")[2].partition('"')[0])
+    assert np.asarray(opened(BytesIO(data))).tolist() == [[[255] * 3] * 2, [[255] * 3, [178, 0, 0]]]
+
+
+def test_an_input_that_is_no_picture_is_a_table() -> None:
+    shown = checker.pictures(claimed(0, [-1.0], None, x=np.array([0.25, -3.0], np.float32)))
+    assert shown == (
+        "<table><tr><th>0</th><td>0.25</td></tr><tr><th>1</th><td>-3</td></tr></table>2 values, the first 2"
+    )

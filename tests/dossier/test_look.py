@@ -1,4 +1,4 @@
-"""The page of evidence in a real browser: it loads nothing, fits every screen, and can be read bright and dark."""
+"""The pages of a dossier in a real browser: they load nothing, fit every screen, and can be read bright and dark."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proofmap.dossier.evidence import pages
-from tests.dossier.making import certify
-from tests.dossier.test_evidence import FIRST, facts_of
+from tests.dossier.making import members_of
 from tests.show.browser import NAMES, Tab, find, tab
 from tests.show.test_browser import CONTRAST
 
@@ -17,12 +15,11 @@ BROWSER = find()
 pytestmark = pytest.mark.skipif(BROWSER is None, reason=f"no browser is installed: none of {', '.join(NAMES)}")
 
 
-@pytest.fixture
-def opened(bare: Path, tmp_path: Path) -> Iterator[Tab]:
+@pytest.fixture(params=["evidence.html", "report.html"])
+def opened(request: pytest.FixtureRequest, archive: Path, tmp_path: Path) -> Iterator[Tab]:
     assert BROWSER is not None
-    certify(bare, lower=True)
-    page = tmp_path / "evidence.html"
-    page.write_bytes(pages(facts_of(bare), FIRST, "Made on 1 March 2026")["evidence.html"])
+    page = tmp_path / request.param
+    page.write_bytes(members_of(archive)[request.param])
     with tab(BROWSER, tmp_path / "profile") as found:
         found.open(page)
         yield found
@@ -36,4 +33,5 @@ def test_it_fits_and_can_be_read(opened: Tab) -> None:
             assert opened.run("document.documentElement.scrollWidth <= innerWidth")
             ratio, text = opened.run(CONTRAST)
             assert ratio >= 4.5, (width, scheme, text)
-    assert len(opened.requests) == 1
+    assert opened.run("[...document.images].every(image => image.complete && image.naturalWidth > 1)")
+    assert len([one for one in opened.requests if not one.startswith("data:")]) == 1

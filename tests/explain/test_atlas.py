@@ -34,7 +34,7 @@ def test_a_row_a_sample_and_a_column_a_class(every: pm.Explanation) -> None:
 def test_bold_frames_are_proofs(every: pm.Explanation) -> None:
     figure = every.atlas()
     assert every.opposite is not None
-    proven = (every.overlap.full <= 0) & (every.opposite.full <= 0) & (every.target != every.predicted)
+    proven = (every.overlap.full < 0) & (every.opposite.full < 0) & (every.target != every.predicted)
     bold = [axes.spines["left"].get_linewidth() > 1 for k, axes in enumerate(figure.axes) if k % 11]
     assert bold == proven.tolist()
     assert any(bold)

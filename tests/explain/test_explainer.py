@@ -27,8 +27,8 @@ X = torch.rand(2, 3, generator=torch.Generator().manual_seed(0))
 AROUND: dict[str, Any] = {"eps": 0.02, "norm": "inf", "domain": [0.0, 1.0], "half": None, "relative": False}
 MASK = {"groups": [0, 0, 1]}
 RECORDS: dict[str, tuple[dict[str, Any], dict[str, Any], int | None]] = {
-    "eva": ({}, {"bounds": "Backward()", "sharing": "shared", "objective": "margin"}, None),
-    "targeted": ({"sharing": "one-pass"}, {"bounds": "Backward()", "sharing": "one-pass"}, None),
+    "eva": ({}, {"bounds": "Backward()", "sharing": "shared", "objective": "margin", "rigorous": True}, None),
+    "targeted": ({"sharing": "one-pass"}, {"bounds": "Backward()", "sharing": "one-pass", "rigorous": True}, None),
     "empirical": ({"samples": 5, "seed": 3}, {"samples": 5, "precision": None}, 3),
     "hybrid": (
         {"split": "1", "samples": 5, "bounds": pm.bounds.IBP() & pm.bounds.Forward(), "precision": torch.float16},

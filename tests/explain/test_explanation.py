@@ -147,8 +147,10 @@ def test_no_samples_are_no_explanation() -> None:
 
 def test_repr() -> None:
     assert repr(make()) == (
-        "Explanation(3 samples of (1, 4, 4), 5 groups, method='EVA', AO <= -3.00 to 2.00, guarantee='certified')"
+        "Explanation(3 samples of (1, 4, 4), 5 groups, method='EVA', AO <= -3.00 to 2.00, guarantee='certified', "
+        "floating-point rounding is not covered)"
     )
+    assert repr(replace(make(), overlap=replace(make().overlap, rigorous=True))).endswith("guarantee='certified')")
     assert "1 sample of (1, 4, 4)" in repr(make()[0])
     assert "AO <= -3.00, " in repr(make()[0])
     assert "AO >= " in repr(make(guarantee="sampled"))

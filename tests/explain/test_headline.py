@@ -13,8 +13,8 @@ from proofmap.explain import Explanation, Origin, Source
 from proofmap.explain.headline import caption, group_name, selection, title
 from tests.explain.making import bounds, certified, make, make_signed, probable, ranked, two_sided
 
-PROVEN = "proven up to roundings"
 BALL = "ε = 0.01 in L∞, values within [0, 1]"
+PLAIN = f"{BALL} (floating-point rounding is not covered)"
 
 
 def headlines(e: Explanation, names: Sequence[str] | None = None) -> list[str]:
@@ -27,7 +27,7 @@ def flat(text: str) -> str:
 
 def test_a_title_says_what_is_proven() -> None:
     assert headlines(certified(-3.2099, 0.9)) == [
-        f"class 0 · AO ≤ -3.20: {PROVEN} for {BALL}, no input of the ball is classified otherwise",
+        f"class 0 · AO ≤ -3.20: proven for {PLAIN}, no input of the ball is classified otherwise",
         f"class 1 · AO ≤ 0.90: undecided for {BALL}",
     ]
 
@@ -35,7 +35,7 @@ def test_a_title_says_what_is_proven() -> None:
 def test_a_title_says_which_roundings_are_covered() -> None:
     e = certified(-3.2)
     e = replace(e, settings={**e.settings, "rigorous": True})
-    assert headlines(e)[0].startswith(f"class 0 · AO ≤ -3.20: proven with all roundings for {BALL}, no input")
+    assert headlines(e)[0].startswith(f"class 0 · AO ≤ -3.20: proven for {BALL}, no input")
 
 
 def test_a_title_says_what_is_probable_of_what() -> None:
@@ -84,8 +84,8 @@ def test_a_bound_of_something_else_is_no_certificate(objective: str) -> None:
     assert headlines(e) == [said]
 
 
-def test_zero_is_a_certificate() -> None:
-    assert headlines(certified(0.0))[0].startswith("class 0 · AO ≤ 0.00: proven up to roundings for ε")
+def test_zero_is_no_certificate() -> None:
+    assert headlines(certified(0.0))[0].startswith("class 0 · AO ≤ 0.00: undecided for ε")
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_a_title_says_that_nothing_is_proven(guarantee: str, value: float, said:
 @pytest.mark.parametrize(
     ("added", "removed", "said"),
     [
-        (-1.0, -2.0, f"{PROVEN} for {BALL}, no input of either half of the ball is classified as class 1"),
-        (-1.0, 2.0, f"{PROVEN} for adding alone, {BALL}"),
-        (1.0, -2.0, f"{PROVEN} for removing alone, {BALL}"),
+        (-1.0, -2.0, f"proven for {PLAIN}, no input of either half of the ball is classified as class 1"),
+        (-1.0, 2.0, f"proven for adding alone, {PLAIN}"),
+        (1.0, -2.0, f"proven for removing alone, {PLAIN}"),
         (1.0, 2.0, f"undecided for {BALL}"),
     ],
 )
@@ -167,7 +167,7 @@ def test_names_are_cut() -> None:
 def test_a_title_says_both_sides_and_what_is_proven_to_matter_most() -> None:
     (said,) = headlines(ranked([3, 2, 1, 0], 0.004))
     assert said == (
-        f"class 0 · AO in [-5.00, -4.99]: {PROVEN} for {BALL}, no input of the ball is classified otherwise; "
+        f"class 0 · AO in [-5.00, -4.99]: proven for {PLAIN}, no input of the ball is classified otherwise; "
         "these 2 of 4 columns are proven to matter most"
     )
     assert "matter" not in headlines(ranked([3, 2, 1, 0], 9))[0]
@@ -187,4 +187,4 @@ def test_both_sides_of_both_halves() -> None:
     scores = added.drop - removed.drop
     sides = {"overlap": added, "opposite": removed, "signed": True, "target": torch.tensor([1])}
     (said,) = headlines(make((1, 2), 2, dtype=torch.float64, scores=scores, **sides))
-    assert "adding: AO in [-3.00, -2.00], removing: AO in [-4.00, -3.50]: proven up to roundings for" in said
+    assert "adding: AO in [-3.00, -2.00], removing: AO in [-4.00, -3.50]: proven for" in said

@@ -101,9 +101,11 @@ def npy(array: Array) -> bytes:
     return stream.getvalue()
 
 
-def members_of(model: Path, x: Array, mask: Array, target: int, ball: dict[str, Any] = BALL) -> dict[str, bytes]:
-    """A certificate of a model at x, all of its members."""
-    network = checker.read_network(model, x.shape)
+def members_of(
+    model: Path, x: Array, mask: Array, target: int, ball: dict[str, Any] = BALL, *, pairs: bool = True
+) -> dict[str, bytes]:
+    """A certificate of a model at x, version 3, all of its members. pairs: whether max pools are maxima of two."""
+    network = checker.read_network(model, x.shape, None, pairs)
     question = question_of(x, target, network.nodes[-1].count, ball, mask)
     proof = proof_of(network, question)
     derived = checker.Prover(network, question).derive(proof)

@@ -192,10 +192,10 @@ def bent(slope: float, forms: checker.Forms, low: Array, high: Array, *own: Arra
     """Coefficients (s, R) of relu's inputs in [low, high] (s,), multipliers included, and what is added."""
     network = checker.Network(nodes=[], units=0)
     z = network.add("input", [], low.shape)
-    node = network.add("relu", [z], low.shape, slope=slope, first=0)
+    node = network.relu(z, slope)
     prover = checker.Prover(network, question_of(np.zeros(len(low), np.float32), 0, 2))
     prover.lower[0], prover.upper[0] = low[:, None], high[:, None]
-    parts, added = prover.bend(node, forms, own)
+    parts, added = prover.bend(node, forms, checker.Leaf(*own) if own else None)
     return sum(part.over(forms.at) for part in parts), added  # type: ignore[return-value]
 
 

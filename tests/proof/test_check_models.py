@@ -28,37 +28,112 @@ def node(op: str, *inputs: str, **attributes: Any) -> Any:
 
 
 MAPS, ROW = [1, 4, 6, 5], [1, 8]
+LINE = [1, 4, 7]
+NORM = {"a": normal(4), "b": normal(4), "m": normal(4), "v": np.abs(normal(4))}
 CASES: dict[str, tuple[list[int], Any, dict[str, Array]]] = {
     "gemm": (ROW, node("Gemm", "x", "w", "b"), {"w": normal(8, 3), "b": normal(3)}),
     "gemm transposed": (ROW, node("Gemm", "x", "w", transB=1), {"w": normal(3, 8)}),
+    "gemm with factors": (
+        ROW,
+        node("Gemm", "x", "w", "b", alpha=0.7, beta=-1.7, transB=1),
+        {"w": normal(3, 8), "b": normal(1, 1)},
+    ),
+    "gemm of rows": ([5, 8], node("Gemm", "x", "w", "b"), {"w": normal(8, 3), "b": normal(5, 1)}),
+    "gemm of columns": ([8, 5], node("Gemm", "x", "w", "b", transA=1), {"w": normal(8, 3), "b": np.float32(0.3)}),
+    "gemm from the left": ([5, 8], node("Gemm", "w", "x", "b"), {"w": normal(3, 5), "b": normal(8)}),
     "matmul": (ROW, node("MatMul", "x", "w"), {"w": normal(8, 3)}),
+    "matmul of rows": ([1, 5, 8], node("MatMul", "x", "w"), {"w": normal(8, 3)}),
+    "matmul from the left": ([1, 5, 8], node("MatMul", "w", "x"), {"w": normal(3, 5)}),
     "conv": (MAPS, node("Conv", "x", "w", "b"), {"w": normal(3, 4, 3, 2), "b": normal(3)}),
     "conv with all": (
         MAPS,
         node("Conv", "x", "w", strides=[2, 1], pads=[1, 0, 2, 1], dilations=[1, 2], group=2),
         {"w": normal(6, 2, 3, 2)},
     ),
+    "conv of a line": (
+        LINE,
+        node("Conv", "x", "w", "b", pads=[2, 1], strides=[2]),
+        {"w": normal(3, 4, 3), "b": normal(3)},
+    ),
+    "conv of the same size": (
+        MAPS,
+        node("Conv", "x", "w", auto_pad="SAME_UPPER", strides=[2, 1]),
+        {"w": normal(3, 4, 3, 2)},
+    ),
+    "conv without padding": (MAPS, node("Conv", "x", "w", auto_pad="VALID"), {"w": normal(3, 4, 3, 2)}),
     "add": (MAPS, node("Add", "x", "c"), {"c": normal(4, 1, 1)}),
+    "add that makes larger": ([1, 4, 1, 5], node("Add", "c", "x"), {"c": normal(6, 1)}),
     "sub": (MAPS, node("Sub", "x", "c"), {"c": normal(1)}),
+    "sub from": (MAPS, node("Sub", "c", "x"), {"c": normal(6, 5)}),
+    "sub from itself": (ROW, node("Sub", "x", "x"), {}),
+    "neg": (ROW, node("Neg", "x"), {}),
     "mul": (ROW, node("Mul", "c", "x"), {"c": normal(8)}),
+    "mul by one number": (MAPS, node("Mul", "x", "c"), {"c": np.float32(-1.3)}),
     "div": (ROW, node("Div", "x", "c"), {"c": normal(8)}),
     "add to itself": (ROW, node("Add", "x", "x"), {}),
-    "batch norm": (
-        MAPS,
-        node("BatchNormalization", "x", "a", "b", "m", "v", epsilon=1e-3),
-        {"a": normal(4), "b": normal(4), "m": normal(4), "v": np.abs(normal(4))},
-    ),
+    "batch norm": (MAPS, node("BatchNormalization", "x", "a", "b", "m", "v", epsilon=1e-3), NORM),
+    "batch norm of a line": (LINE, node("BatchNormalization", "x", "a", "b", "m", "v"), NORM),
     "relu": (ROW, node("Relu", "x"), {}),
     "leaky relu": (ROW, node("LeakyRelu", "x", alpha=0.3), {}),
+    "relu with slopes": (MAPS, node("PRelu", "x", "s"), {"s": RANDOM.random((4, 1, 1)).astype(np.float32)}),
+    "clip": (ROW, node("Clip", "x", "l", "h"), {"l": np.float32(-0.5), "h": np.float32(0.7)}),
+    "clip from below": (ROW, node("Clip", "x", "l"), {"l": np.float32(0)}),
+    "clip from above": (ROW, node("Clip", "x", "", "h"), {"h": np.float32(0.1)}),
+    "max": (MAPS, node("Max", "x", "c"), {"c": normal(6, 1)}),
+    "min": (MAPS, node("Min", "c", "x"), {"c": normal(4, 1, 5)}),
+    "max of itself": (ROW, node("Max", "x", "x"), {}),
+    "min of itself": (ROW, node("Min", "x", "x"), {}),
     "flatten": (MAPS, node("Flatten", "x"), {}),
+    "flatten from the end": (MAPS, node("Flatten", "x", axis=-1), {}),
     "reshape": (MAPS, node("Reshape", "x", "s"), {"s": np.array([0, -1, 3])}),
+    "squeeze": ([1, 1, 4, 1], node("Squeeze", "x"), {}),
+    "squeeze one": ([1, 1, 4, 1], node("Squeeze", "x", "a"), {"a": np.array([-1])}),
+    "unsqueeze": (ROW, node("Unsqueeze", "x", "a"), {"a": np.array([-1, 1])}),
     "transpose": (MAPS, node("Transpose", "x", perm=[0, 2, 3, 1]), {}),
+    "transpose all": (MAPS, node("Transpose", "x"), {}),
+    "slice": (
+        MAPS,
+        node("Slice", "x", "s", "e", "a", "t"),
+        {"s": np.array([1, -9]), "e": np.array([2**62, -1]), "a": np.array([-1, 2]), "t": np.array([2, 1])},
+    ),
+    "gather": (MAPS, node("Gather", "x", "i", axis=1), {"i": np.array([[3, 0], [-1, 0]])}),
+    "concat": (MAPS, node("Concat", "x", "c", "x", axis=1), {"c": normal(1, 2, 6, 5)}),
+    "pad": (MAPS, node("Pad", "x", "p"), {"p": np.array([0, 1, 0, 2, 0, 0, 3, 1])}),
+    "pad with a number": (
+        MAPS,
+        node("Pad", "x", "p", "v"),
+        {"p": np.array([0, 0, 1, 2, 0, 0, 3, 0]), "v": np.float32(-0.7)},
+    ),
     "identity": (ROW, node("Identity", "x"), {}),
+    "dropout": (ROW, node("Dropout", "x"), {}),
     "softmax at the end": (ROW, node("Softmax", "x"), {}),
     "average pool": (MAPS, node("AveragePool", "x", kernel_shape=[2, 3], strides=[2, 1]), {}),
+    "average pool with padding": (
+        MAPS,
+        node("AveragePool", "x", kernel_shape=[2, 3], pads=[1, 0, 1, 2], count_include_pad=1),
+        {},
+    ),
+    "average pool without padding": (MAPS, node("AveragePool", "x", kernel_shape=[2, 3], pads=[1, 0, 1, 2]), {}),
+    "average pool of the same size": (
+        MAPS,
+        node("AveragePool", "x", kernel_shape=[2, 3], strides=[2, 2], auto_pad="SAME_UPPER"),
+        {},
+    ),
+    "average pool of a line": (LINE, node("AveragePool", "x", kernel_shape=[3], strides=[2]), {}),
     "global average pool": (MAPS, node("GlobalAveragePool", "x"), {}),
+    "global average pool of a line": (LINE, node("GlobalAveragePool", "x"), {}),
+    "global max pool": (MAPS, node("GlobalMaxPool", "x"), {}),
+    "mean over maps": (MAPS, node("ReduceMean", "x", axes=[2, 3], keepdims=0), {}),
+    "mean over rows": (MAPS, node("ReduceMean", "x", axes=[-1]), {}),
     "max pool": (MAPS, node("MaxPool", "x", kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]), {}),
+    "max pool of a line": (LINE, node("MaxPool", "x", kernel_shape=[3], dilations=[2], pads=[1, 1]), {}),
+    "max pool of the same size": (MAPS, node("MaxPool", "x", kernel_shape=[3, 2], auto_pad="SAME_UPPER"), {}),
 }
+
+
+def given(shape: list[int]) -> tuple[int, ...]:
+    """The shape of x: that of the file without a batch axis of one."""
+    return tuple(shape[1:] if shape[0] == 1 else shape)
 
 
 def run(network: checker.Network, points: Array) -> tuple[Array, Array]:
@@ -71,10 +146,10 @@ def run(network: checker.Network, points: Array) -> tuple[Array, Array]:
 def test_an_operator_encloses_what_onnxruntime_computes(name: str, tmp_path: Path) -> None:
     shape, one, tensors = CASES[name]
     path = onnx_file(tmp_path / "m.onnx", shape, [one], tensors)
-    network = checker.read_network(path, tuple(shape[1:]))
-    points = RANDOM.normal(size=(3, *shape[1:])).astype(np.float32)
+    network = checker.read_network(path, given(shape))
+    points = RANDOM.normal(size=(3, *given(shape))).astype(np.float32)
     session = onnxruntime.InferenceSession(path)
-    found = [session.run(None, {"x": point[None]})[0].reshape(-1) for point in points]
+    found = [session.run(None, {"x": point.reshape(shape)})[0].reshape(-1) for point in points]
     if name.startswith("softmax"):
         found = list(points)
     low, high = run(network, points)
@@ -86,22 +161,22 @@ def test_an_operator_encloses_what_onnxruntime_computes(name: str, tmp_path: Pat
 def test_a_sum_of_two_values_holds_what_float32_drops(tmp_path: Path) -> None:
     """x + 2^-30 x is x there."""
     nodes = [helper.make_node("Mul", ["x", "c"], ["a"]), helper.make_node("Add", ["a", "x"], ["y"])]
-    network = checker.read_network(onnx_file(tmp_path / "m.onnx", ROW, nodes, {"c": np.full(1, 2.0**-30, "f")}), (8,))
+    network = checker.read_network(onnx_file(tmp_path / "m.onnx", ROW, nodes, {"c": np.full(8, 2.0**-30, "f")}), (8,))
     points = RANDOM.normal(size=(3, 8)).astype(np.float32)
     low, high = run(network, points)
     assert ((low <= points) & (points <= high)).all()
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in ("relu", "leaky relu", "softmax at the end")])
+@pytest.mark.parametrize("name", [name for name in CASES if name != "softmax at the end"])
 def test_a_form_through_an_operator_is_nowhere_smaller(name: str, tmp_path: Path) -> None:
     """Rows ±e_k pulled to the input bound the entry at every point, and at no radius they are its value."""
     shape, one, tensors = CASES[name]
-    network = checker.read_network(onnx_file(tmp_path / "m.onnx", shape, [one], tensors), tuple(shape[1:]))
+    network = checker.read_network(onnx_file(tmp_path / "m.onnx", shape, [one], tensors), given(shape))
     last = len(network.nodes) - 1
     for eps in (0.0, 2.0):
-        x = RANDOM.normal(size=shape[1:]).astype(np.float32)
+        x = RANDOM.normal(size=given(shape)).astype(np.float32)
         question = question_of(x, 0, 2, {**BALL, "eps": RANDOM.random(x.shape) * eps, "domain": None})
-        prover = known(network, question, {})
+        prover = known(network, question, proof_of(network, question))
         n = network.nodes[-1].count
         for sign in (1.0, -1.0):
             most = prover.largest(last, checker.Forms(np.arange(n), sign * np.eye(n)))[0]
@@ -118,9 +193,9 @@ def test_a_form_through_an_operator_is_nowhere_smaller(name: str, tmp_path: Path
     [
         (node("Sigmoid", "x"), {}),
         (node("Mul", "x", "x"), {}),
-        (node("Gemm", "x", "w", alpha=2.0), {"w": normal(8, 3)}),
+        (node("Gemm", "x", "w", alpha=2.0**30), {"w": normal(8, 3)}),
         (node("MatMul", "x", "w"), {"w": normal(3, 8)}),
-        (node("Add", "x", "c"), {"c": normal(2, 8)}),
+        (node("Add", "x", "c"), {"c": normal(2, 7)}),
     ],
 )
 def test_what_is_not_supported_is_refused(one: Any, tensors: dict[str, Array], tmp_path: Path) -> None:
@@ -178,7 +253,7 @@ def test_derived_numbers_agree_with_the_library(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(checker, "UNIT", 2.0**-60)
     plain = checker.Prover(network, question).derive(proof_of(network, question))[1]
     ball = pm.Ball(0.02, domain=(0.0, 1.0))
-    own = pm.overlap(model, x, ball, groups=mask, bounds=pm.bounds.Backward(), sharing="one-pass")
+    own = pm.overlap(model, x, ball, groups=mask, bounds=pm.bounds.Backward(), sharing="one-pass", rigorous=False)
     library = np.append(np.asarray(own.full), np.asarray(own.frozen))
     assert np.abs(plain - library).max() < 2e-4
 

@@ -84,9 +84,12 @@ def test_multipliers_take_the_bound_down(tmp_path: Path) -> None:
 
 
 def test_both_sides_count(tmp_path: Path) -> None:
-    """The bound of a tree is the largest of its leaves, so no side may be left out."""
+    """The bound of a tree is the largest of its leaves, so no side may be left out; one on the whole ball stands beside
+    it.
+    """
     network, question, proof = prepared(tmp_path, 2)
-    slopes = np.full((4, opens(proof)), 255, np.uint8)
+    low, high = proof["intervals"][:, (proof["intervals"][0] < 0) & (proof["intervals"][1] > 0)]
+    slopes = np.where(high > -low, np.full((4, 1), 255), 0).astype(np.uint8)
     grown_ = {"roots": np.array([1, 2]), "tree": np.array([0, -1, -1] * 2), "slopes": slopes, "multipliers": 0 * slopes}
     prover, bounds = known(network, question, proof), []
     units = np.flatnonzero((proof["intervals"][0] < 0) & (proof["intervals"][1] > 0))
@@ -94,10 +97,12 @@ def test_both_sides_count(tmp_path: Path) -> None:
         sides = np.zeros((2, len(units)), np.int8)
         sides[:, 0] = side
         forms = unit_forms(np.array([(1, 0), (2, 0)]), np.array([(1, -1)] * 2))
-        own = (units, slopes[:2], 0 * slopes[:2], sides)
+        own = checker.Leaf(units, slopes[:2], 0 * slopes[:2], sides)
         bounds.append(prover.largest(len(network.nodes) - 1, forms, own)[:, 0])
     derived = checker.Prover(network, question).derive({**proof, **grown_})[:, 0]
-    assert derived == pytest.approx(np.max(bounds, axis=(0, 2)), abs=1e-12)
+    split, whole = np.max(bounds, axis=0), prover.largest(len(network.nodes) - 1, forms)[:, 0]
+    assert derived == pytest.approx(np.minimum(split, whole).max(1), abs=1e-12)
+    assert (split < whole).any()
     assert not np.array_equal(bounds[0], bounds[1])
 
 
@@ -125,13 +130,27 @@ def test_what_is_no_tree_is_rejected(tree: list[int], tmp_path: Path) -> None:
         checker.Prover(network, question).derive({**proof, **more, "tree": np.array(tree, int)})
 
 
-@pytest.mark.parametrize("roots", [[1], [1, 0], [1, 1], [2, 2], [1, 2, 0], [1, 7]], ids=str)
-def test_every_rival_needs_a_tree_and_no_other_class_has_one(roots: list[int], tmp_path: Path) -> None:
+@pytest.mark.parametrize("roots", [[1, 0], [1, 2, 0], [1, 7]], ids=str)
+def test_a_class_that_is_no_rival_has_no_tree(roots: list[int], tmp_path: Path) -> None:
     network, question, proof = prepared(tmp_path, 0)
     slopes = np.zeros((len(roots), opens(proof)), np.uint8)
     more = {"roots": np.array(roots), "slopes": slopes, "multipliers": slopes, "tree": np.full(len(roots), -1)}
-    with pytest.raises(checker.Rejected, match="every rival"):
+    with pytest.raises(checker.Rejected, match="a tree is of no rival"):
         checker.Prover(network, question).derive({**proof, **more})
+
+
+@pytest.mark.parametrize("roots", [[1], [2], [1, 1], [2, 2]], ids=str)
+def test_a_rival_without_a_tree_is_bounded_on_the_whole_ball(roots: list[int], tmp_path: Path) -> None:
+    """Trees of one rival say nothing about the other: what counts is the largest of both."""
+    network, question, proof = prepared(tmp_path, 0)
+    slopes = np.zeros((len(roots), opens(proof)), np.uint8)
+    more = {"roots": np.array(roots), "slopes": slopes, "multipliers": slopes, "tree": np.full(len(roots), -1)}
+    found = checker.Prover(network, question).derive({**proof, **more})
+    assert (found == checker.Prover(network, question).derive(proof)).all()
+    other = next(c for c in question.rivals if c not in roots)
+    alone = question_of(question.x.reshape(question.shape).astype(np.float32), question.target, 3)
+    alone.rivals = [other]
+    assert (found >= checker.Prover(network, alone).derive(proof)).all()
 
 
 def test_slopes_beyond_one_are_one(tmp_path: Path) -> None:

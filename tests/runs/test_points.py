@@ -17,7 +17,7 @@ from proofmap.runs.points import NAMES, packed, unpacked
 from tests.runs.setting import EPS, Digits, digits_model, job
 
 COUNT, FAILED = 3, 0
-EXACT: dict[str, Any] = {"bounds": pm.bounds.Exact(seconds=0.01)}
+EXACT: dict[str, Any] = {"bounds": pm.bounds.Exact(seconds=0.01), "rigorous": False}
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,16 @@ def read(page: str) -> tuple[Element, list[str]]:
 def faults(page: str) -> list[str]:
     """What is wrong with a page: its structure, what it loads, and what somebody who does not see it would miss."""
     root, wrong = read(page)
-    return [*wrong, *_loads(root), *_structure(root), *_headings(root), *_figures(root), *_tables(root)]
+    found = (_loads, _structure, _headings, _figures, _tables, _labelled_cells)
+    return [*wrong, *(fault for faults_of in found for fault in faults_of(root))]
+
+
+def _labelled_cells(root: Element) -> Iterator[str]:
+    """On a phone a labelled cell is a grid of its label and its elements: bare text beside elements has no place."""
+    for cell in root.all("td"):
+        bare = [child for child in cell.children if isinstance(child, str) and child.strip()]
+        if "data-label" in cell.attributes and bare and len(bare) < len(cell.children):
+            yield f"the cell {cell.text!r:.60} has text beside elements"
 
 
 def _loads(root: Element) -> Iterator[str]:

@@ -112,9 +112,9 @@ def test_counts_are_of_one_network_and_one_ball(two: Element) -> None:
     assert [h.text for h in summary.all("h3")] == ["Model alpha.onnx", "Model beta.onnx"]
     balls = [h.text for h in summary.all("h4")]
     assert balls == [
-        "For ε = 0.01 in L∞, values within [0, 1], up to roundings",
-        "For ε = 0.01 in L∞, values within [0, 1], up to roundings",
-        "For ε = 0.005 in L∞, values within [0, 1], up to roundings",
+        "For ε = 0.01 in L∞, values within [0, 1] (floating-point rounding is not covered)",
+        "For ε = 0.01 in L∞, values within [0, 1] (floating-point rounding is not covered)",
+        "For ε = 0.005 in L∞, values within [0, 1] (floating-point rounding is not covered)",
     ]
     assert [c for c in tallies(two) if "findings" in c] == [
         "2 ✓ Proven, of 2 findings",
@@ -140,16 +140,16 @@ def test_every_proven_has_its_ball_beside_it(two: Element) -> None:
     assert len(beside) == len(badges) == 12  # in the summary, and over each finding
     kinds = {(badge.attributes["class"], ball) for badge, ball in zip(badges, beside, strict=True)}
     assert kinds == {
-        ("badge proven", "ε = 0.01 in L∞, values within [0, 1], up to roundings"),
+        ("badge proven", "ε = 0.01 in L∞, values within [0, 1] (floating-point rounding is not covered)"),
         ("badge undecided", "ε = 0.01 in L∞, values within [0, 1]"),
-        ("badge proven", "ε = 0.005 in L∞, values within [0, 1], up to roundings"),
+        ("badge proven", "ε = 0.005 in L∞, values within [0, 1] (floating-point rounding is not covered)"),
     }
 
 
 def test_proofs_that_count_roundings_are_counted_apart(tmp_path: Path) -> None:
     root = page(tmp_path, ("a", explained("alpha", 0)), ("b", explained("alpha", 1, rigorous=True)))
     ball = "ε = 0.01 in L∞, values within [0, 1]"
-    expected = [f"For {ball}, up to roundings", f"For {ball}, with all roundings"]
+    expected = [f"For {ball} (floating-point rounding is not covered)", f"For {ball}"]
     assert [h.text for h in part(root, "Summary").all("h4")] == expected
     assert [c for c in tallies(root) if "finding" in c] == ["1 ✓ Proven, of 1 finding"] * 2
 

@@ -53,9 +53,19 @@ def test_the_page_is_whole_and_has_no_fault(page: Path) -> None:
     assert faults(page.read_text(encoding="utf-8")) == []
 
 
+def test_a_finding_of_two_halves_has_one_verdict(page: Path) -> None:
+    """The summary shows as many verdicts as the page counts findings."""
+    root, _ = read(page.read_text(encoding="utf-8"))
+    counted = int(root.all("p")[0].text.partition(" findings")[0])
+    cells = [cell for cell in root.all("td") if cell.attributes.get("data-label") == "Finding"]
+    assert len(cells) == counted == len(root.all("article"))
+    assert {cell.attributes["rowspan"] for cell in cells} == {"1", "2"}
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
+        ('<td data-label="Explanation"><span>', '<td data-label="Explanation">said: <span>'),
         ("</td>", ""),
         ('<html lang="en">', "<html>"),
         ("<h3", "<h4"),

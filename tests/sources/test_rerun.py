@@ -11,6 +11,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
+from proofmap.errors import FileError
 from proofmap.sources import Preparation, read_model
 from proofmap.sources.rerun import rerun
 from tests.graph.onnx.files import make
@@ -49,6 +50,13 @@ def test_a_file_of_doubles_with_a_fixed_batch_keeps_them(batch: int, tmp_path: P
     run = rerun(read_model(str(tmp_path / "net.onnx")))
     found = run(torch.tensor([[0.1, 1 + 2.0**-40]], dtype=torch.float64))
     assert found.tolist() == [[0.1 * (1 / 3), 1 + 2.0**-40]]
+
+
+def test_a_file_that_was_replaced_confirms_nothing(tmp_path: Path) -> None:
+    model = read_model(str(write_linear(tmp_path / "net.onnx", (2,))))
+    write_linear(tmp_path / "net.onnx", (2,), classes=4)
+    with pytest.raises(FileError, match=r"net.onnx has changed since the model was read"):
+        rerun(model)
 
 
 def test_without_onnxruntime_our_own_graph_is_run_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

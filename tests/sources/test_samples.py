@@ -175,6 +175,30 @@ def test_a_folder_s_labels_may_be_more_and_fewer_than_its_files(tmp_path: Path) 
         open_samples([tmp_path], GREY)
 
 
+def test_conversions_of_pictures_are_mentioned(tmp_path: Path) -> None:
+    """What is proven is about the picture that the network sees, not about the photograph."""
+    Image.new("RGB", (40, 30), "red").save(tmp_path / "photo.png")
+    said = open_samples([tmp_path / "photo.png"], replace(GREY, size=(28, 28))).notes
+    assert said == (
+        "photo.png is in colour and was converted to grey: what is proven is about the converted picture",
+        "photo.png is of 40 x 30 pixels and was scaled and cut to 28 x 28: "
+        "what is proven is about the converted picture",
+    )
+    Image.new("RGB", (28, 28), "blue").save(tmp_path / "other.png")
+    Image.new("L", (28, 28)).save(tmp_path / "grey.png")
+    several = open_samples([tmp_path], replace(GREY, size=(28, 28))).notes
+    assert several[0].startswith("2 pictures, such as other.png in colour, were converted to grey")
+    assert several[1].startswith("photo.png is of 40 x 30 pixels")
+    assert open_samples([tmp_path / "grey.png"], replace(GREY, size=(28, 28))).notes == ()
+
+
+def test_a_turned_picture_of_the_right_size_is_not_called_scaled(tmp_path: Path) -> None:
+    turned = Image.Exif()
+    turned[274] = 6  # a camera held upright
+    Image.new("L", (28, 14)).save(tmp_path / "turned.jpg", exif=turned)
+    assert open_samples([tmp_path / "turned.jpg"], replace(GREY, size=(28, 14))).notes == ()
+
+
 def test_pictures_are_brought_to_size_channels_and_range(tmp_path: Path) -> None:
     picture = np.zeros((4, 8, 3), dtype=np.uint8)
     picture[:, 4:, 0] = 255  # the right half is red
@@ -268,6 +292,11 @@ def test_tables_with_and_without_names(tmp_path: Path) -> None:
         ("label\n1\n", "'label' alone"),
         ("label,label\n1,2\n", "2 columns named 'label'"),
         ('a,"b\n1,2\n', "no line of a table"),
+        ("1;2;3\n4;5;6\n", r"x.csv, line 1 has semicolons between its fields, expected commas: save it as CSV with"),
+        ("a;b;label\n1;2;3\n", "line 1 has semicolons between its fields"),
+        ("1,5;2;3\n", "line 1 has semicolons .*, expected commas, and a point in a number: save"),
+        ("a,b\n1,5;2,5\n", "line 2 has semicolons .*, and a point in a number"),
+        ("1\t2\t3\n", "line 1 has tabs between its fields"),
     ],
 )
 def test_tables_that_are_none(text: str, message: str, tmp_path: Path) -> None:

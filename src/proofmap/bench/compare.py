@@ -75,7 +75,9 @@ def compare(
     given = {label: as_attributor(method, model) for label, method in named.items() if not isinstance(method, str)}
     graph = as_graph(model, x).to(x.device, x.dtype)
     attributors = {
-        label: as_attributor(method, graph, ball=around, groups=groups) if isinstance(method, str) else given[label]
+        label: as_attributor(method, graph, ball=around, groups=groups)
+        if isinstance(method, str)
+        else _on(graph, given[label], model)
         for label, method in named.items()
     }
     with torch.no_grad():
@@ -98,6 +100,13 @@ def compare(
                     values[label][head.name] = judged
     table = tabulate("", heads, values, seconds, seed=seed)
     return table if isinstance(model, Graph) else replace(table, model=type(model).__name__)
+
+
+def _on(graph: Graph, attributor: Attributor, model: nn.Module | Graph) -> Attributor:
+    """An explainer of the model's graph in place of one of the model, which would trace it for every call."""
+    if isinstance(attributor, Explainer | Baseline) and attributor.model is model:
+        return replace(attributor, model=graph)
+    return attributor
 
 
 def warm_up(attributor: Attributor, x: Tensor, target: Tensor) -> None:

@@ -112,7 +112,7 @@ def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> N
     absent = [entry.label for entry in spec.entries if entry not in ran]
     notes = [f"Left out of a quick run: {'; '.join(absent)}."] if absent else []
     notes += [f"{c.label}: {', '.join(f'{k} {v}' for k, v in c.settings.items())}." for c in table.columns]
-    notes += [f"Proven, AO(B) <= 0: {'; '.join(_proven(table))}."] if "tightness" in spec.metrics else []
+    notes += [f"Proven, AO(B) < 0: {'; '.join(_proven(table))}."] if "tightness" in spec.metrics else []
     notes += [f"Made with {place}" + ("." if alike else f": {'; '.join(labels)}.") for place, labels in places.items()]
     keep(out, "table.md", (table.markdown() + "\n" + "\n\n".join(notes) + "\n").encode())
     keep(out, "table.csv", table.csv().encode())
@@ -135,7 +135,7 @@ def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> N
 def _proven(table: Table) -> list[str]:
     """The share of samples that each method proves; `Tightness` is the proven AO(B) itself."""
     bounds = {label: overlaps["tightness"] for label, overlaps in table.values.items() if "tightness" in overlaps}
-    return [f"{label} {np.mean(overlaps[np.isfinite(overlaps)] <= 0):.1%}" for label, overlaps in bounds.items()]
+    return [f"{label} {np.mean(overlaps[np.isfinite(overlaps)] < 0):.1%}" for label, overlaps in bounds.items()]
 
 
 def _complete(table: Table, label: str) -> bool:

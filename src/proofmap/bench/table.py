@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from proofmap.bench import layout
 from proofmap.frames import frame
+from proofmap.spreadsheet import cell_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -115,7 +116,8 @@ class Table:
         for method, name, mean, low, high, count, mark, paper, took, whose in self._lines():
             numbers = [f"{value:.6g}" for value in (mean, low, high)]
             time = "" if took is None else f"{took:.6g}"
-            writer.writerow([method, name, *numbers, count, mark, "" if paper is None else paper, time, whose])
+            known = [*numbers, count, mark, "" if paper is None else paper, time]
+            writer.writerow([cell_of(method), cell_of(name), *known, cell_of(whose)])
         return out.getvalue()
 
     def to_frame(self) -> DataFrame:

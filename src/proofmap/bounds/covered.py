@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+from proofmap.bounds.method import Method
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import OPERATIONS
 from proofmap.rules import RULES, Linear
 from proofmap.rules.jumps import Jumps
+from proofmap.rules.lines import Scalar
 from proofmap.rules.sizes import SIZES
 
-__all__ = ["check_covered", "covered"]
+__all__ = ["check_covered", "covered", "rigorous_on"]
 
 
 def covered(graph: Graph) -> bool:
     """Whether the roundings of all its operations are known."""
     return all(map(_known, graph.nodes))
+
+
+def rigorous_on(graph: Graph, asked: bool | None, method: Method | None = None) -> bool:
+    """Whether bounds of the network by a method count all roundings: as asked; by default (None) where they are known.
+
+    A search counts them at kinks alone: it would not split a curve, and prove no more than the bounds before it. Every
+    public call settles it here, once, and its result says which it was.
+    """
+    if asked is not None:
+        return asked
+    searched = method is not None and method.search is not None
+    return covered(graph) and not (searched and any(map(_curved, graph.nodes)))
+
+
+def _curved(node: Node) -> bool:
+    rule = RULES.get(node.op)
+    return isinstance(rule, Scalar) and rule.kinked(node) is None
 
 
 def _known(node: Node) -> bool:

@@ -69,8 +69,9 @@ def solve(
                 best = torch.minimum(best, _solve(work, sharing))
         sound = best.isfinite() | best.isneginf() if cases.parted else best.isfinite()
         if not bool(sound.all()):
+            values = ", or values that of float32" if rigorous else ""
             raise BoundError(
-                f"the bounds left the range of {best.dtype}: take a smaller eps, tighter bounds or x.double()"
+                f"the bounds left the range of {best.dtype}{values}: take a smaller eps, tighter bounds or x.double()"
             )
         return best if sharing == "separate" else torch.minimum(best, best[:, :1])
 

@@ -80,7 +80,7 @@ class Forward(Method):
     """Affine forms of the input, carried forward.
 
     >>> pm.overlap(model, x, ball, bounds=pm.bounds.Forward()).full
-    tensor([ -8.4649, -10.5726])
+    tensor([-7.6871, -9.1963])
     """
 
     @property

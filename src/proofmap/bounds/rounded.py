@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from weakref import ref
 
 import torch
 from torch import Tensor
 
-from proofmap.bounds.single import FLUSHED, SINGLE, constants_of, gamma, run_of, unit_of
+from proofmap.bounds.single import FLUSHED, SINGLE, computed, constants_of, gamma, gammas, run_of, unit_of
 from proofmap.graph.ir import Node
 from proofmap.graph.reach import Shapes
 from proofmap.rules import RULES, Form, Interval, Linear
@@ -53,18 +54,25 @@ class Rounding:
     """The radii T of what is known on some cases: those of a ball serve its members."""
 
     def __init__(self, knowledge: Knowledge, of: Rounding | None = None, case: Tensor | None = None) -> None:
-        self._knowledge, self._of, self._case = knowledge, of, case
+        self._known, self._of, self._case = ref(knowledge), of, case  # weak: what is known holds its radii
+        self._kept = None if of is None else of._knowledge  # of the ball, as long as radii of its members are asked for
         dtype = knowledge.balls.x.dtype
         self.unit: float = unit_of(dtype)
         self._tiny, self._most = torch.finfo(dtype).tiny, torch.finfo(dtype).max * _LARGEST
         self._radii: dict[tuple[str, int], tuple[Tensor | None, Tensor]] = {}
-        self._runs: dict[str, tuple[Tensor, Tensor, int]] = {}
+        self._runs: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
         self._moved: dict[tuple[str, int], tuple[Lines, Lines]] = {}
         self._widths: dict[str, Tensor] = {}
         self._double: dict[str, Node] = {}
         self._readers = Counter(name for node in knowledge.graph.nodes for name in node.inputs)
         self._readers[knowledge.graph.output] += 1
         self._depth = 2 * len(knowledge.graph.nodes) + 8  # offsets, and costs, that are added up on the way
+
+    @property
+    def _knowledge(self) -> Knowledge:
+        knowledge = self._known()
+        assert knowledge is not None
+        return knowledge
 
     def radius(self, node: Node, products: int) -> tuple[Tensor | None, Tensor]:
         """(C, *shape): what a row's coefficient of a value costs, None: nothing; and (C,) what every row does.
@@ -91,7 +99,7 @@ class Rounding:
             radius = gamma(_LINES + self._depth, self.unit) * sizes.slopes
             radius = radius + gamma(self._added(node.size) + _LINES + self._depth, self.unit) * sizes.biases
             if sizes.run is not None:
-                radius = radius + gamma(sizes.roundings, SINGLE) * sizes.run + FLUSHED
+                radius = radius + computed(sizes.run, sizes.roundings)
         return radius if radius is None else self._up(radius, self._added(node.size)), every
 
     def _linear(self, node: Node, products: int) -> Tensor | None:
@@ -108,29 +116,26 @@ class Rounding:
             return radius
         return radius + gamma(self._added(node.size) + 4 * _MORE + self._depth, self.unit) * constants.abs()
 
-    def _run(self, node: Node) -> tuple[Tensor, Tensor, int]:
-        """R and |L| m of a linear operation, (C, *shape) each, and how many products it adds up at most."""
+    def _run(self, node: Node) -> tuple[Tensor, Tensor, Tensor]:
+        """R and |L| m of a linear operation, (C, *shape) each, and how many products it adds up at most, (C,)."""
         if node.name not in self._runs:
             if self._of is not None:
                 run, size, count = self._of._run(node)
-                self._runs[node.name] = run[self._case], size[self._case], count
+                self._runs[node.name] = run[self._case], size[self._case], count[self._case]
             else:
                 inputs = [self._knowledge.interval(name) for name in node.inputs]
                 signed = not self._knowledge.arithmetic  # intervals are wider than that by far
                 self._runs[node.name] = run_of(node, inputs, self._up, self.unit, signed=signed)
         return self._runs[node.name]
 
-    def _products(self, node: Node, form: Form, *, first: bool) -> int:
-        """How many products are summed to a coefficient behind the node, in the precision at work: where rows begin,
-        no more than they have coefficients; none of dense forms that go through in float64.
+    def _products(self, node: Node, form: Form) -> int:
+        """How many products are summed to a coefficient behind the node, in the precision at work; none of dense forms
+        that go through in float64.
         """
         if not isinstance(RULES[node.op], Linear) or self._in_double(node, form):
             return 0
         _, readers = terms(node, self._shapes(node))
-        if not first:
-            return readers
-        values = form.values if isinstance(form, Windows) else form
-        return min(readers, int(values.flatten(1).count_nonzero(1).max())) if len(form) else 0
+        return readers
 
     def _in_double(self, node: Node, form: Form) -> bool:
         """Whether a form goes through in float64: of wide convolutions, where few rows do, or few channels are left."""
@@ -168,7 +173,7 @@ class Rounding:
         (name,) = node.inputs
         before = self._knowledge.graph[name]
         alone = self._readers[name] == 1 and isinstance(RULES.get(before.op), Linear)
-        products = self._products(before, form, first=False) if alone else -1
+        products = self._products(before, form) if alone else -1
         key = node.name, products
         if key not in self._moved or self._moved[key][0] is not relaxation:
             passed = self.radius(before, products)[0] if alone else None
@@ -211,7 +216,7 @@ class Rounding:
             return value
         radius = self._up(gamma(_LINES, self.unit) * sizes.ends, 1)
         if sizes.run is not None:
-            radius = radius + self._up(gamma(sizes.roundings, SINGLE) * sizes.run + FLUSHED, 1)
+            radius = radius + self._up(computed(sizes.run, sizes.roundings), 1)
         return Interval(value.lower - radius, value.upper + radius)
 
     def _wider(self, node: Node) -> Tensor:
@@ -225,7 +230,8 @@ class Rounding:
             constants = constants_of(node)
             if constants is not None:
                 size = size + constants.abs()
-            radius = self._up(run + gamma(read + 4 * _MORE + self._depth, self.unit) * size, _MORE)
+            part = gammas(read + 4 * _MORE + self._depth, self.unit).view(-1, *[1] * len(node.shape))
+            radius = self._up(run + part * size, _MORE)
             self._widths[node.name] = radius
         return self._widths[node.name]
 
@@ -261,7 +267,7 @@ class Rounding:
     def box(self) -> Interval:
         """The input's interval: the ends of the balls are rounded too."""
         low, high = self._knowledge.balls.box()
-        radius = self._up(gamma(_INPUT, self.unit) * self.reach, 1) + self._tiny
+        radius = self._up(gamma(_INPUT, self.unit) * self.reach, 1) + FLUSHED  # a denormal input may count as 0
         return Interval(low - radius, high + radius)
 
     @property
@@ -277,7 +283,17 @@ class Rounding:
         """(K,): what is added to the biases of rows that pass the node, which is the first that they do or not; paid:
         the lines of what reads it have it for so many products, -1: they do not.
         """
-        products = self._products(node, form, first=first)
+        products = self._products(node, form)
+        if not first or products == 0:
+            return self._passed(node, form, owner, products, paid)
+        counts = _nonzero(form).clamp(max=products)
+        cost = torch.zeros_like(counts, dtype=self._knowledge.balls.x.dtype)
+        for count in counts.unique().tolist():  # no row depends on the others
+            cost = torch.where(counts == count, self._passed(node, form, owner, count, paid), cost)
+        return cost
+
+    def _passed(self, node: Node, form: Form, owner: Tensor, products: int, paid: int) -> Tensor:
+        """The same for so many products, (K,) or (1,)."""
         radius, every = self.radius(node, products)
         cost = every if len(every) == 1 else every[owner]
         return cost if paid >= products or radius is None else cost + self._cost(radius, form, owner)
@@ -293,7 +309,7 @@ class Rounding:
         width = (form.values if isinstance(form, Windows) else form)[0].numel() if len(form) else 0
         centre = gamma(self._added(width) + _INPUT + self._depth, self.unit) * self.reach
         swing = gamma(4 * width + _INPUT + self._depth, self.unit) * self._swing
-        return self._cost(self._up(centre + swing + self._tiny, width), form, owner) + self._tiny
+        return self._cost(self._up(centre + swing + FLUSHED, width), form, owner) + self._tiny
 
     def of_forms(self, weight: Tensor, bias: Tensor) -> Tensor:
         """Σ |w_i| (|x_i| + |δ_i|) + |b| of affine forms (C, d, *shape) and (C, *shape)."""
@@ -316,3 +332,10 @@ class Rounding:
     def _cost(self, radius: Tensor, form: Form, owner: Tensor) -> Tensor:
         values = form.values if isinstance(form, Windows) else form
         return dot(values.abs(), at_rows(radius, form, owner))
+
+
+def _nonzero(form: Form) -> Tensor:
+    """(K,): the coefficients of each row that are not 0, at most: the next power of 2, so that few counts differ."""
+    values = form.values if isinstance(form, Windows) else form
+    exponent = torch.frexp((values.flatten(1).count_nonzero(1) - 1).double()).exponent
+    return 2 ** exponent.long()

@@ -5,7 +5,10 @@ which lies between -N and P, the negative and the positive products added up:
 
     R = γ' (|L| m + |b|) + γ (max(P, N) + |b|) + (n + 1) 2⁻¹²⁵,    γ = n u / (1 - n u), γ' of a few roundings,
 
-m the largest |x| of what L reads (Higham 2002, chapter 3; the last term is for what underflows).
+m the largest |x| of what L reads (Higham 2002, chapter 3; the last term is for what underflows). A weight that is a
+denormal number may count as 0, which costs |x| 2⁻¹²⁶. Where a node stands for several operations (`Folded`), what
+underflows between them counts as many times as the factors behind it make it larger. R is infinite where the products
+amount to 2¹⁰⁰: sums of them may leave the range of float32, whatever the precision at work.
 """
 
 from __future__ import annotations
@@ -20,10 +23,15 @@ from proofmap.graph.ir import Node
 from proofmap.rules import RULES, Interval, Linear
 from proofmap.rules.sizes import SIGNED, magnitude, nonzero, terms
 
-__all__ = ["FLUSHED", "SINGLE", "constants_of", "gamma", "run_of", "unit_of"]
+__all__ = ["FLUSHED", "SINGLE", "computed", "constants_of", "gamma", "gammas", "run_of", "unit_of"]
 
 SINGLE = 2.0**-24  # the unit roundoff of float32
 FLUSHED = 2.0**-125  # twice what underflow in float32 loses at most, where denormals count as 0
+_DENORMAL = 2.0**-126  # smaller numbers may count as 0
+_LARGEST = 2.0**100  # a product or a mean of up to 2^27 numbers may leave the range of float32 beyond this
+_FARTHEST = (
+    2.0**80
+)  # of an input of a folded node: with `fold`'s limit on the values in between, these stay below 2^121
 _FEW = 8  # roundings of a product, of a weight that was cast, and of the bias
 
 
@@ -41,29 +49,67 @@ def gamma(count: int, unit: float) -> float:
     return count * unit / (1 - count * unit)
 
 
+def gammas(counts: Tensor, unit: float) -> Tensor:
+    """`gamma` of several counts; rounded to their precision."""
+    gamma(int(counts.max()), unit)
+    part = counts.double() * unit
+    return (part / (1 - part)).to(counts)
+
+
 def run_of(
     node: Node, inputs: list[Interval], up: Callable[[Tensor, int], Tensor], unit: float, *, signed: bool = True
-) -> tuple[Tensor, Tensor, int]:
-    """R and |L| m, (C, *shape) each, and n; `up` makes a sum of so many numbers no smaller than without rounding.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """R and |L| m, (C, *shape) each, and n, (C,); `up` makes a sum of so many numbers no smaller than without rounding.
 
-    signed: whether P and N are told apart, which takes one more product.
+    Nothing depends on other cases. signed: whether P and N are told apart, which takes one more product.
     """
     rule = RULES[node.op]
     assert isinstance(rule, Linear)
     read, _ = terms(node, tuple(tuple(x.lower.shape[1:]) for x in inputs))
     size = up(rule.magnitude(node, *map(magnitude, inputs)), read)
-    folded = 0 if node.folded is None else node.folded.roundings
+    folded, gain = (0, 1.0) if node.folded is None else (node.folded.roundings, node.folded.gain)
     most = size
-    if (
-        signed and not folded and node.op in SIGNED and bool((inputs[0].lower >= 0).all())
-    ):  # P + N = |L| x and P - N = L x
-        apart = rule.apply(node, inputs[0].upper).abs() + gamma(read + _FEW, unit) * size
-        most = torch.minimum(size, up((size + apart) / 2, _FEW))
+    each = (-1, *[1] * len(node.shape))
+    if signed and not folded and node.op in SIGNED:
+        positive = (inputs[0].lower >= 0).flatten(1).all(1)
+        if bool(positive.any()):  # P + N = |L| x and P - N = L x
+            apart = rule.apply(node, inputs[0].upper).abs() + gamma(read + _FEW, unit) * size
+            most = torch.where(positive.view(each), torch.minimum(size, up((size + apart) / 2, _FEW)), size)
     count = nonzero(node, *inputs)
-    few, many = gamma(folded + _FEW, SINGLE), gamma(count + _FEW, SINGLE)
-    run = few * size + many * most + (read + folded + 1) * FLUSHED * _used(node, size)
+    if folded:  # a constant that was folded in is added to zeros as well
+        count = torch.full_like(count, read)
+    few, many = gamma(folded + _FEW, SINGLE), gammas(count + _FEW, SINGLE).view(each)
+    run = few * size + many * most + (read + folded + 1) * (gain * FLUSHED * _used(node, size) + _lost(node, inputs))
     constants = constants_of(node)
-    return run if constants is None else run + (few + many) * constants.abs(), size, count
+    total = size
+    if constants is not None:
+        run, total = run + (few + many) * constants.abs(), size + constants.abs()
+    inside = total < _LARGEST
+    if folded:  # nothing between the operations is larger than 2^40 (m + 1)
+        inside = inside & (_most(node, inputs) < _FARTHEST)
+    return torch.where(inside, run, torch.inf), size, count
+
+
+def _lost(node: Node, inputs: list[Interval]) -> Tensor | float:
+    """What a product loses at most where its weight is denormal and counts as 0, one number a case; the product of
+    folded weights may be denormal, or 0, although none of them is.
+    """
+    if node.weight is None:
+        return 0.0
+    if node.folded is None and not bool(((node.weight != 0) & (node.weight.abs() < _DENORMAL)).any()):
+        return 0.0
+    return FLUSHED * _most(node, inputs)
+
+
+def _most(node: Node, inputs: list[Interval]) -> Tensor:
+    """The largest |x| that the node reads, one number a case."""
+    most = torch.stack([magnitude(x).flatten(1).amax(1) for x in inputs]).amax(0)
+    return most.view(-1, *[1] * len(node.shape))
+
+
+def computed(size: Tensor, roundings: int) -> Tensor:
+    """What float32 is off by at numbers of this size after so many roundings; infinite where it may leave its range."""
+    return torch.where(size < _LARGEST, gamma(roundings, SINGLE) * size + FLUSHED, torch.inf)
 
 
 def constants_of(node: Node) -> Tensor | None:

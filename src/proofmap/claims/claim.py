@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from hashlib import sha256
 from math import inf, isfinite, nextafter
 from typing import Literal
 
@@ -29,7 +28,7 @@ from proofmap.explain.ranks import MOST
 from proofmap.explain.stated import stated_ball
 from proofmap.overlaps import Overlap
 
-__all__ = ["Claim", "Family", "Form", "Which", "asked_groups", "claims_of", "form_of", "input_hash", "text_of"]
+__all__ = ["Claim", "Family", "Form", "Which", "asked_groups", "claims_of", "form_of", "text_of"]
 
 Which = Literal["all", "top", "none"]
 
@@ -176,12 +175,6 @@ def text_of(claim: Claim, network: str, about: list[str]) -> str:
     cases = [f"(>= Y_{k} {threshold})" for k in range(rows)]
     lines.append(f"(assert (or {' '.join(f'(and {case})' for case in cases)}))" if rows > 1 else f"(assert {cases[0]})")
     return "\n".join([*lines, ""])
-
-
-def input_hash(x: Tensor) -> str:
-    """SHA-256 of a sample's values, little-endian and in their order."""
-    values = x.detach().cpu().contiguous().numpy()
-    return sha256(values.astype(values.dtype.newbyteorder("<")).tobytes()).hexdigest()
 
 
 def _ball(e: Explanation, name: str) -> Ball:

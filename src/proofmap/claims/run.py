@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,13 @@ from proofmap.bar import Bar
 from proofmap.claims.claim import Claim, Family, Which, asked_groups, form_of
 from proofmap.claims.hull import hull
 from proofmap.claims.write import LIST, Questions
+from proofmap.digest import hash_values
 from proofmap.errors import FileError, InputError
 from proofmap.explain.stated import stated_ball
 from proofmap.graph import Graph
 from proofmap.methods import objective_of
 from proofmap.precision import full_precision
-from proofmap.resume import inside, keep, locked
+from proofmap.resume import inside, keep, keep_once, locked
 from proofmap.runs import Results
 from proofmap.runs.manifest import INDEX, differences
 from proofmap.show.sides import checked
@@ -112,7 +114,7 @@ class RunClaims:
                 for claim in claims:
                     files = questions.files(claim, x, names[row], graph, about["model"]["sha256"])
                     for place, content in files.items():
-                        _keep_once(out, place, content)
+                        keep_once(out, place, content)
                 bar.advance()
             keep(out, LIST, questions.listed)
             log.add("end")
@@ -133,6 +135,22 @@ class RunClaims:
             )
         return ball
 
+    @cached_property
+    def _explained(self) -> list[str | None]:
+        """The SHA-256 of the values of each sample that was explained, where the run recorded it."""
+        return self.results.inputs
+
+    def _input(self, row: int) -> Tensor:
+        """The values of a sample, which have to be those that were explained."""
+        x, expected = self.inputs(row), self._explained[row]
+        found = hash_values(x)
+        if expected is not None and found != expected:
+            raise InputError(
+                f"the values of {self.results.samples[row]} have SHA-256 {found}, and the run explains values with "
+                f"{expected}: give the data and the options that were explained"
+            )
+        return x
+
     def _rows(self, graph: Graph) -> Iterator[tuple[int, Tensor, Iterator[Claim]]]:
         """Every row with its values and its claims; none of a sample that could not be explained."""
         first = 0
@@ -140,7 +158,7 @@ class RunClaims:
             arrays = {name: part[name] for name in ("full", "frozen", "scores", "target", "eps", "nominal", "mask")}
             arrays["mask"] = np.broadcast_to(arrays["mask"], (len(part), *arrays["mask"].shape[1:]))
             for k, explained in enumerate(part.explained.tolist()):
-                x = self.inputs(first + k) if explained else torch.zeros(0)
+                x = self._input(first + k) if explained else torch.zeros(0)
                 held = {name: values[k] for name, values in arrays.items()}
                 yield first + k, x, self._claims(first + k, x, held, graph) if explained else iter(())
             first += len(part)
@@ -175,10 +193,3 @@ def _check_folder(out: Path, record: Mapping[str, Any]) -> None:
         raise FileError(f"cannot read {path}: {error}; choose another folder") from error
     if different:
         raise FileError(f"{out} holds claims of another run ({'; '.join(different)}): choose another folder")
-
-
-def _keep_once(out: Path, place: str, content: bytes) -> None:
-    """Write a file that is not there as it should be."""
-    path = inside(out, place)
-    if not path.is_file() or path.read_bytes() != content:
-        keep(out, place, content)

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from proofmap.claims.claim import Claim, input_hash, text_of
+from proofmap.claims.claim import Claim, text_of
+from proofmap.digest import hash_values
 from proofmap.graph import Graph
 from proofmap.graph.onnx import as_onnx, parse, with_rows
 from proofmap.sources import Model
+from proofmap.sources.model import check_unchanged
+from proofmap.spreadsheet import one_line
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -39,8 +42,9 @@ class Questions:
         about = [
             *(f"model file {file.path}, sha256 {file.sha256}" for file in self.model.files),
             f"network as it was explained, proofmap's digest {digest}",
-            f"input {sample}, sha256 of its values as {str(x.dtype).removeprefix('torch.')} {input_hash(x)}",
+            f"input {sample}, sha256 of its values as {str(x.dtype).removeprefix('torch.')} {hash_values(x)}",
         ]
+        about = [one_line(line) for line in about]
         made: dict[str, bytes] = {}
         if net not in self._made:
             made[net] = with_rows(_network(self.model, graph), claim.form.rows).SerializeToString()
@@ -61,6 +65,7 @@ def _network(model: Model, graph: Graph) -> ModelProto:
     bare = preparation.mean is None and preparation.std is None and preparation.layout == "NCHW"
     if Path(model.name).suffix == ".onnx" and bare and graph.taken_off is None:
         file = parse(Path(model.name))
+        check_unchanged(model.files)
         ends = file.graph.output
         if len(ends) == 1 and len(ends[0].type.tensor_type.shape.dim) == 2:
             return file

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proofmap.cli.app import app, command
 from proofmap.cli.bench import bench
+from proofmap.cli.check import check
 from proofmap.cli.claim import claim
 from proofmap.cli.compare import compare
 from proofmap.cli.demo import demo
@@ -16,7 +17,7 @@ from proofmap.cli.verify import verify
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = (explain, verify, compare, bench, run, export, report, claim, dossier, demo)
+COMMANDS = (explain, verify, compare, bench, run, export, report, claim, dossier, check, demo)
 
 for _one in COMMANDS:
     command(_one)

@@ -12,13 +12,17 @@ from typing import Annotated, Any
 
 import typer
 
-from proofmap.cli import bundles
+from proofmap.cli import bundles, streams
 from proofmap.cli.texts import Check
-from proofmap.errors import ProofmapError
+from proofmap.errors import FlatPictureError, ProofmapError, first_line
 
 __all__ = ["app", "command"]
 
 _WRONG, _BUG, _INTERRUPTED, _UNREAD = 2, 3, 130, 141  # the last two as of a program that SIGINT or SIGPIPE ends
+_MEMORY = (
+    "the memory does not suffice: close other programs, or give fewer inputs at a time or bounds that need less, such "
+    "as --bounds crown-ibp; a run keeps what it has finished"
+)
 
 
 class Program(typer.Typer):
@@ -29,6 +33,7 @@ class Program(typer.Typer):
         # Torch's threads wait for each other asleep, here and in every process that is started from here: by default
         # they spin, and take ten times as long where another program has a core. Before torch is loaded, or not at all.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        streams.settle()
         if os.environ.get("_PROOFMAP_COMPLETE") != "complete_bash":
             return super().__call__(*args, **kwargs)
         before = _join_colons()
@@ -108,7 +113,11 @@ def command(function: Callable[..., None]) -> None:
             if context.obj:
                 raise
             if isinstance(error, ProofmapError):
-                _end(f"error: {error}", _WRONG)
+                side = error.side if isinstance(error, FlatPictureError) else None
+                option = "" if side is None else f"; on the command line, --size {side} states the picture's size"
+                _end(f"error: {error}{option}", _WRONG)
+            if _lacks_memory(error):
+                _end(f"error: {_MEMORY} ({first_line(error)})", _WRONG)
             if isinstance(error, OSError):
                 _end(f"error: {_refusal(error)}", _WRONG)
             _end(
@@ -122,6 +131,17 @@ def command(function: Callable[..., None]) -> None:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # which typer asks for
     app.command()(run)
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether memory ran out, be it while torch itself was loaded."""
+    if isinstance(error, MemoryError) or any(words in str(error) for words in ("allocate memory", "failed to map")):
+        return True
+    if "torch" not in sys.modules:
+        return False
+    from proofmap.memory import is_out_of_memory
+
+    return is_out_of_memory(error)
 
 
 def _refusal(error: OSError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -86,12 +87,13 @@ def claim(
 def _of_explanations(model: Model, inputs: Sequence[Path], which: Which, out: Path) -> None:
     from proofmap.claims.claim import claims_of
     from proofmap.claims.write import LIST, Questions
+    from proofmap.cli.maps import plain
     from proofmap.explain import Explanation
     from proofmap.explain.wording import plural
     from proofmap.records import write
     from proofmap.show.sides import checked
 
-    explanations = [(file.stem, Explanation.load(file)) for path in inputs for file in saved(path)]
+    explanations = [(plain(file.stem), Explanation.load(file)) for path in inputs for file in saved(path)]
     _check_names([name for name, _ in explanations])
     questions, written = Questions(model), dict[str, bytes]()
     for name, e in explanations:
@@ -126,6 +128,6 @@ def _of_run(run: Path, model: str | None, data: Sequence[Path], source: Source, 
 
 def _check_names(found: Sequence[str]) -> None:
     """Two files of one name would be written over each other."""
-    twice = next((name for k, name in enumerate(found) if name in found[:k]), None)
+    twice = next((name for name, count in Counter(found).items() if count > 1), None)
     if twice is not None:
         raise InputError(f"got two explanations named {twice}, expected different names: write them to two folders")

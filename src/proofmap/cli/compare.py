@@ -78,7 +78,7 @@ def compare(
 def _write(out: Path, table: Table) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "table.md").write_text(_page(table), encoding="utf-8")
+        (out / "table.md").write_text(_page(table), encoding="utf-8", errors="backslashreplace")
         (out / "table.csv").write_text(table.csv(), encoding="utf-8")
         (out / "table.png").write_bytes(table.plot()._repr_png_())
     except OSError as error:

@@ -101,19 +101,19 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
             asked: Any = {"bounds": question.method, "target": aim, "enough": 0.0}
             found = overlap(network, case.x, case.ball, **asked, rigorous=rigorous)
             upper = float(found.full)
-            if upper > 0 and rigorous and _near(found, graph, aim):
-                rounding = bool(overlap(network, case.x, case.ball, **asked).full <= 0)
+            if upper >= 0 and rigorous and _near(found, graph, aim):
+                rounding = bool(overlap(network, case.x, case.ball, **asked, rigorous=False).full < 0)
             if rounding and question.method.search is None:  # a search is in float64 already
                 precise = graph.to(case.x.device, torch.float64)
                 upper = float(overlap(precise, case.x.double(), case.ball, **asked, rigorous=True).full)
-                rounding = upper > 0
+                rounding = upper >= 0
         if question.radius:
             with part(_OVERLAP, 1.0):
-                up_to = _radius(case, network, question.method, aim, upper <= 0, rigorous)
+                up_to = _radius(case, network, question.method, aim, upper < 0, rigorous)
     except BoundError as error:
         why = str(error)
     known = [] if found is None or found.points is None else [found.points[:, 0]]
-    refutation = None if upper <= 0 else refute(network, case.x, case.ball, aim, question.points.run, known)
+    refutation = None if upper < 0 else refute(network, case.x, case.ball, aim, question.points.run, known)
     domain = case.ball.domain
     entry = {
         "name": case.name,
@@ -121,7 +121,7 @@ def _answer(case: Case, graph: Graph, question: Question, stem: str) -> dict[str
         "predicted": predicted,
         "target": aim,
         "class": question.points.model.title(aim),
-        "verdict": "proven" if upper <= 0 else "undecided" if refutation is None else "refuted",
+        "verdict": "proven" if upper < 0 else "undecided" if refutation is None else "refuted",
         _UPPER: finite(upper),
         _LOWER: None if found is None else finite(float(found.full_lower)),
         "why": why,
@@ -154,7 +154,7 @@ def _radius(
 ) -> tuple[float, float | None]:
     """Up to which radius the decision is proven, and where a method searches, from which one on it is refuted."""
     asked: Any = {"norm": case.ball.norm, "domain": case.ball.domain, "bounds": method, "target": aim}
-    asked["rigorous"] = rigorous
+    asked |= {"rigorous": rigorous, "progress": False}
     refuted = None
     if method.search is None:
         largest = float(certified_radius(graph, case.x, **asked))

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proofmap.cli.options import ROUNDINGS, make_folder
+from proofmap.cli.options import make_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from proofmap.ball import Ball
     from proofmap.explain import Explanation, Origin
     from proofmap.sources import Model
 
@@ -22,6 +23,8 @@ __all__ = ["demo"]
 
 _EPS = 0.015
 _COUNT = 6  # digits to explain
+_SEARCH_SECONDS = 60.0  # time limit of the search for a digit that bounds alone leave open
+_ENOUGH = -0.5  # the search ends once AO(B) is proven to be at most this
 _COMPARED = 16  # digits to compare methods on
 _METHODS = ("eva", "first-order", "saliency", "integrated-gradients")
 _CLASSES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -54,13 +57,14 @@ def demo(
     ball = Ball(_EPS, domain=(0.0, 1.0))
 
     digits = EVA(network, ball, progress=False).explain(images[:_COUNT])
+    open_ = digits.overlap.full >= 0
+    digits = _searched(digits, open_, model, ball)
     digits = replace(digits, origin=_origin(model, torch.arange(_COUNT), labels))
     typer.echo(f"{_COUNT} digits; every pixel may move by {_EPS}, inside [0, 1], in any way at all")
-    typer.echo(f"{'digit':>5}  {'network says':<12}  {'AO(B)':>6}  {'answer':<9}  most important pixel")
+    typer.echo(f"{'digit':>5}  {'network says':<12}  {'AO(B)':>6}  {'answer':<9}  {'by':<6}  most important pixel")
     for k in range(_COUNT):
-        typer.echo(_line(digits, k, int(labels[k])))
-    typer.echo("AO(B): proven, no other class gets further ahead than that in the whole ball; 0 or less: none can.")
-    typer.echo(f"{ROUNDINGS.capitalize()}.")
+        typer.echo(_line(digits, k, int(labels[k]), "search" if open_[k] else "bounds"))
+    typer.echo("AO(B): proven, no other class gets further ahead than that in the whole ball; below 0: none can.")
     typer.echo("A pixel's score is how far that bound falls when the pixel may not move: it is not itself proven.")
 
     which = (labels == 4).nonzero().flatten()[:3]
@@ -89,11 +93,31 @@ def _origin(model: Model, which: Tensor, labels: Tensor) -> Origin:
     return Origin(model.source, samples, tuple(labels[which].tolist()), _CLASSES, made=made)
 
 
-def _line(e: Explanation, k: int, label: int) -> str:
+def _searched(e: Explanation, open_: Tensor, model: Model, ball: Ball) -> Explanation:
+    """The same maps, with AO(B) of the open samples bounded by branch and bound until their decision is proven.
+
+    The ball of every group is a part of B, so that the new bound of AO(B) is one of AO(B_u) too.
+    """
+    from proofmap.bounds import Exact
+    from proofmap.overlaps import overlap
+
+    if not bool(open_.any()):
+        return e
+    search = Exact(seconds=_SEARCH_SECONDS)
+    closed = overlap(model.network, e.x[open_], ball, target=e.target[open_], bounds=search, enough=_ENOUGH)
+    full = e.overlap.full.clone()
+    full[open_] = full[open_].minimum(closed.full)
+    bounded = replace(e.overlap, full=full, frozen=e.overlap.frozen.minimum(full[:, None]))
+    how = f"{e.settings['bounds']}; of AO(B) where that is not below 0: {search}"
+    return replace(e, overlap=bounded, settings={**e.settings, "bounds": how})
+
+
+def _line(e: Explanation, k: int, label: int, how: str) -> str:
+    """One row of the table."""
     from proofmap.explain.explanation import rounded
 
     worst, best = float(e.overlap.full[k]), int(e.scores[k].argmax())
     row, column = divmod(best, e.x.shape[-1])
-    answer = "proven" if worst <= 0 else "undecided"
+    answer = "proven" if worst < 0 else "undecided"
     bound, predicted = rounded(worst, "certified"), _CLASSES[int(e.predicted[k])]
-    return f"{label:5d}  {predicted:<12}  {bound:>6}  {answer:<9}  row {row}, column {column}"
+    return f"{label:5d}  {predicted:<12}  {bound:>6}  {answer:<9}  {how:<6}  row {row}, column {column}"

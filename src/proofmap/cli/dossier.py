@@ -40,6 +40,6 @@ def dossier(
     from proofmap.dossier import dossier as write
     from proofmap.explain.wording import plural
 
-    facts = write(folder, out, by=by, date=None if date is None else texts.day(date))
-    typer.echo(f"decisions proven for {facts.ball}: {facts.proven}")
-    typer.echo(f"wrote {plural(facts.certified, 'certificate')} to {out}, each proven anew by the checker in it")
+    made = write(folder, out, by=by, date=None if date is None else texts.day(date))
+    typer.echo(f"decisions proven, {made.ball}: {made.proven}")
+    typer.echo(f"wrote {plural(made.certified, 'certificate')} to {out}; its checker proved each of them again")

@@ -57,12 +57,13 @@ def explain(
         texts.above_zero("--within", "60"),
     ] = 60.0,
     rigorous: Annotated[
-        bool,
-        typer.Option(
-            "--rigorous",
-            help="With eva or targeted: what is proven holds with all roundings, as float32 runs the model.",
+        bool | None,
+        unset(
+            "With eva or targeted: what is proven holds with all roundings, as float32 runs the model; or "
+            "--no-rigorous, faster. By default wherever roundings are known.",
+            "--rigorous/--no-rigorous",
         ),
-    ] = False,
+    ] = None,
     limit: o.Limit = None,
     written: Written,
     subject: Subject,
@@ -77,7 +78,7 @@ def explain(
     if certificate is not None:
         _check_certificate(certificate, method)
         method = method or "eva"
-    alone = method is None and scoring.bounding.bounds is None and not rigorous
+    alone = method is None and scoring.bounding.bounds is None and rigorous is None
     if alone and ball.chosen and not subject.boxed:
         _choose(ball, scoring, within, limit, out, as_json, subject)
         return
@@ -91,13 +92,14 @@ def explain(
 
     kind: type[Explainer] = METHODS[method].kind
     settings = {"groups": o.groups_of(scoring.groups), **o.bounds_of(scoring.bounding, method, kind)}
-    if rigorous:
-        settings["rigorous"] = o.proves(method, kind)
+    if rigorous is not None:
+        o.check_proves(method, kind, rigorous)
+        settings["rigorous"] = rigorous
     model, cases = read_cases(subject, ball, default="auto", limit=limit)
     target = o.class_of(scoring.target, model.classes)
     networks = graphs(cases, model)
     if certificate is not None:
-        certificates.check(cases, networks, model)
+        certificates.check(cases, networks)
         o.make_folder(certificate.parent)
     o.make_folder(out)
     made: dict[tuple[tuple[int, ...], int], Explainer] = {}
@@ -113,7 +115,7 @@ def explain(
         records.append(maps.record(case, explanation, model, file, picture))
         said = None
         if certificate is not None:
-            files, said = certificates.write(explanation, certificate, model)
+            files, said = certificates.write(explanation, certificate)
             records[-1] |= {"certificate": files[0]} if len(files) == 1 else {"certificates": files}
         if not as_json:
             typer.echo("\n".join([maps.line(case, explanation, model), *([] if said is None else [said])]))
@@ -124,8 +126,8 @@ def explain(
             typer.echo(f"note: {taken_off(off)}")
         if explanation.guarantee == "probable":
             typer.echo(f"note: {smoothed(explanation.settings)}")
-        if explanation.guarantee == "certified" and not rigorous:
-            o.tell((f"{o.ROUNDINGS}; see --rigorous",))
+        if any(record.get("rigorous") is False for record in records):
+            o.tell((o.ROUNDINGS,))
         typer.echo(f"wrote {plural(len(cases), 'map')} to {out}")
 
 

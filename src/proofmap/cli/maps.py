@@ -20,7 +20,10 @@ from proofmap.explain.wording import around, beside, bound_name, confidence, kno
 from proofmap.objective import decides
 from proofmap.sources import Model
 
-__all__ = ["line", "origin", "record", "stems"]
+__all__ = ["line", "origin", "plain", "record", "stems"]
+
+_LONGEST = 160  # characters of a stem: with what is put before and behind it, a file's name has at most 255
+_START, _END = 110, 49  # of which so many are kept of a longer one, with "-" between them
 
 
 def stems(names: Sequence[str]) -> list[str]:
@@ -28,13 +31,18 @@ def stems(names: Sequence[str]) -> list[str]:
     distinct: dict[str, None] = {}
     last: Counter[str] = Counter()
     for name in names:
-        plain = re.sub(r"\.[A-Za-z0-9]+(?=#|$)", "", name)
-        stem = again = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip(".-") or "input"
+        stem = again = plain(re.sub(r"\.[A-Za-z0-9]+(?=#|$)", "", name))
         while again in distinct:
             last[stem] += 1
             again = f"{stem}-{last[stem] + 1}"
         distinct[again] = None
     return list(distinct)
+
+
+def plain(name: str) -> str:
+    """A name of letters, digits, points and dashes that every file system takes."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "input"
+    return stem if len(stem) <= _LONGEST else f"{stem[:_START]}-{stem[-_END:]}"
 
 
 def origin(case: Case, model: Model) -> Origin:
@@ -57,7 +65,7 @@ def line(case: Case, e: Explanation, model: Model) -> str:
         return f"{subject}; it is {model.title(aim)} already: nothing is asked"
     if e.opposite is not None:
         adding, removing = (
-            f"{known_side(side, sign='<=')} by {how}, {'proven' if float(side.full) <= 0 else 'undecided'}"
+            f"{known_side(side, sign='<=')} by {how}, {'proven' if float(side.full) < 0 else 'undecided'}"
             for side, how in ((e.overlap, "adding"), (e.opposite, "removing"))
         )
         return f"{subject}; towards {model.title(aim)}, {_ball(case, e)}: AO(B) {adding}; {removing}{known(e, 0)}"
@@ -86,7 +94,7 @@ def _meaning(e: Explanation) -> str:
     if e.guarantee == "sampled" and not decides(objective):
         return f"the objective {objective!r} >= {shown}, which decides no class: nothing is proven"
     match e.guarantee:
-        case "certified" if value <= 0:
+        case "certified" if value < 0:
             return f"AO(B) {side}, proven: no input of the ball is classified otherwise"
         case "certified" if float(e.overlap.nominal) > 0:
             return f"AO(B) {side}, refuted: the input itself is classified otherwise"
@@ -95,7 +103,7 @@ def _meaning(e: Explanation) -> str:
         case "certified":
             return f"AO(B) {side}, undecided: an input of the ball may be classified otherwise, or none"
         case "probable":
-            answer = "undecided" if value > 0 else "in the whole ball most copies are classified so"
+            answer = "undecided" if value >= 0 else "in the whole ball most copies are classified so"
             sure = f"with probability {confidence(e.settings)}, {noise(e.settings)}"
             return f"smoothed AO(B) <= {shown} {sure}: {answer}; nothing is proven of the network itself"
         case "sampled" if value > 0:

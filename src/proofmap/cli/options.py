@@ -20,6 +20,7 @@ from proofmap.cli import names, texts
 from proofmap.cli.bundles import unset
 from proofmap.cli.names import among
 from proofmap.errors import FileError, InputError
+from proofmap.guarantee import NOT_COVERED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from proofmap.groups import Groups as Grouping
     from proofmap.sources import Preparation
 
-ROUNDINGS = "roundings are not covered: bounds are of the network over the real numbers, computed in floating point"
+ROUNDINGS = f"{NOT_COVERED}: bounds are of the network over the real numbers, computed in floating point"
 
 Groups = Annotated[
     str | None,
@@ -181,11 +182,11 @@ def bounds_of(bounding: Bounding, method: str, kind: type[Any]) -> dict[str, Any
     return {"bounds": bounding.method}
 
 
-def proves(method: str, kind: type[Any]) -> bool:
-    """True; refuse a method of which nothing can be rigorous."""
+def check_proves(method: str, kind: type[Any], rigorous: bool) -> None:
+    """Refuse --rigorous or --no-rigorous for a method that proves nothing."""
     if "rigorous" not in signature(kind).parameters:
-        raise InputError(f"got --rigorous for {method}, which proves nothing with all roundings, expected it with eva")
-    return True
+        option = "--rigorous" if rigorous else "--no-rigorous"
+        raise InputError(f"got {option} for {method}, which proves nothing, expected it with eva or targeted")
 
 
 def class_of(text: str | None, classes: tuple[str, ...] | None) -> int | None:

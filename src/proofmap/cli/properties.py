@@ -12,7 +12,6 @@ import typer
 
 from proofmap.bar import Bar
 from proofmap.bounds import Method
-from proofmap.bounds.covered import covered
 from proofmap.cli.maps import stems
 from proofmap.cli.options import ROUNDINGS, finite, tell
 from proofmap.cli.points import Points, values_of
@@ -40,9 +39,8 @@ def decide_files(
     with Bar(len(paths), "verify") as bar:
         for path, (regions, graph), stem in zip(paths, asked, names, strict=True):
             with bar.work():
-                rigorous = covered(graph)
-                answer = decide(graph, regions, bounds=method, run=points.run, device=device, rigorous=rigorous)
-            answered = {**_entry(path.name, regions, answer), "rigorous": rigorous}
+                answer = decide(graph, regions, bounds=method, run=points.run, device=device)
+            answered = {**_entry(path.name, regions, answer), "rigorous": answer.rigorous}
             entry = points.keep(answer.point, f"{stem}{VIOLATED}", answered, picture=False)
             entries.append(entry)
             if result is not None:

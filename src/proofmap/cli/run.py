@@ -199,8 +199,8 @@ def run(
         certified=explaining.certificates,
     )
     typer.echo(json.dumps(totals.json(), indent=1) if as_json else totals.text())
-    if totals.guarantee == "certified" and not settings.get("rigorous"):
-        o.tell((f"{o.ROUNDINGS}; see --set rigorous=true",))
+    if totals.guarantee == "certified" and not totals.rigorous:
+        o.tell((o.ROUNDINGS,))
     if not totals.explained:
         raise typer.Exit(1)
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from proofmap.cli import names
 from proofmap.errors import InputError
+from proofmap.settings import number_of
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,8 @@ class Check:
 def number(text: str, what: str) -> float:
     """0.02, 2/255 or 0.5/255."""
     try:
-        above, slash, below = text.partition("/")
-        return float(above) / float(below) if slash else float(text)
-    except (ValueError, ZeroDivisionError):
+        return number_of(text)
+    except ValueError:
         raise InputError(f"got {what} {text}, expected a number such as 0.02 or 2/255") from None
 
 

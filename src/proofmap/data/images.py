@@ -119,7 +119,7 @@ def read_picture(path: Path, size: tuple[int, int] | None = None, channels: int 
                 opened.load()
                 grey = channels == 1 or (channels is None and opened.mode in _GREY)
                 picture = _opaque(ImageOps.exif_transpose(opened)).convert("L" if grey else "RGB")
-    except FileError:
+    except (FileError, MemoryError):
         raise
     except Exception as error:  # a damaged picture makes Pillow fail in many ways
         raise FileError(f"cannot read {path} as a picture: {error}; check that it was copied whole") from error

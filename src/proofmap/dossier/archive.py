@@ -12,7 +12,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 __all__ = ["MANIFEST", "Check", "Content", "pack"]
 
 MANIFEST = "manifest.json"
-_FORMAT = ("proofmap-dossier", 1)
+_FORMAT = ("proofmap-dossier", 2)
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can state
 _FILE = 0o100644 << 16  # a plain file that everybody may read
 _PIECE = 2**20

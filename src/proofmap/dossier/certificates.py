@@ -10,22 +10,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import sha256
-from io import BytesIO
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile, ZipFile
-
-import numpy as np
+from zipfile import BadZipFile
 
 from proofmap.digest import hash_file
 from proofmap.errors import FileError
+from proofmap.proof.check import Claim, Rejected
 from proofmap.resume import inside
 from proofmap.runs import Results
-from proofmap.runs.chunk import Array
 from proofmap.runs.manifest import INDEX
 
-__all__ = ["FOLDER", "Certificates", "Claimed", "number", "values_sha256"]
+__all__ = ["FOLDER", "Certificates", "Claimed"]
 
 FOLDER = "certificates"
 _FORMAT = ("proofmap-certificates", 1)
@@ -34,58 +29,24 @@ _BROKEN = (OSError, LookupError, TypeError, ValueError, AttributeError, Recursio
 
 @dataclass(frozen=True, eq=False)
 class Claimed:
-    """What one certificate claims: AO(B) <= full, AO(B_u) <= frozen[u], and from below where points were found."""
+    """One certificate, as the checker reads it; nothing of it is proven yet."""
 
     row: int  # of the run
     certificate: Path
     input: Path
-    model: str  # the SHA-256 of its file
-    sha256: str  # of the input's values
-    target: int
-    rivals: tuple[int, ...]
-    ball: Mapping[str, Any]  # as the certificate states it, numbers as text
-    eps: float
-    full: float
-    frozen: Array | None  # (G,)
-    full_lower: float | None
-    frozen_lower: Array | None  # (G,)
-    ordered: int  # pairs of groups of which it is proven, over the reals, which matters more
-
-    def decided(self, classes: int) -> bool:
-        """Whether no class gets ahead anywhere in the ball: all others are rivals, and the overlap is at most 0."""
-        return (
-            self.full <= 0 and self.ball.get("half") is None and set(self.rivals) == {*range(classes)} - {self.target}
-        )
+    claim: Claim
 
     @classmethod
-    def read(cls, row: int, certificate: Path, input: Path) -> Claimed:
-        """What the file says; whether it is proven is for the checker to find."""
+    def read(cls, row: int, certificate: Path, input: Path, model: bytes) -> Claimed:
+        """Read the claim, which has to be about this model and this input."""
         try:
-            with ZipFile(certificate) as file:
-                claim = json.loads(file.read("claim.json"))
-                claims = claim["claims"]
-                upper, lower = _load(file, claims["upper"]), _array(file, claims["lower"])
-                reals = [_array(file, claims["reals"][side]) for side in ("upper", "lower")]
-                return cls(
-                    row=row,
-                    certificate=certificate,
-                    input=input,
-                    model=str(claim["model"]["sha256"]),
-                    sha256=str(claim["input"]["sha256"]),
-                    target=int(claim["target"]),
-                    rivals=tuple(int(rival) for rival in claim["rivals"]),
-                    ball=claim["ball"],
-                    eps=number(claim["ball"]["eps"]),
-                    full=float(upper[0]),
-                    frozen=upper[1:] if len(upper) > 1 else None,
-                    full_lower=None if lower is None else float(lower[0]),
-                    frozen_lower=None if lower is None or len(lower) == 1 else lower[1:],
-                    ordered=_ordered(*reals),
-                )
-        except _BROKEN as error:
+            claim = Claim.read(certificate, model, input).lighter()
+        except (*_BROKEN, Rejected) as error:
             raise FileError(
-                f"{certificate} is no certificate ({type(error).__name__}: {error}): run again, into a new folder"
+                f"{certificate} is no certificate of {input.name} and of the model ({error}): run again, into a "
+                "new folder"
             ) from error
+        return cls(row, certificate, input, claim)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +96,14 @@ class Certificates:
             raise FileError(
                 f"none of the {rows} samples of {folder} has a certificate ({_first(reasons)}): nothing to hand over"
             )
-        return cls(model, hash_file(model), tuple(Claimed.read(*file) for file in files), reasons)
+        content = model.read_bytes()
+        claimed: dict[str, Claimed] = {}
+        for row, certificate, given in files:
+            one = Claimed.read(row, certificate, given, content)
+            first = claimed.setdefault(one.claim.input, one)
+            if first is not one:  # a decision counts once
+                reasons[row] = f"the input of sample {first.row} again"
+        return cls(model, hash_file(model), tuple(claimed.values()), reasons)
 
 
 def _file(folder: Path, name: str, expected: str | None = None) -> Path:
@@ -151,33 +119,3 @@ def _changed(path: Path, expected: str) -> FileError:
 
 def _first(reasons: Mapping[int, str]) -> str:
     return f"the first: {next(iter(reasons.values()))}" if reasons else "none is listed"
-
-
-def _array(file: ZipFile, name: str | None) -> Array | None:
-    return None if name is None else _load(file, name)
-
-
-def _ordered(upper: Array | None, lower: Array | None) -> int:
-    """How many pairs (u, v) have AO(B_u) <= upper < lower <= AO(B_v), of sides (1 + G,)."""
-    if upper is None or lower is None:
-        return 0
-    return int(np.searchsorted(np.sort(upper[1:]), lower[1:]).sum())
-
-
-def _load(file: ZipFile, name: str) -> Array:
-    array: Array = np.load(BytesIO(file.read(name)), allow_pickle=False)
-    return array
-
-
-def number(text: str) -> float:
-    """A number that a certificate states, in decimals or in hex."""
-    return float.fromhex(text) if "x" in text else float(text)
-
-
-def values_sha256(path: Path) -> str:
-    """The SHA-256 of an input's values, as little-endian float32 in C order."""
-    try:
-        values = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise FileError(f"cannot read {path}: {error}; run again, into a new folder") from error
-    return sha256(np.ascontiguousarray(values, dtype="<f4").tobytes()).hexdigest()

@@ -7,37 +7,45 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from proofmap.bar import Bar
 from proofmap.digest import hash_file, versions
-from proofmap.dossier.archive import Check, Content, pack
-from proofmap.dossier.certificates import Certificates, Claimed, values_sha256
-from proofmap.dossier.claims import as_csv, as_json, member
-from proofmap.dossier.evidence import pages
-from proofmap.dossier.facts import Facts
+from proofmap.dossier.archive import Content, pack
+from proofmap.dossier.certificates import Certificates
+from proofmap.dossier.evidence import templates
+from proofmap.dossier.stated import member, stated
 from proofmap.errors import FileError
+from proofmap.proof import check
 from proofmap.records import whole
 from proofmap.resume import inside
 from proofmap.runs import Results
 from proofmap.runs.manifest import INDEX, MANIFEST, MASK
-from proofmap.show import report
-from proofmap.show.records import day
+from proofmap.runs.totals import total
 
-__all__ = ["checker", "dossier"]
+__all__ = ["Summary", "checker", "dossier"]
 
-_KEPT = (MANIFEST, MASK, INDEX, "totals.json", "means.safetensors", "log.jsonl")  # of a run, beside its chunks
+_KEPT = (MANIFEST, MASK, INDEX, "log.jsonl")  # of a run, beside its chunks
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a dossier claims, in a few words."""
+
+    certified: int  # samples with a certificate
+    proven: str  # decisions: "95 of 100 samples (95.0 %)"
+    ball: str
 
 
 def dossier(
     folder: Path, out: Path, *, by: str | None = None, date: date | None = None, progress: bool = True
-) -> Facts:
+) -> Summary:
     """Write the run in `folder` with its certificates to the zip `out`, whole or not at all, and say what is in it.
 
     The same run, arguments and machine give the same bytes. by: who makes it. date: of the dossier, by default today.
@@ -47,26 +55,30 @@ def dossier(
     results.check()
     _compare(results, certificates)
     when = datetime.now().astimezone().date() if date is None else date
-    facts = Facts.of(results, certificates)
-    checks = [_check(claimed, facts) for claimed in certificates.claimed]
+    claimed, model = certificates.claimed, f"model/{certificates.model.name}"
+    claims = {one.row: one.claim for one in claimed}
+    said = stated(results, certificates, by, when)
+    words, samples = check.read_samples(said)
     members: dict[str, Content] = {
         **{f"run/{name}": folder / name for name in _kept(results)},
-        **{check["certificate"]: one.certificate for check, one in zip(checks, certificates.claimed, strict=True)},
-        **{check["input"]: one.input for check, one in zip(checks, certificates.claimed, strict=True)},
-        facts.member: certificates.model,
+        **{f"run/{name}": content for name, content in total(results).files.items()},  # summed up anew from the rows
+        **{member("certificates", one): one.certificate for one in claimed},
+        **{member("inputs", one): one.input for one in claimed},
+        model: certificates.model,
         "check.py": checker(),
-        "claims.csv": as_csv(results, certificates),
-        "claims.json": as_json(results, certificates),
-        "environment.json": _environment(results, folder, out),
-        "report.html": _report(folder, results, by, when),
-        **pages(facts, checks[0], _signed(by, when)),
+        "samples.json": said,
+        **templates(),
+        **check.derive_members(model, words, samples, claims, templates()),
     }
+    few = {name: _content(members[name]) for name in ("run/manifest.json", "check.py", model)}
+    members["environment.json"] = _environment(few, [*claims.values()], len(samples), model, folder, out)
     with whole(out) as beside:
         with Bar(len(members), "packing", show=progress, unit="file") as bar:
-            pack(beside, members, checks, bar.advance)
-        with Bar(len(checks), "checking", show=progress, unit="certificate") as bar:
+            pack(beside, members, check.listing(samples, model), bar.advance)
+        with Bar(len(claims), "checking", show=progress, unit="certificate") as bar:
             _prove(beside, folder, bar)
-    return facts
+    counted = json.loads(_content(members["evidence.json"]))["figures"]
+    return Summary(counted["certified"], counted["proven"], counted["ball"])
 
 
 def checker() -> Path:
@@ -96,12 +108,12 @@ def _compare(results: Results, certificates: Certificates) -> None:
     for file in stated:
         if Path(file.path).is_file() and (now := hash_file(Path(file.path))) != file.sha256:
             raise _changed(file.path, now, f"the run was made with {file.sha256}")
-    targets, radii = results["target"], results["eps"]
+    targets, radii, inputs = results["target"], results["eps"], results.inputs
     for one in certificates.claimed:
-        if one.model != certificates.sha256:
-            raise _changed(certificates.model, certificates.sha256, f"{one.certificate.name} is about {one.model}")
-        about: dict[str, tuple[Any, Any]] = {"input": (one.sha256, values_sha256(one.input))}
-        about |= {"target": (one.target, targets[one.row]), "eps": (one.eps, radii[one.row])}
+        eps = one.claim.stated["eps"]
+        about: dict[str, tuple[Any, Any]] = {"target": (one.claim.target, targets[one.row])}
+        about |= {"eps": (check.radius(eps), radii[one.row])} if isinstance(eps, str) else {}
+        about |= {} if inputs[one.row] is None else {"input": (one.claim.input, inputs[one.row])}
         for name, (claimed, found) in about.items():
             if claimed != found:
                 raise FileError(
@@ -114,52 +126,43 @@ def _changed(model: object, now: str, then: str) -> FileError:
     return FileError(f"the model {model} has changed: its SHA-256 is {now}, and {then}; put it back, or run again")
 
 
-def _check(claimed: Claimed, facts: Facts) -> Check:
-    names = {"certificate": member("certificates", claimed), "input": member("inputs", claimed)}
-    return {**names, "model": facts.member}
-
-
 def _kept(results: Results) -> Iterator[str]:
     """The files of the run itself."""
     yield from (name for name in _KEPT if inside(results.folder, name).is_file())
     yield from (entry.file for entry in results.manifest.chunks.values())
 
 
-def _environment(results: Results, folder: Path, out: Path) -> bytes:
-    """With what the run was made, and the dossier; the hashes of all files are in the manifest."""
+def _content(member: Content) -> bytes:
+    return member if isinstance(member, bytes) else member.read_bytes()
+
+
+def _environment(
+    members: dict[str, bytes], claims: list[check.Claim], samples: int, model: str, folder: Path, out: Path
+) -> bytes:
+    """The run, the model and the checker, as the checker derives them; and where the dossier was made."""
     made: dict[str, Any] = {
-        "run": {"model": results.manifest.model.json(), **{k: results.about[k] for k in ("job", "data", "versions")}},
+        **check.environment(members, claims, samples, model),
         "dossier": {
             "command": ["proofmap", "dossier", str(folder), "--out", str(out)],
             "versions": {**versions(), "numpy": np.__version__},
             "platform": platform.platform(),
             "machine": platform.machine(),
         },
-        "checker": {"sha256": hash_file(checker())},
     }
     return (json.dumps(made, indent=1) + "\n").encode()
 
 
-def _report(folder: Path, results: Results, by: str | None, when: date) -> bytes:
-    with TemporaryDirectory() as place:
-        page = Path(place) / "report.html"
-        report(page, [], runs=[(folder.resolve().name, results)], by=by, date=when)
-        return page.read_bytes()
-
-
-def _signed(by: str | None, when: date) -> str:
-    return f"{'Made' if by is None else f'Made by {by}'} on {day(when)}"
-
-
 def _prove(archive: Path, folder: Path, bar: Bar) -> None:
     """Run the checker on the archive as its reader will, in a process of its own; raise FileError where it refuses."""
-    command = [sys.executable, "-I", str(checker()), str(archive)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    command = [sys.executable, "-I", "-X", "utf8", str(checker()), str(archive)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8"
+    ) as process:
         assert process.stdout is not None
         last = ""
         for line in process.stdout:
             last = line.strip() or last
-            if "certificates/" in line:
+            if line.startswith("certificates/"):
                 bar.advance()
-    if process.returncode:
+    if process.returncode not in (0, 1) or " decisions proven, " not in last:  # 1 too where no decision is proven
         raise FileError(f"the certificates of {folder} do not hold, and no dossier is written: {last}")

@@ -19,9 +19,9 @@ from proofmap.errors import InputError
 from proofmap.explain.attributor import Attributor, fitted
 from proofmap.explain.baselines import Baseline, make
 from proofmap.explain.explainer import Explainer
+from proofmap.graph import Network
 from proofmap.groups import Groups
 from proofmap.inputs import as_samples
-from proofmap.traced import Network
 
 __all__ = ["as_attributor"]
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation
-from proofmap.explain.headline import certainty, importance
+from proofmap.explain.headline import importance
 from proofmap.explain.overlay import colours, ends, numbers, picture_of, pixels_of
 from proofmap.explain.picture import Picture
-from proofmap.explain.wording import around
+from proofmap.explain.wording import around, rounding_note
 
 _CELL = 0.95  # inches
 _MOST = 12
@@ -53,7 +53,7 @@ def atlas(every: Explanation, class_names: Sequence[str] | None = None) -> Pictu
         0.01,
         0.05 / height,
         f"towards the class of the column: red, add ink; blue, remove it ({importance(every)})\n"
-        f"bold frame: {certainty(every)} for {around(every.settings, count=0)} that\n"
+        f"bold frame: proven for {around(every.settings, count=0)}{rounding_note(every.settings)} that\n"
         "no input of either half of the ball is classified as that class",
         fontsize=8,
         va="bottom",

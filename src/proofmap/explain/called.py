@@ -18,7 +18,7 @@ from proofmap.ball import Ball
 from proofmap.explain.adapt import Method
 from proofmap.explain.choose import explain as chosen
 from proofmap.explain.quantus import ExplainFunc
-from proofmap.traced import Network
+from proofmap.graph import Network
 
 __all__ = ["explain"]
 

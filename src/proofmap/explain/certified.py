@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import operator
+import os
+import warnings
 from dataclasses import replace
 from typing import Literal
 
-from proofmap.errors import InputError
+from proofmap.bar import Bar
+from proofmap.errors import InputError, ProofmapWarning
 from proofmap.explain.explanation import Explanation
 from proofmap.explain.ranks import searched
 from proofmap.overlaps import Overlap
 from proofmap.proof.certificate import Certificate
-from proofmap.proof.certify import ModelFile, Subject, certify, splits
-from proofmap.proof.grow import Growth
-from proofmap.proof.network import check_covered
+from proofmap.proof.certify import Certified, ModelFile, Subject, certify, splits
+from proofmap.proof.explained import Explained
+from proofmap.proof.grow import growth_for
 
 __all__ = ["certificate", "check_certifiable"]
 
@@ -23,8 +26,9 @@ def certificate(
     k: int | None,
     leaves: int | None,
     seconds: float,
-    file: ModelFile | None,
+    file: ModelFile | str | os.PathLike[str] | None,
     half: Literal["+", "-"] | None,
+    progress: bool,
 ) -> Certificate:
     """That of sample k, or of the only one; of a targeted map that of one half."""
     check_certifiable(explanation)
@@ -36,11 +40,17 @@ def certificate(
     assert e.made_from is not None
     graph, ball = e.made_from
     overlap, rival = _asked(e, half)
-    wanted = leaves != 0 if leaves is not None else searched(e) and splits(graph)
-    growth = Growth.fitting(e.scores.shape[1], leaves, seconds) if wanted else None
+    rigorous = bool(e.settings.get("rigorous", False))
+    explained = Explained(float(overlap.full), float(overlap.nominal), rigorous)
+    growth = growth_for(explained, e.scores.shape[1], leaves, seconds, searched(e), splits(graph))
     around = ball if half is None else replace(ball, half=half)
     subject = Subject(graph, e.x, around, e.mask, e.scores.shape[1], int(overlap.target), rival)
-    return certify(subject, None if overlap.points is None else overlap.points[0], growth, file)
+    points = None if overlap.points is None else overlap.points[0]
+    with Bar(1, "certificate", show=progress, unit="certificate") as bar, bar.work():
+        made = certify(subject, points, growth, Certified.of(graph, file), explained)
+    if made.shortfall is not None:
+        warnings.warn(made.shortfall, ProofmapWarning, stacklevel=3)
+    return made
 
 
 def _asked(e: Explanation, half: str | None) -> tuple[Overlap, int | None]:
@@ -74,4 +84,3 @@ def check_certifiable(e: Explanation) -> None:
             "got an explanation from a file, which does not hold the network, expected one that was just made: explain "
             "the input again"
         )
-    check_covered(e.made_from[0])

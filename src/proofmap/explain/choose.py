@@ -14,6 +14,7 @@ from torch import Tensor
 from proofmap import groups as grouping
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
+from proofmap.bar import Bar
 from proofmap.bounds import Exact
 from proofmap.classes import logits_of, target_of
 from proofmap.errors import BoundError, first_line
@@ -23,17 +24,17 @@ from proofmap.explain.empirical import EmpiricalEVA
 from proofmap.explain.eva import EVA
 from proofmap.explain.explainer import Explainer, check_model
 from proofmap.explain.explanation import Explanation
+from proofmap.explain.headline import title
 from proofmap.explain.ranks import ranks, searched, standing
 from proofmap.explain.smooth import SmoothEVA
 from proofmap.explain.tangent import slopes
 from proofmap.explain.wording import around, plural, radius, share
-from proofmap.graph import Graph
+from proofmap.graph import Graph, Network, as_graph
 from proofmap.graph.foreign import foreign_of
+from proofmap.guarantee import NOT_COVERED
 from proofmap.inputs import as_samples
-from proofmap.overlaps import overlap
-from proofmap.radii import certified_radius
+from proofmap.radii import Tried, radius_until
 from proofmap.settings import check_number
-from proofmap.traced import Network, traced
 
 if TYPE_CHECKING:
     from proofmap.explain.picture import Picture
@@ -46,7 +47,6 @@ _ATTACKS = 120  # gradients that its attacks take
 _DRAWS, _FEW = 50, 8  # gradients of a mean, and the fewest that it is made of
 _SAMPLED = 100  # points of a map without gradients
 _MAP = 0.4  # of the time, for the map
-_STEPS, _COARSE = 16, 5  # of the search for a radius, and the fewest
 _SEARCHED = 0.5  # of what is left, for the radius
 _EXACT = 0.8  # of what is then left, for closing the scores: the rest is for what surrounds it
 _LEAST = 1.0  # seconds a sample, under which no scores are closed
@@ -71,8 +71,21 @@ class Answer:
         return "\n".join(self.said)
 
     def plot(self) -> Picture:
-        """The map, as `Explanation.plot` draws it; `proof.plot()` draws the proof."""
-        return self.map.plot()
+        """The map under its verdict: a title says what is proven of each sample, a subtitle which map is shown.
+
+        `proof.plot()` draws the scores of the proof.
+        """
+        from proofmap.explain.picture import Heading, draw  # and with it matplotlib, which takes a while
+
+        kind = f"map: {self.map.method}, {around(self.map.settings)}; an estimate, not proven"
+        return draw(self.map, headings=[Heading(self._verdict(k), kind) for k in range(len(self.map))])
+
+    def _verdict(self, k: int) -> str:
+        """What is proven of sample k."""
+        if self.proof is not None and _radius_of(self.proof, k) > 0:
+            return title(self.proof, k, None)
+        reason = self.said[1] if self.proof is None else f"{_NOTHING}: no radius around this input could be proven"
+        return f"class {int(self.map.target[k])} · {reason[0].lower()}{reason[1:]}"
 
 
 def explain(
@@ -101,10 +114,11 @@ def explain(
     x = as_samples(x, model).detach()
     limits, ranged = _limits(x, domain)
     Ball(0.0, domain=limits).at(x)  # refuses what is outside
-    graph = traced(model, x).graph.to(x.device, x.dtype)
+    traced = as_graph(model, x)
+    graph = traced.to(x.device, x.dtype)
     with torch.no_grad():
         aim = target_of(target, logits_of(graph, x))
-    task = _Asked(model, graph, x, aim, groups, limits, progress)
+    task = _Asked(traced, graph, x, aim, groups, limits, progress)
     found, mapped = task.map(_MAP * seconds)
     proof, proven = task.proof(begin + seconds)
     spent = f"It took {time.monotonic() - begin:.1f} of {seconds:g} seconds for {plural(len(x), 'sample')}. {ranged}"
@@ -115,8 +129,8 @@ def explain(
 class _Asked:
     """What is to be explained, all checked."""
 
-    model: Network
-    graph: Graph
+    model: Graph  # as it was traced
+    graph: Graph  # in the precision of x, on its device
     x: Tensor
     target: Tensor  # (N,)
     groups: grouping.Groups
@@ -186,29 +200,24 @@ class _Asked:
             return None, f"{_NOTHING}: {first_line(error)}"
 
     def _proven(self, until: float) -> tuple[Explanation | None, str]:
-        small = Ball(1e-3, domain=self.domain)
-        each = _clocked(lambda: overlap(self.graph, self.x[:1], small, target=self.target[:1])) * len(self.x)
-        steps = min(_STEPS, int(_SEARCHED * (until - time.monotonic()) / each) - 1)
-        if steps < _COARSE:
-            return (
-                None,
-                f"{_NOTHING}: one bound takes {each:.1f} seconds, and a radius needs at least {_COARSE} of them.",
+        now = time.monotonic()
+        with Bar(len(self.x), "radius", show=self.progress) as bar, bar.work(len(self.x)):
+            tried = radius_until(
+                self.graph, self.x, domain=self.domain, target=self.target, until=now + _SEARCHED * (until - now)
             )
-        eps = certified_radius(self.graph, self.x, domain=self.domain, target=self.target, steps=steps)
+        eps = tried.proven
         if not bool((eps > 0).any()):
-            return (
-                None,
-                f"{_NOTHING}: no radius around {'the input' if len(eps) == 1 else 'any input'} could be proven.",
-            )
+            return None, f"{_NOTHING}: {_unproven(tried)}."
         alone = _EXACT * (until - time.monotonic()) / len(self.x)
         method = Exact(seconds=alone) if alone >= _LEAST else None
         ball = Ball(eps, domain=self.domain)
         found = self._explained(EVA(self.model, ball, groups=self._cells, bounds=method, progress=self.progress))
+        rounding = "" if found.overlap.rigorous else f" {NOT_COVERED.capitalize()}."
         how = "the scores of the proof are differences of bounds, as there was no time to close them"
         if method is not None:
             most = plural(ceil(alone), "second")
             how = f"a search of at most {most} a sample closed the scores of the proof as far as it came"
-        return found, f"Proven: {_holds(found, eps)}; {how}. Roundings are not covered."
+        return found, f"Proven: {_holds(found, eps)}; {how}.{rounding}"
 
     @property
     def _cells(self) -> grouping.Groups:
@@ -225,6 +234,20 @@ class _Asked:
 
 _OPEN = "It is an estimate of importance; nothing of it is proven."
 _NOTHING = "Nothing is proven"
+
+
+def _radius_of(e: Explanation, k: int) -> float:
+    """The radius of the ball of sample k."""
+    eps: Any = e.settings["eps"]
+    return float(eps[k] if isinstance(eps, list) else eps)
+
+
+def _unproven(tried: Tried) -> str:
+    """Why no radius was proven."""
+    if not tried.count:
+        return "the network does not give the explained class to any of the inputs"
+    radii = plural(tried.count, "radius", "radii")
+    return f"{radii} fitted the time, down to ε = {tried.smallest:.2g}, and none of them could be proven"
 
 
 def _holds(e: Explanation, eps: Tensor) -> str:

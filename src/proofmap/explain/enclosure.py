@@ -134,7 +134,7 @@ def in_coordinates(graph: Graph, centre: Tensor, along: Tensor) -> Graph:
     turned = Node(f"{name}.turned", "linear", (a.name,), (size,), along.mT.contiguous(), centre)
     whole = Node(f"{name}.whole", "add", (turned.name, e.name), (size,))
     back = Node(name, "reshape", (whole.name,), shape, attributes={"shape": shape})
-    return replace(graph, nodes=(start, a, e, turned, whole, back, *graph.nodes[1:]))
+    return replace(graph, nodes=(start, a, e, turned, whole, back, *graph.nodes[1:]), file=None)
 
 
 def _centred(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:

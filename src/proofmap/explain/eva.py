@@ -12,13 +12,13 @@ from proofmap.bounds import Method, Sharing
 from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer, Measured, Task
 from proofmap.explain.explanation import Explanation, Guarantee
+from proofmap.graph import as_graph
 from proofmap.inputs import as_samples
 from proofmap.memory import budget
 from proofmap.objective import Objective
 from proofmap.overlaps import Bounding, Overlap, family_overlap, method_of
 from proofmap.progress import part
 from proofmap.settings import choice, flag
-from proofmap.traced import traced
 from proofmap.unions import boxes_overlap
 
 
@@ -27,7 +27,8 @@ class EVA(Explainer):
     """EVA(u) = AO(B) - AO(B_u), both terms certified upper bounds, or what a search reached (`score_of`).
 
     The difference is an importance score and not itself certified; `Explanation.intervals` says between which numbers
-    the true one lies. objective: "margin", "class" or "mean", rigorous: with all roundings (see `pm.overlap`).
+    the true one lies. objective: "margin", "class" or "mean", rigorous: with all roundings, by default where
+    they are known (see `pm.overlap`).
 
     >>> pm.EVA(model, ball, groups=cells).explain(x)
     Explanation(2 samples of (1, 28, 28), 16 groups, method='EVA', AO <= -13.39 to -10.05, guarantee='certified')
@@ -38,11 +39,11 @@ class EVA(Explainer):
     bounds: Method | None = None
     sharing: Sharing = choice("shared", Sharing)
     objective: Objective = choice("margin", Objective)
-    rigorous: bool = flag()
+    rigorous: bool | None = flag()
 
     def _measure(self, task: Task) -> Measured:
         room = budget(self.memory, task.x.device)
-        how = Bounding(method_of(self.bounds), room, self.sharing, self.objective, rigorous=self.rigorous)
+        how = Bounding(method_of(self.bounds), room, self.sharing, self.objective, rigorous=task.rigorous)
         return Measured.of(boxes_overlap(task.graph, task.boxes, task.target, how))
 
 
@@ -60,7 +61,7 @@ class TargetedEVA(Explainer):
 
     bounds: Method | None = None
     sharing: Sharing = choice("shared", Sharing)
-    rigorous: bool = flag()
+    rigorous: bool | None = flag()
 
     def __post_init__(self) -> None:
         """Refuse what is no setting."""
@@ -82,9 +83,9 @@ class TargetedEVA(Explainer):
         Towards its own class a sample's scores are zero.
         """
         x = as_samples(x, self.model)
-        graph = traced(self.model, x).graph
+        graph = as_graph(self.model, x)
         every = torch.arange(graph.classes, device=x.device).repeat(len(x))
-        return self.explain(x.repeat_interleave(graph.classes, dim=0), every)
+        return replace(self, model=graph).explain(x.repeat_interleave(graph.classes, dim=0), every)
 
     def _measure(self, task: Task) -> Measured:
         with part(0.0, 0.5):
@@ -96,5 +97,5 @@ class TargetedEVA(Explainer):
     def _half(self, task: Task, half: Literal["+", "-"]) -> Overlap:
         family = replace(task, ball=replace(task.ball, half=half)).family
         room = budget(self.memory, task.x.device)
-        how = Bounding(method_of(self.bounds), room, self.sharing, rigorous=self.rigorous)
+        how = Bounding(method_of(self.bounds), room, self.sharing, rigorous=task.rigorous)
         return family_overlap(task.graph, family, task.predicted, how, rival=task.target)

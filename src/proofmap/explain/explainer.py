@@ -23,13 +23,14 @@ from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.bar import Bar
 from proofmap.bounds import Method
+from proofmap.bounds.covered import rigorous_on
 from proofmap.classes import classes_of
-from proofmap.digest import hash_tensor, versions
+from proofmap.digest import hash_graph, hash_tensor, versions
 from proofmap.errors import InputError
 from proofmap.explain.explanation import Explanation, Guarantee, spread
 from proofmap.explain.task import Measured, Task, ball_of, together
 from proofmap.explain.unstated import unstated
-from proofmap.graph import Graph, bounded
+from proofmap.graph import Graph, Network, as_graph, bounded
 from proofmap.graph.foreign import foreign_of
 from proofmap.inputs import as_samples
 from proofmap.memory import check_memory
@@ -38,7 +39,6 @@ from proofmap.progress import part
 from proofmap.radii import certified_radius
 from proofmap.records import JSON, recorded
 from proofmap.settings import check_count, check_settings, count
-from proofmap.traced import Network, traced
 
 __all__ = ["COSTS", "Explainer", "Measured", "Task", "check_model"]
 
@@ -115,6 +115,7 @@ class Explainer(ABC):
     if TYPE_CHECKING:  # a subclass states them as settings, which checkers do not take for what a property is
         seed: int | None = field(default=None, init=False)
         bounds: Method | None = field(default=None, init=False)
+        rigorous: bool | None = field(default=None, init=False)
     else:
 
         @property
@@ -125,6 +126,11 @@ class Explainer(ABC):
         @property
         def bounds(self) -> Method | None:
             """By which a radius is proven."""
+            return None
+
+        @property
+        def rigorous(self) -> bool | None:
+            """Whether that counts all roundings; None: where they are known."""
             return None
 
     @abstractmethod
@@ -209,17 +215,18 @@ class Explainer(ABC):
             stated = replace(self, ball=unstated(x, type(self).__name__))
             return stated._explain(x, target, groups, show, batch)
         mask = grouping.mask_of(groups, x)
-        model = traced(self.model, x)
-        self._check_graph(model.graph)
-        graph = model.graph.to(x.device, x.dtype)
+        traced = as_graph(self.model, x)
+        self._check_graph(traced)
+        graph = traced.to(x.device, x.dtype)
         name, groups_in_all = type(self).__name__, int(mask.max()) + 1
         _LOG.info("%s explains %d samples of shape %s, %d groups", name, len(x), tuple(x.shape[1:]), groups_in_all)
         with torch.no_grad():
             predicted = torch.cat([graph(part) for part in x.split(self.batch)]).argmax(1)
+        rigorous = rigorous_on(graph, self.rigorous, self.bounds)
         aim = predicted if target is None else classes_of(target, len(x), graph.classes, x.device)
         search = _SEARCH if isinstance(self.ball.eps, str) else 0.0
         with part(0.0, search):
-            ball = self._resolved(self.ball, graph, x, predicted if self.signed else aim, show)
+            ball = self._resolved(self.ball, graph, x, predicted if self.signed else aim, rigorous, show)
         generator = torch.Generator(x.device).manual_seed(0 if self.seed is None else self.seed)
         step = batch or self.batch
         parts = []
@@ -230,7 +237,7 @@ class Explainer(ABC):
                 piece = slice(start, start + step)
                 masks = mask if len(mask) == 1 else mask[piece]
                 around = ball_of(ball, piece, x)
-                task = Task(graph, x[piece], around, masks, aim[piece], predicted[piece], generator)
+                task = Task(graph, x[piece], around, masks, aim[piece], predicted[piece], generator, rigorous)
                 with bar.work(len(task.x)):
                     parts.append(self._measure(task))
                 _LOG.debug("%s: %d of %d samples", name, start + len(task.x), len(x))
@@ -251,13 +258,13 @@ class Explainer(ABC):
             smooth=smooth,
             guarantee=self.guarantee,
             method=name,
-            settings=self._record(ball, graph),
+            settings=self._record(ball, graph, rigorous),
             seed=self.seed,
             versions=versions(),
-            model_hash=model.digest,
+            model_hash=hash_graph(traced),
             input_hash=digest.result(),
             seconds=time.perf_counter() - started,
-            made_from=(model.graph, ball),
+            made_from=(traced, ball),
         )
 
     def _check_graph(self, graph: Graph) -> None:
@@ -272,22 +279,21 @@ class Explainer(ABC):
                 "no rule: give a number, such as pm.Ball(0.02) or --eps 0.02"
             )
 
-    def _record(self, ball: Ball, graph: Graph) -> dict[str, JSON]:
+    def _record(self, ball: Ball, graph: Graph, rigorous: bool) -> dict[str, JSON]:
         """The ball that was explained, the settings, and what of the model was taken off its end."""
         settings = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _ASIDE}
-        if settings.get("rigorous") is False:  # said where it holds
-            del settings["rigorous"]
+        if "rigorous" in settings:
+            settings["rigorous"] = rigorous
         taken = {} if graph.taken_off is None else {"taken_off": graph.taken_off}
         return recorded({**settings, "ball": ball, **taken}, _LISTED)
 
-    def _resolved(self, ball: Ball, graph: Graph, x: Tensor, target: Tensor, show: bool) -> Ball:
+    def _resolved(self, ball: Ball, graph: Graph, x: Tensor, target: Tensor, rigorous: bool, show: bool) -> Ball:
         """The ball with a number for its radius, or one for each sample."""
         if not isinstance(ball.eps, str):
             return ball
         with Bar(1, "radius", show=show) as bar, bar.work():
-            rigorous = getattr(self, "rigorous", False)
             asked: Any = {"norm": ball.norm, "domain": ball.domain, "target": target, "rigorous": rigorous}
-            radius = certified_radius(graph, x, bounds=self.bounds, memory=self.memory, **asked)
+            radius = certified_radius(graph, x, bounds=self.bounds, memory=self.memory, progress=False, **asked)
         _LOG.debug("radius 'auto': from %g to %g", float(radius.min()), float(radius.max()))
         return replace(ball, eps=radius)
 

@@ -25,7 +25,7 @@ from proofmap.explain.storage import check_names, read, write
 from proofmap.explain.task import ball_of
 from proofmap.explain.ties import tied
 from proofmap.graph import Graph
-from proofmap.guarantee import Guarantee, rounded, span
+from proofmap.guarantee import NOT_COVERED, Guarantee, rounded, span
 from proofmap.objective import decides
 from proofmap.overlaps import Overlap
 from proofmap.records import JSON
@@ -142,13 +142,14 @@ class Explanation:
     def proven(self) -> Tensor:
         """(N,) bool: no input of the ball is classified otherwise; for a targeted map, none of either half is its aim.
 
-        False also where the bounds do not ask that: for another objective, or a target that the sample is already.
+        False where AO = 0: another class may have the same logit. False also where the bounds do not ask that: for
+        another objective, or a target that the sample is already.
         """
         if self.guarantee != "certified":
             return torch.zeros_like(self.target, dtype=torch.bool)
         if self.opposite is not None:
-            return (self.target != self.overlap.target) & (torch.maximum(self.overlap.full, self.opposite.full) <= 0)
-        return (self.overlap.full <= 0) & decides(self.settings.get("objective", "margin"))
+            return (self.target != self.overlap.target) & (torch.maximum(self.overlap.full, self.opposite.full) < 0)
+        return (self.overlap.full < 0) & decides(self.settings.get("objective", "margin"))
 
     @cached_property
     def _known(self) -> Known:
@@ -202,9 +203,10 @@ class Explanation:
         ends = span(float(self.overlap.full.min()), float(self.overlap.full.max()), self.guarantee)
         relation = {"certified": "<=", "probable": "<=", "sampled": ">=", "none": "about"}[self.guarantee]
         level = f", level={self.settings['level']}" if self.guarantee == "probable" else ""
+        rounding = f", {NOT_COVERED}" if self.guarantee == "certified" and not self.overlap.rigorous else ""
         return (
             f"Explanation({count} sample{'s' * (count > 1)} of {tuple(self.x.shape[1:])}, {many}, "
-            f"method={self.method!r}, AO {relation} {ends}, guarantee={self.guarantee!r}{level})"
+            f"method={self.method!r}, AO {relation} {ends}, guarantee={self.guarantee!r}{level}{rounding})"
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -230,8 +232,12 @@ class Explanation:
         stored = {*_STORED, *({_ERRORS} & tensors.keys())}
         check_names(path, "tensors", tensors, {*stored, *(f"{side}.{name}" for side in names for name in names[side])})
         try:
+            settings = words["settings"]
+            rigorous = isinstance(settings, dict) and bool(settings.get("rigorous"))
             sides = {
-                side: Overlap(**{name: tensors.pop(f"{side}.{name}") for name in names[side]}, certified=holds)
+                side: Overlap(
+                    **{name: tensors.pop(f"{side}.{name}") for name in names[side]}, certified=holds, rigorous=rigorous
+                )
                 for side, holds in certified.items()
             }
             parts: dict[str, Any] = {**words, **tensors, **sides}
@@ -246,18 +252,39 @@ class Explanation:
         *,
         leaves: int | None = None,
         seconds: float = 60.0,
-        file: ModelFile | None = None,
+        file: ModelFile | str | os.PathLike[str] | None = None,
         half: Literal["+", "-"] | None = None,
+        progress: bool = True,
     ) -> Certificate:
-        """What is proven of sample k, for others to check; k may be left out where there is one sample.
+        """Prove the overlaps of sample k once more, in a form that others can check.
 
-        leaves: parts that the ball is split into; by default, where the bounds were searched for, 1024, or 192 of B
-        alone, else none. seconds: for them. file: the ONNX file of the model, for claims about that; by default the
-        network is exported. half: of a targeted map, which has a certificate for each of its halves.
+        The certificate is about an ONNX file: the one that the model was loaded from, if the checker can read it.
+        Otherwise the network is exported, and `Certificate.exported` says so with the hashes of both.
+
+        A certificate that claims less of AO(B) than the explanation proved warns, and `Certificate.shortfall` has the
+        sentence with both numbers. All AO(B_u) are bounded by forms that are relaxed on B, as sharing "one-pass" does;
+        other sharings may have proven more of them.
+
+        Args:
+            k: The sample; it may be left out where there is one.
+            leaves: Parts that the ball is split into. By default as many as the explanation's bound of AO(B) needs,
+                often none; where the bounds were searched for, up to 1024, or 192 of B alone. 0: the ball stays whole.
+            seconds: Time for splitting.
+            file: Another ONNX file of the same network, which the claims are to be about.
+            half: The half of the ball, of a targeted map, which has a certificate for each of its halves.
+            progress: Show how far the work is.
+
+        Returns:
+            The certificate; `save` writes it beside its input and its network.
+
+        Raises:
+            InputError: The explanation is not one by EVA or TargetedEVA, or certificates do not cover its network.
+            FileError: The model's file cannot be read, or has changed since it was loaded.
+            BoundError: The checker cannot read `file`, or float32 could overflow.
         """
         from proofmap.explain.certified import certificate
 
-        return certificate(self, k, leaves, seconds, file, half)
+        return certificate(self, k, leaves, seconds, file, half, progress)
 
     def plot(self, columns: Sequence[str] | None = None, class_names: Sequence[str] | None = None) -> Picture:
         """A matplotlib figure with one row a sample: picture, map and overlay, or the largest scores of a flat input.

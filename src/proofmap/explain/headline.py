@@ -11,11 +11,11 @@ from torch import Tensor
 from proofmap.explain.explanation import Explanation, rounded
 from proofmap.explain.ranks import noun, ranks, searched, standing
 from proofmap.explain.task import score_of
-from proofmap.explain.wording import around, beside, confidence, counted, known_side, noise, summed
+from proofmap.explain.wording import around, beside, confidence, known_side, noise, rounding_note, summed
 from proofmap.objective import decides
 from proofmap.overlaps import Overlap
 
-__all__ = ["caption", "certainty", "group_name", "importance", "known", "selection", "title"]
+__all__ = ["caption", "group_name", "importance", "known", "selection", "title"]
 
 
 def title(e: Explanation, k: int, names: Sequence[str] | None) -> str:
@@ -38,7 +38,7 @@ def known(e: Explanation, k: int) -> str:
 def _meaning(e: Explanation, k: int) -> str:
     value, ball = float(e.overlap.full[k]), around(e.settings, k, len(e))
     if e.guarantee == "probable":
-        answer = "probable" if value <= 0 else "undecided"
+        answer = "probable" if value < 0 else "undecided"
         return f"{_probable(e, value, ball)}: {answer} for the smoothed classifier, nothing proven of the network"
     objective = e.settings.get("objective", "margin")
     if e.guarantee != "certified" and not decides(objective):
@@ -48,8 +48,8 @@ def _meaning(e: Explanation, k: int) -> str:
         return f"{_unproven(e, value, ball)}: {'refuted' if refuted else 'nothing proven'}"
     if not decides(objective):
         return f"bound {known_side(e.overlap, k)} of the objective {objective!r} for {ball}: not about the decision"
-    if value <= 0:
-        answer = f"{certainty(e)} for {ball}, no input of the ball is classified otherwise"
+    if value < 0:
+        answer = f"proven for {ball}{rounding_note(e.settings)}, no input of the ball is classified otherwise"
     elif float(e.overlap.nominal[k]) > 0:
         answer = f"refuted for {ball}, the input itself is classified otherwise"
     elif float(e.overlap.full_lower[k]) > 0:
@@ -59,23 +59,19 @@ def _meaning(e: Explanation, k: int) -> str:
     return f"AO {known_side(e.overlap, k)}: {answer}"
 
 
-def certainty(e: Explanation) -> str:
-    """A picture is shown without the page that says which roundings count."""
-    return f"proven {counted(e.settings)}"
-
-
 def _targeted(e: Explanation, opposite: Overlap, k: int, aim: str) -> str:
     if int(e.target[k]) == int(e.overlap.target[k]):
         return "its own class: nothing is asked"
     added, removed, ball = float(e.overlap.full[k]), float(opposite.full[k]), around(e.settings, k, len(e))
+    sure = f"{ball}{rounding_note(e.settings)}"
     if e.guarantee != "certified":
         return f"adding: {_unproven(e, added, ball)}, removing: {_unproven(e, removed, ball)}: nothing proven"
     proven = {
-        (True, True): f"{certainty(e)} for {ball}, no input of either half of the ball is classified as {aim}",
-        (True, False): f"{certainty(e)} for adding alone, {ball}",
-        (False, True): f"{certainty(e)} for removing alone, {ball}",
+        (True, True): f"proven for {sure}, no input of either half of the ball is classified as {aim}",
+        (True, False): f"proven for adding alone, {sure}",
+        (False, True): f"proven for removing alone, {sure}",
         (False, False): f"undecided for {ball}",
-    }[added <= 0, removed <= 0]
+    }[added < 0, removed < 0]
     return f"adding: AO {known_side(e.overlap, k)}, removing: AO {known_side(opposite, k)}: {proven}"
 
 

@@ -69,9 +69,9 @@ class HybridEVA(Explainer):
         if self.attacked:
             differentiable(graph, "HybridEVA with attacked samples")
 
-    def _record(self, ball: Ball, graph: Graph) -> dict[str, JSON]:
+    def _record(self, ball: Ball, graph: Graph, rigorous: bool) -> dict[str, JSON]:
         """Without what a box by chance alone does not use: the record that it always had."""
-        record = super()._record(ball, graph)
+        record = super()._record(ball, graph, rigorous)
         return {name: value for name, value in record.items() if name not in ("rank", "attacked") or value}
 
     def _measure(self, task: Task) -> Measured:

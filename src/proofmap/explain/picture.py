@@ -8,6 +8,7 @@ All lengths are in inches, measured from the upper left corner.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from os import PathLike
 from textwrap import wrap
@@ -32,7 +33,7 @@ from proofmap.explain.places import largest
 from proofmap.explain.ranks import MOST, is_series, ranks, searched
 from proofmap.explain.series import draw_series, reading
 
-__all__ = ["PLAIN", "ROWS", "Picture", "draw"]
+__all__ = ["PLAIN", "ROWS", "Heading", "Picture", "draw"]
 
 ROWS = 16  # samples in one figure
 BARS = 20  # bars of one sample
@@ -73,8 +74,33 @@ class Picture(Figure):
         return buffer.getvalue()
 
 
+@dataclass(frozen=True)
+class Heading:
+    """The text above one sample: a title, and under it a smaller line, fitted to the width of a figure."""
+
+    title: str
+    subtitle: str = ""
+
+    def fitted(self) -> Heading:
+        """The same with line breaks where the figure needs them."""
+        width = _WIDTH - 2 * _MARGIN
+        return Heading(_fit(self.title, width, _TITLE), _fit(self.subtitle, width, _SMALL) if self.subtitle else "")
+
+    @property
+    def height(self) -> float:
+        return _lines(self.title, _TITLE) + (_lines(self.subtitle, _SMALL) if self.subtitle else 0.0)
+
+    def write(self, figure: Picture, top: float) -> None:
+        _write(figure, _MARGIN, top, self.title, _TITLE)
+        if self.subtitle:
+            _write(figure, _MARGIN, top + _lines(self.title, _TITLE), self.subtitle, _SMALL, color="0.35")
+
+
 def draw(
-    explanation: Explanation, columns: Sequence[str] | None = None, class_names: Sequence[str] | None = None
+    explanation: Explanation,
+    columns: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
+    headings: Sequence[Heading] | None = None,
 ) -> Picture:
     """One row a sample, at most 16: picture, heat map and overlay; for inputs that are no images, the largest scores.
 
@@ -86,6 +112,7 @@ def draw(
     without signs has a colour scale of its own, from 0; maps with signs share one, symmetric about 0.
     columns: names for the variables of an input that is no image, which then stand beside their values. class_names:
     names for the classes. By default those of the origin. A series whose groups are windows is drawn along its time.
+    headings: the text above each sample, by default what the explanation itself says.
     """
     shape = explanation.x.shape[1:]
     series = is_series(explanation)
@@ -105,13 +132,14 @@ def draw(
     left_out = len(explanation) - len(shown)
     note = f"the first {ROWS} of {len(explanation)} samples: explanation[{ROWS}:].plot() shows more" if left_out else ""
     with matplotlib.rc_context(PLAIN):
-        titles = [_fit(title(shown, k, class_names), _WIDTH - 2 * _MARGIN, _TITLE) for k in range(len(shown))]
+        given = headings or [Heading(title(shown, k, class_names)) for k in range(len(shown))]
+        fitted = [heading.fitted() for heading in given[:ROWS]]
         if series:
-            return _series(shown, titles, note)
-        return _images(shown, titles, note) if image else _charts(shown, titles, note, columns)
+            return _series(shown, fitted, note)
+        return _images(shown, fitted, note) if image else _charts(shown, fitted, note, columns)
 
 
-def _images(e: Explanation, titles: list[str], note: str) -> Picture:
+def _images(e: Explanation, headings: list[Heading], note: str) -> Picture:
     pictures = [picture_of(sample) for sample in e.x]
     maps = [pixels_of(sample) for sample in e.attributions]
     ratio = maps[0].shape[1] / maps[0].shape[0]
@@ -122,14 +150,14 @@ def _images(e: Explanation, titles: list[str], note: str) -> Picture:
     charts = _largest(e, MOST) if searched(e) or e.errors is not None else []
     said = max(_lines(text, _SMALL) for text in captions)
     below = said + _chart_height(charts) if charts else 0.0
-    heights = [_lines(headline, _TITLE) + tall + below + 0.2 for headline in titles]
+    heights = [heading.height + tall + below + 0.2 for heading in headings]
     figure = _page(sum(heights) - 0.1 + (_KEY if charts else said), note)
     lefts = (_MARGIN, _MARGIN + _PANEL + _GAP, _WIDTH - _MARGIN - _PANEL)
     top = 0.1
-    for k, (picture, values, headline, scale) in enumerate(zip(pictures, maps, titles, _scales(e), strict=True)):
+    for k, (picture, values, heading, scale) in enumerate(zip(pictures, maps, headings, _scales(e), strict=True)):
         low, high = scale
-        _write(figure, _MARGIN, top, headline, _TITLE)
-        under = top + _lines(headline, _TITLE)
+        heading.write(figure, top)
+        under = top + heading.height
         panels = [_panel(figure, left + shift, under, wide, tall) for left in lefts]
         panels[0].imshow(picture, cmap="gray", vmin=0, vmax=1)
         heat = panels[1].imshow(values, cmap=colours(e.signed), vmin=low, vmax=high, interpolation="nearest")
@@ -155,16 +183,16 @@ def _images(e: Explanation, titles: list[str], note: str) -> Picture:
     return figure
 
 
-def _charts(e: Explanation, titles: list[str], note: str, columns: Sequence[str] | None) -> Picture:
+def _charts(e: Explanation, headings: list[Heading], note: str, columns: Sequence[str] | None) -> Picture:
     charts = _largest(e, BARS, columns or [str(k) for k in range(e.x[0].numel())], valued=columns is not None)
     known = charts[0][0].intervals is not None
-    heights = [_lines(headline, _TITLE) + _chart_height(charts) + 0.15 for headline in titles]
+    heights = [heading.height + _chart_height(charts) + 0.15 for heading in headings]
     text = f"{caption(e)}\n{selection(e, len(charts[0][1]))}"
     figure = _page(sum(heights) + _lines(text, _SMALL) - 0.1 + _KEY * known, note)
     top = 0.1
-    for k, (headline, scale) in enumerate(zip(titles, _scales(e), strict=True)):
-        _write(figure, _MARGIN, top, headline, _TITLE)
-        _chart(figure, top + _lines(headline, _TITLE), charts, k, scale, e.signed)
+    for k, (heading, scale) in enumerate(zip(headings, _scales(e), strict=True)):
+        heading.write(figure, top)
+        _chart(figure, top + heading.height, charts, k, scale, e.signed)
         top += heights[k]
     left = _beside(charts)
     _write(figure, left + (_WIDTH - left - 0.35) / 2, top - 0.15, text, _SMALL, ha="center")
@@ -173,15 +201,15 @@ def _charts(e: Explanation, titles: list[str], note: str, columns: Sequence[str]
     return figure
 
 
-def _series(e: Explanation, titles: list[str], note: str) -> Picture:
+def _series(e: Explanation, headings: list[Heading], note: str) -> Picture:
     wide, tall, low = _WIDTH - 2 * _MARGIN - 0.45, 1.1, 0.75
-    heights = [_lines(headline, _TITLE) + tall + low + 0.35 for headline in titles]
+    heights = [heading.height + tall + low + 0.35 for heading in headings]
     text = f"{caption(e)}\n{reading(e)}"
     figure = _page(sum(heights) + _lines(text, _SMALL), note)
     top = 0.1
-    for k, (headline, scale) in enumerate(zip(titles, _scales(e), strict=True)):
-        _write(figure, _MARGIN, top, headline, _TITLE)
-        under = top + _lines(headline, _TITLE)
+    for k, (heading, scale) in enumerate(zip(headings, _scales(e), strict=True)):
+        heading.write(figure, top)
+        under = top + heading.height
         above = _panel(figure, _MARGIN + 0.4, under, wide, tall)
         below = _panel(figure, _MARGIN + 0.4, under + tall + 0.06, wide, low)
         draw_series(above, below, e, k, scale)

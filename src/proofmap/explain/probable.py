@@ -49,7 +49,7 @@ class ProbableEVA(Explainer):
         AO(B) = max over ||δ||₂ <= ε of 2 q(x + δ) - 1,   q(x) = P(the network does not put c strictly first at x + σξ)
         AO(B) <= 2 Φ(Φ⁻¹(q⁺) + ε/σ) - 1,                  AO(B_u) <= 2 E⁺[ψ(a) + ψ'(a) (h - a)] - 1
 
-    and AO <= 0 says that in the whole ball the smoothed classifier decides for c. The first bound is that of
+    and AO < 0 says that in the whole ball the smoothed classifier decides for c. The first bound is that of
     randomised smoothing (Cohen et al. 2019), the second holds with δ_u = 0 and is derived at `Guess`; q⁺ and E⁺ are
     upper confidence bounds by betting on the same copies. With probability `level`, over the draws, all of a sample's
     numbers hold at once: AO(B), every AO(B_u), and the overlap at x itself from below (each has an equal share of what

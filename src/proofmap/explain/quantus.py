@@ -14,8 +14,8 @@ from torch import Tensor
 from proofmap.arrays import tensor_of
 from proofmap.errors import InputError
 from proofmap.explain.explainer import Explainer
+from proofmap.graph import Network
 from proofmap.inputs import weight_of
-from proofmap.traced import Network
 
 __all__ = ["ExplainFunc", "explain_func"]
 

@@ -31,6 +31,7 @@ class Task:
     target: Tensor  # (n,)
     predicted: Tensor  # (n,)
     generator: torch.Generator
+    rigorous: bool  # whether what is proven of them counts all roundings
 
     @property
     def family(self) -> Family:
@@ -126,7 +127,7 @@ def _joined(parts: Sequence[Overlap], missing: Sequence[int]) -> Overlap:
         whole["points"] = torch.cat(searched)
     if any(p.drops is not None for p in parts):
         whole["drops"] = torch.cat([pad(drops_of(p), (0, 0, 0, more)) for p, more in pairs])
-    return Overlap(**whole, certified=parts[0].certified)
+    return Overlap(**whole, certified=parts[0].certified, rigorous=parts[0].rigorous)
 
 
 def drops_of(part: Overlap) -> Tensor:

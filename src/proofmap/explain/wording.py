@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any
 
 from proofmap.explain.explanation import Explanation, Guarantee
-from proofmap.guarantee import between, rounded
+from proofmap.guarantee import NOT_COVERED, between, rounded
 from proofmap.objective import decides
 from proofmap.overlaps import Overlap
 
@@ -20,13 +20,13 @@ __all__ = [
     "beside",
     "bound_name",
     "confidence",
-    "counted",
     "known_side",
     "noise",
     "plural",
     "quantity_name",
     "radius",
     "reached_name",
+    "rounding_note",
     "score_means",
     "share",
     "smoothed",
@@ -94,9 +94,9 @@ def around(ball: Mapping[str, Any], k: int = 0, count: int = 1, *, stated: str |
     return f"{size} in {norm}{limits}"
 
 
-def counted(settings: Mapping[str, Any]) -> str:
-    """What a proof says of roundings."""
-    return "with all roundings" if settings.get("rigorous") else "up to roundings"
+def rounding_note(settings: Mapping[str, Any]) -> str:
+    """What stands behind the ball of a proof that does not count all roundings; nothing behind that of another."""
+    return "" if settings.get("rigorous") else f" ({NOT_COVERED})"
 
 
 def _half(ball: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ model that has been read.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
@@ -18,11 +18,18 @@ from proofmap.graph.ir import Graph, Node
 from proofmap.graph.onnx import load
 from proofmap.graph.torch import trace
 
-__all__ = ["Graph", "Node", "as_graph", "bounded", "load", "trace"]
+__all__ = ["Graph", "Network", "Node", "as_graph", "bounded", "load", "trace"]
+
+Network: TypeAlias = nn.Module | Graph  # what a user hands over: a module, or a graph that was traced or loaded before
 
 
 def as_graph(model: Any, x: Tensor) -> Graph:
-    """A graph as it is, a torch module traced for inputs like x (N, *shape)."""
+    """A graph as it is, a torch module traced for inputs like x (N, *shape).
+
+    A module is traced on every public call. Its forward may depend on anything that Python code can read (attributes of
+    functions and classes, files, the environment), so a graph kept from an earlier call could prove something about
+    another function. A user who knows that the model does not change holds the graph that `pm.trace` returns.
+    """
     if isinstance(model, Graph):
         return model
     if isinstance(model, nn.Module):

@@ -100,7 +100,7 @@ class Builder:
             raise no_classes("model", self.shape(output))
         nodes = tuple(node for node in self.nodes.values() if node.name in needed or node.op == "input")
         for node in nodes:
-            _check_finite(node)
+            _check_constants(node, dtype)
         return fold(with_axes(Graph(nodes, output, taken_off))).to(device, dtype)
 
     def add_node(
@@ -294,10 +294,20 @@ def _only(value: Tensor, number: float) -> bool:
     return value.numel() == 1 and value.item() == number and value.ndim == 0
 
 
-def _check_finite(node: Node) -> None:
+def _check_constants(node: Node, dtype: torch.dtype) -> None:
+    """Refuse constants that are not finite, or that the model's precision holds as 0 or as infinity."""
     for what, tensor in (("weight", node.weight), ("bias", node.bias)):
-        if tensor is not None and not bool(torch.isfinite(tensor).all()):
+        if tensor is None:
+            continue
+        if not bool(torch.isfinite(tensor).all()):
             raise ModelError(
                 f"the {what} of {node.op} (node {node.name!r}) has NaN or infinite entries, expected finite ones: "
                 "check how the model was trained or loaded"
+            )
+        cast = tensor.to(dtype)
+        beyond = ~cast.isfinite() | ((cast == 0) & (tensor != 0))
+        if bool(beyond.any()):
+            raise ModelError(
+                f"the {what} of {node.op} (node {node.name!r}) has the entry {tensor[beyond][0].item():g}, which "
+                f"{dtype} cannot hold: scale the model, or use model.double()"
             )

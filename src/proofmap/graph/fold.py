@@ -1,4 +1,9 @@
-"""Folding: constants next to a weighted operation are taken into its weight and bias."""
+"""Folding: constants next to a weighted operation are taken into its weight and bias.
+
+The model as it runs still computes the values in between. They may underflow, and the factors behind them enlarge what
+that loses: `Folded.gain` says by how much, and rigorous bounds pay for it. They may overflow, too: nothing is folded
+where they could be much larger than the input (`Folded.reach`).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,9 @@ from torch import Tensor
 
 from proofmap.graph.ir import Folded, Graph, Node
 
+_FARTHEST = 2.0**40  # times the input: a value between folded operations that may be larger could overflow unnoticed
+_EXTREME = 2.0**60  # a weight beyond that leaves float32 after one more such weight
+_LARGEST = 2.0**100  # a folded weight or bias stays below that, since it is stored in float32
 _EACH = 8  # roundings that an affine operation takes at most, however it is run: as (x - mean) / std, or with 1 / std
 
 
@@ -39,6 +47,11 @@ def fold(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(done.values()), output=renamed[graph.output])
 
 
+def has_extremes(graph: Graph) -> bool:
+    """Whether a weight is so large that values may leave float32, and that later ones may hide it."""
+    return any(_largest(node.weight) > _EXTREME for node in graph.nodes)
+
+
 def _merge(before: Node, node: Node) -> Node | None:
     """One node that does both, or None where there is none."""
     if node.op == "affine":
@@ -47,21 +60,52 @@ def _merge(before: Node, node: Node) -> Node | None:
             return None
         inner = before.name.startswith(f"{node.name}.")  # a step of one lowering: the name is that of the whole
         name = node.name if inner else before.name
-        sizes = _scaled(_sized(before), _absolute(node.weight), _constants(node))
-        return replace(before, name=name, weight=tensors[0], bias=tensors[1], folded=_folded(before, node, sizes))
+        made = replace(before, name=name, weight=tensors[0], bias=tensors[1])
+        return _kept(made, before, node, _scaled(_sized(before), _absolute(node.weight), _constants(node)))
     if before.op == "affine" and not before.inputs[0].startswith(f"{before.name}."):  # else its name is asked for
         tensors = _absorbed(before, node)
         if tensors is None:
             return None
-        folded = _folded(before, node, _absorbed(_sized(before), _sized(node)))
-        return replace(node, inputs=before.inputs, weight=tensors[0], bias=tensors[1], folded=folded)
+        made = replace(node, inputs=before.inputs, weight=tensors[0], bias=tensors[1])
+        return _kept(made, before, node, _absorbed(_sized(before), _sized(node)))
     return None
 
 
-def _folded(one: Node, other: Node, sizes: _Tensors | None) -> Folded:
-    """What both took, and the sum of the absolute constants, made as the bias itself is."""
+def _kept(made: Node, before: Node, node: Node, sizes: _Tensors | None) -> Node | None:
+    """The node with what it stands for; None where a value in between, or a number of its own, may leave float32.
+
+    sizes: its weight, and the sum of the absolute constants, made as the weight and the bias themselves are.
+    """
     assert sizes is not None
-    return Folded(sum(node.folded.roundings for node in (one, other) if node.folded) + _EACH, sizes[1])
+    one, other = (part.folded or Folded(0, None) for part in (before, node))
+    rows, constant = _rows(before), _largest(_constants(before))
+    between = max(rows, constant)  # |L(x) + b| <= between · (m + 1)
+    gain = max(1.0, one.gain * _rows(node) + other.gain * (node.folded is not None))
+    reach = max(one.reach, between, other.reach * (between + 1))
+    if reach > _FARTHEST or max(map(_largest, (made.weight, *sizes))) > _LARGEST:
+        return None
+    folded = Folded(one.roundings + other.roundings + _EACH, sizes[1], gain, reach)
+    return replace(made, folded=folded)
+
+
+def _rows(node: Node) -> float:
+    """The largest sum of absolute weights that one value takes; a transposed convolution's is taken larger."""
+    if node.weight is None:
+        return 1.0
+    size = node.weight.detach().double().abs()
+    match node.op:
+        case "affine":
+            return _largest(size)
+        case "linear" | "conv":
+            return _largest(size.flatten(1).sum(1))
+        case "matmul":
+            return _largest(size.sum(-1 if node.attributes["side"] == "left" else -2))
+        case _:
+            return float(size.sum())
+
+
+def _largest(value: Tensor | None) -> float:
+    return 0.0 if value is None or not value.numel() else float(value.abs().max())
 
 
 def _sized(node: Node) -> Node:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,10 +26,15 @@ from proofmap.graph.walk import push
 class Folded:
     """What a node does not show of the operations that it stands for: how many roundings more than its own they take,
     as they are run, and what the constants amount to that its bias was summed from, |b_1| + |b_2| + ...
+
+    gain: an error of a value between these operations is at most that many times larger in the node's own value.
+    reach: no value between them is larger than reach · (m + 1), with m the largest |x| that the node reads.
     """
 
     roundings: int
     constants: Tensor | None  # broadcasts as the bias does
+    gain: float = 1.0
+    reach: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +92,27 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, float) or (isinstance(value, Tensor) and value.is_floating_point())
 
 
+@dataclass(frozen=True)
+class ModelFile:
+    """An ONNX file and the preparation that is computed before it, outside the file.
+
+    prepare: {"mean": [...] or None, "std": [...] or None, "layout": "NCHW" or "NHWC"}. An input x has its channels
+    first. The network gets (x - mean) / std; for "NHWC", the channels are moved to the end. None: it gets x itself.
+    sha256: the SHA-256 of the file's bytes when it was loaded; None: not known.
+    """
+
+    path: Path
+    prepare: Mapping[str, Any] | None = None
+    sha256: str | None = None
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Graph:
     """Nodes in an order in which inputs come first; the first is the input, one is the output.
 
     A graph can be called like the module it was made from, and gives logits: `taken_off` names the function from
-    logits to probabilities that the model itself ends in.
+    logits to probabilities that the model itself ends in. `file` names the ONNX file that computes just this graph,
+    so that whoever changes the nodes sets it to None.
 
     >>> graph = pm.trace(model, x)
     >>> len(graph.nodes), graph.classes, graph(x).shape
@@ -101,6 +122,7 @@ class Graph:
     nodes: tuple[Node, ...]
     output: str
     taken_off: str | None = None
+    file: ModelFile | None = None
 
     def __post_init__(self) -> None:
         seen: set[str] = set()

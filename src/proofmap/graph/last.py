@@ -1,7 +1,17 @@
 """The last operation of a classifier, where it only turns logits into probabilities: the network decides without it.
 
-softmax and log-softmax over the classes, and a sigmoid of two outputs, keep the order of what they are given; a sigmoid
-of one output z is the second of two classes with logits (0, z). What is bounded and explained are the logits.
+softmax and log-softmax over the classes keep the order of what they are given; a sigmoid of one output z is the second
+of two classes with logits (0, z). What is bounded and explained are the logits.
+
+In float32 two logits that differ by little may have the same probability. `decision_margin` is a difference m that
+float32 keeps:
+
+- softmax: beside exp(0) = 1 for the largest logit z_c stands exp(z_k - z_c) <= exp(-m) < 1 - m / 2 = 1 - 2⁻¹⁷. Both are
+  divided by one sum, which leaves the larger at 1 / classes or more. A few roundings of 2⁻²⁴ cannot make them equal.
+- log-softmax: outputs are z - s with one number s, and |z_c - s| <= log(classes) < 32, where numbers are 2⁻¹⁹ apart.
+- sigmoid of one output: |z| >= m puts the probability 2⁻¹⁹ or more away from 1/2, where numbers are 2⁻²⁴ apart.
+
+A sigmoid of two outputs is not taken off: beyond z = 17 both probabilities are 1, however far apart the logits are.
 """
 
 from __future__ import annotations
@@ -19,9 +29,26 @@ from proofmap.errors import ModelError
 if TYPE_CHECKING:
     from proofmap.graph.build import Builder
 
-__all__ = ["LAST", "ONE", "no_classes", "no_logits", "scores", "softmax", "without_last"]
+__all__ = [
+    "LAST",
+    "ONE",
+    "WITHIN",
+    "decision_margin",
+    "no_classes",
+    "no_logits",
+    "saturation_margin",
+    "scores",
+    "softmax",
+    "without_last",
+]
 
 ONE = "sigmoid of one output"
+WITHIN = (
+    32.0  # of the largest logit: a class that is no further behind has a probability that float32 tells from others
+)
+_MARGIN = 2.0**-16  # the same in the checker of certificates
+_SATURATED = frozenset({"sigmoid", "softmax", "tanh", "erf", "softsign"})  # many inputs have outputs next to 1
+_ROUNDED = 2.0**-20  # 16 roundings of numbers up to 1
 
 
 def _second(logits: Tensor) -> Tensor:
@@ -33,9 +60,18 @@ def _second(logits: Tensor) -> Tensor:
 LAST: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax": lambda logits: logits.softmax(1),
     "log-softmax": lambda logits: logits.log_softmax(1),
-    "sigmoid": torch.sigmoid,
     ONE: _second,
 }
+
+
+def decision_margin(taken_off: str | None) -> float:
+    """By how much a logit has to be ahead, so that the outputs in float32 decide as the logits do."""
+    return 0.0 if taken_off is None else _MARGIN
+
+
+def saturation_margin(op: str) -> float:
+    """By how much an output of this operation has to be ahead in real numbers, so that it is not equal in float32."""
+    return _ROUNDED if op in _SATURATED else 0.0
 
 
 def scores(outputs: Tensor, taken_off: str | None) -> Tensor:
@@ -83,8 +119,8 @@ def without_last(b: Builder, output: str) -> tuple[str, str | None]:
     if "argmax" in missing.lower() or missing.endswith("of the positions of a maximum"):
         raise no_logits(missing, node.name)
     last = node.attributes.get("last")
-    if node.op == "sigmoid" and prod(node.shape) <= 2:
-        last = "sigmoid" if prod(node.shape) == 2 else ONE
+    if node.op == "sigmoid" and prod(node.shape) == 1:
+        last = ONE
     if last is None:
         return output, None
     inner = node.attributes.get("logits", node.inputs[0])

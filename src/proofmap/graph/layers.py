@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from proofmap.graph.build import Builder, MixedError, NoRule, Value, Weight, con
 from proofmap.graph.ir import Folded
 from proofmap.graph.slide import Slide
 
+_FARTHEST = 2.0**40  # of the factors of batch norm together: beyond it, values between them may leave float32
 _NORMALISED = (
     16  # roundings that batch norm takes at most: (x - m) / sqrt(v + e) · w + b, or x · (w / sqrt(v + e)) + ...
 )
@@ -122,9 +124,14 @@ def batch_norm(
     if bias is not None:
         shift, size = shift + bias.double(), size + bias.double().abs()
     column = (-1, *(1,) * (len(b.shape(x)) - 1))
+    # In whatever order they are applied, no factor and no product of some is larger than the product of those above 1.
+    parts = (torch.rsqrt(var.double() + eps), mean.double(), scale.new_ones(1) if weight is None else weight.double())
+    reach = prod(max(1.0, float(part.abs().max())) for part in parts) * max(1.0, float(size.max()))
+    if reach > _FARTHEST:
+        raise NoRule(f"with numbers up to {reach:.0e}")
     made = b.affine(name, x, scale.reshape(column), shift.reshape(column))
     if made != x:
-        b.nodes[made] = replace(b.nodes[made], folded=Folded(_NORMALISED, size.reshape(column)))
+        b.nodes[made] = replace(b.nodes[made], folded=Folded(_NORMALISED, size.reshape(column), reach, reach))
     return made
 
 

@@ -20,7 +20,7 @@ def in_pairs(graph: Graph, like: Tensor) -> Graph:
     nodes: list[Node] = []
     for node in graph.nodes:
         if node.op == "maximum":
-            nodes += _larger(node.name, node.inputs[0], node.inputs[1], node.shape, like)
+            nodes += larger(node.name, node.inputs[0], node.inputs[1], node.shape, like)
         elif node.op == "max_pool" and _fits(node, graph[node.inputs[0]].shape):
             nodes += _pool(node, graph[node.inputs[0]], like)
         else:
@@ -36,7 +36,8 @@ def _fits(node: Node, shape: tuple[int, ...]) -> bool:
     return whole and not any(a["padding"]) and 1 < prod(a["kernel"]) <= _MOST
 
 
-def _larger(name: str, a: str, b: str, shape: tuple[int, ...], like: Tensor) -> list[Node]:
+def larger(name: str, a: str, b: str, shape: tuple[int, ...], like: Tensor) -> list[Node]:
+    """Nodes that give max(a, b) under this name."""
     minus = torch.full((1,) * len(shape), -1.0, dtype=like.dtype, device=like.device)
     return [
         Node(f"{name}.minus", "affine", (a,), shape, minus),
@@ -59,7 +60,7 @@ def _pool(node: Node, source: Node, like: Tensor) -> list[Node]:
             part = f"{node.name}.axis{axis}.part{k}"
             nodes.append(Node(part, "slice", (whole,), shape, attributes={"axis": axis, "range": taken}))
             if k:
-                nodes += _larger(f"{node.name}.axis{axis}.first{k}", largest, part, shape, like)
+                nodes += larger(f"{node.name}.axis{axis}.first{k}", largest, part, shape, like)
             largest = nodes[-1].name
     last = nodes.pop()
     return [*nodes, Node(node.name, last.op, last.inputs, last.shape, attributes=last.attributes)]

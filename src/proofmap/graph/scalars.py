@@ -12,6 +12,7 @@ from proofmap.errors import ModelError
 from proofmap.graph.build import Builder, NoRule, Value, scalar
 from proofmap.graph.ir import Node
 
+_FACTOR = 2.0**24  # curves of `sizes` pay for 24 roundings of 2, which covers what underflows before such factors
 _PRODUCTS = 16  # the largest integer power that is written as products
 
 
@@ -211,12 +212,17 @@ def close(b: Builder, a: float, c: float) -> bool:
 
 
 def line(b: Builder, name: str) -> tuple[str, float, float]:
-    """(x, scale, shift) where the node is scale · x + shift with single numbers, through any chain of them."""
+    """(x, scale, shift) where the node is scale · x + shift with single numbers, through any chain of them.
+
+    The chain ends where a factor could make a value in between underflow or overflow in float32.
+    """
     scale, shift = 1.0, 0.0
     node = b.nodes[name]
     while node.op == "affine" and all(t is None or bool((t == t.flatten()[0]).all()) for t in (node.weight, node.bias)):
         w = 1.0 if node.weight is None else node.weight.flatten()[0].item()
         c = 0.0 if node.bias is None else node.bias.flatten()[0].item()
+        if not all(1 / _FACTOR <= abs(factor) <= _FACTOR for factor in (w, scale * w)) or abs(c) > _FACTOR:
+            break
         scale, shift = scale * w, shift + scale * c
         node = b.nodes[node.inputs[0]]
     return node.name, scale, shift

@@ -18,6 +18,7 @@ from proofmap.arrays import Samples, Target
 from proofmap.attack import attack, restrict
 from proofmap.ball import Ball
 from proofmap.classes import margins
+from proofmap.graph import Network
 from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups, pixels
 from proofmap.metrics.check import check_groups
@@ -27,7 +28,6 @@ from proofmap.metrics.points import score_at
 from proofmap.metrics.variables import Variables
 from proofmap.precision import full_precision
 from proofmap.settings import check_choice, check_count, check_number, count
-from proofmap.traced import Network
 
 __all__ = ["AdversarialDeletion"]
 

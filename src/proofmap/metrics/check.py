@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from proofmap.arrays import Samples, tensor_of
 from proofmap.errors import InputError
+from proofmap.graph import Network
 from proofmap.groups import SampleGrouping
 from proofmap.inputs import as_samples
 from proofmap.overlaps import Overlap
-from proofmap.traced import Network
 
 
 def check_groups(said: str, groups: Any) -> None:

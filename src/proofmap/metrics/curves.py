@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from proofmap.arrays import Samples, Target
+from proofmap.graph import Network
 from proofmap.groups import Groups, pixels
 from proofmap.metrics.baselines import Baseline, Darkest, Uniform, baseline_at, check_baseline, check_fits
 from proofmap.metrics.check import check_groups
@@ -23,7 +24,6 @@ from proofmap.metrics.points import Score, pieces, score_at
 from proofmap.metrics.variables import Entries, Variables
 from proofmap.precision import full_precision
 from proofmap.settings import check_choice, check_count, count
-from proofmap.traced import Network
 
 __all__ = ["Curve", "Deletion", "Insertion"]
 

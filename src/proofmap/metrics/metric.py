@@ -19,14 +19,13 @@ from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.classes import target_of
 from proofmap.errors import InputError
-from proofmap.graph import Graph
+from proofmap.graph import Graph, Network, as_graph
 from proofmap.metrics.baselines import Uniform
 from proofmap.metrics.check import check_attributions, check_call, check_explainer, check_method, check_overlap
 from proofmap.metrics.points import logits_at, rows_of
 from proofmap.precision import full_precision
 from proofmap.records import JSON, recorded
 from proofmap.settings import Check, check_settings
-from proofmap.traced import Network, traced
 
 __all__ = ["ByPreset", "Case", "Metric", "Presets", "Subject", "ends_of", "radius_of", "table"]
 
@@ -148,7 +147,7 @@ class Metric(ABC, Generic[_Judged_contra]):
         self._check(x)
         judged: Any = _CHECKS[self.subject](type(self).__name__, subject, x)
         x, rows = x.detach(), rows_of(self.batch, x)
-        graph = traced(model, x).graph.to(x.device, x.dtype)
+        graph = as_graph(model, x).to(x.device, x.dtype)
         with full_precision(x.device), torch.no_grad():
             logits = logits_at(graph, x, rows)
         aim = judged.target if target is None and self.subject == "overlap" else target

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from proofmap.arrays import Samples, Target
+from proofmap.graph import Network
 from proofmap.groups import Groups, pixels
 from proofmap.metrics.baselines import Baseline, Mean, baseline_at, check_baseline, check_fits
 from proofmap.metrics.check import check_groups
@@ -22,7 +23,6 @@ from proofmap.metrics.points import Outcome, pieces, score_at
 from proofmap.metrics.variables import Variables
 from proofmap.precision import full_precision
 from proofmap.settings import check_choice, check_count, check_number, count
-from proofmap.traced import Network
 
 __all__ = ["FFidelity"]
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from proofmap.arrays import Samples, Target
 from proofmap.errors import InputError
-from proofmap.graph import Graph
+from proofmap.graph import Graph, Network
 from proofmap.graph.foreign import foreign_of
 from proofmap.graph.ir import Node
 from proofmap.groups import pixels
@@ -25,7 +25,6 @@ from proofmap.metrics.fidelity import spearman
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, table
 from proofmap.metrics.variables import Variables
 from proofmap.settings import check_choice, check_count, count
-from proofmap.traced import Network
 
 __all__ = ["Randomisation", "Remade", "shuffled"]
 
@@ -114,7 +113,7 @@ def shuffled(graph: Graph, layers: list[str], seed: int, network: int = 0) -> Gr
         else node
         for node in graph.nodes
     ]
-    return replace(graph, nodes=tuple(nodes))
+    return replace(graph, nodes=tuple(nodes), file=None)
 
 
 def _layers(graph: Graph) -> list[str]:

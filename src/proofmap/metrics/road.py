@@ -15,6 +15,7 @@ from torch import Tensor
 from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.errors import InputError
+from proofmap.graph import Network
 from proofmap.groups import Groups, pixels
 from proofmap.metrics.check import check_groups
 from proofmap.metrics.draws import Stream
@@ -24,7 +25,6 @@ from proofmap.metrics.points import Outcome, pieces, score_at
 from proofmap.metrics.variables import Variables
 from proofmap.precision import full_precision
 from proofmap.settings import check_choice, check_count, check_number, count
-from proofmap.traced import Network
 
 __all__ = ["ROAD"]
 

@@ -16,8 +16,9 @@ from proofmap.arrays import Samples, Target
 from proofmap.attack import nearest, restrict
 from proofmap.ball import Ball
 from proofmap.bounds import Method
+from proofmap.bounds.covered import rigorous_on
 from proofmap.errors import InputError
-from proofmap.graph import Graph, bounded
+from proofmap.graph import Graph, Network, bounded
 from proofmap.graph.foreign import differentiable
 from proofmap.groups import Groups, pixels
 from proofmap.memory import budget, check_memory
@@ -27,7 +28,6 @@ from proofmap.metrics.nested import nested
 from proofmap.metrics.variables import Variables
 from proofmap.overlaps import Bounding, family_overlap, method_of
 from proofmap.settings import check_count, check_number, count, setting
-from proofmap.traced import Network
 
 __all__ = ["Distances", "RobustnessSr"]
 
@@ -155,17 +155,18 @@ class RobustnessSr(Metric[Samples]):
         return distance.clamp(max=self.largest)
 
     def _prove(self, graph: Graph, x: Tensor, target: Tensor, free: Tensor, far: Tensor, available: int) -> Tensor:
-        """A radius (n,) at which the overlap is proven to be at most 0: the largest that bisection met below `far`.
+        """A radius (n,) at which the overlap is proven to be below 0: the largest that bisection met below `far`.
 
         `far` itself is tried where it is no adversary's distance.
         """
         proven, open_at = torch.zeros_like(far), far
         trial = torch.where(far < self.largest, far / 2, far)
-        how = Bounding(method_of(self.bounds), available)
+        method = method_of(self.bounds)
+        how = Bounding(method, available, rigorous=rigorous_on(graph, None, method))
         for _ in range(self.halvings):
             family = restrict(Ball(trial, self.norm, self.domain).at(x), free)
             over = family_overlap(graph, family, target, how)
-            holds = over.full <= 0
+            holds = over.full < 0
             proven, open_at = torch.where(holds, trial, proven), torch.where(holds, open_at, trial)
             trial = (proven + open_at) / 2
         return proven

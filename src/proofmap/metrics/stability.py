@@ -15,12 +15,12 @@ from proofmap.arrays import Samples, Target
 from proofmap.ball import Ball
 from proofmap.errors import InputError
 from proofmap.family import Family
+from proofmap.graph import Network
 from proofmap.metrics.check import check_attributions
 from proofmap.metrics.draws import seeded
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, radius_of, table
 from proofmap.metrics.points import pieces
 from proofmap.settings import check_choice, check_flag, check_number, count
-from proofmap.traced import Network
 
 __all__ = ["Explain", "Stability"]
 

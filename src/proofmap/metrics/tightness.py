@@ -14,10 +14,10 @@ from proofmap.attack import attack
 from proofmap.ball import Ball
 from proofmap.classes import margins
 from proofmap.errors import InputError
+from proofmap.graph import Network
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, radius_of, table
 from proofmap.overlaps import Overlap
 from proofmap.settings import check_choice, count
-from proofmap.traced import Network
 
 __all__ = ["Tightness"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from proofmap.errors import InputError
+from proofmap.errors import InputError, ProofmapWarning
 from proofmap.guarantee import between, rounded
 from proofmap.proof.asked import Array
+from proofmap.proof.explained import Explained
+from proofmap.proof.model import exported
 from proofmap.records import write
 
 __all__ = ["Certificate"]
@@ -36,6 +39,7 @@ class Certificate:
     x: Array  # the input, float32
     network: bytes | None  # the exported network; None: the model is a file of the user's
     model: Path | None = None  # that file
+    explained: Explained | None = None  # what the explanation proved, where there is one
 
     @property
     def full(self) -> float:
@@ -71,12 +75,12 @@ class Certificate:
     def leaves(self) -> int:
         """Parts that the ball was split into, for all rivals; 0 where it was not."""
         tree = self.arrays.get("tree.npy")
-        return 0 if tree is None else int((tree < 0).sum()) - len(self.arrays["roots.npy"]) // 2
+        return 0 if tree is None else int((tree < 0).sum())
 
     @property
     def proven(self) -> bool:
         """Whether no rival gets ahead on the ball: where all other classes are, no input is classified otherwise."""
-        return self.full <= 0
+        return self.full < 0
 
     @property
     def content(self) -> bytes:
@@ -99,6 +103,8 @@ class Certificate:
         if path.suffix != _ENDING:
             raise InputError(f"got the name {path.name}, expected one that ends in {_ENDING}")
         model, given = path.with_suffix(".onnx") if self.model is None else self.model, path.with_suffix(".npy")
+        if self.shortfall is not None:
+            warnings.warn(self.shortfall, ProofmapWarning, stacklevel=2)
         if self.network is not None:
             write(model, self.network)
         write(given, packed(self.x))
@@ -106,7 +112,7 @@ class Certificate:
         return path, model, given
 
     def summary(self) -> str:
-        """What is proven, in one line."""
+        """What is proven, in one line; and of an exported network, what it was exported from."""
         least, groups = self.lower, len(self.frozen)
         side = f"<= {rounded(self.full, 'certified')}" if least is None else f"in {between(least[0], self.full)}"
         parts = f", {self.leaves} parts" if self.leaves else ""
@@ -117,7 +123,20 @@ class Certificate:
         held = f"classified as {rivals[0]}" if len(rivals) == 1 else "classified otherwise"
         says = f"no input of {where} is {held}" if self.proven else "nothing is decided"
         members = f" and AO(B_u) of {groups} groups" if groups else ""
-        return f"AO(B) {side}{members}{parts}{pairs}; {says}, over the reals and in float32"
+        line = f"AO(B) {side}{members}{parts}{pairs}; {says}, over the reals and in float32"
+        return line if self.exported is None else f"{line}. {self.exported}"
+
+    @property
+    def shortfall(self) -> str | None:
+        """One sentence with both numbers where the explanation proved more of AO(B); None: it did not."""
+        if self.explained is None:
+            return None
+        return self.explained.shortfall(self.full, float(self.sides(reals=True)[1][0]))
+
+    @property
+    def exported(self) -> str | None:
+        """One sentence that says from which original the network was exported, with both hashes; None: it was not."""
+        return exported(self.claim["model"])
 
     def __repr__(self) -> str:
         return f"Certificate({self.summary()})"

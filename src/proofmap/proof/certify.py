@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from hashlib import sha256
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,37 +13,30 @@ from torch import Tensor
 
 from proofmap.ball import Ball
 from proofmap.digest import versions
-from proofmap.errors import BoundError, FileError, InputError
+from proofmap.errors import InputError
 from proofmap.family import Family
 from proofmap.graph import Graph
+from proofmap.graph.ir import ModelFile
 from proofmap.inside import into_ball, within
 from proofmap.precision import full_precision
+from proofmap.progress import part
 from proofmap.proof import check
 from proofmap.proof.asked import Array, Asked
 from proofmap.proof.certificate import Certificate
+from proofmap.proof.explained import Explained
 from proofmap.proof.grow import Growth, Opened, grow
 from proofmap.proof.intervals import intervals
-from proofmap.proof.network import check_covered, export, leak
+from proofmap.proof.maxima import in_maxima
+from proofmap.proof.model import Certified, refusing
+from proofmap.proof.network import leak
 from proofmap.rules import Interval
 from proofmap.tree.balls import Balls
 from proofmap.tree.units import units_of
 
-__all__ = ["ModelFile", "Subject", "certify", "check_model", "splits"]
+__all__ = ["Certified", "ModelFile", "Subject", "certify", "splits"]
 
+_UNITS = 4096  # open units at most, for trees that nobody asked for: they take memory of the square of this
 _GRID = 2.0**-24  # claims are multiples of this, and that much away: another machine sums in another order
-
-
-@dataclass(frozen=True)
-class ModelFile:
-    """The file of a network, ONNX or exported, and what stands before it: mean and std, one number a channel."""
-
-    path: Path
-    prepare: Mapping[str, list[float]] | None = None
-
-    @property
-    def given(self) -> dict[str, Any] | None:
-        """What stands before it, as the checker takes it."""
-        return None if self.prepare is None else dict(self.prepare)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,50 +69,29 @@ class Subject:
         return self.ball.at(self.x, None if self.mask is None else self.mask.expand_as(self.x))
 
 
-def check_model(graph: Graph, file: ModelFile | None = None) -> None:
-    """Refuse a network, or a file of it, of which a certificate cannot speak."""
-    check_covered(graph)
-    if file is not None:
-        with _refusing(file.path):
-            check.read_network(file.path, graph.input.shape, file.given)
-
-
-@contextmanager
-def _refusing(path: Path) -> Iterator[None]:
-    """What the checker rejects, or a file that cannot be read, in our words."""
-    try:
-        yield
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from error
-    except check.Rejected as error:
-        raise BoundError(f"a certificate cannot speak of this network or ball: {error}") from error
-
-
 def splits(graph: Graph) -> bool:
-    """Whether trees can grow: largest entries of windows have no side that one could take."""
-    return not any(node.op == "max_pool" for node in graph.nodes)
+    """Whether trees can grow: max pools have sides to take where they are maxima of two; clamps have two kinks."""
+    return not any(node.op in ("max_pool", "clamp") for node in in_maxima(graph, torch.zeros(0)).nodes)
 
 
 def certify(
-    subject: Subject, points: Tensor | None = None, growth: Growth | None = None, file: ModelFile | None = None
+    subject: Subject,
+    points: Tensor | None = None,
+    growth: Growth | None = None,
+    model: Certified | None = None,
+    explained: Explained | None = None,
 ) -> Certificate:
     """Prove it once more, by steps that are few enough for others to follow.
 
     points (1 + G, *shape): inputs that reach much, of B and of every B_u. growth: of trees; None: the ball stays
-    whole. file: the model's own, for claims about that; None: the network is exported.
+    whole. model: the ONNX file that the claims are about; None: the one that the graph was loaded from, or an export.
+    explained: what the explanation proved; a tree that grows until that is `enough` grows only where the whole ball is
+    not.
     """
-    check_covered(subject.graph)
+    model = Certified.of(subject.graph) if model is None else model
     asked = subject.asked
-    data = export(subject.graph) if file is None else None
-    with tempfile.TemporaryDirectory() as folder:
-        if data is not None:
-            path = Path(folder) / "network.onnx"
-            path.write_bytes(data)
-        else:
-            assert file is not None
-            path = file.path
-        with _refusing(path):
-            return _certified(subject, asked, points, growth, file, data, path)
+    with refusing():
+        return _certified(subject, asked, points, growth, model, explained)
 
 
 def _certified(
@@ -130,40 +99,49 @@ def _certified(
     asked: Asked,
     points: Tensor | None,
     growth: Growth | None,
-    file: ModelFile | None,
-    data: bytes | None,
-    path: Path,
+    model: Certified,
+    explained: Explained | None,
 ) -> Certificate:
-    prepare = None if file is None else file.given
-    network = check.read_network(path, asked.x.shape, prepare)
+    stated = model.stated
+    network = check.read_network(model.data, asked.x.shape, stated["prepare"])
     question = check.Question(asked.x, asked.given, asked.mask, asked.groups, asked.target, list(asked.rivals))
-    _check_same(subject, network, question, path)
-    proof = {"intervals": intervals(network, question)}
+    _check_same(subject, network, question, model.path)
+    with part(0.0, 0.5):
+        proof = {"intervals": intervals(network, question)}
     met = None if points is None else _inside(subject, points)
     lower = None if met is None else _downwards(_reached(network, question, met))
-    if growth is not None:
+    with part(0.5, 0.6, "the whole ball"):
+        derived = check.Prover(network, question).derive(proof)
+    if growth is not None and _grows(proof["intervals"], derived, growth, explained):
         at_x = _reached(network, question, asked.x[None])[1]
         least = np.repeat(at_x, 1 + asked.groups) if lower is None else lower[1]
-        proof |= _trees(subject, asked, proof["intervals"], least, growth)
-    derived = check.Prover(network, question).derive(proof)
+        with part(0.6, 0.9):
+            proof |= _trees(subject, asked, proof["intervals"], least, growth)
+        with part(0.9, 1.0, "the parts"):
+            derived = check.Prover(network, question).derive(proof)
     upper = -_downwards(-derived)
     arrays = {**asked.arrays, **{f"{name}.npy": array for name, array in proof.items()}}
-    model = {
-        "sha256": sha256(path.read_bytes() if data is None else data).hexdigest(),
-        "prepare": prepare,
-    }
     claim = {
         "format": "proofmap-certificate",
-        "version": 3,
+        "version": 4,
         "made_with": versions(),
-        "model": model,
+        "model": stated,
         **asked.claim,
         "claims": _claims(upper, lower, met, arrays),
     }
-    return Certificate(claim, arrays, asked.x, data, None if data is not None else path)
+    network_file = model.data if model.path is None else None
+    return Certificate(claim, arrays, asked.x, network_file, model.path, explained)
 
 
-def _check_same(subject: Subject, network: check.Network, question: check.Question, path: Path) -> None:
+def _grows(stored: Array, derived: Array, growth: Growth, explained: Explained | None) -> bool:
+    """Whether trees are needed: where one only has to be as strong as an explanation, the whole ball may do."""
+    if growth.enough is None:
+        return True
+    opened = int(((stored[0] < 0) & (stored[1] > 0)).sum())
+    return opened <= _UNITS and not (explained is not None and explained.met(*derived[:, 0].tolist()))
+
+
+def _check_same(subject: Subject, network: check.Network, question: check.Question, path: Path | None) -> None:
     """Refuse a file whose network gives other logits at x than the explained one, by more than float32 can round."""
     with full_precision(subject.x.device), torch.no_grad():
         logits = subject.graph.to(subject.x.device, subject.x.dtype)(subject.x).flatten().double().cpu().numpy()
@@ -171,8 +149,8 @@ def _check_same(subject: Subject, network: check.Network, question: check.Questi
     low, high = prover.lower[-1][:, 0], prover.upper[-1][:, 0]
     if low.shape != logits.shape or not ((low <= logits) & (logits <= high)).all():
         raise InputError(
-            f"{path} gives logits of {low.round(4)} to {high.round(4)} at the input, and the explained network "
-            f"{logits.round(4)}: give the file that the explanation was made from"
+            f"{path or 'the export'} gives logits of {low.round(4)} to {high.round(4)} at the input, and the explained "
+            f"network {logits.round(4)}: give the file that the explanation was made from"
         )
 
 
@@ -186,10 +164,11 @@ def _inside(subject: Subject, points: Tensor) -> Array:
 
 def _trees(subject: Subject, asked: Asked, stored: Array, reached: Array, growth: Growth) -> dict[str, Array]:
     """Trees on the stored intervals (2, units), which are those of the graph's ReLUs in the same order."""
-    graph, family = subject.graph.to(torch.device("cpu"), torch.float64), _double(subject.family)
-    bends = [node for node in graph.nodes if node.op in ("relu", "leaky_relu")]
+    family = _double(subject.family)
+    graph = in_maxima(subject.graph.to(torch.device("cpu"), torch.float64), family.x)
+    bends = [node for node in graph.nodes if node.op in ("relu", "leaky_relu", "larger")]
     sizes = [node.size for node in bends]
-    if sum(sizes) != stored.shape[1] or not splits(graph):
+    if sum(sizes) != stored.shape[1] or any(node.op == "max_pool" for node in graph.nodes):
         raise InputError(
             "got a network with max pools, or whose file orders its ReLUs otherwise, expected one of layers and ReLUs "
             "for a certificate with trees: take leaves=0"
@@ -198,6 +177,8 @@ def _trees(subject: Subject, asked: Asked, stored: Array, reached: Array, growth
     for node, ends in zip(bends, np.split(stored.astype(np.float64), np.cumsum(sizes)[:-1], axis=1), strict=True):
         value = graph[node.inputs[0]]
         known[value.name] = Interval(*(torch.from_numpy(end.copy()).view(1, *value.shape) for end in ends))
+        for name in node.inputs[1:]:  # max(a, b) bends where b - a is 0, wherever a and b are
+            known[name] = Interval(*(torch.full((1, *value.shape), end, dtype=torch.float64) for end in (-inf, inf)))
     rows = torch.zeros(len(asked.rivals), graph.classes, dtype=torch.float64)
     rows[torch.arange(len(rows)), list(asked.rivals)] = 1
     rows[:, asked.target] = -1

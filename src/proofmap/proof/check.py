@@ -2,36 +2,50 @@
 
 A certificate claims, for an input x, a ball B and its members B_u (group u frozen), that max_c' f_c' - f_c <= t at
 every x + δ: for the network f over the reals and as float32 runs it, and for the reals alone. Every number is derived
-anew from the model's file, and accepted where it is no smaller; docs/certificate.md says why that is sound. Nothing
-rounds unseen: sums of terms of both signs have so few bits that every partial sum is exact, in any order; sums of
-non-negative terms, and the few additions left, are rounded up. Nodes' entries are rows; points and forms, columns.
+anew from the model's file. A claim is accepted where the derived number is no larger. docs/certificate.md says why
+that is sound. Nothing rounds unseen: sums of terms of both signs have so few bits that every partial sum is exact, in
+any order; sums of non-negative terms, and the few additions left, are rounded up. In arrays, the entries of a node are
+rows; points and forms are columns.
 """
 
 from __future__ import annotations
 
+import base64
+import csv
+import decimal
 import hashlib
+import html
 import io
 import json
 import math
+import os
+import pathlib
 import re
+import string
+import struct
 import sys
 import zipfile
-from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from functools import reduce
+from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-UNIT, FLUSHED, OWN = 2.0**-24, 2.0**-124, 2.0**-48  # float32 errs by a share, or where it flushes; so do constants here
-TINY, BITS, ENTRIES, LIMIT = 2.0**-900, 27, 2**24, 2**28  # bits of a coefficient, entries of an array, bytes of a file
+UNIT = 2.0**-24  # one float32 operation errs by at most this share of its result
+FLUSHED = 2.0**-100  # covers 2^26 results below 2^-126 that count as 0
+OWN = 2.0**-48  # constants computed here in float64 err by at most this share
+PAIRS = 16  # entries of which a maximum is taken two by two; of more, there would be too many units
+LARGEST = 2.0**100  # larger numbers may overflow in float32
+SCALES = 2.0**24  # a runtime may multiply by a single factor before or after a matrix product
+TINY = 2.0**-900  # more than 2^21 float64 results lose where they underflow
+BITS = 27  # of a coefficient of a form
+ENTRIES, LIMIT = 2**24, 2**28  # of an array that is computed at once; bytes of a file
 NUMBER = re.compile(r"[-+]?(0x1\.[0-9a-f]{1,13}p[-+]\d{1,3}|0x0\.0p\+0|\d{1,40}(\.\d{1,60})?(e[-+]?\d{1,3})?)")  # exact
-ONLY: dict[str, Any] = {"beta": 1, "transA": 0, "training_mode": 0, "ceil_mode": 0, "auto_pad": "NOTSET"}  # no others
-ANY = r"alpha|axis|perm|transB|group|kernel_shape|strides|pads|dilations|count_include_pad|epsilon|momentum|value"
 
 
 class Rejected(Exception):  # noqa: N818
@@ -64,36 +78,49 @@ def above(value: Array) -> Array:
 
 
 def total(*terms: Array) -> Array:
-    """The sum, rounded up."""
+    """At least the exact sum of a few numbers of either sign."""
     return reduce(lambda value, term: up(value + term), terms)
 
 
+def gamma(count: Any) -> Any:
+    """At most the share that so many float32 roundings, one after the other, change a number by."""
+    require(np.max(count) * UNIT < 1 / 4, "undecided, rounding: a sum has too many terms")
+    return count * UNIT / (1 - count * UNIT)
+
+
 def _grid(value: Array, bits: int, axis: int | None = None) -> Any:
-    """The least power of two, from 2^-400 on, of which so many bits reach beyond all magnitudes."""
+    """The unit in which numbers become whole and have so many bits: a power of two, at least 2^-400."""
     largest = np.maximum(value.max(axis, initial=0), -value.min(axis, initial=0))
     require(np.isfinite(largest).all() and largest.max(initial=0) < 2.0**400, "a number on the way is too large")
     return np.ldexp(1.0, np.maximum(np.frexp(largest)[1] - bits, -400))
 
 
 def slices(value: Array, terms: int, most: int) -> tuple[list[Array], float]:
-    """Up to so many parts, of which `terms` products with BITS bits add up to 53 bits; and what an entry is off by."""
+    """Cut numbers into at most so many parts, the leading bits first; and the largest rest that is left of an entry.
+
+    Each part consists of whole multiples of one unit, with so few bits that `terms` products of them with numbers of
+    BITS bits add up to at most 2^53 units. float64 holds every whole number up to 2^53, so no order rounds such a sum.
+    """
     rest, parts, bits = value.astype(np.float64), list[Array](), 53 - BITS - math.ceil(math.log2(max(terms, 2)))
     while not parts or (rest.any() and len(parts) < most):
         step = _grid(rest, bits)
         parts.append(np.rint(rest / step) * step)
-        rest = rest - parts[-1]  # exact: leading bits are taken off
+        rest = rest - parts[-1]  # exact, because leading bits are taken off
     return parts, float(np.abs(rest).max(initial=0))
 
 
 class Forms(NamedTuple):
-    """Linear forms Σ_i a_ir v[at_i] of the entries v of a node; the a_ir of a form r have BITS bits together."""
+    """Linear forms Σ_i a_ir v[at_i] of the entries v of a node: one form r per column.
+
+    All coefficients of a form are whole multiples of one power of two, and at most 2^BITS of them in magnitude.
+    """
 
     at: Array  # (s,) ascending
     a: Array  # (s, R)
 
     @classmethod
     def rounded(cls, parts: list[Forms], lower: Array, upper: Array) -> tuple[Forms, Array]:
-        """The sum of parts, coefficients rounded; and what that may take where lower <= v <= upper, (n, 1 or R)."""
+        """The sum of parts with rounded coefficients, and the most that this takes where lower <= v <= upper."""
         at = np.unique(np.concatenate([part.at for part in parts]))
         step = np.max([_grid(part.a, BITS - len(parts) + 1, 0) for part in parts], axis=0)
         exact = [part.over(at) / step for part in parts]
@@ -102,25 +129,37 @@ class Forms(NamedTuple):
         return cls(at, np.sum(whole, axis=0) * step), above(np.sum(lost, axis=0) * step)
 
     def over(self, at: Array) -> Array:
+        """The coefficients of more entries, 0 where a form has none."""
         a = np.zeros((len(at), self.a.shape[1]))
         a[np.searchsorted(at, self.at)] = self.a
         return a
 
-    def of(self, value: Array) -> Array:  # (s, 1) or (s, R), rounded up: (R,)
+    def of(self, value: Array) -> Array:
+        """The forms of values (s, 1) or (s, R) of their entries, rounded up: (R,). Sums with slices are exact."""
         parts, lost = slices(value, len(value), 4)
         return total(*((part * self.a).sum(0) for part in parts), above(np.abs(self.a).sum(0) * lost))
+
+
+# The network: nodes of six kinds. Every operator of a file is expressed by them.
 
 
 class Node(SimpleNamespace):
     """One value of the network, flat in C order: `op`, `number`, `inputs` (numbers too), `shape`, `count` of entries.
 
-    A linear node is a convolution: at each place an output is the sum of `weights` (kernel, groups, outputs, channels),
-    cut in two but for `lost`, times what the kernel reads in all channels of its group, at those of `area` places that
-    the `table` (kernel, places) names, or padding, `area` itself; of `terms`, each rounded `more` times before. A relu
-    has a `slope` below 0 and a `first` unit; entries of "largest" are the largest of those in `index` (n, k).
+    input     the network's input.
+    constant  the numbers in `value`.
+    linear    A convolution: at each place an output is the sum of `weights` (kernel, groups, outputs, channels), cut in
+              two but for `lost`, times what the kernel reads in all channels of its group, at those of `area` places
+              that the `table` (kernel, places) names, or padding, `area` itself; `used` marks weights that are not 0,
+              `terms` products are summed, and `chain` says what may be merged. An `exact` one is computed by no
+              machine: it only says how other values are related.
+    add       the sum of two inputs.
+    relu      x above 0, and `slope` (one per entry, 0 to 1) times x below; its entries are units from `first` on.
+    select    Entries are the largest of those that `index` (n, k) picks from the inputs, one input after the other.
     """
 
     def push(self, weight: Array, values: Array) -> Array:
+        """Compute W x for every column x; padding is 0."""
         (_, groups, outs, channels), columns = weight.shape, values.shape[1]
         maps = np.pad(values.reshape(groups, channels, self.area, -1), ((0, 0), (0, 0), (0, 1), (0, 0)))
         result = np.zeros((groups, outs, self.table.shape[1] * columns))
@@ -128,7 +167,8 @@ class Node(SimpleNamespace):
             result += w @ maps[:, :, places].reshape(groups, channels, -1)
         return result.reshape(-1, columns)
 
-    def pull(self, weight: Array, forms: Forms) -> Forms:  # of W x as such of x; only what is read is computed
+    def pull(self, weight: Array, forms: Forms) -> Forms:
+        """The forms <A, W x> as forms <A W, x>, of those entries of x alone that they read."""
         (_, groups, outs, channels), rows = weight.shape, forms.a.shape[1]
         places = np.unique(forms.at % self.table.shape[1])
         every = (np.arange(groups * outs)[:, None] * self.table.shape[1] + places).reshape(-1)
@@ -141,124 +181,122 @@ class Node(SimpleNamespace):
         return Forms(at.ravel(), maps[:, :, :-1].reshape(-1, rows))
 
 
+class Chain(SimpleNamespace):
+    """A linear node, and the constant factors and summands that follow it.
+
+    A runtime may multiply the constants of a chain first, and then compute the chain as one sum; onnxruntime does so.
+    That sum has `terms` products and `summands` more. Each product is rounded `rounds` times more than w x. Products of
+    the chain's constants are at most `gain`. The chain reads the node number `reads`.
+    """
+
+
 class Network(SimpleNamespace):
-    """`nodes`, each after its inputs; the last gives the logits. `units`: how many entries its relus have."""
+    """`nodes`, each after its inputs; the last gives the logits. `units`: how many entries its relus have.
+
+    `decision_margin`: how much a class has to be ahead in its logit. It is above 0 where a final softmax was taken off:
+    float32 gives two classes the same probability though their logits differ a little.
+    """
 
     def add(self, op: str, inputs: list[Node], shape: Any, **more: Any) -> Node:
         given: Any = {"number": len(self.nodes), "inputs": [x.number for x in inputs], "count": math.prod(shape)}
-        require(0 < given["count"] <= 2**20 and min(shape) > 0 and len(self.nodes) < 2000, "it is too large")
+        fits = 0 < given["count"] <= MOST_ENTRIES and min(shape, default=1) > 0 and len(self.nodes) < 2000
+        fits = fits and sum(x.count for x in self.nodes) <= ENTRIES
+        require(fits, "it is too large")
         self.nodes.append(node := Node(op=op, shape=tuple(shape), **given, **more))
         return node
 
-    def linear(self, x: Node, shape: Any, w: Array, bias: Any, table: Array, area: int, rounds: int) -> Node:
+    def linear(
+        self, x: Node, shape: Any, w: Array, bias: Any, table: Array, area: int, rounds: int, exact: bool = False
+    ) -> Node:
         (kernel, groups, outs, channels), bias = w.shape, np.broadcast_to(bias, shape).astype(np.float64).ravel()
-        fits = x.count == groups * channels * area and np.isfinite(bias).all() and np.isfinite(w).all()
-        require(fits, "it has weights that do not fit what they multiply, or are not finite")
+        fits = x.count == groups * channels * area and len(bias) == groups * outs * table.shape[1]
+        require(fits, "it has weights that do not fit the value that they multiply")
+        require(np.isfinite(bias).all() and np.isfinite(w).all(), "it has weights that are not finite")
+        require(kernel * channels <= 2**20, "it is too large")
         weights, lost = slices(np.ascontiguousarray(w), kernel * max(outs, channels), 2)
-        more = {"weights": weights, "lost": lost, "bias": bias, "terms": kernel * channels, "more": rounds}
-        return self.add("linear", [x], shape, table=table, area=area, **more)
+        before = self.chain(x)
+        rounds += 6 * (before is not None and before.scale > 1)  # its single factor may be applied after this sum
+        gain = max(1.0, np.abs(w).max(initial=0)) * max(1.0, np.abs(bias).max(initial=0))
+        chain = Chain(reads=x.number, terms=kernel * channels, summands=0, rounds=rounds, gain=gain, scale=1.0)
+        more = {"weights": weights, "lost": lost, "bias": bias, "terms": kernel * channels, "used": w != 0}
+        return self.add("linear", [x], shape, table=table, area=area, chain=chain, exact=exact, **more)
 
-    def affine(self, x: Node, factor: Any, shift: Any, rounds: int = 1) -> Node:
+    def chain(self, x: Node) -> Any:  # the chain that ends at x; moves of entries and changes of sign may stand between
+        while (x.op == "select" and x.index.shape[1] == len(x.inputs) == 1) or (x.op == "linear" and x.exact):
+            x = self.nodes[x.inputs[0]]
+        return x.chain if x.op == "linear" else None
+
+    def affine(self, x: Node, factor: Any, shift: Any, rounds: int = 1, gain: float = 1.0, exact: bool = False) -> Node:
+        """Compute factor x + shift, entry by entry."""
+        before, single = self.chain(x), np.abs(factor).max() if np.size(factor) == 1 else 1.0
         each = np.broadcast_to(factor, x.shape).astype(np.float64).reshape(math.prod(x.shape[:-2]), -1)
         each = each[:, :1] if (each == each[:, :1]).all() else each.reshape(-1, 1)  # a number a channel, or an entry
         table = np.arange(x.count // len(each))[None]
-        return self.linear(x, x.shape, each[None, :, :, None], shift, table, table.size, rounds)
+        node = self.linear(x, x.shape, each[None, :, :, None], shift, table, table.size, rounds, exact)
+        if exact:
+            return node
+        if before is not None:
+            before.rounds, before.summands = before.rounds + rounds + 1, before.summands + 1
+            before.gain *= node.chain.gain
+            node.chain = before
+        node.chain.gain *= gain
+        node.chain.scale *= max(single, 1 / single) if single else np.inf
+        require(node.chain.scale <= SCALES, "undecided, rounding: a single factor is too large or too small")
+        return node
 
     def normalize(self, x: Node, axis: int, mean: Any, std: Any, scale: Any = 1.0, bias: Any = 0.0) -> Node:
-        sides = [-1, *[1] * (len(x.shape) - axis - 1)]  # (x - mean) / std scale + bias, in whatever steps
+        """Compute (x - mean) / std scale + bias, in whatever steps; no step leaves float32's range."""
+        sides = [-1, *[1] * (len(x.shape) - axis - 1)]
         mean, std, scale, bias = (np.array(each, np.float64).reshape(sides) for each in (mean, std, scale, bias))
-        return self.affine(self.affine(x, 1.0, -mean, 10), scale / std, bias, 10)
+        require(((std >= 2.0**-40) & (std <= 2.0**40)).all(), "it divides by a deviation outside 2^-40 to 2^40")
+        within = max(float(np.abs(each).max()) for each in (mean, bias, scale, 2.0**20 * scale / std)) <= 2.0**40
+        require(within, "it has a normalization with factors beyond 2^20, or other numbers beyond 2^40")
+        gain = float(max(1, np.abs(scale).max()) * max(1, (1 / std**2).max()))
+        return self.affine(self.affine(x, 1.0, -mean, 3), scale / std, bias, 6, gain)
 
-    def window(self, x: Node, kernel: Any, a: dict[str, Any]) -> Any:  # the places that a kernel reads (k, outputs)
-        (s, t), pads, (d, e) = a.get("strides", [1, 1]), a.get("pads", [0, 0, 0, 0]), a.get("dilations", [1, 1])
-        good = len(x.shape) == 4 and a.get("kernel_shape", [*kernel]) == [*kernel]
-        require(good and min(s, t, d, e) > 0 and max(*pads, *kernel, d, e) < 2**10, "the model has an odd kernel")
-        maps, span = np.arange(math.prod(x.shape[2:])), np.array([d, e]) * (np.array(kernel) - 1) + 1
-        maps = np.pad(maps.reshape(x.shape[2:]), np.reshape(pads, (2, 2)).T, constant_values=maps.size)
-        view = np.lib.stride_tricks.sliding_window_view(maps, span)[::s, ::t, ::d, ::e]
-        return view.reshape(-1, math.prod(kernel)).T, math.prod(x.shape[2:]), view.shape[:2]
+    def plus(self, x: Node, y: Node) -> Node:  # a runtime may add one of them to the sum that computes the other
+        chains = [self.chain(y), self.chain(x)]
+        for chain in filter(None, chains):
+            chain.summands += 1
+        return self.add("add", [x, y], x.shape, chains=chains)
 
-    def operate(self, op: str, a: dict[str, Any], x: Any, y: Any = None, *more: Any) -> Any:  # of nodes or constants
-        x, y = (y, x) if op in ("Add", "Mul") and isinstance(y, Node) else (x, y)
-        shape, bias = x.shape, more[0] if more else 0.0
-        if op in ("Identity", "Flatten", "Reshape", "Transpose"):
-            index = np.arange(x.count).reshape(shape) if isinstance(x, Node) else x
-            to = {"Flatten": [math.prod(shape[: a.get("axis", 1)]), -1], "Reshape": y}.get(op, shape)
-            index = index.reshape([side or shape[i] for i, side in enumerate(to)])
-            index = index.transpose(a.get("perm")) if op == "Transpose" else index
-            return self.add("largest", [x], index.shape, index=index.reshape(-1, 1)) if isinstance(x, Node) else index
-        if op in ("Relu", "LeakyRelu", "PRelu"):
-            slope = {*np.ravel(y if op == "PRelu" else np.float32(a.get("alpha", 0.01) * (op != "Relu"))).tolist()}
-            require(
-                len(slope) == 1 and 0 <= min(slope) <= 1, "it has a leaky relu with slopes other than one of 0 to 1"
-            )
-            self.units += x.count
-            return self.add("relu", [x], shape, slope=slope.pop(), first=self.units - x.count)
-        if op == "MaxPool":
-            table, area, out = self.window(x, a["kernel_shape"], a)
-            table = np.where(table == area, table.min(0), table)  # padding is never the largest
-            require(table.max() < area, "the model has a pool with a window of padding alone")
-            index = (np.arange(x.count // area)[:, None, None] * area + table.T).reshape(-1, len(table))
-            return self.add("largest", [x], (*shape[:-2], *out), index=index)
-        if op in ("AveragePool", "GlobalAveragePool"):
-            require(a.get("count_include_pad") or not any(a.get("pads", [])), "a mean leaves out padding")
-            kernel, a = a.get("kernel_shape", shape[-2:]), {**a, "group": shape[-3]}
-            y = np.full((shape[-3], 1, *kernel), 1 / math.prod(kernel))
-        if op in ("Conv", "AveragePool", "GlobalAveragePool"):
-            table, area, out = self.window(x, y.shape[2:], a)
-            weight = np.moveaxis(y.reshape(a.get("group", 1), -1, y.shape[1], len(table)), 3, 0)
-            shape, bias = (*shape[:-3], len(y), *out), np.reshape(bias, (-1, 1, 1))
-            return self.linear(x, shape, weight, bias, table, area, 0 if op == "Conv" else 2)
-        if op in ("Gemm", "MatMul") and a.get("alpha", 1) == 1:
-            weight, before = y if a.get("transB") else y.T, shape[:-1] if op == "MatMul" else (1,)
-            return self.linear(x, (*before, len(weight)), weight[None, None], bias, np.zeros((1, 1), int), 1, 0)
-        if op == "BatchNormalization":
-            return self.normalize(x, 1, more[1], np.sqrt(more[2].astype(np.float64) + a.get("epsilon", 1e-5)), y, bias)
-        if op == "Add" and isinstance(y, Node) and shape == y.shape:
-            return self.add("add", [x, y], shape)
-        require(op in ("Add", "Sub", "Mul", "Div"), f"it has an operator {op} that is not supported")
-        y = np.asarray(y, np.float64)
-        return self.affine(x, {"Mul": y, "Div": 1 / y}.get(op, 1.0), {"Add": y, "Sub": -y}.get(op, 0.0))
+    def relu(self, x: Node, slope: Any = 0.0) -> Node:
+        self.units += x.count
+        slope = np.broadcast_to(slope, x.shape).astype(np.float64).reshape(-1)
+        require(((slope >= 0) & (slope <= 1)).all(), "it has a leaky relu with a slope that is not between 0 and 1")
+        return self.add("relu", [x], x.shape, slope=slope, first=self.units - x.count)
 
+    def at_least(self, x: Node, bound: Array) -> Node:
+        """Compute max(x, bound) as bound + relu(x - bound): exactly, as a maximum rounds nothing."""
+        if not np.any(bound):
+            return self.relu(x)
+        return self.affine(self.relu(self.affine(x, 1.0, -bound, exact=True)), 1.0, bound, exact=True)
 
-class Message(defaultdict[int, list[Any]]):
-    """A protobuf message: the values of each field, whole numbers, bytes or floats, as they are written."""
+    def maximum(self, inputs: list[Node], index: Array, shape: Any) -> Node:
+        """The largest of the entries that a row of the index names: as maxima of two, if they are few."""
+        if not self.pairs or not 1 < index.shape[-1] <= PAIRS:
+            return self.select(inputs, index, shape)
+        values = [self.select(inputs, one, shape) for one in index.reshape(-1, index.shape[-1]).T]
+        while len(values) > 1:
+            pairs = zip(values[::2], values[1::2], strict=False)
+            values = [*(self.larger(a, b) for a, b in pairs), *values[len(values) // 2 * 2 :]]
+        return values[0]
 
-    def __init__(self, data: bytes) -> None:
-        super().__init__(list)
-        at, value = 0, None
-        while at < len(data):
-            key, at = self.number(data, at)
-            value, at = self.number(data, at) if key & 7 != 5 else (4, at)
-            at, value = (at + value, data[at : at + value]) if key & 7 else (at, value - 2**64 * (value >= 2**63))
-            require(key & 7 in (0, 2, 5) and 8 <= key < 2**32 and at <= len(data), "the ONNX file is damaged")
-            self[key >> 3].append(float(np.frombuffer(bytes(value), "<f4")[0]) if key & 7 == 5 else value)
+    def larger(self, a: Node, b: Node) -> Node:
+        """Compute max(a, b) as a + relu(b - a): exactly, as the difference is a value of the proof alone."""
+        ahead = self.relu(self.add("minus", [b, a], a.shape))
+        return self.add("larger", [a, ahead, b], a.shape)
 
-    @staticmethod
-    def number(data: bytes, at: int) -> tuple[Any, int]:
-        end = next(i for i in range(at, at + 10) if data[i] < 128) + 1
-        return sum((byte & 127) << 7 * i for i, byte in enumerate(data[at:end])) % 2**64, end
+    def constant(self, value: Array) -> Node:
+        return self.add("constant", [], np.shape(value), value=np.ravel(value).astype(np.float64))
 
-    def all(self, at: int, kind: type = bytes) -> list[Any]:  # others take what is written otherwise for nothing
-        require({*map(type, self[at])} <= {kind}, "the ONNX file has a field that is not written as it should be")
-        return self[at]
+    def negative(self, x: Node) -> Node:
+        return self.affine(x, -1.0, 0.0, exact=True)
 
-    def one(self, at: int, kind: type = bytes, *default: Any) -> Any:  # of several, some take the last, some join them
-        found = self.all(at, kind) or [*default]
-        require(len(found) == 1, "the ONNX file has more than one of what it should have one of, or none")
-        return found[0]
-
-    def tensor(self) -> Array:
-        kind, sides = self.one(2, int), self.all(1, int)
-        plain = kind in (1, 7) and not any(self[at] for at in {*self} - {1, 2, 8, 9, 12}) and min(sides, default=1) > 0
-        require(plain, "it has a tensor that is not float32 or int64 numbers as bytes")
-        return np.frombuffer(self.one(9), "<f4" if kind == 1 else "<i8").reshape(sides)
-
-    def attribute(self) -> Any:
-        ((at, kind),) = ((at, {2: float, 3: int, 4: bytes, 5: bytes, 8: int}[at]) for at in {*self} - {1, 13, 20})
-        require(self.one(20, int) == {2: 1, 3: 2, 4: 3, 5: 4, 8: 7}[at], "it has an attribute of another type")
-        value: Any = self.all(at, kind) if at == 8 else self.one(at, kind)
-        return Message(value).tensor() if at == 5 else str(value, "utf-8") if at == 4 else value
+    def select(self, inputs: list[Node], index: Array, shape: Any, padded: bool = False) -> Node:
+        index = index.reshape(math.prod(shape), -1)
+        require(index.min() >= 0 and index.max() < sum(x.count for x in inputs), "it moves entries that are not there")
+        return self.add("select", inputs, shape, index=index, padded=padded)
 
 
 def _content(source: Any) -> bytes:  # of a file, or those given; no more than the limit is read
@@ -274,33 +312,789 @@ def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:  # what is there tw
     return dict(pairs)
 
 
+def prepared(network: Network, x: Node, prepare: dict[str, Any]) -> Node:
+    """(x - mean) / std, for the layout NHWC with the channels last: computed in float32, before the file's network."""
+    mean, std, layout = _fields({"layout": "NCHW", **prepare}, "mean std layout")
+    if (mean, std) != (None, None):
+        mean, std = ([default] if v is None else v for v, default in ((mean, 0.0), (std, 1.0)))
+        x = network.normalize(x, 0, mean, std)
+    require(layout == "NCHW" or (layout == "NHWC" and len(x.shape) == 3), "the layout is unknown or of no picture")
+    return x if layout == "NCHW" else _move(network, x, _places(x).transpose(1, 2, 0))
+
+
+def _same_input(x: Array, shape: list[int], sha256: str) -> Array:
+    """The input as the claim states it: a file of shape (1, ...) holds the same input as one of shape (...)."""
+    found = hashlib.sha256(x.astype("<f4").tobytes()).hexdigest()
+    same = x.dtype == np.float32 and list(x.shape) in (shape, [1, *shape]) and found == sha256
+    given = f"this one has the shape {list(x.shape)}, {x.dtype} numbers and the SHA-256 {found}"
+    require(same, f"the certificate is about another input, of shape {shape} and SHA-256 {sha256:.64}; {given}")
+    return x.reshape(shape)
+
+
+def _same_model(weights: bytes, file: dict[str, Any], version: int) -> dict[str, Any] | None:
+    """The preparation before the model's file, which has to be the one that the claim names."""
+    names = "sha256 prepare" if version == 3 else "sha256 prepare exported_from"
+    sha256, prepare, *original = _fields(file, names)
+    found = hashlib.sha256(weights).hexdigest()
+    require(found == sha256, f"it is about another model, of SHA-256 {sha256:.64}; this one has {found}")
+    if original and original[0] is not None:  # a note: nothing is proven about the original
+        kind, before, _ = _fields(original[0], "kind sha256 because")
+        good = kind in ("model", "file") and re.fullmatch("[0-9a-f]{64}", before)
+        require(good, "the claim names the original of an exported model in another way than by kind and SHA-256")
+    return prepare  # type: ignore[no-any-return]
+
+
+# The file: which protobuf fields it may have, and how they are read.
+
+
+class Field(NamedTuple):
+    """A field of a protobuf message that may be there."""
+
+    name: str
+    kind: str  # "int"; "float"; "bytes"; "text" (UTF-8); or the message that it holds
+    times: str  # "1": exactly once; "?": at most once; "*": any number of times
+
+
+def _notes(**numbers: int) -> dict[int, Field]:
+    """Texts, by name and number."""
+    return {number: Field(name, "text", "?") for name, number in numbers.items()}
+
+
+_PROPERTIES = Field("metadata_props", "StringStringEntryProto", "*")  # notes, too
+
+# Every field of an ONNX file that may be there. Who passes over a field that others know reads another network. So
+# sparse_initializer, functions, quantization_annotation, external_data, segment, training_info and others are refused.
+MESSAGES: dict[str, dict[int, Field]] = {
+    "ModelProto": {
+        1: Field("ir_version", "int", "1"),
+        5: Field("model_version", "int", "?"),
+        7: Field("graph", "GraphProto", "1"),
+        8: Field("opset_import", "OperatorSetIdProto", "*"),
+        14: _PROPERTIES,
+        **_notes(producer_name=2, producer_version=3, domain=4, doc_string=6),
+    },
+    "OperatorSetIdProto": {1: Field("domain", "text", "?"), 2: Field("version", "int", "1")},
+    "StringStringEntryProto": _notes(key=1, value=2),
+    "GraphProto": {
+        1: Field("node", "NodeProto", "*"),
+        5: Field("initializer", "TensorProto", "*"),
+        11: Field("input", "ValueInfoProto", "*"),
+        12: Field("output", "ValueInfoProto", "1"),
+        13: Field("value_info", "ValueInfoProto", "*"),
+        16: _PROPERTIES,
+        **_notes(name=2, doc_string=10),
+    },
+    "NodeProto": {
+        1: Field("input", "text", "*"),
+        2: Field("output", "text", "1"),
+        4: Field("op_type", "text", "1"),
+        5: Field("attribute", "AttributeProto", "*"),
+        7: Field("domain", "text", "?"),
+        9: _PROPERTIES,
+        **_notes(name=3, doc_string=6),
+    },
+    "AttributeProto": {
+        1: Field("name", "text", "1"),
+        2: Field("f", "float", "?"),
+        3: Field("i", "int", "?"),
+        4: Field("s", "text", "?"),
+        5: Field("t", "TensorProto", "?"),
+        7: Field("floats", "float", "*"),
+        8: Field("ints", "int", "*"),
+        20: Field("type", "int", "1"),
+        **_notes(doc_string=13),
+    },
+    "TensorProto": {
+        1: Field("dims", "int", "*"),
+        2: Field("data_type", "int", "1"),
+        4: Field("float_data", "bytes", "?"),  # packed float32
+        7: Field("int64_data", "bytes", "?"),  # packed varints
+        9: Field("raw_data", "bytes", "?"),
+        14: Field("data_location", "int", "?"),  # 0: in this file
+        16: _PROPERTIES,
+        **_notes(name=8, doc_string=12),
+    },
+    "ValueInfoProto": {
+        1: Field("name", "text", "1"),
+        2: Field("type", "TypeProto", "1"),
+        4: _PROPERTIES,
+        **_notes(doc_string=3),
+    },
+    "TypeProto": {1: Field("tensor_type", "Tensor", "1"), **_notes(denotation=6)},
+    "Tensor": {1: Field("elem_type", "int", "1"), 2: Field("shape", "TensorShapeProto", "?")},
+    "TensorShapeProto": {1: Field("dim", "Dimension", "*")},
+    "Dimension": {1: Field("dim_value", "int", "?"), 2: Field("dim_param", "text", "?"), **_notes(denotation=3)},
+}
+WIRE = {"int": 0, "float": 5}  # how a field is written: as a varint, as 4 bytes; all others have their length before
+ELEMENTS: dict[int, Any] = {1: np.dtype("<f4"), 7: np.dtype("<i8")}  # the types of tensors, by ONNX's number
+MOST_FIELDS, MOST_ENTRIES = 2**18, 2**20  # of a file, and of a value: more would fill memory
+IR_VERSIONS, OPSETS = range(3, 14), range(7, 27)  # that are tested against onnxruntime
+OTHER_DOMAINS = {"ai.onnx.ml": range(1, 6)}  # may be imported; no node may use them
+ATTRIBUTE_TYPES = {"f": 1, "i": 2, "s": 3, "t": 4, "floats": 6, "ints": 7}  # the field that holds it, and its type
+
+
+def varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    """The number of up to 64 bits that starts here, in as few bytes as it needs; and where it ends."""
+    end = next((i + 1 for i in range(at, min(at + 10, len(data))) if data[i] < 128), 0)
+    value = sum((byte & 127) << 7 * i for i, byte in enumerate(data[at:end]))
+    fits = end and value < 2**64 and (data[end - 1] or end == at + 1)
+    require(fits, "the ONNX file is damaged, or has a number that is written in an odd way")
+    return value, end
+
+
+def signed(value: int) -> int:
+    """The int64 that a varint stands for."""
+    return value - 2**64 * (value >= 2**63)
+
+
+def read_message(data: bytes | memoryview, kind: str, left: Iterator[int] | None = None) -> SimpleNamespace:
+    """The fields of a message by name: a list, or one value, or None where it is not there. left: how many may come."""
+    fields, at, left = MESSAGES[kind], 0, iter(range(MOST_FIELDS)) if left is None else left
+    found: dict[str, Any] = {field.name: [] for field in fields.values()}
+    while at < len(data):
+        require(next(left, None) is not None, "the ONNX file is too large: it has too many fields")
+        key, at = varint(data, at)
+        field = fields.get(key >> 3)
+        if field is None:
+            raise Rejected(f"the ONNX file has the field {key >> 3} of a {kind}, which is not supported")
+        require(key & 7 == WIRE.get(field.kind, 2), f"{kind}.{field.name} is not written as it should be")
+        value, at = (4, at) if field.kind == "float" else varint(data, at)
+        if field.kind != "int":
+            require(value <= len(data) - at, "the ONNX file is damaged: it ends too early")
+            at, value = at + value, _content_of(data[at : at + value], field.kind, left)
+        found[field.name].append(signed(value) if field.kind == "int" else value)
+    for field in fields.values():
+        count = len(found[field.name])
+        require(field.times == "*" or count <= 1, f"the ONNX file has more than one {kind}.{field.name}")
+        require(field.times != "1" or count == 1, f"the ONNX file has no {kind}.{field.name}")
+        found[field.name] = found[field.name] if field.times == "*" else (found[field.name] or [None])[0]
+    return SimpleNamespace(**found)
+
+
+def _content_of(data: bytes | memoryview, kind: str, left: Iterator[int]) -> Any:
+    if kind == "text":
+        return str(data, "utf-8")
+    if kind == "float":
+        return float(np.frombuffer(data, "<f4")[0])
+    return data if kind == "bytes" else read_message(data, kind, left)
+
+
+def read_tensor(tensor: SimpleNamespace) -> Array:
+    """The numbers of a tensor: float32 or int64, written in one way, finite, as many as its shape says."""
+    kind, sides = ELEMENTS.get(tensor.data_type), tensor.dims
+    held = [data for data in (tensor.raw_data, tensor.float_data, tensor.int64_data) if data is not None]
+    other = tensor.int64_data if tensor.data_type == 1 else tensor.float_data
+    good = kind is not None and len(held) == 1 and other is None and tensor.data_location in (None, 0)
+    require(good and min(sides, default=1) > 0, "it has a tensor that is not float32 or int64 numbers in this file")
+    array: Array = np.frombuffer(held[0], kind) if tensor.int64_data is None else np.array(_varints(held[0]), kind)
+    require(array.size == math.prod(sides), "it has a tensor with more or fewer numbers than its shape says")
+    require(np.isfinite(array).all(), "it has a tensor with numbers that are not finite")
+    return array.reshape(sides)  # type: ignore[no-any-return]
+
+
+def _varints(data: bytes | memoryview) -> list[int]:
+    found, at = list[int](), 0
+    require(len(data) <= MOST_FIELDS, "the ONNX file is too large: it has too many whole numbers")
+    while at < len(data):
+        value, at = varint(data, at)
+        found.append(signed(value))
+    return found
+
+
+# The operators: which inputs and attributes each may have, and how they are read. The table of all is further below.
+
+
+class Operator(NamedTuple):
+    """What an operator may have from an opset version on, up to its next entry; and the function that reads it."""
+
+    name: str
+    since: int
+    function: Callable[[Network, Any], Any]
+    inputs: str  # by name, in order; "?": may be absent; "*": one or more. FLOATS and INTEGERS say what each may be
+    attributes: dict[str, tuple[Any, ...]] = {}  # noqa: RUF012  name: (its field, default, supported values if not all)
+
+
+REQUIRED = object()  # a default: the attribute has to be there
+FLOATS = {"w", "b", "c", "scale", "mean", "var", "slope", "min", "max", "value", "ratio"}  # inputs: float32 constants
+INTEGERS = {"axes", "ends", "indices", "pads", "shape", "starts", "steps"}  # int64 constants; others: values
+
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+_AXES = {"axes": ("ints", None)}
+_CENT = float(np.float32(0.01))
+_CEIL = {"ceil_mode": ("i", 0, (0,))}
+_CONSTANT = {"value": ("t", None), "value_float": ("f", None), "value_floats": ("floats", None)}
+_CONSTANT |= {"value_int": ("i", None), "value_ints": ("ints", None)}
+_DILATIONS = {"dilations": ("ints", None)}
+_GEMM = {"alpha": ("f", 1.0), "beta": ("f", 1.0), "transA": ("i", 0, (0, 1)), "transB": ("i", 0, (0, 1))}
+_KEPT = {"keepdims": ("i", 1, (0, 1))}
+_MODE = {"mode": ("s", "constant", ("constant",))}
+_NORM = {"epsilon": ("f", float(np.float32(1e-5))), "momentum": ("f", float(np.float32(0.9)))}
+_ORDER = {"storage_order": ("i", 0, (0,))}
+_TRAINING = {"training_mode": ("i", 0, (0,))}
+_SIDES = {"pads": ("ints", None), "strides": ("ints", None)}
+_WINDOW = {**_SIDES, "auto_pad": ("s", "NOTSET", ("NOTSET", "VALID", "SAME_UPPER"))}
+_POOL = {**_WINDOW, "kernel_shape": ("ints", REQUIRED)}
+_MEAN = {**_POOL, "count_include_pad": ("i", 0, (0, 1))}
+
+
+def read_attributes(node: SimpleNamespace, stated: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
+    """The values of all attributes of an operator, defaults where the file has none."""
+    found = {name: default for name, (_, default, *_) in stated.items()}
+    for name, one in _unique([(one.name, one) for one in node.attribute]).items():
+        require(name in stated, f"it has an attribute {name!r:.40}, which is not supported")
+        field, _, *supported = stated[name]
+        filled = [each for each in ATTRIBUTE_TYPES if getattr(one, each) not in (None, [])]
+        good = one.type == ATTRIBUTE_TYPES[field] and (
+            filled == [field] or (field in ("floats", "ints") and not filled)
+        )
+        require(good, f"its attribute {name} has another type")
+        found[name] = value = read_tensor(one.t) if field == "t" else getattr(one, field)
+        good = (not supported or value in supported[0]) and (field != "f" or math.isfinite(value))
+        require(good, f"its attribute {name} is {value!r:.40}, which is not supported")
+    missing = [name for name, value in found.items() if value is REQUIRED]
+    require(not missing, f"it has no attribute {missing}")
+    return found
+
+
+def read_inputs(node: SimpleNamespace, names: list[str], values: dict[str, Any]) -> dict[str, Any]:
+    """The inputs of an operator by the names of its table; None where one is absent."""
+    given, found = list(node.input), dict[str, Any]()
+    several = names == ["x*"]
+    require(len(given) >= 1 if several else len(given) <= len(names), "it has too many inputs, or none")
+    if several:
+        require(all(name in values for name in given), "it has an input that is not computed before")
+        return {"x": [values[name] for name in given]}
+    for which, name in zip(names, [*given, *[""] * len(names)], strict=False):
+        key = which.rstrip("?")
+        require(name in values or (not name and which.endswith("?")), f"its input {key} is not computed before")
+        found[key] = value = values[name] if name else None
+        kind = "f" if key in FLOATS else "i" if key in INTEGERS else None
+        constant = value is None or (not isinstance(value, Node) and value.dtype.kind == kind)
+        require(constant or not kind, f"its input {key} is no constant of the right type")
+    return found
+
+
+# A function for each operator. It takes the network, to which it adds nodes, and everything that the file says of the
+# operator: inputs and attributes by name, and the opset version. It returns a node or, where nothing is computed, a
+# constant. Moves of entries are written with numpy: what numpy does with the numbers of the entries says where they go.
+
+
+def _places(x: Any) -> Array:
+    """The number of every entry of a value, in its shape."""
+    return np.arange(math.prod(x.shape)).reshape(x.shape)  # type: ignore[no-any-return]
+
+
+def _sized(shape: Any) -> Any:
+    """The shape, if a value may have it: checked before the value is made."""
+    require(math.prod(shape) <= MOST_ENTRIES, f"it is too large: it makes a value of the shape {tuple(shape)}")
+    return shape
+
+
+def _move(network: Network, x: Any, index: Array) -> Any:
+    """The entries of a node or constant that an index names."""
+    require(index.size, "it leaves no entries")
+    return network.select([x], index, index.shape) if isinstance(x, Node) else x.reshape(-1)[index]
+
+
+def _node(x: Any) -> Node:
+    require(isinstance(x, Node), "it computes with constants alone")
+    return x  # type: ignore[no-any-return]
+
+
+def _axes(a: Any, axes: Any, rank: int) -> list[int]:
+    """Axes counted from the front, each once; negative ones count from the end, from version 11 on."""
+    axes = np.array(axes)
+    require(axes.ndim == 1 and all(-rank * (a.opset >= 11) <= axis < rank for axis in axes), "it has an odd axis")
+    found = [int(axis) % rank for axis in axes]
+    require(len({*found}) == len(found), "it has an axis twice")
+    return found
+
+
+def _reshaped(network: Network, x: Any, sides: list[int]) -> Any:
+    require(math.prod(sides) == math.prod(x.shape) and min(sides, default=1) > 0, f"{x.shape} has no shape {sides}")
+    return _move(network, x, _places(x).reshape(sides))
+
+
+def _reshape(network: Network, a: Any) -> Any:
+    sides, given = a.shape.tolist(), a.x.shape
+    good = a.shape.ndim == 1 and min(sides, default=0) >= -1 and sides.count(-1) <= 1
+    require(good and 0 not in sides[len(given) :], "it has a shape that is none")
+    sides = [given[i] if side == 0 else side for i, side in enumerate(sides)]
+    rest = math.prod(given) // abs(math.prod(sides))
+    return _reshaped(network, a.x, [rest if side == -1 else side for side in sides])
+
+
+def _flatten(network: Network, a: Any) -> Any:
+    rank, sides = len(_node(a.x).shape), a.x.shape
+    axis = rank if a.axis == rank else _axes(a, [a.axis], rank)[0]
+    return _reshaped(network, a.x, [math.prod(sides[:axis]), math.prod(sides[axis:])])
+
+
+def _squeeze(network: Network, a: Any) -> Any:
+    sides = a.x.shape
+    require(a.axes is not None or a.given == 1, "its axes have an empty name, which some runtimes take for a fault")
+    axes = [i for i, side in enumerate(sides) if side == 1] if a.axes is None else _axes(a, a.axes, len(sides))
+    require(all(sides[axis] == 1 for axis in axes), "it takes off an axis that has more than one entry")
+    return _reshaped(network, a.x, [side for i, side in enumerate(sides) if i not in axes])
+
+
+def _unsqueeze(network: Network, a: Any) -> Any:
+    rank = len(a.x.shape) + len(a.axes)
+    axes, sides = _axes(a, a.axes, rank), iter(a.x.shape)
+    return _reshaped(network, a.x, [1 if i in axes else next(sides) for i in range(rank)])
+
+
+def _transpose(network: Network, a: Any) -> Any:
+    rank = len(a.x.shape)
+    order = list(range(rank))[::-1] if a.perm is None else a.perm
+    require(sorted(order) == list(range(rank)), "it has an order of axes that is none")
+    return _move(network, a.x, _places(a.x).transpose(order))
+
+
+def _gather(network: Network, a: Any) -> Any:
+    (axis,), index = _axes(a, [a.axis], len(a.x.shape)), a.indices
+    side = a.x.shape[axis]
+    require(((-side * (a.opset >= 11) <= index) & (index < side)).all(), "it takes entries that are not there")
+    _sized([*a.x.shape[:axis], *index.shape, *a.x.shape[axis + 1 :]])
+    return _move(network, a.x, np.take(_places(a.x), index, axis))
+
+
+def _slice(network: Network, a: Any) -> Any:
+    rank, few = len(a.x.shape), len(a.starts)
+    axes = _axes(a, range(few) if a.axes is None else a.axes, rank)
+    steps = np.ones(few, int) if getattr(a, "steps", None) is None else a.steps
+    sides = [np.array(each) for each in (a.starts, a.ends, steps)]
+    good = all(each.shape == (len(axes),) for each in sides) and (sides[2] > 0).all()
+    require(good, "it has starts, ends, steps and axes that do not fit, or a step that is not positive")
+    cut = [slice(None)] * rank
+    for axis, start, end, step in zip(axes, *(each.tolist() for each in sides), strict=True):
+        cut[axis] = slice(start, end, step)  # as ONNX has it: ends beyond the sides are cut off
+    return _move(network, a.x, _places(a.x)[tuple(cut)])
+
+
+def _concat(network: Network, a: Any) -> Any:
+    (axis,), rank = _axes(a, [a.axis], len(a.x[0].shape)), len(a.x[0].shape)
+    sides = {tuple(side for i, side in enumerate(x.shape) if i != axis) for x in a.x}
+    require(len(sides) == 1 and all(len(x.shape) == rank for x in a.x), "it joins values that do not fit")
+    _sized([sum(math.prod(x.shape) for x in a.x)])
+    constants = [x for x in a.x if not isinstance(x, Node)]
+    require(len({x.dtype for x in constants}) <= 1, "it joins constants of several types")
+    if len(constants) == len(a.x):
+        return np.concatenate(constants, axis)
+    require(all(x.dtype == np.float32 for x in constants), "it has a constant that is not float32")
+    nodes = [x if isinstance(x, Node) else network.constant(x) for x in a.x]
+    starts = np.cumsum([0, *(x.count for x in nodes)])
+    index = np.concatenate([_places(x) + start for x, start in zip(nodes, starts, strict=False)], axis)
+    return network.select(nodes, index, index.shape)
+
+
+def _pad(network: Network, a: Any) -> Any:
+    x, rank = _node(a.x), len(a.x.shape)
+    axes = range(rank) if getattr(a, "axes", None) is None else _axes(a, a.axes, rank)
+    pads, value = np.array(a.pads), np.array(0.0 if a.value is None else a.value)
+    good = pads.shape == (2 * len(axes),) and pads.min() >= 0 and pads.max() < 2**10 and value.shape in ((), (1,))
+    require(good, "it has pads that do not fit, or negative ones, or more than one value")
+    widths = np.zeros((rank, 2), int)
+    widths[list(axes)] = pads.reshape(2, -1).T
+    _sized(widths.sum(1) + x.shape)
+    index = np.pad(_places(x), widths.tolist(), constant_values=x.count)
+    return network.select([x, network.constant(value)], index, index.shape, padded=True)
+
+
+def _pair(network: Network, a: Any) -> tuple[Any, Any]:
+    """Two values, nodes in the shape that both are broadcast to; one may be a constant."""
+    require(isinstance(a.x, Node) or isinstance(a.y, Node), "it computes with constants alone")
+    constants = [x for x in (a.x, a.y) if not isinstance(x, Node)]
+    require(all(x.dtype == np.float32 for x in constants), "it has a constant that is not float32")
+    shape = _sized(np.broadcast_shapes(a.x.shape, a.y.shape))
+    found = []
+    for x in (a.x, a.y):  # constants stay as they are
+        grows = isinstance(x, Node) and x.shape != shape
+        found.append(_move(network, x, np.broadcast_to(_places(x), shape)) if grows else x)
+    return found[0], found[1]
+
+
+def _add(network: Network, a: Any) -> Any:
+    x, y = _pair(network, a)
+    if isinstance(x, Node) and isinstance(y, Node):
+        return network.plus(x, y)
+    return network.affine(x, 1.0, y) if isinstance(x, Node) else network.affine(y, 1.0, x)
+
+
+def _subtract(network: Network, a: Any) -> Any:
+    turned = network.negative(a.y) if isinstance(a.y, Node) else -a.y
+    return _add(network, SimpleNamespace(x=a.x, y=turned))
+
+
+def _multiply(network: Network, a: Any) -> Any:
+    x, y = _pair(network, a)
+    require(not (isinstance(x, Node) and isinstance(y, Node)), "it multiplies two values")
+    return network.affine(x, y, 0.0) if isinstance(x, Node) else network.affine(y, x, 0.0)
+
+
+def _divide(network: Network, a: Any) -> Any:
+    x, y = _pair(network, a)
+    require(isinstance(x, Node) and not isinstance(y, Node), "it divides by a value that is no constant")
+    require(((np.abs(y) >= 2.0**-100) & (np.abs(y) <= 2.0**100)).all(), "it divides by a number near 0 or infinity")
+    return network.affine(x, 1 / y.astype(np.float64), 0.0, 2)
+
+
+def _maximum(network: Network, a: Any) -> Any:
+    x, y = _pair(network, a)
+    if isinstance(x, Node) and isinstance(y, Node):
+        index = np.stack([np.arange(x.count), np.arange(x.count) + x.count], 1)
+        return network.maximum([x, y], index, x.shape)
+    return network.at_least(x, y) if isinstance(x, Node) else network.at_least(y, x)
+
+
+def _minimum(network: Network, a: Any) -> Any:
+    turned = [network.negative(x) if isinstance(x, Node) else -x for x in (a.x, a.y)]
+    return network.negative(_maximum(network, SimpleNamespace(x=turned[0], y=turned[1])))
+
+
+def _clip(network: Network, a: Any) -> Any:
+    """An end that no float32 number that is computed reaches is none."""
+    x = _node(a.x)
+    least, most = -_FLOAT32_MAX if a.min is None else a.min, _FLOAT32_MAX if a.max is None else a.max
+    ends = [np.array(least), np.array(most)]
+    require(all(end.shape in ((), (1,)) for end in ends), "it has an end that is not one number")
+    low, high = (float(end.reshape(())) for end in ends)
+    require(low <= high and low <= LARGEST and high >= -LARGEST, "it has ends that are none")
+    require(high >= 0 or x.op != "relu", "it cuts off all of a relu, which some runtimes take for a fault")
+    x = network.at_least(x, np.float64(low)) if low > -(2.0**126) else x
+    return network.negative(network.at_least(network.negative(x), np.float64(-high))) if high < 2.0**126 else x
+
+
+def _prelu(network: Network, a: Any) -> Any:
+    require(np.broadcast_shapes(a.slope.shape, a.x.shape) == a.x.shape, "its slopes have another shape than its input")
+    return network.relu(_node(a.x), a.slope)
+
+
+def _rows(network: Network, x: Node, w: Array, bias: Any) -> Node:
+    """Compute x (..., M, K) times w (K, N), plus a bias (..., M, N): a convolution of K channels over M places."""
+    (terms, outs), rows = w.shape, math.prod(x.shape[:-1])
+    require(x.shape[-1] == terms, f"it multiplies {x.shape} by weights of {w.shape}")
+    shape, table = (*x.shape[:-1], outs), np.arange(rows)[None]
+    bias = np.broadcast_to(bias, shape).reshape(rows, outs).T
+    if rows == 1:
+        return network.linear(x, shape, w.T[None, None], bias.reshape(shape), table, 1, 0)
+    columns = network.select([x], np.arange(x.count).reshape(rows, terms).T, (terms, rows))
+    y = network.linear(columns, (outs, rows), w.T[None, None], bias, table, rows, 0)
+    return network.select([y], np.arange(y.count).reshape(outs, rows).T, shape)
+
+
+def _product(network: Network, x: Any, y: Any, bias: Any) -> Node:
+    """Compute x times y, one a node and the other a matrix of constants, plus a bias."""
+    require(isinstance(x, Node) != isinstance(y, Node), "it multiplies two values, or two constants")
+    w, value = (y, x) if isinstance(x, Node) else (x, y)
+    good = w.ndim == 2 and w.dtype.kind == "f" and len(value.shape) >= 2
+    require(good, "it multiplies by a constant that is no float32 matrix, or a value that is no matrix")
+    if isinstance(x, Node):
+        return _rows(network, x, w, bias)
+    (*before, terms, columns), (outs, width) = y.shape, w.shape
+    require(width == terms and math.prod(before) == 1, f"it multiplies weights of {w.shape} by {y.shape}")
+    table = np.arange(columns)[None]
+    return network.linear(y, (*before, outs, columns), w[None, None], bias, table, columns, 0)
+
+
+def _gemm(network: Network, a: Any) -> Any:
+    require(len(a.x.shape) == len(a.y.shape) == 2, "it multiplies what is no matrix")
+    x = _move(network, a.x, _places(a.x).T) if a.transA else a.x
+    y = _move(network, a.y, _places(a.y).T) if a.transB else a.y
+    shape = (x.shape[0], y.shape[1])
+    bias = 0.0 if a.c is None else a.beta * a.c.astype(np.float64)
+    require(np.broadcast_shapes(np.shape(bias), shape) == shape, "its bias does not fit")
+    if a.alpha == a.beta == 1:
+        return _product(network, x, y, bias)
+    return network.affine(_product(network, x, y, 0.0), a.alpha, bias, 2)
+
+
+def _window(a: Any, sides: tuple[int, ...], kernel: list[int]) -> tuple[Array, tuple[int, ...]]:
+    """The places of a map that a kernel reads (kernel, places), the map's size for padding; and the sides of places."""
+    n = len(sides)
+    stated = (getattr(a, name, None) for name in ("strides", "dilations"))
+    strides, dilations = ([1] * n if one is None else one for one in stated)
+    same = a.auto_pad == "SAME_UPPER"
+    pads = [0] * 2 * n if a.pads is None else a.pads
+    good = 1 <= n <= 3 and len(strides) == len(dilations) == len(kernel) == n and len(pads) == 2 * n
+    good = good and min(*strides, *dilations, *kernel) > 0 and max(*strides, *dilations, *kernel, *pads) < 2**10
+    good = good and min(pads) >= 0 and (a.auto_pad == "NOTSET" or a.pads is None) and not (same and max(dilations) > 1)
+    require(good, "it has an odd kernel, or pads, strides or dilations that do not fit")
+    span = [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)]
+    if same:  # as many places as strides fit; what is odd comes behind
+        more = [(-(-m // s) - 1) * s + k - m for m, s, k in zip(sides, strides, span, strict=True)]
+        require(min(more) >= 0, "it has strides that are larger than its kernel")
+        pads = [m // 2 for m in more] + [m - m // 2 for m in more]
+    area, wide = math.prod(sides), [m + i + k for m, i, k in zip(sides, pads[:n], pads[n:], strict=True)]
+    require(all(m >= k for m, k in zip(wide, span, strict=True)), "its kernel is larger than the map")
+    _sized(wide)
+    places = [(m - k) // s + 1 for m, k, s in zip(wide, span, strides, strict=True)]
+    require(math.prod(kernel) * math.prod(places) <= ENTRIES, "it is too large: its kernel is read in too many places")
+    maps = np.pad(np.arange(area).reshape(sides), np.reshape(pads, (2, n)).T.tolist(), constant_values=area)
+    view = np.lib.stride_tricks.sliding_window_view(maps, span)[tuple(slice(None, None, s) for s in strides)]
+    view = view[(slice(None),) * n + tuple(slice(None, None, d) for d in dilations)]
+    return view.reshape(-1, math.prod(kernel)).T, view.shape[:n]
+
+
+def _conv(network: Network, a: Any) -> Any:
+    x, w, (outs, channels, *kernel) = _node(a.x), a.w, a.w.shape
+    good = len(x.shape) == w.ndim and x.shape[0] == 1 and a.group >= 1 and outs % a.group == 0
+    good = good and x.shape[1] == a.group * channels and a.kernel_shape in (None, kernel)
+    require(good, f"it has weights of {w.shape} in {a.group} groups for {x.shape}, or an odd kernel")
+    require(a.b is None or a.b.shape == (outs,), "its bias does not fit")
+    table, places = _window(a, x.shape[2:], kernel)
+    weights = np.moveaxis(w.reshape(a.group, outs // a.group, channels, -1), 3, 0)
+    bias = np.zeros(outs) if a.b is None else a.b
+    shape = (1, outs, *places)
+    return network.linear(x, shape, weights, bias.reshape(-1, *[1] * len(places)), table, math.prod(x.shape[2:]), 0)
+
+
+def _pool(network: Network, a: Any) -> tuple[Node, Array, Array, tuple[int, ...]]:
+    """What each entry of a pool reads (kernel, entries), x's count for padding; which is padding; and the shape."""
+    x, kernel = _node(a.x), a.kernel_shape
+    source = x
+    while source.op == "select" and source.index.shape[1] == 1 and not source.padded:
+        source = network.nodes[source.inputs[0]]
+    require(source.op != "select" or not source.padded, "it pools a padded value: some runtimes merge the two wrongly")
+    table, places = _window(a, x.shape[2:], kernel)
+    pads = [0] * 2 * len(kernel) if a.pads is None else a.pads
+    good = all(pad < side for pad, side in zip(pads, [*kernel, *kernel], strict=True))
+    require(good, "it has pads that are as large as its kernel")
+    area, maps = math.prod(x.shape[2:]), np.arange(math.prod(x.shape[:2]))
+    require(table.size * maps.size <= ENTRIES, "it is too large: its kernel is read in too many places")
+    padding = np.tile(table == area, len(maps))
+    read = (table[:, None, :] + area * maps[:, None]).reshape(len(table), -1)
+    require(not padding.all(0).any(), "it has a pool with a window of padding alone")
+    return x, np.where(padding, x.count, read), padding, (*x.shape[:2], *places)
+
+
+def _max_pool(network: Network, a: Any) -> Any:
+    x, read, _, shape = _pool(network, a)
+    return network.maximum([x], np.where(read == x.count, read.min(0), read).T, shape)  # padding is never the largest
+
+
+def _mean(network: Network, x: Node, read: Array, padding: Array, counted: bool, shape: Any) -> Node:
+    """The mean of what is read. If padding is not counted: the sum, then times a factor of each entry's own."""
+    kernel = len(read)
+    if counted or not padding.any():
+        return network.linear(x, shape, np.full((kernel, 1, 1, 1), 1 / kernel), 0.0, read, x.count, 2)
+    y = network.linear(x, shape, np.ones((kernel, 1, 1, 1)), 0.0, read, x.count, 2)
+    return network.affine(y, (1 / (~padding).sum(0)).reshape(shape), 0.0, 2)
+
+
+def _average_pool(network: Network, a: Any) -> Any:
+    require({*(getattr(a, "dilations", None) or [1])} == {1}, "it has dilations")
+    x, read, padding, shape = _pool(network, a)
+    return _mean(network, x, read, padding, a.count_include_pad == 1, shape)
+
+
+def _maps(a: Any) -> tuple[Node, Array, tuple[int, ...]]:
+    """The entries of each map (entries, maps), and the shape with one entry for each."""
+    x = _node(a.x)
+    require(2 < len(x.shape) < 6, "it has an odd kernel: maps of no axis, or of more than three")
+    return x, _places(x).reshape(math.prod(x.shape[:2]), -1).T, (*x.shape[:2], *[1] * (len(x.shape) - 2))
+
+
+def _global_average_pool(network: Network, a: Any) -> Any:
+    x, read, shape = _maps(a)
+    return _mean(network, x, read, read < 0, True, shape)
+
+
+def _global_max_pool(network: Network, a: Any) -> Any:
+    x, read, shape = _maps(a)
+    return network.maximum([x], read.T, shape)
+
+
+def _reduce_mean(network: Network, a: Any) -> Any:
+    x, rank = _node(a.x), len(a.x.shape)
+    require(a.axes is not None, "it has no axes")
+    first = rank - len(a.axes)
+    good = 0 < first < rank and sorted(_axes(a, a.axes, rank)) == list(range(first, rank))
+    require(good, "it takes means over axes other than the last ones")
+    shape = x.shape[:first]
+    read = _places(x).reshape(math.prod(shape), -1).T
+    return _mean(network, x, read, read < 0, True, (*shape, *[1] * (rank - first) * a.keepdims))
+
+
+def _normalization(network: Network, a: Any) -> Any:
+    x, parts = _node(a.x), (a.mean, a.var, a.scale, a.b)
+    good = len(x.shape) >= 2 and all(part.shape == x.shape[1:2] for part in parts) and a.epsilon >= 0
+    require(good and (a.var >= 0).all(), "it has means, variances, scales or biases that do not fit")
+    return network.normalize(x, 1, a.mean, np.sqrt(a.var.astype(np.float64) + a.epsilon), a.scale, a.b)
+
+
+def _dropout(network: Network, a: Any) -> Any:
+    ratio = np.array(0.5 if a.ratio is None else a.ratio)
+    require(ratio.shape == () and 0 <= ratio < 1, "it has an odd ratio")
+    return _node(a.x)
+
+
+def _softmax(network: Network, a: Any) -> Any:
+    """Larger logits have larger probabilities, but for what float32 rounds: it is taken off, and leaves a margin."""
+    x = _node(a.x)
+    good = a.last and len(x.shape) == 2 and x.shape[0] == 1 and _axes(a, [a.axis], 2) == [1]
+    require(good, "it has a Softmax that is not the last operator, over the classes of one sample")
+    network.decision_margin = 2.0**-16
+    return x
+
+
+def _constant(_: Network, a: Any) -> Any:
+    held = {name: getattr(a, name, None) for name in _CONSTANT}
+    (value,) = (value for value in held.values() if value is not None)
+    floats = held["value_float"] is not None or held["value_floats"] is not None
+    value = value if held["value"] is not None else np.array(value, np.float32 if floats else np.int64)
+    require(value.size and np.isfinite(value).all(), "it has no numbers, or some that are not finite")
+    return value
+
+
+# Every operator that may be there, from an opset version on: its inputs, and every attribute with its default.
+# fmt: off
+OPERATORS = [
+    Operator("Add", 7, _add, "x y"),
+    Operator("AveragePool", 7, _average_pool, "x", _MEAN),
+    Operator("AveragePool", 10, _average_pool, "x", {**_MEAN, **_CEIL}),
+    Operator("AveragePool", 19, _average_pool, "x", {**_MEAN, **_CEIL, **_DILATIONS}),
+    Operator("BatchNormalization", 7, _normalization, "x scale b mean var", {**_NORM, "spatial": ("i", 1, (1,))}),
+    Operator("BatchNormalization", 9, _normalization, "x scale b mean var", _NORM),
+    Operator("BatchNormalization", 14, _normalization, "x scale b mean var", {**_NORM, **_TRAINING}),
+    Operator("Clip", 7, _clip, "x", {"min": ("f", -_FLOAT32_MAX), "max": ("f", _FLOAT32_MAX)}),
+    Operator("Clip", 11, _clip, "x min? max?"),
+    Operator("Concat", 7, _concat, "x*", {"axis": ("i", REQUIRED)}),
+    Operator("Constant", 7, _constant, "", {"value": ("t", REQUIRED)}),
+    Operator("Constant", 11, _constant, "", {"value": ("t", None)}),
+    Operator("Constant", 12, _constant, "", _CONSTANT),
+    Operator("Conv", 7, _conv, "x w b?", {**_WINDOW, **_DILATIONS, "group": ("i", 1), "kernel_shape": ("ints", None)}),
+    Operator("Div", 7, _divide, "x y"),
+    Operator("Dropout", 7, _dropout, "x", {"ratio": ("f", 0.5)}),
+    Operator("Dropout", 12, _dropout, "x ratio?", {"seed": ("i", None)}),
+    Operator("Flatten", 7, _flatten, "x", {"axis": ("i", 1)}),
+    Operator("Gather", 7, _gather, "x indices", {"axis": ("i", 0)}),
+    Operator("Gemm", 7, _gemm, "x y c", _GEMM),
+    Operator("Gemm", 11, _gemm, "x y c?", _GEMM),
+    Operator("GlobalAveragePool", 7, _global_average_pool, "x"),
+    Operator("GlobalMaxPool", 7, _global_max_pool, "x"),
+    Operator("Identity", 7, lambda _, a: a.x, "x"),
+    Operator("LeakyRelu", 7, lambda network, a: network.relu(_node(a.x), a.alpha), "x", {"alpha": ("f", _CENT)}),
+    Operator("MatMul", 7, lambda network, a: _product(network, a.x, a.y, 0.0), "x y"),
+    Operator("Max", 8, _maximum, "x y"),
+    Operator("MaxPool", 7, _max_pool, "x", _POOL),
+    Operator("MaxPool", 8, _max_pool, "x", {**_POOL, **_ORDER}),
+    Operator("MaxPool", 10, _max_pool, "x", {**_POOL, **_ORDER, **_CEIL, **_DILATIONS}),
+    Operator("Min", 8, _minimum, "x y"),
+    Operator("Mul", 7, _multiply, "x y"),
+    Operator("Neg", 7, lambda network, a: network.negative(_node(a.x)), "x"),
+    Operator("Pad", 7, _pad, "x", {**_MODE, "pads": ("ints", REQUIRED), "value": ("f", 0.0)}),
+    Operator("Pad", 11, _pad, "x pads value?", _MODE),
+    Operator("Pad", 18, _pad, "x pads value? axes?", _MODE),
+    Operator("PRelu", 7, _prelu, "x slope"),
+    Operator("ReduceMean", 7, _reduce_mean, "x", {**_AXES, **_KEPT}),
+    Operator("ReduceMean", 18, _reduce_mean, "x axes?", {**_KEPT, "noop_with_empty_axes": ("i", 0, (0,))}),
+    Operator("Relu", 7, lambda network, a: network.relu(_node(a.x)), "x"),
+    Operator("Reshape", 7, _reshape, "x shape"),
+    Operator("Reshape", 14, _reshape, "x shape", {"allowzero": ("i", 0, (0,))}),
+    Operator("Slice", 7, _slice, "x", {"starts": ("ints", REQUIRED), "ends": ("ints", REQUIRED), **_AXES}),
+    Operator("Slice", 10, _slice, "x starts ends axes? steps?"),
+    Operator("Softmax", 7, _softmax, "x", {"axis": ("i", 1)}),
+    Operator("Softmax", 13, _softmax, "x", {"axis": ("i", -1)}),
+    Operator("Squeeze", 7, _squeeze, "x", _AXES),
+    Operator("Squeeze", 13, _squeeze, "x axes?"),
+    Operator("Sub", 7, _subtract, "x y"),
+    Operator("Transpose", 7, _transpose, "x", {"perm": ("ints", None)}),
+    Operator("Unsqueeze", 7, _unsqueeze, "x", {"axes": ("ints", REQUIRED)}),
+    Operator("Unsqueeze", 13, _unsqueeze, "x axes"),
+]
+# fmt: on
+
+
+# The graph: names, shapes and types.
+
+
+def read_opset(model: SimpleNamespace) -> int:
+    """The version of the operators. Other domains may be imported where it is known that this changes nothing."""
+    require(model.ir_version in IR_VERSIONS, f"it has the IR version {model.ir_version}, which is not supported")
+    domains = {None: "", "ai.onnx": ""}
+    named = [(domains.get(one.domain, one.domain), one.version) for one in model.opset_import]
+    opsets = dict(named)
+    require(len(opsets) == len(named), "it imports the operators of one domain twice")
+    opset = opsets.pop("", None)
+    require(opset in OPSETS, f"it has operators of version {opset}, which is not supported")
+    good = all(version in OTHER_DOMAINS.get(domain, ()) for domain, version in opsets.items())
+    require(good, f"it has operators of other domains: {sorted(opsets)!r:.60}")
+    return int(opset)
+
+
+def read_input(network: Network, x: Node, declared: SimpleNamespace) -> Any:
+    """The value of the graph's input: x in the declared shape, with a batch axis of one where that is open."""
+    shape = declared.type.tensor_type.shape
+    require(shape is not None and shape.dim, "its input has no shape")
+    sides = [dim.dim_value for dim in shape.dim]
+    sides = [1, *x.shape] if None in sides[1:] else [1 if sides[0] is None else sides[0], *sides[1:]]
+    require(min(sides) > 0, "its input has a side that is none")
+    return _reshaped(network, x, sides)
+
+
+def check_declared(one: SimpleNamespace, value: Any, symbols: dict[str, int]) -> None:
+    """Compare a type and shape that the file declares with those that are there; an open side has one value."""
+    kind, shape = one.type.tensor_type.elem_type, one.type.tensor_type.shape
+    is_float = isinstance(value, Node) or value.dtype.kind == "f"
+    require(kind == (1 if is_float else 7), f"{one.name!r:.40} is declared as of another type")
+    sides = [] if shape is None else shape.dim
+    require(shape is None or len(sides) == len(value.shape), f"{one.name!r:.40} is declared with another shape")
+    for dim, side in zip(sides, value.shape, strict=False):
+        require(None in (dim.dim_value, dim.dim_param), f"{one.name!r:.40} has a side that is declared twice")
+        known = symbols.setdefault(dim.dim_param, side) if dim.dim_param else side
+        good = dim.dim_value in (None, side) and known == side
+        require(good, f"{one.name!r:.40} is declared with another shape than {value.shape}")
+
+
 @_sentence("the model: ")
-def read_network(source: Any, shape: tuple[int, ...], prepare: dict[str, Any] | None = None) -> Network:
+def read_network(
+    source: Any, shape: tuple[int, ...], prepare: dict[str, Any] | None = None, pairs: bool = True
+) -> Network:
     """The network of an ONNX file, for inputs of this shape, behind its preparation."""
-    model, network = Message(_content(source)), Network(nodes=[], units=0)
+    model = read_message(memoryview(_content(source)), "ModelProto")
+    graph, opset, network = model.graph, read_opset(model), Network(nodes=[], units=0, decision_margin=0.0, pairs=pairs)
     x = network.add("input", [], shape)
-    x = x if prepare is None else network.normalize(x, 0, *_fields(prepare, "mean std"))
-    opsets = [one.one(2, int) for one in map(Message, model.all(8)) if one.one(1, bytes, b"") in (b"", b"ai.onnx")]
-    require(len(opsets) == 1 and 7 <= opsets[0] <= 28 and not model[25], "it has operators or functions of its own")
-    graph = Message(model.one(7))
-    value = _unique([(one.one(8), one.tensor()) for one in map(Message, graph.all(5))])
-    (given,) = (one for one in map(Message, graph.all(11)) if one.one(1) not in value)
-    kind, output = Message(Message(given.one(2)).one(1)), Message(graph.one(12)).one(1)
-    sides = [Message(one).one(1, int, 0) or int(i == 0) for i, one in enumerate(Message(kind.one(2)).all(1))]
-    require(kind.one(1, int) == 1, "its input is not float32")
-    value[given.one(1)] = network.operate("Reshape", {}, x, sides if math.prod(sides) == x.count else [1, *shape])
-    for one in map(Message, graph.all(1)):
-        op, names, result = str(one.one(4) + one.one(7, bytes, b""), "utf-8"), one.all(1), one.one(2)
-        a = _unique([(str(each.one(1), "utf-8"), each.attribute()) for each in map(Message, one.all(5))])
-        op, a = ("Identity", {}) if op == "Softmax" and result == output else (op, a)
-        odd = [name for name in a if not re.fullmatch(ANY, name) and a[name] != ONLY.get(name)]
-        require(not odd and result not in value, f"it has a {op} with {odd}, or of a name that is there already")
-        value[result] = a["value"] if op == "Constant" else network.operate(op, a, *(value[name] for name in names))
-    require(value[output] is network.nodes[-1], "its output is not the last value that it computes")
+    x = x if prepare is None else prepared(network, x, prepare)
+    values = _unique([(one.name, read_tensor(one)) for one in graph.initializer])
+    given = [one for one in graph.input if one.name not in values]
+    require(len(given) == 1, "it has other inputs than one")
+    values[given[0].name] = read_input(network, x, given[0])
+    used, constants = {graph.output.name}, 0
+    for number, node in enumerate(graph.node):
+        with _sentence(f"node {number}, {node.op_type!r:.40}: "):
+            require(node.output not in values, "its result has a name that is there already")
+            values[node.output] = y = compute(network, node, opset, values, node.output == graph.output.name)
+            constants += 0 if isinstance(y, Node) else y.size
+            require(constants <= 2 * ENTRIES, "it is too large: it has too many constants")
+            used |= {*node.input}
+    require(all(values), "it has a value without a name")
+    named = [node.name for node in graph.node if node.name]
+    require(len({*named}) == len(named), "two nodes have one name")
+    unused = [node.output for node in graph.node if node.output not in used]
+    require(not unused, f"it computes what nothing uses: {unused!r:.60}")
+    symbols = dict[str, int]()
+    for infos in (graph.input, graph.value_info, [graph.output]):
+        for name, one in _unique([(one.name, one) for one in infos]).items():
+            require(name in values, f"it declares {name!r:.40}, which is not there")
+            check_declared(one, values[name], symbols)
+    require(values[graph.output.name] is network.nodes[-1], "its output is not the last value that it computes")
     return network
 
 
-def _exact(given: Any, n: int) -> Array:  # Fractions: of an array, or n times of a string, decimal or as by float.hex
+def compute(network: Network, node: SimpleNamespace, opset: int, values: dict[str, Any], last: bool) -> Any:
+    """The result of one node of the file."""
+    require(node.domain in (None, "", "ai.onnx"), f"it is an operator of the domain {node.domain!r:.40}")
+    versions = [one for one in OPERATORS if one.name == node.op_type and one.since <= opset]
+    require(versions, f"this operator is not supported, or not in version {opset}")
+    operator = versions[-1]
+    inputs, attributes = read_inputs(node, operator.inputs.split(), values), read_attributes(node, operator.attributes)
+    given = SimpleNamespace(opset=opset, last=last, given=len(node.input), **inputs, **attributes)
+    return operator.function(network, given)
+
+
+def _exact(given: Any, n: int) -> Array:
+    """Fractions: those of an array, or n times the number in a string, decimal or as float.hex writes it."""
     if isinstance(given, str) and NUMBER.fullmatch(given):
         return np.array([Fraction(float.fromhex(given)) if "x" in given else Fraction(given)] * n, object)
     require(isinstance(given, np.ndarray) and given.size == n, f"got {given!r:.60}, which does not fit the ball")
@@ -308,7 +1102,11 @@ def _exact(given: Any, n: int) -> Array:  # Fractions: of an array, or n times o
 
 
 class Question(SimpleNamespace):
-    """One input, its ball and members, and the classes: what a certificate is about."""
+    """One input x, its ball B and members B_u, the class `target` and its `rivals`: the subject of a certificate.
+
+    `sides` holds how far each variable may move down and up, as fractions. `lower` and `upper` hold the same as signed
+    float64 numbers, rounded outward. `members` (1 + groups, n) is 1 where a variable moves: in B, then in each B_u.
+    """
 
     def __init__(self, x: Array, ball: dict[str, Any], mask: Any, groups: int, target: int, rivals: list[int]) -> None:
         norm, half, relative, n = ball["norm"], ball["half"], ball["relative"], x.size
@@ -317,21 +1115,33 @@ class Question(SimpleNamespace):
         good = known and len(ball) == 5 and x.dtype == np.float32 and np.isfinite(x).all() and 0 <= groups * n <= 2**26
         require(good, "the ball is of no known kind, or the input not finite float32 numbers, or there are many groups")
         self.x: Array = x.reshape(-1).astype(np.float64)
-        end, at, eps = np.full(n, 2.0**1000), _exact(self.x, n), _exact(ball["eps"], n)
-        low, high = (_exact(given, n) for given in ball["domain"] or (-end, end))
-        below, beyond = (eps * side if relative else np.minimum(eps, side) for side in (at - low, high - at))
+        eps = _exact(ball["eps"], n)
         super().__init__(norm=norm, shape=x.shape, target=target, rivals=rivals, groups=groups, eps=eps[0])
-        self.sides: tuple[Array, Array] = np.maximum(below, 0) * (half != "+"), np.maximum(beyond, 0) * (half != "-")
+        self.sides: tuple[Array, Array] = self.exact_sides(ball, eps)
         require(eps.min() >= 0 and max(map(np.max, self.sides)) < 2**900, "the ball has no radius, or no end")
-        low, high = (np.nextafter(side.astype(float), np.inf) * (side > 0).astype(float) for side in self.sides)
-        self.lower: Array = -low
-        self.upper: Array = high
-        self.members: Array = np.ones((1 + groups, n))  # 1 where a variable moves
+        down, up_ = (np.nextafter(side.astype(float), np.inf) * (side > 0).astype(float) for side in self.sides)
+        self.lower: Array = -down
+        self.upper: Array = up_
+        self.members: Array = np.ones((1 + groups, n))
         if groups:
             require(mask.shape == x.shape and 0 <= mask.min() <= mask.max() < groups, "the groups do not fit the input")
             self.members[1 + mask.reshape(-1), np.arange(n)] = 0
 
-    def suprema(self, forms: Forms) -> Array:  # sup of <A, δ> over B and every B_u, rounded up: (1 + G, R)
+    def exact_sides(self, ball: dict[str, Any], eps: Array) -> tuple[Array, Array]:
+        """How far each variable may move down and up: by eps, as far as the domain reaches, on the stated half."""
+        n, half = len(self.x), ball["half"]
+        at, end = _exact(self.x, n), np.full(n, 2.0**1000)
+        low, high = (_exact(given, n) for given in ball["domain"] or (-end, end))
+        to_ends = (at - low, high - at)
+        down, up_ = (eps * side if ball["relative"] else np.minimum(eps, side) for side in to_ends)
+        return np.maximum(down, 0) * (half != "+"), np.maximum(up_, 0) * (half != "-")
+
+    def suprema(self, forms: Forms) -> Array:
+        """The largest <A, δ> over B and every B_u, rounded up: (1 + G, R).
+
+        Over a box it is the sum of max(A_i lower_i, A_i upper_i). For p = 1 and 2 it is also at most eps times the dual
+        norm of A over the variables that can move in the direction of A. The smaller one counts.
+        """
         a, lower, upper = forms.a, self.lower[forms.at, None], self.upper[forms.at, None]
         members, eps = self.members[:, forms.at], np.nextafter(float(self.eps), np.inf)
         best = above(members @ np.maximum(a * lower, a * upper))
@@ -342,19 +1152,38 @@ class Question(SimpleNamespace):
             best = np.minimum(best, above(np.stack([(moving.T * m).max(1, initial=0) for m in members]) * eps))
         return best
 
-    def hold(self, points: Array) -> None:  # points (1 + G, *shape) have to lie in B and every B_u, exactly
+    def hold(self, points: Array) -> None:
+        """Require that points (1 + G, *shape) lie in B and every B_u. float32 numbers are whole multiples of 2^-149."""
         unit, flat = 2**149, points.reshape(len(points), -1).astype(np.float64)
         require((points.dtype, *points.shape) == (np.float32, 1 + self.groups, *self.shape), "the points do not fit")
         ends, x = (np.vectorize(int, otypes="O")(v * 2.0**149) for v in (flat, self.x))
-        (low, high), step = (side * unit for side in self.sides), ends - x
-        inside = ((-low <= step) & (step <= high) & ((self.members > 0) | (step == 0))).all()
+        (down, up_), step = (side * unit for side in self.sides), ends - x
+        inside = ((-down <= step) & (step <= up_) & ((self.members > 0) | (step == 0))).all()
         size = {"inf": 0, "1": abs(step).sum(1).max(), "2": (step**2).sum(1).max()}[self.norm]
         inside &= size <= (self.eps * unit) ** (2 if self.norm == "2" else 1)
         require(inside, "a stored point is not in its ball")
 
 
+class Leaf(NamedTuple):
+    """A part of the ball: one leaf of each of R forms. `slopes`, `multipliers` and `sides` are (R, open units).
+
+    On a leaf, an open unit has z >= 0 (side 1), z <= 0 (side -1), or either (0). `slopes` are the lower lines of units,
+    in 256ths (255 stands for 1). `multipliers` may be any numbers. `units` numbers the open units.
+    """
+
+    units: Array
+    slopes: Array
+    multipliers: Array
+    sides: Array
+
+
 class Prover(SimpleNamespace):
-    """Ends (n, 1) of nodes on B, or (n, P) at points; and radii (2, n, 1 or P), what float32 and constants may add."""
+    """Bounds of every node, in float32 and over the reals, on the ball B or at points.
+
+    Each entry of a node is the exact result of its operation on the values before, plus an unknown error. `radius` of a
+    node (2, n, 1 or P) bounds this error: first in float32, then over the reals. `lower` and `upper` are the ends of
+    its entries, (n, 1) on B or (n, P) at points. They hold in float32 and over the reals, or over the reals alone.
+    """
 
     def __init__(self, network: Network, question: Question, points: Any = None, reals: bool = False) -> None:
         super().__init__(nodes=network.nodes, units=network.units, whole=points is None, reals=int(reals))
@@ -367,112 +1196,286 @@ class Prover(SimpleNamespace):
         for _ in self.nodes[1:] if points is not None else []:
             self.append()
 
-    def overlaps(self) -> Any:  # lower ends of max_c' f_c' - f_c at points, by the rival that is ahead there
-        best = np.array(self.question.rivals)[self.lower[-1][self.question.rivals].argmax(0)]
-        every = np.eye(len(self.lower[-1]))
-        forms = Forms(np.arange(len(every)), every[:, [self.question.target]] - every[:, best])
-        return -self.largest(self.nodes[-1].number, forms)[self.reals, 0]
+    # Interval arithmetic: the ends of a node from those of the nodes that it reads.
 
-    def append(self) -> None:  # the interval of the next node, by interval arithmetic; what float32 may add is in it
+    def append(self) -> None:
+        """Bound the next node."""
         node = self.nodes[len(self.lower)]
         ends = [(self.lower[i], self.upper[i]) for i in node.inputs]
-        (lower, upper), reach = ends[0], [np.maximum(np.abs(low), np.abs(high)) for low, high in ends]
-        radii = np.zeros((2, node.count, lower.shape[1]))
-        if node.op == "largest":
-            lower, upper = lower[node.index].max(1), upper[node.index].max(1)
-        elif node.op == "relu":  # ends are off by less than the radii have to spare
-            radii = np.stack([above(2 * UNIT * reach[0] + FLUSHED), above(OWN * reach[0])]) * (node.slope > 0)
-            lower, upper = (np.maximum(end, end * node.slope) for end in (lower, upper))
-            lower, upper = lower - radii[self.reals], upper + radii[self.reals]
-        elif node.op == "add":
-            radii[0] = above(2 * UNIT * (reach[0] + reach[1]) + FLUSHED)
-            lower, upper = -total(-lower, -ends[1][0], radii[self.reals]), total(upper, ends[1][1], radii[self.reals])
-        else:
-            radii = self.rounding(node, lower, upper, reach[0])
-            step, radius = _grid(reach[0], BITS), radii[self.reals]
-            middle = np.rint((lower + upper) / 2 / step) * step
-            spread = above(node.push(sum(map(np.abs, node.weights)), up(np.maximum(upper - middle, middle - lower))))
-            terms = [node.bias[:, None], *(node.push(weight, middle) for weight in node.weights)]
-            lower, upper = -total(*(-term for term in terms), spread, radius), total(*terms, spread, radius)
+        reach = [np.maximum(np.abs(low), np.abs(high)) for low, high in ends]  # the largest magnitude of each entry
+        require(all(far.max() <= LARGEST for far in reach), "undecided, rounding: a value may leave float32's range")
+        lower, upper, radii = self.interval(node, ends, reach)
         for kept, end in zip((self.lower, self.upper, self.radius), (lower, upper, radii), strict=True):
             kept.append(end)
 
-    def rounding(self, node: Node, lower: Array, upper: Array, reach: Array) -> Array:  # of W x + b, in any order
-        whole, far, bias = np.sum(node.weights, axis=0), reach.max(0), node.bias[:, None]
-        moved = np.hstack([np.maximum(upper, 0), np.maximum(-lower, 0)]) + 2.0**-100
-        plus, minus = (np.hsplit(node.push(np.maximum(side, 0), moved), 2) for side in (whole, -whole))
-        sums = [plus[0] + minus[1] + np.maximum(bias, 0), plus[1] + minus[0] + np.maximum(-bias, 0)]
-        share, early = (node.terms + 1) * UNIT, (2 + node.more) * UNIT  # the latter for rounds of terms, and the last
-        off = (node.terms + node.more + 1) * (FLUSHED + far * (FLUSHED + node.lost))  # what is flushed, or cut off
-        size = above(sums[0] + sums[1] + off)
-        require(share < 1 / 4 and size.max() < 2.0**126, "undecided, rounding: float32 overflows or errs too much")
-        each = above(early / (1 - early) * size + off)
-        share = node.push((whole != 0).astype(float), (reach > 0).astype(float)) * UNIT  # to add 0 rounds nothing
-        own = above(OWN * size * (node.more > 0) + node.terms * far * node.lost)
-        return np.stack([above(share / (1 - share) * (np.maximum(*sums) + each) + each), own])
+    def interval(self, node: Node, ends: list[tuple[Array, Array]], reach: list[Array]) -> tuple[Array, Array, Array]:
+        """The lower ends, upper ends and radii of a node. A constant and a maximum round nothing."""
+        none = np.zeros((2, node.count, ends[0][0].shape[1] if ends else self.at.shape[1]))
+        if node.op == "constant":
+            value = np.repeat(node.value[:, None], self.at.shape[1], 1)
+            return value, value, none
+        if node.op == "select":
+            lower, upper = (np.concatenate(side)[node.index].max(1) for side in zip(*ends, strict=True))
+            return lower, upper, none
+        if node.op == "minus":
+            (low, high), (other_low, other_high) = ends
+            return -total(-low, other_high), total(high, -other_low), none
+        if node.op == "larger":
+            return *self.interval_of_larger(*ends), none
+        if node.op == "linear":
+            return self.interval_of_linear(node, *ends[0], reach[0], none)
+        if node.op == "add":
+            return self.interval_of_sum(node, ends, reach)
+        return self.interval_of_relu(node, *ends[0], reach[0])
 
-    def bend(self, node: Node, forms: Forms, own: tuple[Array, ...]) -> tuple[list[Forms], Array]:
-        """Forms of a relu's output as such of its input z, nowhere smaller with what is added; not yet rounded."""
-        low, high = self.lower[node.inputs[0]][forms.at], self.upper[node.inputs[0]][forms.at]
-        open_ = np.flatnonzero(((low < 0) & (high > 0)).any(1))
-        least, most, some, slope = low[open_], high[open_], forms.a[open_], node.slope
-        below, g, sides = np.where(most > -least, 1.0, slope), np.zeros((1, 1)), np.zeros((1, 1))
-        if own:
-            mine = np.searchsorted(own[0], node.first + forms.at[open_])
-            require((own[0][mine] == node.first + forms.at[open_]).all(), "two relus of one value have other intervals")
-            chosen, g, sides = (c[:, mine].T.astype(np.float64) for c in own[1:])
-            below = np.clip(np.where(chosen == 255, 1.0, chosen / 256), slope, 1.0)
-        sides = np.where(least >= 0, 1, np.where(most <= 0, -1, sides))  # of points, one may be open and another not
-        line = np.rint((most - slope * least) / np.maximum(most - least, 2.0**-200) * 2.0**20) / 2.0**20
-        offset = np.maximum(total(up(slope * least), up(-line * least)), up(most + up(-line * most)))  # at both ends
-        chosen = np.where(sides > 0, 1.0, np.where(sides < 0, slope, np.where(some > 0, line, below)))
-        added = above((np.maximum(some, 0) * (sides == 0) * np.maximum(offset, 0)).sum(0))
-        parts = [Forms(forms.at, forms.a * np.where(low >= 0, 1.0, slope))]
-        parts[0].a[open_] = some * chosen
-        if g.any():  # times what is not negative on the leaf: z - low where g > 0, high - z where g < 0
-            parts.append(Forms(forms.at[open_], g))
-            plus, minus = np.maximum(g, 0) * (sides <= 0), np.maximum(-g, 0) * (sides >= 0)
-            added = total(added, above((plus * -least + minus * most).sum(0)))
-        return parts, added
+    def interval_of_larger(self, first: Any, ahead: Any, other: Any) -> tuple[Array, Array]:
+        """max(a, b) lies between the larger ends of both, and is a + relu(b - a)."""
+        lower = np.maximum(np.maximum(first[0], other[0]), -total(-first[0], -ahead[0]))
+        return lower, np.minimum(np.maximum(first[1], other[1]), total(first[1], ahead[1]))
 
-    def largest(self, start: int, forms: Forms, own: tuple[Array, ...] = ()) -> Array:
+    def interval_of_relu(self, node: Node, lower: Array, upper: Array, reach: Array) -> tuple[Array, Array, Array]:
+        """A relu with a slope below 0 rounds one product; the others round nothing.
+
+        float64 rounds the ends here, by a share of 2^-52. Each radius is larger by more than that than the true error.
+        """
+        slope = node.slope[:, None]
+        radii = np.stack([above(gamma(1) * reach + FLUSHED), above(OWN * reach)]) * (slope > 0)
+        lower, upper = (np.maximum(end, end * slope) for end in (lower, upper))
+        return lower - radii[self.reals], upper + radii[self.reals], radii
+
+    def interval_of_sum(
+        self, node: Node, ends: list[tuple[Array, Array]], reach: list[Array]
+    ) -> tuple[Array, Array, Array]:
+        """A sum of two values rounds once. Merged into the chain of one of them, the other meets all its additions."""
+        merged = [0.0 if chain is None else gamma(chain.terms + chain.summands) for chain in node.chains]
+        size = sum((gamma(1) + share) * far for share, far in zip(merged, reach, strict=True))
+        radii = np.stack([above(size + FLUSHED), np.zeros_like(reach[0])])
+        (low, high), (other_low, other_high) = ends
+        radius = radii[self.reals]
+        return -total(-low, -other_low, radius), total(high, other_high, radius), radii
+
+    def interval_of_linear(
+        self, node: Node, lower: Array, upper: Array, reach: Array, none: Array
+    ) -> tuple[Array, Array, Array]:
+        """W x + b, with x = middle + rest: W middle is summed exactly, |rest| is at most half the interval's width."""
+        radii = none if node.exact else self.rounding(node, lower, upper, reach)
+        step = _grid(reach, BITS)
+        middle = np.rint((lower + upper) / 2 / step) * step
+        width = up(np.maximum(upper - middle, middle - lower))
+        spread = above(node.push(sum(map(np.abs, node.weights)), width))
+        terms = [node.bias[:, None], *(node.push(weight, middle) for weight in node.weights)]
+        radius = radii[self.reals]
+        return -total(*(-term for term in terms), spread, radius), total(*terms, spread, radius), radii
+
+    def rounding(self, node: Node, lower: Array, upper: Array, reach: Array) -> Array:
+        """The rounding theorem: radii of W x + b in float32, summed in any order and merged, and over the reals.
+
+        No set of positive terms adds up to more than `plus`, none of negative ones to more than `minus`. The errors of
+        single terms add up to at most `early`: their roundings, numbers below 2^-126 that count as 0, and the products
+        that slices leave out. Each of the n additions errs by at most UNIT times a sum of some terms and of errors.
+        So with E for all errors, E <= early + n UNIT (max(plus, minus) + E); solve for E.
+        """
+        chain, bias = node.chain, node.bias[:, None]
+        plus, minus = self.one_sided_sums(node, lower, upper)
+        far, first = reach.max(0), np.maximum(-self.lower[chain.reads], self.upper[chain.reads]).max(0)
+        left_out = node.terms * far * node.lost
+        flushed = FLUSHED * chain.gain * (chain.terms + chain.summands + 2) * (1 + np.maximum(far, first))
+        size = above(plus + minus + left_out + flushed)
+        require(max(size.max(), chain.gain) < LARGEST, "undecided, rounding: float32 may overflow")
+        early = above(gamma(1 + chain.rounds) * size + left_out + flushed)
+        products = node.push(node.used.astype(float), (reach > 0).astype(float))  # to add 0 rounds nothing
+        late = gamma(products + chain.summands) * (np.maximum(plus, minus) + early)
+        if node.inputs[0] != chain.reads:  # a summand of a chain that began before may meet all additions of the chain
+            late = late + gamma(chain.terms + chain.summands) * (np.abs(bias) + early)
+        return np.stack([above(late + early), above(OWN * size + left_out)])
+
+    def one_sided_sums(self, node: Node, lower: Array, upper: Array) -> tuple[Array, Array]:
+        """The largest sums of positive terms and of negative terms of W x + b, in magnitude; not yet rounded up."""
+        weight, bias = np.sum(node.weights, axis=0), node.bias[:, None]
+        sides = np.hstack([np.maximum(upper, 0), np.maximum(-lower, 0)])
+        by_positive, by_negative = (np.hsplit(node.push(np.maximum(w, 0), sides), 2) for w in (weight, -weight))
+        plus = by_positive[0] + by_negative[1] + np.maximum(bias, 0)
+        return plus, by_positive[1] + by_negative[0] + np.maximum(-bias, 0)
+
+    # The rule of inference: a form of a node is at most a form of its inputs, plus a constant.
+
+    def largest(self, start: int, forms: Forms, leaf: Leaf | None = None) -> Array:
         """Upper ends of forms of a node over B and every B_u, (2, 1 + G, R): float32 and the reals, the reals alone."""
         pending, constant = {start: [forms]}, np.array([[FLUSHED], [0.0]]) * np.abs(forms.a).sum(0)
+        of_input = Forms(np.zeros(0, int), np.zeros((0, forms.a.shape[1])))
         while pending:
             number = max(pending)
             forms, lost = Forms.rounded(pending.pop(number), self.lower[number], self.upper[number])
-            node, at, a = self.nodes[number], forms.at, forms.a
-            constant = total(constant, lost, above((self.radius[number][:, at] * np.abs(a)).sum(1)))
-            parts, added = [forms], np.zeros(1)
-            if node.op == "linear":
-                parts, added = [node.pull(weight, forms) for weight in node.weights], forms.of(node.bias[at, None])
-            elif node.op == "relu":
-                parts, added = self.bend(node, forms, own)
-            elif node.op == "largest":  # it is one entry, or at least as large as one, or at most a constant
-                index, low, high = node.index[at], self.lower[node.inputs[0]], self.upper[node.inputs[0]]
-                best = low[index].argmax(1)
-                others = np.where(np.arange(index.shape[1])[:, None] == best[:, None], -np.inf, high[index]).max(1)
-                best = np.take_along_axis(index, best, 1)
-                kept = np.where((np.take_along_axis(low, best, 0) >= others) | (a < 0), a, 0)
-                added = Forms(at, a - kept).of(high[index].max(1))
-                at, into = np.unique(best, return_inverse=True)
-                parts = [Forms(at, np.zeros((len(at), a.shape[1])))]
-                np.add.at(parts[0].a, (into.reshape(best.shape), np.arange(a.shape[1])), kept)
-            constant = total(constant, added)
-            for source in node.inputs:
-                pending.setdefault(source, []).extend(parts)
-        return up(total(forms.of(self.at[forms.at]), constant)[:, None] + (self.whole and self.question.suprema(forms)))
+            of_errors = above((self.radius[number][:, forms.at] * np.abs(forms.a)).sum(1))
+            parts, added = self.pulled(self.nodes[number], forms, leaf)
+            constant = total(constant, lost, of_errors, added)
+            if number == 0:
+                of_input = forms
+            for source, some in zip(self.nodes[number].inputs, parts, strict=True):
+                read = [part for part in some if len(part.at)]
+                if read:
+                    pending.setdefault(source, []).extend(read)
+        ends = self.whole and self.question.suprema(of_input)
+        return up(total(of_input.of(self.at[of_input.at]), constant)[:, None] + ends)
 
-    def hidden(self, number: int, entry: Array, sign: Array) -> Array:  # upper ends over B of sign v_entry
-        shape, found = self.nodes[number].shape, np.zeros(len(entry))  # entries at one place of maps read one window
-        place = entry % (math.prod(shape[-2:]) if len(shape) > 2 else 1)
-        for some in (np.flatnonzero(place == at) for at in np.unique(place)):
-            for few in np.array_split(some, math.ceil(len(some) / self.few)):
-                forms = Forms(at := np.unique(entry[few]), (at[:, None] == entry[few]) * sign[few])
-                found[few] = self.largest(number, forms)[0, 0]
-        return found
+    def pulled(self, node: Node, forms: Forms, leaf: Leaf | None) -> tuple[list[list[Forms]], Array]:
+        """Forms of each input of a node, whose sum is at least the given forms of the node; and what is added."""
+        if node.op == "constant":
+            return [], forms.of(node.value[forms.at, None])
+        if node.op == "linear":
+            return [[node.pull(weight, forms) for weight in node.weights]], forms.of(node.bias[forms.at, None])
+        if node.op == "relu":
+            bent, added = self.bend(node, forms, leaf)
+            return [bent], added
+        if node.op == "select":
+            return self.pick(node, forms)
+        if node.op == "minus":
+            return [[forms], [Forms(forms.at, -forms.a)]], np.zeros(1)
+        if node.op == "larger":
+            return self.choose(node, forms, split=leaf is not None)
+        return [[forms]] * len(node.inputs), np.zeros(1)  # a sum; the input has no inputs
 
-    def settle(self, at: int, stored: Array) -> None:  # put the stored interval (2, n), once derived, in its place
+    def bend(self, node: Node, forms: Forms, leaf: Leaf | None) -> tuple[list[Forms], Array]:
+        """Forms of a relu's input z. Where z >= 0 on the leaf, the coefficient stays; where z <= 0, it meets the slope.
+
+        Otherwise a negative coefficient meets a line s z, which is never above relu. A positive one meets a line
+        s z + t that is not below relu at both ends of z; relu is convex, so the line is not below it in between.
+        """
+        low, high = self.lower[node.inputs[0]][forms.at], self.upper[node.inputs[0]][forms.at]
+        open_ = np.flatnonzero(((low < 0) & (high > 0)).any(1))
+        least, most, a, slope = low[open_], high[open_], forms.a[open_], node.slope[forms.at[open_], None]
+        below, multipliers, sides = np.where(most > -least, 1.0, slope), np.zeros((1, 1)), np.zeros((1, 1))
+        if leaf:
+            below, multipliers, sides = self.stated(leaf, node.first + forms.at[open_], slope)
+        sides = np.where(least >= 0, 1, np.where(most <= 0, -1, sides))  # of points, one may be open and another not
+        line, offset = line_above(least, most, slope)
+        chosen = np.where(sides > 0, 1.0, np.where(sides < 0, slope, np.where(a > 0, line, below)))
+        added = above((np.maximum(a, 0) * (sides == 0) * offset).sum(0))
+        parts = [Forms(forms.at, forms.a * np.where(low >= 0, 1.0, node.slope[forms.at, None]))]
+        parts[0].a[open_] = a * chosen
+        if multipliers.any():
+            parts.append(Forms(forms.at[open_], multipliers))
+            added = total(added, self.paid(multipliers, sides, least, most))
+        return parts, added
+
+    def stated(self, leaf: Leaf, units: Array, slope: Array) -> tuple[Array, Array, Array]:
+        """The lower lines, multipliers and sides of units (K, R). Any line between the slope and 1 is sound."""
+        mine = np.searchsorted(leaf.units, units)
+        require((leaf.units[mine] == units).all(), "two relus of one value have other intervals")
+        below, multipliers, sides = (each[:, mine].T.astype(np.float64) for each in leaf[1:])
+        return np.clip(np.where(below == 255, 1.0, below / 256), slope, 1.0), multipliers, sides
+
+    def paid(self, multipliers: Array, sides: Array, least: Array, most: Array) -> Array:
+        """What multipliers g add to the constant: a form gets g z where this pays for it, on the leaf.
+
+        g > 0: g (z - lower end) is not negative. g < 0: g (z - upper end) is not negative. At a split, 0 is an end.
+        """
+        positive = np.maximum(multipliers, 0) * (sides <= 0)
+        negative = np.maximum(-multipliers, 0) * (sides >= 0)
+        return above((positive * -least + negative * most).sum(0))
+
+    def choose(self, node: Node, forms: Forms, split: bool) -> tuple[list[list[Forms]], Array]:
+        """Forms of max(a, b) as such of a, relu(b - a) and b, nowhere smaller with what is added.
+
+        It is a + relu(b - a). A positive coefficient may take a line instead: with x the entry whose upper end is
+        larger and u the other's, max(a, b) <= max(x, u) <= slope x + offset. It does where that is lower at two thirds
+        of the intervals of a and b, but not on the leaves of a tree, which split at b - a = 0.
+        """
+        at, (first, ahead, other) = forms.at, node.inputs
+        number = self.nodes[ahead].inputs[0]
+        ends = ((self.lower[i][at], self.upper[i][at]) for i in (first, other, number))
+        (a_low, a_high), (b_low, b_high), (low, high) = ends
+        from_b, u = b_high > a_high, np.minimum(a_high, b_high)
+        least, most = np.where(from_b, b_low, a_low), np.maximum(a_high, b_high)
+        slope = np.where(least >= u, 1.0, (most - u) / np.maximum(most - least, 2.0**-200))
+        slope = np.rint(slope * 2.0**20) / 2.0**20
+        offset = np.maximum(up(np.maximum(least, u) + up(-slope * least)), up(most + up(-slope * most)))  # at both ends
+        a, b = ((low + 2 * high) / 3 for low, high in ((a_low, a_high), (b_low, b_high)))
+        rise = high / np.maximum(high - low, 2.0**-200)
+        line = slope * np.where(from_b, b, a) + offset < a + rise * (b - a - low)
+        line = line & (low < 0) & (high > 0) & (forms.a > 0) & (not split)
+        taken, kept = np.where(line, forms.a, 0), np.where(line, 0, forms.a)
+        of_x = taken * slope
+        parts = (kept + np.where(from_b, 0, of_x), kept, np.where(from_b, of_x, 0))
+        return [[Forms(at, part)] for part in parts], Forms(at, taken).of(offset)
+
+    def pick(self, node: Node, forms: Forms) -> tuple[list[list[Forms]], Array]:
+        """Forms of each input of a "select": of the one entry that is surely the largest, if there is one.
+
+        Otherwise a negative coefficient meets the entry with the largest lower end, which the maximum is not below. A
+        positive one meets the largest upper end, a constant.
+        """
+        counts, index = [self.nodes[i].count for i in node.inputs], node.index[forms.at]
+        starts, a, added, best = np.cumsum([0, *counts]), forms.a, np.zeros(1), index
+        if index.shape[1] > 1:
+            low, high = (np.concatenate([side[i] for i in node.inputs])[index] for side in (self.lower, self.upper))
+            place = low.argmax(1)  # a column of the ball, or of each point
+            others = np.where(np.arange(index.shape[1])[:, None] == place[:, None], -np.inf, high).max(1)
+            best = np.take_along_axis(index, place, 1)
+            kept = np.where((np.take_along_axis(low, place[:, None], 1)[:, 0] >= others) | (a < 0), a, 0)
+            a, added = kept, Forms(forms.at, a - kept).of(high.max(1))
+        at, into = np.unique(best, return_inverse=True)
+        moved = np.zeros((len(at), forms.a.shape[1]))
+        np.add.at(moved, (into.reshape(best.shape), np.arange(moved.shape[1])), a)
+        ends = np.searchsorted(at, starts)
+        parts = [Forms(at[i:j] - start, moved[i:j]) for i, j, start in zip(ends[:-1], ends[1:], starts, strict=False)]
+        return [[part] for part in parts], added
+
+    # What a certificate claims.
+
+    def derive(self, proof: dict[str, Array]) -> Array:
+        """Upper ends of max_c' f_c' - f_c on B and all B_u, (2, 1 + G), with the intervals and trees of the proof.
+
+        For each rival, the smallest of its bounds counts: one without a tree, and one of each of its trees. The bound
+        of a tree is the largest of its leaves'. Of the rivals, the largest counts.
+        """
+        stored, rivals = proof["intervals"], self.question.rivals
+        self.check_classes()
+        require(stored.shape == (2, self.units), "the intervals do not fit the model")
+        for node in self.nodes[1:]:
+            if node.op == "relu":
+                self.settle(node.inputs[0], stored[:, node.first : node.first + node.count])
+            self.append()
+        roots, split = self.derive_trees(proof, np.flatnonzero((stored[0] < 0) & (stored[1] > 0)))
+        few = (self.bounded(np.array(rivals[i : i + self.few])) for i in range(0, len(rivals), self.few))
+        whole = np.concatenate([*few])
+        best = [np.min([one, *split[roots == c]], axis=0) for c, one in zip(rivals, whole, strict=True)]
+        return np.max(best, axis=0)  # type: ignore[no-any-return]
+
+    def check_classes(self) -> None:
+        """Require a target and other rivals, all of them entries of one list of classes."""
+        classes, last = [self.question.target, *self.question.rivals], self.nodes[-1]
+        good = len({*classes}) == len(classes) > 1 and all(type(c) is int and 0 <= c < last.count for c in classes)
+        require(good, "the classes do not fit, or one comes twice")
+        require(sum(side > 1 for side in last.shape) == 1, f"an output of the shape {last.shape} is no list of classes")
+
+    def derive_trees(self, proof: dict[str, Array], units: Array) -> tuple[Array, Array]:
+        """The rival of each tree, and the largest bounds of its leaves (trees, 2, 1 + G)."""
+        roots = proof.get("roots", np.array([], int))
+        trees, sides = read_trees(proof.get("tree", np.array([], int)), len(units), len(roots))
+        require({*roots.tolist()} <= {*self.question.rivals}, "a tree is of no rival")
+        shapes = {proof[name].shape for name in ("slopes", "multipliers") if len(trees)}
+        good = shapes <= {(len(trees), len(units))}
+        require(good, "not every leaf has a slope and a multiplier for every open unit")
+        bounds = np.full((len(roots), 2, 1 + self.question.groups), -np.inf)
+        for start in range(0, len(trees), self.few):
+            some = slice(start, start + self.few)
+            leaf = Leaf(units, proof["slopes"][some], proof["multipliers"][some], sides[some])
+            np.maximum.at(bounds, trees[some], self.bounded(roots[trees[some]], leaf))
+        return roots, bounds
+
+    def bounded(self, rivals: Array, leaf: Leaf | None = None) -> Array:
+        """Upper ends of f_c' - f_c for some rivals: (rivals, 2, 1 + G)."""
+        ends: Array = self.largest(self.nodes[-1].number, self.margins(rivals), leaf).transpose(2, 0, 1)
+        return ends
+
+    def margins(self, rivals: Array) -> Forms:
+        """The forms f_c' - f_c of some rivals."""
+        every = np.eye(self.nodes[-1].count)
+        return Forms(np.arange(len(every)), every[:, rivals] - every[:, [self.question.target]])
+
+    def settle(self, at: int, stored: Array) -> None:
+        """Put the stored interval (2, n) of a node in the place of its own, once every end of it is derived."""
         low, high = stored.astype(np.float64)
         require(np.isfinite(stored).all() and (low <= high).all(), f"the interval of node {at} is none")
         beyond, below = (np.flatnonzero(~ok) for ok in (self.upper[at][:, 0] <= high, low <= self.lower[at][:, 0]))
@@ -481,33 +1484,48 @@ class Prover(SimpleNamespace):
         require(not len(wrong), f"the interval of node {at} is not proven at {len(wrong)} entries, first {wrong[:1]}")
         self.lower[at], self.upper[at] = low[:, None], high[:, None]
 
-    def derive(self, proof: dict[str, Array]) -> Array:  # upper ends of max_c' f_c' - f_c on B and all B_u: (2, 1 + G)
-        stored, target, rivals = proof["intervals"], self.question.target, self.question.rivals
-        last, roots = self.nodes[-1], proof.get("roots", np.array(rivals))  # a tree a rival, or several
-        good = len({target, *rivals}) == 1 + len(rivals) > 1 and stored.shape == (2, self.units)
-        good = good and all(type(c) is int and 0 <= c < last.count for c in [target, *rivals])
-        require(good, "the classes do not fit, or one comes twice, or the intervals do not fit the model")
-        for node in self.nodes[1:]:
-            if node.op == "relu":
-                self.settle(node.inputs[0], stored[:, node.first : node.first + node.count])
-            self.append()
-        units, tree = np.flatnonzero((stored[0] < 0) & (stored[1] > 0)), proof.get("tree", np.full(len(roots), -1))
-        waiting, leaves, number = list[Array](), list[tuple[int, Array]](), -1
-        require(len(tree) * len(units) <= 2**27, "there are too many leaves")
-        for unit in tree.tolist():  # one tree after the other; -1 is a leaf, a unit comes before its sides >= 0, <= 0
-            number, sides = number + (not waiting), waiting.pop() if waiting else np.zeros(len(units), np.int8)
-            require(-1 <= unit < len(units), "a tree splits a unit that is not there")
-            waiting += [np.where(np.arange(len(units)) == unit, side, sides) for side in (-1, 1) if unit >= 0]
-            leaves += [] if unit >= 0 else [(number, sides)]
-        good = {*roots.tolist()} == {*rivals} and number == len(roots) - 1 and not waiting
-        require(good, "not every rival has its trees, or a tree has a side that is not there")
-        trees, sides = np.array([number for number, _ in leaves]), np.array([sides for _, sides in leaves])
-        best, every = np.full((len(roots), 2, 1 + self.question.groups), -np.inf), np.eye(last.count)
-        for some in np.array_split(np.arange(len(trees)), math.ceil(len(trees) / self.few)):
-            own = (units, proof["slopes"][some], proof["multipliers"][some], sides[some]) if "tree" in proof else ()
-            forms = Forms(np.arange(last.count), every[:, roots[trees[some]]] - every[:, [target]])
-            np.maximum.at(best, trees[some], self.largest(last.number, forms, own).transpose(2, 0, 1))
-        return np.max([best[roots == c].min(0) for c in rivals], axis=0)  # type: ignore[no-any-return]
+    def hidden(self, number: int, entry: Array, sign: Array) -> Array:
+        """Upper ends over B of sign v_entry. Entries at one place of maps read one window, and go together."""
+        shape, found = self.nodes[number].shape, np.zeros(len(entry))
+        place = entry % (math.prod(shape[-2:]) if len(shape) > 2 else 1)
+        for some in (np.flatnonzero(place == at) for at in np.unique(place)):
+            for few in np.array_split(some, math.ceil(len(some) / self.few)):
+                forms = Forms(at := np.unique(entry[few]), (at[:, None] == entry[few]) * sign[few])
+                found[few] = self.largest(number, forms)[0, 0]
+        return found
+
+    def overlaps(self) -> Any:
+        """Lower ends of max_c' f_c' - f_c at points: those of the rival whose own lower end is largest there."""
+        best = np.array(self.question.rivals)[self.lower[-1][self.question.rivals].argmax(0)]
+        ahead = self.margins(best)
+        return -self.largest(self.nodes[-1].number, Forms(ahead.at, -ahead.a))[self.reals, 0]
+
+
+def line_above(least: Array, most: Array, slope: Array) -> tuple[Array, Array]:
+    """The line s z + t through relu's values at both ends: s of 20 bits, t rounded up until it is not below either."""
+    line = np.rint((most - slope * least) / np.maximum(most - least, 2.0**-200) * 2.0**20) / 2.0**20
+    at_least, at_most = total(up(slope * least), up(-line * least)), up(most + up(-line * most))
+    return line, np.maximum(0, np.maximum(at_least, at_most))
+
+
+def read_trees(tree: Array, units: int, count: int) -> tuple[Array, Array]:
+    """The number of the tree of each leaf, and its sides (leaves, units): 1 for z >= 0, -1 for z <= 0, 0 for either.
+
+    Trees stand one after the other. -1 is a leaf. An open unit comes before the trees of its sides z >= 0 and z <= 0.
+    So every inner node has both sides, and the leaves of a tree cover the ball.
+    """
+    require(len(tree) * units <= 2**27, "there are too many leaves")
+    waiting, trees, leaves, number = list[Array](), list[int](), list[Array](), -1
+    for unit in tree.tolist():
+        number, sides = number + (not waiting), waiting.pop() if waiting else np.zeros(units, np.int8)
+        require(-1 <= unit < units, "a tree splits a unit that is not there")
+        if unit >= 0:
+            waiting += [np.where(np.arange(units) == unit, side, sides) for side in (-1, 1)]
+        else:
+            trees.append(number)
+            leaves.append(sides)
+    require(number == count - 1 and not waiting, "a tree is of no rival, or has a side that is not there")
+    return np.array(trees, int), np.array(leaves)
 
 
 def read_array(data: bytes) -> Array:
@@ -518,7 +1536,12 @@ def read_array(data: bytes) -> Array:
 
 
 def read_members(source: Any) -> dict[str, bytes]:
-    """The members of a zip file, within limits."""
+    """The members of a zip file, or of the folder that it was unpacked to, within limits."""
+    if isinstance(source, str | os.PathLike) and os.path.isdir(source):
+        files = sorted(path for path in pathlib.Path(source).rglob("*") if path.is_file())
+        small = len(files) <= 10_000 and sum(path.stat().st_size for path in files) <= LIMIT
+        require(small, "the folder has too many files, or they are too large")
+        return {path.relative_to(source).as_posix(): path.read_bytes() for path in files}
     with zipfile.ZipFile(io.BytesIO(_content(source))) as file:
         entries = file.infolist()
         names, kinds = {entry.filename for entry in entries}, {entry.compress_type for entry in entries}
@@ -532,68 +1555,628 @@ def _fields(given: dict[str, Any], names: str) -> list[Any]:  # the values of th
     return [given[name] for name in names.split()]
 
 
-@_sentence()
+class Claim(SimpleNamespace):
+    """What a certificate claims about a network and an input. Only `prove` makes it more than a claim.
+
+    `ends` holds one or two pairs (upper, lower) of arrays (1 + G): ends of the overlap on B and on every B_u. The first
+    pair is about the reals and float32, the second about the reals alone. `lower` is None where nothing is claimed.
+    """
+
+    @classmethod
+    def read(cls, certificate: Any, model: Any, given: Any) -> Claim:
+        members, weights, x = read_members(certificate), _content(model), read_array(_content(given))
+        claim = json.loads(members.pop("claim.json"), object_pairs_hook=_unique)
+        require(all(name.endswith(".npy") for name in members), "a member has a name that does not end in .npy")
+        arrays: dict[Any, Any] = {name: read_array(data) for name, data in members.items()}  # by names in the claim
+        known = claim["format"] == "proofmap-certificate" and type(claim["version"]) is int
+        require(known and claim["version"] in (3, 4), "no certificate, or another version")
+        names = "input model ball groups target rivals claims made_with format version"
+        about, file, ball, groups, target, rivals, claims, *_ = _fields(claim, names)
+        x = _same_input(x, *_fields(about, "shape sha256"))
+        prepare = _same_model(weights, file, claim["version"])
+        ends, (count, mask) = (
+            ball["domain"],
+            _fields({"count": 0, "mask": None} if groups is None else groups, "count mask"),
+        )
+        good = ends is None or (isinstance(ends, list) and len(ends) == 2)
+        require(good and type(count) is int, "the domain is neither null nor two ends, or the number of groups is none")
+        stated = {
+            **ball,
+            "eps": arrays.pop(ball["eps"], ball["eps"]),
+            "domain": ends and [arrays.pop(v, v) for v in ends],
+        }
+        network, groups = read_network(weights, x.shape, prepare, claim["version"] > 3), arrays.pop(mask, None)
+        question = Question(x, stated, groups, count, target, rivals)
+        upper, lower, at, reals = _fields(claims, "upper lower points reals")
+        points: Any = None if at is None else np.moveaxis(arrays.pop(at), -1, 0)
+        pairs = [(upper, lower), *([] if reals is None else [_fields(reals, "upper lower")])]
+        sides = [(arrays.pop(high), None if low is None else arrays.pop(low)) for high, low in pairs]
+        shapes = {side.shape for pair in sides for side in pair if side is not None}
+        require(shapes == {(1 + count,)}, "an array of ends does not have one number for B and one for every B_u")
+        exact = all(side.dtype == np.float64 for pair in sides for side in pair if side is not None)
+        require(exact, "an array of ends does not hold float64 numbers")
+        stored = [name for name in ("intervals", "roots", "tree", "slopes", "multipliers") if f"{name}.npy" in arrays]
+        proof = {name: arrays.pop(f"{name}.npy") for name in stored}
+        require(not arrays, f"the certificate has members that nothing names: {sorted(arrays)[:3]}")
+        return cls(
+            network=network, question=question, proof=proof, points=points, ends=sides, x=x, mask=groups, file=file,
+            input=about["sha256"], ball=ball, stated=stated, target=target, rivals=rivals, groups=count,
+            every=len(rivals) == network.nodes[-1].count - 1, margin=network.decision_margin,
+        )  # fmt: skip
+
+    def prove(self) -> Claim:
+        """Derive every claimed number again; raise Rejected at the first that does not follow."""
+        derived = Prover(self.network, self.question).derive(self.proof)
+        for kind, (most, least) in enumerate(self.ends):
+            found, which = derived[kind], ("over the reals and in float32", "over the reals")[kind]
+            good = f"AO(B) <= {most[:1]} and AO(B_u) <= t_u are not proven {which}: derived {found[:1]}, ..."
+            require((found <= most).all(), good)
+            if least is not None:
+                self.question.hold(self.points)
+                reached = Prover(self.network, self.question, self.points, bool(kind)).overlaps()
+                require((least <= reached).all(), f"a lower end is not reached {which} at its point")
+        return self
+
+    def upper(self, kind: int) -> float:
+        """The proven upper end of AO(B): 0, over the reals and in float32; 1, over the reals alone."""
+        return min(float(most[0]) for most, _ in self.ends[: kind + 1])
+
+    def decided(self, kind: int) -> bool:
+        """Whether no rival gets ahead, or draws level, anywhere in the ball."""
+        return bool(self.upper(kind) < -self.margin)
+
+    @property
+    def decision(self) -> bool:
+        """Whether the decision is proven: against all other classes, on the whole ball, in both arithmetics."""
+        return self.every and self.ball["half"] is None and self.decided(0)
+
+    def lighter(self) -> Claim:
+        """The claim without what proves it: a dossier has thousands."""
+        vars(self).update(dict.fromkeys(("network", "question", "proof", "points")))
+        return self
+
+
+def read_claim(certificate: Any, model: Any, given: Any) -> Claim:
+    """The claim of a certificate, every number of it proven; raise Rejected where one is not."""
+    with _sentence():
+        return Claim.read(certificate, model, given).prove()
+
+
 def check(certificate: Any, model: Any, given: Any) -> str:
     """Prove every claim of a certificate anew, for this model and input; raise Rejected at the first that fails."""
-    members, weights, x = read_members(certificate), _content(model), read_array(_content(given))
-    claim = json.loads(members.pop("claim.json"), object_pairs_hook=_unique)
-    require(all(name.endswith(".npy") for name in members), "a member has a name that does not end in .npy")
-    arrays: dict[Any, Any] = {name: read_array(data) for name, data in members.items()}  # by the names that claims use
-    require((claim["format"], claim["version"]) == ("proofmap-certificate", 3), "no certificate, or another version")
-    names = "input model ball groups target rivals claims made_with format version"
-    about, file, ball, groups, target, rivals, claims, *_ = _fields(claim, names)
-    same = about == {"sha256": hashlib.sha256(x.astype("<f4").tobytes()).hexdigest(), "shape": list(x.shape)}
-    require(same and x.dtype == np.float32, "the certificate is about another input")
-    require(_fields(file, "sha256 prepare")[0] == hashlib.sha256(weights).hexdigest(), "it is about another model")
-    ends, (count, mask) = ball["domain"], _fields(groups or {"count": 0, "mask": None}, "count mask")
-    stated = {**ball, "eps": arrays.pop(ball["eps"], ball["eps"]), "domain": ends and [arrays.pop(v, v) for v in ends]}
-    network = read_network(weights, x.shape, file["prepare"])
-    question = Question(x, stated, arrays.pop(mask, None), count, target, rivals)
-    upper, lower, at, reals = _fields(claims, "upper lower points reals")
-    points: Any = None if at is None else np.moveaxis(arrays.pop(at), -1, 0)
-    proof = [name for name in ("intervals", "roots", "tree", "slopes", "multipliers") if f"{name}.npy" in arrays]
-    derived = Prover(network, question).derive({name: arrays.pop(f"{name}.npy") for name in proof})
-    others = "all others" if len(rivals) == network.nodes[-1].count - 1 else rivals
-    said = f"class {target} against {others} on B and {count} balls B_u"
-    for kind, (high, low) in enumerate([(upper, lower), *([_fields(reals, "upper lower")] if reals else [])]):
-        found, which = derived[kind], ("over the reals and in float32", "over the reals")[kind]
-        most, least = arrays.pop(high), np.full(1 + count, -np.inf) if low is None else arrays.pop(low)
-        good = most.shape == least.shape == found.shape and (found <= most).all()
-        require(good, f"AO(B) <= {most[:1]} and AO(B_u) <= t_u are not proven {which}: derived {found[:1]}, ...")
-        if low is not None:
-            question.hold(points)
-            reached = Prover(network, question, points, bool(kind)).overlaps()
-            require((least <= reached).all(), f"a lower end is not reached {which} at its point")
-        pairs = np.searchsorted(np.sort(most[1:]), least[1:]).sum()  # u counts more than v: t_u < the lower end of v
-        said += f"; {which}: overlap in [{least[0]}, {most[0]}] on B, {pairs} pairs in order"
-    require(not arrays, f"the certificate has members that nothing names: {sorted(arrays)[:3]}")
-    return f"{said}; B: {ball}"
+    claim = read_claim(certificate, model, given)
+    return "\n".join([sentence(claim), *details(claim)])
 
 
-@_sentence()
-def check_dossier(path: Any) -> str:
-    """Prove all certificates of a dossier anew; a line for each as it goes."""
+# A dossier. Every member that a person reads is written again from the certificates, and compared byte for byte.
+
+TEXTS = {  # SHA-256 of the pages without their figures, as Proofmap has them: other texts could say anything
+    "templates/README.txt": "18ecfaa3d72c458ae7767481a44c861cec492a36a719f710a446df2b2e80b9f3",
+    "templates/evidence.html": "c7122f6a47f5344bb496a28a3d385539406128537b6e72bbd01941401edece3f",
+    "templates/evidence.md": "0f27359bcdf0dbf98b429341b18a38607211238ce1c69f4cf81956b7b3f7c6ab",
+    "templates/report.html": "1b41333b9bc3a92a2865f649271b50287d9498fc5fe93aa568ba39f3fa04708e",
+    "templates/sample.html": "1023cf6a1dd95d04402e80b6ac220724eaabd64cc8441e49cc84582e56a7c584",
+}
+COLUMNS = (
+    *("row", "sample", "file_sha256", "label", "target", "rivals", "norm", "eps", "domain", "half", "relative"),
+    *("groups", "decision_proven", "ao_at_most", "ao_at_least", "pairs_ordered", "certificate", "input"),
+    *("input_sha256", "no_certificate"),
+)
+RECORD = "run/certificates/index.json"
+MEMBER = re.compile(  # every name that a dossier may have: nothing else can be in it, or be unpacked from it
+    r"manifest\.json|samples\.json|claims\.(csv|json)|evidence\.(json|html|md)|report\.html|README\.txt|environment\.json"
+    r"|check\.py|templates/\w+\.(html|md|txt)|model/\w+\.onnx|certificates/\w+\.proof|inputs/\w+\.npy"
+    r"|run/(manifest\.json|certificates/index\.json|chunks/\w+\.safetensors|log\.jsonl|mask\.npy|means\.safetensors|totals\.json)",
+    re.ASCII,
+)
+FORMULA = re.compile(r"'|[\t\r\n]|\s*[=+\-@＝＋－＠]")  # a text that a spreadsheet computes, wide signs too
+
+
+def hash_of(data: bytes) -> str:
+    """The SHA-256 of some bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_samples(data: bytes) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """samples.json, which the maker states: words for the pages; and every sample of the run, with its certificate."""
+    words, samples = _fields(json.loads(data, object_pairs_hook=_unique), "stated samples")
+    plain = all(isinstance(text, str) and text.isprintable() and len(text) <= 1000 for text in words.values())
+    require(plain and _fields(words, "model origin note versions made"), "the stated words are no short lines of text")
+    for one in samples:
+        given = "reason" if "reason" in one else "certificate input"
+        *texts, label, predicted = _fields(one, f"sample {given} file_sha256 label predicted")
+        kinds = all(isinstance(text, str) and text.isprintable() for text in texts if text is not None)
+        kinds = kinds and None not in texts[:-1]
+        require(
+            kinds and {type(label), type(predicted)} <= {int, type(None)},
+            "a sample has a field that is no line of text, or no number",
+        )
+    return words, samples
+
+
+def listing(samples: list[dict[str, Any]], model: str) -> list[dict[str, str]]:
+    """The files of each certificate, as manifest.json lists them."""
+    certified = [one for one in samples if "certificate" in one]
+    return [{"certificate": one["certificate"], "model": model, "input": one["input"]} for one in certified]
+
+
+def entry(row: int, one: dict[str, Any], claim: Claim | None) -> dict[str, Any]:
+    """One sample in claims.json; without a certificate, nothing is claimed."""
+    known = {"row": row, **{name: one[name] for name in ("sample", "file_sha256", "label")}}
+    if claim is None:
+        return {**known, "decision_proven": False, "no_certificate": one["reason"]}
+    (most, least), (near, met) = claim.ends[0], claim.ends[-1]
+    return {
+        **known,
+        "target": claim.target,
+        "rivals": claim.rivals,
+        **{name: claim.ball[name] for name in ("norm", "eps", "domain", "half", "relative")},
+        "groups": claim.groups or None,
+        "decision_proven": claim.decision,
+        "ao_at_most": float(most[0]),
+        "ao_at_least": None if least is None else float(least[0]),
+        "ao_at_most_group_frozen": most[1:].tolist() or None,
+        "ao_at_least_group_frozen": None if least is None else least[1:].tolist() or None,
+        "pairs_ordered": 0 if met is None else int(pairs(near, met).sum()),
+        "certificate": one["certificate"],
+        "input": one["input"],
+        "input_sha256": claim.input,
+    }
+
+
+def cell(value: Any) -> Any:
+    """A value in claims.csv; a text that a spreadsheet would compute gets an apostrophe."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
+
+
+def share(part: int, whole: int, of: str) -> str:
+    """A part of a whole, the percentage rounded down: "18 of 20 samples (90.0 %)"."""
+    return f"{part} of {whole} {of}{'' if whole == 1 else 's'}" + (f" ({1000 * part // whole / 10} %)" if whole else "")
+
+
+def figures(entries: list[dict[str, Any]], claims: list[Claim], samples: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the pages count."""
+    proven = [each for each in entries if each["decision_proven"]]
+    labelled = [one for one in samples if one["label"] is not None]
+    right = [each for each in proven if each["label"] == each["target"]]
+    correct = [one for one in labelled if one["label"] == one["predicted"]]
+    sided = [claim for claim in claims if claim.ends[0][1] is not None]
+    return {
+        "verdict": f"{len(proven)} of {len(entries)} decisions proven, {len(entries) - len(proven)} not proven",
+        "samples": len(entries),
+        "certified": len(claims),
+        "distinct": len({claim.input for claim in claims}),
+        "proven": share(len(proven), len(entries), "sample"),
+        "open": len(entries) - len(proven),
+        "undecided": len(claims) - len(proven),
+        "missing": len(entries) - len(claims),
+        "ball": within(claims, "the"),
+        "worst": number(max(float(claim.ends[0][0][0]) for claim in claims), decimal.ROUND_CEILING),
+        "frozen": sum(claim.groups for claim in claims),
+        "searched": len(sided),
+        "intervals": sum(claim.groups for claim in sided),
+        "ordered": sum(each.get("pairs_ordered", 0) for each in entries),
+        "labelled": len(labelled),
+        "correct": share(len(correct), len(labelled), "labelled sample"),
+        "certified_correct": share(len(right), len(labelled), "labelled sample"),
+        "model_sha256": claims[0].file["sha256"],
+    }
+
+
+def derive_members(
+    model: str, words: dict[str, str], samples: list[dict[str, Any]], claims: dict[int, Claim], texts: dict[str, bytes]
+) -> dict[str, bytes]:
+    """The tables, the figures and the pages of a dossier, from the claims of its rows and the texts of the pages."""
+    entries = [entry(row, one, claims.get(row)) for row, one in enumerate(samples)]
+    counted: dict[str, Any] = {"model_member": model, **figures(entries, [*claims.values()], samples)}
+    table = io.StringIO(newline="")
+    rows = csv.DictWriter(table, COLUMNS, lineterminator="\n")
+    rows.writeheader()
+    rows.writerows({name: cell(each[name]) for name in COLUMNS if name in each} for each in entries)
+    first = listing(samples, model)[0]
+    given = {**words, **counted, "first_certificate": first["certificate"], "first_input": first["input"]}
+    card = string.Template(texts["templates/sample.html"].decode())
+    cards = [card.substitute(shown_sample(each, claims.get(each["row"]))) for each in entries]
+    made = {
+        "claims.csv": table.getvalue(),
+        "claims.json": json.dumps(entries, indent=1) + "\n",
+        "evidence.json": json.dumps({"figures": counted, "stated": words}, indent=1) + "\n",
+    }
+    for name in ("README.txt", "evidence.html", "evidence.md", "report.html"):
+        put = {key: html.escape(str(value)) for key, value in given.items()} if name.endswith(".html") else given
+        page = string.Template(texts[f"templates/{name}"].decode())
+        made[name] = page.substitute(put, samples_shown="\n".join(cards) if name == "report.html" else "")
+    return {name: text.encode(errors="replace") for name, text in made.items()}
+
+
+def shown_sample(each: dict[str, Any], claim: Claim | None) -> dict[str, str]:
+    """What the report shows of one sample, as HTML."""
+    label = "" if each["label"] is None else f", labelled {each['label']}"
+    told, facts, shown = f"NOT proven: no certificate ({each.get('no_certificate')}).", dict[str, str](), ""
+    if claim is not None:
+        told, shown = sentence(claim), pictures(claim)
+        facts = {
+            "Decision": f"class {claim.target}",
+            **{f"Bounds {where}": "; ".join(lines).replace("<=", "≤") for where, lines in bounds(claim).items()},
+            "Order of groups": ranking(claim),
+            "Input": f"{each['input']}, shape {[*claim.x.shape]}",
+            "SHA-256 of the input": each["input_sha256"],
+            "Certificate": each["certificate"],
+        }
+    items = "\n".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in facts.items())
+    word = "Proven" if each["decision_proven"] else "Undecided"
+    texts = {"row": str(each["row"]), "name": each["sample"], "label": label, "sentence": told, "word": word}
+    return {**{name: html.escape(text) for name, text in texts.items()}, "facts": items, "shown": shown}
+
+
+def pictures(claim: Claim) -> str:
+    """The input as a picture, beside it the map of its groups; or a table of its first values."""
+    channel = next((axis for axis in (0, -1) if claim.x.ndim == 3 and claim.x.shape[axis] in (1, 3)), None)
+    if channel is None or min(claim.x.shape[:2] if channel else claim.x.shape[1:]) < 2:
+        values = [
+            f"<tr><th>{at}</th><td>{value:.6g}</td></tr>" for at, value in enumerate(claim.x.ravel()[:12].tolist())
+        ]
+        return f"<table>{''.join(values)}</table>{claim.x.size} values, the first {len(values)}"
+    low, high = min(0.0, float(claim.x.min())), max(1.0, float(claim.x.max()))
+    grey = (np.moveaxis(claim.x, channel, -1).astype(np.float64) - low) / (high - low)
+    shown = figure(grey, f"the input; black is {low:g}, white is {high:g}")
+    if claim.groups:
+        falls = np.maximum(claim.ends[0][0][:1] - claim.ends[0][0][1:], 0)
+        part = np.moveaxis(falls[claim.mask], channel, -1).max(-1) / max(falls.max(), 2.0**-1000)
+        colors = np.stack([1 - part * 0.3, 1 - part, 1 - part], axis=-1)
+        shown += figure(colors, f"fall of the bound; white is 0, red is {number(falls.max(), decimal.ROUND_FLOOR)}")
+    return shown
+
+
+def figure(values: Array, caption: str) -> str:
+    """An array (height, width, 1 or 3) of 0 to 1 as an HTML picture: a bitmap, whose bytes are the same everywhere."""
+    values = values[:: -(-len(values) // 128), :: -(-values.shape[1] // 128)]
+    height, width = values.shape[:2]
+    colors = np.broadcast_to(np.rint(values * 255).clip(0, 255).astype(np.uint8), (height, width, 3))
+    lines = colors[::-1, :, ::-1].reshape(height, -1)  # from the last line up, blue first, each filled to 4 bytes
+    data = np.pad(lines, ((0, 0), (0, -lines.shape[1] % 4))).tobytes()
+    head = struct.pack(
+        "<2sIIIIiiHHIIiiII", b"BM", 54 + len(data), 0, 54, 40, width, height, 1, 24, 0, len(data), *[0] * 4
+    )
+    source = base64.b64encode(head + data).decode()
+    text = html.escape(caption)
+    return f'<figure><img alt="{text}" src="data:image/bmp;base64,{source}"><figcaption>{text}</figcaption></figure>'
+
+
+def check_archive(data: bytes) -> None:
+    """Every program that unpacks the archive finds the same members: nothing lies before, between or after them."""
+    at, odd = 0, "the zip has bytes beside its members: unpack it, look at the files, and give the folder"
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        for entry in sorted(file.infolist(), key=lambda entry: entry.header_offset):
+            require(entry.header_offset == at, odd)
+            flags, packed, *lengths = struct.unpack_from("<6xH10xI4xHH", data, at)
+            require(not flags & 9 and packed == entry.compress_size, odd)
+            at += 30 + sum(lengths) + packed
+    directory = struct.unpack("<4s8xIIH", data[-22:])
+    require(directory == (b"PK\5\6", len(data) - at - 22, at, 0), odd)
+
+
+def check_structure(members: dict[str, bytes], listed: Any, files: Any, samples: list[dict[str, Any]]) -> str:
+    """Every file is the one that was packed, and every sample has its own certificate or none; return the model."""
+    for name in sorted({*members} ^ {*files}):
+        require(False, f"{name} is not in {'manifest.json' if name in members else 'the dossier'}")
+    for name, data in members.items():
+        require(hash_of(data) == files[name], f"{name} is not the file that was packed")
+        require(MEMBER.fullmatch(name), f"{json.dumps(name)} is no member of a dossier")
+    models = [name for name in members if name.startswith("model/")]
+    require(len(models) == 1, f"there are {len(models)} models, expected one")
+    certificates = listing(samples, models[0])
+    require(certificates, "no sample has a certificate")
+    for kind in ("certificate", "input"):
+        named, listed_names = [one[kind] for one in certificates], [one[kind] for one in listed]
+        there = {name for name in members if name.startswith(f"{kind}s/")}
+        for name in sorted({*named} | {*listed_names} | there):
+            require(name in there, f"{name} is not in the dossier")
+            require(max(named.count(name), listed_names.count(name)) < 2, f"{name} is listed twice")
+            require(name in named, f"{name} is of no sample in samples.json")
+            require(name in listed_names, f"{name} is not listed in manifest.json")
+    require(certificates == listed, "manifest.json lists other files together than samples.json")
+    contents: dict[bytes, str] = {}
+    for one in certificates:
+        first = contents.setdefault(members[one["certificate"]], one["certificate"])
+        require(first == one["certificate"], f"{one['certificate']} is the same certificate as {first}")
+    return models[0]
+
+
+def check_record(
+    members: dict[str, bytes], samples: list[dict[str, Any]], claims: dict[int, Claim], model: str
+) -> None:
+    """environment.json and the run's own lists say the same as the certificates."""
+    run, index = (json.loads(members[name], object_pairs_hook=_unique) for name in ("run/manifest.json", RECORD))
+    many = (run["run"]["data"]["samples"], len(index["samples"]))
+    require(many == (len(samples),) * 2, f"run/: it had {many[0]} samples, and samples.json has {len(samples)}")
+    for row, (one, was) in enumerate(zip(samples, index["samples"], strict=True)):
+        again = re.fullmatch(r"the input of sample (\d+) again", one.get("reason", ""))
+        known = again is None or int(again[1]) in claims
+        hashed = hash_of(members[one["certificate"]]) if row in claims else None
+        same = was.get("sha256") == hashed or (again is not None and hashed is None)
+        require(known and same, f"{RECORD}: sample {row} has another certificate there, or none")
+    stated = json.loads(members["environment.json"], object_pairs_hook=_unique)
+    derived = environment(members, [*claims.values()], len(samples), model)
+    require(stated.keys() == {*derived, "dossier"}, f"environment.json has other parts than {[*derived]} and 'dossier'")
+    for name, value in derived.items():
+        require(stated[name] == value, f"environment.json: '{name}' is not what the other members say")
+    for claim in claims.values():
+        require(same_ball(run["run"]["job"]["ball"], claim), "run/manifest.json has another ball than the certificates")
+
+
+def radius(text: str) -> float:
+    """The radius that a certificate states, as the float64 nearest to it."""
+    return float(_exact(text, 1)[0])
+
+
+def same_ball(ball: dict[str, Any], claim: Claim) -> bool:
+    """Whether the ball of a run is that of a certificate, as far as its record has numbers."""
+    stated, eps = claim.stated, ball["eps"]
+    good = str(ball["norm"]).removesuffix(".0") == stated["norm"]
+    good = good and (ball["half"], ball["relative"]) == (stated["half"], stated["relative"])
+    if isinstance(eps, float):
+        good = good and isinstance(stated["eps"], str) and radius(stated["eps"]) == eps
+    if isinstance(ball["domain"], list) and all(isinstance(end, float) for end in ball["domain"]):
+        texts = [end for end in stated["domain"] or () if isinstance(end, str)]
+        good = good and [radius(end) for end in texts] == ball["domain"]
+    return good and (ball["domain"] is None) == (stated["domain"] is None)
+
+
+def environment(members: dict[str, bytes], claims: list[Claim], samples: int, model: str) -> dict[str, Any]:
+    """The parts of environment.json that follow from other members."""
+    run = json.loads(members["run/manifest.json"])
+    return {
+        "run": {"model": run["model"], **{name: run["run"][name] for name in ("job", "data", "versions")}},
+        "model": {"member": model, "sha256": hash_of(members[model])},
+        "certificates": {"samples": samples, "count": len(claims), "inputs": len({claim.input for claim in claims})},
+        "ball": within(claims, "the"),
+        "checker": {"sha256": hash_of(members["check.py"])},
+    }
+
+
+def read_dossier(path: Any) -> tuple[dict[str, bytes], str, dict[str, str], list[dict[str, Any]]]:
+    """The members of a dossier, its model, and what samples.json states; raise Rejected where they do not fit."""
     members = read_members(path)
+    if not os.path.isdir(path):
+        check_archive(_content(path))
     listed = json.loads(members.pop("manifest.json"), object_pairs_hook=_unique)
-    require((listed["format"], listed["version"]) == ("proofmap-dossier", 1) and listed["certificates"], "no dossier")
-    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
-    require(hashes == listed["files"], "the dossier's members are not those that its list names")
-    for one in listed["certificates"]:
+    require(listed["format"] == "proofmap-dossier", "manifest.json is of no dossier")
+    right = "take the check.py of the Proofmap release that made it"
+    require(listed["version"] == 2, f"it has format version {listed['version']!r}, this checker reads 2: {right}")
+    certificates, files, *_ = _fields(listed, "certificates files format version")
+    with _sentence("samples.json: "):
+        words, samples = read_samples(members["samples.json"])
+    model = check_structure(members, certificates, files, samples)
+    require({name for name in members if name.startswith("templates/")} == {*TEXTS}, "templates/ has other members")
+    for name, known in TEXTS.items():
+        good = hash_of(members[name]) == known
+        require(good, f"{name} is not a text that this checker knows: {right}")
+    return members, model, words, samples
+
+
+def prove_dossier(members: dict[str, bytes], model: str, samples: list[dict[str, Any]]) -> dict[int, Claim]:
+    """The proven claims by rows; a line for each sample as it goes."""
+    claims, inputs = dict[int, Claim](), dict[str, str]()
+    for row, one in enumerate(samples):
+        if "reason" in one:
+            say(f"sample {row}: NOT proven: it has no certificate; the maker states: {json.dumps(one['reason'])}")
+            continue
         with _sentence(f"{one['certificate']}: "):
-            said = check(*(members[name] for name in _fields(one, "certificate model input")))
-            print(f"{one['certificate']}: {said}", flush=True)
-    return f"all {len(listed['certificates'])} certificates of the dossier"
+            claim = Claim.read(members[one["certificate"]], members[model], members[one["input"]]).prove()
+            first = inputs.setdefault(claim.input, one["input"])
+            require(first == one["input"], f"its input {one['input']} holds the same values as {first}")
+            other = claim.decision and one["predicted"] not in (None, claim.target)
+            require(not other, f"samples.json states that sample {row} is predicted as {one['predicted']}")
+        claims[row] = claim.lighter()
+        say(f"{one['certificate']}: {sentence(claim)}")
+    return claims
 
 
-def main(arguments: list[str]) -> int:
-    """Check the files named; 0 if every claim is proven anew."""
+def check_dossier(path: Any) -> tuple[str, int]:
+    """Prove a dossier's certificates again and compare all that follows; the verdict, and how many decisions hold."""
+    with _sentence():
+        members, model, words, samples = read_dossier(path)
+    claims = prove_dossier(members, model, samples)
+    with _sentence():
+        for name, data in derive_members(model, words, samples, claims, members).items():
+            require(name in members, f"{name} is missing")
+            lines = zip_longest(data.splitlines(), members[name].splitlines())
+            at = next((number for number, (one, other) in enumerate(lines, 1) if one != other), 0)
+            require(data == members[name], f"{name} does not follow from the certificates: line {at} differs")
+        check_record(members, samples, claims, model)
+    with open(__file__, "rb") as file:
+        own = file.read() == members["check.py"]
+    unchecked = [name for name in members if name.startswith("run/") and name not in ("run/manifest.json", RECORD)]
+    unchecked += [] if own else ["check.py (it is another file than this checker)"]
+    stated = f"samples.json, 'run' and 'dossier' in environment.json, and most of run/manifest.json and {RECORD}"
+    say(f"stated by the maker, not derived: {stated}")
+    say(f"not checked, and nothing above depends on it: {', '.join(unchecked) or 'no member'}")
+    distinct, proven = len({claim.input for claim in claims.values()}), sum(claim.decision for claim in claims.values())
+    say(f"{len(samples)} samples, {len(claims)} certificates, {distinct} distinct inputs")
+    counts = f"{proven} of {len(samples)} decisions proven, {len(samples) - proven} not proven"
+    return f"{counts}; model SHA-256 {hash_of(members[model])}", proven
+
+
+# The words of the verdict. Every number is rounded to the side on which its sentence stays true.
+
+
+def number(value: Any, rounding: str, digits: int = 3) -> str:
+    """A number, exact or float, with so many digits, rounded as decimal.ROUND_... says."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    exact = Fraction(value)
+    found = decimal.Context(digits, rounding).divide(exact.numerator, exact.denominator).normalize()
+    return f"{found:f}" if -6 < found.adjusted() < 9 else str(found)
+
+
+def sentence(claim: Claim) -> str:
+    """What a proven claim says about the decision."""
+    most, (_, least) = claim.upper(0), claim.ends[0]
+    names = "class " + str(claim.rivals[0]) if len(claim.rivals) == 1 else f"one of the classes {claim.rivals}"
+    otherwise, another = ("classified otherwise", "another class") if claim.every else (f"classified as {names}", names)
+    about = f"Decision {claim.target} is proven" + ("" if claim.every else f" against {names} alone")
+    about += "" if claim.ball["half"] is None else ", for one half of a ball"
+    inputs = f"no input {within([claim])}, is {otherwise}."
+    others = "" if claim.every else " Nothing is proven about the other classes."
+    ahead = f"may get ahead by up to {number(most, decimal.ROUND_CEILING)}"
+    if most <= 0:
+        ahead = "may draw level"
+    elif least is not None and least[0] > 0:
+        least = number(least[0], decimal.ROUND_FLOOR)
+        ahead = f"gets ahead by {least} at an input of the ball, and by up to {number(most, decimal.ROUND_CEILING)}"
+    if claim.decided(0):
+        return f"{about}: {inputs}{others} This holds in real and in float32 arithmetic."
+    if claim.decided(1):
+        return f"{about} over the reals only, NOT in float32: {inputs}{others} In float32 {another} {ahead}."
+    return f"NOT proven: {another} {ahead}. The claimed bounds are correct."
+
+
+def within(claims: list[Claim], which: str = "this") -> str:
+    """The balls in words: "within ε = 0.01 (L∞) of this input, with values in [0, 1]"."""
+    kinds: dict[tuple[str, str], set[Fraction]] = {}
+    for claim in claims:
+        kinds.setdefault(around(claim, which), set()).update(_exact(claim.stated["eps"], claim.x.size))
+    found = []
+    for (near, limits), radii in sorted(kinds.items()):
+        size = " to ".join(number(end, decimal.ROUND_FLOOR, 6) for end in dict.fromkeys((min(radii), max(radii))))
+        size += (f", as stated for each {'value' if len(claims) == 1 else 'input'},") if len(radii) > 1 else ""
+        found.append(near.replace("SIZE", f"ε = {size}") + limits)
+    return "; or ".join(found)
+
+
+def around(claim: Claim, which: str) -> tuple[str, str]:
+    """A ball in words, the radius apart: it may be another one for every input."""
+    norm, half, ends = claim.ball["norm"].replace("inf", "∞"), claim.ball["half"], claim.stated["domain"]
+    near = f"within SIZE (L{norm}) of {which} input"
+    if claim.ball["relative"]:
+        near = f"that differs from {which} input by at most SIZE of each value's way to either end of its range"
+    limits = {None: "", "+": ", with no value lowered", "-": ", with no value raised"}[half]
+    if ends is None:
+        return near, f"{limits}, with values of any size"
+    if isinstance(ends[0], str) and isinstance(ends[1], str):
+        low, high = (_exact(end, 1)[0] for end in ends)
+        low, high = number(low, decimal.ROUND_CEILING, 6), number(high, decimal.ROUND_FLOOR, 6)
+        return near, f"{limits}, with values in [{low}, {high}]"
+    return near, f"{limits}, with each value inside its stated limits"
+
+
+def details(claim: Claim) -> Iterator[str]:
+    """The lines after the first: hashes, what stands before the network, the ranking, the balls."""
+    yield f"model: SHA-256 {claim.file['sha256']}"
+    yield f"input: SHA-256 {claim.input} (float32 values, C order)"
+    original = claim.file.get("exported_from")
+    if original is not None:
+        source = {"file": "an ONNX file with the SHA-256", "model": "a model with the hash"}[original["kind"]]
+        yield f"that file was exported from {source} {original['sha256']}: nothing is proven about the original"
+    prepare = claim.file["prepare"]
+    preparation = json.dumps(prepare, sort_keys=True) if prepare else "nothing, it gets the input as it is"
+    yield f"before the network: {preparation}"
+    yield f"ranking: {ranking(claim)}"
+    yield f"ball B: {json.dumps(claim.ball, sort_keys=True)}"
+    yield f"balls B_u, group u does not move: {claim.groups}"
+    for where, lines in bounds(claim).items():
+        yield from (f"{where}: {line}" for line in lines)
+
+
+def bounds(claim: Claim) -> dict[str, list[str]]:
+    """The proven ends of the overlap on B, and the range of those on all B_u, by arithmetic."""
+    found: dict[str, list[str]] = {}
+    for (most, least), where in zip(claim.ends, ("in real and in float32 arithmetic", "over the reals"), strict=False):
+        for name, some in (("B", slice(1)), ("all B_u", slice(1, None))):
+            if len(most[some]):
+                low = "" if least is None else f"{number(least[some].min(), decimal.ROUND_FLOOR)} <= "
+                high = number(most[some].max(), decimal.ROUND_CEILING)
+                found.setdefault(where, []).append(f"{low}overlap on {name} <= {high}")
+    return found
+
+
+def ranking(claim: Claim) -> str:
+    """Group u counts more than v where the overlap without u is proven to be less than the overlap without v."""
+    beaten = [pairs(most, least) for most, least in claim.ends if least is not None]
+    if not sum(map(np.sum, beaten)):
+        return "no order of groups is proven"
+    counts = [f"{int(some.sum())} pairs" for some in beaten]
+    best = max(beaten, key=np.sum)
+    first = [u for u in np.argsort(-best, kind="stable").tolist()[:5] if best[u]]
+    said = f"the order of {' of groups in real and in float32 arithmetic, and of '.join(counts)} over the reals"
+    said = said if len(beaten) > 1 else f"the order of {counts[0]} of groups in real and in float32 arithmetic"
+    return f"{said} is proven; first: " + ", ".join(f"group {u} above {best[u]} others" for u in first)
+
+
+def pairs(most: Array, least: Array) -> Array:
+    """How many groups each group is proven to count more than, (G,)."""
+    found: Array = len(least) - 1 - np.searchsorted(np.sort(least[1:]), most[1:], side="right")
+    return found
+
+
+def say(text: str) -> None:
+    """Print a line; where the terminal has no ε or ∞, in ASCII."""
     try:
-        require(len(arguments) in (1, 3), "usage: python check.py CERTIFICATE MODEL INPUT.npy, or DOSSIER.zip")
-        print("proven:", check_dossier(*arguments) if len(arguments) == 1 else check(*arguments))
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        text = text.replace("ε", "eps").replace("∞", "inf").encode("ascii", "backslashreplace").decode()
+    print(text, flush=True)
+
+
+USAGE = """usage: {program} CERTIFICATE MODEL INPUT.npy
+       {program} DOSSIER
+
+Prove every number of a certificate again, or of all certificates of a dossier (a zip, or the folder that it was
+unpacked to). The first line, or for a dossier the last, is the verdict.
+Exit status: 0 all claims hold and the decision is proven (for a dossier: at least one); 1 something does not hold
+("rejected: ..."), or the claims hold and decide nothing ("NOT proven: ..."); 2 wrong usage."""
+
+
+def unreadable(path: str) -> str:
+    """Why a file cannot be read, or nothing."""
+    try:
+        open(path, "rb").close()
+    except OSError as error:
+        return f"cannot read {path}: {error.strerror or error}"
+    return ""
+
+
+def misused(paths: list[str]) -> str:
+    """What is wrong with the arguments, or nothing."""
+    if len(paths) not in (1, 3):
+        return f"got {len(paths)} arguments, expected a certificate, a model and an input, or one dossier"
+    folder, names = len(paths) == 1 and os.path.isdir(paths[0]), set[str]()
+    wrong = [] if folder else [*filter(None, map(unreadable, paths))]
+    if wrong or len(paths) == 3:
+        return "; ".join(wrong)
+    with suppress(OSError, zipfile.BadZipFile):
+        names = {*(os.listdir(paths[0]) if folder else zipfile.ZipFile(paths[0]).namelist())}
+    if "manifest.json" in names or not (folder or "claim.json" in names):
+        return ""  # what is no zip at all, the checker rejects
+    wanted = "so it is no dossier" if folder else "expected a certificate, a model and an input"
+    return f"{paths[0]} has no manifest.json: {wanted}"
+
+
+def main(arguments: list[str], program: str = "python check.py") -> int:
+    """Check the files named; the exit status is as `USAGE` says."""
+    if {"-h", "--help"} & {*arguments}:
+        print(USAGE.format(program=program))
+        return 0
+    if wrong := misused(arguments):
+        print(f"{wrong}\n{USAGE.format(program=program)}", file=sys.stderr)
+        return 2
+    try:
+        if len(arguments) == 1:
+            verdict, proven = check_dossier(*arguments)
+            say(verdict)
+            return 0 if proven else 1
+        claim = read_claim(*arguments)
+        for line in (sentence(claim), *details(claim)):
+            say(line)
+        return 0 if claim.decided(0) else 1
     except Rejected as reason:
-        print("rejected:", reason)
+        say(f"rejected: {reason}")
         return 1
-    return 0
 
 
 if __name__ == "__main__":

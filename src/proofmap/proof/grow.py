@@ -2,8 +2,8 @@
 
 Intervals on a part are those of the whole ball, cut at 0 where its splits say so: that is all a checker knows of it.
 The part that is worst on B, or else on the member that is furthest above what was reached, is split first. One tree a
-rival serves B and all its members; beside it stands the whole ball with the slopes of the smaller area, so that a tree,
-whose slopes suit B, makes no member looser.
+rival serves B and all its members. The checker also bounds every rival on the whole ball with the slopes of the smaller
+area, so that a tree, whose slopes suit B, makes no member looser.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from proofmap.progress import report
 from proofmap.proof.asked import Array
+from proofmap.proof.explained import Explained
 from proofmap.rules import Interval
 from proofmap.settings import check_count, check_number
 from proofmap.tree.balls import Balls
@@ -25,7 +27,7 @@ from proofmap.tree.splits import FAST, Splits
 from proofmap.tree.straight import solved
 from proofmap.tree.units import Units, outward, wide
 
-__all__ = ["Growth", "Opened", "grow"]
+__all__ = ["Growth", "Opened", "grow", "growth_for"]
 
 _ROOT_STEPS, _STEPS = 100, 30  # on slopes and multipliers
 _AHEAD = 16  # splits that are tried before one is made
@@ -39,11 +41,14 @@ _ONE = 255  # stands for the slope 1; any other number k for k / 256
 class Growth:
     """When a tree is large enough: it has so many leaves, or took so long, or no bound is further above what was
     reached than the gap.
+
+    enough: B need not be bounded closer than by this, and members not at all; None: both are.
     """
 
     leaves: int = 192
     seconds: float = 60.0
     gap: float = 1e-3
+    enough: float | None = None
 
     @classmethod
     def fitting(cls, groups: int, leaves: int | None = None, seconds: float = 60.0) -> Growth:
@@ -55,6 +60,18 @@ class Growth:
         check_count("got leaves", self.leaves)
         check_number("got seconds", self.seconds)
         check_number("got gap", self.gap)
+
+
+def growth_for(
+    explained: Explained, groups: int, leaves: int | None, seconds: float, searched: bool, splits: bool
+) -> Growth | None:
+    """How far trees grow: as far as is said; by default after a search as far as is useful, else until a certificate is
+    no weaker than its explanation.
+    """
+    if leaves == 0 or (leaves is None and not splits):
+        return None
+    growth = Growth.fitting(groups, leaves, seconds)
+    return growth if searched or leaves is not None else replace(growth, enough=explained.full)
 
 
 @dataclass(eq=False)
@@ -102,15 +119,16 @@ def grow(
     leaves = list(roots)
     while len(leaves) < growth.leaves and time.monotonic() < until:
         leaves.sort(key=lambda part: work.urgency(part, growth.gap), reverse=True)
+        if growth.enough is not None and max(float(part.value[0]) for part in leaves) <= growth.enough:
+            break
+        report(len(leaves) / growth.leaves, f"{len(leaves)} parts")
         first = leaves[: max(_AT_ONCE, len(leaves) // _SHARE)]
         worst = [part for part in first if work.urgency(part, growth.gap) > 0 and part.candidates[0] >= 0]
         worst = worst[: growth.leaves - len(leaves)]
         if not worst:
             break
         leaves = [part for part in leaves if part not in worst] + work.split(worst)
-    slopes = opened.numbered(Choice.start(units.interval).slopes)
-    whole = [replace(part, slopes=slopes, multipliers=0 * part.multipliers, unit=-1, halves=[]) for part in roots]
-    return _written([*roots, *whole], rivals)
+    return _written(roots, rivals)
 
 
 class _Grower:

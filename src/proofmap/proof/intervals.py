@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from proofmap.progress import report
 from proofmap.proof import check
 from proofmap.proof.asked import Array
 
@@ -20,6 +21,7 @@ def intervals(network: check.Network, question: check.Question) -> Array:
     """
     prover, stored = check.Prover(network, question), np.zeros((2, network.units), np.float32)
     for node in network.nodes[1:]:
+        report(node.number / len(network.nodes), f"layer {node.number} of {len(network.nodes)}")
         if node.op == "relu":
             at = node.inputs[0]
             mine = stored[:, node.first : node.first + node.count]

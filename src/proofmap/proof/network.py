@@ -23,9 +23,14 @@ _COVERED = {
     "affine",
     "relu",
     "leaky_relu",
+    "clamp",
     "add",
     "reshape",
     "permute",
+    "concat",
+    "pad",
+    "slice",
+    "index",
     "max_pool",
     "avg_pool",
     "adaptive_avg_pool",
@@ -71,12 +76,12 @@ def _obstacle(graph: Graph, node: Node) -> str | None:
     a, rank = node.attributes, len(graph[node.inputs[0]].shape)
     if node.op not in _COVERED:
         return f"the operation {node.op}"
-    if node.op == "linear" and rank != 1:
-        return f"a dense layer of values of shape {graph[node.inputs[0]].shape}"
-    if node.op in ("conv", "max_pool", "avg_pool", "adaptive_avg_pool") and (rank != 3 or a.get("ceil")):
+    if node.op in ("conv", "max_pool", "avg_pool", "adaptive_avg_pool") and (rank not in (2, 3) or a.get("ceil")):
         return f"a {node.op} of values of shape {graph[node.inputs[0]].shape}{' with ceil' * bool(a.get('ceil'))}"
-    if node.op == "avg_pool" and (not a["mean"] or (any(a["padding"]) and not a["count_padding"])):
-        return "sums of windows, or means that leave out padding"
+    if node.op == "avg_pool" and not a["mean"]:
+        return "sums of windows"
+    if node.op == "pad" and a["mode"] != "constant":
+        return f"padding with {a['mode']} entries"
     if node.op == "adaptive_avg_pool" and any(size != 1 for size in a["size"]):
         return f"means over windows of several sizes, to {tuple(a['size'])}"
     if node.op == "leaky_relu":

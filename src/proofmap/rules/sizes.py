@@ -54,19 +54,19 @@ def terms(node: Node, shapes: Shapes) -> tuple[int, int]:
     return sum(map(prod, shapes)), node.size
 
 
-def nonzero(node: Node, *inputs: Interval) -> int:
-    """How many products of an entry of y are not 0, at most: ReLUs that are off count for nothing."""
+def nonzero(node: Node, *inputs: Interval) -> Tensor:
+    """(cases,): how many products of an entry of y are not 0, at most: ReLUs that are off count for nothing."""
     read, _ = terms(node, tuple(tuple(x.lower.shape[1:]) for x in inputs))
     if node.op not in SIGNED or node.attributes.get("groups", 1) > 1:
-        return read
+        return inputs[0].lower.new_full((len(inputs[0].lower),), read)
     used = (magnitude(inputs[0]) > 0).to(inputs[0].lower)
     if node.op == "linear":
-        counts = used.sum(-1)
+        counts = used.sum(-1, keepdim=True)
     else:
         assert node.weight is not None
         window = node.weight.new_ones(1, 1, *node.weight.shape[2:])
         counts = compute(replace(node, weight=window, bias=None), used.sum(1, keepdim=True))
-    return min(read, max(1, int(counts.max())))
+    return counts.flatten(1).amax(1).clamp(1, read)
 
 
 def _convolution(node: Node, shapes: Shapes) -> tuple[int, int]:

@@ -8,66 +8,88 @@ DIR/certificates/index.json                 every row, with the SHA-256 of its c
 from __future__ import annotations
 
 import json
+import warnings
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import sha256
+from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import torch
 
 from proofmap.bar import Bar
-from proofmap.digest import hash_file
-from proofmap.errors import BoundError, InputError
+from proofmap.digest import hash_file, hash_values
+from proofmap.errors import BoundError, FileError, InputError, ProofmapWarning
+from proofmap.proof.asked import Asked
 from proofmap.proof.certificate import packed
-from proofmap.proof.certify import ModelFile, Subject, certify, check_model, splits
-from proofmap.proof.grow import Growth
-from proofmap.proof.network import export
-from proofmap.resume import inside, keep
+from proofmap.proof.certify import Certified, Subject, certify, splits
+from proofmap.proof.explained import Explained
+from proofmap.proof.grow import growth_for
+from proofmap.resume import Log, inside, keep, keep_once, read_log
 from proofmap.runs.chunk import Array
 from proofmap.runs.job import Setup
 from proofmap.runs.manifest import INDEX
 from proofmap.runs.results import Results
-from proofmap.sources import Model, Samples
+from proofmap.sources import Samples
 
 __all__ = ["certificates", "check_certifiable"]
 
+_BOUNDS = ("full", "nominal")
+_SECONDS = 60.0  # for the trees of one sample
 _FOLDER = PurePosixPath(INDEX).parent
 
 
-def check_certifiable(setup: Setup, model: Model) -> None:
-    """Refuse a run of which nothing can be certified, before any work."""
+def check_certifiable(setup: Setup) -> Certified:
+    """Refuse a run of which nothing can be certified, before any work; return the ONNX file of its certificates."""
     job = setup.job
     if job.method != "eva" or job.settings.get("objective", "margin") != "margin":
         raise InputError(
             f"got certificates of {job.method}, expected eva and its objective 'margin': they are about its overlaps"
         )
-    check_model(setup.graph, model.certified_file)
+    return Certified.of(setup.graph)
 
 
 def certificates(
-    folder: Path, samples: Samples, model: Model, setup: Setup, order: Sequence[int], progress: bool
+    folder: Path,
+    samples: Samples,
+    model: Certified,
+    setup: Setup,
+    order: Sequence[int],
+    log: Log,
+    *,
+    index: str | None,
+    progress: bool,
 ) -> str:
-    """Write those that are missing, and the index; return its SHA-256."""
-    file = _model(folder, model, setup)
-    work = _Work(folder, Results.open(folder), setup, file, hash_file(file.path))
+    """Write those that are missing or not as they were written, and the index; return its SHA-256.
+
+    Args:
+        index: The SHA-256 of the index of an earlier time; None where there is none.
+    """
+    name = f"{'network' if model.path is None else 'model'}.onnx"
+    keep(folder, f"{_FOLDER}/{name}", model.data)
+    kept = replace(model, path=inside(folder, f"{_FOLDER}/{name}"))
+    work = _Work(folder, Results.open(folder), setup, kept, log, _recorded(folder, index))
     entries = []
     with Bar(len(order), "certificates", show=progress) as bar:
-        for row, index in enumerate(order):
+        for row, at in enumerate(order):
             with bar.work():
-                entries.append({"row": row, **work.entry(row, samples, index)})
-    whole = {"format": "proofmap-certificates", "version": 1, "model": file.path.name, "samples": entries}
+                entries.append({"row": row, **work.entry(row, samples, at)})
+    whole = {"format": "proofmap-certificates", "version": 1, "model": name, "samples": entries}
     keep(folder, INDEX, whole)
     return hash_file(folder / INDEX)
 
 
-def _model(folder: Path, model: Model, setup: Setup) -> ModelFile:
-    """The model's file, as the run keeps it."""
-    own = model.certified_file
-    name = f"{_FOLDER}/{'network' if own is None else 'model'}.onnx"
-    keep(folder, name, export(setup.graph) if own is None else own.path.read_bytes())
-    return ModelFile(inside(folder, name), None if own is None else own.prepare)
+def _recorded(folder: Path, index: str | None) -> dict[int, str]:
+    """The SHA-256 of the certificate of each row, as the log states it, or the index of a run that came to its end."""
+    logged = [entry for entry in read_log(folder) if entry["event"] == "certificate"]
+    found: dict[int, str] = {entry["row"]: entry["sha256"] for entry in logged if {"row", "sha256"} <= entry.keys()}
+    path = inside(folder, INDEX)
+    if index is not None and path.is_file() and hash_file(path) == index:
+        found |= {e["row"]: e["sha256"] for e in json.loads(path.read_bytes())["samples"] if "sha256" in e}
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,13 +99,14 @@ class _Work:
     folder: Path
     results: Results
     setup: Setup
-    file: ModelFile
-    digest: str  # of the model's file
+    model: Certified
+    log: Log
+    recorded: Mapping[int, str]  # row -> the SHA-256 of the certificate that was written
 
     @cached_property
     def arrays(self) -> dict[str, Array]:
         """What is known of all rows."""
-        return {name: self.results[name] for name in ("mask", "eps", "target", "scores")}
+        return {name: self.results[name] for name in ("mask", "eps", "target", "scores", *_BOUNDS)}
 
     @cached_property
     def reasons(self) -> dict[int, str]:
@@ -99,18 +122,43 @@ class _Work:
         path = inside(self.folder, f"{_FOLDER}/{name}")
         try:
             subject = self._subject(row, samples.read(index)[None])
-            if not self._is_there(path, subject):
-                points = self.results.points(row)
-                growth = Growth.fitting(subject.groups) if self._grows else None
-                met = None if points is None else torch.from_numpy(points)
-                made = certify(subject, met, growth, self.file)
-                keep(self.folder, f"{_FOLDER}/{given}", packed(made.x))
-                keep(self.folder, f"{_FOLDER}/{name}", made.content)
+            asked = subject.asked
+            if self._is_there(path, row, asked):
+                digest = self.recorded[row]
+            else:
+                content = self._made(row, subject)
+                digest = sha256(content).hexdigest()
+                keep(self.folder, f"{_FOLDER}/{name}", content)
+                self.log.add("certificate", row=row, sha256=digest)
         except (BoundError, InputError) as error:
             return {"reason": str(error)}
-        return {"certificate": name, "input": given, "sha256": hash_file(path)}
+        keep_once(self.folder, f"{_FOLDER}/{given}", packed(asked.x))
+        return {"certificate": name, "input": given, "sha256": digest}
+
+    def _made(self, row: int, subject: Subject) -> bytes:
+        """A new certificate."""
+        points = self.results.points(row)
+        met = None if points is None else torch.from_numpy(points)
+        settings, full, nominal = self.setup.job.settings, *(float(self.arrays[name][row]) for name in _BOUNDS)
+        explained = Explained(full, nominal, bool(settings.get("rigorous", False)))
+        growth = growth_for(explained, subject.groups, None, _SECONDS, self._searched, splits(self.setup.graph))
+        made = certify(subject, met, growth, self.model, explained)
+        if made.shortfall is not None:
+            warnings.warn(f"row {row}: {made.shortfall}", ProofmapWarning, stacklevel=2)
+        return made.content
+
+    @cached_property
+    def inputs(self) -> list[str | None]:
+        """The SHA-256 of the values that were explained, where the run recorded them."""
+        return self.results.inputs
 
     def _subject(self, row: int, x: torch.Tensor) -> Subject:
+        found = hash_values(x)
+        if self.inputs[row] not in (None, found):
+            raise FileError(
+                f"{self.results.samples[row]} has changed since it was explained: the SHA-256 of its values was "
+                f"{self.inputs[row]} and is {found}; put it back, and run again"
+            )
         ball, mask = self.setup.job.ball, self.arrays["mask"]
         assert ball is not None
         mine = torch.from_numpy(mask[row if len(mask) > 1 else 0][None].astype("int64"))
@@ -118,17 +166,20 @@ class _Work:
         return Subject(self.setup.graph, x, around, mine, self.arrays["scores"].shape[1], target)
 
     @property
-    def _grows(self) -> bool:
-        """Whether trees do: the overlaps were searched for."""
+    def _searched(self) -> bool:
+        """Whether the overlaps were searched for."""
         bounds = self.setup.job.settings.get("bounds")
-        return bounds is not None and bounds.search is not None and splits(self.setup.graph)
+        return bounds is not None and bounds.search is not None
 
-    def _is_there(self, path: Path, subject: Subject) -> bool:
-        """Whether a certificate of just this was written before."""
+    def _is_there(self, path: Path, row: int, asked: Asked) -> bool:
+        """Whether a certificate of just this was written before, and is as it was written."""
         try:
-            with zipfile.ZipFile(path) as file:
+            content = path.read_bytes()
+            if sha256(content).hexdigest() != self.recorded.get(row):
+                return False
+            with zipfile.ZipFile(BytesIO(content)) as file:
                 claim = json.loads(file.read("claim.json"))
         except (OSError, zipfile.BadZipFile, LookupError, ValueError):
             return False
-        same = all(claim.get(name) == value for name, value in subject.asked.claim.items())
-        return same and claim["model"]["sha256"] == self.digest and path.with_suffix(".npy").exists()
+        same = all(claim.get(name) == value for name, value in asked.claim.items())
+        return same and claim["model"] == self.model.stated

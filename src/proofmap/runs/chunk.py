@@ -62,6 +62,7 @@ class Words:
     files: Sequence[str | None]  # the SHA-256 of the file that holds each sample, where it is in one
     about: Mapping[str, Any]  # what was computed: model, job, groups and versions, as in the manifest
     taken_off: str | None = None  # the end of the network that was left out of the bounds
+    inputs: Sequence[str | None] = ()  # the SHA-256 of the values of each sample; none in runs that did not record it
 
 
 def pack(words: Words, arrays: Mapping[str, Array]) -> bytes:
@@ -83,17 +84,23 @@ def read_words(path: Path, samples: int) -> tuple[Words, list[str]]:
                 f"{path} is version {text['version']} of {text['format']}, expected {_VERSION} of {_FORMAT}"
             )
         reasons = {int(row): str(reason) for row, reason in text["reasons"].items()}
-        names, files = [str(name) for name in text["names"]], [None if f is None else str(f) for f in text["files"]]
+        names = [str(name) for name in text["names"]]
+        files, inputs = _hashes(text["files"]), _hashes(text.get("inputs", ()))
         off = None if text["taken_off"] is None else str(text["taken_off"])
-        words = Words(text["guarantee"], names, reasons, files, {**text["about"]}, off)
+        words = Words(text["guarantee"], names, reasons, files, {**text["about"]}, off, inputs)
     except (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FileError(
             f"{path} holds no results: {type(error).__name__} {error}; run again to make it anew"
         ) from error
     fits = len(words.names) == len(words.files) == samples and all(0 <= row < samples for row in reasons)
+    fits = fits and len(words.inputs) in (0, samples)
     if not fits or words.guarantee not in get_args(Guarantee):
         raise FileError(f"{path} does not hold the {samples} samples of its manifest: run again to make it anew")
     return words, arrays
+
+
+def _hashes(listed: Sequence[Any]) -> list[str | None]:
+    return [None if one is None else str(one) for one in listed]
 
 
 def read_array(path: Path, name: str, samples: int) -> Array:
@@ -103,6 +110,8 @@ def read_array(path: Path, name: str, samples: int) -> Array:
             array: Array = file.get_tensor(name)
     except (OSError, SafetensorError, ValueError) as error:  # numpy has no array of as many axes as a file may state
         raise FileError(f"cannot read {name} in {path}: {error}; run again to make it anew") from error
+    if name not in ARRAYS and name != "mask":
+        return array  # points, whose own file says what they are
     dtype, _, rank = ("int32", 0, array.ndim) if name == "mask" else ARRAYS[name]
     if array.dtype != dtype or array.ndim != rank or not array.ndim or len(array) != samples:
         raise FileError(f"{name} in {path} is {array.dtype} {array.shape}, expected {dtype} with {samples} rows")

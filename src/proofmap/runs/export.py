@@ -20,6 +20,7 @@ from proofmap.explain.wording import bound_name, quantity_name, reached_name
 from proofmap.methods import objective_of
 from proofmap.records import whole
 from proofmap.runs.chunk import ARRAYS, SCORES, WHOLE, Array, widened
+from proofmap.spreadsheet import cell_of, readable
 
 if TYPE_CHECKING:
     from proofmap.runs.results import Results
@@ -82,16 +83,20 @@ def _parts(results: Results) -> Iterator[tuple[list[str], list[str], dict[str, A
         for name, count in groups.items():
             whole = arrays[WHOLE[name]] if name in WHOLE else None
             arrays[name] = widened(arrays[name], count, whole, part.explained)
-        reasons = [part.words.reasons.get(row, "") for row in range(len(part))]
+        failed = part.words.reasons
+        reasons = [failed.get(row, "") for row in range(len(part))]
         yield list(part.words.names), reasons, arrays
 
 
 def _csv(results: Results, out: Path) -> None:
-    """A column a number: scores as score_0, score_1 and so on, then their intervals; what is not known is empty."""
+    """A column a number: scores as score_0, score_1 and so on, then their intervals; what is not known is empty.
+
+    Texts are written by `spreadsheet.cell_of`.
+    """
     with out.open("x", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         for row in rows(results):
-            table.writerow(["" if value != value else value for value in row])
+            table.writerow(["" if value != value else cell_of(value) for value in row])
 
 
 def rows(results: Results) -> Iterator[list[Any]]:
@@ -116,13 +121,13 @@ def _parquet(results: Results, out: Path) -> None:
     writer = None
     try:
         for names, reasons, arrays in _parts(results):
-            texts = {"name": names, "file_sha256": list(islice(files, len(names)))}
+            texts = {"name": [readable(name) for name in names], "file_sha256": list(islice(files, len(names)))}
             texts |= {column: [value] * len(names) for column, value in same.items()}
             columns = {column: arrow.array(values, arrow.string()) for column, values in texts.items()}
             for name, values in arrays.items():
                 held = arrow.array(values.ravel())
                 columns[called.get(name, name)] = held if values.ndim == 1 else _lists(arrow, held, *values.shape)
-            columns["reason"] = arrow.array([reason or None for reason in reasons], arrow.string())
+            columns["reason"] = arrow.array([readable(reason) or None for reason in reasons], arrow.string())
             table = arrow.table(columns)
             writer = writer or parquet.ParquetWriter(out, table.schema)
             writer.write_table(table)
@@ -139,18 +144,23 @@ def _lists(arrow: Any, values: Any, rows: int, width: int) -> Any:
 def _npz(results: Results, out: Path) -> None:
     """All arrays, the names among them; the whole run in memory. full_is: what a table calls the array full."""
     arrays = {name: results[name] for name in results.names if name != "attributions"}
-    reasons = [results.reasons.get(k, "") for k in range(len(results))]
-    files = [file or "" for file in results.files]
-    texts = {"name": results.samples, "reason": reasons, "file_sha256": files, **_same(results)}
+    failed, files = results.reasons, [file or "" for file in results.files]
+    reasons = [readable(failed.get(k, "")) for k in range(len(results))]
+    texts = {"name": _samples(results), "reason": reasons, "file_sha256": files, **_same(results)}
     texts |= {f"{name}_is": called for name, called in _names(results).items() if name in arrays}
     with out.open("xb") as file:
         np.savez(file, allow_pickle=False, **{name: np.array(text) for name, text in texts.items()}, **arrays)
 
 
+def _samples(results: Results) -> list[str]:
+    return [readable(name) for name in results.samples]
+
+
 def _zarr(results: Results, out: Path) -> None:
     """A group with the arrays, a chunk for a chunk; names, reasons and what bounds are as attributes."""
     group = _zarr_module().open_group(str(out), mode="w")
-    group.attrs.update({"name": results.samples, "reason": {str(k): v for k, v in results.reasons.items()}})
+    reasons = {str(k): readable(reason) for k, reason in results.reasons.items()}
+    group.attrs.update({"name": _samples(results), "reason": reasons})
     group.attrs.update({"file_sha256": results.files, "run": dict(results.about), **_same(results)})
     called = _names(results)
     make = getattr(group, "create_array", None) or group.create_dataset  # zarr 3, zarr 2

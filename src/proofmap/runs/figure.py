@@ -57,8 +57,9 @@ def _overlaps(figure: SubFigure, totals: Totals) -> None:
             "none": "estimates",
         }[totals.guarantee]
     else:
-        title = f"{share(totals.certified, totals.count, 'sample')}\nproven {totals.roundings}, left of 0"
-    panel.set_title(f"{title}\n{totals.around}", fontsize=9)
+        title = f"{share(totals.certified, totals.count, 'sample')}\nproven, left of 0"
+    note = "" if totals.certified is None else totals.rounding_note
+    panel.set_title(f"{title}\n{totals.around}{note}", fontsize=9)
     panel.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from inspect import signature
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proofmap.ball import Ball
+from proofmap.bounds.covered import rigorous_on
 from proofmap.digest import hash_graph, versions
 from proofmap.errors import InputError
 from proofmap.explain import Attributor, Explainer, HybridEVA, as_attributor
@@ -107,6 +108,13 @@ class Setup:
     graph: Graph
     job: Job
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Settle what a default leaves to the model, so that the record says it: whether all roundings count."""
+        if "rigorous" in signature(METHODS[self.job.method].kind).parameters:
+            rigorous = rigorous_on(self.graph, self.job.settings.get("rigorous"), self.job.settings.get("bounds"))
+            job = replace(self.job, settings={**self.job.settings, "rigorous": rigorous})
+            object.__setattr__(self, "job", job)
 
     def method(self) -> Attributor:
         """The method, ready to explain; settings that make no sense are refused."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proofmap.digest import digest, hash_file
+from proofmap.digest import digest
 from proofmap.errors import FileError
 from proofmap.explain.origin import Source
 from proofmap.resume import changes, inside, keep
@@ -106,19 +106,6 @@ class Manifest:
             f"{folder / MANIFEST} has the digest {stated[:12]}…, and what it says has {actual[:12]}…: take the file as "
             "the run left it, or run it again, into a new folder"
         )
-
-    def damaged(self, folder: Path) -> dict[int, str]:
-        """The chunks that are not as they were written, and why."""
-        wrong = {}
-        for number, entry in self.chunks.items():
-            try:
-                actual = hash_file(inside(folder, entry.file))
-            except FileError as error:
-                wrong[number] = f"{entry.file} cannot be read ({error})"
-                continue
-            if actual != entry.sha256:
-                wrong[number] = f"{entry.file} has SHA-256 {actual}, expected {entry.sha256}"
-        return wrong
 
 
 def _readable(about: Mapping[str, Any]) -> bool:

@@ -23,6 +23,7 @@ from proofmap.explain.ranks import MOST
 from proofmap.frames import frame
 from proofmap.overlaps import Overlap
 from proofmap.resume import inside
+from proofmap.runs.audit import faults
 from proofmap.runs.chunk import (
     ARRAYS,
     DROPS,
@@ -37,8 +38,9 @@ from proofmap.runs.chunk import (
     widened,
 )
 from proofmap.runs.export import export, rows
-from proofmap.runs.manifest import MASK, Manifest, contradiction
+from proofmap.runs.manifest import MASK, Entry, Manifest
 from proofmap.runs.points import NAMES, unpacked
+from proofmap.spreadsheet import readable
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -73,6 +75,11 @@ class Part:
         return [*held, *(SCORES if self.searched else ()), "mask", "attributions"]
 
     @property
+    def held(self) -> dict[str, Array]:
+        """All arrays of the file, each of its type, with a row a sample where it has one."""
+        return {name: read_array(self.file, name, self.samples) for name in self._words[1]}
+
+    @property
     def searched(self) -> bool:
         """Whether more is known of the scores than the upper sides of certified overlaps say."""
         return self.words.guarantee == "certified" and not {LOWER[0], DROPS[0]}.isdisjoint(self._words[1])
@@ -80,7 +87,7 @@ class Part:
     @cached_property
     def known(self) -> Known:
         """What is proven of the scores; NaN where a sample failed."""
-        held = {name: tensor_of(self[name]) for name in ("full", "frozen", "nominal", "target", *LOWER)}
+        held: dict[str, Any] = {name: tensor_of(self[name]) for name in ("full", "frozen", "nominal", "target", *LOWER)}
         drops = np.stack([self[name] for name in DROPS], axis=2)
         overlap = Overlap(**held, certified=self.words.guarantee == "certified", drops=tensor_of(drops))
         return Known.of([overlap], *_groups(self["mask"], self["frozen"]))
@@ -95,7 +102,8 @@ class Part:
     @property
     def explained(self) -> Array:
         """(n,) bool."""
-        return np.array([row not in self.words.reasons for row in range(self.samples)])
+        failed = self.words.reasons
+        return np.array([row not in failed for row in range(self.samples)])
 
     @property
     def ranked(self) -> Array:
@@ -188,6 +196,13 @@ class Results:
         return [file for part in self.parts for file in part.words.files]
 
     @property
+    def inputs(self) -> list[str | None]:
+        """The SHA-256 of the values of each sample, little-endian float32; None where it could not be read, or where
+        the run did not record it.
+        """
+        return [one for part in self.parts for one in part.words.inputs or [None] * len(part)]
+
+    @property
     def taken_off(self) -> str | None:
         """The end of the network that was left out of the bounds, such as "softmax"."""
         return next((part.words.taken_off for part in self.parts if part.words.taken_off is not None), None)
@@ -195,8 +210,12 @@ class Results:
     @property
     def reasons(self) -> dict[int, str]:
         """Why samples could not be explained, by their row."""
-        rows = [(part, row) for part in self.parts for row in range(len(part))]
-        return {k: part.words.reasons[row] for k, (part, row) in enumerate(rows) if row in part.words.reasons}
+        found, first = dict[int, str](), 0
+        for part in self.parts:
+            failed = part.words.reasons
+            found |= {first + row: failed[row] for row in range(len(part)) if row in failed}
+            first += len(part)
+        return found
 
     @property
     def names(self) -> list[str]:
@@ -231,29 +250,17 @@ class Results:
 
     def check(self) -> None:
         """Raise FileError where a file is not as it was written, or where the manifest and the rows disagree."""
-        for why in self.manifest.damaged(self.folder).values():
-            raise FileError(f"{self.folder} is damaged: {why}; run again to make it anew")
+        for fault in faults(self):
+            raise FileError(fault.sentence)
         _mask(self.folder, self.about["mask"])
         for why in self._contradictions():
             raise FileError(f"{self.folder} contradicts itself: {why}; run it again, into a new folder")
 
     def _contradictions(self) -> Iterator[str]:
-        """What the manifest says otherwise than the chunks and their rows, with both values."""
-        job, data, first = self.about["job"], self.about["data"], 0
-        eps = None if job["ball"] is None else job["ball"]["eps"]
-        for part in self.parts:
-            words = part.words
-            why = contradiction(self.about, words.about, part.file.relative_to(self.folder).as_posix())
-            if why is not None:
-                yield why
-            stated = {"eps": ("job.ball.eps", eps), "target": ("job.target", job["target"])}
-            for name, (where, value) in stated.items():
-                if name in part.names and isinstance(value, float | int):
-                    values = part[name]
-                    for row in np.flatnonzero(part.explained & (values != value)).tolist():
-                        otherwise = f"{values[row]:g} in row {first + row}, {words.names[row]}"
-                        yield f"{where} is {value:g} in the manifest and {otherwise}"
-            first += len(part)
+        """What the manifest says otherwise than all rows together, with both values."""
+        data, index = self.about["data"], self["index"]
+        if len(np.unique(index)) < len(index):
+            yield f"{len(index)} rows explain {len(np.unique(index))} samples"
         if self.complete:
             labels = [str(label) for label in self["label"].tolist()] if "label" in self.names else None
             for name, rows in (("names", self.samples), ("labels", labels)):
@@ -268,15 +275,19 @@ class Results:
     def to_frame(self) -> DataFrame:
         """A pandas frame with the columns of the .csv: a row a sample, NaN where nothing is known."""
         table = rows(self)
-        return frame(next(table), table)
+        head = next(table)
+        return frame(head, ([readable(value) if isinstance(value, str) else value for value in row] for row in table))
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """The finished chunks, in order."""
         if not self.manifest.chunks:
             raise FileError(f"{self.folder} has no results yet, expected a finished chunk: start the run")
-        entries = [self.manifest.chunks[number] for number in sorted(self.manifest.chunks)]
-        return tuple(Part(inside(self.folder, entry.file), entry.samples, self._shared) for entry in entries)
+        return tuple(self.part(self.manifest.chunks[number]) for number in sorted(self.manifest.chunks))
+
+    def part(self, entry: Entry) -> Part:
+        """The chunk of an entry of the manifest."""
+        return Part(inside(self.folder, entry.file), entry.samples, self._shared)
 
     @cached_property
     def _shared(self) -> Array | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -16,11 +15,12 @@ import numpy as np
 import torch
 
 from proofmap.ball import Ball
-from proofmap.bar import Bar
-from proofmap.digest import digest
+from proofmap.bar import Bar, say
+from proofmap.digest import digest, hash_values
 from proofmap.errors import FileError, InputError
 from proofmap.explain.origin import Source
 from proofmap.resume import Log, keep, locked
+from proofmap.runs.audit import faults
 from proofmap.runs.certificates import certificates, check_certifiable
 from proofmap.runs.chunk import Array
 from proofmap.runs.engine import Engine, Local
@@ -61,14 +61,16 @@ def run(
     order = _order(len(samples), limit, shuffle, seed)
     setup = Setup(model.graph(torch.zeros(1, *shape_of(samples, model))), job, seed)
     setup.check()
-    if certified:
-        check_certifiable(setup, model)
+    _check_labels(samples, order, setup.graph.classes)
+    certified_model = check_certifiable(setup) if certified else None
     about = _about(samples, model, setup, order, {"limit": limit, "shuffle": shuffle, "seed": seed})
     pieces = [order[start : start + job.chunk] for start in range(0, len(order), job.chunk)]
     with locked(out) as log:
-        manifest = _claim(out, about, model.source, log, progress)
+        earlier = _earlier(out, about)
         if setup.packed_mask is not None:
             keep(out, MASK, setup.packed_mask)
+        wrong = _faults(Results(out, earlier), samples, pieces)
+        manifest = _claim(out, earlier, wrong, Manifest(about, model=model.source), log, progress)
         todo = [number for number in range(len(pieces)) if number not in manifest.chunks]
         _LOG.info("run into %s begins: %d samples, %d of %d chunks to do", out, len(order), len(todo), len(pieces))
         log.add("start", engine=repr(engine), worker=place(), model=model.name, chunks=len(todo))
@@ -83,8 +85,9 @@ def run(
                     bar.advance(len(pieces[done.number]))
         totals = total(Results.open(out))
         totals.save(out)
-        if certified:
-            index = certificates(out, samples, model, setup, order, progress)
+        if certified_model is not None:
+            known = manifest.certificates
+            index = certificates(out, samples, certified_model, setup, order, log, index=known, progress=progress)
             replace(manifest, certificates=index).save(out)
         log.add("end")
         _LOG.info("run into %s ends", out)
@@ -116,6 +119,18 @@ def _order(count: int, limit: int | None, shuffle: bool, seed: int) -> list[int]
     return [int(index) for index in order[:limit]]
 
 
+def _check_labels(samples: Samples, order: Sequence[int], classes: int) -> None:
+    """Refuse labels that are no classes of the model, before any work."""
+    labels = samples.labels or ()
+    wrong = [index for index in order if labels and labels[index] >= classes]
+    if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise InputError(
+            f"{samples.names[wrong[0]]} has the label {labels[wrong[0]]}{more}, expected classes of the model, 0 to "
+            f"{classes - 1}: correct the labels, or give the model that they belong to"
+        )
+
+
 def _about(
     samples: Samples, model: Model, setup: Setup, order: Sequence[int], selection: dict[str, Any]
 ) -> dict[str, Any]:
@@ -134,8 +149,8 @@ def _about(
     }
 
 
-def _claim(out: Path, about: dict[str, Any], model: Source, log: Log, progress: bool) -> Manifest:
-    """The manifest of this run, with the chunks that are whole; a folder with results of another run is refused."""
+def _earlier(out: Path, about: dict[str, Any]) -> Manifest:
+    """The manifest of this run as far as it came before; a folder with results of another run is refused."""
     earlier = Manifest.load(out) if (out / MANIFEST).exists() else Manifest({})
     different = differences(earlier.about, about)
     if different and earlier.chunks:
@@ -143,13 +158,37 @@ def _claim(out: Path, about: dict[str, Any], model: Source, log: Log, progress: 
             f"{out} holds results of another run ({'; '.join(different)}): choose another folder, or start it again as "
             "it was begun"
         )
-    damaged = {} if different else earlier.damaged(out)
-    for number, why in damaged.items():
+    return Manifest(about) if different else earlier
+
+
+def _faults(results: Results, samples: Samples, pieces: Sequence[Sequence[int]]) -> dict[int, str]:
+    """The chunks that cannot be used, and why: what a report refuses, and rows of other samples than the run's."""
+    wrong = {fault.number: fault.why for fault in faults(results)}
+    names, labels = samples.names, samples.labels
+    for number, entry in results.manifest.chunks.items():
+        if number in wrong:
+            continue
+        part, piece = results.part(entry), pieces[number]
+        held = [part["index"].tolist(), list(part.words.names)]
+        expected = [list(piece), [names[index] for index in piece]]
+        if labels is not None:
+            held.append(part["label"].tolist())
+            expected.append([labels[index] for index in piece])
+        if held != expected:
+            wrong[number] = f"{entry.file} holds other samples than chunk {number} of the run"
+    return wrong
+
+
+def _claim(
+    out: Path, earlier: Manifest, wrong: dict[int, str], manifest: Manifest, log: Log, progress: bool
+) -> Manifest:
+    """The manifest with the chunks that are whole, kept in the folder."""
+    for number, why in wrong.items():
         log.add("damaged", number=number, why=why)
         if progress:
-            print(f"chunk {number} is damaged and computed again: {why}", file=sys.stderr)
-    whole = {} if different else {n: entry for n, entry in earlier.chunks.items() if n not in damaged}
-    manifest = Manifest(about, whole, model, None if different or damaged else earlier.certificates)
+            say(f"chunk {number} is damaged and computed again: {why}")
+    whole = {number: entry for number, entry in earlier.chunks.items() if number not in wrong}
+    manifest = replace(manifest, chunks=whole, certificates=None if wrong else earlier.certificates)
     manifest.save(out)
     return manifest
 
@@ -161,8 +200,10 @@ def _read(samples: Samples, setup: Setup, number: int, piece: Sequence[int]) -> 
     arrays: list[Array] = []
     rows: list[int] = []
     reasons: dict[int, str] = {}
+    hashes: list[str | None] = []
     for row, index in enumerate(piece):
         x = attempt(partial(_sample, samples, index, shape, setup.job.ball))
+        hashes.append(None if isinstance(x, Failure) else hash_values(torch.from_numpy(x)))
         if isinstance(x, Failure):
             reasons[row] = x.reason
         else:
@@ -174,6 +215,7 @@ def _read(samples: Samples, setup: Setup, number: int, piece: Sequence[int]) -> 
         names=tuple(names[index] for index in piece),
         labels=None if labels is None else tuple(labels[index] for index in piece),
         files=tuple(_file(samples, index) for index in piece),
+        inputs=tuple(hashes),
         x=np.stack(arrays) if arrays else np.zeros((0, *shape), dtype=np.float32),
         rows=tuple(rows),
         reasons=reasons,

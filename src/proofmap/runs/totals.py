@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,16 @@ import numpy as np
 from safetensors.numpy import save
 
 from proofmap.explain.explanation import Guarantee, rounded
-from proofmap.explain.wording import around, bound_name, confidence, counted, plural, radius, share, taken_off
+from proofmap.explain.wording import (
+    around,
+    bound_name,
+    confidence,
+    plural,
+    radius,
+    rounding_note,
+    share,
+    taken_off,
+)
 from proofmap.methods import objective_of
 from proofmap.objective import decides
 from proofmap.resume import keep
@@ -69,7 +79,7 @@ class Totals:
     failed: Sequence[tuple[str, str]]  # name and reason
     guarantee: Guarantee
     rigorous: bool  # whether what is proven counts all roundings
-    certified: int | None  # samples with AO <= 0, proven; None where that would prove nothing
+    certified: int | None  # samples with AO < 0, proven; None where that would prove nothing
     refuted: int | None  # samples of whose ball an input is known that is classified otherwise
     ranked: int | None  # samples of which it is proven what matters most; None where no inputs were searched for that
     labelled: int  # samples whose true class is known, those that failed among them
@@ -102,9 +112,9 @@ class Totals:
         return "" if self.ball is None else around(self.ball)
 
     @property
-    def roundings(self) -> str:
-        """What its proofs say of them."""
-        return counted({"rigorous": self.rigorous})
+    def rounding_note(self) -> str:
+        """What stands behind the balls of proofs that do not count all roundings."""
+        return rounding_note({"rigorous": self.rigorous})
 
     @property
     def maps(self) -> Array:
@@ -145,7 +155,7 @@ class Totals:
         if self.certified is not None:
             less = ", failures counted as not proven" if self.failed else ""
             proven = f"{share(self.certified, self.count, 'sample')}{less}"
-            lines.append(f"proven for {self.around}, {self.roundings}: {proven}")
+            lines.append(f"proven for {self.around}{self.rounding_note}: {proven}")
         if self.certified_correct is not None:
             right = share(self.certified_correct, self.labelled, "labelled sample")
             lines.append(f"certified accuracy, proven and predicted as labelled: {right}")
@@ -171,14 +181,20 @@ class Totals:
 
     def save(self, folder: Path) -> None:
         """totals.json, means.safetensors, and totals.png."""
-        keep(folder, "totals.json", self.json())
-        numbers = np.array([entry.number for entry in self.classes], dtype=np.int64)
-        counts = np.array([entry.count for entry in self.classes], dtype=np.int64)
-        arrays = {"classes": numbers, "counts": counts, "scores": self.means, "mask": self.mask}
-        keep(folder, "means.safetensors", bytes(save({k: np.ascontiguousarray(v) for k, v in arrays.items()})))
+        for name, content in self.files.items():
+            keep(folder, name, content)
         from proofmap.runs.figure import draw  # and with it matplotlib, which takes a while
 
         keep(folder, DRAWING, draw(self))
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The content of totals.json and means.safetensors."""
+        numbers = np.array([entry.number for entry in self.classes], dtype=np.int64)
+        counts = np.array([entry.count for entry in self.classes], dtype=np.int64)
+        arrays = {"classes": numbers, "counts": counts, "scores": self.means, "mask": self.mask}
+        means = bytes(save({name: np.ascontiguousarray(values) for name, values in arrays.items()}))
+        return {"totals.json": (json.dumps(self.json(), indent=1) + "\n").encode(), "means.safetensors": means}
 
 
 def total(results: Results) -> Totals:
@@ -187,7 +203,7 @@ def total(results: Results) -> Totals:
     rows = {name: results[name][explained] for name in results.names if name in ARRAYS and ARRAYS[name][2] == 1}
     about, job, target, overlap = results.about, results.about["job"], rows["target"], rows.get("full")
     objective = objective_of(job["method"], job["settings"])
-    certain = overlap <= 0 if overlap is not None and results.guarantee == "certified" and decides(objective) else None
+    certain = overlap < 0 if overlap is not None and results.guarantee == "certified" and decides(objective) else None
     names = results.samples
     titles = about["model"]["classes"]
     labels, labelled = rows.get("label"), int((results["label"] >= 0).sum()) if "label" in rows else 0

@@ -42,6 +42,7 @@ class Work:
     names: tuple[str, ...]  # n
     labels: tuple[int, ...] | None  # n
     files: tuple[str | None, ...]  # n, the SHA-256 of the file of each
+    inputs: tuple[str | None, ...]  # n, the SHA-256 of the values of each; None where it could not be read
     x: Array  # (len(rows), *shape) float32
     rows: tuple[int, ...]
     reasons: Mapping[int, str]  # row -> why it could not be read
@@ -92,7 +93,8 @@ class Worker:
                 reasons[work.rows[piece.start]] = arrays.reason
             else:
                 pieces += [range(k, k + 1) for k in piece]
-        words = Words(self.setup.guarantee, work.names, reasons, work.files, self.setup.about, self.taken_off)
+        setup, held = self.setup, (work.names, reasons, work.files)
+        words = Words(setup.guarantee, *held, setup.about, self.taken_off, work.inputs)
         content = pack(words, self._arrays(work, parts))
         return Done(work.number, content, time.perf_counter() - started, place())
 

@@ -148,7 +148,7 @@ def _notes(totals: Totals, given: str | None) -> Iterator[str]:
 
 def _counts(totals: Totals) -> Iterator[tuple[str, str, str]]:
     """Every number with what it is of; what failed is not proven."""
-    within = f" for {totals.around}, {totals.roundings}"
+    within = f" for {totals.around}{totals.rounding_note}"
     if totals.certified is not None:
         yield "proven", share(totals.certified, totals.count, "sample"), f"proven{within}"
     if totals.certified_correct is not None:
@@ -202,8 +202,8 @@ def _open(totals: Totals) -> Iterator[str]:
     rest = 0 if totals.certified is None else totals.explained - totals.certified - refuted
     if rest:
         yield (
-            f"The decision of {plural(rest, 'sample')} more. There the bound is above zero, which neither proves nor "
-            "refutes it."
+            f"The decision of {plural(rest, 'sample')} more. There the bound is not below zero, which neither proves "
+            "nor refutes it."
         )
     if totals.failed:
         yield f"Anything about the {plural(len(totals.failed), 'sample')} that could not be explained."

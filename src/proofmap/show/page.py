@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from proofmap.explain import Explanation
 from proofmap.explain.explanation import Guarantee
 from proofmap.explain.ranks import ranks, searched
-from proofmap.explain.wording import around, counted, plural, score_means
+from proofmap.explain.wording import around, plural, rounding_note, score_means
 from proofmap.show.axis import Axis
 from proofmap.show.panels import Bar, Maps, Place, bars, columns_of, maps, places
 from proofmap.show.sides import Kind, Range, Verdict, kind_of, verdict
@@ -74,7 +74,7 @@ def finding_of(name: str, record: str, subject: str, e: Explanation, known: tupl
     aim, title = name_of(int(e.target[0]), names), name_of(int(e.overlap.target[0]), names)
     sides = [_side(side) for side in known]
     largest = places(e, _PLACES)
-    roundings = f", {counted(e.settings)}" if e.guarantee == "certified" else ""
+    note = rounding_note(e.settings) if e.guarantee == "certified" else ""
     return Finding(
         id=name,
         title=f"{e.method}, from {title} towards {aim}" if e.opposite else f"{e.method}, why {aim}",
@@ -86,8 +86,8 @@ def finding_of(name: str, record: str, subject: str, e: Explanation, known: tupl
         claim=claim(e, 0, kind, known, answer, names),
         quantity=quantity(e) if kind in ("other", "smoothed") else "the adversarial overlap",
         ball=ball(e.settings, 0, 1),
-        around=around(e.settings) + (roundings if answer == "proven" else ""),
-        family=around(e.settings, count=0) + roundings,
+        around=around(e.settings) + (note if answer == "proven" else ""),
+        family=around(e.settings, count=0) + note,
         explained=int(e.overlap.target[0]),
         sides=sides,
         axis=Axis.over([end for side in sides for end in side.ends()]),

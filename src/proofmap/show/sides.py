@@ -94,8 +94,8 @@ def verdict(kind: Kind, sides: tuple[Range, ...]) -> Verdict:
     if kind in ("other", "own"):
         return "aside"
     if kind == "smoothed":
-        return "probable" if all(side.upper is not None and side.upper <= 0 for side in sides) else "undecided"
-    if all(side.upper is not None and side.upper <= 0 for side in sides):
+        return "probable" if all(side.upper is not None and side.upper < 0 for side in sides) else "undecided"
+    if all(side.upper is not None and side.upper < 0 for side in sides):
         return "proven"
     if any(side.lower > 0 for side in sides):
         return "refuted"

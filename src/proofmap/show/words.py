@@ -11,6 +11,7 @@ from proofmap.explain import Explanation
 from proofmap.explain.explanation import Guarantee, rounded
 from proofmap.explain.ranks import ranks, searched
 from proofmap.explain.wording import noise, plural, radius, score_means, share, smoothed
+from proofmap.guarantee import NOT_COVERED
 from proofmap.objective import decides
 from proofmap.show.sides import RESTARTS, STEPS, Kind, Range, Verdict
 
@@ -80,10 +81,10 @@ def claim(e: Explanation, k: int, kind: Kind, sides: tuple[Range, ...], answer: 
 
 
 def roundings(guarantee: Guarantee, settings: Mapping[str, Any]) -> list[str]:
-    """What a proof says of them: nothing, unless it is rigorous."""
+    """What a proof does not cover: nothing, where it counts all roundings."""
     if guarantee != "certified" or settings.get("rigorous"):
         return []
-    return ["What is rounded, in the network as it is run and in the bound itself: neither was counted."]
+    return [f"{NOT_COVERED.capitalize()}: neither what the network rounds as it runs nor what the bound itself does."]
 
 
 def _certified(side: Range, answer: Verdict, title: str) -> tuple[str, list[str], list[str]]:
@@ -91,7 +92,7 @@ def _certified(side: Range, answer: Verdict, title: str) -> tuple[str, list[str]
     upper = number(side.upper, "certified")
     gap = _gap(side)
     if answer == "proven":
-        lead = "" if side.upper == 0 else f" {title} leads every other class by at least {upper.removeprefix('−')}."
+        lead = f" {title} leads every other class by at least {upper.removeprefix('−')}."
         holds = f"Every input of the ball is classified as {title}: all of them, not only those that were tried.{lead}"
         return f"No input of the ball is classified otherwise than as {title}.", [holds], gap
     if math.isinf(side.upper):
@@ -107,7 +108,7 @@ def _certified(side: Range, answer: Verdict, title: str) -> tuple[str, list[str]
         f"That the decision holds. The bound leaves room for an input that is not classified as {title}; {searched}. A "
         "tighter bound or a smaller ball may prove that there is none."
     )
-    return "The bound is above zero: it neither proves nor refutes the decision.", [bound], [doubt, *gap]
+    return "The bound is not below zero: it neither proves nor refutes the decision.", [bound], [doubt, *gap]
 
 
 def _gap(side: Range) -> list[str]:
@@ -143,7 +144,7 @@ def _targeted(sides: tuple[Range, ...], answer: Verdict, title: str, aim: str) -
         move = "raising" if side.half == "+" else "lowering"
         if side.upper is None:
             holds.append(f"Nothing about {move} values.")
-        elif side.upper <= 0:
+        elif side.upper < 0:
             holds.append(f"No input that is made by {move} values alone, within the ball, is classified as {aim}.")
         else:
             most = number(side.upper, "certified")
@@ -185,7 +186,7 @@ def _smoothed(e: Explanation, side: Range, answer: Verdict, title: str) -> tuple
             f"Around every input of the ball most {copies} are classified as {title}, with probability {side.level}."
         )
     else:
-        short = "The bound is above zero: it says nothing about what most copies are classified as."
+        short = "The bound is not below zero: it says nothing about what most copies are classified as."
     return short, [holds, f"{words[:1].upper()}{words[1:]}."], [network]
 
 

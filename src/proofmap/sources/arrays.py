@@ -67,6 +67,8 @@ class Stored:
             with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
                 stream.read(self.offset)
                 content = stream.read(self.size)
+        except MemoryError:
+            raise
         except Exception as error:  # zipfile and what it unpacks with have many
             raise FileError(f"cannot read {self.where}: {first_line(error)}") from error
         if len(content) != self.size:
@@ -94,7 +96,7 @@ def open_npz(path: Path, preparation: Preparation) -> Part:
             members = {
                 entry.filename.removesuffix(".npy"): _member(archive, entry, path) for entry in archive.infolist()
             }
-    except ProofmapError:
+    except (ProofmapError, MemoryError):
         raise
     except Exception as error:  # zipfile and what it unpacks with have many
         raise FileError(f"{path} is not an npz file: {first_line(error)}; check that it was copied whole") from error

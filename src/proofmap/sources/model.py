@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.util
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 import torch
 from torch import Tensor, nn
@@ -21,13 +22,13 @@ from proofmap.explain.origin import File, Source
 from proofmap.graph import Graph, as_graph, load
 from proofmap.graph.onnx import beside as weights_beside
 from proofmap.graph.quiet import quiet
-from proofmap.proof.certify import ModelFile
+from proofmap.memory import is_out_of_memory
 from proofmap.sources.limited import check_file
 from proofmap.sources.network import put_behind, wrapped
 from proofmap.sources.preparation import ZOO, Preparation, beside, read_classes
 from proofmap.zoo.weights import fill
 
-__all__ = ["Model", "read_model", "user_modules"]
+__all__ = ["Model", "check_unchanged", "read_model", "user_modules"]
 
 _MODULE = "proofmap_model_file"  # under which a user's Python file is known while it runs
 
@@ -62,18 +63,6 @@ class Model:
             )
         return graph
 
-    @property
-    def certified_file(self) -> ModelFile | None:
-        """The ONNX file that certificates are about; None where the network has to be exported: it is no such file, has
-        weights in others, or takes its channels last.
-        """
-        p = self.preparation
-        if Path(self.name).suffix != ".onnx" or len(self.files) != 1 or p.layout != "NCHW":
-            return None
-        mean, std = p.mean or (0.0,), p.std or (1.0,)
-        bare = p.mean is None and p.std is None
-        return ModelFile(Path(self.name), None if bare else {"mean": list(mean), "std": list(std)})
-
     def title(self, number: int) -> str:
         """The name of a class, or its number where there are none."""
         return str(number) if self.classes is None else self.classes[number]
@@ -86,6 +75,8 @@ def _try(network: nn.Module, x: Tensor, name: str) -> None:
         with torch.no_grad(), redirect_stdout(sys.stderr):  # the output of a program is its answer alone
             network(x[:1].to(like.device, like.dtype))
     except Exception as error:  # a module may raise anything
+        if is_out_of_memory(error):
+            raise
         raise InputError(
             f"{name} does not take samples of shape {tuple(x.shape[1:])}: {first_line(error)}; see --size, --channels "
             "and --layout"
@@ -110,24 +101,49 @@ def read_model(
         if weights is not None:
             raise InputError(f"got weights for {name}, expected none: an ONNX file brings its own")
         check_file(Path(name))
+        files = _hashed((Path(name), *_outside(Path(name))))
         network, shape = put_behind(load(name), preparation)
-        held = (Path(name), *weights_beside(Path(name)))
-        return Model(name, network, _resolved(preparation, shape), names, _hashed(held))
+        check_unchanged(files)
+        return Model(name, network, _resolved(preparation, shape), names, files)
+    files = _hashed(_files(name, weights))
     module = _zoo(name.removeprefix(ZOO), weights) if name.startswith(ZOO) else _called(name)
     if weights is not None:
         _fill(module, weights)
     size, channels = preparation.size, preparation.channels
     known = None if size is None or channels is None else (channels, *size)
-    files = _hashed(_files(name, weights)) or _packaged(name)
+    check_unchanged(files)
+    files = files or _packaged(name)
     return Model(name, wrapped(module.eval(), preparation), replace(preparation, shape=known), names, files)
 
 
 def _files(name: str, weights: Path | None) -> Iterator[Path]:
     """What a torch module is made of: the file of its code, unless it is ours, and that of its weights."""
-    if not name.startswith(ZOO):
-        yield Path(name.rpartition(":")[0])
-    if weights is not None:
+    code = Path(name.rpartition(":")[0])
+    if not name.startswith(ZOO) and code.is_file():
+        yield code
+    if weights is not None and weights.is_file():
         yield weights
+
+
+def _outside(path: Path) -> Sequence[Path]:
+    """The files in which an ONNX file keeps weights; none of one that cannot be read, which `load` says."""
+    try:
+        return [file for file in weights_beside(path) if file.is_file()]
+    except MemoryError:
+        raise
+    except Exception:  # the parser has its own
+        return []
+
+
+def check_unchanged(files: Iterable[File]) -> None:
+    """Refuse files that are no longer as they were when the model was read."""
+    for file in files:
+        now = File.of(Path(file.path)).sha256
+        if now != file.sha256:
+            raise FileError(
+                f"{file.path} has changed since the model was read: its SHA-256 was {file.sha256} and is {now}; put "
+                "the file back, or start again with the new one"
+            )
 
 
 def _hashed(paths: Iterable[Path]) -> tuple[File, ...]:
@@ -195,11 +211,19 @@ def user_modules() -> list[ModuleType]:
     return [module for module, path in named if path is not None and Path(path).resolve().parent == folder]
 
 
+class _Source(SourceFileLoader):
+    """Code from the file itself, and never from Python's cache, which only compares times and sizes."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return compile(self.get_data(path), path, "exec", dont_inherit=True)
+
+
 @contextmanager
 def _importable(path: Path) -> Iterator[importlib.machinery.ModuleSpec]:
     """As if the file were run from its folder: what stands beside it can be imported."""
     folder = str(path.resolve().parent)
-    spec = importlib.util.spec_from_file_location(_MODULE, path)
+    spec = importlib.util.spec_from_file_location(_MODULE, path, loader=_Source(_MODULE, str(path)))
     assert spec is not None
     sys.path.insert(0, folder)
     try:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from proofmap.errors import InputError
 from proofmap.graph import Graph, Node
 from proofmap.graph.fold import fold
+from proofmap.graph.ir import ModelFile
 from proofmap.sources.preparation import Preparation
 
 __all__ = ["Prepared", "put_behind", "wrapped"]
@@ -84,8 +85,19 @@ def put_behind(graph: Graph, preparation: Preparation) -> tuple[Graph, tuple[int
         return graph, shape
     renamed = {graph.input.name: nodes[-1].name}
     rest = [replace(node, inputs=tuple(renamed.get(i, i) for i in node.inputs)) for node in graph.nodes[1:]]
-    whole = replace(graph, nodes=(*nodes, *rest), output=renamed.get(graph.output, graph.output))
+    output = renamed.get(graph.output, graph.output)
+    file = _prepared(graph.file, preparation, len(shape))
+    whole = replace(graph, nodes=(*nodes, *rest), output=output, file=file)
     return fold(whole).to(torch.device("cpu"), graph.dtype), shape
+
+
+def _prepared(file: ModelFile | None, preparation: Preparation, rank: int) -> ModelFile | None:
+    """The same file behind this preparation, which a certificate states."""
+    layout = preparation.layout if rank == 3 else "NCHW"
+    if file is None or (preparation.mean is None and preparation.std is None and layout == "NCHW"):
+        return file
+    mean, std = (None if values is None else list(values) for values in (preparation.mean, preparation.std))
+    return replace(file, prepare={"mean": mean, "std": std, "layout": layout})
 
 
 def _sample_shape(expected: tuple[int, ...], preparation: Preparation) -> tuple[int, ...]:

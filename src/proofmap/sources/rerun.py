@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from proofmap.graph import Graph
 from proofmap.graph.onnx import parse, started
-from proofmap.sources.model import Model
+from proofmap.sources.model import Model, check_unchanged
 from proofmap.sources.network import wrapped
 
 __all__ = ["Rerun", "rerun"]
@@ -43,6 +43,7 @@ def rerun(model: Model) -> Rerun:
     if isinstance(model.network, nn.Module):
         return Rerun("torch", model.network)
     session = _session(Path(model.name))
+    check_unchanged(model.files)
     if session is None:
         return Rerun("proofmap", model.network)
     return Rerun("onnxruntime", _Session(session, wrapped(nn.Identity(), model.preparation)))

@@ -17,6 +17,7 @@ from torch import Tensor
 from proofmap.data.images import LABELS, UNKNOWN, read_labels
 from proofmap.errors import FileError, InputError
 from proofmap.explain.origin import File, Source
+from proofmap.sources.conversion import conversion_notes
 from proofmap.sources.fit import Part
 from proofmap.sources.formats import known, open_part, try_part
 from proofmap.sources.preparation import Preparation
@@ -124,6 +125,7 @@ def open_samples(paths: Sequence[Path], preparation: Preparation) -> Files:
             labels += given.get(file, part.labels) or [UNKNOWN] * len(part)
             parts.append(part)
             held.append(file)
+    notes += conversion_notes(held, preparation)
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise InputError(f"got {twice!r} twice among the inputs, expected every file once")

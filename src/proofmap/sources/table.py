@@ -81,11 +81,14 @@ def open_table(path: Path, preparation: Preparation) -> Part:
                     if not width:
                         first = _fields(line)
                         width = len(first)
+                        _check_separator(first, line, where)
                         if any(field and _number(field) is None for field in first):
                             header = first
                             label = _label_column(first, path)
                             at = file.tell()
                             continue
+                    elif not starts:
+                        _check_separator(_fields(line), line, where)
                     if label is not None:
                         labels.append(_label(line, label))
                     starts.append(at)
@@ -107,6 +110,18 @@ def _fields(line: bytes) -> list[str]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise _BadLine(first_line(error)) from error
     return [field.strip() for field in rows[0]] if rows else []
+
+
+def _check_separator(fields: list[str], line: bytes, where: str) -> None:
+    """Refuse a line whose fields are no numbers between commas, but are between semicolons or tabs."""
+    for separator, called in ((";", "semicolons"), ("\t", "tabs")):
+        parts = [part.strip() for part in line.decode("utf-8-sig", "replace").split(separator)]
+        others = len(parts) > 1 and not all(_number(field) is not None for field in fields)
+        if others and (len(fields) == 1 or all(_number(part.replace(",", ".")) is not None for part in parts)):
+            point = ", and a point in a number" if any("," in part for part in parts) else ""
+            raise FileError(
+                f"{where} has {called} between its fields, expected commas{point}: save it as CSV with commas"
+            )
 
 
 def _number(field: str) -> float | None:

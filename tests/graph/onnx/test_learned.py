@@ -42,14 +42,14 @@ def network(**how: Any) -> MLPClassifier:
     return MLPClassifier((6,), max_iter=200, tol=0.05, random_state=0, **how)
 
 
-# a pipeline, and what is taken off the end of the file for two classes and for three
+# a pipeline, and what is taken off the end of the file for two classes (no sigmoid of two outputs) and for three
 PIPELINES: dict[str, tuple[Pipeline, str | None, str | None]] = {
-    "logistic": (scaled(LogisticRegression()), "sigmoid", "softmax"),
+    "logistic": (scaled(LogisticRegression()), None, "softmax"),
     "network": (make_pipeline(MinMaxScaler(), network()), "softmax", "softmax"),
     "network of tanh": (make_pipeline(RobustScaler(), network(activation="tanh")), "softmax", "softmax"),
     "network of sigmoids": (scaled(SimpleImputer(), network(activation="logistic")), "softmax", "softmax"),
-    "unit rows": (make_pipeline(Normalizer(), LogisticRegression()), "sigmoid", "softmax"),
-    "unit rows by sums": (make_pipeline(Normalizer("l1"), LogisticRegression()), "sigmoid", "softmax"),
+    "unit rows": (make_pipeline(Normalizer(), LogisticRegression()), None, "softmax"),
+    "unit rows by sums": (make_pipeline(Normalizer("l1"), LogisticRegression()), None, "softmax"),
     "hinge": (make_pipeline(MaxAbsScaler(), SGDClassifier(random_state=0)), None, None),
     "discriminant": (scaled(LinearDiscriminantAnalysis()), "softmax", "softmax"),
 }

@@ -328,6 +328,32 @@ def test_other_models_are_refused(model: nn.Module, message: str) -> None:
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
+def _picture_model() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 2, 3), nn.Flatten())
+
+
+def test_a_missing_batch_axis_is_advised() -> None:
+    x = torch.rand(3, 8, 8)
+    with pytest.raises(InputError, match=r"read as 3 samples of shape \(8, 8\).*add the batch axis, x\[None\]"):
+        trace(_picture_model(), x)
+    assert trace(_picture_model(), x[None]).input.shape == (3, 8, 8)
+
+
+def test_channels_first_are_advised() -> None:
+    x = torch.rand(2, 8, 8, 3)
+    with pytest.raises(InputError, match=r"channels last.*use x\.permute\(0, 3, 1, 2\)"):
+        trace(_picture_model(), x)
+    assert trace(_picture_model(), x.permute(0, 3, 1, 2)).input.shape == (3, 8, 8)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch deprecates its own quantisation
+def test_quantised_layers_are_named() -> None:
+    floats = nn.Sequential(nn.Linear(4, 3))
+    model = torch.ao.quantization.quantize_dynamic(floats, {nn.Linear}, dtype=torch.qint8)
+    with pytest.raises(ModelError, match=r"the model's '0' is the quantised layer torch\.ao.*before quantisation"):
+        trace(model, torch.rand(1, 4))
+
+
 def test_maps_of_one_channel_whatever_their_strides() -> None:
     """torch 2.13 reads beyond such maps in single precision, given strides that an axis of one makes meaningless."""
     with torch.random.fork_rng(devices=[]):

@@ -18,13 +18,12 @@ from proofmap.classes import classes_of
 from proofmap.execution import base_elements
 from proofmap.explain.attributor import fitted
 from proofmap.explain.explainer import check_model
-from proofmap.graph import Graph
+from proofmap.graph import Graph, Network, as_graph
 from proofmap.graph.foreign import differentiable
 from proofmap.inputs import as_samples
 from proofmap.memory import budget, bytes_of, check_memory, piece_of
 from proofmap.precision import full_precision
 from proofmap.settings import check_settings
-from proofmap.traced import Network, traced
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +85,7 @@ class Baseline(ABC):
     def attribute(self, inputs: Samples, target: Target | list[int] = None) -> Tensor:
         """The attributions of inputs (N, *shape), of the same shape; of the predicted class, or of the target."""
         x = as_samples(inputs, self.model).detach()
-        graph = traced(self.model, x).graph.to(x.device, x.dtype)
+        graph = as_graph(self.model, x).to(x.device, x.dtype)
         if self.differentiates:
             differentiable(graph, type(self).__name__)
         elements, itemsize = sum(n.size + n.inside for n in graph.nodes), x.element_size()

@@ -12,9 +12,9 @@ from proofmap.errors import InputError
 from proofmap.explain.attributor import Attributor
 from proofmap.explain.baselines.baseline import Baseline
 from proofmap.explain.explainer import COSTS, Explainer
+from proofmap.graph import Network
 from proofmap.groups import Groups
 from proofmap.methods import COMPARED, METHODS
-from proofmap.traced import Network
 
 __all__ = ["BASELINES", "make"]
 

@@ -6,6 +6,7 @@ Nothing outside its folder is opened for it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import onnx
@@ -16,16 +17,27 @@ from proofmap.errors import FileError, first_line
 
 def parse(path: Path) -> ModelProto:
     """The message in the file, complete."""
+    return hashed(path)[0]
+
+
+def hashed(path: Path) -> tuple[ModelProto, str | None]:
+    """The message in the file, complete, and the SHA-256 of the bytes that were read; None where they are not all of
+    it, because weights lie in other files.
+    """
     try:
-        model = onnx.load_model_from_string(path.read_bytes())
+        data = path.read_bytes()
+        model = onnx.load_model_from_string(data)
+    except MemoryError:
+        raise
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from error
     except Exception as error:  # the parser has its own
         raise FileError(f"{path} is not an ONNX file, or only a part of one: {first_line(error)}") from error
     if not model.graph.node or not model.graph.output or not model.opset_import:
         raise FileError(f"{path} is not an ONNX file, or only a part of one: it holds no network")
+    whole = not _external(model)
     _load_external(model, path)
-    return model
+    return model, sha256(data).hexdigest() if whole else None
 
 
 def beside(path: Path) -> list[Path]:

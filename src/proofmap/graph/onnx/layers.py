@@ -26,8 +26,8 @@ def _gemm(b: Builder, call: Call, x: Value, y: Value, z: Value | None = None) ->
     alpha, beta = call.get("alpha", 1.0), call.get("beta", 1.0)
     if isinstance(x, str) and isinstance(y, Tensor) and not call.get("transA", 0):
         weight = y if call.get("transB", 0) else y.t()
-        scaled = weight.contiguous() if alpha == 1.0 else weight.double() * alpha
-        product = layers.linear(b, f"{call.name}.product", x, scaled, None)
+        product = layers.linear(b, f"{call.name}.product", x, weight.contiguous(), None)
+        product = b.scale(f"{call.name}.alpha", product, alpha)
     elif b.lead:
         raise MixedError(call.name, call.op)
     else:

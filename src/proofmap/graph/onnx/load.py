@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ from torch import Tensor
 
 from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
 from proofmap.graph.build import MixedError
-from proofmap.graph.ir import Graph
+from proofmap.graph.ir import Graph, ModelFile
 from proofmap.graph.onnx.boxed import box_file
 from proofmap.graph.onnx.check import check
-from proofmap.graph.onnx.file import parse
+from proofmap.graph.onnx.file import hashed
 from proofmap.graph.onnx.message import name_of
 from proofmap.graph.onnx.read import Reader
 
@@ -37,10 +38,11 @@ def load(path: str | os.PathLike[str]) -> Graph:
     10
     """
     path = Path(path)
-    model = parse(path)
+    model, sha256 = hashed(path)
     try:
-        return _read(inliner.inline_local_functions(model) if model.functions else model)
-    except ProofmapError:
+        graph = _read(inliner.inline_local_functions(model) if model.functions else model)
+        return graph if sha256 is None else replace(graph, file=ModelFile(path, sha256=sha256))
+    except (ProofmapError, MemoryError):
         raise
     except Exception as error:  # a damaged file breaks its reader anywhere
         raise FileError(f"{path} is not a sound ONNX file: {first_line(error)}") from error

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from proofmap.errors import ModelError
 from proofmap.graph.agree import TOLERANCE, Cause, Reference, Run, difference, require_agreement
 from proofmap.graph.ir import Graph
+from proofmap.memory import is_out_of_memory
 
 
 def check(graph: Graph, model: nn.Module, x: Tensor, precision: torch.dtype) -> None:
@@ -47,6 +48,8 @@ def output_of(model: nn.Module, points: Tensor) -> Tensor:
     try:
         value = model(points)
     except Exception as error:  # a module may raise anything
+        if is_out_of_memory(error):
+            raise
         raise ModelError(f"the model cannot take a batch of {len(points)}: {error}") from error
     if not isinstance(value, Tensor):
         raise ModelError(f"got a model whose output is a {type(value).__name__}, expected one tensor of logits")

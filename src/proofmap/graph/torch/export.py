@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from proofmap.errors import ModelError, first_line
 from proofmap.graph.quiet import quiet
 from proofmap.graph.torch.aten import CONVERT
+from proofmap.memory import is_out_of_memory
 
 BATCH = 29  # the samples that the exporter sees: a prime that is no usual size, so that none is taken for another axis
 
@@ -47,6 +48,8 @@ def export(model: nn.Module, x: Tensor) -> ExportedProgram:
             if not _known(exported.graph):
                 exported = exported.run_decompositions(_decompositions())
     except Exception as error:  # export raises nearly anything
+        if is_out_of_memory(error):
+            raise
         raise ExportError(first_line(error), tuple(x.shape[1:])) from error
     signature = exported.graph_signature
     if len(signature.user_inputs) != 1 or len(signature.user_outputs) != 1:

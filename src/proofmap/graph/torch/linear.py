@@ -16,6 +16,8 @@ from proofmap.graph.moves import choose, triangle, write
 from proofmap.graph.slide import Slide
 from proofmap.graph.torch.shapes import as_value, operators
 
+_WEIGHT = 2.0**24  # of lerp: end - start, which larger ones multiply, may underflow
+
 
 def _where(b: Builder, name: str, mask: Value, x: Any, y: Any) -> Value:
     return choose(b, name, constant(mask, "mask"), as_value(x), as_value(y))
@@ -28,6 +30,8 @@ def _lerp(b: Builder, name: str, start: Value, end: Value, weight: Any) -> str:
         return b.add(name, scalars.mul(b, f"{name}.scaled", weight, end.double() - start.double()), start)
     if isinstance(weight, str):
         raise NoRule("with a computed weight")
+    if bool((weight.abs() > _WEIGHT).any()):
+        raise NoRule(f"with a weight above {_WEIGHT:g}")
     parts: list[Value] = []
     for value, share in ((start, 1 - weight.double()), (end, weight.double())):
         parts.append(value * share if isinstance(value, Tensor) else scalars.mul(b, f"{name}.scaled", value, share))

@@ -31,13 +31,16 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
     What has no rule is one node of it, run by the module itself: `bounded` says whether there is any. Checked on the
     spot: the graph and the model agree at x and at a point drawn around it.
 
+    Every public call traces a module once. To save that time, hold the graph and pass it in the model's place, as long
+    as the module does not change.
+
     >>> pm.trace(model, x).nodes[1].op
     'reshape'
     """
     _check_kind(model, x)
     if x.ndim < 2 or not x.is_floating_point() or not x.numel():
         raise InputError(f"got x of shape {tuple(x.shape)} and type {x.dtype}, expected (N, ...) of floats")
-    model = getattr(model, "_orig_mod", model)  # what torch.compile has wrapped
+    model = eager(model)
     if isinstance(model, torch.jit.ScriptModule):  # it cannot be put back as it was
         model = copy.deepcopy(model)
     dtype, device = _check(model, x)
@@ -46,14 +49,57 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
         check_mode(model, probe)
     with _untouched(model), torch.no_grad():
         model.eval()
-        graph = _follow(model, probe, dtype).to(device, dtype)
+        try:
+            graph = _follow(model, probe, dtype).to(device, dtype)
+        except ExportError as error:
+            advice = _axes_advice(model, x.detach().to(device, dtype))
+            if advice is None:
+                raise
+            raise InputError(advice) from error
         with full_precision(device), torch.no_grad():
             check(graph, model, probe, x.dtype)
     return graph
 
 
+def _axes_advice(model: nn.Module, x: Tensor) -> str | None:
+    """Advice where the model refuses x (N, *shape), and takes it with a batch axis or with the channels first."""
+    shape = tuple(x.shape)
+    if _takes(model, x[None]):
+        return (
+            f"got x of shape {shape}, read as {len(x)} samples of shape {shape[1:]}, which the model refuses; it takes "
+            "one sample of x's own shape: add the batch axis, x[None]"
+        )
+    if x.ndim == 4 and _takes(model, x[:1].permute(0, 3, 1, 2)):
+        return (
+            f"got x of shape {shape}, channels last (N, H, W, C), which the model refuses; it takes (N, C, H, W): "
+            "use x.permute(0, 3, 1, 2)"
+        )
+    return None
+
+
+def _takes(model: nn.Module, x: Tensor) -> bool:
+    """Whether the model computes something for this batch."""
+    try:
+        model(x)
+    except Exception:  # a module may raise anything
+        return False
+    return True
+
+
+def eager(model: nn.Module) -> nn.Module:
+    """The module that torch.compile has wrapped: it computes the same, and compiling takes seconds for every shape."""
+    module: nn.Module = getattr(model, "_orig_mod", model)
+    return module
+
+
 def _check_kind(model: nn.Module, x: Tensor) -> None:
-    """Positions of a table's rows are named as what they are."""
+    """Refuse positions of a table's rows as inputs, and layers that torch has quantised."""
+    for name, part in model.named_modules():
+        if ".quantized." in f"{type(part).__module__}.":
+            raise ModelError(
+                f"the model's {name!r} is the quantised layer {type(part).__module__}.{type(part).__qualname__}, which "
+                "computes in whole numbers, expected float layers: explain the model as it was before quantisation"
+            )
     tables = (name for name, part in model.named_modules() if isinstance(part, nn.Embedding | nn.EmbeddingBag))
     name = None if x.is_floating_point() else next(tables, None)
     if name is not None:

@@ -1,0 +1,139 @@
+"""Bounds count all roundings by default wherever these are known, and every result says whether they do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import proofmap as pm
+from proofmap.bounds.covered import rigorous_on
+from proofmap.errors import BoundError, InputError
+from proofmap.property import Region, Unsafe, decide
+from proofmap.runs import Job
+from proofmap.runs.job import Setup
+
+NOTE = "floating-point rounding is not covered"
+X = torch.rand(2, 4, generator=torch.Generator().manual_seed(0))
+BALL, GROUPS = pm.Ball(0.01, domain=(0.0, 1.0)), torch.arange(4)
+SEARCH = pm.bounds.Exact(seconds=0.2)
+METHODS = [pm.bounds.IBP(), pm.bounds.Forward(), pm.bounds.Backward(), pm.bounds.Alpha(steps=2), pm.bounds.CrownIBP()]
+
+
+def network(bend: nn.Module | None = None) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 6), bend or nn.ReLU(), nn.Linear(6, 3)).eval()
+
+
+COVERED, JUMPING, CURVED = network(), network(nn.Hardshrink(0.1)), network(nn.Tanh())
+
+
+@pytest.mark.parametrize("method", [*METHODS, METHODS[0] & METHODS[2]], ids=repr)
+@pytest.mark.parametrize("sharing", ["shared", "one-pass", "separate"])
+def test_every_method_counts_them_by_default(method: pm.bounds.Method, sharing: Any) -> None:
+    asked: Any = {"groups": GROUPS, "bounds": method, "sharing": sharing}
+    found, yes, no = (pm.overlap(COVERED, X, BALL, **asked, rigorous=r) for r in (None, True, False))
+    assert (found.rigorous, yes.rigorous, no.rigorous) == (True, True, False)
+    assert torch.equal(found.full, yes.full)
+    assert torch.equal(found.frozen, yes.frozen)
+    assert (found.full > no.full).all()
+    assert (NOTE in repr(found), NOTE in repr(no)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "ball",
+    [
+        pm.Ball(0.01, 1.0),
+        pm.Ball(0.01, 2.0),
+        pm.Ball(0.01, half="+"),
+        pm.Ball(0.01, relative=True, domain=(0.0, 1.0)),
+        pm.Ball(0.01, one_hot=((2, 3),)),
+    ],
+    ids=["l1", "l2", "half", "relative", "one-hot"],
+)
+@pytest.mark.parametrize("objective", ["margin", "class", "mean", "apart"])
+def test_every_ball_counts_them_by_default(ball: pm.Ball, objective: Any) -> None:
+    x = torch.tensor([[0.3, 0.6, 1.0, 0.0]])
+    found, no = (pm.overlap(COVERED, x, ball, objective=objective, rigorous=r) for r in (None, False))
+    assert found.rigorous
+    assert (found.full > no.full).all()
+    assert (found.full_lower < no.full_lower).all()
+
+
+@pytest.mark.parametrize("method", [None, *METHODS, SEARCH], ids=repr)
+def test_what_is_not_covered_falls_back_and_says_so(method: pm.bounds.Method | None) -> None:
+    found, no = (pm.overlap(JUMPING, X, BALL, bounds=method, rigorous=r) for r in (None, False))
+    assert not found.rigorous
+    assert NOTE in repr(found)
+    if method is not SEARCH:  # which goes by the clock
+        assert torch.equal(found.full, no.full)
+    with pytest.raises(BoundError, match="no rigorous bounds for shrink"):
+        pm.overlap(JUMPING, X, BALL, bounds=method, rigorous=True)
+
+
+def test_a_search_splits_curves_by_default_and_says_what_that_costs() -> None:
+    """With all roundings it would split none, and prove what the bounds before it prove."""
+    found, kinks = (pm.overlap(model, X, BALL, bounds=SEARCH) for model in (CURVED, COVERED))
+    assert (found.rigorous, kinks.rigorous) == (False, True)
+    assert pm.overlap(CURVED, X, BALL).rigorous
+    assert not rigorous_on(pm.trace(CURVED, X), None, SEARCH & pm.bounds.IBP())
+    assert pm.overlap(CURVED, X, BALL, bounds=SEARCH, rigorous=True).rigorous
+
+
+@pytest.mark.parametrize(("model", "covered"), [(COVERED, True), (JUMPING, False)], ids=["covered", "jumping"])
+def test_every_call_says_whether_they_count(model: nn.Module, covered: bool, tmp_path: Path) -> None:
+    graph = pm.trace(model, X)
+    eva = pm.EVA(model, BALL, groups=GROUPS, progress=False).explain(X)
+    targeted = pm.TargetedEVA(model, BALL, groups=GROUPS, progress=False).explain(X, 1)
+    assert eva.overlap.rigorous is targeted.overlap.rigorous is eva.settings["rigorous"] is covered
+    assert targeted.settings["rigorous"] is covered
+    assert (NOTE in repr(eva)) is not covered
+    assert pm.radius(model, X, steps=2, progress=False).rigorous is covered
+    rows, bias = torch.tensor([[1.0, -1.0, 0.0]]).double(), torch.zeros(1).double()
+    region = Region(X[0].double(), X[0].double() + 0.01, (Unsafe(rows, bias, torch.tensor([False])),))
+    assert decide(graph, [region]).rigorous is covered
+    assert Setup(graph, Job("eva", BALL)).about["job"]["settings"]["rigorous"] is covered
+    eva.save(tmp_path / "e.proofmap")
+    assert pm.Explanation.load(tmp_path / "e.proofmap").overlap.rigorous is covered
+    said = pm.explain(model, X[:1], seconds=1, progress=False).said[1]
+    assert (NOTE in said.lower()) == ("Proven:" in said and not covered)
+
+
+def test_radii_are_proven_with_all_roundings_by_default() -> None:
+    found, yes, no = (pm.certified_radius(COVERED, X, rigorous=r, progress=False) for r in (None, True, False))
+    assert torch.equal(found, yes)
+    assert (found <= no).all()
+
+
+def test_automatic_radii_are_those_that_the_explainer_can_prove() -> None:
+    auto = pm.Ball("auto", domain=(0.0, 1.0))
+    found = pm.EVA(COVERED, auto, groups=GROUPS, progress=False).explain(X)
+    known = pm.certified_radius(COVERED, X, domain=(0.0, 1.0), target=found.target, progress=False)
+    assert found.settings["eps"] == known.tolist()
+    assert found.proven.all()
+
+
+def test_a_file_without_the_setting_counts_none(tmp_path: Path) -> None:
+    """Files of older versions hold it where it was asked for alone."""
+    path = tmp_path / "e.proofmap"
+    found = pm.EVA(COVERED, BALL, groups=GROUPS, progress=False, rigorous=True).explain(X)
+    settings = {name: value for name, value in found.settings.items() if name != "rigorous"}
+    replace(found, settings=settings).save(path)
+    older = pm.Explanation.load(path)
+    assert not older.overlap.rigorous
+    assert NOTE in repr(older)
+
+
+@pytest.mark.parametrize("wrong", ["yes", 1, 0.0])
+def test_what_is_no_flag_is_refused(wrong: Any) -> None:
+    for call in (
+        lambda: pm.overlap(COVERED, X, BALL, rigorous=wrong),
+        lambda: pm.certified_radius(COVERED, X, rigorous=wrong),
+        lambda: pm.EVA(COVERED, BALL, rigorous=wrong),
+    ):
+        with pytest.raises(InputError, match=f"got rigorous={wrong!r}, expected True or False"):
+            call()

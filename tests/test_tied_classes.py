@@ -1,0 +1,119 @@
+"""A tie is no proof: where another class can have the same logit the overlap is 0, and the decision is open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import proofmap as pm
+from proofmap.inside import below
+from proofmap.property import Region, Unsafe, decide
+from proofmap.show.sides import kind_of, ranges, verdict
+from tests.cli.commands import called
+
+X, BALL = torch.ones(1, 1), pm.Ball(1.0)  # inputs from 0 to 2
+SEARCH = pm.bounds.Exact(seconds=5)
+METHODS = [pm.bounds.IBP(), pm.bounds.Forward(), pm.bounds.Backward(), pm.bounds.Alpha(steps=2), SEARCH]
+TIED = """
+import torch
+from torch import nn
+
+def net():
+    layer = nn.Linear(1, 2)
+    layer.weight.data, layer.bias.data = torch.tensor([[0.0], [1.0]]), torch.zeros(2)
+    return nn.Sequential(layer)
+
+def jumping():
+    return nn.Sequential(net(), nn.Hardshrink())
+"""
+
+
+def network(*layers: tuple[list[list[float]], list[float]]) -> nn.Sequential:
+    """Linear layers of these weights and biases, with ReLU between them."""
+    modules: list[nn.Module] = []
+    for weight, bias in layers:
+        layer = nn.Linear(len(weight[0]), len(weight))
+        layer.load_state_dict({"weight": torch.tensor(weight), "bias": torch.tensor(bias)})
+        modules += [layer, nn.ReLU()]
+    return nn.Sequential(*modules[:-1]).eval()
+
+
+def tied(bias: float = 0.0) -> nn.Sequential:
+    """Logits (bias, x): they are the same at x = bias."""
+    return network(([[0.0], [1.0]], [bias, 0.0]))
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+def test_a_ball_with_a_tie_is_not_proven(method: pm.bounds.Method) -> None:
+    found, nearer = (pm.EVA(tied(), ball, bounds=method, progress=False).explain(X) for ball in (BALL, pm.Ball(0.75)))
+    assert found.proven.tolist() == [False]
+    assert "not below 0" in repr(found.overlap)
+    assert verdict(kind_of(found), ranges(found, 0)) == "undecided"
+    assert nearer.proven.tolist() == [True]  # every input is at least 0.25
+    assert ", below 0" in repr(nearer.overlap)
+
+
+def test_neither_half_with_a_tie_is_proven() -> None:
+    found = pm.TargetedEVA(tied(), BALL, progress=False).explain(X, target=0)
+    assert found.opposite is not None
+    assert float(found.overlap.full) == pytest.approx(-1, abs=1e-4)  # by raising x
+    assert float(found.opposite.full) == pytest.approx(0, abs=1e-4)  # by lowering it
+    assert found.proven.tolist() == [False]
+
+
+def test_radii_end_before_a_tie() -> None:
+    proven = pm.certified_radius(tied(), X)
+    assert 0.99 < float(proven) < 1
+    assert 0.99 < float(pm.radius(tied(), X).proven) < 1
+    assert float(pm.certified_radius(tied(bias=1.0), X, target=1)) == 0  # x itself ties
+    assert float(pm.radius(tied(bias=1.0), X, target=1).proven) == 0
+
+
+def test_a_search_does_not_stop_at_zero() -> None:
+    """relu(x + y) + relu(x - y) - 3 is at most -1 on [-1, 1]², and its first bound is 0 exactly."""
+    model = network(([[1.0, 1.0], [1.0, -1.0]], [0.0, 0.0]), ([[1.0, 1.0], [0.0, 0.0]], [-3.0, 0.0]))
+    x = torch.zeros(1, 2)
+    assert float(pm.overlap(model, x, BALL, rigorous=False).full) == 0
+    found = pm.overlap(model, x, BALL, bounds=SEARCH, enough=0.0, rigorous=False)
+    assert float(found.full) < 0
+    wider = network(
+        ([[1.0, 1.0, 0.0, 0.0], [1.0, -1.0, 0.0, 0.0]], [0.0, 0.0]), ([[1.0, 1.0], [0.0, 0.0]], [-3.0, 0.0])
+    )
+    ball, x = pm.Ball(1.0, one_hot=((2, 3),)), torch.tensor([[0.0, 0.0, 1.0, 0.0]])
+    assert float(pm.overlap(wider, x, ball, rigorous=False).full) == 0  # of two boxes
+    assert float(pm.overlap(wider, x, ball, bounds=SEARCH, enough=0.0, rigorous=False).full) < 0
+
+
+@pytest.mark.parametrize("end", [0.0, 1.5, -2.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_is_below_an_end_stays_below_when_it_is_stored(end: float, dtype: torch.dtype) -> None:
+    stored = torch.tensor(below(end, dtype), dtype=dtype)
+    assert float(stored) < end
+    assert (
+        float(torch.nextafter(stored, torch.full_like(stored, 9.0))) == end or float(stored) == -torch.finfo(dtype).tiny
+    )
+
+
+def test_the_command_leaves_a_tie_undecided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "net.py").write_text(TIED)
+    (tmp_path / "rows.csv").write_text("1.0\n")
+    monkeypatch.chdir(tmp_path)
+    words = ("net.py:net", "rows.csv", "--domain", "none", "--eps")
+    assert ": undecided" in called("verify", *words, "1").stdout.splitlines()[0]
+    assert ": proven" in called("verify", *words, "0.75").stdout.splitlines()[0]
+    jumping = called("verify", "net.py:jumping", *words[1:], "0.75", "--bounds", "ibp", "--no-radius").stdout
+    assert ": undecided for ε = 0.75 in L∞, values without limits: AO(B) <= 0.00" in jumping.splitlines()[0]
+    assert "undecided" in called("explain", *words, "1", "--method", "eva", "--bounds", "backward").stdout
+
+
+@pytest.mark.parametrize(("strict", "verdicts"), [(False, {"violated"}), (True, {"holds", "unknown"})])
+def test_a_property_decides_ties_by_its_own_inequality(strict: bool, verdicts: set[str]) -> None:
+    """y_1 <= y_0 is met where both are the same; y_1 < y_0 is met nowhere."""
+    rows, bias = torch.tensor([[-1.0, 1.0]]).double(), torch.zeros(1).double()
+    region = Region(
+        torch.zeros(1).double(), torch.full((1,), 2.0).double(), (Unsafe(rows, bias, torch.tensor([strict])),)
+    )
+    assert decide(pm.trace(tied(), X), [region], bounds=SEARCH).verdict in verdicts
