@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -46,9 +47,13 @@ def tied(bias: float = 0.0) -> nn.Sequential:
     return network(([[0.0], [1.0]], [bias, 0.0]))
 
 
+@pytest.mark.parametrize("rigorous", [True, False])
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
-def test_a_ball_with_a_tie_is_not_proven(method: pm.bounds.Method) -> None:
-    found, nearer = (pm.EVA(tied(), ball, bounds=method, progress=False).explain(X) for ball in (BALL, pm.Ball(0.75)))
+def test_a_ball_with_a_tie_is_not_proven(method: pm.bounds.Method, rigorous: bool) -> None:
+    """Without roundings the bound is 0 exactly; with them it is above 0."""
+    how: Any = {"bounds": method, "rigorous": rigorous, "progress": False}
+    found, nearer = (pm.EVA(tied(), ball, **how).explain(X) for ball in (BALL, pm.Ball(0.75)))
+    assert (float(found.overlap.full) == 0) is not rigorous
     assert found.proven.tolist() == [False]
     assert "not below 0" in repr(found.overlap)
     assert verdict(kind_of(found), ranges(found, 0)) == "undecided"
@@ -56,20 +61,25 @@ def test_a_ball_with_a_tie_is_not_proven(method: pm.bounds.Method) -> None:
     assert ", below 0" in repr(nearer.overlap)
 
 
-def test_neither_half_with_a_tie_is_proven() -> None:
-    found = pm.TargetedEVA(tied(), BALL, progress=False).explain(X, target=0)
+@pytest.mark.parametrize("rigorous", [True, False])
+def test_neither_half_with_a_tie_is_proven(rigorous: bool) -> None:
+    found = pm.TargetedEVA(tied(), BALL, rigorous=rigorous, progress=False).explain(X, target=0)
     assert found.opposite is not None
     assert float(found.overlap.full) == pytest.approx(-1, abs=1e-4)  # by raising x
     assert float(found.opposite.full) == pytest.approx(0, abs=1e-4)  # by lowering it
+    assert (float(found.opposite.full) == 0) is not rigorous
     assert found.proven.tolist() == [False]
 
 
-def test_radii_end_before_a_tie() -> None:
-    proven = pm.certified_radius(tied(), X)
-    assert 0.99 < float(proven) < 1
-    assert 0.99 < float(pm.radius(tied(), X).proven) < 1
-    assert float(pm.certified_radius(tied(bias=1.0), X, target=1)) == 0  # x itself ties
-    assert float(pm.radius(tied(bias=1.0), X, target=1).proven) == 0
+@pytest.mark.parametrize("rigorous", [True, False])
+def test_radii_end_before_a_tie(rigorous: bool) -> None:
+    """The first radius that is tried is 1, where the bound without roundings is 0 exactly."""
+    how: Any = {"rigorous": rigorous, "progress": False}
+    assert (float(pm.overlap(tied(), X, BALL, rigorous=rigorous).full) == 0) is not rigorous
+    assert 0.99 < float(pm.certified_radius(tied(), X, **how)) < 1
+    assert 0.99 < float(pm.radius(tied(), X, **how).proven) < 1
+    assert float(pm.certified_radius(tied(bias=1.0), X, target=1, **how)) == 0  # x itself ties
+    assert float(pm.radius(tied(bias=1.0), X, target=1, **how).proven) == 0
 
 
 def test_a_search_does_not_stop_at_zero() -> None:
