@@ -112,6 +112,7 @@ def test_what_is_called_proven_says_whether_roundings_are_covered(
     found = called(command, *model, "digit.npy", *more, *limit, "--groups", "grid:2", "--out", "out")
     assert found.exit_code == 0, found.output
     assert ("rounding is not covered" in found.output) == told
+    assert ("note: floating-point rounding is not covered" in found.stderr) == told
 
 
 def test_a_program_is_told_too(folder: Path) -> None:

@@ -134,6 +134,13 @@ def test_a_name_that_a_spreadsheet_would_compute_is_text(certified: Path) -> Non
         assert json.loads(file.read("claims.json"))[BAD]["no_certificate"] == "=1+1"
 
 
+def test_a_reason_can_be_read_back(certified: Path) -> None:
+    """A byte of a file's name that is not UTF-8 has an escape, so a backslash stands twice."""
+    put(certified, without(BAD, "no caf\udce9 in C:\\x\nhere"))
+    with made(certified) as file:
+        assert json.loads(file.read("samples.json"))["samples"][BAD]["reason"] == r"no caf\xe9 in C:\\x\nhere"
+
+
 def test_the_environment_says_with_what_it_was_made(certified: Path) -> None:
     with made(certified) as file:
         environment = json.loads(file.read("environment.json"))

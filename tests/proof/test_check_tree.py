@@ -168,6 +168,29 @@ def test_slopes_beyond_one_are_one(tmp_path: Path) -> None:
     assert found[1:4] == [found[0]] * 3
 
 
+def test_slopes_beyond_one_do_not_lower_a_bound(tmp_path: Path) -> None:
+    """3 x - relu(x) is 2 at x = 1, the end of the ball; a line 1.2 x below relu would make it 1.8."""
+    nodes = [
+        helper.make_node("Gemm", ["x", "i"], ["z"]),
+        helper.make_node("Relu", ["z"], ["a"]),
+        helper.make_node("Gemm", ["x", "v"], ["b"]),
+        helper.make_node("Gemm", ["a", "w"], ["c"]),
+        helper.make_node("Add", ["b", "c"], ["y"]),
+    ]
+    rows = {"i": [[1.0]], "v": [[0.0, 3.0]], "w": [[1.0, 0.0]]}
+    tensors = {name: np.array(row, np.float32) for name, row in rows.items()}
+    network = checker.read_network(onnx_file(tmp_path / "one.onnx", [1, 1], nodes, tensors), (1,))
+    question = question_of(np.zeros(1, np.float32), 0, 2, {**BALL, "eps": "1", "domain": None})
+    proof = proof_of(network, question)
+    assert checker.Prover(network, question).derive(proof)[1, 0] >= 2.9  # relu(x) >= 0 alone
+    for slope in (255, 300, 1000):
+        leaf = {"slopes": np.array([[slope]]), "multipliers": np.zeros((1, 1))}
+        derived = checker.Prover(network, question).derive(
+            {**proof, "roots": np.array([1]), "tree": np.array([-1]), **leaf}
+        )
+        assert 2 <= derived[1, 0] <= 2.1
+
+
 def test_two_relus_of_one_value_with_other_intervals_are_rejected(tmp_path: Path) -> None:
     """A side of one unit would be taken for that of another: z_1 > 0 would count as not above 0."""
     nodes = [
