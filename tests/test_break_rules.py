@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import ast
+import warnings
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from scripts import break_rules
 from scripts.break_rules import BREAKS
 
 ROOT = Path(__file__).parents[1]
@@ -16,3 +20,14 @@ def test_what_is_broken_on_purpose_is_still_there(file: str) -> None:
         assert entry.old in text, "the line has changed: write its entry anew, and see it red"
         assert entry.new != entry.old
         assert (ROOT / entry.tests.partition("::")[0]).exists()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # pytest would not start
+            compile(text.replace(entry.old, entry.new), file, "exec")
+
+
+def test_every_name_of_a_test_file_has_one_value() -> None:
+    """A second value would send entries to the wrong tests."""
+    tree = ast.parse(Path(break_rules.__file__).read_text(encoding="utf-8"))
+    targets = [target for line in tree.body if isinstance(line, ast.Assign) for target in line.targets]
+    names = Counter(one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name))
+    assert [name for name, count in names.items() if count > 1] == []
