@@ -34,6 +34,8 @@ _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?")
 _SECONDS = re.compile(r"  +[0-9.e-]+$")  # the last column of a table
 _EMPTY = "<BLANKLINE>"
 _GAPS = re.compile(r"(?<=\S)  +")  # between its columns
+_STEPS = " ▁▂▃▄▅▆▇█"
+_BARS = re.compile(rf"(?<=\|)[{_STEPS}]*[{_STEPS[1:]}][{_STEPS}]*(?=\|)")  # a histogram in one line
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,24 @@ def blocks(page: Path) -> list[Block]:
 
 
 def same(expected: str, printed: str) -> bool:
-    """Whether two lines say the same, up to the last places of fractions, to seconds, and to how wide columns are."""
-    expected, printed = (_GAPS.sub(" ", _SECONDS.sub("", line)) for line in (expected, printed))
+    """Whether two lines say the same, up to the last places of fractions, to seconds, and to how wide columns are.
+
+    Each bar of a histogram may differ by one step: rounding can move a value across the edge of a bin.
+    """
+    drawn = [_BARS.findall(line) for line in (expected, printed)]
+    if not _alike("|".join(drawn[0]), "|".join(drawn[1])):
+        return False
+    expected, printed = (_GAPS.sub(" ", _SECONDS.sub("", _BARS.sub("█", line))) for line in (expected, printed))
     if _NUMBER.sub("#", expected) != _NUMBER.sub("#", printed):
         return False
     pairs = zip(_NUMBER.findall(expected), _NUMBER.findall(printed), strict=True)
     return all(a == b or _near(a, b) for a, b in pairs)
+
+
+def _alike(a: str, b: str) -> bool:
+    """Whether two rows of bars have the same length, and each bar the same height up to one step."""
+    steps = [[_STEPS.find(bar) for bar in row] for row in (a, b)]  # -1 stands between two histograms
+    return len(a) == len(b) and all(m == n or (abs(m - n) == 1 and min(m, n) >= 0) for m, n in zip(*steps, strict=True))
 
 
 def _near(a: str, b: str) -> bool:

@@ -102,6 +102,10 @@ def test_every_block_is_run_or_to_be_read() -> None:
         "```pycon\n>>> print('a\\n\\nb')\na\n```",
         "```pycon\n>>> print('a')\nb ...\n```",
         "```console\n$ proofmap --version\nproofmap 0.2.0\n```",
+        "```pycon\n>>> print('1 |▁▃█ ▁| 9')\n1 |▁▅█ ▁| 9\n```",
+        "```pycon\n>>> print('1 |▁▃█ ▁| 9')\n1 |▁▃█▁| 9\n```",
+        "```pycon\n>>> print('1 |▁▃█ ▁| 9')\n1 |▁▃█ ▁| 8\n```",
+        "```pycon\n>>> print('▁▃█')\n▁▄█\n```",
         "```console\n$ pip install proofmap\n```",
         "```console\nproofmap 0.1.0\n```",
         "```console\n$ python -c 'raise SystemExit(1)'\n```",
@@ -112,6 +116,13 @@ def test_a_page_that_is_wrong_is_seen(block: str, folder: Path) -> None:
     page.write_text(f"{block}\n", encoding="utf-8")
     with pytest.raises(AssertionError):
         run(page, folder)
+
+
+@pytest.mark.parametrize("shown", ["1 |▁▃█ ▁| 9", "1 |▂▂▇▁ | 9"])
+def test_bars_may_differ_by_one_step(shown: str, folder: Path) -> None:
+    page = folder / "page.md"
+    page.write_text(f"```pycon\n>>> print('1 |▁▃█ ▁| 9')\n{shown}\n```\n", encoding="utf-8")
+    assert run(page, folder)[0] == 1
 
 
 def test_links_of_the_documents_at_the_top_lead_somewhere() -> None:
