@@ -33,19 +33,27 @@ pytestmark = pytest.mark.slow  # a cluster starts and ends
 PATIENCE = 60  # seconds after which something is broken, however slow the machine
 
 
+# Ray gives its workers the lowest priority but four. Beside busy tests, a worker then takes a minute to import torch.
+# Without workers that are started beforehand there are only those that are used.
+SETTINGS = {"RAY_worker_niceness": "0", "RAY_prestart_worker_first_driver": "0"}
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """The address of a cluster with room for two workers; offline, without a dashboard."""
-    ray.init(
-        "local",
-        num_cpus=2,
-        include_dashboard=False,
-        object_store_memory=100 * 2**20,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-    )
-    yield ray.get_runtime_context().gcs_address
-    ray.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SETTINGS.items():
+            patch.setenv(name, value)
+        ray.init(
+            "local",
+            num_cpus=2,
+            include_dashboard=False,
+            object_store_memory=100 * 2**20,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+        yield ray.get_runtime_context().gcs_address
+        ray.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +205,7 @@ def test_the_command_alone_starts_a_cluster_of_this_machine(tmp_path: Path) -> N
     run(open_samples([data], model.preparation), model, job(chunk=1), tmp_path / "local", progress=False)
     command = [sys.executable, "-m", "proofmap", "run", str(data), "--model", "zoo:mnist_mlp", "--chunk", "1"]
     command += ["--eps", str(EPS), "--groups", "grid:4", "--out", str(tmp_path / "ray"), "--engine", "ray"]
-    alone = {**os.environ, "RAY_ADDRESS": "local"}  # and not one that another test is at
+    alone = {**os.environ, **SETTINGS, "RAY_ADDRESS": "local"}  # and not one that another test is at
     done = subprocess.run(command, env=alone, capture_output=True, text=True, check=False, timeout=3 * PATIENCE)
     assert done.returncode == 0, done.stderr
     assert os.getpid() not in workers(tmp_path / "ray").values()
@@ -243,7 +251,10 @@ def test_gpus_are_asked_for_where_they_are_used(tmp_path: Path) -> None:
 def test_a_node_is_lost_and_the_run_goes_on_without_it(local: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.runs.lose_a_node", str(tmp_path)]
     root = Path(__file__).parents[2]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=3 * PATIENCE)
+    settings = {**os.environ, **SETTINGS}
+    done = subprocess.run(
+        command, cwd=root, env=settings, capture_output=True, text=True, check=False, timeout=3 * PATIENCE
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "lost").exists()
     assert contents(tmp_path / "ray") == contents(local)

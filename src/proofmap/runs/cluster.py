@@ -192,6 +192,8 @@ def _connected(address: str | None) -> Iterator[Any]:
         yield ray
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster of this machine alone tells nobody that it runs
+    # Ray starts one idle worker for each CPU beforehand. Ours have an environment of their own and use none of those.
+    os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
     try:
         ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
