@@ -24,7 +24,7 @@ from proofmap.family import Family
 from proofmap.graph import Graph, Network, as_graph, bounded
 from proofmap.graph.foreign import differentiable
 from proofmap.graph.last import scores
-from proofmap.graph.torch import eager
+from proofmap.graph.torch import eager, uncompiled
 from proofmap.inputs import as_samples
 from proofmap.inside import into_box, upwards, within
 from proofmap.memory import budget
@@ -351,7 +351,8 @@ class _Search:
     def adverse(self, points: Tensor, rows: Tensor) -> Tensor:
         """Whether another class is ahead at points (n, *shape): in the network in float64, in the model as it runs."""
         target, stored = self.target[rows], points.to(self.x.dtype)
-        outputs = self.model(stored).flatten(1)
+        with uncompiled():
+            outputs = self.model(stored).flatten(1)
         if not isinstance(self.model, Graph):
             outputs = scores(outputs, self.graph.taken_off)
         return (margins(self.precise(points).flatten(1), target) > 0) & (margins(outputs, target) > 0)

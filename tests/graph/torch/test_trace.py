@@ -5,6 +5,7 @@ import pickle
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,9 @@ from torch import Tensor, nn
 
 from proofmap.errors import InputError, ModelError, UnsupportedError
 from proofmap.graph import as_graph, bounded, trace
+from proofmap.graph.foreign import foreign_of
 from proofmap.graph.torch.aten import CONVERT
+from proofmap.radii import radius
 from tests.graph.test_readers import assert_same, drawn
 from tests.models import MODELS, Apply, Case, Residual, graph_of
 
@@ -307,6 +310,39 @@ def test_compiled_modules_are_read_as_what_they_were() -> None:
     model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
     graph = trace(torch.compile(model, backend="eager"), torch.rand(1, 4))  # type: ignore[arg-type]
     assert [node.name for node in graph.nodes] == ["input", "0", "1"]
+
+
+class Holder(nn.Module):
+    """A compiled part and a compiled function. `compiled` counts the graphs that their backend gets."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.compiled: list[int] = []
+        self.part = torch.compile(nn.Sequential(nn.Linear(4, 3), nn.ReLU()), backend=self._backend)
+        self.function = torch.compile(function, backend=self._backend)
+
+    def _backend(self, module: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
+        self.compiled.append(len(inputs))
+        return module.forward
+
+    def forward(self, x: Tensor) -> Tensor:
+        value: Tensor = self.function(self.part(x))
+        return value
+
+
+@pytest.mark.parametrize(("function", "has_rule"), [(torch.abs, True), (torch.special.bessel_j0, False)])
+def test_compiled_parts_are_run_as_their_originals(function: Callable[[Tensor], Tensor], has_rule: bool) -> None:
+    """Tracing, a forward pass of the graph and the search for adversaries compile nothing."""
+    model, x = Holder(function), torch.rand(2, 4)
+    graph = trace(model, x)
+    values = graph(x)
+    if has_rule:
+        radius(model, x, steps=2, progress=False)
+    assert (foreign_of(graph) is None) == has_rule
+    assert not model.compiled
+    with torch.no_grad():
+        assert torch.allclose(model(x), values)
+    assert model.compiled  # outside Proofmap the user's module is compiled as before
 
 
 REFUSED: dict[str, tuple[nn.Module, str]] = {

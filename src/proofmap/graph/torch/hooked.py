@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from proofmap.errors import ModelError, first_line
 from proofmap.graph.foreign import Foreign
+from proofmap.graph.torch.compiled import uncompiled
 
 __all__ = ["Hooked", "Site", "hook", "passing"]
 
@@ -62,7 +63,8 @@ class Hooked(Foreign):
         return replace(plain, elements=_elements(module, x), gradients=_has_gradients(plain, x))
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self._value(x).to(x.dtype)
+        with uncompiled():
+            return self._value(x).to(x.dtype)
 
     def inside(self, x: Tensor, path: str) -> tuple[Tensor, Tensor]:
         """(what the part of that name gave when it was last called, the value): both on one tape of gradients."""

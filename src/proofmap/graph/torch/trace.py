@@ -19,6 +19,7 @@ from proofmap.graph.build import MixedError
 from proofmap.graph.ir import Graph
 from proofmap.graph.torch.boxed import Exported, box
 from proofmap.graph.torch.check import check
+from proofmap.graph.torch.compiled import eager, uncompiled
 from proofmap.graph.torch.export import BATCH, ExportError, export
 from proofmap.graph.torch.modes import check_mode
 from proofmap.graph.torch.read import read
@@ -45,9 +46,9 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
         model = copy.deepcopy(model)
     dtype, device = _check(model, x)
     probe = x[:1].detach().to(device, dtype)
-    with _untouched(model):
+    with uncompiled(), _untouched(model):
         check_mode(model, probe)
-    with _untouched(model), torch.no_grad():
+    with uncompiled(), _untouched(model), torch.no_grad():
         model.eval()
         try:
             graph = _follow(model, probe, dtype).to(device, dtype)
@@ -84,12 +85,6 @@ def _takes(model: nn.Module, x: Tensor) -> bool:
     except Exception:  # a module may raise anything
         return False
     return True
-
-
-def eager(model: nn.Module) -> nn.Module:
-    """The module that torch.compile has wrapped: it computes the same, and compiling takes seconds for every shape."""
-    module: nn.Module = getattr(model, "_orig_mod", model)
-    return module
 
 
 def _check_kind(model: nn.Module, x: Tensor) -> None:
@@ -152,7 +147,7 @@ def _check(model: nn.Module, x: Tensor) -> tuple[torch.dtype, torch.device]:
         if not tensor.is_floating_point():
             continue
         kinds.setdefault((tensor.dtype, tensor.device), name)
-        if not bool(torch.isfinite(tensor[~_hides(model, name, tensor)]).all()):
+        if not (_finite(tensor) or _finite(tensor[~_hides(model, name, tensor)])):
             raise ModelError(
                 f"the model's {name!r} has NaN or infinite entries, expected finite weights: "
                 "check how it was trained or loaded"
@@ -163,6 +158,10 @@ def _check(model: nn.Module, x: Tensor) -> tuple[torch.dtype, torch.device]:
     if kinds:
         return next(iter(kinds))
     return (x.dtype if x.dtype == torch.float64 else torch.float32), x.device
+
+
+def _finite(tensor: Tensor) -> bool:
+    return bool(torch.isfinite(tensor).all())
 
 
 def _hides(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
