@@ -17,10 +17,10 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.bounds import engine
-from proofmap.bounds.facts import is_nonlinear
-from proofmap.bounds.knowledge import Knowledge
-from proofmap.bounds.linear import rewrite
-from proofmap.rules.lines import Lines
+from proofmap.bounds.backsubstitution import rewrite
+from proofmap.bounds.node_facts import is_nonlinear
+from proofmap.bounds.state import Knowledge
+from proofmap.rules.scalar_lines import Lines
 
 if TYPE_CHECKING:
     from benchmarks import convolutions

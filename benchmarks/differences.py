@@ -16,11 +16,11 @@ from dataclasses import replace
 import torch
 
 import proofmap as pm
+from proofmap.attack.lower_bounds import reach
 from proofmap.bounds import Backward
-from proofmap.explain.proven import Known
-from proofmap.objective import forms_of
-from proofmap.overlaps import Bounding, Overlap, family_overlap, with_drops
-from proofmap.reach import reach
+from proofmap.explainers.proven_scores import Known
+from proofmap.verify.objective import forms_of
+from proofmap.verify.overlap import Bounding, Overlap, family_overlap, with_drops
 
 MEMORY = 2**31
 

@@ -18,8 +18,8 @@ import torch
 
 import proofmap as pm
 from proofmap.bench import read
-from proofmap.bench.pictures import pictures
-from proofmap.explain.explanation import spread
+from proofmap.bench.benchmark_images import pictures
+from proofmap.explainers.explanation import spread
 from proofmap.sources import read_model
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 import proofmap as pm
-from proofmap.explain.explainer import Explainer
-from proofmap.graph.cut import cut
-from proofmap.precision import full_precision
+from proofmap.explainers.explainer import Explainer
+from proofmap.graph.rewrite.graph_cut import cut
+from proofmap.runtime.precision import full_precision
 
 if TYPE_CHECKING:
     from benchmarks import hybrid, measuring

@@ -21,14 +21,14 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import InputError, ProofmapError
-from proofmap.execution.members import Sampler, laid_out, prepared
-from proofmap.explain.enclosure import enclose, overlap_of_boxes
-from proofmap.family import Family
-from proofmap.graph.cut import cut
-from proofmap.memory import budget
-from proofmap.overlaps import Bounding
-from proofmap.precision import full_precision
+from proofmap.execution.family_sampler import Sampler, laid_out, prepared
+from proofmap.explainers.methods.enclosure import enclose, overlap_of_boxes
+from proofmap.graph.rewrite.graph_cut import cut
+from proofmap.inputs.family import Family
+from proofmap.runtime.memory import budget
+from proofmap.runtime.precision import full_precision
 from proofmap.sources import Preparation, open_samples, read_model
+from proofmap.verify.overlap import Bounding
 
 if TYPE_CHECKING:
     from benchmarks import measuring

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.attack import attack
+from proofmap.attack.pgd import attack
 from proofmap.sources import read_model
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ def scores(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
 def _compared(graph: pm.Graph, x: Tensor, key: Line) -> Line:
     ball, groups = pm.Ball(key["eps"], domain=(0.0, 1.0)), GROUPS[key["groups"]]
     explain = partial(pm.EVA, graph, ball, groups=groups, progress=False)
-    explainers: dict[str, pm.explain.Explainer] = {
+    explainers: dict[str, pm.explainers.Explainer] = {
         "exact": explain(bounds=pm.bounds.Exact(key["gap"], key["seconds"])),
         **{sharing: explain(sharing=sharing) for sharing in SHARINGS},
         "first-order": pm.FirstOrder(graph, ball, groups=groups, progress=False),

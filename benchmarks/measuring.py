@@ -59,7 +59,7 @@ def spent(call: Callable[[], T]) -> tuple[T, float]:
 @contextmanager
 def parts() -> Iterator[list[int]]:
     """How many parts of its ball every search bounds that is made inside."""
-    overlaps = import_module("proofmap.overlaps")
+    overlaps = import_module("proofmap.verify.overlap")
     counts: list[int] = []
 
     def counting(*args: Any, **settings: Any) -> Any:

@@ -35,7 +35,7 @@ def main() -> None:
     for eps in args.eps:
         ball = pm.Ball(eps, domain=(0.0, 1.0))
         target = graph(x).argmax(1)
-        met, _ = pm.attack.attack(graph, ball.at(x), target, restarts=3)
+        met, _ = pm.attack.pgd.attack(graph, ball.at(x), target, restarts=3)
         for name in ("intervals", "differences"):
             way: AbstractContextManager[Any] = nullcontext()
             if name == "intervals":

@@ -38,8 +38,8 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.property import decide
 from proofmap.sources import Preparation, read_specification
+from proofmap.verify.property import decide
 
 if TYPE_CHECKING:
     from benchmarks import maps, measuring, tables

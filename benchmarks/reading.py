@@ -27,7 +27,7 @@ import torch
 
 import proofmap as pm
 from proofmap.proof import check
-from proofmap.proof.asked import Array
+from proofmap.proof.statement import Array
 
 _RADII = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)  # tried from the largest on
 

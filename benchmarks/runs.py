@@ -29,7 +29,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.runs import Engine, Job, Local, Ray, run
-from proofmap.runs.job import Setup
+from proofmap.runs.run_job import Setup
 from proofmap.runs.worker import Done, Work
 from proofmap.sources import open_samples, read_model
 

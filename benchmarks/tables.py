@@ -26,7 +26,7 @@ else:
 
 def inputs(args: argparse.Namespace, keys: Sequence[Line]) -> Iterator[Line]:
     """Both sides of AO(B) and of five B_u, a variable each, for a network and an input of every index."""
-    close = import_module("proofmap.tree.close")
+    close = import_module("proofmap.search.exact")
     for key in keys:
         model, x = _network(key["index"])
         ball, bounds = pm.Ball(key["eps"], domain=(-1.0, 1.0)), pm.bounds.Exact(key["gap"], key["seconds"])

@@ -34,11 +34,11 @@ TIED, DEFAULT = "tests/test_tied_classes.py", "tests/test_rigorous_default.py"
 SCALAR = "tests/rules/test_scalar.py"
 WEIGHTS = "tests/graph/torch/test_trace.py::test_weights_that_are_no_numbers_are_refused"
 FOLLOWED, LAYERS, MASKED = (
-    "tests/graph/torch/test_follow.py",
+    "tests/graph/torch/test_batch_axis_tracking.py",
     "tests/graph/torch/test_layers.py",
-    "tests/graph/test_masks.py",
+    "tests/graph/builder/test_softmax_masks.py",
 )
-ROUNDED = "tests/bounds/test_rounded.py"
+ROUNDED = "tests/rounding/test_bound_errors.py"
 HOSTILE = f"{ROUNDED}::test_hostile_networks_are_never_proven_wrongly"
 BACKDOOR = f"{ROUNDED}::test_a_backdoor_is_proven_without_roundings_and_not_with_them"
 FOLDED = f"{ROUNDED}::test_folded_constants_count_with_what_cancels_in_them"
@@ -46,130 +46,130 @@ ARRIVED = f"{ROUNDED}::test_rows_that_end_at_the_input_pay_for_the_sums_over_the
 DOUBLE = f"{ROUNDED}::test_what_counts_as_one_rounding_is_summed_in_float64"
 LINES = f"{ROUNDED}::test_lines_pay_for_what_they_read"
 SUM = f"{ROUNDED}::test_a_sum_of_two_has_the_sign_that_it_has_without_rounding"
-SINGLE, SUMS = "tests/bounds/test_single.py", "tests/test_sums.py"
+SINGLE, SUMS = "tests/rounding/test_float32_sums.py", "tests/runtime/test_block_sums.py"
 NORMS = f"{ROUNDED}::test_all_norms_and_precisions"
 TINY = "tests/rules/test_tiny.py"
-JUMPS = "tests/rules/test_jumps.py"
+JUMPS = "tests/rules/test_discontinuous.py"
 MAXIMUM = "tests/rules/test_maximum.py"
-LINEAR = "tests/rules/test_linear.py"
+LINEAR = "tests/rules/test_linear_operations.py"
 SOUND = "tests/bounds/test_soundness.py"
 FAMILY = "tests/bounds/test_family.py"
 PUBLISHED = "tests/bounds/test_published.py"
 WINDOWS = "tests/bounds/test_windows.py"
-LARGER = "tests/rules/test_larger.py"
-PRODUCT = "tests/rules/test_product.py"
-PAIRS = "tests/graph/test_pairs.py"
-SIEVE = "tests/bounds/test_sieve.py"
+LARGER = "tests/rules/test_maximum_of_two.py"
+PRODUCT = "tests/rules/test_elementwise_product.py"
+PAIRS = "tests/graph/rewrite/test_pairwise_maximum.py"
+SIEVE = "tests/bounds/test_prefilter.py"
 CASES = "tests/bounds/test_cases.py"
 GRADIENTS = "tests/bounds/test_gradients.py"
 SLOPES = "tests/rules/test_slopes.py"
 CHOICES = "tests/bounds/test_alpha.py::test_every_choice_is_used"
 CLAIM = "tests/claims/test_claim.py"
-CLAIMED_RUN = "tests/claims/test_run.py"
+CLAIMED_RUN = "tests/claims/test_run_claims.py"
 SWOLLEN = "tests/proof/test_hostile_files.py"
-HULL = "tests/claims/test_hull.py"
+HULL = "tests/claims/test_enclosing_boxes.py"
 WRITTEN = "tests/graph/onnx/test_write.py"
 CHOSEN = "tests/bounds/test_alpha.py::test_chosen_numbers_are_those_of_the_rule_for_windows_and_dense_forms"
 NO_LOOSER = "tests/bounds/test_alpha.py::test_no_looser_than_backward_on_deep_networks"
 BUDGET = "tests/bounds/test_alpha.py::test_the_budget_is_kept"
 BOTH_LINES = "tests/bounds/test_alpha.py::test_entries_without_a_choice_keep_both_of_their_lines"
-MEMBERS = "tests/bounds/test_members.py"
+MEMBERS = "tests/bounds/alpha/test_member_rows.py"
 SIDES = f"{MEMBERS}::test_a_side_is_what_it_is_beside_the_other"
 PICKED = f"{MEMBERS}::test_some_rows_go_the_same_way"
-DESCENT = "tests/bounds/test_descent.py"
-CHANGE = "tests/rules/test_change.py"
-TWIN = "tests/graph/test_twin.py"
-TWINS = "tests/bounds/test_twins.py"
-CUT = "tests/bounds/test_cut.py"
-ABOVE = "tests/bounds/test_above.py"
+DESCENT = "tests/bounds/alpha/test_optimiser.py"
+CHANGE = "tests/rules/test_secant_slopes.py"
+TWIN = "tests/graph/rewrite/test_twin_network.py"
+TWINS = "tests/bounds/differences/test_twin_bounds.py"
+CUT = "tests/bounds/differences/test_halfspace.py"
+ABOVE = "tests/bounds/differences/test_invprop.py"
 DROPS = "tests/test_drops.py"
 INCREMENTAL = "tests/execution/test_incremental.py"
-HYBRID = "tests/explain/test_hybrid.py"
-UNSTATED = "tests/explain/test_unstated.py"
-ENCLOSURE = "tests/explain/test_enclosure.py"
-SPREAD = "tests/explain/test_spread.py"
-CURVES = "tests/metrics/test_curves.py"
-FIDELITY = "tests/metrics/test_fidelity.py"
-ROBUSTNESS = "tests/metrics/test_robustness.py"
+HYBRID = "tests/explainers/methods/test_hybrid.py"
+UNSTATED = "tests/explainers/test_default_ball.py"
+ENCLOSURE = "tests/explainers/methods/test_enclosure.py"
+SPREAD = "tests/explainers/test_upsampling.py"
+CURVES = "tests/metrics/removal/test_deletion_insertion.py"
+FIDELITY = "tests/metrics/test_mu_fidelity.py"
+ROBUSTNESS = "tests/metrics/test_robustness_sr.py"
 STABILITY = "tests/metrics/test_recorded.py"
-RANKS = "tests/bench/test_ranks.py"
-FILLS = "tests/metrics/test_baselines.py"
+RANKS = "tests/bench/test_mean_ranks.py"
+FILLS = "tests/metrics/removal/test_fill_values.py"
 SPARSE = "tests/metrics/test_sparseness.py"
-SENSITIVITY = "tests/metrics/test_sensitivity.py"
-IMPUTED = "tests/metrics/test_imputation.py"
-ROAD = "tests/metrics/test_road.py"
-REMOVAL = "tests/metrics/test_random_removal.py"
+SENSITIVITY = "tests/metrics/test_max_sensitivity.py"
+IMPUTED = "tests/metrics/removal/test_linear_imputation.py"
+ROAD = "tests/metrics/removal/test_road.py"
+REMOVAL = "tests/metrics/removal/test_f_fidelity.py"
 RANDOM = "tests/metrics/test_randomisation.py"
-ADVERSARIAL = "tests/metrics/test_adversarial.py"
-BASELINES = "tests/explain/baselines"
-EXPECTED = f"{BASELINES}/test_expected.py"
-GUIDED = f"{BASELINES}/test_guided.py"
+ADVERSARIAL = "tests/metrics/removal/test_adversarial_deletion.py"
+BASELINES = "tests/explainers/baselines"
+EXPECTED = f"{BASELINES}/test_expected_gradients.py"
+GUIDED = f"{BASELINES}/test_guided_backprop.py"
 DEEPLIFT = f"{BASELINES}/test_deeplift.py"
 RELEVANCE = f"{BASELINES}/test_lrp.py"
-DESIGNS = f"{BASELINES}/test_sensitivity.py"
+DESIGNS = f"{BASELINES}/test_global_sensitivity.py"
 SURROGATE = f"{BASELINES}/test_surrogate.py"
 BENCH = "tests/bench"
-TABLE = "tests/bench/test_table.py"
+TABLE = "tests/bench/test_statistics.py"
 DOSSIER = "tests/dossier/test_dossier.py"
 EVIDENCE = "tests/dossier/test_evidence.py"
-TRUTH = "tests/court/test_truth.py"
-HAND = "tests/court/test_hand.py"
+TRUTH = "tests/court/test_ground_truth.py"
+HAND = "tests/court/test_handset_networks.py"
 TETROMINOES = "tests/court/test_tetrominoes.py"
-VERDICT = "tests/court/test_verdict.py"
-GRIDS = "tests/court/test_photographs.py"
-ESTIMATORS = "tests/test_estimators.py"
-CATEGORIES, DOMAINS = "tests/test_categories.py", "tests/test_domain.py"
-PROPERTY = "tests/test_property.py"
-REFUTE = "tests/explain/test_refute.py"
-SMOOTH = "tests/explain/test_smooth.py"
-BLEND = "tests/explain/test_blend.py"
-NESTED = "tests/explain/test_nested.py"
-NOISE = "tests/explain/test_noise.py"
-PATH = "tests/explain/test_path.py"
-TIES = "tests/explain/test_ties.py"
-CHOOSE = "tests/explain/test_choose.py"
-OVERLAPS = "tests/test_overlaps.py"
-RADII = "tests/test_radii.py"
-ROUNDING = "tests/test_rounding.py"
-LEAPS = "tests/test_leaps.py"
-REACH = "tests/test_reach.py"
-AGREE = "tests/graph/test_agree.py"
+VERDICT = "tests/court/test_mean_rank_verdict.py"
+GRIDS = "tests/court/test_picture_grids.py"
+ESTIMATORS = "tests/graph/test_estimators.py"
+CATEGORIES, DOMAINS = "tests/inputs/test_onehot_boxes.py", "tests/inputs/test_domain.py"
+PROPERTY = "tests/verify/test_property.py"
+REFUTE = "tests/attack/test_counterexample.py"
+SMOOTH = "tests/explainers/methods/test_smooth.py"
+BLEND = "tests/explainers/methods/test_blend.py"
+NESTED = "tests/explainers/methods/test_nested.py"
+NOISE = "tests/explainers/methods/test_noise.py"
+PATH = "tests/explainers/methods/test_path.py"
+TIES = "tests/text/test_score_ties.py"
+CHOOSE = "tests/explainers/test_auto.py"
+OVERLAPS = "tests/verify/test_overlap.py"
+RADII = "tests/verify/test_radius.py"
+ROUNDING = "tests/rounding/test_crossing.py"
+LEAPS = "tests/attack/test_restarts.py"
+REACH = "tests/attack/test_lower_bounds.py"
+AGREE = "tests/graph/test_agreement.py"
 BROADCAST = "tests/graph/onnx/test_broadcast.py"
 TRACED = "tests/graph/torch/test_linear.py"
 READ = "tests/graph/onnx/test_linear.py"
 ATTENTION = "tests/graph/onnx/test_attention.py"
-LEARNED = "tests/graph/onnx/test_learned.py"
+LEARNED = "tests/graph/onnx/test_ml_domain.py"
 NORMED = "tests/graph/onnx/test_norms.py"
 RECURRENT = "tests/graph/onnx/test_recurrent.py"
-WHOLE = "tests/graph/onnx/test_whole.py"
-FOREIGN = "tests/graph/test_foreign.py"
-LAST = "tests/graph/test_last.py"
-MODES = "tests/graph/torch/test_modes.py"
-PROVEN = "tests/explain/test_proven.py"
-PROBABLE = "tests/explain/test_probable.py"
-BETTING = "tests/explain/test_betting.py"
-SHIFTED = "tests/explain/test_shifted.py"
-STORAGE = "tests/explain/test_storage.py"
+WHOLE = "tests/graph/onnx/test_single_sample.py"
+FOREIGN = "tests/graph/test_opaque.py"
+LAST = "tests/graph/rewrite/test_probability_head.py"
+MODES = "tests/graph/torch/test_training_mode.py"
+PROVEN = "tests/explainers/test_proven_scores.py"
+PROBABLE = "tests/explainers/probable/test_probable_eva.py"
+BETTING = "tests/explainers/probable/test_betting.py"
+SHIFTED = "tests/explainers/probable/test_shifted_noise.py"
+STORAGE = "tests/explainers/test_explanation_file.py"
 TWO_SIDED = "tests/runs/test_two_sided.py"
-POINTS = "tests/runs/test_points.py"
-UNITS = "tests/tree/test_units.py"
-RELAXED = "tests/tree/test_relaxed.py"
-INTERVALS = "tests/tree/test_intervals.py"
-FOREST = "tests/tree/test_forest.py"
-STRAIGHT = "tests/tree/test_straight.py"
-LEAVES = "tests/tree/test_leaves.py"
-SEARCH = "tests/tree/test_search.py"
-CLOSE = "tests/tree/test_close.py"
-TOGETHER = "tests/tree/test_together.py"
-CREW = "tests/tree/test_crew.py"
-WITH_RADII = "tests/tree/test_rounded.py"
-BOXES = "tests/tree/test_boxes.py"
+POINTS = "tests/runs/test_attained_points.py"
+UNITS = "tests/search/test_unstable_units.py"
+RELAXED = "tests/search/test_beta_crown.py"
+INTERVALS = "tests/search/test_unit_intervals.py"
+FOREST = "tests/search/test_tightening.py"
+STRAIGHT = "tests/search/test_lp.py"
+LEAVES = "tests/search/test_open_leaves.py"
+SEARCH = "tests/search/test_branch_and_bound.py"
+CLOSE = "tests/search/test_exact.py"
+TOGETHER = "tests/search/test_gpu_streams.py"
+CREW = "tests/search/test_cpu_threads.py"
+WITH_RADII = "tests/rounding/test_search_errors.py"
+BOXES = "tests/search/test_input_splitting.py"
 COVER = f"{BOXES}::test_leaves_cover_every_member"
 BALLS = f"{BOXES}::test_parts_lie_in_the_balls_that_stand_for_them"
 CHECKED = "tests/proof/test_check.py"
 CERTIFIED = "tests/proof/test_certificate.py"
-GROWN = "tests/proof/test_grow.py"
-RUN_CERTIFIED = "tests/runs/test_certificates.py"
+GROWN = "tests/proof/test_proof_tree.py"
+RUN_CERTIFIED = "tests/runs/test_run_certificates.py"
 CHECKED_FILE = "tests/proof/test_check_file.py"
 CHECKED_VERDICT = "tests/proof/test_verdict.py"
 CHECKED_DOSSIER = "tests/proof/test_check_dossier.py"
@@ -186,7 +186,7 @@ BREAKS = [
     Break("rules/piecewise.py", "lower = (x.upper > -x.lower)", "lower = (x.upper < -x.lower)", PUBLISHED),
     Break("rules/piecewise.py", "torch.where(on, positive - negative, 1)", "(positive - negative + 1e-38)", TINY),
     Break(
-        "rules/smooth.py",
+        "rules/one_bend.py",
         "level = (x.lower >= x.upper) | ~torch.stack(lines).isfinite().all(0)",
         "level = x.lower >= x.upper",
         TINY,
@@ -194,22 +194,29 @@ BREAKS = [
     Break("rules/piecewise.py", "convex = left <= right", "convex = left <= right + 1", SCALAR),
     Break("rules/piecewise.py", "torch.where(middle <= top, rising", "torch.where(middle >= top, rising", SCALAR),
     Break("rules/piecewise.py", "kink = ((x.lower < low)", "kink = ((x.lower < low - 1)", SCALAR),
-    Break("rules/smooth.py", "return x.upper < 0\n", "return x.upper > 0\n", SCALAR),
-    Break("rules/curves.py", "return 0.0, 0.25", "return 0.0, 0.2", SCALAR),
-    Break("rules/curves.py", "return [point, -point]\n", "return [point]\n", SCALAR),
-    Break("rules/curves.py", "sign * (bias + self.slack(node, sign * slope, points))", "sign * (bias - 1e-4)", SCALAR),
-    Break("rules/curves.py", "right = where > middle", "right = where < middle", SCALAR),
-    Break("rules/curves.py", "kinks = [torch.full_like(slope, k) for k in (-3.0, 3.0)]", "kinks = []", SCALAR),
+    Break("rules/one_bend.py", "return x.upper < 0\n", "return x.upper > 0\n", SCALAR),
+    Break("rules/s_shaped.py", "return 0.0, 0.25", "return 0.0, 0.2", SCALAR),
+    Break("rules/s_shaped.py", "return [point, -point]\n", "return [point]\n", SCALAR),
+    Break(
+        "rules/s_shaped.py", "sign * (bias + self.slack(node, sign * slope, points))", "sign * (bias - 1e-4)", SCALAR
+    ),
+    Break("rules/s_shaped.py", "right = where > middle", "right = where < middle", SCALAR),
+    Break("rules/s_shaped.py", "kinks = [torch.full_like(slope, k) for k in (-3.0, 3.0)]", "kinks = []", SCALAR),
     # functions that jump
-    Break("rules/jumps.py", "for end in (-inf, inf))]", "for end in (-inf,))]", JUMPS),
-    Break("rules/jumps.py", "_NEAR = 64", "_NEAR = 0", JUMPS),
-    Break("rules/jumps.py", "return (-limit, limit)", "return (limit,)", SCALAR),
-    Break("rules/jumps.py", "return () if isinf(threshold) else (threshold,)", "return ()", JUMPS),
-    Break("rules/curves.py", "rsqrt() - 1).clamp(min=0)", "rsqrt()).clamp(min=0)", SCALAR),
-    Break("graph/scalars.py", "torch.finfo(b.precision).eps / 2", "2e-7", "tests/graph/test_scalars.py"),
+    Break("rules/discontinuous.py", "for end in (-inf, inf))]", "for end in (-inf,))]", JUMPS),
+    Break("rules/discontinuous.py", "_NEAR = 64", "_NEAR = 0", JUMPS),
+    Break("rules/discontinuous.py", "return (-limit, limit)", "return (limit,)", SCALAR),
+    Break("rules/discontinuous.py", "return () if isinf(threshold) else (threshold,)", "return ()", JUMPS),
+    Break("rules/s_shaped.py", "rsqrt() - 1).clamp(min=0)", "rsqrt()).clamp(min=0)", SCALAR),
+    Break(
+        "graph/builder/scalar_functions.py",
+        "torch.finfo(b.precision).eps / 2",
+        "2e-7",
+        "tests/graph/builder/test_scalar_functions.py",
+    ),
     # a form through lines
-    Break("rules/lines.py", "upper = at_rows(self.upper_slope", "upper = at_rows(self.lower_slope", SOUND),
-    Break("rules/lines.py", "negative = slope < 0", "negative = slope < -9", SCALAR),
+    Break("rules/scalar_lines.py", "upper = at_rows(self.upper_slope", "upper = at_rows(self.lower_slope", SOUND),
+    Break("rules/scalar_lines.py", "negative = slope < 0", "negative = slope < -9", SCALAR),
     # the largest of several
     Break(
         "rules/maximum.py",
@@ -228,15 +235,24 @@ BREAKS = [
         LINEAR,
     ),
     Break("rules/rule.py", "lower_b, upper_b = lower_b + node.bias, upper_b + node.bias", "pass", LINEAR),
-    Break("graph/pools.py", "mean=divisor is None", "mean=True", LINEAR),
-    Break("rules/linear.py", "Interval(torch.minimum(*ends), torch.maximum(*ends))", "Interval(*ends)", LINEAR),
-    Break("rules/linear.py", "return (coefficients @ weight,)", "return (coefficients @ weight.abs(),)", LINEAR),
-    Break("rules/linear.py", "(coefficients,) * len(shapes)", "(coefficients / len(shapes),) * len(shapes)", LINEAR),
+    Break("graph/builder/pooling.py", "mean=divisor is None", "mean=True", LINEAR),
+    Break(
+        "rules/linear_operations.py", "Interval(torch.minimum(*ends), torch.maximum(*ends))", "Interval(*ends)", LINEAR
+    ),
+    Break(
+        "rules/linear_operations.py", "return (coefficients @ weight,)", "return (coefficients @ weight.abs(),)", LINEAR
+    ),
+    Break(
+        "rules/linear_operations.py",
+        "(coefficients,) * len(shapes)",
+        "(coefficients / len(shapes),) * len(shapes)",
+        LINEAR,
+    ),
     # what is read
-    Break("graph/onnx/ops.py", "b.meet(call.name, x, powers)", "x", BROADCAST),
+    Break("graph/onnx/operator_table.py", "b.meet(call.name, x, powers)", "x", BROADCAST),
     Break("graph/onnx/load.py", "not named or not all(", "not named and not all(", AGREE),
-    Break("graph/agree.py", "if off <= tolerance:", "if off >= 0:", AGREE),
-    Break("graph/agree.py", "if reference.other and", "if False and", AGREE),
+    Break("graph/agreement.py", "if off <= tolerance:", "if off >= 0:", AGREE),
+    Break("graph/agreement.py", "if reference.other and", "if False and", AGREE),
     Break("graph/torch/check.py", "if precision != x.dtype and", "if False and", AGREE),
     Break(
         "graph/onnx/check.py",
@@ -244,173 +260,257 @@ BREAKS = [
         "pass",
         AGREE,
     ),
-    Break("graph/functions.py", "return F.hardtanh(x,", "return x.clamp(", "tests/graph/test_scalars.py"),
-    Break("graph/functions.py", "torch.where(node.weight != 0, x, 0.0)", "x * node.weight", TRACED),
-    Break("graph/moves.py", "kept = [(x, mask), (y, ~mask)]", "kept = [(x, mask), (y, mask)]", TRACED),
-    Break("graph/moves.py", "not torch.equal(local, local[:1].expand_as(local)) or int", "int", TRACED),
-    # samples aside, masks, attention, recurrent layers, norms
-    Break("graph/torch/follow.py", "    if len(places) > 1:\n", "    if False:\n", FOLLOWED),
-    Break("graph/torch/follow.py", "    if axis == x.axis:\n        raise x.error\n", "", FOLLOWED),
-    Break("graph/torch/follow.py", "if not torch.equal(whole, whole[:1].expand_as(whole)):", "if False:", FOLLOWED),
     Break(
-        "graph/torch/follow.py", "    if one.axis >= len(b.shape(one.branch)) - last:\n", "    if False:\n", FOLLOWED
+        "graph/operation_values.py",
+        "return F.hardtanh(x,",
+        "return x.clamp(",
+        "tests/graph/builder/test_scalar_functions.py",
+    ),
+    Break("graph/operation_values.py", "torch.where(node.weight != 0, x, 0.0)", "x * node.weight", TRACED),
+    Break("graph/builder/scatter.py", "kept = [(x, mask), (y, ~mask)]", "kept = [(x, mask), (y, mask)]", TRACED),
+    Break("graph/builder/scatter.py", "not torch.equal(local, local[:1].expand_as(local)) or int", "int", TRACED),
+    # samples aside, masks, attention, recurrent layers, norms
+    Break("graph/torch/batch_axis_tracking.py", "    if len(places) > 1:\n", "    if False:\n", FOLLOWED),
+    Break("graph/torch/batch_axis_tracking.py", "    if axis == x.axis:\n        raise x.error\n", "", FOLLOWED),
+    Break(
+        "graph/torch/batch_axis_tracking.py",
+        "if not torch.equal(whole, whole[:1].expand_as(whole)):",
+        "if False:",
+        FOLLOWED,
     ),
     Break(
-        "graph/torch/follow.py",
+        "graph/torch/batch_axis_tracking.py",
+        "    if one.axis >= len(b.shape(one.branch)) - last:\n",
+        "    if False:\n",
+        FOLLOWED,
+    ),
+    Break(
+        "graph/torch/batch_axis_tracking.py",
         "(value.axis, value.before, b.shape(value.branch)[0]) != (0, 1, 1)",
         "value.axis",
         FOLLOWED,
     ),
-    Break("graph/torch/follow.py", "axis, outer // passed, x.error)", "axis, 1, x.error)", FOLLOWED),
-    Break("graph/torch/follow.py", "x.axis - sum(axis < x.axis for axis in gone)", "x.axis", FOLLOWED),
-    Break("graph/masks.py", "hidden = None if node.bias is None else node.bias == -inf", "hidden = None", MASKED),
-    Break("graph/masks.py", "shown if hidden is None else shown & ~hidden", "shown", MASKED),
-    Break("graph/masks.py", "shown = kept | (node.weight == 0)", "shown = kept", MASKED),
-    Break("graph/masks.py", "not bool((node.weight > 0).all())", "False", MASKED),
-    Break("graph/masks.py", "torch.cat(places).argsort()", "torch.cat(places)", MASKED),
-    Break("graph/attention.py", "1 / sqrt(size) if scale is None else scale", "1 / sqrt(size)", LAYERS),
-    Break("graph/attention.py", "    if causal:\n", "    if False:\n", LAYERS),
-    Break("graph/recurrent.py", "outs if way == 0 else outs[::-1]", "outs", LAYERS),
-    Break("graph/recurrent.py", "[parts[k]]) for k in (0, 1, 3))", "[parts[k]]) for k in (1, 0, 3))", LAYERS),
+    Break("graph/torch/batch_axis_tracking.py", "axis, outer // passed, x.error)", "axis, 1, x.error)", FOLLOWED),
+    Break("graph/torch/batch_axis_tracking.py", "x.axis - sum(axis < x.axis for axis in gone)", "x.axis", FOLLOWED),
+    Break(
+        "graph/builder/softmax_masks.py",
+        "hidden = None if node.bias is None else node.bias == -inf",
+        "hidden = None",
+        MASKED,
+    ),
+    Break("graph/builder/softmax_masks.py", "shown if hidden is None else shown & ~hidden", "shown", MASKED),
+    Break("graph/builder/softmax_masks.py", "shown = kept | (node.weight == 0)", "shown = kept", MASKED),
+    Break("graph/builder/softmax_masks.py", "not bool((node.weight > 0).all())", "False", MASKED),
+    Break("graph/builder/softmax_masks.py", "torch.cat(places).argsort()", "torch.cat(places)", MASKED),
+    Break("graph/builder/attention.py", "1 / sqrt(size) if scale is None else scale", "1 / sqrt(size)", LAYERS),
+    Break("graph/builder/attention.py", "    if causal:\n", "    if False:\n", LAYERS),
+    Break("graph/builder/unrolled_recurrent.py", "outs if way == 0 else outs[::-1]", "outs", LAYERS),
+    Break(
+        "graph/builder/unrolled_recurrent.py",
+        "[parts[k]]) for k in (0, 1, 3))",
+        "[parts[k]]) for k in (1, 0, 3))",
+        LAYERS,
+    ),
     Break("graph/torch/recurrent.py", "not torch.equal(state, state[:, :1].expand_as(state))", "False", LAYERS),
     Break("graph/torch/trace.py", "torch.isneginf(tensor) & own", "torch.isneginf(tensor)", WEIGHTS),
     Break("graph/torch/norms.py", "1 / (count - less)", "1 / count", LAYERS),
     Break("graph/torch/norms.py", "if own or mean is None or var is None:", "if mean is None or var is None:", LAYERS),
-    Break("graph/scalars.py", "node.inputs == b.nodes[sign].inputs", "True", "tests/graph/test_scalars.py"),
-    Break("graph/scalars.py", "if exponent != int(exponent):", "if False:", "tests/graph/test_scalars.py"),
-    Break("graph/sums.py", "pads = (n, -1) if exclusive", "pads = (n - 1, 0) if exclusive", READ),
     Break(
-        "graph/onnx/resize.py",
+        "graph/builder/scalar_functions.py",
+        "node.inputs == b.nodes[sign].inputs",
+        "True",
+        "tests/graph/builder/test_scalar_functions.py",
+    ),
+    Break(
+        "graph/builder/scalar_functions.py",
+        "if exponent != int(exponent):",
+        "if False:",
+        "tests/graph/builder/test_scalar_functions.py",
+    ),
+    Break("graph/builder/weighted_sums.py", "pads = (n, -1) if exclusive", "pads = (n - 1, 0) if exclusive", READ),
+    Break(
+        "graph/onnx/resizing.py",
         '"ceil" if how.rounding == "simple" and scale < 1 else how.rounding',
         "how.rounding",
         READ,
     ),
-    Break("graph/onnx/call.py", "self.attributes.keys() - self.asked - _INERT", "()", ATTENTION),
+    Break("graph/onnx/node_inputs.py", "self.attributes.keys() - self.asked - _INERT", "()", ATTENTION),
     Break("graph/onnx/load.py", "alone = batch == 1 or check(", "alone = True or check(", WHOLE),
     Break("graph/onnx/check.py", "if self.first and any(", "if False and any(", WHOLE),
-    Break("graph/onnx/whole.py", "return axis % rank", "return max(axis % rank - 1, 0)", WHOLE),
-    Break("graph/layers.py", "(*shape[:-2], *shape[-1:]) if b.rank(y) > 1 else shape[:-1]", "shape[:-1]", WHOLE),
+    Break("graph/onnx/single_sample.py", "return axis % rank", "return max(axis % rank - 1, 0)", WHOLE),
+    Break(
+        "graph/builder/weighted_layers.py",
+        "(*shape[:-2], *shape[-1:]) if b.rank(y) > 1 else shape[:-1]",
+        "shape[:-1]",
+        WHOLE,
+    ),
     Break("graph/onnx/recurrent.py", "    i, o, f = (", "    i, f, o = (", RECURRENT),
     Break("graph/onnx/recurrent.py", 'before = not call.get("', 'before = call.get("', RECURRENT),
     Break("graph/onnx/recurrent.py", '== "reverse" or way == 1', '== "reverse"', RECURRENT),
     Break("graph/onnx/norms.py", 'and [node.attributes["axis"]] == axes', "", NORMED),
     Break("graph/onnx/norms.py", "inverse), -1.0, 1.0)", "inverse), -0.5, 0.5)", NORMED),
     Break("graph/onnx/norms.py", "if call.opset < 21:", "if False:", NORMED),
-    Break("graph/logarithms.py", "high=0.0", "high=-0.1", NORMED),
-    Break("graph/logarithms.py", "low=1.0", "low=1.5", NORMED),
-    Break("graph/onnx/reduce.py", "[y, *rest]", "[y]", NORMED),
-    Break("graph/onnx/learned.py", "-offset * scale", "-offset", LEARNED),
-    Break("graph/onnx/learned.py", "torch.cat([0 * part, part])", "torch.cat([-part, part])", LEARNED),
+    Break("graph/builder/log_sum_exp.py", "high=0.0", "high=-0.1", NORMED),
+    Break("graph/builder/log_sum_exp.py", "low=1.0", "low=1.5", NORMED),
+    Break("graph/onnx/reductions.py", "[y, *rest]", "[y]", NORMED),
+    Break("graph/onnx/ml_domain.py", "-offset * scale", "-offset", LEARNED),
+    Break("graph/onnx/ml_domain.py", "torch.cat([0 * part, part])", "torch.cat([-part, part])", LEARNED),
     Break("graph/onnx/shapes.py", "scalars.line(b, xs[0]) == (xs[1], -1.0, 1.0)", "True", LEARNED),
-    Break("graph/onnx/message.py", "np.isposinf(array).any()", "False", ATTENTION),
+    Break("graph/onnx/message_fields.py", "np.isposinf(array).any()", "False", ATTENTION),
     # the walk
     Break("graph/walk.py", "pending[name] = pending[name] + part", "pending[name] = part", SOUND),
     Break("rules/rule.py", "create_graph=again", "create_graph=False", GRADIENTS),
-    Break("rules/linear.py", "if wide and not differentiated(coefficients)", "if wide", GRADIENTS),
-    Break("rules/lines.py", "above * upper if watched else", "above * upper if False else", GRADIENTS),
+    Break("rules/linear_operations.py", "if wide and not differentiated(coefficients)", "if wide", GRADIENTS),
+    Break("rules/scalar_lines.py", "above * upper if watched else", "above * upper if False else", GRADIENTS),
     Break("rules/piecewise.py", "torch.where(bend, torch.maximum(left, right), start)", "1 + start.abs()", SLOPES),
     Break("rules/piecewise.py", "slopes[:, 0].clamp(0, 1)", "slopes[:, 0]", SLOPES),
     Break("rules/piecewise.py", "most = torch.stack([falling, rising], dim=1)", "most = torch.ones(())", SLOPES),
-    Break("rules/smooth.py", "given = inside(slopes[:, 0], x)", "given = slopes[:, 0]", SLOPES),
-    Break("rules/larger.py", "torch.where(either, 1, start)", "torch.where(either, 2, start)", SLOPES),
-    Break("bounds/knowledge.py", "torch.where(sides == side,", "torch.where(sides == -side,", CASES),
-    Break("bounds/knowledge.py", "self.empty |= crossed.flatten(1).any(1)", "pass", CASES),
-    Break("bounds/knowledge.py", "> _ROUNDINGS *", "> 0 *", CASES),
-    Break("bounds/linear.py", "bias = bias + offset", "bias = offset", SOUND),
+    Break("rules/one_bend.py", "given = inside(slopes[:, 0], x)", "given = slopes[:, 0]", SLOPES),
+    Break("rules/maximum_of_two.py", "torch.where(either, 1, start)", "torch.where(either, 2, start)", SLOPES),
+    Break("bounds/state.py", "torch.where(sides == side,", "torch.where(sides == -side,", CASES),
+    Break("bounds/state.py", "self.empty |= crossed.flatten(1).any(1)", "pass", CASES),
+    Break("bounds/state.py", "> _ROUNDINGS *", "> 0 *", CASES),
+    Break("bounds/backsubstitution.py", "bias = bias + offset", "bias = offset", SOUND),
     Break("bounds/interval.py", "dot(values.clamp(max=0), lower)", "dot(values.clamp(max=0), upper)", SOUND),
     Break("bounds/forward.py", "below @ reached.lower_weight", "below @ reached.upper_weight", SOUND),
     Break("bounds/backward.py", "torch.cat([sign * form for", "torch.cat([form for", SOUND),
     # slopes that are chosen
     Break("bounds/method.py", "return (*Backward().plans, ", "return (*(), ", NO_LOOSER),
-    Break("bounds/descent.py", "lower = other.bounds < one.bounds", "lower = other.bounds > one.bounds", DESCENT),
-    Break("bounds/descent.py", ".clamp(free[name].least, free[name].most)", "", DESCENT),
-    Break("bounds/descent.py", "values if row is None else values[row]", "values[:1]", DESCENT),
-    Break("bounds/chosen.py", "values * self.closed", "values", CHOSEN),
-    Break("bounds/chosen.py", "torch.equal(closed * low, closed * high)", "True", BOTH_LINES),
-    Break("bounds/chosen.py", "*slopes, bias = (closed * line for", "*slopes, bias = (line for", CHOSEN),
-    Break("bounds/chosen.py", "bias.double().index_add(0, pairs.row, lift.double())", "bias", CHOSEN),
-    Break("bounds/chosen.py", "flat[case if len(flat) > 1 else 0, entry]", "flat[0, entry]", CHOSEN),
-    Break("bounds/chosen.py", "self.again[0] is form", "len(self.again[0]) == len(form)", CHOICES),
-    Break("bounds/tuned.py", "return forms, bias + self.lift", "return forms, bias", CHOICES),
-    Break("bounds/tuned.py", "key == start, by_ends", "True, by_ends", MEMBERS),
-    Break("bounds/tuned.py", "({}, lowest.bounds)", "({}, lowest.bounds - 0.02)", CHOICES),
-    Break("bounds/slopes.py", "torch.minimum(bounds, self._tuned.final(specification, wanted))", "bounds", CHOICES),
-    Break("bounds/kept.py", "(known[place] == keys)", "(known[place] >= keys)", MEMBERS),
-    Break("bounds/kept.py", "if self.room >= 0:", "if True:", MEMBERS),
-    Break("bounds/members.py", "(gain > _PART) &", "(gain < -1) &", MEMBERS),
-    Break("bounds/members.py", "(mine.lower - ball.lower)", "(ball.lower - mine.lower)", MEMBERS),
-    Break("bounds/members.py", "case=self._case[rows.case]", "case=0 * rows.case", MEMBERS),
-    Break("bounds/members.py", "pick(lowest.gained, lowest.numbers)", "pick(~lowest.gained, lowest.numbers)", MEMBERS),
+    Break(
+        "bounds/alpha/optimiser.py", "lower = other.bounds < one.bounds", "lower = other.bounds > one.bounds", DESCENT
+    ),
+    Break("bounds/alpha/optimiser.py", ".clamp(free[name].least, free[name].most)", "", DESCENT),
+    Break("bounds/alpha/optimiser.py", "values if row is None else values[row]", "values[:1]", DESCENT),
+    Break("bounds/alpha/relaxation.py", "values * self.closed", "values", CHOSEN),
+    Break("bounds/alpha/relaxation.py", "torch.equal(closed * low, closed * high)", "True", BOTH_LINES),
+    Break("bounds/alpha/relaxation.py", "*slopes, bias = (closed * line for", "*slopes, bias = (line for", CHOSEN),
+    Break("bounds/alpha/relaxation.py", "bias.double().index_add(0, pairs.row, lift.double())", "bias", CHOSEN),
+    Break("bounds/alpha/relaxation.py", "flat[case if len(flat) > 1 else 0, entry]", "flat[0, entry]", CHOSEN),
+    Break("bounds/alpha/relaxation.py", "self.again[0] is form", "len(self.again[0]) == len(form)", CHOICES),
+    Break("bounds/alpha/optimised_rows.py", "return forms, bias + self.lift", "return forms, bias", CHOICES),
+    Break("bounds/alpha/optimised_rows.py", "key == start, by_ends", "True, by_ends", MEMBERS),
+    Break("bounds/alpha/optimised_rows.py", "({}, lowest.bounds)", "({}, lowest.bounds - 0.02)", CHOICES),
+    Break(
+        "bounds/alpha/alpha_crown.py",
+        "torch.minimum(bounds, self._tuned.final(specification, wanted))",
+        "bounds",
+        CHOICES,
+    ),
+    Break("bounds/alpha/warm_start.py", "(known[place] == keys)", "(known[place] >= keys)", MEMBERS),
+    Break("bounds/alpha/warm_start.py", "if self.room >= 0:", "if True:", MEMBERS),
+    Break("bounds/alpha/member_rows.py", "(gain > _PART) &", "(gain < -1) &", MEMBERS),
+    Break("bounds/alpha/member_rows.py", "(mine.lower - ball.lower)", "(ball.lower - mine.lower)", MEMBERS),
+    Break("bounds/alpha/member_rows.py", "case=self._case[rows.case]", "case=0 * rows.case", MEMBERS),
+    Break(
+        "bounds/alpha/member_rows.py",
+        "pick(lowest.gained, lowest.numbers)",
+        "pick(~lowest.gained, lowest.numbers)",
+        MEMBERS,
+    ),
     Break("bounds/backward.py", "torch.full_like(ends, inf)", "ends", SIDES),
     Break("bounds/backward.py", "torch.full_like(ends, -inf)", "-ends", SIDES),
     Break("bounds/backward.py", "(side,) if side else (1, -1)", "(1,) if side else (1, -1)", SIDES),
-    Break("bounds/tuned.py", "one + 1 if rows.side < 0 else", "one if rows.side < 0 else", SIDES),
-    Break("bounds/tuned.py", "lift=self.lift[rows]", "lift=self.lift[: int(rows.sum())]", PICKED),
-    Break("bounds/tuned.py", "owner=self.owner[rows]", "owner=self.owner[: int(rows.sum())]", PICKED),
-    Break("bounds/tuned.py", "numbers[key][rows[pairs.row]]", "numbers[key][: int(rows[pairs.row].sum())]", PICKED),
-    Break("windows.py", "site=self.site[rows]", "site=self.site[: int(rows.sum())]", PICKED),
-    Break("bounds/descent.py", "numbers[name].masked_scatter", "numbers[name].add(1).masked_scatter", DESCENT),
-    Break("bounds/descent.py", "self.bounds.masked_scatter(rows, other.bounds)", "self.bounds - 1", DESCENT),
-    Break("bounds/descent.py", "1 + sign * self.last / 2", "1 - sign * self.last / 2", DESCENT),
-    Break("bounds/members.py", "                    self._opened.pop(node.name)\n", "", MEMBERS),
-    Break("bounds/worth.py", "torch.cat([both.upper, -both.lower])", "torch.cat([both.upper, both.lower])", MEMBERS),
-    Break("bounds/worth.py", "reversed(knowledge.graph.nodes)", "knowledge.graph.nodes", MEMBERS),
-    Break("family.py", "dot(flat.abs(), radius)", "dot(flat, radius)", SOUND),
-    Break("memory.py", '"slopes": 16', '"slopes": 1', BUDGET),
-    Break("memory.py", '"curves": 48', '"curves": 1', BUDGET),
+    Break("bounds/alpha/optimised_rows.py", "one + 1 if rows.side < 0 else", "one if rows.side < 0 else", SIDES),
+    Break("bounds/alpha/optimised_rows.py", "lift=self.lift[rows]", "lift=self.lift[: int(rows.sum())]", PICKED),
+    Break("bounds/alpha/optimised_rows.py", "owner=self.owner[rows]", "owner=self.owner[: int(rows.sum())]", PICKED),
+    Break(
+        "bounds/alpha/optimised_rows.py",
+        "numbers[key][rows[pairs.row]]",
+        "numbers[key][: int(rows[pairs.row].sum())]",
+        PICKED,
+    ),
+    Break("inputs/window_forms.py", "site=self.site[rows]", "site=self.site[: int(rows.sum())]", PICKED),
+    Break("bounds/alpha/optimiser.py", "numbers[name].masked_scatter", "numbers[name].add(1).masked_scatter", DESCENT),
+    Break("bounds/alpha/optimiser.py", "self.bounds.masked_scatter(rows, other.bounds)", "self.bounds - 1", DESCENT),
+    Break("bounds/alpha/optimiser.py", "1 + sign * self.last / 2", "1 - sign * self.last / 2", DESCENT),
+    Break("bounds/alpha/member_rows.py", "                    self._opened.pop(node.name)\n", "", MEMBERS),
+    Break(
+        "bounds/alpha/interval_gradients.py",
+        "torch.cat([both.upper, -both.lower])",
+        "torch.cat([both.upper, both.lower])",
+        MEMBERS,
+    ),
+    Break("bounds/alpha/interval_gradients.py", "reversed(knowledge.graph.nodes)", "knowledge.graph.nodes", MEMBERS),
+    Break("inputs/family.py", "dot(flat.abs(), radius)", "dot(flat, radius)", SOUND),
+    Break("runtime/memory.py", '"slopes": 16', '"slopes": 1', BUDGET),
+    Break("runtime/memory.py", '"curves": 48', '"curves": 1', BUDGET),
     # what is shared
     Break("bounds/rows.py", "row, member[which]", "row, (member[which] + 1) % (int(member.max()) + 1)", SOUND),
-    Break("bounds/facts.py", "elif node.inputs[0] in apart:", "elif node.inputs[0] in bounded:", PUBLISHED),
-    Break("bounds/knowledge.py", "replaces=not counts", "replaces=False", PUBLISHED),
+    Break("bounds/node_facts.py", "elif node.inputs[0] in apart:", "elif node.inputs[0] in bounded:", PUBLISHED),
+    Break("bounds/state.py", "replaces=not counts", "replaces=False", PUBLISHED),
     Break("bounds/engine.py", "torch.minimum(best, best[:, :1])", "best", FAMILY),
     Break("bounds/engine.py", "_smallest([flat[part], *bounds])", "_smallest(bounds)", FAMILY),
     Break("bounds/engine.py", "best > floor[:, None, None]", "best < floor[:, None, None]", FAMILY),
     # balls
-    Break("family.py", "self._of((high - low) / 2, owner)", "self._of((high - low) / 3, owner)", SOUND),
-    Break("family.py", "middle[:, None] + self.concretise", "self.concretise", SOUND),
-    Break("rules/lines.py", "bias = dot(above, at_rows(", "bias = dot(values, at_rows(", SOUND),
+    Break("inputs/family.py", "self._of((high - low) / 2, owner)", "self._of((high - low) / 3, owner)", SOUND),
+    Break("inputs/family.py", "middle[:, None] + self.concretise", "self.concretise", SOUND),
+    Break("rules/scalar_lines.py", "bias = dot(above, at_rows(", "bias = dot(values, at_rows(", SOUND),
     Break(
-        "rules/linear.py", "coefficients[:, used], weight[used]", "coefficients[:, used], weight[: len(used)]", FAMILY
+        "rules/linear_operations.py",
+        "coefficients[:, used], weight[used]",
+        "coefficients[:, used], weight[: len(used)]",
+        FAMILY,
     ),
     Break(
-        "concretise.py",
+        "inputs/concretise.py",
         "torch.maximum(coefficients * lower, coefficients * upper)",
         "(coefficients * upper)",
-        "tests/test_concretise.py",
+        "tests/inputs/test_concretise.py",
     ),
     Break(
-        "concretise.py",
+        "inputs/concretise.py",
         "torch.maximum(sign * lower.double(), sign * upper.double())",
         "upper.double()",
-        "tests/test_concretise.py",
+        "tests/inputs/test_concretise.py",
     ),
     # windows
-    Break("windows.py", "offset = tuple(o * t + b", "offset = tuple(o + b", WINDOWS),
-    Break("windows.py", "self.values * self.places.to_rows(inside.to(self.values.dtype))", "self.values", WINDOWS),
-    Break("windows.py", "offset = tuple(map(min, self.offset", "offset = tuple(map(max, self.offset", WINDOWS),
+    Break("inputs/window_forms.py", "offset = tuple(o * t + b", "offset = tuple(o + b", WINDOWS),
     Break(
-        "windows.py", "return values if self.site is None else", "return values if self.site is not None else", WINDOWS
+        "inputs/window_forms.py",
+        "self.values * self.places.to_rows(inside.to(self.values.dtype))",
+        "self.values",
+        WINDOWS,
     ),
-    Break("rules/linear.py", "tuple(-p for p in self.padding), tuple", "tuple(self.padding), tuple", WINDOWS),
-    Break("rules/linear.py", "share = compute(node, ones)[0] / inside", "share = compute(node, ones)[0]", WINDOWS),
-    Break("rules/linear.py", "starts = [sum(shape[0] for", "starts = [0 * sum(shape[0] for", WINDOWS),
+    Break(
+        "inputs/window_forms.py", "offset = tuple(map(min, self.offset", "offset = tuple(map(max, self.offset", WINDOWS
+    ),
+    Break(
+        "inputs/window_forms.py",
+        "return values if self.site is None else",
+        "return values if self.site is not None else",
+        WINDOWS,
+    ),
+    Break(
+        "rules/linear_operations.py", "tuple(-p for p in self.padding), tuple", "tuple(self.padding), tuple", WINDOWS
+    ),
+    Break(
+        "rules/linear_operations.py",
+        "share = compute(node, ones)[0] / inside",
+        "share = compute(node, ones)[0]",
+        WINDOWS,
+    ),
+    Break("rules/linear_operations.py", "starts = [sum(shape[0] for", "starts = [0 * sum(shape[0] for", WINDOWS),
     Break("rules/maximum.py", "place = place + inner * span", "place = inner * span", WINDOWS),
-    Break("concretise.py", "rising[:, 1:] != rising[:, :-1]", "rising[:, 1:] == rising[:, :-1]", WINDOWS),
+    Break("inputs/concretise.py", "rising[:, 1:] != rising[:, :-1]", "rising[:, 1:] == rising[:, :-1]", WINDOWS),
     Break("bounds/rows.py", "key = case * _APART + member - 1", "key = case * _APART + member", WINDOWS),
     # the sieve
-    Break("rules/lines.py", "torch.minimum(tilt * x.lower, tilt", "torch.maximum(tilt * x.lower, tilt", SIEVE),
-    Break("bounds/basis.py", "slope.abs() * error + half", "slope.abs() * error", SIEVE),
-    Break("bounds/basis.py", "rule.magnitude(node, error)", "rule.apply(node, error)", SIEVE),
-    Break("bounds/basis.py", "(above + linear - centre.flatten(1)).clamp(min=0)", "0 * linear", SIEVE),
+    Break("rules/scalar_lines.py", "torch.minimum(tilt * x.lower, tilt", "torch.maximum(tilt * x.lower, tilt", SIEVE),
+    Break("bounds/narrow_basis.py", "slope.abs() * error + half", "slope.abs() * error", SIEVE),
+    Break("bounds/narrow_basis.py", "rule.magnitude(node, error)", "rule.apply(node, error)", SIEVE),
+    Break("bounds/narrow_basis.py", "(above + linear - centre.flatten(1)).clamp(min=0)", "0 * linear", SIEVE),
     Break("bounds/interval.py", "dot(values.clamp(min=0), upper)", "dot(values.clamp(min=0), lower)", SIEVE),
-    Break("bounds/engine.py", "wanted = cheap > work.floor", "wanted = cheap < work.floor", "tests/test_overlaps.py"),
+    Break(
+        "bounds/engine.py", "wanted = cheap > work.floor", "wanted = cheap < work.floor", "tests/verify/test_overlap.py"
+    ),
     # samples, recomputed where they change
-    Break("graph/reach.py", "last = ((high + padding) // stride)", "last = ((high - 1) // stride)", INCREMENTAL),
+    Break(
+        "graph/receptive_fields.py", "last = ((high + padding) // stride)", "last = ((high - 1) // stride)", INCREMENTAL
+    ),
     Break("execution/cone.py", "return Window(low.minimum(room), size)", "return Window(low, size)", INCREMENTAL),
     Break("execution/incremental.py", "_OUTSIDE = -torch.inf", "_OUTSIDE = 0.0", INCREMENTAL),
     Break("execution/incremental.py", "replace(node, bias=None)", "replace(node)", INCREMENTAL),
-    Break("execution/laid.py", "before == after and min(before)", "min(before)", INCREMENTAL),
-    Break("execution/laid.py", "(before == before[0]).all()", "(before == before).all()", INCREMENTAL),
+    Break("execution/map_windows.py", "before == after and min(before)", "min(before)", INCREMENTAL),
+    Break("execution/map_windows.py", "(before == before[0]).all()", "(before == before).all()", INCREMENTAL),
     Break(
         "execution/incremental.py",
         "start.size, steps, last, precision)",
@@ -418,226 +518,323 @@ BREAKS = [
         HYBRID,
     ),
     Break("execution/clamped.py", "still = taken.clamp_(low, high)", "still = taken", INCREMENTAL),
-    Break("graph/functions.py", "if x.shape[1] == 1:", "if x.shape[1] == 0:", INCREMENTAL),
+    Break("graph/operation_values.py", "if x.shape[1] == 1:", "if x.shape[1] == 0:", INCREMENTAL),
     Break("graph/ops.py", "    return True\n", "    return False\n", HYBRID),
-    Break("execution/members.py", "self.precision or x.dtype", "self.precision or graph.dtype", HYBRID),
-    Break("execution/members.py", "show(images, 1 + schedule.groups", "show(images, schedule.groups", HYBRID),
+    Break("execution/family_sampler.py", "self.precision or x.dtype", "self.precision or graph.dtype", HYBRID),
+    Break("execution/family_sampler.py", "show(images, 1 + schedule.groups", "show(images, schedule.groups", HYBRID),
     Break("execution/clamped.py", "- still.clamp(low, high)", "- still", INCREMENTAL),
     Break("execution/incremental.py", "(k / counts.double())", "(k / (k + 0 * counts.double()))", INCREMENTAL),
     # overlap
     Break(
-        "objective.py",
+        "verify/objective.py",
         "every + (every >= target[:, None])",
         "every + (every > target[:, None])",
-        "tests/test_overlaps.py",
+        "tests/verify/test_overlap.py",
     ),
-    Break("objective.py", "torch.eye(classes, dtype=logits.dtype,", "torch.eye(classes,", "tests/test_overlaps.py"),
-    Break("radii.py", "proven=torch.where(holds, trial, known.proven)", "proven=trial", RADII),
+    Break(
+        "verify/objective.py",
+        "torch.eye(classes, dtype=logits.dtype,",
+        "torch.eye(classes,",
+        "tests/verify/test_overlap.py",
+    ),
+    Break("verify/radius.py", "proven=torch.where(holds, trial, known.proven)", "proven=trial", RADII),
     # both sides of an overlap, and of a radius
-    Break("overlaps.py", "torch.where(lower > upper, upwards(lower, upper.dtype), upper)", "upper", OVERLAPS),
-    Break("overlaps.py", "upwards(lower, upper.dtype)", "lower.to(upper.dtype)", OVERLAPS),
-    Break("overlaps.py", "check_sides(lower, upper, stored(upper))\n", "pass\n", OVERLAPS),
-    Break("overlaps.py", "reached.minimum(upper) if self.certified", "reached if self.certified", OVERLAPS),
-    Break("overlaps.py", "low = (self.full_lower.double()", "low = (self.full.double()", OVERLAPS),
-    Break("overlaps.py", "- self.frozen_lower.double()", "- self.frozen.double()", OVERLAPS),
-    Break("inside.py", "kept = 1 - 8 * torch.finfo(family.x.dtype).eps", "kept = 1.0", REACH),
-    Break("reach.py", "return into_ball(points, ", "return points.double() if index.numel() else (", REACH),
-    Break("reach.py", "question.value(inside, piece", "question.value(points[start:stop].double(), piece", REACH),
-    Break("reach.py", "masked_fill(apart > 0, -inf)", "masked_fill(apart < 0, -inf)", REACH),
-    Break("reach.py", "            self._share(samples)\n", "", REACH),
-    Break("reach.py", "best = _first_best(found, piece, len(value))", "best = torch.arange(len(piece))", REACH),
-    Break("reach.py", "self._put_back(better, self", "self._put_back(better[:0], self", REACH),
-    Break("radii.py", " & (margins(outputs, target) > 0)", "", RADII),
-    Break("radii.py", "torch.where(above, (left +", "torch.where(above & (left < 0), (left +", RADII),
-    Break("radii.py", "(margins(self.precise(points).flatten(1), target) > 0) & ", "", RADII),
-    Break("radii.py", "beyond = (proven > (1 + _ROUNDING) * refuted)", "beyond = (proven > inf * refuted)", RADII),
-    Break("radii.py", "refuted = upwards(known.refuted, proven.dtype)", "refuted = known.refuted.to(proven)", RADII),
+    Break("verify/overlap.py", "torch.where(lower > upper, upwards(lower, upper.dtype), upper)", "upper", OVERLAPS),
+    Break("verify/overlap.py", "upwards(lower, upper.dtype)", "lower.to(upper.dtype)", OVERLAPS),
+    Break("verify/overlap.py", "check_sides(lower, upper, stored(upper))\n", "pass\n", OVERLAPS),
+    Break("verify/overlap.py", "reached.minimum(upper) if self.certified", "reached if self.certified", OVERLAPS),
+    Break("verify/overlap.py", "low = (self.full_lower.double()", "low = (self.full.double()", OVERLAPS),
+    Break("verify/overlap.py", "- self.frozen_lower.double()", "- self.frozen.double()", OVERLAPS),
+    Break("inputs/membership.py", "kept = 1 - 8 * torch.finfo(family.x.dtype).eps", "kept = 1.0", REACH),
+    Break(
+        "attack/lower_bounds.py", "return into_ball(points, ", "return points.double() if index.numel() else (", REACH
+    ),
+    Break(
+        "attack/lower_bounds.py",
+        "question.value(inside, piece",
+        "question.value(points[start:stop].double(), piece",
+        REACH,
+    ),
+    Break("attack/lower_bounds.py", "masked_fill(apart > 0, -inf)", "masked_fill(apart < 0, -inf)", REACH),
+    Break("attack/lower_bounds.py", "            self._share(samples)\n", "", REACH),
+    Break(
+        "attack/lower_bounds.py",
+        "best = _first_best(found, piece, len(value))",
+        "best = torch.arange(len(piece))",
+        REACH,
+    ),
+    Break("attack/lower_bounds.py", "self._put_back(better, self", "self._put_back(better[:0], self", REACH),
+    Break("verify/radius.py", " & (margins(outputs, target) > 0)", "", RADII),
+    Break("verify/radius.py", "torch.where(above, (left +", "torch.where(above & (left < 0), (left +", RADII),
+    Break("verify/radius.py", "(margins(self.precise(points).flatten(1), target) > 0) & ", "", RADII),
+    Break(
+        "verify/radius.py", "beyond = (proven > (1 + _ROUNDING) * refuted)", "beyond = (proven > inf * refuted)", RADII
+    ),
+    Break(
+        "verify/radius.py",
+        "refuted = upwards(known.refuted, proven.dtype)",
+        "refuted = known.refuted.to(proven)",
+        RADII,
+    ),
     # the rows of the last pass
     Break("bounds/engine.py", "flat[part] > flat[part].gather(1, front)", "flat[part] > inf", FAMILY),
     # values without an axis, and what a bound decides
-    Break("graph/axes.py", '"keepdim": True', '"keepdim": False', "tests/graph/test_axes.py"),
-    Break("objective.py", 'in ("margin", "apart")', 'in ("margin", "apart", "mean")', "tests/explain/test_headline.py"),
+    Break(
+        "graph/builder/sample_axis.py", '"keepdim": True', '"keepdim": False', "tests/graph/builder/test_sample_axis.py"
+    ),
+    Break(
+        "verify/objective.py",
+        'in ("margin", "apart")',
+        'in ("margin", "apart", "mean")',
+        "tests/text/test_figure_titles.py",
+    ),
     # what is proven, and over which ball
     # what is proven of scores
-    Break("overlaps.py", "most = torch.maximum(self.frozen, self.nominal[:, None])", "most = self.frozen", PROVEN),
-    Break("explain/proven.py", "added - removed[0].flip(2)", "added - removed[0]", PROVEN),
-    Break("explain/proven.py", "> upper[:, None, :] + room", "> lower[:, None, :] + room", PROVEN),
-    Break("explain/proven.py", "(side.frozen_lower.double(), _upper(side))", "(_upper(side), _upper(side))", PROVEN),
-    Break("explain/proven.py", "(least > most + room)", "(least > room)", PROVEN),
-    Break("explain/proven.py", ".sum(2) - 1 for k in", ".sum(2) - 2 for k in", PROVEN),
-    Break("explain/proven.py", "torch.maximum(lower, -upper).clamp", "torch.maximum(lower, upper).clamp", PROVEN),
-    Break("explain/proven.py", "(lower > self.slack[:, None])", "(lower > 0)", PROVEN),
-    Break("explain/proven.py", "_ROUNDING = 64", "_ROUNDING = 0", PROVEN),
-    Break("explain/proven.py", "torch.where(present.", "torch.where(present.logical_not().", PROVEN),
-    Break("explain/proven.py", "if not all(side.certified is True and", "if not all(True and", PROVEN),
-    Break("explain/task.py", "value.clamp(lower, upper)", "value", PROVEN),
     Break(
-        "explain/task.py",
+        "verify/overlap.py", "most = torch.maximum(self.frozen, self.nominal[:, None])", "most = self.frozen", PROVEN
+    ),
+    Break("explainers/proven_scores.py", "added - removed[0].flip(2)", "added - removed[0]", PROVEN),
+    Break("explainers/proven_scores.py", "> upper[:, None, :] + room", "> lower[:, None, :] + room", PROVEN),
+    Break(
+        "explainers/proven_scores.py",
+        "(side.frozen_lower.double(), _upper(side))",
+        "(_upper(side), _upper(side))",
+        PROVEN,
+    ),
+    Break("explainers/proven_scores.py", "(least > most + room)", "(least > room)", PROVEN),
+    Break("explainers/proven_scores.py", ".sum(2) - 1 for k in", ".sum(2) - 2 for k in", PROVEN),
+    Break(
+        "explainers/proven_scores.py", "torch.maximum(lower, -upper).clamp", "torch.maximum(lower, upper).clamp", PROVEN
+    ),
+    Break("explainers/proven_scores.py", "(lower > self.slack[:, None])", "(lower > 0)", PROVEN),
+    Break("explainers/proven_scores.py", "_ROUNDING = 64", "_ROUNDING = 0", PROVEN),
+    Break("explainers/proven_scores.py", "torch.where(present.", "torch.where(present.logical_not().", PROVEN),
+    Break("explainers/proven_scores.py", "if not all(side.certified is True and", "if not all(True and", PROVEN),
+    Break("explainers/batching.py", "value.clamp(lower, upper)", "value", PROVEN),
+    Break(
+        "explainers/batching.py",
         "torch.where(met, overlap.full_lower[:, None]",
         "torch.where(met, overlap.full[:, None]",
         PROVEN,
     ),
-    Break("explain/ranks.py", "if count == self.most:", "if count:", "tests/explain/test_ranks.py"),
-    Break("guarantee.py", "rounded(upper, 'certified')}]", "rounded(upper, 'sampled')}]", "tests/test_guarantee.py"),
-    Break("explain/explanation.py", "lower = LOWER if version >= 3 else ()", "lower = LOWER", STORAGE),
+    Break("text/proven_ranks.py", "if count == self.most:", "if count:", "tests/text/test_proven_ranks.py"),
+    Break(
+        "runtime/outward_numbers.py",
+        "rounded(upper, 'certified')}]",
+        "rounded(upper, 'sampled')}]",
+        "tests/runtime/test_outward_numbers.py",
+    ),
+    Break("explainers/explanation.py", "lower = LOWER if version >= 3 else ()", "lower = LOWER", STORAGE),
     Break("runs/results.py", "name in LOWER and name not in self._words[1]", "False", TWO_SIDED),
     Break("runs/results.py", "row - int(ends[ends <= row].max(initial=0))", "row % len(part) - 1", POINTS),
-    Break("runs/points.py", "members.ravel()[place] = value", "pass", POINTS),
-    Break("runs/points.py", "_bits(at[1:]) != _bits(", "(lambda v: v.ravel())(at[1:]) != np.ravel(", POINTS),
+    Break("runs/attained_points.py", "members.ravel()[place] = value", "pass", POINTS),
+    Break("runs/attained_points.py", "_bits(at[1:]) != _bits(", "(lambda v: v.ravel())(at[1:]) != np.ravel(", POINTS),
     Break("runs/worker.py", "points[row], x[row], masks[row] = found", "points[0], x[row], masks[row] = found", POINTS),
     Break(
-        "show/words.py",
+        "report/explanatory_text.py",
         "if not searched(e):\n        return\n",
         "if False:\n        return\n",
-        "tests/show/test_words.py",
+        "tests/report/test_explanatory_text.py",
     ),
-    Break("explain/explanation.py", "(self.target != self.overlap.target) & ", "", "tests/explain/test_eva.py"),
-    Break("ball.py", "lower, upper = radius * (low - x), radius * (high - x)", "pass", "tests/test_ball.py"),
+    Break(
+        "explainers/explanation.py",
+        "(self.target != self.overlap.target) & ",
+        "",
+        "tests/explainers/methods/test_eva.py",
+    ),
+    Break(
+        "inputs/ball.py", "lower, upper = radius * (low - x), radius * (high - x)", "pass", "tests/inputs/test_ball.py"
+    ),
     # a graph that is reused though its module has changed
-    Break("radii.py", "        except RoomError:\n            raise\n", "", RADII),
-    Break("overlaps.py", "if len(same):", "if len(same) < 0:", "tests/test_overlaps.py"),
-    Break("radii.py", "torch.minimum(2 * trial, self.farthest)", "trial", RADII),
-    Break("explain/explainer.py", " bounds=self.bounds,", "", "tests/explain/test_eva.py"),
+    Break("verify/radius.py", "        except RoomError:\n            raise\n", "", RADII),
+    Break("verify/overlap.py", "if len(same):", "if len(same) < 0:", "tests/verify/test_overlap.py"),
+    Break("verify/radius.py", "torch.minimum(2 * trial, self.farthest)", "trial", RADII),
+    Break("explainers/explainer.py", " bounds=self.bounds,", "", "tests/explainers/methods/test_eva.py"),
     # the ball that is taken where none was stated
-    Break("explain/unstated.py", "float(x.max())", "2 * float(x.max())", UNSTATED),
-    Break("explain/unstated.py", "stacklevel=_outside()", "stacklevel=2", UNSTATED),
-    Break("memory.py", "min(budget // 2, _CPU_PIECE)", "_CPU_PIECE", "tests/test_memory.py"),
-    Break("explain/hybrid.py", "boxes // family.members", "len(task.x)", HYBRID),
-    Break("windows.py", "self.to_rows(place)", "self.to_rows(place * 0)", WINDOWS),
-    Break("explain/hybrid.py", "mask - first, count)", "mask, count)", HYBRID),
-    Break("explain/hybrid.py", "torch.cat([drawn, climbed])", "drawn", ENCLOSURE),
+    Break("explainers/default_ball.py", "float(x.max())", "2 * float(x.max())", UNSTATED),
+    Break("explainers/default_ball.py", "stacklevel=_outside()", "stacklevel=2", UNSTATED),
+    Break("runtime/memory.py", "min(budget // 2, _CPU_PIECE)", "_CPU_PIECE", "tests/runtime/test_memory.py"),
+    Break("explainers/methods/hybrid.py", "boxes // family.members", "len(task.x)", HYBRID),
+    Break("inputs/window_forms.py", "self.to_rows(place)", "self.to_rows(place * 0)", WINDOWS),
+    Break("explainers/methods/hybrid.py", "mask - first, count)", "mask, count)", HYBRID),
+    Break("explainers/methods/hybrid.py", "torch.cat([drawn, climbed])", "drawn", ENCLOSURE),
     # sets around samples
-    Break("explain/enclosure.py", "values.amin(0)", "values.amax(0)", ENCLOSURE),
-    Break("explain/enclosure.py", "moved - part @ along, flat", "0 * moved, flat", ENCLOSURE),
-    Break("explain/enclosure.py", "values = directions(images, values)", "values = start[images, None]", ENCLOSURE),
-    Break("explain/enclosure.py", "layer.weight @ centre + layer.bias", "layer.bias", ENCLOSURE),
-    Break("explain/enclosure.py", "(turned.name, e.name)", "(turned.name, turned.name)", ENCLOSURE),
-    Break("explain/enclosure.py", "value[one].minimum(", "value[one].maximum(", ENCLOSURE),
-    Break("explain/enclosure.py", "radius @ rows.abs().mT", "radius @ rows.mT", ENCLOSURE),
+    Break("explainers/methods/enclosure.py", "values.amin(0)", "values.amax(0)", ENCLOSURE),
+    Break("explainers/methods/enclosure.py", "moved - part @ along, flat", "0 * moved, flat", ENCLOSURE),
+    Break(
+        "explainers/methods/enclosure.py",
+        "values = directions(images, values)",
+        "values = start[images, None]",
+        ENCLOSURE,
+    ),
+    Break("explainers/methods/enclosure.py", "layer.weight @ centre + layer.bias", "layer.bias", ENCLOSURE),
+    Break("explainers/methods/enclosure.py", "(turned.name, e.name)", "(turned.name, turned.name)", ENCLOSURE),
+    Break("explainers/methods/enclosure.py", "value[one].minimum(", "value[one].maximum(", ENCLOSURE),
+    Break("explainers/methods/enclosure.py", "radius @ rows.abs().mT", "radius @ rows.mT", ENCLOSURE),
     # smooth maps
-    Break("explain/spread.py", "(rows @ plain.double()", "(plain.double()", SPREAD),
-    Break("explain/spread.py", "weights / weights.sum(1, keepdim=True)", "weights / weights.sum()", SPREAD),
-    Break("explain/explanation.py", 'words.setdefault("smooth", False)', 'words["smooth"] = False', SPREAD),
+    Break("explainers/upsampling.py", "(rows @ plain.double()", "(plain.double()", SPREAD),
+    Break("explainers/upsampling.py", "weights / weights.sum(1, keepdim=True)", "weights / weights.sum()", SPREAD),
+    Break("explainers/explanation.py", 'words.setdefault("smooth", False)', 'words["smooth"] = False', SPREAD),
     Break(
         "runs/results.py",
         '.get("smooth", False)',
         '.get("smoothed", False)',
-        "tests/runs/test_run.py::test_maps_of_a_smooth_grid_are_those_of_the_library",
+        "tests/runs/test_dataset_run.py::test_maps_of_a_smooth_grid_are_those_of_the_library",
     ),
-    Break("explain/tangent.py", "(logits.shape[1] - 1) - decided", "logits.shape[1] - decided", BASELINES),
+    Break("explainers/tangent.py", "(logits.shape[1] - 1) - decided", "logits.shape[1] - decided", BASELINES),
     # maxima of two
-    Break("rules/larger.py", "open_, -rise * d.lower", "open_, -0.9 * rise * d.lower", LARGER),
-    Break("rules/larger.py", "second - slope * start", "second - 1.1 * slope * start", LARGER),
-    Break("rules/larger.py", "(d.upper > -d.lower).to", "(d.upper < -d.lower).to", LARGER),
-    Break("rules/larger.py", "from_b = b.upper > a.upper", "from_b = b.upper > -9", LARGER),
-    Break("rules/larger.py", "b.upper + (-d.lower).clamp(min=0)", "b.upper + (-d.upper).clamp(min=0)", LARGER),
-    Break("rules/larger.py", ".add_(below).sub_(of_b)", ".add_(below)", LARGER),
-    Break("rules/linear.py", "= start, step, (size", "= 0, step, (size", WINDOWS),
-    Break("graph/pairs.py", "start = k * dilation", "start = k", PAIRS),
-    Break("graph/pairs.py", "len(shape), -1.0", "len(shape), 1.0", PAIRS),
-    Break("graph/pairs.py", 'not any(a["padding"]) and', "", PAIRS),
-    Break("bounds/facts.py", "moves(node) or isinstance(RULES.get", "isinstance(RULES.get", PAIRS),
+    Break("rules/maximum_of_two.py", "open_, -rise * d.lower", "open_, -0.9 * rise * d.lower", LARGER),
+    Break("rules/maximum_of_two.py", "second - slope * start", "second - 1.1 * slope * start", LARGER),
+    Break("rules/maximum_of_two.py", "(d.upper > -d.lower).to", "(d.upper < -d.lower).to", LARGER),
+    Break("rules/maximum_of_two.py", "from_b = b.upper > a.upper", "from_b = b.upper > -9", LARGER),
+    Break("rules/maximum_of_two.py", "b.upper + (-d.lower).clamp(min=0)", "b.upper + (-d.upper).clamp(min=0)", LARGER),
+    Break("rules/maximum_of_two.py", ".add_(below).sub_(of_b)", ".add_(below)", LARGER),
+    Break("rules/linear_operations.py", "= start, step, (size", "= 0, step, (size", WINDOWS),
+    Break("graph/rewrite/pairwise_maximum.py", "start = k * dilation", "start = k", PAIRS),
+    Break("graph/rewrite/pairwise_maximum.py", "len(shape), -1.0", "len(shape), 1.0", PAIRS),
+    Break("graph/rewrite/pairwise_maximum.py", 'not any(a["padding"]) and', "", PAIRS),
+    Break("bounds/node_facts.py", "moves(node) or isinstance(RULES.get", "isinstance(RULES.get", PAIRS),
     # models that are run, and what is taken off them
-    Break("graph/foreign.py", "    if part is None:\n        return graph\n", "    return graph\n", FOREIGN),
-    Break("graph/foreign.py", "for size in sizes]", "for size in ()]", FOREIGN),
-    Break("graph/torch/boxed.py", "if path and not any(key in stack for stack in stacks)", "if path", FOREIGN),
-    Break("graph/torch/hooked.py", "if call == site.call:", "if call == 1:", FOREIGN),
-    Break("graph/last.py", "prod(b.shape(flat)) == b.shape(flat)[axes[0]]", "True", LAST),
-    Break("graph/last.py", "prod(node.shape) == 1", "prod(node.shape) <= 2", LAST),
-    Break("graph/last.py", "[[0.0], [1.0]]", "[[1.0], [0.0]]", LAST),
-    Break("graph/torch/modes.py", "isinstance(module, _DropoutNd) and module.p > 0", "False", MODES),
-    Break("graph/torch/modes.py", "if _differs(model, x) else []", "if False else []", MODES),
+    Break("graph/opaque.py", "    if part is None:\n        return graph\n", "    return graph\n", FOREIGN),
+    Break("graph/opaque.py", "for size in sizes]", "for size in ()]", FOREIGN),
+    Break("graph/torch/opaque_part.py", "if path and not any(key in stack for stack in stacks)", "if path", FOREIGN),
+    Break("graph/torch/hooked_module.py", "if call == site.call:", "if call == 1:", FOREIGN),
+    Break("graph/rewrite/probability_head.py", "prod(b.shape(flat)) == b.shape(flat)[axes[0]]", "True", LAST),
+    Break("graph/rewrite/probability_head.py", "prod(node.shape) == 1", "prod(node.shape) <= 2", LAST),
+    Break("graph/rewrite/probability_head.py", "[[0.0], [1.0]]", "[[1.0], [0.0]]", LAST),
+    Break("graph/torch/training_mode.py", "isinstance(module, _DropoutNd) and module.p > 0", "False", MODES),
+    Break("graph/torch/training_mode.py", "if _differs(model, x) else []", "if False else []", MODES),
     # metrics
-    Break("metrics/curves.py", "        return x, baseline\n", "        return baseline, x\n", CURVES),
-    Break("metrics/curves.py", "/ (curve.shape[1] - 1)", "/ curve.shape[1]", CURVES),
+    Break(
+        "metrics/removal/deletion_insertion.py", "        return x, baseline\n", "        return baseline, x\n", CURVES
+    ),
+    Break("metrics/removal/deletion_insertion.py", "/ (curve.shape[1] - 1)", "/ curve.shape[1]", CURVES),
     Break("metrics/variables.py", "descending=True, stable=True", "descending=False, stable=True", CURVES),
-    Break("metrics/fidelity.py", "before[piece, None] - torch.cat", "torch.cat", FIDELITY),
-    Break("metrics/fidelity.py", "counts * self.subset).round()", "counts * 0.5).round()", FIDELITY),
-    Break("metrics/robustness.py", ".cummin(1).values\n", "\n", ROBUSTNESS),
-    Break("metrics/robustness.py", "holds = over.full < 0", "holds = over.full < 9", ROBUSTNESS),
-    Break("metrics/robustness.py", "lower.flip(1).cummax(1).values.flip(1)", "lower.cummax(1).values", ROBUSTNESS),
+    Break("metrics/mu_fidelity.py", "before[piece, None] - torch.cat", "torch.cat", FIDELITY),
+    Break("metrics/mu_fidelity.py", "counts * self.subset).round()", "counts * 0.5).round()", FIDELITY),
+    Break("metrics/robustness_sr.py", ".cummin(1).values\n", "\n", ROBUSTNESS),
+    Break("metrics/robustness_sr.py", "holds = over.full < 0", "holds = over.full < 9", ROBUSTNESS),
+    Break("metrics/robustness_sr.py", "lower.flip(1).cummax(1).values.flip(1)", "lower.cummax(1).values", ROBUSTNESS),
     Break("metrics/stability.py", "domain, self.half)", "domain)", STABILITY),
     Break("metrics/stability.py", 'self.over == "max"', "True", STABILITY),
-    Break("metrics/baselines.py", "self.share * size", "self.share", FILLS),
+    Break("metrics/removal/fill_values.py", "self.share * size", "self.share", FILLS),
     Break("metrics/sparseness.py", "case.subject.abs()", "case.subject", SPARSE),
-    Break("metrics/sensitivity.py", "_RADIUS * (high - low)", "_RADIUS", SENSITIVITY),
-    Break("metrics/adversarial.py", ".gather(1, best)", "", ADVERSARIAL),
-    Break("metrics/adversarial.py", "restrict(self.ball.at(near), free)", "self.ball.at(near)", ADVERSARIAL),
+    Break("metrics/max_sensitivity.py", "_RADIUS * (high - low)", "_RADIUS", SENSITIVITY),
+    Break("metrics/removal/adversarial_deletion.py", ".gather(1, best)", "", ADVERSARIAL),
+    Break(
+        "metrics/removal/adversarial_deletion.py",
+        "restrict(self.ball.at(near), free)",
+        "self.ball.at(near)",
+        ADVERSARIAL,
+    ),
     Break("metrics/randomisation.py", "layers[-stage:]", "layers[:stage]", RANDOM),
     Break("metrics/randomisation.py", "shuffled(case.graph, layers", "shuffled(case.graph, layers[:0]", RANDOM),
-    Break("metrics/imputation.py", "around * y - conv2d", "y - conv2d", IMPUTED),
-    Break("metrics/road.py", "* drawn * gone", "* drawn", ROAD),
-    Break("metrics/random_removal.py", "present.counts[:, None] - 1 - ranks", "-ranks", REMOVAL),
-    Break("metrics/random_removal.py", ".clamp(max=self.part)", "", REMOVAL),
-    Break("bench/ranks.py", "merit > merit[:, None]", "merit < merit[:, None]", RANKS),
-    Break("bench/ranks.py", "/ len(sets) for end", "for end", RANKS),
+    Break("metrics/removal/linear_imputation.py", "around * y - conv2d", "y - conv2d", IMPUTED),
+    Break("metrics/removal/road.py", "* drawn * gone", "* drawn", ROAD),
+    Break("metrics/removal/f_fidelity.py", "present.counts[:, None] - 1 - ranks", "-ranks", REMOVAL),
+    Break("metrics/removal/f_fidelity.py", ".clamp(max=self.part)", "", REMOVAL),
+    Break("bench/mean_ranks.py", "merit > merit[:, None]", "merit < merit[:, None]", RANKS),
+    Break("bench/mean_ranks.py", "/ len(sets) for end", "for end", RANKS),
     # baselines
-    Break("explain/baselines/noise.py", "return mean.abs()", "return mean", BASELINES),
-    Break("explain/baselines/noise.py", "square - mean.square()", "square", BASELINES),
-    Break("explain/baselines/cam.py", "return slope.mean(2)", "return slope.amax(2)", BASELINES),
-    Break("explain/baselines/cam.py", "(2 + rising *", "(1 + rising *", BASELINES),
-    Break("explain/baselines/rise.py", "mean = total / seen", "mean = total / seen.mean()", BASELINES),
-    Break("explain/baselines/first_order.py", "reach[:, :1] - reach[:, 1:]", "reach[:, 1:]", BASELINES),
-    Break("explain/baselines/expected.py", "(strata + torch", "(0 * strata + torch", EXPECTED),
-    Break("explain/baselines/expected.py", "left * away", "left.flip(0) * away", EXPECTED),
-    Break("explain/baselines/guided.py", 'node.op == "relu" or', "False and", GUIDED),
-    Break("explain/baselines/guided.py", 'node.attributes["low"] == 0', "False", GUIDED),
-    Break("explain/baselines/deeplift.py", "arrived * (y - top)", "0 * arrived * (y - top)", DEEPLIFT),
+    Break("explainers/baselines/noisy_gradients.py", "return mean.abs()", "return mean", BASELINES),
+    Break("explainers/baselines/noisy_gradients.py", "square - mean.square()", "square", BASELINES),
+    Break("explainers/baselines/grad_cam.py", "return slope.mean(2)", "return slope.amax(2)", BASELINES),
+    Break("explainers/baselines/grad_cam.py", "(2 + rising *", "(1 + rising *", BASELINES),
+    Break("explainers/baselines/rise.py", "mean = total / seen", "mean = total / seen.mean()", BASELINES),
+    Break("explainers/baselines/first_order.py", "reach[:, :1] - reach[:, 1:]", "reach[:, 1:]", BASELINES),
+    Break("explainers/baselines/expected_gradients.py", "(strata + torch", "(0 * strata + torch", EXPECTED),
+    Break("explainers/baselines/expected_gradients.py", "left * away", "left.flip(0) * away", EXPECTED),
+    Break("explainers/baselines/guided_backprop.py", 'node.op == "relu" or', "False and", GUIDED),
+    Break("explainers/baselines/guided_backprop.py", 'node.attributes["low"] == 0', "False", GUIDED),
+    Break("explainers/baselines/deeplift.py", "arrived * (y - top)", "0 * arrived * (y - top)", DEEPLIFT),
     Break(
-        "explain/baselines/deeplift.py",
+        "explainers/baselines/deeplift.py",
         "torch.where(near, slope, share",
         "torch.where(near, 0 * slope, share",
         DEEPLIFT,
     ),
-    Break("explain/baselines/lrp.py", "torch.where(z < 0, -self.epsilon", "torch.where(z < 0, self.epsilon", RELEVANCE),
-    Break("explain/baselines/lrp.py", "(z < 0, (lowered, raised))", "(z < 0, (raised, lowered))", RELEVANCE),
     Break(
-        "explain/baselines/lrp.py", "node.op in WEIGHTED or node.op in _SUMS", 'kind_of(node) == "linear"', RELEVANCE
+        "explainers/baselines/lrp.py", "torch.where(z < 0, -self.epsilon", "torch.where(z < 0, self.epsilon", RELEVANCE
     ),
-    Break("explain/baselines/sensitivity.py", "row // self.designs - 1", "row // self.designs", DESIGNS),
-    Break("explain/baselines/sensitivity.py", "centred = design - design.mean(0)", "centred = design", DESIGNS),
-    Break("explain/baselines/surrogate.py", "(comb(groups, k) * k *", "(k *", SURROGATE),
-    Break("explain/baselines/surrogate.py", "size[:, None]).double()", "size[:1, None]).double()", SURROGATE),
-    Break("explain/baselines/surrogate.py", "bits.mean(1).sqrt()", "bits.mean(1)", SURROGATE),
+    Break("explainers/baselines/lrp.py", "(z < 0, (lowered, raised))", "(z < 0, (raised, lowered))", RELEVANCE),
     Break(
-        "explain/baselines/masks.py",
+        "explainers/baselines/lrp.py", "node.op in WEIGHTED or node.op in _SUMS", 'kind_of(node) == "linear"', RELEVANCE
+    ),
+    Break("explainers/baselines/global_sensitivity.py", "row // self.designs - 1", "row // self.designs", DESIGNS),
+    Break(
+        "explainers/baselines/global_sensitivity.py", "centred = design - design.mean(0)", "centred = design", DESIGNS
+    ),
+    Break("explainers/baselines/surrogate.py", "(comb(groups, k) * k *", "(k *", SURROGATE),
+    Break("explainers/baselines/surrogate.py", "size[:, None]).double()", "size[:1, None]).double()", SURROGATE),
+    Break("explainers/baselines/surrogate.py", "bits.mean(1).sqrt()", "bits.mean(1)", SURROGATE),
+    Break(
+        "explainers/baselines/masked_samples.py",
         "baseline + (task.x[piece, None] - baseline)",
         "baseline + task.x[piece, None]",
         SURROGATE,
     ),
     # what is probable
-    Break("explain/betting.py", "return high", "return values.mean(0)", BETTING),
-    Break("explain/betting.py", "(middle - values)", "(values - middle)", BETTING),
-    Break("explain/betting.py", ".sum(0) >= odds", ".sum(0) >= odds / 2", BETTING),
-    Break("explain/shifted.py", "ndtri(share) + steps", "ndtri(share) - steps", SHIFTED),
-    Break("explain/shifted.py", "self.steps.square() / 2).exp()", "self.steps.square()).exp()", SHIFTED),
-    Break("explain/shifted.py", "torch.full_like(self.slope, -_FAR)", "torch.zeros_like(self.slope)", SHIFTED),
-    Break("explain/shifted.py", "along.clamp(-_FAR, _FAR)", "along", SHIFTED),
-    Break("explain/probable.py", "log(claims / (1 - self.level))", "log(1 / (1 - self.level))", PROBABLE),
-    Break("explain/probable.py", "(answers, 1 - answers)", "(answers, answers)", PROBABLE),
-    Break("explain/probable.py", "(self.seed, stream, block)", "(self.seed, stream, 0)", PROBABLE),
+    Break("explainers/probable/betting.py", "return high", "return values.mean(0)", BETTING),
+    Break("explainers/probable/betting.py", "(middle - values)", "(values - middle)", BETTING),
+    Break("explainers/probable/betting.py", ".sum(0) >= odds", ".sum(0) >= odds / 2", BETTING),
+    Break("explainers/probable/shifted_noise.py", "ndtri(share) + steps", "ndtri(share) - steps", SHIFTED),
     Break(
-        "explain/probable.py", "upwards(torch.stack(found), task.x.dtype)", "torch.stack(found).to(x.dtype)", PROBABLE
+        "explainers/probable/shifted_noise.py", "self.steps.square() / 2).exp()", "self.steps.square()).exp()", SHIFTED
     ),
-    Break("explain/probable.py", "steps).lines(answers, along[", "0 * steps).lines(answers, along[", PROBABLE),
-    Break("explain/copies.py", "~(margins(logits, self.target) < 0)", "margins(logits, self.target) > 0", PROBABLE),
-    Break("explain/copies.py", "slope / size.clamp(min=1e-300)[self.mask]", "slope", PROBABLE),
-    Break("explain/fit.py", " and 0 < level < 1", "", PROBABLE),
-    Break("guarantee.py", '"probable": ROUND_CEILING', '"probable": ROUND_FLOOR', "tests/test_guarantee.py"),
-    Break("show/sides.py", 'return "smoothed"', 'return "decision"', "tests/show/test_sides.py"),
     Break(
-        "show/words.py",
+        "explainers/probable/shifted_noise.py",
+        "torch.full_like(self.slope, -_FAR)",
+        "torch.zeros_like(self.slope)",
+        SHIFTED,
+    ),
+    Break("explainers/probable/shifted_noise.py", "along.clamp(-_FAR, _FAR)", "along", SHIFTED),
+    Break(
+        "explainers/probable/probable_eva.py", "log(claims / (1 - self.level))", "log(1 / (1 - self.level))", PROBABLE
+    ),
+    Break("explainers/probable/probable_eva.py", "(answers, 1 - answers)", "(answers, answers)", PROBABLE),
+    Break("explainers/probable/probable_eva.py", "(self.seed, stream, block)", "(self.seed, stream, 0)", PROBABLE),
+    Break(
+        "explainers/probable/probable_eva.py",
+        "upwards(torch.stack(found), task.x.dtype)",
+        "torch.stack(found).to(x.dtype)",
+        PROBABLE,
+    ),
+    Break(
+        "explainers/probable/probable_eva.py",
+        "steps).lines(answers, along[",
+        "0 * steps).lines(answers, along[",
+        PROBABLE,
+    ),
+    Break(
+        "explainers/probable/noisy_copies.py",
+        "~(margins(logits, self.target) < 0)",
+        "margins(logits, self.target) > 0",
+        PROBABLE,
+    ),
+    Break("explainers/probable/noisy_copies.py", "slope / size.clamp(min=1e-300)[self.mask]", "slope", PROBABLE),
+    Break("explainers/consistency.py", " and 0 < level < 1", "", PROBABLE),
+    Break(
+        "runtime/outward_numbers.py",
+        '"probable": ROUND_CEILING',
+        '"probable": ROUND_FLOOR',
+        "tests/runtime/test_outward_numbers.py",
+    ),
+    Break(
+        "report/two_sided_bounds.py", 'return "smoothed"', 'return "decision"', "tests/report/test_two_sided_bounds.py"
+    ),
+    Break(
+        "report/explanatory_text.py",
         'if guarantee != "certified" or settings.get("rigorous"):',
         'if guarantee != "certified" or "rigorous" not in settings:',
-        "tests/show/test_words.py",
+        "tests/report/test_explanatory_text.py",
     ),
     Break(
-        "explain/wording.py",
+        "text/wording.py",
         'return "" if settings.get("rigorous") else',
         'return "" if "rigorous" not in settings else',
-        "tests/explain/test_headline.py",
+        "tests/text/test_figure_titles.py",
     ),
-    Break("show/page.py", 'note if answer == "proven" else ""', '""', "tests/show/test_networks.py"),
+    Break("report/finding_page.py", 'note if answer == "proven" else ""', '""', "tests/report/test_network_data.py"),
     Break(
         "runs/totals.py",
         'rigorous=bool(job["settings"].get("rigorous"))',
@@ -645,258 +842,330 @@ BREAKS = [
         "tests/runs/test_results.py",
     ),
     Break(
-        "show/dataset.py",
+        "report/dataset_run_panels.py",
         'open=[*_open(totals), *roundings(totals.guarantee, job["settings"])],',
         "open=[*_open(totals)],",
-        "tests/show/test_dataset.py",
+        "tests/report/test_dataset_run_panels.py",
     ),
     Break("runs/totals.py", ' or guarantee == "probable"', "", "tests/runs/test_claims.py"),
     Break("runs/worker.py", "{ERRORS: e.errors}", "{}", "tests/runs/test_errors.py"),
     Break(
-        "runs/figure.py",
+        "runs/totals_figure.py",
         'if decides(totals.objective) else f"largest',
         'if True else f"largest',
         "tests/runs/test_claims.py",
     ),
-    Break("cli/explain.py", 'record.get("rigorous") is False', "False", "tests/cli/test_rigorous.py"),
-    Break("cli/run.py", '"certified" and not totals.rigorous', '"firm"', "tests/cli/test_rigorous.py"),
-    Break("explain/smooth.py", "delta.clamp(family.lower[owner], family.upper[owner])", "delta", SMOOTH),
-    Break("explain/smooth.py", "reach[:, :1] - reach[:, 1:]", "reach[:, 1:]", SMOOTH),
-    Break("explain/smooth.py", "* (self.pairs / (self.pairs - 1))", "", SMOOTH),
-    Break("explain/smooth.py", '"amax"', '"amin"', SMOOTH),
-    Break("explain/smooth.py", "-first if ball.half is None", "first if ball.half is None", SMOOTH),
-    Break("explain/smooth.py", "(spread / self.pairs).sqrt()", "spread.sqrt()", SMOOTH),
+    Break("cli/commands/explain_command.py", 'record.get("rigorous") is False', "False", "tests/cli/test_rigorous.py"),
+    Break("cli/commands/run_command.py", '"certified" and not totals.rigorous', '"firm"', "tests/cli/test_rigorous.py"),
+    Break("explainers/methods/smooth.py", "delta.clamp(family.lower[owner], family.upper[owner])", "delta", SMOOTH),
+    Break("explainers/methods/smooth.py", "reach[:, :1] - reach[:, 1:]", "reach[:, 1:]", SMOOTH),
+    Break("explainers/methods/smooth.py", "* (self.pairs / (self.pairs - 1))", "", SMOOTH),
+    Break("explainers/methods/smooth.py", '"amax"', '"amin"', SMOOTH),
+    Break("explainers/methods/smooth.py", "-first if ball.half is None", "first if ball.half is None", SMOOTH),
+    Break("explainers/methods/smooth.py", "(spread / self.pairs).sqrt()", "spread.sqrt()", SMOOTH),
     Break(
-        "explain/smooth.py",
+        "explainers/methods/smooth.py",
         "(drawn(Ball(1.0), x, samples, seed) + 1) / 2",
         "drawn(Ball(1.0), x, samples, seed)",
         SMOOTH,
     ),
-    Break("explain/smooth.py", "size[k] * torch.lerp", "torch.lerp", SMOOTH),
-    Break("explain/smooth.py", 'if radii == "all":', "if False:", SMOOTH),
-    Break("explain/blend.py", "(1 - self.share - self.noise) *", "(1 - self.share) *", BLEND),
-    Break("explain/blend.py", "scores.abs().sum(1", "scores.sum(1", BLEND),
-    Break("explain/noise.py", "(straight.double() + scattered.double()) / 2", "straight.double()", NOISE),
-    Break("explain/noise.py", "turn[both] < away", "turn[both] > away", NOISE),
-    Break("explain/noise.py", "(parts + torch.rand", "(torch.zeros(pairs) + torch.rand", NOISE),
-    Break("explain/blend.py", "share * (room.upper - room.lower)", "share + 0 * room.upper", BLEND),
-    Break("explain/blend.py", "gained.clamp(min=0)", "gained", BLEND),
-    Break("explain/way.py", "+ 0.5) / steps", ") / steps", PATH),
-    Break("explain/way.py", "self.width * (1 - self.lean)", "self.width * self.lean", PATH),
-    Break("explain/way.py", "_OFF = 5e-5", "_OFF = 5e-2", PATH),
+    Break("explainers/methods/smooth.py", "size[k] * torch.lerp", "torch.lerp", SMOOTH),
+    Break("explainers/methods/smooth.py", 'if radii == "all":', "if False:", SMOOTH),
+    Break("explainers/methods/blend.py", "(1 - self.share - self.noise) *", "(1 - self.share) *", BLEND),
+    Break("explainers/methods/blend.py", "scores.abs().sum(1", "scores.sum(1", BLEND),
+    Break("explainers/methods/noise.py", "(straight.double() + scattered.double()) / 2", "straight.double()", NOISE),
+    Break("explainers/methods/noise.py", "turn[both] < away", "turn[both] > away", NOISE),
+    Break("explainers/methods/noise.py", "(parts + torch.rand", "(torch.zeros(pairs) + torch.rand", NOISE),
+    Break("explainers/methods/blend.py", "share * (room.upper - room.lower)", "share + 0 * room.upper", BLEND),
+    Break("explainers/methods/blend.py", "gained.clamp(min=0)", "gained", BLEND),
+    Break("explainers/path_gradients.py", "+ 0.5) / steps", ") / steps", PATH),
+    Break("explainers/path_gradients.py", "self.width * (1 - self.lean)", "self.width * self.lean", PATH),
+    Break("explainers/path_gradients.py", "_OFF = 5e-5", "_OFF = 5e-2", PATH),
     Break(
-        "explain/way.py",
+        "explainers/path_gradients.py",
         "torch.cat([mesh.right[~which], new, right])",
         "torch.cat([mesh.right[~which], new, new])",
         PATH,
     ),
-    Break("explain/path.py", "certified=False", "certified=True", PATH),
-    Break("explain/nested.py", "certified=False", "certified=True", NESTED),
-    Break("explain/nested.py", "restrict(family, free), target)", "family, target)", NESTED),
-    Break("explain/nested.py", "(far > 0) & (far < inf)", "far < inf", NESTED),
-    Break("explain/nested.py", "self.beyond * far", "far", NESTED),
-    Break("explain/nested.py", "used.masked_fill(absent, -inf)", "used", NESTED),
-    Break("explain/nested.py", "head.gather(1, again), order", "head, order", NESTED),
-    Break("explain/smooth.py", "certified=False", "certified=True", SMOOTH),
-    Break("explain/ties.py", "high[:, 1:] >= low[:, :-1]", "high[:, 1:] >= high[:, :-1]", TIES),
-    Break("explain/headline.py", 'e.guarantee != "certified" and not decides(objective)', "False", TIES),
-    Break("explain/wording.py", "_COMPLETE = 1e-4", "_COMPLETE = 1e-2", TIES),
-    Break("methods.py", 'usual.get("objective", "margin")', '"margin"', "tests/runs/test_results.py"),
-    Break("explain/choose.py", "if not bool((eps > 0).any()):", "if False:", CHOOSE),
-    Break("ball.py", "(own.lower < 0), low, own.lower)", "(own.lower < 9), low, own.lower)", "tests/test_ball.py"),
-    Break("ball.py", "low.isfinite() & (own.lower < 0)", "(own.lower < 0)", "tests/test_ball.py"),
-    # properties of outputs, and points that refute
-    Break("property.py", "bool((part > 0).any())", "bool((part > -0.1).any())", PROPERTY),
-    Break("property.py", "lower = bias - above", "lower = bias + above", PROPERTY),
-    Break("property.py", "clear = [bool((part > 0).any())", "clear = [bool((part > 0).all())", PROPERTY),
-    Break("property.py", "lower - _SLACK * size - ", "lower - ", PROPERTY),
-    Break("property.py", "torch.where(self.strict, value < 0, value <= 0)", "(value <= 0)", PROPERTY),
-    Break("property.py", "if case.met(outputs):", "if True:", PROPERTY),
-    Break("property.py", "!= ONE and case.compares)", "!= ONE)", PROPERTY),
-    Break("property.py", "Ball(torch.where(radius > 0, wider, radius))", "Ball(0.9 * radius)", PROPERTY),
-    Break("inside.py", "least, most = upwards(lower, dtype)", "least, most = lower.to(dtype)", PROPERTY),
-    Break("inside.py", "moved[out] = into_box(nearer, lower[out], upper[out], dtype)", "return moved", REFUTE),
-    Break("explain/refute.py", "if float(outputs[0, becomes]) > float(outputs[0, target]):", "if True:", REFUTE),
-    # two copies of a network
-    Break("rules/change.py", "slope, bias = least + rise, ", "slope, bias = least + 0.9 * rise, ", CHANGE),
-    Break("rules/change.py", "torch.where(either, -rise * d.lower, 0)", "torch.zeros_like(rise)", CHANGE),
-    Break("rules/change.py", "level = moves & (~known | ", "level = moves & ((most < 0) | ", CHANGE),
+    Break("explainers/methods/path.py", "certified=False", "certified=True", PATH),
+    Break("explainers/methods/nested.py", "certified=False", "certified=True", NESTED),
+    Break("explainers/methods/nested.py", "restrict(family, free), target)", "family, target)", NESTED),
+    Break("explainers/methods/nested.py", "(far > 0) & (far < inf)", "far < inf", NESTED),
+    Break("explainers/methods/nested.py", "self.beyond * far", "far", NESTED),
+    Break("explainers/methods/nested.py", "used.masked_fill(absent, -inf)", "used", NESTED),
+    Break("explainers/methods/nested.py", "head.gather(1, again), order", "head, order", NESTED),
+    Break("explainers/methods/smooth.py", "certified=False", "certified=True", SMOOTH),
+    Break("text/score_ties.py", "high[:, 1:] >= low[:, :-1]", "high[:, 1:] >= high[:, :-1]", TIES),
+    Break("text/figure_titles.py", 'e.guarantee != "certified" and not decides(objective)', "False", TIES),
+    Break("text/wording.py", "_COMPLETE = 1e-4", "_COMPLETE = 1e-2", TIES),
+    Break("registry.py", 'usual.get("objective", "margin")', '"margin"', "tests/runs/test_results.py"),
+    Break("explainers/auto.py", "if not bool((eps > 0).any()):", "if False:", CHOOSE),
     Break(
-        "rules/change.py", "Interval(-slopes.upper, -slopes.lower)", "Interval(-slopes.lower, -slopes.lower)", CHANGE
+        "inputs/ball.py",
+        "(own.lower < 0), low, own.lower)",
+        "(own.lower < 9), low, own.lower)",
+        "tests/inputs/test_ball.py",
     ),
-    Break("rules/change.py", "    return Interval(torch.minimum(x.lower, after.lower),", "    return x\n    (", CHANGE),
-    Break("rules/change.py", "compute(of, d.upper)", "compute(of, (d.lower + d.upper) / 2)", CHANGE),
+    Break("inputs/ball.py", "low.isfinite() & (own.lower < 0)", "(own.lower < 0)", "tests/inputs/test_ball.py"),
+    # properties of outputs, and points that refute
+    Break("verify/property.py", "bool((part > 0).any())", "bool((part > -0.1).any())", PROPERTY),
+    Break("verify/property.py", "lower = bias - above", "lower = bias + above", PROPERTY),
+    Break("verify/property.py", "clear = [bool((part > 0).any())", "clear = [bool((part > 0).all())", PROPERTY),
+    Break("verify/property.py", "lower - _SLACK * size - ", "lower - ", PROPERTY),
+    Break("verify/property.py", "torch.where(self.strict, value < 0, value <= 0)", "(value <= 0)", PROPERTY),
+    Break("verify/property.py", "if case.met(outputs):", "if True:", PROPERTY),
+    Break("verify/property.py", "!= ONE and case.compares)", "!= ONE)", PROPERTY),
+    Break("verify/property.py", "Ball(torch.where(radius > 0, wider, radius))", "Ball(0.9 * radius)", PROPERTY),
+    Break("inputs/membership.py", "least, most = upwards(lower, dtype)", "least, most = lower.to(dtype)", PROPERTY),
+    Break(
+        "inputs/membership.py", "moved[out] = into_box(nearer, lower[out], upper[out], dtype)", "return moved", REFUTE
+    ),
+    Break("attack/counterexample.py", "if float(outputs[0, becomes]) > float(outputs[0, target]):", "if True:", REFUTE),
+    # two copies of a network
+    Break("rules/secant_slopes.py", "slope, bias = least + rise, ", "slope, bias = least + 0.9 * rise, ", CHANGE),
+    Break("rules/secant_slopes.py", "torch.where(either, -rise * d.lower, 0)", "torch.zeros_like(rise)", CHANGE),
+    Break("rules/secant_slopes.py", "level = moves & (~known | ", "level = moves & ((most < 0) | ", CHANGE),
+    Break(
+        "rules/secant_slopes.py",
+        "Interval(-slopes.upper, -slopes.lower)",
+        "Interval(-slopes.lower, -slopes.lower)",
+        CHANGE,
+    ),
+    Break(
+        "rules/secant_slopes.py",
+        "    return Interval(torch.minimum(x.lower, after.lower),",
+        "    return x\n    (",
+        CHANGE,
+    ),
+    Break("rules/secant_slopes.py", "compute(of, d.upper)", "compute(of, (d.lower + d.upper) / 2)", CHANGE),
     Break("rules/piecewise.py", "torch.where(x.lower >= 0, right, left)", "right", CHANGE),
     Break("rules/piecewise.py", "rising, flat = (x.lower >= low) &", "rising, flat =", CHANGE),
-    Break("rules/smooth.py", "for place in self.inflections(node):", "for place in ():", CHANGE),
-    Break("rules/jumps.py", "torch.where(self._across(node, wide), inf, 0).to(x.lower)", "0", CHANGE),
-    Break("graph/twin.py", "replace(node, bias=None)", "node", TWIN),
-    Break("graph/twin.py", '"add", (a, rise.name)', '"add", (rise.name, rise.name)', TWIN),
-    Break("bounds/twins.py", "-forms, Backward()", "forms, Backward()", TWINS),
+    Break("rules/one_bend.py", "for place in self.inflections(node):", "for place in ():", CHANGE),
+    Break("rules/discontinuous.py", "torch.where(self._across(node, wide), inf, 0).to(x.lower)", "0", CHANGE),
+    Break("graph/rewrite/twin_network.py", "replace(node, bias=None)", "node", TWIN),
+    Break("graph/rewrite/twin_network.py", '"add", (a, rise.name)', '"add", (rise.name, rise.name)', TWIN),
+    Break("bounds/differences/twin_bounds.py", "-forms, Backward()", "forms, Backward()", TWINS),
     Break(
-        "bounds/twins.py",
+        "bounds/differences/twin_bounds.py",
         "torch.where(within, -ball.upper, 0), torch",
         "torch.where(within, ball.lower, 0), torch",
         TWINS,
     ),
-    Break("bounds/twins.py", "torch.where(within, 0, -t * ball.upper)", "torch.zeros_like(v)", TWINS),
-    Break("bounds/twins.py", "v = torch.where(within, move, 0)", "v = torch.where(within, 1.1 * move, 0)", TWINS),
-    Break("bounds/twins.py", "share = size\n", "share = size / 2\n", TWINS),
-    Break("bounds/twins.py", "narrow.then(whole), whole.pick(parts)", "narrow.then(whole), narrow.then(whole)", TWINS),
-    Break("overlaps.py", "torch.minimum(high, self.drops[:, :, 1].double())", "high", DROPS),
-    Break("overlaps.py", "ends[which] = drops(", "ends[: len(which)] = drops(", DROPS),
-    Break("overlaps.py", "if one.stopped in _SPENT", "", DROPS),
-    Break("overlaps.py", "except (BoundError, KeyboardInterrupt):", "except ZeroDivisionError:", DROPS),
-    Break("overlaps.py", "check_drops(*self._met(), stored(self.full)[:, None])", "pass", DROPS),
-    Break("overlaps.py", "check_sides(met.value, upper, _room(", "(met.value, upper, _room(", ROUNDING),
-    Break("overlaps.py", "check_sides(reached, upper, torch.zeros_like(upper))", "pass", ROUNDING),
-    Break("overlaps.py", "check_drops(ends[..., 0], high, room)", "pass", ROUNDING),
-    Break("overlaps.py", "check_drops(low, ends[..., 1], room)", "pass", ROUNDING),
-    Break("overlaps.py", "upper.maximum(reached)", "upper", ROUNDING),
-    Break("overlaps.py", "ends[..., 0].minimum(high), ends[..., 1].maximum(low)", "*ends.unbind(2)", ROUNDING),
-    Break("leaps.py", "ball.project(torch.where(thrown, ends, start))", "torch.where(thrown, ends, start)", LEAPS),
-    Break("attack.py", "        if time.monotonic() > until:\n            break\n", "", REACH),
-    Break("reach.py", "    met.until = inf\n", "", REACH),
-    Break("overlaps.py", "seconds=max(_LEAST, seconds - spent)", "seconds=seconds", OVERLAPS),
-    Break("leaps.py", "better = best > value", "better = best < value", LEAPS),
-    Break("reach.py", "met._leapt(index, start, _KEPT)", "start", LEAPS),
-    Break("rounding.py", "torch.finfo(graph.dtype).eps", "1e-7", ROUNDING),
-    Break("rounding.py", "_STORED = {torch.float64: 1e-10}", "_STORED = {torch.float16: 1e-10}", ROUNDING),
-    Break("rounding.py", "else node.weight.abs()", "else node.weight", ROUNDING),
-    Break("rounding.py", "if node.op in LINEAR:", "if False:", ROUNDING),
-    Break("bounds/above.py", "self.bound[:, None] >= (reached", "self.bound[:, None] > 0.1 + (reached", TWINS),
-    Break("bounds/above.py", "found.bias[live] - floor[sample])", "found.bias[live] - floor[sample] - 0.1)", ABOVE),
-    Break("bounds/above.py", "return bound - floor[sample] <", "return bound - floor[sample] < -1e9 *", ABOVE),
-    Break("bounds/cut.py", "[:, 0] + price * room", "[:, 0]", CUT),
-    Break("bounds/cut.py", "high = torch.where(smaller, low, left)", "high = torch.where(smaller, left, low)", CUT),
-    Break("bounds/knowledge.py", " and self.cases.cut is None", "", ABOVE),
-    # a network as units
-    Break("tree/units.py", "above, bent = x.lower >= place,", "above, bent = x.lower > place - 1,", UNITS),
-    Break("tree/units.py", "offset = offset - torch.where(above, height * place, 0)", "pass", UNITS),
-    Break("tree/units.py", "[:, self.entries] * self.jumps)", "[:, self.entries])", UNITS),
-    Break("tree/units.py", "replace(rows, bias=rows.bias - place)", "rows", UNITS),
-    Break("tree/units.py", "z.lower - piece.places, z.upper - piece.places", "z.lower, z.upper", UNITS),
+    Break("bounds/differences/twin_bounds.py", "torch.where(within, 0, -t * ball.upper)", "torch.zeros_like(v)", TWINS),
     Break(
-        "tree/units.py",
+        "bounds/differences/twin_bounds.py",
+        "v = torch.where(within, move, 0)",
+        "v = torch.where(within, 1.1 * move, 0)",
+        TWINS,
+    ),
+    Break("bounds/differences/twin_bounds.py", "share = size\n", "share = size / 2\n", TWINS),
+    Break(
+        "bounds/differences/twin_bounds.py",
+        "narrow.then(whole), whole.pick(parts)",
+        "narrow.then(whole), narrow.then(whole)",
+        TWINS,
+    ),
+    Break("verify/overlap.py", "torch.minimum(high, self.drops[:, :, 1].double())", "high", DROPS),
+    Break("verify/overlap.py", "ends[which] = drops(", "ends[: len(which)] = drops(", DROPS),
+    Break("verify/overlap.py", "if one.stopped in _SPENT", "", DROPS),
+    Break("verify/overlap.py", "except (BoundError, KeyboardInterrupt):", "except ZeroDivisionError:", DROPS),
+    Break("verify/overlap.py", "check_drops(*self._met(), stored(self.full)[:, None])", "pass", DROPS),
+    Break("verify/overlap.py", "check_sides(met.value, upper, _room(", "(met.value, upper, _room(", ROUNDING),
+    Break("verify/overlap.py", "check_sides(reached, upper, torch.zeros_like(upper))", "pass", ROUNDING),
+    Break("verify/overlap.py", "check_drops(ends[..., 0], high, room)", "pass", ROUNDING),
+    Break("verify/overlap.py", "check_drops(low, ends[..., 1], room)", "pass", ROUNDING),
+    Break("verify/overlap.py", "upper.maximum(reached)", "upper", ROUNDING),
+    Break("verify/overlap.py", "ends[..., 0].minimum(high), ends[..., 1].maximum(low)", "*ends.unbind(2)", ROUNDING),
+    Break(
+        "attack/restarts.py",
+        "ball.project(torch.where(thrown, ends, start))",
+        "torch.where(thrown, ends, start)",
+        LEAPS,
+    ),
+    Break("attack/pgd.py", "        if time.monotonic() > until:\n            break\n", "", REACH),
+    Break("attack/lower_bounds.py", "    met.until = inf\n", "", REACH),
+    Break("verify/overlap.py", "seconds=max(_LEAST, seconds - spent)", "seconds=seconds", OVERLAPS),
+    Break("attack/restarts.py", "better = best > value", "better = best < value", LEAPS),
+    Break("attack/lower_bounds.py", "met._leapt(index, start, _KEPT)", "start", LEAPS),
+    Break("rounding/crossing.py", "torch.finfo(graph.dtype).eps", "1e-7", ROUNDING),
+    Break("rounding/crossing.py", "_STORED = {torch.float64: 1e-10}", "_STORED = {torch.float16: 1e-10}", ROUNDING),
+    Break("rounding/crossing.py", "else node.weight.abs()", "else node.weight", ROUNDING),
+    Break("rounding/crossing.py", "if node.op in LINEAR:", "if False:", ROUNDING),
+    Break(
+        "bounds/differences/invprop.py",
+        "self.bound[:, None] >= (reached",
+        "self.bound[:, None] > 0.1 + (reached",
+        TWINS,
+    ),
+    Break(
+        "bounds/differences/invprop.py",
+        "found.bias[live] - floor[sample])",
+        "found.bias[live] - floor[sample] - 0.1)",
+        ABOVE,
+    ),
+    Break(
+        "bounds/differences/invprop.py",
+        "return bound - floor[sample] <",
+        "return bound - floor[sample] < -1e9 *",
+        ABOVE,
+    ),
+    Break("bounds/differences/halfspace.py", "[:, 0] + price * room", "[:, 0]", CUT),
+    Break(
+        "bounds/differences/halfspace.py",
+        "high = torch.where(smaller, low, left)",
+        "high = torch.where(smaller, left, low)",
+        CUT,
+    ),
+    Break("bounds/state.py", " and self.cases.cut is None", "", ABOVE),
+    # a network as units
+    Break("search/unstable_units.py", "above, bent = x.lower >= place,", "above, bent = x.lower > place - 1,", UNITS),
+    Break("search/unstable_units.py", "offset = offset - torch.where(above, height * place, 0)", "pass", UNITS),
+    Break("search/unstable_units.py", "[:, self.entries] * self.jumps)", "[:, self.entries])", UNITS),
+    Break("search/unstable_units.py", "replace(rows, bias=rows.bias - place)", "rows", UNITS),
+    Break("search/unstable_units.py", "z.lower - piece.places, z.upper - piece.places", "z.lower, z.upper", UNITS),
+    Break(
+        "search/unstable_units.py",
         "return Rows(weight, bias + weight @ family.x.flatten(), mix, radius)",
         "return Rows(weight, bias, mix, radius)",
         UNITS,
     ),
     # rows on parts
-    Break("tree/relaxed.py", "up = c.clamp(min=0)\n", "up = 0.99 * c.clamp(min=0)\n", RELAXED),
+    Break("search/beta_crown.py", "up = c.clamp(min=0)\n", "up = 0.99 * c.clamp(min=0)\n", RELAXED),
     Break(
-        "tree/relaxed.py",
+        "search/beta_crown.py",
         "lift, below, drop = -above * negative,",
         "lift, below, drop = -0.99 * above * negative,",
         RELAXED,
     ),
-    Break("tree/relaxed.py", "(c[:, k] - up) * lines.below[:, k]", "(c[:, k] - up) * lines.above[:, k]", RELAXED),
-    Break("tree/relaxed.py", "* lines.below[:, k] + multipliers[:, k]", "* lines.below[:, k]", RELAXED),
-    Break("tree/relaxed.py", "g.clamp(min=0) * x.lower[:, :width]", "g.clamp(min=0) * x.upper[:, :width]", RELAXED),
-    Break("tree/relaxed.py", "g.clamp(max=0) * x.upper[:, :width]", "g.clamp(max=0) * x.lower[:, :width]", RELAXED),
-    Break("tree/relaxed.py", "bias = bias + ((c - up) * lines.drop[:, :width]).sum(1)", "pass", RELAXED),
-    Break("tree/relaxed.py", "for level in reversed(units.levels):", "for level in units.levels:", RELAXED),
+    Break("search/beta_crown.py", "(c[:, k] - up) * lines.below[:, k]", "(c[:, k] - up) * lines.above[:, k]", RELAXED),
+    Break("search/beta_crown.py", "* lines.below[:, k] + multipliers[:, k]", "* lines.below[:, k]", RELAXED),
     Break(
-        "tree/relaxed.py",
+        "search/beta_crown.py", "g.clamp(min=0) * x.lower[:, :width]", "g.clamp(min=0) * x.upper[:, :width]", RELAXED
+    ),
+    Break(
+        "search/beta_crown.py", "g.clamp(max=0) * x.upper[:, :width]", "g.clamp(max=0) * x.lower[:, :width]", RELAXED
+    ),
+    Break("search/beta_crown.py", "bias = bias + ((c - up) * lines.drop[:, :width]).sum(1)", "pass", RELAXED),
+    Break("search/beta_crown.py", "for level in reversed(units.levels):", "for level in units.levels:", RELAXED),
+    Break(
+        "search/beta_crown.py",
         "torch.where(g > 0, low, torch.where(g < 0, high,",
         "torch.where(g > 0, high, torch.where(g < 0, low,",
         RELAXED,
     ),
-    Break("tree/relaxed.py", "(choice.slopes - moves[0]).clamp(0, 1)", "(choice.slopes - moves[0])", RELAXED),
-    Break("tree/relaxed.py", "lower = now.value < before.value", "lower = now.value < before.value + 1", RELAXED),
-    Break("tree/relaxed.py", "        free[:, level.columns] = False", "        pass", RELAXED),
-    Break("tree/relaxed.py", "at[:, k] = (x.lower[:, k] + x.upper[:, k]) / 2", "at[:, k] = x.lower[:, k]", RELAXED),
-    Break("tree/balls.py", "delta = delta.mul_(self._free[member])", "pass", "tests/tree/test_balls.py"),
-    Break("tree/balls.py", "(other * form.sign()) @", "(other * form) @", "tests/tree/test_balls.py"),
+    Break("search/beta_crown.py", "(choice.slopes - moves[0]).clamp(0, 1)", "(choice.slopes - moves[0])", RELAXED),
+    Break("search/beta_crown.py", "lower = now.value < before.value", "lower = now.value < before.value + 1", RELAXED),
+    Break("search/beta_crown.py", "        free[:, level.columns] = False", "        pass", RELAXED),
+    Break(
+        "search/beta_crown.py", "at[:, k] = (x.lower[:, k] + x.upper[:, k]) / 2", "at[:, k] = x.lower[:, k]", RELAXED
+    ),
+    Break(
+        "search/ball_maxima.py", "delta = delta.mul_(self._free[member])", "pass", "tests/search/test_ball_maxima.py"
+    ),
+    Break("search/ball_maxima.py", "(other * form.sign()) @", "(other * form) @", "tests/search/test_ball_maxima.py"),
     # intervals of parts
     Break(
-        "tree/intervals.py",
+        "search/unit_intervals.py",
         "clamp(min=torch.finfo(along.dtype).tiny ** 0.5)",
         "clamp(min=torch.finfo(torch.float64).tiny)",
         f"{INTERVALS}::test_a_half_that_no_point_has_leaves_nothing_and_no_infinity",
     ),
-    Break("tree/intervals.py", "row if sign > 0 else row.negative(), here", "row, here", INTERVALS),
-    Break("tree/intervals.py", "look = look & wanted[:, level.columns]", "pass", INTERVALS),
+    Break("search/unit_intervals.py", "row if sign > 0 else row.negative(), here", "row, here", INTERVALS),
+    Break("search/unit_intervals.py", "look = look & wanted[:, level.columns]", "pass", INTERVALS),
     Break(
-        "tree/intervals.py",
+        "search/unit_intervals.py",
         "value = found.bias + balls.supremum(found.form)\n",
         "value = found.bias + 0.9 * balls.supremum(found.form)\n",
         INTERVALS,
     ),
     Break(
-        "tree/intervals.py",
+        "search/unit_intervals.py",
         "empty = (lower > upper + _APART * size).any(1)",
         "empty = (lower > upper).any(1)",
         INTERVALS,
     ),
     Break(
-        "tree/intervals.py",
+        "search/unit_intervals.py",
         "empty = (lower > upper + _APART * size).any(1)",
         "empty = (lower > upper + 1e9).any(1)",
         INTERVALS,
     ),
     Break(
-        "tree/intervals.py",
+        "search/unit_intervals.py",
         "return Interval(torch.minimum(lower, upper), torch.maximum(lower, upper)), empty",
         "return Interval(lower, upper), empty",
         INTERVALS,
     ),
     Break(
-        "tree/intervals.py",
+        "search/unit_intervals.py",
         "lower[some] = torch.maximum(lower[some], -best.value)",
         "lower[some] = torch.maximum(lower[some], best.value)",
         INTERVALS,
     ),
     Break(
-        "tree/intervals.py",
+        "search/unit_intervals.py",
         "upper[some] = torch.minimum(upper[some], best.value)",
         "upper[some] = best.value - 0.1",
         INTERVALS,
     ),
-    Break("tree/intervals.py", "bias[at] + best * self.bias[of] + swing", "bias[at] + swing", INTERVALS),
-    Break("tree/intervals.py", "enumerate((1, -1)):", "enumerate((-1, 1)):", INTERVALS),
+    Break("search/unit_intervals.py", "bias[at] + best * self.bias[of] + swing", "bias[at] + swing", INTERVALS),
+    Break("search/unit_intervals.py", "enumerate((1, -1)):", "enumerate((-1, 1)):", INTERVALS),
     Break(
-        "tree/intervals.py",
+        "search/unit_intervals.py",
         "index, row = (side < 0).long(), self.number[unit]",
         "index, row = (side < 0).long(), unit",
         INTERVALS,
     ),
     Break(
-        "tree/intervals.py",
+        "search/unit_intervals.py",
         "return torch.maximum(x.lower, self.lower[index, row]), torch",
         "return self.lower[index, row], torch",
         INTERVALS,
     ),
-    Break("tree/intervals.py", "rows if side > 0 else rows.negative(), here,", "rows, here,", INTERVALS),
-    Break("tree/intervals.py", "value.index_copy(0, at, closer)", "value", INTERVALS),
+    Break("search/unit_intervals.py", "rows if side > 0 else rows.negative(), here,", "rows, here,", INTERVALS),
+    Break("search/unit_intervals.py", "value.index_copy(0, at, closer)", "value", INTERVALS),
     Break(
-        "tree/intervals.py",
+        "search/unit_intervals.py",
         "torch.addcmul(form[at], best[:, None], self.form[of])",
         "torch.addcmul(form[at], best[:, None], self.form[at])",
         INTERVALS,
     ),
-    Break("tree/search.py", "top.clamp(min=self.cut)", "top", SEARCH),
-    Break("tree/search.py", "self.cut = float(self._floor.min())", "self.cut = float(self._floor.max())", SEARCH),
-    # linear parts
-    Break("tree/straight.py", ".to(multipliers) * side[used]", ".to(multipliers)", STRAIGHT),
+    Break("search/branch_and_bound.py", "top.clamp(min=self.cut)", "top", SEARCH),
     Break(
-        "tree/straight.py",
+        "search/branch_and_bound.py",
+        "self.cut = float(self._floor.min())",
+        "self.cut = float(self._floor.max())",
+        SEARCH,
+    ),
+    # linear parts
+    Break("search/lp.py", ".to(multipliers) * side[used]", ".to(multipliers)", STRAIGHT),
+    Break(
+        "search/lp.py",
         "return (0 * goal, duals * (far / missed)) if missed > _CLOSE else None",
         "return None",
         STRAIGHT,
     ),
-    Break("tree/straight.py", "signs = (1, -1) if self.norm == 1 else (1,)", "signs = (1,)", STRAIGHT),
-    Break("tree/straight.py", "if self.norm != 2 or size", "if True or size", STRAIGHT),
+    Break("search/lp.py", "signs = (1, -1) if self.norm == 1 else (1,)", "signs = (1,)", STRAIGHT),
+    Break("search/lp.py", "if self.norm != 2 or size", "if True or size", STRAIGHT),
     # products, softmax, norms
-    Break("rules/product.py", "corners.amin(0), corners.amax(0)", "corners[0], corners[3]", PRODUCT),
-    Break("rules/product.py", "lower_first=torch.lerp(b.lower, b.upper, t)", "lower_first=b.upper", PRODUCT),
-    Break("rules/product.py", "upper_second=torch.lerp(a.upper, a.lower, s)", "upper_second=a.upper", PRODUCT),
-    Break("rules/product.py", "-torch.lerp(a.lower * b.lower, a.upper * b.upper, t)", "-a.lower * b.lower", PRODUCT),
-    Break("rules/product.py", "through(s, x, above=False) for", "through(s, x, above=True) for", PRODUCT),
-    Break("rules/contract.py", "dot(rows.abs(), at_rows(self.radius", "dot(rows, at_rows(self.radius", PRODUCT),
-    Break("rules/contract.py", "a_half @ m.abs() + n.abs() @ b_half", "a_half @ m + n @ b_half", PRODUCT),
-    Break("rules/contract.py", "lower + corners.amin(0), upper", "lower + corners[0], upper", PRODUCT),
-    Break("rules/contract.py", "((b.upper - b.lower) / 2)\n", "((b.upper - b.lower) / 4)\n", PRODUCT),
+    Break("rules/elementwise_product.py", "corners.amin(0), corners.amax(0)", "corners[0], corners[3]", PRODUCT),
+    Break(
+        "rules/elementwise_product.py", "lower_first=torch.lerp(b.lower, b.upper, t)", "lower_first=b.upper", PRODUCT
+    ),
+    Break(
+        "rules/elementwise_product.py", "upper_second=torch.lerp(a.upper, a.lower, s)", "upper_second=a.upper", PRODUCT
+    ),
+    Break(
+        "rules/elementwise_product.py",
+        "-torch.lerp(a.lower * b.lower, a.upper * b.upper, t)",
+        "-a.lower * b.lower",
+        PRODUCT,
+    ),
+    Break("rules/elementwise_product.py", "through(s, x, above=False) for", "through(s, x, above=True) for", PRODUCT),
+    Break("rules/matrix_product.py", "dot(rows.abs(), at_rows(self.radius", "dot(rows, at_rows(self.radius", PRODUCT),
+    Break("rules/matrix_product.py", "a_half @ m.abs() + n.abs() @ b_half", "a_half @ m + n @ b_half", PRODUCT),
+    Break("rules/matrix_product.py", "lower + corners.amin(0), upper", "lower + corners[0], upper", PRODUCT),
+    Break("rules/matrix_product.py", "((b.upper - b.lower) / 2)\n", "((b.upper - b.lower) / 4)\n", PRODUCT),
     Break("rules/softmax.py", "x.lower - _others(x.upper, axis)", "x.lower - _others(x.lower, axis)", PRODUCT),
     Break("rules/softmax.py", "x.upper - _others(x.lower, axis)", "x.upper - _others(x.upper, axis)", PRODUCT),
     Break("rules/softmax.py", "alpha * (2 - at - rest", "alpha * (2.01 - at - rest", PRODUCT),
@@ -905,231 +1174,287 @@ BREAKS = [
         "rules/softmax.py", "pushed(x.lower_weight, x.upper_weight", "pushed(x.lower_weight, x.lower_weight", PRODUCT
     ),
     Break("rules/softmax.py", "torch.where(level, 0, alpha)", "alpha", PRODUCT),
-    Break("rules/smooth.py", "-0.5 * x.rsqrt() / x", "-0.5 * x.rsqrt()", SCALAR),
-    Break("graph/apart.py", '"axes": (len(shape) - 2,)', '"axes": (len(shape) - 3,)', "tests/graph/test_apart.py"),
+    Break("rules/one_bend.py", "-0.5 * x.rsqrt() / x", "-0.5 * x.rsqrt()", SCALAR),
     Break(
-        "graph/twin.py",
+        "graph/rewrite/bilinear.py",
+        '"axes": (len(shape) - 2,)',
+        '"axes": (len(shape) - 3,)',
+        "tests/graph/rewrite/test_bilinear.py",
+    ),
+    Break(
+        "graph/rewrite/twin_network.py",
         'of.op != "max_pool" and not (OPERATIONS[of.op].entrywise',
         "False and not (OPERATIONS[of.op].entrywise",
-        "tests/bounds/test_twins.py::test_no_difference_is_outside",
+        "tests/bounds/differences/test_twin_bounds.py::test_no_difference_is_outside",
     ),
     # leaves
-    Break("tree/leaves.py", "        self._urgency[index] = -inf\n", "        pass\n", LEAVES),
-    Break("tree/leaves.py", "self._free = torch.cat([self._free, index])", "pass", LEAVES),
-    Break("tree/leaves.py", "self._free, self._end = self._free[count:], end", "self._end = end", LEAVES),
+    Break("search/open_leaves.py", "        self._urgency[index] = -inf\n", "        pass\n", LEAVES),
+    Break("search/open_leaves.py", "self._free = torch.cat([self._free, index])", "pass", LEAVES),
+    Break("search/open_leaves.py", "self._free, self._end = self._free[count:], end", "self._end = end", LEAVES),
     Break(
-        "tree/leaves.py",
+        "search/open_leaves.py",
         "        index = torch.cat([again, torch",
         "        self._urgency[again] = urgency[: len(again)]\n        index = torch.cat([again, torch",
         LEAVES,
     ),
     # a search
-    Break("tree/search.py", "self.done = torch.maximum(self.done, value[~left].amax(0))", "pass", SEARCH),
+    Break("search/branch_and_bound.py", "self.done = torch.maximum(self.done, value[~left].amax(0))", "pass", SEARCH),
     Break(
-        "tree/search.py",
+        "search/branch_and_bound.py",
         "self.done = torch.maximum(self.done, value[~left].amax(0))",
         "self.done = value[~left].amax(0)",
         SEARCH,
     ),
-    Break("tree/search.py", 'self.taken = urgent["value"].amax(0)', "self.taken = None", SEARCH),
-    Break("tree/search.py", "top = torch.maximum(top, self.taken)", "pass", SEARCH),
-    Break("tree/search.py", 'self.leaves.add(later, self._urgency(later["value"]))', "pass", SEARCH),
+    Break("search/branch_and_bound.py", 'self.taken = urgent["value"].amax(0)', "self.taken = None", SEARCH),
+    Break("search/branch_and_bound.py", "top = torch.maximum(top, self.taken)", "pass", SEARCH),
+    Break("search/branch_and_bound.py", 'self.leaves.add(later, self._urgency(later["value"]))', "pass", SEARCH),
     Break(
-        "tree/splits.py",
+        "search/branching.py",
         "upper[row + count, unit] = torch.minimum(upper[row + count, unit], at)",
         "upper[row + count, unit] = torch.minimum(upper[row + count, unit], at - 0.1)",
         SEARCH,
     ),
     Break(
-        "tree/splits.py",
+        "search/branching.py",
         "lower[row, unit] = torch.maximum(lower[row, unit], at)",
         "lower[row, unit] = torch.maximum(lower[row, unit], at + 0.1)",
         SEARCH,
     ),
-    Break("tree/splits.py", "side[count:] = -1", "pass", SEARCH),
+    Break("search/branching.py", "side[count:] = -1", "pass", SEARCH),
     Break(
-        "tree/units.py",
+        "search/unstable_units.py",
         "low.double() > x.lower, torch.nextafter",
         "low.double() < x.lower, torch.nextafter",
         f"{SEARCH}::test_parts_are_kept_in_float32_and_no_closer",
     ),
     Break(
-        "tree/units.py",
+        "search/unstable_units.py",
         "high.double() < x.upper, torch.nextafter",
         "high.double() > x.upper, torch.nextafter",
         f"{SEARCH}::test_parts_are_kept_in_float32_and_no_closer",
     ),
-    Break("tree/search.py", "left = urgency > 0", "left = urgency > 0.1", SEARCH),
-    Break("tree/search.py", "kept = (~empty).nonzero()", "kept = empty.nonzero()", SEARCH),
+    Break("search/branch_and_bound.py", "left = urgency > 0", "left = urgency > 0.1", SEARCH),
+    Break("search/branch_and_bound.py", "kept = (~empty).nonzero()", "kept = empty.nonzero()", SEARCH),
     Break(
-        "tree/search.py",
+        "search/branch_and_bound.py",
         "return found.bias[:, None] + self.balls.every(found.form)",
         "return found.bias[:, None] + 0.99 * self.balls.every(found.form)",
         SEARCH,
     ),
     Break(
-        "tree/search.py",
+        "search/branch_and_bound.py",
         '        stopped = "interrupted"',
         '        stopped = ""',
         f"{SEARCH}::test_whatever_breaks_a_step_off_what_is_proven_holds",
     ),
     Break(
-        "tree/search.py",
+        "search/branch_and_bound.py",
         "self.root = self.taken = above.amax(0)",
         "self.root = above.amax(0)\n        self.taken = None",
         f"{SEARCH}::test_whatever_breaks_a_step_off_what_is_proven_holds",
     ),
     Break(
-        "tree/goal.py",
+        "search/goal.py",
         "if self.refuted(reached):",
         "if False:",
         f"{SEARCH}::test_what_is_enough_need_not_be_closer",
     ),
-    Break("tree/goal.py", ".clamp(min=self.enough)", "", f"{SEARCH}::test_what_is_enough_need_not_be_closer"),
+    Break("search/goal.py", ".clamp(min=self.enough)", "", f"{SEARCH}::test_what_is_enough_need_not_be_closer"),
     # trees of ends
-    Break("tree/search.py", "self.goal, self.offer, self.upper)", "self.goal, self.offer, self.reached)", SEARCH),
-    Break("tree/forest.py", 'self._finish(urgent["row"][~wanted], urgent["value"][~wanted])', "pass", FOREST),
-    Break("tree/forest.py", "self._finish(row[~left], value[~left])", "pass", FOREST),
-    Break("tree/forest.py", "kept = (~empty).nonzero().flatten()", "kept = empty.nonzero().flatten()", FOREST),
-    Break("tree/forest.py", "self.splits.exact.supremum(found.form), above)", "0, above)", FOREST),
-    Break("tree/forest.py", "-forest.top[len(k) :]", "forest.top[len(k) :]", FOREST),
-    Break("tree/forest.py", 'scatter_reduce(0, row, value, "amax")', "scatter(0, row, value)", FOREST),
-    Break("tree/units.py", "above = ((interval.lower >= 0) & ~left)", "above = ((interval.lower > 9) & ~left)", FOREST),
-    Break("tree/units.py", "- z.mix * above", "+ z.mix * above", FOREST),
-    Break("tree/units.py", "Rows.together([rows, rows.negative()], stop)", "Rows.together([rows, rows], stop)", FOREST),
+    Break(
+        "search/branch_and_bound.py",
+        "self.goal, self.offer, self.upper)",
+        "self.goal, self.offer, self.reached)",
+        SEARCH,
+    ),
+    Break("search/tightening.py", 'self._finish(urgent["row"][~wanted], urgent["value"][~wanted])', "pass", FOREST),
+    Break("search/tightening.py", "self._finish(row[~left], value[~left])", "pass", FOREST),
+    Break("search/tightening.py", "kept = (~empty).nonzero().flatten()", "kept = empty.nonzero().flatten()", FOREST),
+    Break("search/tightening.py", "self.splits.exact.supremum(found.form), above)", "0, above)", FOREST),
+    Break("search/tightening.py", "-forest.top[len(k) :]", "forest.top[len(k) :]", FOREST),
+    Break("search/tightening.py", 'scatter_reduce(0, row, value, "amax")', "scatter(0, row, value)", FOREST),
+    Break(
+        "search/unstable_units.py",
+        "above = ((interval.lower >= 0) & ~left)",
+        "above = ((interval.lower > 9) & ~left)",
+        FOREST,
+    ),
+    Break("search/unstable_units.py", "- z.mix * above", "+ z.mix * above", FOREST),
+    Break(
+        "search/unstable_units.py",
+        "Rows.together([rows, rows.negative()], stop)",
+        "Rows.together([rows, rows], stop)",
+        FOREST,
+    ),
     # threads that share a batch
-    Break("tree/crew.py", "column[start : start + size]", "column[start : start + size - 1]", CREW),
-    Break("tree/crew.py", "torch.set_num_threads(1)  #", "pass  #", CREW),
-    Break("tree/crew.py", "torch.set_num_threads(threads)  #", "pass  #", CREW),
-    Break("tree/crew.py", "with torch.no_grad():", "if True:", CREW),
+    Break("search/cpu_threads.py", "column[start : start + size]", "column[start : start + size - 1]", CREW),
+    Break("search/cpu_threads.py", "torch.set_num_threads(1)  #", "pass  #", CREW),
+    Break("search/cpu_threads.py", "torch.set_num_threads(threads)  #", "pass  #", CREW),
+    Break("search/cpu_threads.py", "with torch.no_grad():", "if True:", CREW),
     Break(
-        "tree/crew.py", "return list(_pool(os.getpid(), threads).map(alone, pieces))", "return map(work, pieces)", CREW
+        "search/cpu_threads.py",
+        "return list(_pool(os.getpid(), threads).map(alone, pieces))",
+        "return map(work, pieces)",
+        CREW,
     ),
     Break(
-        "tree/search.py", "self.parts += gone\n            if halves is not None:", "if not gone and halves:", SEARCH
+        "search/branch_and_bound.py",
+        "self.parts += gone\n            if halves is not None:",
+        "if not gone and halves:",
+        SEARCH,
     ),
     Break(
-        "tree/forest.py",
+        "search/tightening.py",
         "            self._keep(leaves)\n\n    def _halved",
         "            pass\n\n    def _halved",
         FOREST,
     ),
-    Break("tree/search.py", "(_PARTS[kind], room, ", "(_PARTS[kind], ", f"{SEARCH}::test_batches_fit_into_the_memory"),
+    Break(
+        "search/branch_and_bound.py",
+        "(_PARTS[kind], room, ",
+        "(_PARTS[kind], ",
+        f"{SEARCH}::test_batches_fit_into_the_memory",
+    ),
     # several searches at once
     Break(
-        "tree/goal.py",
+        "search/goal.py",
         "if self.halted.is_set():",
         "if False:",
         f"{CLOSE}::test_ctrl_c_ends_several_at_once_with_what_is_proven",
     ),
     Break(
-        "tree/close.py",
+        "search/exact.py",
         '"interrupted" if halted.is_set() else _settled(',
         "_settled(",
         f"{CLOSE}::test_ctrl_c_ends_several_at_once_with_what_is_proven",
     ),
     Break(
-        "tree/close.py",
+        "search/exact.py",
         '        if found.stopped == "interrupted":\n            halted.set()\n',
         "",
         f"{CLOSE}::test_ctrl_c_ends_all_samples_with_what_is_known",
     ),
     Break(
-        "tree/close.py",
+        "search/exact.py",
         "with full_precision(device), sums:",
         "with sums:",
         f"{CLOSE}::test_several_at_once_find_what_one_after_the_other_does",
     ),
     Break(
-        "tree/close.py",
+        "search/exact.py",
         "    with torch.no_grad():\n",
         "    if True:\n",
         f"{CLOSE}::test_several_at_once_find_what_one_after_the_other_does",
     ),
     Break(
-        "tree/close.py",
+        "search/exact.py",
         'return _nothing(reached.value[n], "memory")',
         "raise",
         f"{CLOSE}::test_a_sample_without_memory_is_not_the_end_of_the_others",
     ),
     Break(
-        "tree/close.py",
+        "search/exact.py",
         "with suppress(RoomError):",
         "if True:",
         f"{CLOSE}::test_a_sample_without_memory_is_not_the_end_of_the_others",
     ),
     Break(
-        "tree/together.py",
+        "search/gpu_streams.py",
         "except KeyboardInterrupt:\n        halted.set()",
         "except KeyboardInterrupt:\n        pass",
         TOGETHER,
     ),
     Break(
-        "tree/together.py",
+        "search/gpu_streams.py",
         "        except BaseException:\n            halted.set()\n",
         "        except BaseException:\n",
         TOGETHER,
     ),
     Break(
-        "tree/together.py", "    except BaseException:\n        halted.set()\n", "    except BaseException:\n", TOGETHER
+        "search/gpu_streams.py",
+        "    except BaseException:\n        halted.set()\n",
+        "    except BaseException:\n",
+        TOGETHER,
     ),
-    Break("tree/together.py", "one(n) for n in range(count)]", "one(n) for n in done]", TOGETHER),
+    Break("search/gpu_streams.py", "one(n) for n in range(count)]", "one(n) for n in done]", TOGETHER),
     Break(
-        "reach.py", "better = samples[self.value[samples, 0] > before]", "better = torch.arange(len(self.value))", REACH
+        "attack/lower_bounds.py",
+        "better = samples[self.value[samples, 0] > before]",
+        "better = torch.arange(len(self.value))",
+        REACH,
     ),
     Break(
-        "reach.py",
+        "attack/lower_bounds.py",
         "kept[piece[best]] = inside[best].to(kept.dtype)\n            value[piece[best]] = found[best]",
         "value[piece[best]] = found[best]\n            kept[piece[best]] = inside[best].to(kept.dtype)",
         REACH,
     ),
-    Break("kernel.py", "        with _COMPILING:\n", "        if True:\n", "tests/test_kernel.py"),
-    # boxes of inputs
-    Break("tree/boxes.py", "low[row, split] = high[row + len(row), split] = at", "low[row, split] = at", BOXES),
     Break(
-        "tree/boxes.py",
+        "runtime/compiled_kernels.py",
+        "        with _COMPILING:\n",
+        "        if True:\n",
+        "tests/runtime/test_compiled_kernels.py",
+    ),
+    # boxes of inputs
+    Break(
+        "search/input_splitting.py", "low[row, split] = high[row + len(row), split] = at", "low[row, split] = at", BOXES
+    ),
+    Break(
+        "search/input_splitting.py",
         "low[row, split] = high[row + len(row), split] = at",
         "low[row, split] = at\n        high[row + len(row), split] = at - 0.1",
         COVER,
     ),
-    Break("tree/boxes.py", "frozen = group == (member - 1)[:, None]", "frozen = group == member[:, None]", COVER),
-    Break("tree/boxes.py", "f.eps**p - ((near", "f.eps**p - 2 * ((near", BALLS),
     Break(
-        "tree/boxes.py",
+        "search/input_splitting.py",
+        "frozen = group == (member - 1)[:, None]",
+        "frozen = group == member[:, None]",
+        COVER,
+    ),
+    Break("search/input_splitting.py", "f.eps**p - ((near", "f.eps**p - 2 * ((near", BALLS),
+    Break(
+        "search/input_splitting.py",
         "down, up = _at_most(low, -near), -_at_most(-high, near)",
         "down, up = low - near, near - near",
         BALLS,
     ),
-    Break("tree/boxes.py", "return Cut(-2 * s,", "return Cut(-3 * s,", BALLS),
+    Break("search/input_splitting.py", "return Cut(-2 * s,", "return Cut(-3 * s,", BALLS),
     Break(
-        "tree/boxes.py",
+        "search/input_splitting.py",
         "torch.where(missing < 0,",
         "torch.where(missing > 0,",
         f"{BOXES}::test_ends_are_rounded_outward",
     ),
-    Break("tree/boxes.py", "same[member[1:]] = False", "pass", f"{BOXES}::test_it_ends_at_the_truth_on_every_member"),
     Break(
-        "tree/boxes.py",
+        "search/input_splitting.py",
+        "same[member[1:]] = False",
+        "pass",
+        f"{BOXES}::test_it_ends_at_the_truth_on_every_member",
+    ),
+    Break(
+        "search/input_splitting.py",
         "wanted = (above > self.sides.floor[member, None])",
         "wanted = (above > self.sides.floor[member, None] + 0.1)",
         f"{BOXES}::test_what_is_enough_need_not_be_closer",
     ),
-    Break("tree/sides.py", "left = (urgency > 0) & ~stuck", "left = (urgency > 0.1) & ~stuck", BOXES),
-    Break("tree/sides.py", "self._taken = value.amax(0)", "self._taken = None", BROKEN),
-    Break("tree/sides.py", "self._done = torch.cat([self._done[None], value]).amax(0)", "pass", BOXES),
+    Break("search/two_sides.py", "left = (urgency > 0) & ~stuck", "left = (urgency > 0.1) & ~stuck", BOXES),
+    Break("search/two_sides.py", "self._taken = value.amax(0)", "self._taken = None", BROKEN),
+    Break("search/two_sides.py", "self._done = torch.cat([self._done[None], value]).amax(0)", "pass", BOXES),
     # claims for others
-    Break("claims/hull.py", "torch.where(left < 0,", "torch.where(left > 9,", HULL),
-    Break("claims/hull.py", "torch.where(delta == low - x, low, at_ball)", "at_ball", HULL),
-    Break("claims/hull.py", "if ball.norm != inf:", "if ball.norm == 5:", HULL),
-    Break("claims/hull.py", "delta * wider", "delta / wider", HULL),
+    Break("claims/enclosing_boxes.py", "torch.where(left < 0,", "torch.where(left > 9,", HULL),
+    Break("claims/enclosing_boxes.py", "torch.where(delta == low - x, low, at_ball)", "at_ball", HULL),
+    Break("claims/enclosing_boxes.py", "if ball.norm != inf:", "if ball.norm == 5:", HULL),
+    Break("claims/enclosing_boxes.py", "delta * wider", "delta / wider", HULL),
     Break("claims/claim.py", "return product if below else", "return product if product else", CLAIM),
     Break("claims/claim.py", "torch.where(frozen, x, end)", "end", CLAIM),
     Break("claims/claim.py", "self.full if group is None else float(self.frozen[group])", "self.full", CLAIM),
-    Break("claims/run.py", 'if self.results.guarantee != "certified":', "if not self.results:", CLAIMED_RUN),
-    Break("claims/run.py", 'float(held["eps"])', "0.0", CLAIMED_RUN),
-    Break("claims/run.py", "if not abs(at_x - expected) <= _SAME", "if abs(at_x - expected) < -_SAME", CLAIMED_RUN),
-    Break("claims/run.py", "held[0].sha256 != files[row]", "held[0] is None", CLAIMED_RUN),
-    Break("claims/run.py", "    if different:", "    if not record:", CLAIMED_RUN),
+    Break("claims/run_claims.py", 'if self.results.guarantee != "certified":', "if not self.results:", CLAIMED_RUN),
+    Break("claims/run_claims.py", 'float(held["eps"])', "0.0", CLAIMED_RUN),
+    Break(
+        "claims/run_claims.py", "if not abs(at_x - expected) <= _SAME", "if abs(at_x - expected) < -_SAME", CLAIMED_RUN
+    ),
+    Break("claims/run_claims.py", "held[0].sha256 != files[row]", "held[0] is None", CLAIMED_RUN),
+    Break("claims/run_claims.py", "    if different:", "    if not record:", CLAIMED_RUN),
     Break("claims/claim.py", 'if e.guarantee != "certified":', "if len(e) == 0:", CLAIM),
     Break("claims/claim.py", "unit[list(self.rivals)] - unit[self.target]", "unit[list(self.rivals)]", CLAIM),
     Break("graph/onnx/write.py", "values = rows.T.contiguous()", "values = -rows.T.contiguous()", WRITTEN),
@@ -1140,215 +1465,243 @@ BREAKS = [
         WRITTEN,
     ),
     # tables
-    Break("court/truth.py", "/ level.sum(1, keepdim=True)", "* 1.0", TRUTH),
-    Break("court/truth.py", "+ 0.5 * (one[:, None] == one)", "+ 0.0 * (one[:, None] == one)", TRUTH),
+    Break("court/ground_truth.py", "/ level.sum(1, keepdim=True)", "* 1.0", TRUTH),
+    Break("court/ground_truth.py", "+ 0.5 * (one[:, None] == one)", "+ 0.0 * (one[:, None] == one)", TRUTH),
     # roundings
-    Break("sums.py", "return blocks if whole == count else blocks", "return blocks if whole else blocks", SUMS),
-    Break("sums.py", "_BLOCK + count // _BLOCK + 1", "_BLOCK", SUMS),
-    Break("bounds/single.py", "gammas(count + _FEW, SINGLE).view(each)", "0.0", SINGLE),
-    Break("bounds/single.py", "up((size + apart) / 2, _FEW)", "up((size + apart) / 3, _FEW)", SINGLE),
     Break(
-        "bounds/single.py",
+        "runtime/block_sums.py",
+        "return blocks if whole == count else blocks",
+        "return blocks if whole else blocks",
+        SUMS,
+    ),
+    Break("runtime/block_sums.py", "_BLOCK + count // _BLOCK + 1", "_BLOCK", SUMS),
+    Break("rounding/float32_sums.py", "gammas(count + _FEW, SINGLE).view(each)", "0.0", SINGLE),
+    Break("rounding/float32_sums.py", "up((size + apart) / 2, _FEW)", "up((size + apart) / 3, _FEW)", SINGLE),
+    Break(
+        "rounding/float32_sums.py",
         "(inputs[0].lower >= 0).flatten(1)",
         "(inputs[0].lower == inputs[0].lower).flatten(1)",
         SINGLE,
     ),
-    Break("bounds/single.py", 'node.op in ("add", "affine") and signs', 'node.op in ("add", "affine")', SINGLE),
-    Break("bounds/single.py", "if folded:  # a constant", "if False:  # a constant", SINGLE),
-    Break("bounds/single.py", " + _lost(node, inputs))", ")", SINGLE),
-    Break("bounds/single.py", "torch.where(inside, run, torch.inf)", "run", SINGLE),
-    Break("rules/sizes.py", "used = (magnitude(inputs[0]) > 0)", "used = (inputs[0].lower > 0)", SINGLE),
-    Break("bounds/rounded.py", "torch.addcmul(radius, slope, passed).mul_(more)", "radius", LINES),
-    Break("bounds/rounded.py", "upper_slope, lines.upper_bias + above)", "upper_slope, lines.upper_bias)", LINES),
-    Break("bounds/rounded.py", "return cost if paid >= products or", "return cost if paid >= 0 or", DOUBLE),
-    Break("bounds/rounded.py", "weight=node.weight.double())", "weight=node.weight)", DOUBLE),
-    Break("bounds/rounded.py", "ends.append(end + sign * self._up(radius, _MORE))", "ends.append(end)", SUM),
-    Break("bounds/rounded.py", "return Interval(value.lower - radius, value.upper + radius)", "return value", HOSTILE),
-    Break("bounds/rounded.py", "return dot(values.abs(), at_rows(", "return dot(values, at_rows(", HOSTILE),
+    Break("rounding/float32_sums.py", 'node.op in ("add", "affine") and signs', 'node.op in ("add", "affine")', SINGLE),
+    Break("rounding/float32_sums.py", "if folded:  # a constant", "if False:  # a constant", SINGLE),
+    Break("rounding/float32_sums.py", " + _lost(node, inputs))", ")", SINGLE),
+    Break("rounding/float32_sums.py", "torch.where(inside, run, torch.inf)", "run", SINGLE),
+    Break("rounding/magnitudes.py", "used = (magnitude(inputs[0]) > 0)", "used = (inputs[0].lower > 0)", SINGLE),
+    Break("rounding/bound_errors.py", "torch.addcmul(radius, slope, passed).mul_(more)", "radius", LINES),
     Break(
-        "bounds/single.py",
+        "rounding/bound_errors.py", "upper_slope, lines.upper_bias + above)", "upper_slope, lines.upper_bias)", LINES
+    ),
+    Break("rounding/bound_errors.py", "return cost if paid >= products or", "return cost if paid >= 0 or", DOUBLE),
+    Break("rounding/bound_errors.py", "weight=node.weight.double())", "weight=node.weight)", DOUBLE),
+    Break("rounding/bound_errors.py", "ends.append(end + sign * self._up(radius, _MORE))", "ends.append(end)", SUM),
+    Break(
+        "rounding/bound_errors.py",
+        "return Interval(value.lower - radius, value.upper + radius)",
+        "return value",
+        HOSTILE,
+    ),
+    Break("rounding/bound_errors.py", "return dot(values.abs(), at_rows(", "return dot(values, at_rows(", HOSTILE),
+    Break(
+        "rounding/float32_sums.py",
         "if count * unit > 0.25:",
         "if False:",
         ROUNDED + "::test_where_rounding_has_no_bound_nothing_is_proven",
     ),
-    Break("bounds/linear.py", "first=node.name == start, paid=paid.get(node.name, -1)", "first=True, paid=0", HOSTILE),
-    Break("bounds/linear.py", "bias = bias + rounding.arriving(ends[graph.input.name], owner)", "pass", ARRIVED),
+    Break(
+        "bounds/backsubstitution.py",
+        "first=node.name == start, paid=paid.get(node.name, -1)",
+        "first=True, paid=0",
+        HOSTILE,
+    ),
+    Break(
+        "bounds/backsubstitution.py", "bias = bias + rounding.arriving(ends[graph.input.name], owner)", "pass", ARRIVED
+    ),
     Break("bounds/forward.py", "            self._widen(node, inputs)\n", "", HOSTILE),
     Break("graph/walk.py", "joined(name, pending[name])", "pass", "tests/graph/test_walk.py"),
-    Break("graph/layers.py", "size + bias.double().abs()", "shift.abs()", FOLDED),
-    Break("graph/fold.py", "if node.folded is None else node.folded.constants", "", FOLDED),
-    Break("overlaps.py", "least = _at_x(graph, family, forms, how).minimum(at_x)", "least = at_x", NORMS),
-    Break("overlaps.py", "floor, rigorous=how.rigorous)", "floor)", NORMS),
-    Break("cli/decisions.py", "**asked, rigorous=rigorous)", "**asked, rigorous=False)", "tests/cli/test_rigorous.py"),
+    Break("graph/builder/weighted_layers.py", "size + bias.double().abs()", "shift.abs()", FOLDED),
+    Break("graph/rewrite/fold.py", "if node.folded is None else node.folded.constants", "", FOLDED),
+    Break("verify/overlap.py", "least = _at_x(graph, family, forms, how).minimum(at_x)", "least = at_x", NORMS),
+    Break("verify/overlap.py", "floor, rigorous=how.rigorous)", "floor)", NORMS),
     Break(
-        "bounds/knowledge.py",
+        "cli/commands/verify_decisions.py",
+        "**asked, rigorous=rigorous)",
+        "**asked, rigorous=False)",
+        "tests/cli/test_rigorous.py",
+    ),
+    Break(
+        "bounds/state.py",
         "and facts.sums(self.balls.graph[name]):",
         "and False:",
         f"{ROUNDED}::test_radii_of_a_ball_serve_members_whose_intervals_are_parts_of_its_own",
     ),
     Break(
-        "bounds/rounded.py",
+        "rounding/bound_errors.py",
         "return self._of._wider(node)[self._case]",
         "return 0 * self._of._wider(node)[self._case]",
         f"{ROUNDED}::test_radii_of_a_ball_serve_members_whose_intervals_are_parts_of_its_own",
     ),
     # searches with all roundings
     Break(
-        "tree/rounded.py",
+        "rounding/search_errors.py",
         "self._paid.append(cost.expand(len(owner)))",
         "self._paid.append(0 * cost.expand(len(owner)))",
         f"{WITH_RADII}::test_rows_of_units_are_off_by_no_more_than_their_radii",
     ),
     Break(
-        "tree/rounded.py",
+        "rounding/search_errors.py",
         "lower, upper = lower - more, upper + more",
         "pass",
         f"{WITH_RADII}::test_balls_are_no_smaller_than_they_were_stated",
     ),
     Break(
-        "tree/rounded.py",
+        "rounding/search_errors.py",
         "eps = eps * (1 + gamma(_ENDS, unit)) + _TINY",
         "pass",
         f"{WITH_RADII}::test_balls_are_no_smaller_than_they_were_stated",
     ),
     Break(
-        "tree/rounded.py",
+        "rounding/search_errors.py",
         "rows.radius + part * summed + tiny",
         "rows.radius + tiny",
         f"{WITH_RADII}::test_bounds_pay_for_being_computed",
     ),
     Break(
-        "tree/rounded.py",
+        "rounding/search_errors.py",
         "+ total.abs() @ radius[:width]",
         "+ total @ radius[:width]",
         f"{WITH_RADII}::test_bounds_on_parts_hold_for_every_run",
     ),
     Break(
-        "tree/rounded.py",
+        "rounding/search_errors.py",
         "cost = cost + part * (multipliers",
         "cost = cost + 0 * (multipliers",
         f"{WITH_RADII}::test_multipliers_pay_for_what_they_are_multiplied_with",
     ),
     Break(
-        "tree/rounded.py",
+        "rounding/search_errors.py",
         "off = radius + missed(known, found, most)",
         "off = radius",
         f"{WITH_RADII}::test_a_solution_is_not_trusted",
     ),
     Break(
-        "tree/rounded.py",
+        "rounding/search_errors.py",
         "if not bool(missed(one, inverse, torch.ones_like(off)).max() <= 0.5):",
         "if False:",
         f"{WITH_RADII}::test_a_solution_is_not_trusted",
     ),
     Break(
-        "tree/units.py",
+        "search/unstable_units.py",
         "radius=r.radius + mix.abs() @ every.radius",
         "radius=r.radius",
         f"{WITH_RADII}::test_what_a_unit_is_off_by_is_kept_when_it_is_gone",
     ),
     Break(
-        "tree/units.py",
+        "search/unstable_units.py",
         "every = charged(replace(every, radius=off),",
         "every = charged(replace(every, radius=0 * off),",
         f"{WITH_RADII}::test_radii_hold_where_units_of_one_sign_are_gone",
     ),
     Break(
-        "tree/units.py",
+        "search/unstable_units.py",
         "Interval(_WIDER * z.lower, _WIDER * z.upper)",
         "z",
         f"{WITH_RADII}::test_intervals_of_units_are_moved_outward",
     ),
     Break(
-        "tree/relaxed.py",
+        "search/beta_crown.py",
         "bias = bias + slack(units, rows, total, multipliers)",
         "pass",
         f"{WITH_RADII}::test_bounds_on_parts_hold_for_every_run",
     ),
     Break(
-        "tree/room.py",
+        "search/rounding_gap.py",
         "return (-below).amax(1), above",
         "return above.amax(1), above",
         f"{WITH_RADII}::test_values_at_points_are_told_from_both_sides",
     ),
     Break(
-        "tree/close.py",
+        "search/exact.py",
         "outer(stated, unit_of(family.x.dtype)) if rigorous else stated",
         "stated",
         f"{WITH_RADII}::test_a_search_is_on_balls_and_units_with_roundings",
     ),
     Break(
-        "tree/close.py",
+        "search/exact.py",
         "Apart(knowledge) if rigorous else None",
         "None",
         f"{WITH_RADII}::test_a_search_is_on_balls_and_units_with_roundings",
     ),
     Break(
-        "tree/boxes.py",
+        "search/input_splitting.py",
         "final=(self.final,), rigorous=self.rigorous)",
         "final=(self.final,))",
         f"{WITH_RADII}::test_boxes_of_a_backdoor_prove_nothing_wrong",
     ),
     Break(
-        "tree/boxes.py",
+        "search/input_splitting.py",
         "(f.lower, down), (f.upper, up)",
         "(0 * f.lower, down), (0 * f.upper, up)",
         f"{WITH_RADII}::test_balls_of_parts_keep_what_does_not_move",
     ),
     Break(
-        "overlaps.py",
+        "verify/overlap.py",
         "reached = _at_least(graph, met.points, forms, how)",
         "reached = met.value",
         f"{WITH_RADII}::test_lower_sides_are_lowered_and_scores_lie_in_their_intervals",
     ),
     Break(
-        "overlaps.py",
+        "verify/overlap.py",
         "exact, how.available, enough, rigorous=how.rigorous)",
         "exact, how.available, enough)",
         f"{WITH_RADII}::test_a_search_is_on_balls_and_units_with_roundings",
     ),
     Break(
-        "property.py",
+        "verify/property.py",
         "less, available, enough, rigorous=rigorous)",
         "less, available, enough)",
-        "tests/test_property.py::test_a_search_holds_with_all_roundings_where_that_is_asked",
+        "tests/verify/test_property.py::test_a_search_holds_with_all_roundings_where_that_is_asked",
     ),
-    Break("overlaps.py", "below(enough, family.x.dtype)", "enough", TIED),
-    Break("unions.py", "below(enough, boxes.x.dtype), 0.0", "enough, gap", TIED),
-    Break("radii.py", "return over.full < 0, ", "return over.full <= 0, ", TIED),
-    Break("explain/explanation.py", "(self.overlap.full < 0)", "(self.overlap.full <= 0)", TIED),
-    Break("explain/explanation.py", "self.opposite.full) < 0", "self.opposite.full) <= 0", TIED),
-    Break("cli/decisions.py", '"proven" if upper < 0', '"proven" if upper <= 0', TIED),
-    Break("bounds/covered.py", "return covered(graph) and not (", "return False and not (", DEFAULT),
-    Break("bounds/covered.py", "not (searched and any(", "not (False and any(", DEFAULT),
-    Break("explain/explanation.py", 'isinstance(settings, dict) and bool(settings.get("rigorous"))', "True", DEFAULT),
-    Break("explain/explainer.py", 'settings["rigorous"] = rigorous', "pass", DEFAULT),
+    Break("verify/overlap.py", "below(enough, family.x.dtype)", "enough", TIED),
+    Break("verify/onehot_overlap.py", "below(enough, boxes.x.dtype), 0.0", "enough, gap", TIED),
+    Break("verify/radius.py", "return over.full < 0, ", "return over.full <= 0, ", TIED),
+    Break("explainers/explanation.py", "(self.overlap.full < 0)", "(self.overlap.full <= 0)", TIED),
+    Break("explainers/explanation.py", "self.opposite.full) < 0", "self.opposite.full) <= 0", TIED),
+    Break("cli/commands/verify_decisions.py", '"proven" if upper < 0', '"proven" if upper <= 0', TIED),
+    Break("rounding/coverage.py", "return covered(graph) and not (", "return False and not (", DEFAULT),
+    Break("rounding/coverage.py", "not (searched and any(", "not (False and any(", DEFAULT),
     Break(
-        "runs/job.py",
+        "explainers/explanation.py", 'isinstance(settings, dict) and bool(settings.get("rigorous"))', "True", DEFAULT
+    ),
+    Break("explainers/explainer.py", 'settings["rigorous"] = rigorous', "pass", DEFAULT),
+    Break(
+        "runs/run_job.py",
         'rigorous_on(self.graph, self.job.settings.get("rigorous"), self.job.settings.get("bounds"))',
         'bool(self.job.settings.get("rigorous"))',
         DEFAULT,
     ),
-    Break("overlaps.py", "return replace(found, rigorous=True)", "return found", DEFAULT),
-    Break("unions.py", "at_least[:, 1:], rigorous=how.rigorous", "at_least[:, 1:]", DEFAULT),
-    Break("radii.py", "rigorous_on(graph, rigorous, method)", "bool(rigorous)", DEFAULT),
-    Break("property.py", "rigorous = rigorous_on(graph, rigorous)", "rigorous = bool(rigorous)", DEFAULT),
-    Break("court/truth.py", "positive = score.clamp(min=0)", "positive = score.abs()", TRUTH),
-    Break("court/truth.py", "score.abs() if self.absolute", "score if self.absolute", TRUTH),
-    Break("court/hand.py", "[-1.25], [1.0], -0.375)", "[-0.25], [1.0], -0.375)", HAND),
-    Break("court/hand.py", "(0, 1): (1,), (1, 0): (0,)", "(0, 1): (0, 1), (1, 0): (0,)", HAND),
-    Break("court/hand.py", "if not found[", "if found.any() or not found[", HAND),
+    Break("verify/overlap.py", "return replace(found, rigorous=True)", "return found", DEFAULT),
+    Break("verify/onehot_overlap.py", "at_least[:, 1:], rigorous=how.rigorous", "at_least[:, 1:]", DEFAULT),
+    Break("verify/radius.py", "rigorous_on(graph, rigorous, method)", "bool(rigorous)", DEFAULT),
+    Break("verify/property.py", "rigorous = rigorous_on(graph, rigorous)", "rigorous = bool(rigorous)", DEFAULT),
+    Break("court/ground_truth.py", "positive = score.clamp(min=0)", "positive = score.abs()", TRUTH),
+    Break("court/ground_truth.py", "score.abs() if self.absolute", "score if self.absolute", TRUTH),
+    Break("court/handset_networks.py", "[-1.25], [1.0], -0.375)", "[-0.25], [1.0], -0.375)", HAND),
+    Break("court/handset_networks.py", "(0, 1): (1,), (1, 0): (0,)", "(0, 1): (0, 1), (1, 0): (0,)", HAND),
+    Break("court/handset_networks.py", "if not found[", "if found.any() or not found[", HAND),
     Break("court/tetrominoes.py", "turned = signs * (1 - 2 * labels)", "turned = signs", TETROMINOES),
-    Break("court/verdict.py", "return low > 0", "return low > -9", VERDICT),
-    Break("court/photographs.py", "and bool(known[quarter, k])", "and bool(known[0, k])", GRIDS),
-    Break("court/photographs.py", "known &= classes !=", "known |= classes ==", GRIDS),
-    Break("bench/claim.py", "good = (1 if column.higher else -1)", "good = 1", BENCH),
-    Break("bench/table.py", "merits[method], seed)[0] <= 0", "merits[method], seed)[0] <= -9", TABLE),
-    Break("bench/table.py", "for method in ranked[1:] if interval", "for method in merits if interval", TABLE),
+    Break("court/mean_rank_verdict.py", "return low > 0", "return low > -9", VERDICT),
+    Break("court/picture_grids.py", "and bool(known[quarter, k])", "and bool(known[0, k])", GRIDS),
+    Break("court/picture_grids.py", "known &= classes !=", "known |= classes ==", GRIDS),
+    Break("bench/significance.py", "good = (1 if column.higher else -1)", "good = 1", BENCH),
+    Break("bench/statistics.py", "merits[method], seed)[0] <= 0", "merits[method], seed)[0] <= -9", TABLE),
+    Break("bench/statistics.py", "for method in ranked[1:] if interval", "for method in merits if interval", TABLE),
     # what is handed over
-    Break("dossier/certificates.py", "!= [*range(rows)]", "!= [*range(rows)] and False", DOSSIER),
-    Break("dossier/certificates.py", "hash_file(path) != expected", "hash_file(path) == ''", DOSSIER),
-    Break("dossier/certificates.py", "if hash_file(path) != results.manifest.certificates", "if not path", DOSSIER),
+    Break("dossier/dossier_certificates.py", "!= [*range(rows)]", "!= [*range(rows)] and False", DOSSIER),
+    Break("dossier/dossier_certificates.py", "hash_file(path) != expected", "hash_file(path) == ''", DOSSIER),
+    Break(
+        "dossier/dossier_certificates.py", "if hash_file(path) != results.manifest.certificates", "if not path", DOSSIER
+    ),
     Break("proof/check.py", 'self.every and self.ball["half"] is None and', "", EVIDENCE),
     Break("proof/check.py", "and FORMULA.match(value)", "and False", DOSSIER),
     Break("proof/check.py", 'require(first == one["certificate"],', "require(True,", CHECKED_DOSSIER),
@@ -1374,13 +1727,13 @@ BREAKS = [
     Break("proof/check.py", "require(plain and", "require(", CHECKED_DOSSIER),
     Break("proof/check.py", "html.escape(str(value)) for", "str(value) for", CHECKED_DOSSIER),
     Break("proof/check.py", "require(not other,", "require(True,", CHECKED_DOSSIER),
-    Break("dossier/write.py", "if not results.complete", "if not results", DOSSIER),
-    Break("dossier/write.py", "certificates.sha256 not in hashes", "not certificates.sha256", DOSSIER),
-    Break("dossier/write.py", "(now := hash_file(Path(file.path))) != file.sha256", "(now := '')", DOSSIER),
-    Break("dossier/write.py", '" decisions proven, " not in last:', "False:", DOSSIER),
-    Break("dossier/certificates.py", "if first is not one:", "if first is None:", DOSSIER),
-    Break("dossier/stated.py", "one_line(readable(certificates", "one_line(str(certificates", DOSSIER),
-    Break("dossier/write.py", "if claimed != found", "if claimed is None", DOSSIER),
+    Break("dossier/assemble.py", "if not results.complete", "if not results", DOSSIER),
+    Break("dossier/assemble.py", "certificates.sha256 not in hashes", "not certificates.sha256", DOSSIER),
+    Break("dossier/assemble.py", "(now := hash_file(Path(file.path))) != file.sha256", "(now := '')", DOSSIER),
+    Break("dossier/assemble.py", '" decisions proven, " not in last:', "False:", DOSSIER),
+    Break("dossier/dossier_certificates.py", "if first is not one:", "if first is None:", DOSSIER),
+    Break("dossier/maker_statements.py", "one_line(readable(certificates", "one_line(str(certificates", DOSSIER),
+    Break("dossier/assemble.py", "if claimed != found", "if claimed is None", DOSSIER),
     Break("dossier/evidence.py", "[escape(part) for", "[Markup(part) for", EVIDENCE),
     # the checker of certificates
     Break("proof/check.py", "lambda value, term: up(value + term)", "lambda value, term: value + term", CHECKED),
@@ -1567,80 +1920,96 @@ BREAKS = [
     Break("proof/check.py", "source = file.read(LIMIT + 1)", "source = file.read()", SWOLLEN),
     Break("proof/check.py", r"p[-+]\d{1,3}|0x0", r"p[-+]\d{1,4}|0x0", SWOLLEN),
     Break("proof/check.py", "len({*classes}) == len(classes) > 1", "len(classes) > 1", CHECKED_FILE),
-    Break("proof/certify.py", "np.floor(values / _GRID - 1)", "np.rint(values / _GRID)", CERTIFIED),
-    Break("proof/certify.py", "into_ball(points.to(family.x), every, torch.float32)", "points.to(family.x)", CERTIFIED),
-    Break("proof/certify.py", "((low <= logits) & (logits <= high)).all()", "True", CERTIFIED),
+    Break("proof/make_certificate.py", "np.floor(values / _GRID - 1)", "np.rint(values / _GRID)", CERTIFIED),
+    Break(
+        "proof/make_certificate.py",
+        "into_ball(points.to(family.x), every, torch.float32)",
+        "points.to(family.x)",
+        CERTIFIED,
+    ),
+    Break("proof/make_certificate.py", "((low <= logits) & (logits <= high)).all()", "True", CERTIFIED),
     Break(
         "proof/certificate.py", "upper[1:, None] < lower[None, 1:]", "upper[1:, None] < lower[None, 1:] + 9", CERTIFIED
     ),
-    Break("proof/certify.py", "if self.rival is None else [self.rival]", "", CERTIFIED),
-    Break("explain/certified.py", "else replace(ball, half=half)", "else ball", CERTIFIED),
-    Break("explain/certified.py", 'e.overlap if half == "+" else e.opposite', "e.overlap", CERTIFIED),
-    Break("proof/grow.py", "lower = works & (found < best)", "lower = works", GROWN),
+    Break("proof/make_certificate.py", "if self.rival is None else [self.rival]", "", CERTIFIED),
+    Break("explainers/certified_explanation.py", "else replace(ball, half=half)", "else ball", CERTIFIED),
+    Break("explainers/certified_explanation.py", 'e.overlap if half == "+" else e.opposite', "e.overlap", CERTIFIED),
+    Break("proof/proof_tree.py", "lower = works & (found < best)", "lower = works", GROWN),
     Break(
-        "proof/intervals.py",
+        "proof/stored_intervals.py",
         "np.ceil(np.ldexp(mantissa, 24 - _BITS))",
         "np.floor(np.ldexp(mantissa, 24 - _BITS))",
         CERTIFIED,
     ),
-    Break("proof/network.py", "if node.op not in _COVERED", 'if node.op == "exp"', CERTIFIED),
-    Break("proof/network.py", "if low != high or not 0 <= low <= 1", "if False", CERTIFIED),
-    Break("proof/asked.py", '"half": ball.half', '"half": None', CERTIFIED),
-    Break("proof/asked.py", '"relative": ball.relative', '"relative": False', CERTIFIED),
-    Break("proof/grow.py", "share = self.leaks + (1 - self.leaks) * slopes", "share = slopes", GROWN),
-    Break("proof/grow.py", "waiting += part.halves[::-1]", "waiting += part.halves", GROWN),
-    Break("proof/asked.py", "np.clip(values, -_FAR, _FAR)", "values", CERTIFIED),
-    Break("proof/network.py", 'node.op == "avg_pool" and not a["mean"]', "False", CERTIFIED),
-    Break("categories.py", "value.masked_fill(~self.inside, -inf)", "value", CATEGORIES),
+    Break("proof/network_export.py", "if node.op not in _COVERED", 'if node.op == "exp"', CERTIFIED),
+    Break("proof/network_export.py", "if low != high or not 0 <= low <= 1", "if False", CERTIFIED),
+    Break("proof/statement.py", '"half": ball.half', '"half": None', CERTIFIED),
+    Break("proof/statement.py", '"relative": ball.relative', '"relative": False', CERTIFIED),
+    Break("proof/proof_tree.py", "share = self.leaks + (1 - self.leaks) * slopes", "share = slopes", GROWN),
+    Break("proof/proof_tree.py", "waiting += part.halves[::-1]", "waiting += part.halves", GROWN),
+    Break("proof/statement.py", "np.clip(values, -_FAR, _FAR)", "values", CERTIFIED),
+    Break("proof/network_export.py", 'node.op == "avg_pool" and not a["mean"]', "False", CERTIFIED),
+    Break("inputs/onehot_boxes.py", "value.masked_fill(~self.inside, -inf)", "value", CATEGORIES),
     Break(
-        "categories.py",
+        "inputs/onehot_boxes.py",
         "for k, choice in enumerate(product(*orders)):",
         "for k, choice in enumerate(zip(*orders)):",
         CATEGORIES,
     ),
-    Break("categories.py", "self.first[:, None]", "0", CATEGORIES),
-    Break("categories.py", "_check(ball, x)", "pass", CATEGORIES),
-    Break("categories.py", "if count > _MOST:", "if False:", CATEGORIES),
-    Break("unions.py", "self.classes[owner], how, rival", "None, how, rival", CATEGORIES),
+    Break("inputs/onehot_boxes.py", "self.first[:, None]", "0", CATEGORIES),
+    Break("inputs/onehot_boxes.py", "_check(ball, x)", "pass", CATEGORIES),
+    Break("inputs/onehot_boxes.py", "if count > _MOST:", "if False:", CATEGORIES),
+    Break("verify/onehot_overlap.py", "self.classes[owner], how, rival", "None, how, rival", CATEGORIES),
     Break(
-        "unions.py",
+        "verify/onehot_overlap.py",
         "= boxes.largest(upper), boxes.largest(lower)",
         "= boxes.largest(lower), boxes.largest(lower)",
         CATEGORIES,
     ),
-    Break("unions.py", "above, _ = boxes.largest(upper)", "above, _ = boxes.largest(lower)", CATEGORIES),
-    Break("unions.py", "at_least = lower[boxes.first]", "at_least = upper[boxes.first]", CATEGORIES),
-    Break("unions.py", 'found, "_lower").masked_fill(~boxes.inside[rows], -inf)', 'found, "_lower")', CATEGORIES),
+    Break("verify/onehot_overlap.py", "above, _ = boxes.largest(upper)", "above, _ = boxes.largest(lower)", CATEGORIES),
+    Break("verify/onehot_overlap.py", "at_least = lower[boxes.first]", "at_least = upper[boxes.first]", CATEGORIES),
     Break(
-        "unions.py",
+        "verify/onehot_overlap.py",
+        'found, "_lower").masked_fill(~boxes.inside[rows], -inf)',
+        'found, "_lower")',
+        CATEGORIES,
+    ),
+    Break(
+        "verify/onehot_overlap.py",
         "points[owner[n], m], reached[owner[n], m] = found.points[n, m], met[n, m]",
         "reached[owner[n], m] = met[n, m]",
         CATEGORIES,
     ),
-    Break("ball.py", "if any(bool(moves.any()) for moves in self._moving(x)):", "if False:", CATEGORIES),
-    Break("proof/asked.py", "ball.at(x)  # refuses", "pass  # refuses", CATEGORIES),
-    Break("domain.py", "total.min() == 1:", "True:", DOMAINS),
-    Break("domain.py", "radii.floor()", "radii.ceil()", DOMAINS),
-    Break("domain.py", "least[k], most[k] = np.floor(least[k]), np.ceil(most[k])", "pass", DOMAINS),
+    Break("inputs/ball.py", "if any(bool(moves.any()) for moves in self._moving(x)):", "if False:", CATEGORIES),
+    Break("proof/statement.py", "ball.at(x)  # refuses", "pass  # refuses", CATEGORIES),
+    Break("inputs/domain.py", "total.min() == 1:", "True:", DOMAINS),
+    Break("inputs/domain.py", "radii.floor()", "radii.ceil()", DOMAINS),
+    Break("inputs/domain.py", "least[k], most[k] = np.floor(least[k]), np.ceil(most[k])", "pass", DOMAINS),
     Break(
-        "estimators.py",
+        "graph/estimators.py",
         "np.concatenate([np.zeros_like(weight), weight])",
         "np.concatenate([-weight, weight])",
         ESTIMATORS,
     ),
     Break(
-        "estimators.py", "return (x - self.centre) * self.factor", "return (x + self.centre) * self.factor", ESTIMATORS
+        "graph/estimators.py",
+        "return (x - self.centre) * self.factor",
+        "return (x + self.centre) * self.factor",
+        ESTIMATORS,
     ),
-    Break("estimators.py", "_compare(values, expected, _OFF[dtype], estimator)", "pass", ESTIMATORS),
+    Break("graph/estimators.py", "_compare(values, expected, _OFF[dtype], estimator)", "pass", ESTIMATORS),
     Break(
-        "estimators.py",
+        "graph/estimators.py",
         "_compare(steps(torch.as_tensor(rows)), prepared, _OFF[torch.float64], estimator)",
         "pass",
         ESTIMATORS,
     ),
-    Break("estimators.py", "log(net.threshold / (1 - net.threshold))", "0.0", ESTIMATORS),
+    Break("graph/estimators.py", "log(net.threshold / (1 - net.threshold))", "0.0", ESTIMATORS),
     Break(
-        "runs/certificates.py", "if sha256(content).hexdigest() != self.recorded.get(row):", "if False:", RUN_CERTIFIED
+        "runs/run_certificates.py",
+        "if sha256(content).hexdigest() != self.recorded.get(row):",
+        "if False:",
+        RUN_CERTIFIED,
     ),
 ]
 

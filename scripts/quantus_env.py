@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not INSTALLED.exists():
         install()
     single = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    for command in (["-m", "pytest", "-q", "tests/explain/test_quantus.py"], [str(Path(__file__)), "--measure"]):
+    for command in (["-m", "pytest", "-q", "tests/explainers/test_quantus.py"], [str(Path(__file__)), "--measure"]):
         if code := subprocess.run([str(PYTHON), *command], cwd=ROOT, env=single, check=False).returncode:
             return code
     return 0
@@ -62,8 +62,8 @@ def measure() -> None:
     import quantus
 
     import proofmap as pm
-    from proofmap.explain import EVA
-    from proofmap.explain.quantus import explain_func
+    from proofmap.explainers import EVA
+    from proofmap.explainers.quantus import explain_func
 
     images, labels = pm.data.digits()
     x, y = images[:SAMPLES].numpy(), labels[:SAMPLES].numpy()
@@ -114,8 +114,8 @@ def ours() -> dict[str, list[float]]:
     import torch
 
     import proofmap as pm
-    from proofmap.explain import EVA
-    from proofmap.explain.baselines import Saliency
+    from proofmap.explainers import EVA
+    from proofmap.explainers.baselines import Saliency
     from proofmap.metrics import ROAD, Randomisation, Sparseness, Stability
 
     images, labels = pm.data.digits()

@@ -15,10 +15,9 @@ import typer
 
 import proofmap as pm
 from proofmap.cli import app
-from proofmap.explain.choose import explain
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
-MODULES = ("bounds", "groups", "metrics", "explain", "data", "zoo")  # of pm, in the order of the page
+MODULES = ("bounds", "groups", "metrics", "explainers", "data", "zoo")  # of pm, in the order of the page
 SET_UP = """\
 import torch
 import proofmap as pm
@@ -39,7 +38,6 @@ def documented(thing: object) -> bool:
 def public() -> dict[str, Any]:
     """Every public name, as `pm.EVA` or `pm.bounds.IBP`, and what it stands for."""
     names: dict[str, Any] = {f"pm.{name}": getattr(pm, name) for name in pm.__all__}
-    names["pm.explain()"] = explain  # what the module does when it is called
     for module in MODULES:
         inside = getattr(pm, module)
         names |= {f"pm.{module}.{name}": getattr(inside, name) for name in inside.__all__ if name not in pm.__all__}
@@ -48,7 +46,9 @@ def public() -> dict[str, Any]:
 
 def names_page() -> str:
     """Names by module, each with its signature, what it claims, what it has, and its example."""
-    shared = "`groups`, `batch`, `progress` and `memory`, which all share, stand at [Explainer](#pmexplainexplainer)."
+    shared = (
+        "`groups`, `batch`, `progress` and `memory`, which all share, stand at [Explainer](#pmexplainersexplainer)."
+    )
     lines = [_NOTE, "# Names", "", shared, "", "In the examples:", "", f"```python\n{SET_UP}```"]
     found = public()
     for module in ("", *MODULES):

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import called
+from tests.cli.invoke import called
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("PROOFMAP_DATA", ""))

@@ -13,36 +13,21 @@ PACKAGE = ROOT / "src" / "proofmap"
 
 # From left to right. A part may import parts of its own step and of the steps before it, never of those after it.
 ORDER = (
-    {"errors", "arrays", "guarantee", "methods"},
-    {
-        "ball",
-        "categories",
-        "domain",
-        "family",
-        "inside",
-        "groups",
-        "concretise",
-        "sampling",
-        "precision",
-        "windows",
-        "sums",
-        "kernel",
-        "settings",
-        "progress",
-        "bar",
-        "spreadsheet",
-    },
-    {"memory", "graph", "inputs", "digest", "records", "resume", "estimators", "frames"},
-    {"execution", "classes", "objective", "attack", "leaps", "reach", "rounding"},
+    {"errors"},
+    {"settings", "registry"},
+    {"runtime"},
+    {"inputs"},
+    {"graph"},
+    {"storage"},
     {"rules"},
-    {"bounds"},
-    {"tree"},
-    {"overlaps", "unions", "radii", "proof"},
-    {"explain", "property"},
+    {"execution", "attack"},
+    {"rounding", "bounds", "search"},
+    {"verify", "proof"},
+    {"explainers", "text", "plots"},
     {"metrics", "sources"},
-    {"bench", "court", "runs", "show"},
+    {"bench", "court", "runs", "report"},
     {"claims", "dossier"},
-    {"studio", "cli"},
+    {"cli"},
 )
 STEP = {part: step for step, parts in enumerate(ORDER) for part in parts}
 
@@ -93,7 +78,7 @@ def part_of(name: str) -> str | None:
 def allowed(part: str) -> set[str]:
     if part in ALONE:
         return {"errors", part}
-    return {other for other in STEP if STEP[other] <= STEP[part]} | (ALONE if STEP[part] > STEP["overlaps"] else set())
+    return {other for other in STEP if STEP[other] <= STEP[part]} | (ALONE if STEP[part] > STEP["verify"] else set())
 
 
 def violations(part: str, source: str, package: str) -> list[str]:
@@ -124,18 +109,18 @@ def test_imports_point_to_the_left() -> None:
 @pytest.mark.parametrize(
     ("part", "source", "package"),
     [
-        ("ball", "import proofmap.bounds", "proofmap"),
-        ("ball", "from proofmap.graph.ir import Graph", "proofmap"),
-        ("ball", "from proofmap import overlaps", "proofmap"),
-        ("ball", "from . import rules", "proofmap"),
+        ("inputs", "import proofmap.bounds", "proofmap.inputs"),
+        ("inputs", "from proofmap.graph.ir import Graph", "proofmap.inputs"),
+        ("inputs", "from proofmap import verify", "proofmap.inputs"),
+        ("inputs", "from .. import rules", "proofmap.inputs"),
         ("graph", "from ..rules import table", "proofmap.graph"),
         ("graph", "from ..rules.linear import Linear as L", "proofmap.graph"),
         ("rules", "def late() -> None:\n    from proofmap.bounds import IBP", "proofmap.rules"),
         ("rules", "import proofmap as pm", "proofmap.rules"),
         ("bounds", "from proofmap.zoo import mnist_mlp", "proofmap.bounds"),
         ("zoo", "from proofmap.data import digits", "proofmap.zoo"),
-        ("data", "from proofmap.ball import Ball", "proofmap.data"),
-        ("explain", "from proofmap import metrics", "proofmap.explain"),
+        ("data", "from proofmap.inputs.ball import Ball", "proofmap.data"),
+        ("explainers", "from proofmap import metrics", "proofmap.explainers"),
     ],
 )
 def test_a_wrong_import_is_seen(part: str, source: str, package: str) -> None:
@@ -145,11 +130,15 @@ def test_a_wrong_import_is_seen(part: str, source: str, package: str) -> None:
 @pytest.mark.parametrize(
     ("part", "source", "package"),
     [
-        ("ball", "import torch\nfrom proofmap.errors import InputError", "proofmap"),
-        ("ball", "from proofmap.concretise import maximise", "proofmap"),
+        ("inputs", "import torch\nfrom proofmap.errors import InputError", "proofmap.inputs"),
+        ("inputs", "from proofmap.inputs.concretise import maximise", "proofmap.inputs"),
         ("graph", "from . import ir\nfrom .walk import forward\nfrom ..errors import InputError", "proofmap.graph"),
-        ("bounds", "from proofmap import ball, groups\nfrom proofmap.rules.linear import x", "proofmap.bounds"),
-        ("cli", "from proofmap.zoo import mnist_mlp\nimport proofmap.overlaps", "proofmap"),
+        (
+            "bounds",
+            "from proofmap import graph, inputs\nfrom proofmap.rules.linear_operations import x",
+            "proofmap.bounds",
+        ),
+        ("cli", "from proofmap.zoo import mnist_mlp\nimport proofmap.verify.overlap", "proofmap"),
         ("data", "from proofmap.data.idx import read_idx\nimport numpy as np", "proofmap.data"),
     ],
 )

@@ -12,15 +12,16 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap import kernel, tree
+from proofmap import search as tree
+from proofmap.attack.lower_bounds import reach
 from proofmap.bounds import METHODS, Exact, named
 from proofmap.execution import Sampler
-from proofmap.explain.enclosure import enclose
-from proofmap.graph.cut import cut
+from proofmap.explainers.methods.enclosure import enclose
+from proofmap.graph.rewrite.graph_cut import cut
 from proofmap.metrics import METRICS
-from proofmap.objective import forms_of
-from proofmap.reach import reach
-from proofmap.rules import linear
+from proofmap.rules import linear_operations as linear
+from proofmap.runtime import compiled_kernels as kernel
+from proofmap.verify.objective import forms_of
 from tests.bounds import maps
 from tests.bounds.setting import both_sides, mask_for
 from tests.metrics.models import network
@@ -98,7 +99,7 @@ def test_sampled_explanations_are_those_of_the_cpu(fewest: int, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("kind", [pm.SmoothEVA, pm.PathEVA, pm.NestedEVA, pm.NoiseEVA, pm.BlendEVA])
-def test_maps_by_gradients_are_those_of_the_cpu(kind: type[pm.explain.Explainer]) -> None:
+def test_maps_by_gradients_are_those_of_the_cpu(kind: type[pm.explainers.Explainer]) -> None:
     """The noise is drawn on the CPU for both."""
     model, x = pm.zoo.mnist_mlp().double(), pm.data.digits()[0][:3].double()
     settings: Any = {"groups": pm.groups.grid(7), "progress": False}
@@ -227,8 +228,8 @@ def test_probable_bounds_meet_the_truth_of_a_half_space() -> None:
 
 _FIRST = """
 import threading, torch
-from proofmap.tree.goal import Found
-from proofmap.tree.together import together
+from proofmap.search.goal import Found
+from proofmap.search.gpu_streams import together
 
 together_at = threading.Barrier(4)
 def work(n, _):

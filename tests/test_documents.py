@@ -13,9 +13,9 @@ import torch
 
 from proofmap import __version__
 from proofmap.bounds.method import METHODS
-from proofmap.cli.names import METRICS
+from proofmap.cli.options.option_names import METRICS
 from proofmap.graph.ops import OPERATIONS
-from proofmap.graph.torch.aten import CONVERT
+from proofmap.graph.torch.operator_table import CONVERT
 from proofmap.rules import RULES
 from tests.pages import READ, ROOT, RUN, blocks, run
 

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap import overlaps
 from proofmap.bounds import Backward, Exact
-from proofmap.classes import margins
 from proofmap.errors import BoundError, InputError, ProofmapError
-from proofmap.objective import Objective, forms_of, join
-from proofmap.overlaps import Bounding, family_overlap, with_drops
+from proofmap.graph.classes import margins
+from proofmap.verify import overlap as overlaps
+from proofmap.verify.objective import Objective, forms_of, join
+from proofmap.verify.overlap import Bounding, family_overlap, with_drops
 
 
 def sided() -> pm.Overlap:

@@ -17,17 +17,20 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap import Ball
 from proofmap.bounds import Exact
-from proofmap.graph import layers, pools, scalars, trace
-from proofmap.graph.build import Builder
+from proofmap.graph import trace
+from proofmap.graph.builder import pooling as pools
+from proofmap.graph.builder import scalar_functions as scalars
+from proofmap.graph.builder import weighted_layers as layers
+from proofmap.graph.builder.graph_builder import Builder
 from proofmap.graph.ir import Node
-from proofmap.graph.onnx import ops as onnx_ops
-from proofmap.graph.slide import Slide
-from proofmap.graph.torch import aten
-from proofmap.overlaps import Overlap
+from proofmap.graph.onnx import operator_table as onnx_ops
+from proofmap.graph.sliding_windows import Slide
+from proofmap.graph.torch import operator_table as aten
 from proofmap.rules import Interval, Linear
-from proofmap.rules.curves import Tanh
-from proofmap.rules.lines import Lines
 from proofmap.rules.piecewise import ReLU
+from proofmap.rules.s_shaped import Tanh
+from proofmap.rules.scalar_lines import Lines
+from proofmap.verify.overlap import Overlap
 from tests.bounds.exact import exact_maximum
 from tests.hunting import files, networks
 from tests.hunting.finding import Finding, Tally

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from proofmap.graph.onnx import ops as onnx_ops
+from proofmap.graph.onnx import operator_table as onnx_ops
 from tests.hunting import files
 from tests.hunting.finding import Finding, Tally
 

@@ -66,7 +66,7 @@ def test_a_run_says_what_there_is_to_do(caplog: pytest.LogCaptureFixture, tmp_pa
     out = tmp_path / "run"
     for todo in (4, 0):
         caplog.clear()
-        with caplog.at_level(logging.DEBUG, "proofmap"), patch("proofmap.runs.figure.draw", lambda totals: b""):
+        with caplog.at_level(logging.DEBUG, "proofmap"), patch("proofmap.runs.totals_figure.draw", lambda totals: b""):
             run(Digits(), digits_model(), job(), out, progress=False)
         begins = f"run into {out} begins: {COUNT} samples, {todo} of 4 chunks to do"
         assert said(caplog, "runs.run", logging.INFO) == [begins, f"run into {out} ends"]

@@ -13,8 +13,8 @@ from onnx import helper
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.graph.last import WITHIN, decision_margin
-from proofmap.property import Region, Unsafe, decide
+from proofmap.graph.rewrite.probability_head import WITHIN, decision_margin
+from proofmap.verify.property import Region, Unsafe, decide
 from tests.graph.onnx.files import make
 
 MARGIN = decision_margin("softmax")

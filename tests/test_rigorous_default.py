@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 import proofmap as pm
-from proofmap.bounds.covered import rigorous_on
 from proofmap.errors import BoundError, InputError
-from proofmap.property import Region, Unsafe, decide
+from proofmap.rounding.coverage import rigorous_on
 from proofmap.runs import Job
-from proofmap.runs.job import Setup
+from proofmap.runs.run_job import Setup
+from proofmap.verify.property import Region, Unsafe, decide
 
 NOTE = "floating-point rounding is not covered"
 X = torch.rand(2, 4, generator=torch.Generator().manual_seed(0))

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 import proofmap as pm
-import proofmap.explain as explain
+import proofmap.explainers as explain
 from proofmap import metrics
 from proofmap.errors import InputError
-from proofmap.explain import baselines
+from proofmap.explainers import baselines
 from proofmap.settings import check_settings, choice, count
 
 MODEL = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))

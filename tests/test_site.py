@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.pages import ROOT
-from tests.show.browser import NAMES, find, tab
+from tests.report.browser import NAMES, find, tab
 
 BROWSER = find()
 LOADS = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}

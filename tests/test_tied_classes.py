@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 import proofmap as pm
-from proofmap.inside import below
-from proofmap.property import Region, Unsafe, decide
-from proofmap.show.sides import kind_of, ranges, verdict
-from tests.cli.commands import called
+from proofmap.inputs.membership import below
+from proofmap.report.two_sided_bounds import kind_of, ranges, verdict
+from proofmap.verify.property import Region, Unsafe, decide
+from tests.cli.invoke import called
 
 X, BALL = torch.ones(1, 1), pm.Ball(1.0)  # inputs from 0 to 2
 SEARCH = pm.bounds.Exact(seconds=5)

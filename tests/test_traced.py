@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap import graph as graph_package
-from proofmap.explain.baselines import Saliency
+from proofmap.explainers.baselines import Saliency
 from proofmap.graph.torch import trace as tracing
 
 X = torch.rand(3, 4, generator=torch.Generator().manual_seed(0))

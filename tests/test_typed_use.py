@@ -20,11 +20,11 @@ from typing_extensions import assert_type
 import proofmap as pm
 from proofmap import bench
 from proofmap.bench import Table
-from proofmap.classes import margins
-from proofmap.explain import Explainer
-from proofmap.explain.explainer import Measured, Task
-from proofmap.explain.explanation import Guarantee
-from proofmap.explain.picture import Picture
+from proofmap.explainers import Explainer
+from proofmap.explainers.explainer import Measured, Task
+from proofmap.explainers.explanation import Guarantee
+from proofmap.graph.classes import margins
+from proofmap.plots.explanation_figure import Picture
 from proofmap.proof.certificate import Certificate
 from proofmap.runs import Job, Results, Totals, run
 from proofmap.sources import open_samples, read_model
@@ -72,7 +72,7 @@ def test_the_steps_of_the_tutorial(tmp_path: Path) -> None:
     assert_type(explanation.certificate(), Certificate)
     assert_type(explanation.certificate().save(tmp_path / "four.proof"), tuple[Path, Path, Path])
     answer = pm.explain(model, x, seconds=0.2, progress=False)
-    assert_type(answer, pm.explain.Answer)
+    assert_type(answer, pm.explainers.Answer)
     assert_type(answer.proof, pm.Explanation | None)
     answer.plot().savefig(tmp_path / "answer.png")
 
@@ -128,8 +128,8 @@ def test_methods_and_metrics(tmp_path: Path) -> None:
     assert_type(table.values["saliency"]["deletion"], NDArray[np.float64])
     assert list(table.to_frame().columns)[:2] == ["method", "metric"]
     table.plot().savefig(tmp_path / "methods.png")
-    attributor = pm.explain.as_attributor("rise", MODEL, settings={"masks": 8})
-    assert_type(attributor, pm.explain.Attributor)
+    attributor = pm.explainers.as_attributor("rise", MODEL, settings={"masks": 8})
+    assert_type(attributor, pm.explainers.Attributor)
     maps = attributor.attribute(x)
     assert_type(pm.metrics.Deletion()(MODEL, x, None, maps), Tensor)
     assert_type(pm.metrics.RobustnessSr(steps=2).both(MODEL, x, None, maps), tuple[Tensor, Tensor])
@@ -165,7 +165,7 @@ def test_an_explainer_of_ones_own() -> None:
     mine = OnePoint(MODEL, pm.Ball(0.1), groups=pm.groups.columns(), shrink=0.5, seed=3)
     assert_type(mine.seed, int)
     assert_type(mine.explain(ROWS), pm.Explanation)
-    explainers: list[pm.explain.Explainer] = [mine, pm.EVA(MODEL)]
+    explainers: list[pm.explainers.Explainer] = [mine, pm.EVA(MODEL)]
     assert_type([one.seed for one in explainers], list[int | None])
     assert [one.seed for one in explainers] == [3, None]
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from proofmap import bounds, data, groups, metrics, zoo
-from proofmap.ball import Ball
+from proofmap import bounds, data, explainers, metrics, zoo
 from proofmap.bench.compare import compare
-from proofmap.domain import Domain
 from proofmap.errors import (
     BoundError,
     FileError,
@@ -17,8 +13,7 @@ from proofmap.errors import (
     ProofmapWarning,
     UnsupportedError,
 )
-from proofmap.estimators import from_sklearn
-from proofmap.explain import (
+from proofmap.explainers import (
     EVA,
     BlendEVA,
     EmpiricalEVA,
@@ -34,15 +29,18 @@ from proofmap.explain import (
     SmoothEVA,
     TargetedEVA,
 )
-from proofmap.family import Family
+from proofmap.explainers.auto import explain
 from proofmap.graph import Graph, load, trace
-from proofmap.overlaps import Overlap, overlap
-from proofmap.radii import Radius, certified_radius, radius
+from proofmap.graph.estimators import from_sklearn
+from proofmap.inputs import groups
+from proofmap.inputs.ball import Ball
+from proofmap.inputs.domain import Domain
+from proofmap.inputs.family import Family
+from proofmap.verify.overlap import Overlap, overlap
+from proofmap.verify.radius import Radius, certified_radius, radius
 
-if TYPE_CHECKING:
-    from proofmap.explain.called import explain
-else:
-    from proofmap import explain
+for _name in explainers.__all__:  # `pm.explain` was a module once: its names stay until 0.3, as `pm.explain.Explainer`
+    setattr(explain, _name, getattr(explainers, _name))
 
 __all__ = [
     "EVA",
@@ -77,6 +75,7 @@ __all__ = [
     "compare",
     "data",
     "explain",
+    "explainers",
     "from_sklearn",
     "groups",
     "load",

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.bench.compare import compare
 from proofmap.errors import InputError
-from proofmap.explain.adapt import Method
+from proofmap.explainers.adapt import Method
 from proofmap.metrics import Deletion, Insertion, Metric, Stability, Tightness
 from tests.bench.clock import Clock
 
@@ -101,7 +101,7 @@ def test_bounds_that_are_no_proof_of_the_overlap_have_no_tightness() -> None:
         "apart": pm.EVA(model, BALL, objective="apart", sharing="one-pass", progress=False),
         "class": pm.EVA(model, BALL, objective="class", progress=False),
         "mean": pm.EVA(model, BALL, objective="mean", progress=False),
-        "first-order": pm.explain.FirstOrder(model, BALL, progress=False),
+        "first-order": pm.explainers.FirstOrder(model, BALL, progress=False),
         "empirical": pm.EmpiricalEVA(model, BALL, samples=2, groups=pm.groups.grid(2), progress=False),
     }
     table = compare(model, x, methods, [Tightness(BALL)], target=3, progress=False)

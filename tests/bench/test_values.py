@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proofmap.bench.spec import read, slug
+from proofmap.bench.benchmark_file import read, slug
 from proofmap.metrics import METRICS
 
 DOCS = Path(__file__).parents[2] / "docs"

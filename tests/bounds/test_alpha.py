@@ -13,19 +13,19 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap import memory
 from proofmap.bounds import Alpha, Backward, Cases, Sharing, named, solve
-from proofmap.bounds.chosen import Chosen, Open
-from proofmap.bounds.facts import is_nonlinear
-from proofmap.bounds.knowledge import Knowledge
-from proofmap.bounds.linear import rewrite
+from proofmap.bounds.alpha.relaxation import Chosen, Open
+from proofmap.bounds.backsubstitution import rewrite
 from proofmap.bounds.method import Method
+from proofmap.bounds.node_facts import is_nonlinear
+from proofmap.bounds.state import Knowledge
 from proofmap.errors import InputError
-from proofmap.graph.pairs import in_pairs
+from proofmap.graph.rewrite.pairwise_maximum import in_pairs
+from proofmap.inputs.window_forms import Windows, where_from
 from proofmap.rules import RULES, Form, Interval, Nonlinear
-from proofmap.rules.lines import Lines
 from proofmap.rules.rule import Free
-from proofmap.windows import Windows, where_from
+from proofmap.rules.scalar_lines import Lines
+from proofmap.runtime import memory
 from tests.bounds import maps
 from tests.bounds.setting import BUDGET, both_sides, mask_for
 from tests.bounds.test_cases import drawn, free_of

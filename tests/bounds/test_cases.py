@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.bounds import METHODS, Backward, Cases, named, solve
-from proofmap.bounds.facts import is_nonlinear
-from proofmap.bounds.knowledge import Knowledge
+from proofmap.bounds.node_facts import is_nonlinear
+from proofmap.bounds.state import Knowledge
 from proofmap.rules import RULES, Interval, Nonlinear
 from proofmap.rules.rule import Free
 from tests.bounds.setting import BUDGET, mask_for, values_at

@@ -10,47 +10,44 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.bounds import Cases
+from proofmap.bounds.backsubstitution import rewrite
 from proofmap.bounds.backward import BackwardPass
-from proofmap.bounds.facts import is_nonlinear
 from proofmap.bounds.forward import ForwardPass
-from proofmap.bounds.knowledge import Knowledge
-from proofmap.bounds.linear import rewrite
+from proofmap.bounds.node_facts import is_nonlinear
 from proofmap.bounds.passes import Pass
-from proofmap.graph.pairs import in_pairs
+from proofmap.bounds.state import Knowledge
+from proofmap.graph.rewrite.pairwise_maximum import in_pairs
+from proofmap.inputs.window_forms import Windows, where_from
 from proofmap.rules import RULES, Linear
-from proofmap.windows import Windows, where_from
 from tests.bounds import maps
 from tests.bounds.setting import BUDGET, mask_for
 from tests.bounds.test_cases import drawn, free_of
 from tests.models import MODELS, Case, graph_of
 
 
-def linear_nodes() -> list[tuple[str, str]]:
-    graphs = {name: graph_of(case, torch.float64) for name, case in MODELS.items()}
-    seen: dict[str, tuple[str, str]] = {}
-    for name, graph in graphs.items():
-        for node in graph.nodes[1:]:
-            if isinstance(RULES[node.op], Linear):
-                seen.setdefault(f"{node.op} {sorted(node.attributes)} {len(node.shape)}", (name, node.name))
-    return list(seen.values())
+def different(graph: pm.Graph) -> list[Node]:
+    """The linear nodes of a graph, one of each kind."""
+    linear = [node for node in graph.nodes[1:] if isinstance(RULES[node.op], Linear)]
+    return list({f"{node.op} {sorted(node.attributes)} {len(node.shape)}": node for node in linear}.values())
 
 
-@pytest.mark.parametrize(("case", "name"), linear_nodes())
-def test_the_way_back_through_a_linear_operation_has_the_way_there_for_gradient(case: str, name: str) -> None:
+@pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
+def test_the_way_back_through_a_linear_operation_has_the_way_there_for_gradient(case: Case) -> None:
     """<G, L'(A)> = <L(G), A>: its gradient in A is L(G)."""
-    graph = graph_of(MODELS[case], torch.float64)
-    node, rule = graph[name], RULES[graph[name].op]
-    assert isinstance(rule, Linear)
-    shapes = tuple(graph[i].shape for i in node.inputs)
-    for rows in (2, 40):  # few and many rows go different ways
-        form = torch.randn(rows, *node.shape, dtype=torch.float64)
-        form[:, form[0].numel() // 2 :].flatten(1)[:, ::2] = 0  # zeros have gradients too
-        form = (form * (torch.arange(form[0].numel()).view(node.shape) % 3 > 0)).requires_grad_()
-        parts, _ = rule.pull(node, shapes, form)
-        others = [torch.randn(rows, *shape, dtype=torch.float64) for shape in shapes]
-        total = sum(((part * other).sum() for part, other in zip(parts, others, strict=True)), torch.zeros(()))
-        (gradient,) = torch.autograd.grad(total, form)
-        torch.testing.assert_close(gradient, rule.apply(node, *others).expand_as(gradient))
+    graph = graph_of(case, torch.float64)
+    for node in different(graph):
+        rule = RULES[node.op]
+        assert isinstance(rule, Linear)
+        shapes = tuple(graph[i].shape for i in node.inputs)
+        for rows in (2, 40):  # few and many rows go different ways
+            form = torch.randn(rows, *node.shape, dtype=torch.float64)
+            form[:, form[0].numel() // 2 :].flatten(1)[:, ::2] = 0  # zeros have gradients too
+            form = (form * (torch.arange(form[0].numel()).view(node.shape) % 3 > 0)).requires_grad_()
+            parts, _ = rule.pull(node, shapes, form)
+            others = [torch.randn(rows, *shape, dtype=torch.float64) for shape in shapes]
+            total = sum(((part * other).sum() for part, other in zip(parts, others, strict=True)), torch.zeros(()))
+            (gradient,) = torch.autograd.grad(total, form)
+            torch.testing.assert_close(gradient, rule.apply(node, *others).expand_as(gradient))
 
 
 def bound(graph: pm.Graph, family: pm.Family, slopes: dict[str, Tensor], way: Pass) -> Tensor:

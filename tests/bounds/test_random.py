@@ -13,9 +13,12 @@ from torch import Tensor
 
 from proofmap import Ball, Graph
 from proofmap.bounds import METHODS, Sharing
-from proofmap.graph import layers, picks, pools, scalars
-from proofmap.graph.build import Builder
-from proofmap.graph.slide import Slide
+from proofmap.graph.builder import pooling as pools
+from proofmap.graph.builder import scalar_functions as scalars
+from proofmap.graph.builder import slicing as picks
+from proofmap.graph.builder import weighted_layers as layers
+from proofmap.graph.builder.graph_builder import Builder
+from proofmap.graph.sliding_windows import Slide
 from tests.bounds.attack import climbed, sampled
 from tests.bounds.setting import both_sides, quick
 

@@ -10,13 +10,13 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.bounds import Backward
+from proofmap.bounds.backsubstitution import rewrite
 from proofmap.bounds.backward import BackwardPass
-from proofmap.bounds.linear import rewrite
 from proofmap.graph import Graph
 from proofmap.graph.ir import Node
-from proofmap.graph.pairs import in_pairs
+from proofmap.graph.rewrite.pairwise_maximum import in_pairs
+from proofmap.inputs.window_forms import Places, Windows, where_from
 from proofmap.rules import RULES, Form, Interval, Linear, Nonlinear
-from proofmap.windows import Places, Windows, where_from
 from tests.bounds.maps import BODIES, SHAPE, graph_of, points
 from tests.bounds.setting import both_sides, by, mask_for
 from tests.models import MODELS, Case
@@ -44,21 +44,6 @@ def windows_of(node: Node, cases: int, seed: int, sites: bool) -> Windows:
     return whole.moved(values, node.shape, (0,) * len(extent), (1,) * len(extent))
 
 
-def paired(name: str) -> Graph:
-    return in_pairs(graph_of(name), points(1))
-
-
-def nodes() -> list[tuple[str, str]]:
-    """Every node from maps to a map."""
-    graphs = {name: paired(name) for name in BODIES}
-    return [
-        (name, node.name)
-        for name, graph in graphs.items()
-        for node in graph.nodes[1:]
-        if all(len(shape) == 3 for shape in (node.shape, *(graph[i].shape for i in node.inputs)))
-    ]
-
-
 def owners(form: Windows) -> Tensor:
     return form.places.to_rows(form.places.owner)
 
@@ -66,35 +51,40 @@ def owners(form: Windows) -> Tensor:
 @pytest.mark.parametrize(
     "sites", [pytest.param(False, marks=pytest.mark.whole), pytest.param(True, marks=pytest.mark.slow)]
 )
-@pytest.mark.parametrize(("body", "name"), nodes())
-def test_every_operation_pulls_windows_as_it_pulls_dense_forms(body: str, name: str, sites: bool) -> None:
-    graph = paired(body)
-    node = graph[name]
+@pytest.mark.parametrize("body", BODIES)
+def test_every_operation_pulls_windows_as_it_pulls_dense_forms(body: str, sites: bool) -> None:
+    """At every node from maps to a map."""
+    graph = in_pairs(graph_of(body), points(1))
+    for node in graph.nodes[1:]:
+        shapes = tuple(graph[i].shape for i in node.inputs)
+        if all(len(shape) == 3 for shape in (node.shape, *shapes)):
+            for seed in range(4):
+                pulls_alike(node, shapes, windows_of(node, 2, seed, sites))
+
+
+def pulls_alike(node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> None:
     rule = RULES[node.op]
-    shapes = tuple(graph[i].shape for i in node.inputs)
-    for seed in range(4):
-        form = windows_of(node, 2, seed, sites)
-        parts: tuple[Form | None, ...]
-        expected: tuple[Tensor | None, ...]
-        if isinstance(rule, Linear):
-            parts, bias = rule.pull(node, shapes, form)
-            expected, offset = rule.pull(node, shapes, form.dense())
-        else:
-            assert isinstance(rule, Nonlinear)
-            middle = [torch.randn(2, *shape, dtype=torch.float64) for shape in shapes]
-            relaxation = rule.relax(node, *(Interval(m - 0.4, m + 0.5) for m in middle))
-            parts, bias = relaxation.pull(form, owners(form))
-            expected, offset = relaxation.pull(form.dense(), owners(form))
-        assert (bias is None) == (offset is None)
-        if bias is not None and offset is not None:
-            torch.testing.assert_close(bias, offset)
-        for part, dense in zip(parts, expected, strict=True):
-            if dense is None:  # a difference stands beside the values it is made of
-                assert (node.op, part) == ("larger", None)
-                continue
-            if node.op in KEPT and not (node.op == "pad" and node.attributes["mode"] != "constant"):
-                assert isinstance(part, Windows)
-            torch.testing.assert_close(part.dense() if isinstance(part, Windows) else part, dense)
+    parts: tuple[Form | None, ...]
+    expected: tuple[Tensor | None, ...]
+    if isinstance(rule, Linear):
+        parts, bias = rule.pull(node, shapes, form)
+        expected, offset = rule.pull(node, shapes, form.dense())
+    else:
+        assert isinstance(rule, Nonlinear)
+        middle = [torch.randn(2, *shape, dtype=torch.float64) for shape in shapes]
+        relaxation = rule.relax(node, *(Interval(m - 0.4, m + 0.5) for m in middle))
+        parts, bias = relaxation.pull(form, owners(form))
+        expected, offset = relaxation.pull(form.dense(), owners(form))
+    assert (bias is None) == (offset is None), node
+    if bias is not None and offset is not None:
+        torch.testing.assert_close(bias, offset)
+    for part, dense in zip(parts, expected, strict=True):
+        if dense is None:  # a difference stands beside the values it is made of
+            assert (node.op, part) == ("larger", None)
+            continue
+        if node.op in KEPT and not (node.op == "pad" and node.attributes["mode"] != "constant"):
+            assert isinstance(part, Windows), node
+        torch.testing.assert_close(part.dense() if isinstance(part, Windows) else part, dense)
 
 
 def test_the_sum_of_windows_is_the_sum_of_forms() -> None:

@@ -16,7 +16,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from proofmap.cli import app
-from tests.cli.commands import PROGRAM, called, installed
+from tests.cli.invoke import PROGRAM, called, installed
 from tests.sources.files import write_linear
 
 
@@ -88,7 +88,7 @@ def test_every_end_has_its_code(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("proofmap.cli.cases.read_cases", fail)
+    monkeypatch.setattr("proofmap.cli.options.samples_and_balls.read_cases", fail)
     found = called("verify", files / "net.onnx", files / "x.npy", "--eps", "0.01")
     assert found.exit_code == code
     assert found.stderr.startswith(said)
@@ -100,7 +100,7 @@ def test_an_array_that_no_memory_holds_is_no_bug(
     make: Callable[[], object], files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What numpy and torch themselves say."""
-    monkeypatch.setattr("proofmap.cli.cases.read_cases", lambda *_, **__: make())
+    monkeypatch.setattr("proofmap.cli.options.samples_and_balls.read_cases", lambda *_, **__: make())
     found = called("verify", files / "net.onnx", files / "x.npy", "--eps", "0.01")
     assert found.exit_code == 2
     assert re.fullmatch(r"error: the memory does not suffice: .* --bounds crown-ibp; .*llocate.*\n", found.stderr)

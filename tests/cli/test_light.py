@@ -14,8 +14,8 @@ from proofmap import __version__
 from proofmap.bench import names as bench_names
 from proofmap.bounds import METHODS
 from proofmap.bounds.method import SYNONYMS
-from proofmap.cli import names
-from proofmap.runs.export import FORMATS
+from proofmap.cli.options import option_names as names
+from proofmap.runs.results_export import FORMATS
 from proofmap.zoo import __all__ as zoo_names
 from tests.cli.test_app import completion
 
@@ -156,7 +156,7 @@ except AttributeError as error:
     assert str(error) == "module 'proofmap' has no attribute 'nothing'", error
 else:
     raise AssertionError
-from proofmap.explain import EVA
+from proofmap.explainers import EVA
 assert pm.EVA is EVA
 assert callable(pm.overlap) and pm.overlap.__name__ == "overlap"
 assert pm.errors.InputError is pm.InputError

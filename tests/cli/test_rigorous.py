@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import proofmap as pm
-from tests.cli.commands import answer, called
+from tests.cli.invoke import answer, called
 from tests.sources.files import digits
 
 MODEL = "zoo:mnist_mlp"
@@ -139,7 +139,7 @@ def test_what_only_the_bound_s_own_precision_swamps_is_proven_in_float64(
             return found
         return pm.Overlap(torch.ones(1), torch.zeros(1, 0), found.nominal, found.target, certified=True)
 
-    monkeypatch.setattr("proofmap.cli.decisions.overlap", overlap)
+    monkeypatch.setattr("proofmap.cli.commands.verify_decisions.overlap", overlap)
     (entry,) = answer("verify", MODEL, "digit.npy", "--eps", "0.01", "--no-radius")["inputs"]
     assert seen == [(torch.float32, True), (torch.float32, False), (torch.float64, True)]
     assert (entry["verdict"], entry["rounding"]) == ("proven", False)
@@ -154,7 +154,7 @@ def test_a_search_that_is_far_from_a_proof_is_not_asked_again_without_roundings(
         seen.append(rigorous)
         return pm.overlap(*args, rigorous=rigorous, **how)
 
-    monkeypatch.setattr("proofmap.cli.decisions.overlap", overlap)
+    monkeypatch.setattr("proofmap.cli.commands.verify_decisions.overlap", overlap)
     words = ("--no-radius", "--bounds", "exact", "--seconds")
     found = called("verify", MODEL, "digit.npy", "--eps", "0.05", *words, "0.5", "--json")
     (entry,) = json.loads(found.stdout)["inputs"]

@@ -20,7 +20,7 @@ import pytest
 
 from proofmap.dossier import dossier
 from proofmap.errors import FileError
-from proofmap.explain import File, Source
+from proofmap.explainers import File, Source
 from proofmap.proof.check import TEXTS, read_claim
 from proofmap.runs import Results
 from proofmap.runs.manifest import Manifest
@@ -34,7 +34,7 @@ def checker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in, which takes no time."""
     path = tmp_path / "check.py"
     path.write_text(CHECKER)
-    monkeypatch.setattr("proofmap.dossier.write.checker", lambda: path)
+    monkeypatch.setattr("proofmap.dossier.assemble.checker", lambda: path)
 
 
 def made(folder: Path, **changes: Any) -> ZipFile:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.dossier.making import members_of
-from tests.show.browser import NAMES, Tab, find, tab
-from tests.show.test_browser import CONTRAST
+from tests.report.browser import NAMES, Tab, find, tab
+from tests.report.test_browser import CONTRAST
 
 BROWSER = find()
 pytestmark = pytest.mark.skipif(BROWSER is None, reason=f"no browser is installed: none of {', '.join(NAMES)}")

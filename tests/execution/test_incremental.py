@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import proofmap as pm
-from proofmap import kernel
 from proofmap.execution.cone import alike, boxes, changed_boxes, cone
 from proofmap.execution.incremental import Schedule, base_elements, base_of
 from proofmap.graph import Graph, trace
+from proofmap.runtime import compiled_kernels as kernel
 from tests.models import MODELS, Apply, Case, Constants, Inverted, Join, Residual, graph_of
 
 

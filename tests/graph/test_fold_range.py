@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import ProofmapError
-from proofmap.graph.fold import fold
 from proofmap.graph.ir import Folded, Graph, Node
+from proofmap.graph.rewrite.fold import fold
 
 IBP = pm.bounds.IBP()
 

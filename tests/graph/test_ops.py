@@ -13,9 +13,9 @@ from torch.nn.modules import activation
 
 from proofmap.graph import Graph, Node
 from proofmap.graph.ops import LINEAR, OPERATIONS, compute, reach
-from proofmap.graph.pairs import in_pairs
-from proofmap.graph.reach import nowhere
-from proofmap.graph.twin import twin
+from proofmap.graph.receptive_fields import nowhere
+from proofmap.graph.rewrite.pairwise_maximum import in_pairs
+from proofmap.graph.rewrite.twin_network import twin
 from proofmap.rules import RULES, Linear
 from tests.models import MODELS, graph_of
 

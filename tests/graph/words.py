@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from proofmap.graph import Graph
-from proofmap.graph.build import Builder, Value
+from proofmap.graph.builder.graph_builder import Builder, Value
 
 CPU, DOUBLE = torch.device("cpu"), torch.float64
 

@@ -13,9 +13,9 @@ from torch.nn.functional import one_hot
 from proofmap import Ball, Family, Graph
 from proofmap.bounds import METHODS, Cases, Exact, Method, Sharing, named, solve
 from proofmap.errors import BoundError
-from proofmap.objective import Objective
-from proofmap.overlaps import Bounding, Overlap, family_overlap
-from proofmap.radii import certified_radius
+from proofmap.verify.objective import Objective
+from proofmap.verify.overlap import Bounding, Overlap, family_overlap
+from proofmap.verify.radius import certified_radius
 from tests.bounds.setting import BUDGET, both_sides
 from tests.hunting.draw import Draw
 from tests.hunting.finding import Found, Tally, raw

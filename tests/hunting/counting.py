@@ -10,10 +10,10 @@ from unittest.mock import patch
 
 from torch import Tensor
 
-from proofmap.tree import search
-from proofmap.tree.goal import Found
-from proofmap.tree.sides import Sides
-from proofmap.tree.straight import solved
+from proofmap.search import branch_and_bound as search
+from proofmap.search.goal import Found
+from proofmap.search.lp import solved
+from proofmap.search.two_sides import Sides
 
 
 @dataclass

@@ -13,8 +13,8 @@ from onnx.reference import ReferenceEvaluator
 
 from proofmap.errors import ModelError, ProofmapError
 from proofmap.graph import Graph, bounded, load
-from proofmap.graph.onnx.learned import LEARNED
-from proofmap.graph.onnx.ops import CONVERT
+from proofmap.graph.onnx.ml_domain import LEARNED
+from proofmap.graph.onnx.operator_table import CONVERT
 from proofmap.graph.onnx.recurrent import RECURRENT
 from tests.graph.onnx.files import Array
 from tests.hunting.draw import DEAD, Draw, Undrawn

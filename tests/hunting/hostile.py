@@ -20,11 +20,11 @@ import torch
 from proofmap import Ball, Graph
 from proofmap.bounds import IBP, Alpha, Backward, CrownIBP, Exact, Forward, Method
 from proofmap.errors import BoundError
-from proofmap.graph import layers
-from proofmap.graph.build import Builder
+from proofmap.graph.builder import weighted_layers as layers
+from proofmap.graph.builder.graph_builder import Builder
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.overlaps import Bounding, Overlap, family_overlap
+from proofmap.verify.overlap import Bounding, Overlap, family_overlap
 from tests.hunting.counting import counted
 from tests.hunting.finding import Finding, Tally
 from tests.hunting.searches import few_steps

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from proofmap import Ball, Family
-from proofmap.graph.torch.aten import CONVERT
+from proofmap.graph.torch.operator_table import CONVERT
 from tests.hunting.draw import DEAD, Draw, Undrawn
 from tests.hunting.sketch import Network, Ref, Sketch
 from tests.hunting.torch_layers import LAYERS

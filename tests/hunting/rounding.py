@@ -17,8 +17,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from proofmap.graph.foreign import foreign_of
 from proofmap.graph.ir import Graph, Node
+from proofmap.graph.opaque import foreign_of
 from proofmap.graph.ops import LINEAR, compute
 from proofmap.rules import Interval
 

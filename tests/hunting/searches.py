@@ -13,12 +13,16 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap import leaps, overlaps, reach
+from proofmap.attack import lower_bounds as reach
+from proofmap.attack import restarts as leaps
 from proofmap.bounds import Backward, Exact, Method, Sharing, named
 from proofmap.errors import BoundError
-from proofmap.overlaps import Overlap
-from proofmap.tree import boxes, forest, search
-from proofmap.tree import straight as programs
+from proofmap.search import branch_and_bound as search
+from proofmap.search import input_splitting as boxes
+from proofmap.search import lp as programs
+from proofmap.search import tightening as forest
+from proofmap.verify import overlap as overlaps
+from proofmap.verify.overlap import Overlap
 from tests.bounds.setting import BUDGET, both_sides
 from tests.hunting.counting import Work, counted
 from tests.hunting.draw import Draw

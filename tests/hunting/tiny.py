@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 
 from proofmap import Ball, Family, Graph
-from proofmap.graph import layers, pools, scalars
-from proofmap.graph.build import Builder, scalar
-from proofmap.graph.slide import Slide
+from proofmap.graph.builder import pooling as pools
+from proofmap.graph.builder import scalar_functions as scalars
+from proofmap.graph.builder import weighted_layers as layers
+from proofmap.graph.builder.graph_builder import Builder, scalar
+from proofmap.graph.sliding_windows import Slide
 from proofmap.rules import RULES
-from proofmap.rules.lines import Scalar
+from proofmap.rules.scalar_lines import Scalar
 from tests.hunting.draw import Draw
 
 STRAIGHT = ("relu", "relu", "relu", "leaky", "clamp", "abs")

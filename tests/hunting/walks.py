@@ -15,7 +15,7 @@ from torch import Tensor
 
 from proofmap import Family
 from proofmap.bounds import engine
-from proofmap.bounds.knowledge import Knowledge
+from proofmap.bounds.state import Knowledge
 from proofmap.graph.ir import Graph
 from proofmap.rules import RULES, Interval, Linear, Relaxation
 from tests.hunting.finding import Found, Tally

@@ -28,8 +28,8 @@ from proofmap.metrics import (
     Tightness,
     Uniform,
 )
-from proofmap.metrics.draws import Stream
 from proofmap.metrics.metric import ByPreset, Case, Presets, table
+from proofmap.metrics.seeded_noise import Stream
 from proofmap.settings import check_number, count
 from tests.metrics.models import drawn, network
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import InputError
-from proofmap.explain import as_attributor
+from proofmap.explainers import as_attributor
 from proofmap.metrics import Randomisation
 from proofmap.metrics.randomisation import shuffled
 from tests.metrics.models import drawn, network

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.metrics import ROAD, Cells, Deletion, Insertion, MuFidelity, Sparseness, Stability
-from proofmap.metrics.fidelity import pearson, spearman
+from proofmap.metrics.mu_fidelity import pearson, spearman
 from scripts.metrics_env import RECORD, SAMPLES, SUBSETS, attributions, moved, squares
 
 RECORDED: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))

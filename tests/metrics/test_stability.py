@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from proofmap.ball import Ball
 from proofmap.errors import InputError
-from proofmap.explain import EVA
+from proofmap.explainers import EVA
+from proofmap.inputs.ball import Ball
 from proofmap.metrics import Stability
 from tests.metrics.models import drawn, network
 

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import BoundError, InputError
-from proofmap.explain import Explanation
+from proofmap.explainers import Explanation
 from proofmap.proof import check
 from proofmap.proof.certificate import Certificate
-from proofmap.proof.certify import ModelFile
-from proofmap.proof.network import check_covered, export
+from proofmap.proof.make_certificate import ModelFile
+from proofmap.proof.network_export import check_covered, export
 from tests.models import Apply
 from tests.sources.files import digits, write_linear
 

@@ -13,7 +13,7 @@ from onnx import helper
 
 import proofmap as pm
 from proofmap.proof import check as checker
-from proofmap.proof.network import export
+from proofmap.proof.network_export import export
 from tests.proof.making import BALL, Array, known, onnx_file, proof_of, question_of
 
 RANDOM = np.random.default_rng(0)

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import ProofmapWarning
-from proofmap.explain import Explanation
-from proofmap.guarantee import rounded
-from proofmap.proof.explained import Explained
+from proofmap.explainers import Explanation
+from proofmap.proof.never_weaker import Explained
+from proofmap.runtime.outward_numbers import rounded
 from tests.proof.test_certificate import accepted, inputs, small
 from tests.sources.files import digits
 

@@ -17,7 +17,7 @@ from onnx import helper
 
 import proofmap as pm
 from proofmap.errors import BoundError, FileError, InputError
-from proofmap.explain import Explanation
+from proofmap.explainers import Explanation
 from proofmap.proof import check
 from proofmap.sources import Preparation, read_model
 from tests.proof.making import npy, onnx_file, write

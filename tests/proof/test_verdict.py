@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from proofmap.proof import check as checker
-from tests.cli.commands import called
+from tests.cli.invoke import called
 from tests.proof.making import BALL, Array, members_of, mlp_file, npy, write
 
 X = np.array([0.3, 0.9, 0.0, 0.5], np.float32)

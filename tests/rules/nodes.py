@@ -11,7 +11,7 @@ from torch import Tensor
 
 from proofmap.graph import Node
 from proofmap.rules import RULES, Interval
-from proofmap.rules.lines import Scalar
+from proofmap.rules.scalar_lines import Scalar
 
 
 @dataclass(frozen=True)

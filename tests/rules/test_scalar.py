@@ -12,7 +12,7 @@ from torch import Tensor
 from proofmap.errors import BoundError
 from proofmap.graph.ops import OPERATIONS, compute
 from proofmap.rules import RULES, Forms, Interval
-from proofmap.rules.lines import Lines, Scalar
+from proofmap.rules.scalar_lines import Lines, Scalar
 from tests.rules.nodes import FUNCTIONS, Function, points
 
 DTYPES = [torch.float32, torch.float64]
@@ -258,7 +258,7 @@ def test_lines_carry_coefficients_back() -> None:
 
 @pytest.mark.parametrize(("op", "approximate"), [("silu", ""), ("gelu", "none"), ("gelu", "tanh"), ("mish", "")])
 def test_the_slope_turns_only_where_the_table_says(op: str, approximate: str) -> None:
-    from proofmap.rules.curves import Swish
+    from proofmap.rules.s_shaped import Swish
 
     rule = RULES[op]
     assert isinstance(rule, Swish)

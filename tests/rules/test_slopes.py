@@ -10,9 +10,9 @@ from torch import Tensor
 
 from proofmap.graph.ops import compute
 from proofmap.rules import RULES, Interval, Nonlinear
-from proofmap.rules.curves import Curve
-from proofmap.rules.larger import Larger, Mixture
-from proofmap.rules.lines import Lines
+from proofmap.rules.maximum_of_two import Larger, Mixture
+from proofmap.rules.s_shaped import Curve
+from proofmap.rules.scalar_lines import Lines
 from tests.rules.nodes import FUNCTIONS, Function, points
 
 every = pytest.mark.parametrize("function", FUNCTIONS, ids=str)

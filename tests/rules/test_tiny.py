@@ -11,9 +11,9 @@ from torch import Tensor
 from proofmap.graph import Node
 from proofmap.graph.ops import compute
 from proofmap.rules import RULES, Interval, Nonlinear
-from proofmap.rules.larger import Mixture
-from proofmap.rules.lines import Lines, Scalar
 from proofmap.rules.maximum import Picks
+from proofmap.rules.maximum_of_two import Mixture
+from proofmap.rules.scalar_lines import Lines, Scalar
 from tests.rules.nodes import FUNCTIONS, Function
 
 both = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -110,6 +110,6 @@ def rule(op: str) -> Nonlinear:
 def test_every_nonlinear_rule_is_met() -> None:
     met = {function.op for function in FUNCTIONS} | {"maximum", "larger"}
     left = {op for op, found in RULES.items() if isinstance(found, Nonlinear)} - met
-    elsewhere = {"product", "contract", "softmax"}  # tests/rules/test_product.py
+    elsewhere = {"product", "contract", "softmax"}  # tests/rules/test_elementwise_product.py
     assert left == {"max_pool", "change"} | elsewhere  # the lines of `maximum`, and of a change: test_change.py
     assert not any(isinstance(RULES[op], Scalar) for op in left)

@@ -13,9 +13,9 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.errors import FileError
-from proofmap.explain import Source
+from proofmap.explainers import Source
 from proofmap.runs import Job, Local
-from proofmap.runs.job import Setup
+from proofmap.runs.run_job import Setup
 from proofmap.runs.worker import Done, Work
 from proofmap.sources import Model, Preparation
 

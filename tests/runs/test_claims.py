@@ -21,13 +21,13 @@ from torch import nn
 
 import proofmap as pm
 from proofmap.errors import FileError, InputError
-from proofmap.explain.wording import share
+from proofmap.report import report
 from proofmap.runs import Results, run
-from proofmap.runs.figure import _overlaps
 from proofmap.runs.totals import total
-from proofmap.show import report
+from proofmap.runs.totals_figure import _overlaps
 from proofmap.sources import open_samples, read_model
-from tests.cli.commands import called
+from proofmap.text.wording import share
+from tests.cli.invoke import called
 from tests.runs.setting import COUNT, EPS, Digits, digits_model, job
 from tests.sources.files import GREY
 

@@ -13,7 +13,7 @@ import zarr
 import proofmap as pm
 from proofmap.errors import InputError
 from proofmap.runs import Results, run
-from proofmap.runs.job import seed_of
+from proofmap.runs.run_job import seed_of
 from tests.runs.setting import EPS, Digits, digits_model, job, nan_digit
 
 COUNT = 6

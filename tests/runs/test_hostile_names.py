@@ -17,9 +17,9 @@ from pyarrow import parquet
 
 import proofmap as pm
 from proofmap.runs import Results
-from tests.cli.commands import called
+from tests.cli.invoke import called
 from tests.sources.files import write_linear
-from tests.test_spreadsheet import read_back
+from tests.storage.test_csv_cells import read_back
 
 LONG = 240 * "n" + ".npy"
 NAMES = [
@@ -37,7 +37,7 @@ BAD = b"=bad\xff.npy"  # no sample
 
 @pytest.fixture(scope="module", autouse=True)
 def without_drawings() -> Iterator[None]:
-    with patch("proofmap.runs.figure.draw", lambda totals: b""):
+    with patch("proofmap.runs.totals_figure.draw", lambda totals: b""):
         yield
 
 

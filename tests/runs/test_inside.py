@@ -8,7 +8,7 @@ import pytest
 
 from proofmap.runs import Results, run
 from proofmap.sources import open_samples
-from tests.cli.commands import answer
+from tests.cli.invoke import answer
 from tests.runs.setting import Interrupted, contents, digits_model, job
 from tests.sources.files import GREY, digits, write_png
 

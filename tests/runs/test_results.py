@@ -231,7 +231,7 @@ def test_an_export_is_whole_or_not_there(results: Results, tmp_path: Path, monke
     def broken(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("proofmap.runs.export.widened", broken)
+    monkeypatch.setattr("proofmap.runs.results_export.widened", broken)
     with pytest.raises(KeyboardInterrupt):
         results.export(tmp_path / "r.csv")
     assert list(tmp_path.iterdir()) == []

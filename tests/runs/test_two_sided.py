@@ -15,14 +15,14 @@ from pyarrow import parquet
 from safetensors import safe_open
 
 import proofmap as pm
-from proofmap.explain import eva
-from proofmap.explain.ranks import ranks
-from proofmap.overlaps import Overlap
+from proofmap.explainers.methods import eva
+from proofmap.report import report
 from proofmap.runs import Results, run
 from proofmap.runs.chunk import Array
 from proofmap.runs.results import Part
 from proofmap.runs.totals import total
-from proofmap.show import report
+from proofmap.text.proven_ranks import ranks
+from proofmap.verify.overlap import Overlap
 from tests.runs.setting import EPS, Digits, digits_model, job
 
 COUNT, FAILED, GAP = 6, 4, 0.0005

@@ -17,11 +17,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
-from proofmap.ball import Ball
 from proofmap.data import idx
 from proofmap.errors import FileError, InputError, ProofmapError
-from proofmap.sources import Preparation, Samples, arrays, open_samples, table
-from proofmap.sources.fit import scaled
+from proofmap.inputs.ball import Ball
+from proofmap.sources import Preparation, Samples, open_samples
+from proofmap.sources import csv_tables as table
+from proofmap.sources import numpy_files as arrays
+from proofmap.sources.sample_shapes import scaled
 from tests.sources.files import GREY, bytes_of, digits, npy, write_idx, write_png
 
 FLAT = Preparation(shape=(3,))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from proofmap.bench.benchmark_file import Entry, Spec, names, read
+from proofmap.bench.benchmark_run import run
 from proofmap.bench.compare import compare
-from proofmap.bench.ranks import Ranks, mean_ranks
-from proofmap.bench.run import run
-from proofmap.bench.spec import Entry, Spec, names, read
-from proofmap.bench.table import Cell, Column, Table, tabulate
+from proofmap.bench.mean_ranks import Ranks, mean_ranks
+from proofmap.bench.statistics import Cell, Column, Table, tabulate
 
 __all__ = [
     "Cell",

@@ -11,26 +11,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from proofmap.arrays import Samples, Target
-from proofmap.ball import Ball
-from proofmap.bar import Bar
-from proofmap.bench.table import Column, Table, Values, tabulate
-from proofmap.classes import target_of
+from proofmap.bench.statistics import Column, Table, Values, tabulate
 from proofmap.errors import InputError
-from proofmap.explain import Explainer
-from proofmap.explain.adapt import Method, as_attributor, name_of
-from proofmap.explain.attributor import Attributor
-from proofmap.explain.baselines import Baseline
-from proofmap.explain.unstated import spanned
+from proofmap.explainers import Explainer
+from proofmap.explainers.adapt import Method, as_attributor, name_of
+from proofmap.explainers.attributor import Attributor
+from proofmap.explainers.baselines import Baseline
+from proofmap.explainers.default_ball import spanned
 from proofmap.graph import Graph, as_graph
-from proofmap.groups import Groups
-from proofmap.inputs import as_samples
+from proofmap.graph.classes import target_of
+from proofmap.graph.input_tensor import as_samples
+from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.ball import Ball
+from proofmap.inputs.groups import Groups
 from proofmap.metrics import METRICS, Metric
-from proofmap.metrics.check import check_groups
 from proofmap.metrics.randomisation import Remade
-from proofmap.objective import decides
-from proofmap.records import JSON
+from proofmap.metrics.validation import check_groups
+from proofmap.runtime.progress_bar import Bar
 from proofmap.settings import check_count, check_flag
+from proofmap.storage.records import JSON
+from proofmap.verify.objective import decides
 
 __all__ = ["column", "columns", "compare", "judge", "timed", "warm_up"]
 

@@ -11,17 +11,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.bounds import interval
-from proofmap.bounds.knowledge import Knowledge
-from proofmap.bounds.linear import rewrite
+from proofmap.bounds.backsubstitution import rewrite
 from proofmap.bounds.passes import Bounder, Pass
+from proofmap.bounds.prefilter import Sieve
 from proofmap.bounds.rows import Rows, Tightened
-from proofmap.bounds.sieve import Sieve
+from proofmap.bounds.state import Knowledge
 from proofmap.graph.ir import Node
 from proofmap.graph.walk import before
-from proofmap.memory import bytes_of, in_pieces, rows_of
+from proofmap.inputs.window_forms import Windows, where_from
 from proofmap.rules import Form, Interval, Relaxation
 from proofmap.rules.rule import AnyForm
-from proofmap.windows import Windows, where_from
+from proofmap.runtime.memory import bytes_of, in_pieces, rows_of
 
 _NUMBERING = 48  # bytes for each variable that a window sees while its groups are numbered: six times an int64
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from proofmap.bounds.cut import Cut
-from proofmap.family import Family
+from proofmap.bounds.differences.halfspace import Cut
+from proofmap.inputs.family import Family
 from proofmap.rules import Interval
 
 

@@ -11,21 +11,22 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from proofmap import progress
-from proofmap.bounds import facts, interval
+from proofmap.bounds import interval
+from proofmap.bounds import node_facts as facts
+from proofmap.bounds.backsubstitution import bytes_per_row
 from proofmap.bounds.cases import Cases
-from proofmap.bounds.covered import check_covered
-from proofmap.bounds.knowledge import Knowledge
-from proofmap.bounds.layers import Layers
-from proofmap.bounds.linear import bytes_per_row
+from proofmap.bounds.layer_progress import Layers
 from proofmap.bounds.method import Method, Plan
 from proofmap.bounds.passes import Bounder, Pass
+from proofmap.bounds.state import Knowledge
 from proofmap.errors import BoundError
-from proofmap.graph.apart import in_products
 from proofmap.graph.ir import Graph
-from proofmap.graph.pairs import in_pairs
-from proofmap.memory import bytes_of, in_pieces, keep_freed, rows_of
-from proofmap.precision import full_precision, plain_sums
+from proofmap.graph.rewrite.bilinear import in_products
+from proofmap.graph.rewrite.pairwise_maximum import in_pairs
+from proofmap.rounding.coverage import check_covered
+from proofmap.runtime import progress
+from proofmap.runtime.memory import bytes_of, in_pieces, keep_freed, rows_of
+from proofmap.runtime.precision import full_precision, plain_sums
 
 Sharing = Literal["shared", "one-pass", "separate"]
 

@@ -8,15 +8,15 @@ from math import prod
 import torch
 from torch import Tensor
 
-from proofmap.bounds import facts
-from proofmap.bounds.knowledge import Knowledge
-from proofmap.bounds.linear import rewrite
+from proofmap.bounds import node_facts as facts
+from proofmap.bounds.backsubstitution import rewrite
 from proofmap.bounds.passes import Bounder, Pass
 from proofmap.bounds.rows import Rows, Tightened
+from proofmap.bounds.state import Knowledge
 from proofmap.errors import RoomError, in_bytes
 from proofmap.graph.ir import Graph, Node
-from proofmap.memory import bytes_of
 from proofmap.rules import RULES, Forms, Linear
+from proofmap.runtime.memory import bytes_of
 
 
 @dataclass(frozen=True)

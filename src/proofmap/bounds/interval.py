@@ -7,11 +7,11 @@ from math import inf
 
 from torch import Tensor
 
-from proofmap.bounds.knowledge import Knowledge
-from proofmap.bounds.linear import rewrite
+from proofmap.bounds.backsubstitution import rewrite
+from proofmap.bounds.state import Knowledge
+from proofmap.inputs.window_forms import Windows
 from proofmap.rules import Form, Interval
-from proofmap.sums import dot
-from proofmap.windows import Windows
+from proofmap.runtime.block_sums import dot
 
 
 def final(knowledge: Knowledge, specification: Tensor, wanted: Tensor) -> Tensor:

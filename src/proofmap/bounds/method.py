@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from proofmap.bounds.alpha.alpha_crown import SlopesPass
 from proofmap.bounds.backward import BackwardPass
 from proofmap.bounds.forward import ForwardPass
 from proofmap.bounds.passes import Pass
-from proofmap.bounds.slopes import SlopesPass
 from proofmap.errors import InputError
-from proofmap.memory import check_memory
+from proofmap.runtime.memory import check_memory
 from proofmap.settings import check_settings, count, number
 
 

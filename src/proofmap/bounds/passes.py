@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor
 
-from proofmap.bounds.knowledge import Knowledge
 from proofmap.bounds.rows import Rows, Tightened
+from proofmap.bounds.state import Knowledge
 from proofmap.graph.ir import Graph, Node
 
 

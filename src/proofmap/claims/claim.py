@@ -20,13 +20,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from proofmap.ball import Ball
-from proofmap.claims.hull import hull
+from proofmap.claims.enclosing_boxes import hull
 from proofmap.errors import InputError
-from proofmap.explain import Explanation
-from proofmap.explain.ranks import MOST
-from proofmap.explain.stated import stated_ball
-from proofmap.overlaps import Overlap
+from proofmap.explainers import Explanation
+from proofmap.explainers.recorded_ball import stated_ball
+from proofmap.inputs.ball import Ball
+from proofmap.text.proven_ranks import MOST
+from proofmap.verify.overlap import Overlap
 
 __all__ = ["Claim", "Family", "Form", "Which", "asked_groups", "claims_of", "form_of", "text_of"]
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from proofmap.cli.app import app, command
-from proofmap.cli.bench import bench
-from proofmap.cli.check import check
-from proofmap.cli.claim import claim
-from proofmap.cli.compare import compare
-from proofmap.cli.demo import demo
-from proofmap.cli.dossier import dossier
-from proofmap.cli.explain import explain
-from proofmap.cli.export import export
-from proofmap.cli.report import report
-from proofmap.cli.run import run
-from proofmap.cli.verify import verify
+from proofmap.cli.commands.bench_command import bench
+from proofmap.cli.commands.check_command import check
+from proofmap.cli.commands.claim_command import claim
+from proofmap.cli.commands.compare_command import compare
+from proofmap.cli.commands.demo_command import demo
+from proofmap.cli.commands.dossier_command import dossier
+from proofmap.cli.commands.explain_command import explain
+from proofmap.cli.commands.export_command import export
+from proofmap.cli.commands.report_command import report
+from proofmap.cli.commands.run_command import run
+from proofmap.cli.commands.verify_command import verify
 
 __all__ = ["COMMANDS", "app"]
 

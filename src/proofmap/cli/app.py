@@ -12,8 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from proofmap.cli import bundles, streams
-from proofmap.cli.texts import Check
+from proofmap.cli import standard_streams as streams
+from proofmap.cli.options import option_bundles as bundles
+from proofmap.cli.options.option_values import Check
 from proofmap.errors import FlatPictureError, ProofmapError, first_line
 
 __all__ = ["app", "command"]
@@ -139,7 +140,7 @@ def _lacks_memory(error: Exception) -> bool:
         return True
     if "torch" not in sys.modules:
         return False
-    from proofmap.memory import is_out_of_memory
+    from proofmap.runtime.memory import is_out_of_memory
 
     return is_out_of_memory(error)
 

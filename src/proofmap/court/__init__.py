@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from proofmap.court.run import ACCUSED, run
+from proofmap.court.mean_rank_verdict import Verdict
 from proofmap.court.sections import Section, sections
 from proofmap.court.trial import Trial
-from proofmap.court.verdict import Verdict
+from proofmap.court.trials_run import ACCUSED, run
 
 __all__ = ["ACCUSED", "Section", "Trial", "Verdict", "run", "sections"]

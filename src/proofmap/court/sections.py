@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from proofmap.court.hand import HAND
-from proofmap.court.photographs import Photographs, found, grids, judged
+from proofmap.court.handset_networks import HAND
+from proofmap.court.picture_grids import Photographs, found, grids, judged
 from proofmap.court.tetrominoes import ALPHA
-from proofmap.court.training import Kind, tetrominoes
+from proofmap.court.trained_networks import Kind, tetrominoes
 from proofmap.court.trial import Trial
 
 __all__ = ["Section", "known", "sections"]

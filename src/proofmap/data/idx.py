@@ -21,7 +21,7 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
-from proofmap.data.packed import BROKEN, is_packed, open_unpacked, read_up_to
+from proofmap.data.gzip_files import BROKEN, is_packed, open_unpacked, read_up_to
 from proofmap.errors import FileError
 
 __all__ = ["read_idx", "read_idx_hashed", "read_idx_shape"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from proofmap.dossier.write import dossier
+from proofmap.dossier.assemble import dossier
 
 __all__ = ["dossier"]

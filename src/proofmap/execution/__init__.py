@@ -4,7 +4,7 @@
 differences that a group's return makes, in windows (`laid`) that `cone` finds; `clamped` is its most frequent step.
 """
 
+from proofmap.execution.family_sampler import Sampler, check_precision
 from proofmap.execution.incremental import base_elements
-from proofmap.execution.members import Sampler, check_precision
 
 __all__ = ["Sampler", "base_elements", "check_precision"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from proofmap import kernel
+from proofmap.runtime import compiled_kernels as kernel
 
 
 def change(base: Tensor, rows: Tensor | None, move: Tensor, low: float, high: float) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from proofmap.graph.ir import Graph
 from proofmap.graph.ops import reach
-from proofmap.graph.reach import Ends, Window
+from proofmap.graph.receptive_fields import Ends, Window
 
 _WHOLE = 0.75  # of a map: a window this large is not worth cutting out
 _PART = 0.3  # of a map: what groups change of it on average while borders matter

@@ -23,10 +23,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.execution.cone import cone
-from proofmap.execution.laid import Framed, Lay, Under, as_maps, cut, lay, positions, whole
+from proofmap.execution.map_windows import Framed, Lay, Under, as_maps, cut, lay, positions, whole
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import LINEAR, OPERATIONS, compute, reach
-from proofmap.graph.reach import Ends, Window
+from proofmap.graph.receptive_fields import Ends, Window
 from proofmap.graph.walk import most_held, push
 
 _OUTSIDE = -torch.inf  # what max pools see around a map; all else around it is linear

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 from torch import Tensor, nn
 
 from proofmap.errors import InputError
-from proofmap.graph.foreign import bounded
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.onnx import load
+from proofmap.graph.opaque import bounded
 from proofmap.graph.torch import trace
 
 __all__ = ["Graph", "Network", "Node", "as_graph", "bounded", "load", "trace"]

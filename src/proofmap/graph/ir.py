@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.graph.last import LAST
 from proofmap.graph.ops import UNSIGNED, compute
+from proofmap.graph.rewrite.probability_head import LAST
 from proofmap.graph.walk import push
 
 

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proofmap.graph import functions
-from proofmap.graph.reach import Reach, Shapes, filtered, framed, nowhere, pooled, same_place, same_position
+from proofmap.graph import operation_values as functions
+from proofmap.graph.receptive_fields import Reach, Shapes, filtered, framed, nowhere, pooled, same_place, same_position
 
 if TYPE_CHECKING:
     from proofmap.graph.ir import Node

@@ -15,22 +15,22 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from proofmap.methods import JUDGES
-from proofmap.metrics.adversarial import AdversarialDeletion
-from proofmap.metrics.baselines import Blur, Darkest, Mean, Uniform
-from proofmap.metrics.curves import Deletion, Insertion
-from proofmap.metrics.fidelity import Cells, MuFidelity
-from proofmap.metrics.fills import DeletionBlur, DeletionMean, InsertionBlur, InsertionMean
+from proofmap.metrics.max_sensitivity import MaxSensitivity
 from proofmap.metrics.metric import Metric
-from proofmap.metrics.random_removal import FFidelity
+from proofmap.metrics.mu_fidelity import Cells, MuFidelity
 from proofmap.metrics.randomisation import Randomisation
-from proofmap.metrics.road import ROAD
-from proofmap.metrics.robustness import Distances, RobustnessSr
-from proofmap.metrics.sensitivity import MaxSensitivity
+from proofmap.metrics.removal.adversarial_deletion import AdversarialDeletion
+from proofmap.metrics.removal.deletion_fills import DeletionBlur, DeletionMean, InsertionBlur, InsertionMean
+from proofmap.metrics.removal.deletion_insertion import Deletion, Insertion
+from proofmap.metrics.removal.f_fidelity import FFidelity
+from proofmap.metrics.removal.fill_values import Blur, Darkest, Mean, Uniform
+from proofmap.metrics.removal.road import ROAD
+from proofmap.metrics.robustness_sr import Distances, RobustnessSr
 from proofmap.metrics.sparseness import Sparseness
 from proofmap.metrics.stability import Stability
 from proofmap.metrics.tightness import Tightness
 from proofmap.metrics.variables import Entries
+from proofmap.registry import JUDGES
 
 __all__ = [
     "METRICS",

@@ -15,17 +15,17 @@ from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, overload
 import torch
 from torch import Tensor
 
-from proofmap.arrays import Samples, Target
-from proofmap.ball import Ball
-from proofmap.classes import target_of
 from proofmap.errors import InputError
 from proofmap.graph import Graph, Network, as_graph
-from proofmap.metrics.baselines import Uniform
-from proofmap.metrics.check import check_attributions, check_call, check_explainer, check_method, check_overlap
-from proofmap.metrics.points import logits_at, rows_of
-from proofmap.precision import full_precision
-from proofmap.records import JSON, recorded
+from proofmap.graph.classes import target_of
+from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.ball import Ball
+from proofmap.metrics.batched_logits import logits_at, rows_of
+from proofmap.metrics.removal.fill_values import Uniform
+from proofmap.metrics.validation import check_attributions, check_call, check_explainer, check_method, check_overlap
+from proofmap.runtime.precision import full_precision
 from proofmap.settings import Check, check_settings
+from proofmap.storage.records import JSON, recorded
 
 __all__ = ["ByPreset", "Case", "Metric", "Presets", "Subject", "ends_of", "radius_of", "table"]
 

@@ -13,16 +13,16 @@ from typing import ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from proofmap.arrays import Samples, Target
 from proofmap.errors import InputError
 from proofmap.graph import Graph, Network
-from proofmap.graph.foreign import foreign_of
 from proofmap.graph.ir import Node
-from proofmap.groups import pixels
-from proofmap.metrics.check import check_attributions
-from proofmap.metrics.draws import seeded
-from proofmap.metrics.fidelity import spearman
+from proofmap.graph.opaque import foreign_of
+from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.groups import pixels
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, table
+from proofmap.metrics.mu_fidelity import spearman
+from proofmap.metrics.seeded_noise import seeded
+from proofmap.metrics.validation import check_attributions
 from proofmap.metrics.variables import Variables
 from proofmap.settings import check_choice, check_count, count
 
@@ -54,7 +54,7 @@ class Randomisation(Metric[Remade]):
     batch: samples that are explained together; by default some 16 MB of them.
 
     >>> def saliency(network, x, target):
-    ...     return pm.explain.as_attributor("saliency", network).attribute(x, target)
+    ...     return pm.explainers.as_attributor("saliency", network).attribute(x, target)
     >>> pm.metrics.Randomisation()(model, x, None, saliency).shape
     torch.Size([2])
     """

@@ -11,10 +11,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from proofmap.arrays import Samples
-from proofmap.groups import Groups, pixels
-from proofmap.metrics.check import check_groups
+from proofmap.inputs.array_types import Samples
+from proofmap.inputs.groups import Groups, pixels
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, table
+from proofmap.metrics.validation import check_groups
 from proofmap.metrics.variables import Entries, Variables
 from proofmap.settings import count
 

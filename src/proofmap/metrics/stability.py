@@ -11,15 +11,15 @@ from typing import ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from proofmap.arrays import Samples, Target
-from proofmap.ball import Ball
 from proofmap.errors import InputError
-from proofmap.family import Family
 from proofmap.graph import Network
-from proofmap.metrics.check import check_attributions
-from proofmap.metrics.draws import seeded
+from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.ball import Ball
+from proofmap.inputs.family import Family
+from proofmap.metrics.batched_logits import pieces
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, radius_of, table
-from proofmap.metrics.points import pieces
+from proofmap.metrics.seeded_noise import seeded
+from proofmap.metrics.validation import check_attributions
 from proofmap.settings import check_choice, check_flag, check_number, count
 
 __all__ = ["Explain", "Stability"]

@@ -9,15 +9,15 @@ from typing import ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from proofmap.arrays import Samples, Target
-from proofmap.attack import attack
-from proofmap.ball import Ball
-from proofmap.classes import margins
+from proofmap.attack.pgd import attack
 from proofmap.errors import InputError
 from proofmap.graph import Network
+from proofmap.graph.classes import margins
+from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.ball import Ball
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, radius_of, table
-from proofmap.overlaps import Overlap
 from proofmap.settings import check_choice, count
+from proofmap.verify.overlap import Overlap
 
 __all__ = ["Tightness"]
 

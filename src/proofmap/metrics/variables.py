@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proofmap.groups import Groups, Shape, mask_of
+from proofmap.inputs.groups import Groups, Shape, mask_of
 
 __all__ = ["Entries", "Variables"]
 

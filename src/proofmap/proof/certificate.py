@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from proofmap.errors import InputError, ProofmapWarning
-from proofmap.guarantee import between, rounded
-from proofmap.proof.asked import Array
-from proofmap.proof.explained import Explained
-from proofmap.proof.model import exported
-from proofmap.records import write
+from proofmap.proof.certified_file import exported
+from proofmap.proof.never_weaker import Explained
+from proofmap.proof.statement import Array
+from proofmap.runtime.outward_numbers import between, rounded
+from proofmap.storage.records import write
 
 __all__ = ["Certificate"]
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from proofmap.rules import curves, jumps, linear, maximum, piecewise, smooth
-from proofmap.rules.change import Change
-from proofmap.rules.contract import Contract
-from proofmap.rules.larger import Larger
-from proofmap.rules.product import Product
+from proofmap.rules import discontinuous as jumps
+from proofmap.rules import linear_operations as linear
+from proofmap.rules import maximum, piecewise
+from proofmap.rules import one_bend as smooth
+from proofmap.rules import s_shaped as curves
+from proofmap.rules.elementwise_product import Product
+from proofmap.rules.matrix_product import Contract
+from proofmap.rules.maximum_of_two import Larger
 from proofmap.rules.rule import Form, Forms, Interval, Linear, Nonlinear, Relaxation, Rule
+from proofmap.rules.secant_slopes import Change
 from proofmap.rules.softmax import Softmax
 
 __all__ = ["RULES", "Form", "Forms", "Interval", "Linear", "Nonlinear", "Relaxation", "Rule"]

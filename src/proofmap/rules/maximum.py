@@ -11,10 +11,10 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute, reach
-from proofmap.graph.reach import Reach, Shapes
+from proofmap.graph.receptive_fields import Reach, Shapes
+from proofmap.inputs.window_forms import Windows
 from proofmap.rules.rule import Forms, Interval, Kind, Nonlinear, Relaxation
-from proofmap.sums import dot
-from proofmap.windows import Windows
+from proofmap.runtime.block_sums import dot
 
 
 @dataclass(frozen=True, eq=False)

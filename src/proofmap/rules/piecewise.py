@@ -10,8 +10,8 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.rules.lines import Lines, Scalar, chord
 from proofmap.rules.rule import Free, Interval, Kinked
+from proofmap.rules.scalar_lines import Lines, Scalar, chord
 
 
 class TwoPieces(Scalar):

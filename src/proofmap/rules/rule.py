@@ -15,9 +15,9 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.graph.reach import Shapes
-from proofmap.sums import dot
-from proofmap.windows import Windows
+from proofmap.graph.receptive_fields import Shapes
+from proofmap.inputs.window_forms import Windows
+from proofmap.runtime.block_sums import dot
 
 Form = Tensor | Windows  # rows of coefficients over a value: (rows, *shape), or windows of a map
 Kind = TypeVar("Kind", Tensor, Windows)

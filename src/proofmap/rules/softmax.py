@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Node
-from proofmap.rules.lines import at_rows
+from proofmap.inputs.window_forms import Windows
 from proofmap.rules.rule import Form, Forms, Interval, Nonlinear, Relaxation
-from proofmap.sums import dot
-from proofmap.windows import Windows
+from proofmap.rules.scalar_lines import at_rows
+from proofmap.runtime.block_sums import dot
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from proofmap.digest import hash_file
 from proofmap.errors import FileError
-from proofmap.resume import inside
-from proofmap.runs.invariants import violation
+from proofmap.runs.chunk_invariants import violation
 from proofmap.runs.manifest import Entry, chunk_file, contradiction
+from proofmap.storage.hashing import hash_file
+from proofmap.storage.resumable_folder import inside
 
 if TYPE_CHECKING:
     from proofmap.runs.results import Part, Results

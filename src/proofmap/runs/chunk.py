@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from proofmap.errors import FileError
-from proofmap.explain.explanation import Guarantee
+from proofmap.explainers.explanation import Guarantee
 
 __all__ = ["ARRAYS", "DROPS", "ERRORS", "LOWER", "SCORES", "WHOLE", "Array", "Words"]
 __all__ += ["pack", "read_array", "read_words", "widened"]

@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from proofmap.digest import versions
 from proofmap.errors import InputError, ProofmapError
-from proofmap.runs.job import Job, Setup
+from proofmap.runs.run_job import Job, Setup
 from proofmap.runs.worker import Done, Work, Worker
-from proofmap.sources.model import user_modules
+from proofmap.sources.named_model import user_modules
+from proofmap.storage.hashing import versions
 
 __all__ = ["Ray"]
 

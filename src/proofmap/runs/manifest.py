@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proofmap.digest import digest
 from proofmap.errors import FileError
-from proofmap.explain.origin import Source
-from proofmap.resume import changes, inside, keep
+from proofmap.explainers.origin import Source
 from proofmap.runs.chunk import read_words
-from proofmap.sources.written import FORMAT, MANIFEST, MASK
+from proofmap.sources.own_files import FORMAT, MANIFEST, MASK
+from proofmap.storage.hashing import digest
+from proofmap.storage.resumable_folder import changes, inside, keep
 
 __all__ = ["INDEX", "MANIFEST", "MASK", "Entry", "Manifest", "chunk_file", "contradiction", "differences", "seal"]
 

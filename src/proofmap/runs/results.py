@@ -14,15 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from proofmap.arrays import tensor_of
-from proofmap.digest import digest
 from proofmap.errors import FileError, InputError
-from proofmap.explain.explanation import Guarantee, spread
-from proofmap.explain.proven import Known
-from proofmap.explain.ranks import MOST
-from proofmap.frames import frame
-from proofmap.overlaps import Overlap
-from proofmap.resume import inside
+from proofmap.explainers.explanation import Guarantee, spread
+from proofmap.explainers.proven_scores import Known
+from proofmap.inputs.array_types import tensor_of
+from proofmap.runs.attained_points import NAMES, unpacked
 from proofmap.runs.audit import faults
 from proofmap.runs.chunk import (
     ARRAYS,
@@ -37,10 +33,14 @@ from proofmap.runs.chunk import (
     read_words,
     widened,
 )
-from proofmap.runs.export import export, rows
 from proofmap.runs.manifest import MASK, Entry, Manifest
-from proofmap.runs.points import NAMES, unpacked
-from proofmap.spreadsheet import readable
+from proofmap.runs.results_export import export, rows
+from proofmap.storage.csv_cells import readable
+from proofmap.storage.hashing import digest
+from proofmap.storage.pandas_frames import frame
+from proofmap.storage.resumable_folder import inside
+from proofmap.text.proven_ranks import MOST
+from proofmap.verify.overlap import Overlap
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -14,23 +14,14 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from proofmap.explain.explanation import Guarantee, rounded
-from proofmap.explain.wording import (
-    around,
-    bound_name,
-    confidence,
-    plural,
-    radius,
-    rounding_note,
-    share,
-    taken_off,
-)
-from proofmap.methods import objective_of
-from proofmap.objective import decides
-from proofmap.resume import keep
+from proofmap.explainers.explanation import Guarantee, rounded
+from proofmap.registry import objective_of
 from proofmap.runs.chunk import ARRAYS, SCORES, Array
 from proofmap.runs.results import Results, maps
-from proofmap.sources.written import DRAWING
+from proofmap.sources.own_files import DRAWING
+from proofmap.storage.resumable_folder import keep
+from proofmap.text.wording import around, bound_name, confidence, plural, radius, rounding_note, share, taken_off
+from proofmap.verify.objective import decides
 
 __all__ = ["ClassTotal", "Distribution", "Totals", "total"]
 
@@ -183,7 +174,7 @@ class Totals:
         """totals.json, means.safetensors, and totals.png."""
         for name, content in self.files.items():
             keep(folder, name, content)
-        from proofmap.runs.figure import draw  # and with it matplotlib, which takes a while
+        from proofmap.runs.totals_figure import draw  # and with it matplotlib, which takes a while
 
         keep(folder, DRAWING, draw(self))
 

@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.digest import versions
 from proofmap.errors import BoundError, FileError, InputError
-from proofmap.explain import Explainer
-from proofmap.explain.attributor import Attributor
-from proofmap.explain.task import drops_of
+from proofmap.explainers import Explainer
+from proofmap.explainers.attributor import Attributor
+from proofmap.explainers.batching import drops_of
 from proofmap.graph import Graph
-from proofmap.precision import full_precision
+from proofmap.runs.attained_points import packed
 from proofmap.runs.chunk import ARRAYS, DROPS, ERRORS, LOWER, WHOLE, Array, Words, pack, widened
-from proofmap.runs.job import Setup, seed_of
-from proofmap.runs.points import packed
+from proofmap.runs.run_job import Setup, seed_of
+from proofmap.runtime.precision import full_precision
+from proofmap.storage.hashing import versions
 
 __all__ = ["Done", "Failure", "Work", "Worker", "attempt", "place"]
 

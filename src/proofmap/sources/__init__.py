@@ -5,11 +5,11 @@ The one exception is a Python file that the user names as the model.
 
 from __future__ import annotations
 
-from proofmap.sources.model import Model, read_model
+from proofmap.sources.confirm import Rerun, rerun
+from proofmap.sources.named_model import Model, read_model
 from proofmap.sources.preparation import Preparation, stated
-from proofmap.sources.rerun import Rerun, rerun
 from proofmap.sources.samples import Files, Samples, open_samples
-from proofmap.sources.vnnlib import Box, read_box, read_specification
+from proofmap.sources.vnnlib.specification import Box, read_box, read_specification
 
 __all__ = [
     "Box",

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from proofmap.errors import FileError, InputError, first_line
-from proofmap.sources.limited import read_text
+from proofmap.sources.limited_reads import read_text
 
 if sys.version_info >= (3, 11):
     import tomllib

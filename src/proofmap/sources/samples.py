@@ -16,12 +16,12 @@ from torch import Tensor
 
 from proofmap.data.images import LABELS, UNKNOWN, read_labels
 from proofmap.errors import FileError, InputError
-from proofmap.explain.origin import File, Source
-from proofmap.sources.conversion import conversion_notes
-from proofmap.sources.fit import Part
-from proofmap.sources.formats import known, open_part, try_part
+from proofmap.explainers.origin import File, Source
+from proofmap.sources.file_formats import known, open_part, try_part
+from proofmap.sources.own_files import written
+from proofmap.sources.picture_conversion import conversion_notes
 from proofmap.sources.preparation import Preparation
-from proofmap.sources.written import written
+from proofmap.sources.sample_shapes import Part
 
 __all__ = ["Files", "Samples", "open_samples"]
 

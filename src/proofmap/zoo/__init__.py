@@ -4,9 +4,9 @@
 torch.Size([2, 10])
 """
 
-from proofmap.zoo.cifar import cifar_cnn
+from proofmap.zoo.cifar_cnn import cifar_cnn
 from proofmap.zoo.efficientnet import efficientnet_lite0
-from proofmap.zoo.mnist import mnist_mlp
+from proofmap.zoo.mnist_mlp import mnist_mlp
 from proofmap.zoo.vgg import vgg16
 from proofmap.zoo.vit import cifar_vit
 

@@ -11,7 +11,7 @@ import pytest
 from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph import bounded
 from proofmap.graph.onnx.norms import NORMS
-from proofmap.graph.onnx.reduce import REDUCE
+from proofmap.graph.onnx.reductions import REDUCE
 from tests.graph.onnx.files import NEWEST, floats, ints, loaded, make
 from tests.graph.onnx.specs import Spec, assert_read, cases, fixed, moved, node, one, several
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import proofmap as pm
-from proofmap.memory import is_out_of_memory
+from proofmap.runtime.memory import is_out_of_memory
 
 
 def test_lack_of_memory_is_not_the_model_s_fault(monkeypatch: pytest.MonkeyPatch) -> None:

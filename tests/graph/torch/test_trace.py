@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from proofmap.errors import InputError, ModelError, UnsupportedError
 from proofmap.graph import as_graph, bounded, trace
-from proofmap.graph.foreign import foreign_of
-from proofmap.graph.torch.aten import CONVERT
-from proofmap.radii import radius
+from proofmap.graph.opaque import foreign_of
+from proofmap.graph.torch.operator_table import CONVERT
+from proofmap.verify.radius import radius
 from tests.graph.test_readers import assert_same, drawn
 from tests.models import MODELS, Apply, Case, Residual, graph_of
 

@@ -13,9 +13,9 @@ import torch
 from onnx import ModelProto, NodeProto, TensorProto
 from torch import Tensor
 
-from proofmap.graph.agree import Cause, Reference, require_agreement
+from proofmap.graph.agreement import Cause, Reference, require_agreement
 from proofmap.graph.ir import Graph
-from proofmap.graph.onnx.session import started
+from proofmap.graph.onnx.runtime_session import started
 
 
 def check(

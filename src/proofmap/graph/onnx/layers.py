@@ -10,13 +10,17 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph import layers, masks, picks, pools, scalars
-from proofmap.graph.attention import attention
-from proofmap.graph.build import Builder, MixedError, NoRule, Value, constant
-from proofmap.graph.logarithms import log_softmax
-from proofmap.graph.onnx.call import Call, branch
-from proofmap.graph.onnx.whole import of_samples
-from proofmap.graph.slide import Slide
+from proofmap.graph.builder import pooling as pools
+from proofmap.graph.builder import scalar_functions as scalars
+from proofmap.graph.builder import slicing as picks
+from proofmap.graph.builder import softmax_masks as masks
+from proofmap.graph.builder import weighted_layers as layers
+from proofmap.graph.builder.attention import attention
+from proofmap.graph.builder.graph_builder import Builder, MixedError, NoRule, Value, constant
+from proofmap.graph.builder.log_sum_exp import log_softmax
+from proofmap.graph.onnx.node_inputs import Call, branch
+from proofmap.graph.onnx.single_sample import of_samples
+from proofmap.graph.sliding_windows import Slide
 
 # --- products ---
 

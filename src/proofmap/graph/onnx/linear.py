@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.graph import sums
-from proofmap.graph.build import Builder, NoRule, Value, constant
-from proofmap.graph.moves import triangle, write
-from proofmap.graph.onnx.call import Call, branch, number, numbers
-from proofmap.graph.onnx.whole import of_samples
+from proofmap.graph.builder import weighted_sums as sums
+from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, constant
+from proofmap.graph.builder.scatter import triangle, write
+from proofmap.graph.onnx.node_inputs import Call, branch, number, numbers
+from proofmap.graph.onnx.single_sample import of_samples
 
 
 def _einsum(b: Builder, call: Call, *xs: Value) -> str:

@@ -12,12 +12,12 @@ from onnx import ModelProto, inliner
 from torch import Tensor
 
 from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
-from proofmap.graph.build import MixedError
+from proofmap.graph.builder.graph_builder import MixedError
 from proofmap.graph.ir import Graph, ModelFile
-from proofmap.graph.onnx.boxed import box_file
 from proofmap.graph.onnx.check import check
 from proofmap.graph.onnx.file import hashed
-from proofmap.graph.onnx.message import name_of
+from proofmap.graph.onnx.message_fields import name_of
+from proofmap.graph.onnx.opaque_part import box_file
 from proofmap.graph.onnx.read import Reader
 
 _BATCHES = (29, 31)  # stand for a free number of samples: primes that are no usual sizes, not taken for another axis

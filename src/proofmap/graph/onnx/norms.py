@@ -8,11 +8,12 @@ from typing import Any
 import torch
 
 from proofmap.errors import ModelError
-from proofmap.graph import norms, scalars
-from proofmap.graph.build import Builder, NoRule, Value, Weight, constant, scalar
-from proofmap.graph.onnx.call import Call, axes_of, branch
-from proofmap.graph.onnx.whole import of_samples
-from proofmap.graph.sums import along
+from proofmap.graph.builder import normalisation as norms
+from proofmap.graph.builder import scalar_functions as scalars
+from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, Weight, constant, scalar
+from proofmap.graph.builder.weighted_sums import along
+from proofmap.graph.onnx.node_inputs import Call, axes_of, branch
+from proofmap.graph.onnx.single_sample import of_samples
 
 
 def _layer_norm(b: Builder, call: Call, x: Value, weight: Value | None = None, bias: Value | None = None) -> str:

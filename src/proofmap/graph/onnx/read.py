@@ -15,15 +15,15 @@ from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto
 from torch import Tensor
 
 from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
-from proofmap.graph.build import Builder, LargeError, MixedError, NoRule, Value
+from proofmap.graph.builder.graph_builder import Builder, LargeError, MixedError, NoRule, Value
+from proofmap.graph.builder.scatter import Entries, gather, merge
 from proofmap.graph.ir import Graph
-from proofmap.graph.moves import Entries, gather, merge
-from proofmap.graph.onnx import message
-from proofmap.graph.onnx.call import Call
+from proofmap.graph.onnx import message_fields as message
 from proofmap.graph.onnx.linear import once
-from proofmap.graph.onnx.message import Array, attribute_of, name_of
-from proofmap.graph.onnx.ops import CONVERT
-from proofmap.graph.onnx.whole import Whole
+from proofmap.graph.onnx.message_fields import Array, attribute_of, name_of
+from proofmap.graph.onnx.node_inputs import Call
+from proofmap.graph.onnx.operator_table import CONVERT
+from proofmap.graph.onnx.single_sample import Whole
 
 _RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 _MOVES = {

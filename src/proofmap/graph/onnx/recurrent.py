@@ -9,9 +9,11 @@ from typing import Any
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph import layers, picks, scalars
-from proofmap.graph.build import Builder, MixedError, NoRule, Value, constant
-from proofmap.graph.onnx.call import Call, branch
+from proofmap.graph.builder import scalar_functions as scalars
+from proofmap.graph.builder import slicing as picks
+from proofmap.graph.builder import weighted_layers as layers
+from proofmap.graph.builder.graph_builder import Builder, MixedError, NoRule, Value, constant
+from proofmap.graph.onnx.node_inputs import Call, branch
 
 State = tuple[Value, ...]
 

@@ -10,12 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.graph import layers, picks, scalars
-from proofmap.graph.build import Builder, MixedError, Value, constant
-from proofmap.graph.last import softmax
-from proofmap.graph.moves import move
-from proofmap.graph.onnx.call import Call, axes_of, branch, number, numbers
-from proofmap.graph.onnx.whole import of_samples
+from proofmap.graph.builder import scalar_functions as scalars
+from proofmap.graph.builder import slicing as picks
+from proofmap.graph.builder import weighted_layers as layers
+from proofmap.graph.builder.graph_builder import Builder, MixedError, Value, constant
+from proofmap.graph.builder.scatter import move
+from proofmap.graph.onnx.node_inputs import Call, axes_of, branch, number, numbers
+from proofmap.graph.onnx.single_sample import of_samples
+from proofmap.graph.rewrite.probability_head import softmax
 
 _ENDS = ("starts", "ends", "axes", "steps")
 _MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.errors import ModelError
-from proofmap.graph.agree import TOLERANCE, Cause, Reference, Run, difference, require_agreement
+from proofmap.graph.agreement import TOLERANCE, Cause, Reference, Run, difference, require_agreement
 from proofmap.graph.ir import Graph
-from proofmap.memory import is_out_of_memory
+from proofmap.runtime.memory import is_out_of_memory
 
 
 def check(graph: Graph, model: nn.Module, x: Tensor, precision: torch.dtype) -> None:

@@ -10,9 +10,9 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from proofmap.errors import ModelError, first_line
-from proofmap.graph.quiet import quiet
-from proofmap.graph.torch.aten import CONVERT
-from proofmap.memory import is_out_of_memory
+from proofmap.graph.silence import quiet
+from proofmap.graph.torch.operator_table import CONVERT
+from proofmap.runtime.memory import is_out_of_memory
 
 BATCH = 29  # the samples that the exporter sees: a prime that is no usual size, so that none is taken for another axis
 

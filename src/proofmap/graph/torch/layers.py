@@ -14,10 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph import layers, masks, picks, pools, scalars
-from proofmap.graph.attention import attention
-from proofmap.graph.build import Builder, MixedError, NoRule, Value, Weight, constant
-from proofmap.graph.slide import Slide
+from proofmap.graph.builder import pooling as pools
+from proofmap.graph.builder import scalar_functions as scalars
+from proofmap.graph.builder import slicing as picks
+from proofmap.graph.builder import softmax_masks as masks
+from proofmap.graph.builder import weighted_layers as layers
+from proofmap.graph.builder.attention import attention
+from proofmap.graph.builder.graph_builder import Builder, MixedError, NoRule, Value, Weight, constant
+from proofmap.graph.sliding_windows import Slide
 from proofmap.graph.torch.shapes import axes_of, operators
 
 

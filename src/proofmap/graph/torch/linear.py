@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph import scalars, sums
-from proofmap.graph.build import Builder, MixedError, NoRule, Value, constant
-from proofmap.graph.moves import choose, triangle, write
-from proofmap.graph.slide import Slide
+from proofmap.graph.builder import scalar_functions as scalars
+from proofmap.graph.builder import weighted_sums as sums
+from proofmap.graph.builder.graph_builder import Builder, MixedError, NoRule, Value, constant
+from proofmap.graph.builder.scatter import choose, triangle, write
+from proofmap.graph.sliding_windows import Slide
 from proofmap.graph.torch.shapes import as_value, operators
 
 _WEIGHT = 2.0**24  # of lerp: end - start, which larger ones multiply, may underflow

@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 
-from proofmap.graph import layers, norms, pools
-from proofmap.graph.build import Builder, MixedError, NoRule, Weight
+from proofmap.graph.builder import normalisation as norms
+from proofmap.graph.builder import pooling as pools
+from proofmap.graph.builder import weighted_layers as layers
+from proofmap.graph.builder.graph_builder import Builder, MixedError, NoRule, Weight
 from proofmap.graph.torch.layers import first
 from proofmap.graph.torch.shapes import axes_of, operators
 

@@ -12,12 +12,12 @@ from torch.export import ExportedProgram
 from torch.utils._pytree import tree_leaves
 
 from proofmap.errors import ModelError
-from proofmap.graph.build import Builder, MixedError, NoRule
+from proofmap.graph.builder.graph_builder import Builder, MixedError, NoRule
 from proofmap.graph.ir import Graph
-from proofmap.graph.torch.aside import Aside
-from proofmap.graph.torch.aten import CONVERT
+from proofmap.graph.torch.batch_axis import Aside
+from proofmap.graph.torch.batch_axis_tracking import BOTH, follow
 from proofmap.graph.torch.export import BATCH, name_of, stored
-from proofmap.graph.torch.follow import BOTH, follow
+from proofmap.graph.torch.operator_table import CONVERT
 
 _EMPTY = ("aten.empty", "aten.new_empty")  # whatever stands there is written over, or the model is no function
 

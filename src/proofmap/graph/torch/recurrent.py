@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.graph.build import Builder, MixedError, NoRule, Value
-from proofmap.graph.recurrent import CELLS, State, Weights, recurrent
-from proofmap.graph.torch.aside import Aside, shaped
+from proofmap.graph.builder.graph_builder import Builder, MixedError, NoRule, Value
+from proofmap.graph.builder.unrolled_recurrent import CELLS, State, Weights, recurrent
+from proofmap.graph.torch.batch_axis import Aside, shaped
 from proofmap.graph.torch.shapes import operators
 
 

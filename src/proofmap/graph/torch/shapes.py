@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proofmap.graph import picks
-from proofmap.graph.build import Builder, MixedError, NoRule, Value, constant, scalar
-from proofmap.graph.moves import move
+from proofmap.graph.builder import slicing as picks
+from proofmap.graph.builder.graph_builder import Builder, MixedError, NoRule, Value, constant, scalar
+from proofmap.graph.builder.scatter import move
 
 
 def as_value(value: Any) -> Value:

@@ -15,15 +15,15 @@ from torch import Tensor, fx, nn
 from torch.nn.parameter import is_lazy
 
 from proofmap.errors import InputError, ModelError, UnsupportedError
-from proofmap.graph.build import MixedError
+from proofmap.graph.builder.graph_builder import MixedError
 from proofmap.graph.ir import Graph
-from proofmap.graph.torch.boxed import Exported, box
 from proofmap.graph.torch.check import check
 from proofmap.graph.torch.compiled import eager, uncompiled
 from proofmap.graph.torch.export import BATCH, ExportError, export
-from proofmap.graph.torch.modes import check_mode
+from proofmap.graph.torch.opaque_part import Exported, box
 from proofmap.graph.torch.read import read
-from proofmap.precision import full_precision
+from proofmap.graph.torch.training_mode import check_mode
+from proofmap.runtime.precision import full_precision
 
 
 def trace(model: nn.Module, x: Tensor) -> Graph:

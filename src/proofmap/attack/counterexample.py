@@ -1,0 +1,67 @@
+"""A decision refuted: a point of the ball that the network, and whoever runs the model, classifies otherwise.
+
+It lies in its ball exactly, as the numbers it is stored as.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from proofmap.attack.pgd import climbs, margin
+from proofmap.graph import Graph
+from proofmap.graph.rewrite.probability_head import scores
+from proofmap.inputs.ball import Ball
+from proofmap.inputs.family import Family
+from proofmap.inputs.membership import into_ball
+
+__all__ = ["RESTARTS", "STEPS", "Refutation", "Run", "refute"]
+
+STEPS, RESTARTS = 40, 8
+
+Run = Callable[[Tensor], Tensor]  # a model as its user runs it: inputs (N, *shape) -> outputs (N, classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Refutation:
+    """A point of the ball that is of another class."""
+
+    point: Tensor  # (*shape), of x's dtype
+    becomes: int  # its class, by the model as it is run
+
+
+def refute(
+    graph: Graph, x: Tensor, ball: Ball, target: int, run: Run, known: Iterable[Tensor] = ()
+) -> Refutation | None:
+    """A point around x (1, *shape) that is not of the class `target`, or None where the attack finds none.
+
+    known: points (1, *shape) to try before any attack, such as those that a search for bounds met.
+
+    The point is in the ball and its domain exactly. Another class is ahead there twice: in the network over the real
+    numbers, which is what a proof is about, computed in float64, and by `run`, in the model's own arithmetic.
+    """
+    exact = ball.at(x.double())
+    network, precise = graph.to(x.device, x.dtype), graph.to(x.device, torch.float64)
+    aim = torch.tensor([target], device=x.device)
+    for near in chain([x], known, _adversaries(network, ball.at(x), aim)):
+        point = into_ball(near, exact, x.dtype)
+        if not float(margin(precise, point, aim)) > 0:
+            continue
+        outputs = scores(run(point.to(x.dtype)).flatten(1), graph.taken_off)
+        becomes = int(outputs.argmax(1))
+        if float(outputs[0, becomes]) > float(outputs[0, target]):
+            return Refutation(point[0].to(x.dtype), becomes)
+    return None
+
+
+def _adversaries(graph: Graph, family: Family, target: Tensor) -> Iterator[Tensor]:
+    """Points (1, *shape) at which another class is ahead, up to rounding in the ball."""
+    generator = torch.Generator(family.x.device).manual_seed(0)
+    for value, delta in climbs(partial(margin, graph, target=target), family, STEPS, RESTARTS, generator):
+        if float(value) > 0:
+            yield family.x + delta

@@ -1,0 +1,293 @@
+"""Lower sides of overlaps: inputs of the balls, and what the network says there.
+
+A point counts as it is stored: numbers of x's type that lie in their ball exactly, with the frozen group at x. Its
+value is that of the network there, computed in float64. That a value is the largest proves nothing here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+
+import torch
+from torch import Tensor
+
+from proofmap.attack.pgd import across, along, climb
+from proofmap.attack.restarts import leap
+from proofmap.graph import Graph
+from proofmap.graph.opaque import differentiable
+from proofmap.inputs.family import Family
+from proofmap.inputs.membership import into_ball, within
+from proofmap.runtime.memory import bytes_of, in_pieces, piece_of
+from proofmap.runtime.precision import full_precision
+
+__all__ = ["Reached", "reach"]
+
+# For each sample. On the packaged MLP, with radii from .01 to .04, twice as many find hardly more.
+_STARTS, _STEPS = 144, 20
+_AIMS = 9  # rows that starts are aimed at
+_KEPT = 8  # starts of each sample that are finished, and from which its members start
+
+
+def _falling(first: float, last: float, count: int) -> list[float]:
+    """Sizes of steps, from the first to the last by one ratio."""
+    return [first * (last / first) ** (k / (count - 1)) for k in range(count)]
+
+
+_FINISH, _MEMBER, _LITTLE = _falling(0.1, 0.0005, 80), _falling(0.1, 0.0005, 40), _falling(0.05, 0.001, 8)
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """What is to be made large, in which balls: the largest of a sample's forms of the logits."""
+
+    graph: Graph
+    precise: Graph  # in float64
+    family: Family
+    exact: Family  # in float64, where the points lie
+    forms: Tensor  # (N, R, classes)
+    available: int
+
+    @property
+    def elements(self) -> int:
+        """The numbers of the network at a point."""
+        return sum(node.size + node.inside for node in self.graph.nodes) + self.forms[0].numel()
+
+    def pieces(self, count: int, work: Callable[[int, int], None]) -> None:
+        """work(start, stop) over so many points, as many at a time as fit."""
+        elements = self.elements
+        point = 2 * bytes_of(
+            "gradient", elements, self.forms.element_size()
+        )  # beside them, balls and values in float64
+        in_pieces(count, piece_of(self.available, self.forms.device) // point, work)
+
+    def rows(self, points: Tensor, samples: Tensor) -> Tensor:
+        """The values of each form, (K, R), at points of these samples, in the precision of the points."""
+        graph = self.graph if points.dtype == self.graph.dtype else self.precise
+        return (self.forms[samples].to(points) @ graph(points).flatten(1).unsqueeze(2)).squeeze(2)
+
+    def value(self, points: Tensor, samples: Tensor) -> Tensor:
+        """The largest of them, (K,)."""
+        return self.rows(points, samples).amax(1)
+
+    def row(self, points: Tensor, samples: Tensor, aim: Tensor) -> Tensor:
+        """That of one form, (K,)."""
+        return self.rows(points, samples).gather(1, aim[:, None]).squeeze(1)
+
+
+@dataclass(eq=False)
+class Reached:
+    """The largest values that were met in B and in every B_u, in this order, and where.
+
+    A point of B_u is one of B, and of every other B_v whose group it leaves at x: no value is above that of B.
+    """
+
+    question: _Question
+    value: Tensor  # (N, 1 + G) float64
+    points: Tensor  # (N, 1 + G, *shape) of x's type
+    until: float = inf  # a time of `time.monotonic`, from which on no more steps are made
+
+    def refine(self, points: Tensor, index: Tensor) -> None:
+        """Take in points (K, *shape) for members `index` (K,), as `Family.split` counts them: climbed from there.
+
+        Where B gets a better point, every member tries it with its group put back. What other samples have is neither
+        read nor written: threads may take in points of different samples.
+        """
+        family = self.question.family
+        owner = index // family.members
+        samples = owner.unique()
+        with full_precision(family.x.device), torch.no_grad():
+            start = self._brought(points, index) - family.x[owner]
+            _, delta = self._climbed(index, start.to(family.x.dtype), _LITTLE)
+            before = self.value[samples, 0]
+            self._offer(family.x[owner] + delta, index)
+            self._share(samples)
+            better = samples[self.value[samples, 0] > before]
+            self._put_back(better, self.points[better, :1] - family.x[better, None], ())
+            self._share(better)
+
+    def _climbed(self, index: Tensor, delta: Tensor, sizes: Sequence[float]) -> tuple[Tensor, Tensor]:
+        """From δ (K, *shape) on in the members `index` (K,), as `Family.split` counts them: (values, δ)."""
+        family = self.question.family
+        best, at = torch.full_like(delta.flatten(1)[:, 0], -inf), torch.empty_like(delta)
+
+        def work(start: int, stop: int) -> None:
+            piece = index[start:stop]
+            value = partial(self.question.value, samples=piece // family.members)
+            best[start:stop], at[start:stop] = climb(
+                value, family.split(piece), delta[start:stop], sizes, along, self.until
+            )
+
+        self.question.pieces(len(index), work)
+        return _finite(best), at
+
+    def _leapt(self, index: Tensor, delta: Tensor, starts: int) -> Tensor:
+        """δ (K, *shape) or better ones, in the members `index` (K,), of which a sample has so many."""
+        ask = self.question
+        return leap(self._climbed, ask.family, index, delta, starts * ask.elements, ask.available // 8)
+
+    def _brought(self, points: Tensor, index: Tensor) -> Tensor:
+        """Into the members `index` exactly, (K, *shape) float64."""
+        return into_ball(points, self.question.exact.split(index), self.points.dtype)
+
+    def _offer(self, points: Tensor, index: Tensor) -> None:
+        """Keep those of the points (K, *shape) that are better than what their members `index` (K,) have."""
+        value, kept = self.value.view(-1), self.points.view(-1, *self.points.shape[2:])
+
+        def work(start: int, stop: int) -> None:
+            piece = index[start:stop]
+            inside = self._brought(points[start:stop], piece)
+            found = _finite(self.question.value(inside, piece // self.value.shape[1]))
+            best = _first_best(found, piece, len(value))
+            best = best[found[best] > value[piece[best]]]
+            # The point first: where Ctrl-C comes in between, its value is higher than what is said.
+            kept[piece[best]] = inside[best].to(kept.dtype)
+            value[piece[best]] = found[best]
+
+        self.question.pieces(len(index), work)
+
+    def _put_back(self, samples: Tensor, starts: Tensor, sizes: Sequence[float]) -> None:
+        """In every member of samples (n,), climb from the best of their δ (n, S, *shape) with the group put back."""
+        family = self.question.family
+        members = torch.arange(1, family.members, device=samples.device)
+        index = (samples[:, None] * family.members + members).flatten()
+        row = torch.arange(len(samples), device=samples.device).repeat_interleave(len(members))
+
+        def work(start: int, stop: int) -> None:
+            if start and time.monotonic() > self.until:
+                return
+            piece, of = index[start:stop], row[start:stop]
+            ball, value = family.split(piece), partial(self.question.value, samples=samples[of])
+            best, at = torch.full_like(ball.eps, -inf), torch.zeros_like(ball.x)
+            for k in range(starts.shape[1]):
+                delta = starts[of, k].clamp(ball.lower, ball.upper)
+                reached = value(ball.x + delta)
+                better = reached > best
+                best[better], at[better] = reached[better], delta[better]
+            _, delta = climb(value, ball, at, sizes, along, self.until)
+            self._offer(ball.x + delta, piece)
+
+        self.question.pieces(len(index), work)
+
+    def _leap(self, samples: Tensor) -> None:
+        """In every member of samples (n,), on from its own point."""
+        family = self.question.family
+        if not family.groups or time.monotonic() > self.until:
+            return
+        index = (samples[:, None] * family.members + torch.arange(1, family.members, device=samples.device)).flatten()
+        here = family.x[index // family.members]
+        delta = self.points[samples, 1:].flatten(0, 1) - here
+        _, delta = self._climbed(index, self._leapt(index, delta, family.groups), _MEMBER)
+        self._offer(here + delta, index)
+        self._share(samples)
+
+    def _share(self, samples: Tensor) -> None:
+        """Let B, and every member that it lies in, have a member's point where that is better than their own."""
+        family = self.question.family
+        for n in samples.tolist():
+            value, points = self.value[n], self.points[n]
+            apart = family.x.new_zeros(family.members, family.members)  # [m, v] above 0: m's point is not in v
+            if family.mask is not None:
+                moved = (points != family.x[n]).flatten(1).to(apart.dtype)
+                apart[:, 1:].scatter_add_(1, family.mask[n].flatten().expand_as(moved), moved)
+            best, whose = value[:, None].masked_fill(apart > 0, -inf).max(0)
+            better = best > value
+            points[better] = points[whose[better]]
+            value[better] = best[better]
+
+
+def reach(graph: Graph, family: Family, forms: Tensor, available: int, until: float = inf) -> Reached:
+    """The largest values max over r of forms_r · f(x + δ) that an attack meets in B and in every B_u.
+
+    graph in x's type; forms (N, R, classes). Starts are x and points drawn from B. Each is aimed at one of the forms
+    that are largest at x for half of its steps, then at the largest of all: on its way to another class it comes by
+    maxima that the largest form alone does not lead to. B_u starts from the best points of B with u put back.
+
+    until: a time of `time.monotonic`, from which on what was found is not improved any more, and no further samples
+    are attacked.
+    """
+    differentiable(graph, "an attack")
+    with full_precision(family.x.device), torch.no_grad():
+        question = _Question(graph, graph.to(family.x.device, torch.float64), family, within(family), forms, available)
+        samples = torch.arange(family.count, device=family.x.device)
+        nominal = question.value(family.x.double(), samples)
+        met = Reached(
+            question,
+            nominal[:, None].repeat(1, family.members),
+            family.x[:, None].repeat(1, family.members, *[1] * len(family.shape)),
+            until,
+        )
+        room = _STARTS * family.x[0].numel() * family.x.element_size()
+        for number, some in enumerate(samples.split(max(1, available // 8 // room))):
+            if number and time.monotonic() > until:
+                break
+            _search(met, some)
+    met.until = inf
+    return met
+
+
+def _search(met: Reached, samples: Tensor) -> None:
+    """Fill in what an attack on B, and from there on its members, meets."""
+    family = met.question.family
+    delta = _explored(met.question, samples, met.until)  # (n, S, *shape)
+    owner = samples.repeat_interleave(delta.shape[1])
+    index, start = owner * family.members, delta.flatten(0, 1)
+    leapt = start if time.monotonic() > met.until else met._leapt(index, start, _KEPT)
+    value, finished = met._climbed(index, leapt, _FINISH)
+    best = value.view(delta.shape[:2]).argmax(1)
+    delta = finished.view(delta.shape)
+    met._offer(
+        family.x[samples] + delta[torch.arange(len(samples), device=best.device), best], samples * family.members
+    )
+    met._put_back(samples, delta, _MEMBER)
+    met._share(samples)
+    met._leap(samples)
+    met._put_back(samples, met.points[samples, :1] - family.x[samples, None], ())
+    met._share(samples)
+
+
+def _explored(question: _Question, samples: Tensor, until: float) -> Tensor:
+    """The best δ of B that many starts led to, for each of the samples (n,): (n, _KEPT, *shape)."""
+    family = question.family
+    generator = torch.Generator(family.x.device).manual_seed(0)
+    nominal = question.rows(family.x[samples], samples)
+    largest = nominal.sort(dim=1, descending=True, stable=True).indices[:, :_AIMS]
+    number = torch.arange(_STARTS, device=samples.device)
+    aims, number = largest[:, number % largest.shape[1]].flatten(), number.repeat(len(samples))
+    owner = samples.repeat_interleave(_STARTS)
+    value, delta = nominal.new_full((len(owner),), -inf), family.x.new_zeros(len(owner), *family.shape)
+    sizes = [1 - k / _STEPS for k in range(_STEPS)]
+
+    def work(start: int, stop: int) -> None:
+        if start and time.monotonic() > until:
+            return
+        of = owner[start:stop]
+        ball = family.pick(of)
+        drawn = ball.sample(1, generator)[0]
+        drawn[number[start:stop] < largest.shape[1]] = 0  # these start at x
+        aside = partial(question.row, samples=of, aim=aims[start:stop])
+        _, half = climb(aside, ball, drawn, sizes[: _STEPS // 2], across)
+        over = partial(question.value, samples=of)
+        value[start:stop], delta[start:stop] = climb(over, ball, half, sizes[_STEPS // 2 :], across)
+
+    question.pieces(len(owner), work)
+    best = _finite(value).view(-1, _STARTS).topk(_KEPT, dim=1).indices  # (n, _KEPT)
+    row = torch.arange(len(samples), device=samples.device)[:, None]
+    kept: Tensor = delta.unflatten(0, (-1, _STARTS))[row, best]
+    return kept
+
+
+def _finite(value: Tensor) -> Tensor:
+    """Values, those that are none as the smallest."""
+    return value.nan_to_num(nan=-inf, posinf=-inf)
+
+
+def _first_best(value: Tensor, index: Tensor, count: int) -> Tensor:
+    """The places of the largest value of each index below `count`, one for each that is there."""
+    top = value.new_full((count,), -inf).scatter_reduce(0, index, value, "amax")
+    place = torch.arange(len(value), device=value.device).masked_fill(value < top[index], len(value))
+    first = place.new_full((count,), len(value)).scatter_reduce(0, index, place, "amin")
+    return first[first < len(value)]

@@ -1,0 +1,80 @@
+"""The images that a benchmark is about: of a folder, or, to try it out, of what is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from proofmap import data
+from proofmap.bench.benchmark_file import Spec
+from proofmap.errors import InputError
+
+__all__ = ["pictures"]
+
+_Split = Literal["train", "test"]
+
+_QUICK = 16  # packaged digits
+_PHOTOGRAPHS = ("astronaut", "chelsea", "coffee", "rocket", "retina", "hubble_deep_field")  # of scikit-image
+_CIFAR, _COVER, _CUT = 32, 256, 224  # sides
+
+
+def pictures(spec: Spec, folder: Path | None, quick: bool) -> Tensor:
+    """The first images of the test set, or the last training images; quick: digits of the package, or photographs."""
+    if spec.data not in _LOADERS:
+        raise InputError(f"{spec.name} asks for the data {spec.data!r}, expected one of {', '.join(_LOADERS)}")
+    if quick and folder is not None:
+        raise InputError(f"got --data {folder} and --quick, expected one of both: quick takes what is installed")
+    if quick:
+        if spec.data == "mnist":
+            return data.digits()[0][:_QUICK]
+        return _photographs(_CIFAR if spec.data == "cifar10" else _CUT)
+    if folder is None:
+        raise InputError(f"{spec.name} needs the files of {spec.data}, expected --data FOLDER, or --quick")
+    if spec.split == "validation":
+        return _LOADERS[spec.data](folder, "train")[-spec.count :]
+    found = _LOADERS[spec.data](folder, "test")
+    if len(found) <= spec.start:
+        raise InputError(
+            f"{spec.name} is about samples from number {spec.start} on (those before are for choosing settings), got "
+            f"{len(found)} in {folder}: give a folder with more, or a TOML file of your own with start = 0"
+        )
+    return found[spec.start : spec.start + spec.count]
+
+
+def _imagenet(folder: Path, split: _Split) -> Tensor:
+    """The middle of pictures scaled to 256, as is usual; in the order of their names."""
+    if split == "train":
+        raise InputError("got the validation split of imagenet, expected 'test': a folder of pictures has no parts")
+    edge = (_COVER - _CUT) // 2
+    return data.images(folder, _COVER).images[:, :, edge : edge + _CUT, edge : edge + _CUT].contiguous()
+
+
+_LOADERS: dict[str, Callable[[Path, _Split], Tensor]] = {
+    "mnist": lambda folder, split: data.mnist(folder, split)[0],
+    "cifar10": lambda folder, split: data.cifar10(folder, split)[0],
+    "imagenet": _imagenet,
+}
+
+
+def _photographs(side: int) -> Tensor:
+    """The middle square of photographs that come with scikit-image, scaled."""
+    try:
+        from skimage import data as photographs
+    except ImportError as error:
+        raise InputError(
+            "a quick look at photographs needs scikit-image: pip install 'proofmap[superpixels]', or give --data FOLDER"
+        ) from error
+    squares = []
+    for name in _PHOTOGRAPHS:
+        pixels = torch.from_numpy(np.array(getattr(photographs, name)()))[:, :, :3].permute(2, 0, 1).float() / 255
+        short = min(pixels.shape[1:])
+        top, left = ((length - short) // 2 for length in pixels.shape[1:])
+        square = pixels[None, :, top : top + short, left : left + short]
+        squares.append(F.interpolate(square, (side, side), mode="bilinear", antialias=True, align_corners=False))
+    return torch.cat(squares).clamp(0, 1)

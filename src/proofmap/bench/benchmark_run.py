@@ -1,0 +1,153 @@
+"""A benchmark run from a folder: a folder for each method, and the table made anew from all of them.
+
+OUT/METHOD/                 see `shelf`: a method is computed once, on whichever machine
+OUT/table.md, .csv, .png    the table as text, as data and as a figure
+OUT/curve.png               metrics against the radius, where a method has several
+OUT/claim.md                where tightness is a metric, and methods share a radius: how it goes with the others
+OUT/against.md              how far EVA is ahead of the methods that the benchmark names
+OUT/log.jsonl               when, where and what was measured
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from proofmap.bench.benchmark_file import Entry, Spec
+from proofmap.bench.benchmark_images import pictures
+from proofmap.bench.compare import columns
+from proofmap.bench.mean_ranks import with_ranks
+from proofmap.bench.measurement import Job, Question, machine_of
+from proofmap.bench.significance import against, claim
+from proofmap.bench.statistics import Column, Table, Values, tabulate
+from proofmap.errors import InputError
+from proofmap.graph import trace
+from proofmap.metrics import METRICS, Metric
+from proofmap.runtime.progress import part
+from proofmap.runtime.progress_bar import Bar
+from proofmap.sources import read_model
+from proofmap.sources.preparation import ZOO
+from proofmap.storage.resumable_folder import keep, locked
+
+__all__ = ["run"]
+
+_LOG = logging.getLogger(__name__)
+_DOMAIN = (0.0, 1.0)  # of all the data there is
+
+
+def run(
+    spec: Spec,
+    out: Path,
+    folder: Path | None = None,
+    *,
+    quick: bool = False,
+    weights: Path | None = None,
+    device: str = "cpu",
+    progress: bool = True,
+) -> Table:
+    """The table of a benchmark on the data in `folder`, or, quick, on a few digits or photographs that are installed.
+
+    weights: of a model that the zoo has none of. A quick run leaves out methods that the benchmark calls dear.
+    """
+    x = pictures(spec, folder, quick).to(device)
+    entries = [entry for entry in spec.entries if not (quick and entry.dear)]
+    if not entries:
+        raise InputError(f"{spec.name} has dear methods alone, which --quick leaves out: give --data FOLDER")
+    network = read_model(f"{ZOO}{spec.model}", weights=weights).network  # with what it does to pixels first
+    assert isinstance(network, nn.Module)
+    graph = trace(network, x[:1].cpu()).to(torch.device(device), x.dtype)
+    with torch.no_grad():
+        question = Question(graph, x, graph(x).argmax(1), _DOMAIN)
+    machine = machine_of(torch.device(device))
+    jobs = {  # before any work
+        entry.label: Job.of(entry, question, [_metric(name, entry) for name in spec.metrics], out, machine)
+        for entry in entries
+    }
+    values: dict[str, dict[str, Values]] = {}
+    seconds: dict[str, float | None] = {}
+    with locked(out) as log, Bar(len(jobs), spec.name, show=progress, unit="method") as bar:
+        log.add("start", machine=machine, methods=len(jobs))
+        for label, job in jobs.items():
+            with bar.work(), part(0.0, 1.0, label):
+                _LOG.info("%s: %s %s", spec.name, label, "is there already" if job.done else "is measured")
+                if not job.done:
+                    job.measure()
+                    log.add("method", label=label)
+            values[label], seconds[label] = job.values(), job.shelf.seconds()
+        paper = {entry.label: entry.paper for entry in entries}
+        heads = _columns(list(jobs.values()))
+        if spec.ranks:
+            heads.append(with_ranks([head for head in heads if head.name in spec.ranks], values))
+        table = tabulate(spec.title, heads, values, seconds, paper)
+        table = replace(table, model=f"{ZOO}{spec.model}", data="what is installed" if quick else spec.data)
+        _leave(out, spec, table, {label: job.shelf.made() for label, job in jobs.items()})
+        log.add("end")
+    return table
+
+
+def _columns(jobs: list[Job]) -> list[Column]:
+    """A column for each metric, with the settings that are the same for all methods."""
+    heads = []
+    for head, *others in zip(*(columns(job.metrics) for job in jobs), strict=True):
+        kept = head.settings.items()
+        same = {name: value for name, value in kept if all(other.settings[name] == value for other in others)}
+        heads.append(replace(head, settings=same))
+    return heads
+
+
+def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> None:
+    """The table in all its forms; under it, what was left out, and what was made where."""
+    places: dict[str, list[str]] = {}
+    for label, machines in made.items():
+        for machine in machines:
+            places.setdefault(machine, []).append(label)
+    alike = len(places) == 1
+    ran = [entry for entry in spec.entries if entry.label in table.rows]
+    absent = [entry.label for entry in spec.entries if entry not in ran]
+    notes = [f"Left out of a quick run: {'; '.join(absent)}."] if absent else []
+    notes += [f"{c.label}: {', '.join(f'{k} {v}' for k, v in c.settings.items())}." for c in table.columns]
+    notes += [f"Proven, AO(B) < 0: {'; '.join(_proven(table))}."] if "tightness" in spec.metrics else []
+    notes += [f"Made with {place}" + ("." if alike else f": {'; '.join(labels)}.") for place, labels in places.items()]
+    keep(out, "table.md", (table.markdown() + "\n" + "\n\n".join(notes) + "\n").encode())
+    keep(out, "table.csv", table.csv().encode())
+    full = [entry for entry in ran if _complete(table, entry.label)]
+    if "tightness" in spec.metrics and len({entry.eps for entry in full}) < len(full):  # two at one radius
+        rows = {entry.label: table.rows[entry.label] for entry in full}
+        keep(out, "claim.md", claim(replace(table, rows=rows), [entry.eps for entry in full]).encode())
+    ours = [entry.label for entry in ran if entry.name in ("eva", "hybrid")]
+    ahead = [against(table, rival, ours) for rival in spec.against if rival in table.rows]
+    if ahead:
+        keep(out, "against.md", "\n".join(ahead).encode())
+    from proofmap.bench.table_figure import draw_curves, png  # and with it matplotlib, which takes a while
+
+    keep(out, "table.png", png(table.plot()))
+    points = {e.label: (e.curve, e.eps) for e in ran if e.curve is not None and isinstance(e.eps, int | float)}
+    if points:
+        keep(out, "curve.png", draw_curves(table, points))
+
+
+def _proven(table: Table) -> list[str]:
+    """The share of samples that each method proves; `Tightness` is the proven AO(B) itself."""
+    bounds = {label: overlaps["tightness"] for label, overlaps in table.values.items() if "tightness" in overlaps}
+    return [f"{label} {np.mean(overlaps[np.isfinite(overlaps)] < 0):.1%}" for label, overlaps in bounds.items()]
+
+
+def _complete(table: Table, label: str) -> bool:
+    """Whether a method has every metric at every sample."""
+    measured = table.values[label]
+    return all(column.name in measured and np.isfinite(measured[column.name]).all() for column in table.columns)
+
+
+def _metric(name: str, entry: Entry) -> Metric[Any]:
+    kind, ball = METRICS[name], entry.ball(_DOMAIN)
+    if not kind.needs_radius:
+        return kind()
+    if ball is None:
+        raise InputError(f"{name} judges bounds on a ball, expected eps for every method of the benchmark")
+    return kind.for_ball(ball, _DOMAIN)

@@ -1,0 +1,80 @@
+"""proofmap report: explanations as one page that opens anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proofmap.cli.options import option_values as texts
+from proofmap.cli.options.model_and_inputs import Source
+from proofmap.cli.options.option_bundles import unset
+from proofmap.cli.saved_explanations import saved
+from proofmap.errors import InputError
+
+__all__ = ["report"]
+
+
+def report(
+    *,
+    out: Annotated[Path, typer.Argument(metavar="OUT.html", help="The page to write.", show_default=False)],
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="INPUT...",
+            help="Files that proofmap explain wrote (.proofmap), folders of them, or folders of proofmap run.",
+            show_default=False,
+        ),
+    ],
+    table: Annotated[
+        Path | None,
+        unset("A comparison of methods that bench or compare wrote, or compare --json printed: --table table.csv"),
+    ] = None,
+    model: Annotated[
+        str | None,
+        unset(
+            "The model that was explained, --model net.onnx: an attack on it then bounds each overlap from below. "
+            "Of a run it is checked to be the model, and no more."
+        ),
+    ] = None,
+    by: Annotated[
+        str | None,
+        unset('Who makes the report: --by "Ada Lovelace, Analytical Engines". Without it there is a line to sign.'),
+    ] = None,
+    date: Annotated[
+        str | None,
+        unset("Of the report, by default today: --date 2026-03-01. The same arguments give the same bytes."),
+        texts.Check(texts.day),
+    ] = None,
+    source: Source,
+) -> None:
+    """Write one HTML file with every input's maps, what is proven about it and what is not, and how that was made.
+
+    It opens without a network, prints, and can be read on a phone and aloud.
+
+    For instance: proofmap report report.html maps --model zoo:mnist_mlp
+    """
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"got the page {out}, expected a name that ends in .html: the page comes before the inputs")
+    if model is None and source != Source(classes=source.classes):
+        raise InputError("got --weights or other options of a model without --model, expected the model they belong to")
+
+    from proofmap.explainers import Explanation
+    from proofmap.report import read_table
+    from proofmap.report import report as write
+    from proofmap.runs import Results
+    from proofmap.runs.manifest import MANIFEST
+    from proofmap.sources.preparation import read_classes
+
+    compared = None if table is None else read_table(table)
+    names = None if source.classes is None else read_classes(source.classes)
+    explained = None if model is None else source.model(model)
+    if explained is not None:
+        names = explained.classes
+    runs = [path for path in inputs if (path / MANIFEST).is_file()]
+    explanations = [(file.stem, Explanation.load(file)) for path in inputs if path not in runs for file in saved(path)]
+    opened = [(path.resolve().name, Results.open(path)) for path in runs]
+    day = None if date is None else texts.day(date)
+    write(out, explanations, classes=names, table=compared, model=explained, runs=opened, by=by, date=day)
+    typer.echo(f"wrote {out}")

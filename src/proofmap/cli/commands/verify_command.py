@@ -1,0 +1,81 @@
+"""proofmap verify: decisions over balls, or the properties of VNN-LIB files, proven, refuted or left undecided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proofmap.cli.options import shared_options as o
+from proofmap.cli.options.model_and_inputs import Subject
+from proofmap.cli.options.option_bundles import unset
+from proofmap.errors import InputError
+
+__all__ = ["verify"]
+
+_NO = 1
+
+
+def verify(
+    *,
+    ball: o.BallOptions,
+    bounding: o.Bounding,
+    target: o.Target = None,
+    no_radius: Annotated[
+        bool, typer.Option("--no-radius", help="Leave out the largest radius that is proven: its search takes longest.")
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(help="The folder for the points that refute a decision or a property: --out points")
+    ] = Path("out"),
+    result: Annotated[
+        Path | None, unset("For one VNN-LIB file, its answer in VNN-COMP's format: --result r.txt")
+    ] = None,
+    as_json: o.Json = False,
+    subject: Subject,
+) -> None:
+    """Prove that no input of the ball is classified otherwise, or that the property of a VNN-LIB file holds.
+
+    Exit code 1 where that is not proven for every input. For instance: proofmap verify zoo:mnist_mlp digit.png --eps
+    0.02
+    """
+    boxed = subject.boxed
+    _check_result(result, len(subject.inputs) if boxed else 0)
+    if boxed:
+        ball.refuse_beside_a_box()
+        if target is not None or no_radius:
+            raise InputError("got --target or --no-radius with a VNN-LIB file, expected none: it says what is decided")
+    elif ball.eps == "auto":
+        raise InputError("got --eps auto, expected a number such as 0.02 or 2/255: the proven radius is printed anyway")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"got --out {out}, which is a file, expected a folder: choose another")
+
+    from proofmap.bounds import Backward
+    from proofmap.cli.commands.verify_decisions import Question, answer_all
+    from proofmap.cli.commands.verify_properties import decide_files
+    from proofmap.cli.counterexample_files import Points
+    from proofmap.cli.options.samples_and_balls import read_cases
+
+    method = bounding.method or Backward()
+    if boxed:
+        place, points = o.device_of(subject.device), Points(out, subject.load(bare=True))
+        proven = decide_files(subject.inputs, method, points, result, place, as_json)
+    else:
+        model, cases = read_cases(subject, ball)
+        aim = o.class_of(target, model.classes)
+        question = Question(method, str(ball.eps), ball.norm, aim, not no_radius, Points(out, model))
+        proven = answer_all(cases, question, as_json)
+    if not proven:
+        raise typer.Exit(_NO)
+
+
+def _check_result(result: Path | None, count: int) -> None:
+    """Refuse a result file that cannot be written, or that has not one specification to answer."""
+    if result is None:
+        return
+    if count != 1:
+        got = f"with {count} specifications" if count else "without a VNN-LIB file"
+        raise InputError(f"got --result {got}, expected one: the file holds the answer to one")
+    if result.is_dir() or not result.parent.is_dir():
+        what = "it is a folder" if result.is_dir() else f"there is no folder {result.parent}"
+        raise InputError(f"got --result {result}, expected a file that can be written: {what}")

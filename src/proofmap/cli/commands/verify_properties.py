@@ -1,0 +1,106 @@
+"""verify with VNN-LIB files: whether what they say must not happen cannot happen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import typer
+
+from proofmap.bounds import Method
+from proofmap.cli.counterexample_files import Points, values_of
+from proofmap.cli.explain_output import stems
+from proofmap.cli.options.shared_options import ROUNDINGS, finite, tell
+from proofmap.errors import FileError, InputError
+from proofmap.explainers.explanation import rounded
+from proofmap.graph import Graph
+from proofmap.runtime.progress_bar import Bar
+from proofmap.sources import Model, Preparation, read_specification
+from proofmap.sources.own_files import VIOLATED
+from proofmap.text.wording import plural
+from proofmap.verify.property import Answer, Region, check, decide
+
+__all__ = ["decide_files"]
+
+_WORDS = {"holds": "unsat", "violated": "sat", "unknown": "unknown"}  # as VNN-COMP has them
+
+
+def decide_files(
+    paths: Sequence[Path], method: Method, points: Points, result: Path | None, device: torch.device, as_json: bool
+) -> bool:
+    """Print what is known of each file's property, all of which are read first; whether all of them hold."""
+    model = points.model
+    asked = [_read(path, model) for path in paths]
+    entries = []
+    names = stems([path.name.removesuffix(".gz") for path in paths])
+    with Bar(len(paths), "verify") as bar:
+        for path, (regions, graph), stem in zip(paths, asked, names, strict=True):
+            with bar.work():
+                answer = decide(graph, regions, bounds=method, run=points.run, device=device)
+            answered = {**_entry(path.name, regions, answer), "rigorous": answer.rigorous}
+            entry = points.keep(answer.point, f"{stem}{VIOLATED}", answered, picture=False)
+            entries.append(entry)
+            if result is not None:
+                result.write_text(_result(answer, model.preparation), encoding="utf-8")
+            if not as_json:
+                bar.write(f"{path.name}: {answer.verdict}: {_meaning(entry, points.confirmed)}")
+    counts = {word: sum(entry["verdict"] == word for entry in entries) for word in _WORDS}
+    if as_json:
+        whole = {"model": model.name, **counts, "of": len(entries), "specifications": entries}
+        typer.echo(json.dumps(whole, indent=1))
+    else:
+        of = plural(len(entries), "specification")
+        typer.echo(f"holds: {counts['holds']} of {of}; violated: {counts['violated']}; unknown: {counts['unknown']}")
+        tell(() if all(entry["rigorous"] for entry in entries) else (ROUNDINGS,))
+    return all(entry["verdict"] == "holds" for entry in entries)
+
+
+def _read(path: Path, model: Model) -> tuple[tuple[Region, ...], Graph]:
+    regions = read_specification(path, model.preparation)
+    graph = model.graph(regions[0].lower.float()[None])
+    try:
+        check(graph, regions)
+    except InputError as error:
+        raise FileError(f"{path}: {error}") from error
+    return regions, graph
+
+
+def _entry(name: str, regions: Sequence[Region], answer: Answer) -> dict[str, Any]:
+    return {
+        "name": name,
+        "verdict": answer.verdict,
+        "boxes": len(regions),
+        "cases": sum(len(region.unsafe) for region in regions),
+        "open_cases": answer.left,
+        "margin": finite(answer.margin),
+        "why": answer.why,
+    }
+
+
+def _meaning(entry: dict[str, Any], confirmed: str) -> str:
+    cases, left = entry["cases"], entry["open_cases"]
+    match entry["verdict"]:
+        case "holds":
+            what = "its one case cannot" if cases == 1 else f"none of its {cases} cases can"
+            box = "its box" if entry["boxes"] == 1 else f"its {entry['boxes']} boxes"
+            return f"{what} happen anywhere in {box}, by a margin of {rounded(entry['margin'], 'sampled')}"
+        case "violated":
+            return f"{entry['point']} meets its assertions, {confirmed}"
+        case _:
+            of = "its one case" if cases == 1 else f"{left} of its {cases} cases"
+            why = "" if entry["why"] is None else f" ({entry['why']})"
+            return f"{of} {'is' if left == 1 else 'are'} not excluded{why}, and an attack found no counterexample"
+
+
+def _result(answer: Answer, preparation: Preparation) -> str:
+    """The answer in VNN-COMP's format: a word, and after `sat` the inputs and outputs of a counterexample."""
+    if answer.point is None or answer.outputs is None:
+        return f"{_WORDS[answer.verdict]}\n"
+    inputs = values_of(answer.point, preparation).astype(float).flatten().tolist()
+    named = [("X", k, value) for k, value in enumerate(inputs)]
+    named += [("Y", k, value) for k, value in enumerate(answer.outputs.double().tolist())]
+    lines = "\n".join(f"({letter}_{k} {value!r})" for letter, k, value in named)
+    return f"{_WORDS[answer.verdict]}\n({lines})\n"

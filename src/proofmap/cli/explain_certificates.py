@@ -1,0 +1,55 @@
+"""Certificates of what `proofmap explain` proves: one for an input, and how to check it."""
+
+from __future__ import annotations
+
+import shlex
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from proofmap.cli.options.samples_and_balls import Case
+from proofmap.errors import InputError, ProofmapWarning
+from proofmap.explainers import Explanation
+from proofmap.graph import Graph
+from proofmap.proof.make_certificate import Certified
+
+__all__ = ["check", "write"]
+
+
+def check(cases: Sequence[Case], networks: Mapping[tuple[int, ...], Graph]) -> None:
+    """Refuse several inputs, and a network of which a certificate cannot speak."""
+    if len(cases) != 1:
+        raise InputError(
+            f"got {len(cases)} inputs with --certificate, expected one: proofmap run --certificates writes one for each"
+        )
+    Certified.of(networks[cases[0].shape])
+
+
+def write(explanation: Explanation, path: Path) -> tuple[list[dict[str, Any]], str]:
+    """Write the files; what a program and a reader are told of them. A targeted map has one for each half."""
+    halves: tuple[Literal["+", "-"] | None, ...] = (None,) if explanation.opposite is None else ("+", "-")
+    names = {None: path, "+": path.with_suffix(".plus.proof"), "-": path.with_suffix(".minus.proof")}
+    records, lines = [], []
+    for half in halves:
+        with warnings.catch_warnings():  # said as a line
+            warnings.simplefilter("ignore", ProofmapWarning)
+            certificate = explanation.certificate(half=half)
+            files = [str(file) for file in certificate.save(names[half])]
+        size = len(certificate.content)
+        records.append(
+            {
+                "file": files[0],
+                "model": files[1],
+                "input": files[2],
+                "full": certificate.full,
+                "bytes": size,
+                "exported": certificate.exported,
+                "weaker": certificate.shortfall,
+            }
+        )
+        lines.append(f"certificate {files[0]}, {size} bytes: {certificate.summary()}")
+        if certificate.shortfall is not None:
+            lines.append(f"note: {certificate.shortfall}")
+        lines.append(f"check it with: proofmap check {shlex.join(files)}")
+    return records, "\n".join(lines)

@@ -1,0 +1,235 @@
+"""Options that several commands share, alone or in bundles, and what their texts mean.
+
+A text that means nothing raises InputError in one sentence. Nothing here loads torch before it is needed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import reduce
+from inspect import signature
+from math import isfinite
+from operator import and_
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from proofmap.cli.options import option_names as names
+from proofmap.cli.options import option_values as texts
+from proofmap.cli.options.option_bundles import unset
+from proofmap.cli.options.option_names import among
+from proofmap.errors import FileError, InputError
+from proofmap.runtime.outward_numbers import NOT_COVERED
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+    from proofmap.bounds import Method
+    from proofmap.inputs.ball import Ball
+    from proofmap.inputs.groups import Groups as Grouping
+    from proofmap.sources import Preparation
+
+ROUNDINGS = f"{NOT_COVERED}: bounds are of the network over the real numbers, computed in floating point"
+
+Groups = Annotated[
+    str | None,
+    unset(
+        "What is scored together: --groups grid:12, grid:8,12, superpixels:50, pixels, columns for a table, or "
+        "windows:8 for a series. By "
+        "default every pixel or column. Maps of grid:12:smooth pass smoothly from cell to cell."
+    ),
+    texts.Check(texts.groups),
+]
+Bounds = Annotated[
+    str | None,
+    unset(
+        f"How worst cases are bounded: {', '.join(names.BOUNDS)} (another name of backward); --bounds ibp+forward "
+        "for the better of both. By default backward.",
+        autocompletion=among(names.BOUNDS),
+    ),
+    texts.Check(texts.bounds),
+]
+_Seconds = Annotated[
+    float | None,
+    unset("With --bounds exact: for how long the search may go on at each sample: --seconds 300. By default 60."),
+    texts.above_zero("--seconds", "60"),
+]
+_Gap = Annotated[
+    float | None,
+    unset("With --bounds exact: how far apart both sides of an overlap may stay: --gap 0.01. By default 0.001."),
+    texts.above_zero("--gap", "0.001"),
+]
+Target = Annotated[
+    str | None, unset("The class to explain, by number or name: --target 3. By default the predicted one.")
+]
+Limit = Annotated[int | None, unset("The first so many samples: --limit 100"), texts.Check(texts.limit)]
+Device = Annotated[
+    str,
+    typer.Option(help="Where to compute: cpu, or --device cuda, or cuda:1.", autocompletion=among(("cpu", "cuda"))),
+    texts.Check(texts.device),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document for a program to read.")]
+
+
+@dataclass(frozen=True)
+class BallOptions:
+    """The ball around every sample."""
+
+    eps: Annotated[
+        str | None,
+        unset("The radius of the ball: --eps 0.02, 2/255, 0.5/255, or auto, the radius that is proven for each input."),
+        texts.Check(texts.radius),
+    ] = None
+    norm: Annotated[
+        str,
+        typer.Option(help="The norm of the ball, 1, 2 or inf: --norm 2", autocompletion=among(names.NORMS)),
+        texts.one_of(names.NORMS, "--norm"),
+    ] = "inf"
+    domain: Annotated[
+        str | None,
+        unset(
+            "The values that inputs can have: --domain 0,1, or none. By default the range of pictures; none for a "
+            "table."
+        ),
+        texts.Check(texts.domain),
+    ] = None
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the radius and the norm are left to whoever explains."""
+        return self.eps is None and self.norm == "inf"
+
+    def or_radius(self, default: str | None) -> BallOptions:
+        """With another radius where none is given; without one, a radius is asked for."""
+        if self.eps is None and default is None:
+            raise InputError("got no --eps, expected the radius of the ball, such as 0.02 or 2/255")
+        return self if self.eps is not None else replace(self, eps=default)
+
+    def around(self, shape: tuple[int, ...], preparation: Preparation) -> Ball:
+        """The ball around samples of a shape: pictures (C, H, W) lie in their range, unless another domain is given."""
+        from proofmap.inputs.ball import Ball
+
+        assert self.eps is not None
+        usual = preparation.range if len(shape) == 3 else None
+        domain = usual if self.domain is None else texts.domain(self.domain)
+        return Ball(texts.radius(self.eps), float(self.norm), domain)
+
+    def refuse_beside_a_box(self) -> None:
+        """A VNN-LIB file brings its own ball: no other can be given."""
+        if self != BallOptions():
+            raise InputError("got --eps, --norm or --domain with a VNN-LIB file, expected none: its box is the ball")
+
+
+@dataclass(frozen=True)
+class Bounding:
+    """How worst cases are bounded, and for how long."""
+
+    bounds: Bounds = None
+    seconds: _Seconds = None
+    gap: _Gap = None
+
+    def __post_init__(self) -> None:
+        """Refuse the limits of a search where nothing is searched."""
+        given = [f"--{name} {value:g}" for name, value in self._limits.items()]
+        if given and names.SEARCH not in self._names:
+            bounds = "no --bounds" if self.bounds is None else f"--bounds {self.bounds}"
+            raise InputError(f"got {' and '.join(given)} with {bounds}, expected --bounds {names.SEARCH} beside it")
+
+    @property
+    def _limits(self) -> dict[str, Any]:
+        return {name: limit for name in ("seconds", "gap") if (limit := getattr(self, name)) is not None}
+
+    @property
+    def _names(self) -> list[str]:
+        return [] if self.bounds is None else self.bounds.split("+")
+
+    @property
+    def method(self) -> Method | None:
+        """The method of the names and the limits; None where none is named."""
+        from proofmap.bounds import Exact, named
+
+        parts = [Exact(**self._limits) if name == names.SEARCH else named(name) for name in self._names]
+        return reduce(and_, parts) if parts else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoring:
+    """What is scored together, how it is bounded, and for which class."""
+
+    groups: Groups = None
+    bounding: Bounding
+    target: Target = None
+
+
+def groups_of(text: str | None) -> Grouping:
+    """The grouping of a text such as "grid:12"."""
+    from proofmap.inputs import groups as grouping
+
+    kind, counts, settings = texts.groups(text or "pixels")
+    made: Grouping = getattr(grouping, kind)(*counts, **settings)
+    return made
+
+
+def bounds_of(bounding: Bounding, method: str, kind: type[Any]) -> dict[str, Any]:
+    """The bounds as a setting of a method; none where none are given."""
+    if bounding.bounds is None:
+        return {}
+    if "bounds" not in signature(kind).parameters:
+        raise InputError(f"got --bounds {bounding.bounds} for {method}, which has none, expected it with eva")
+    return {"bounds": bounding.method}
+
+
+def check_proves(method: str, kind: type[Any], rigorous: bool) -> None:
+    """Refuse --rigorous or --no-rigorous for a method that proves nothing."""
+    if "rigorous" not in signature(kind).parameters:
+        option = "--rigorous" if rigorous else "--no-rigorous"
+        raise InputError(f"got {option} for {method}, which proves nothing, expected it with eva or targeted")
+
+
+def class_of(text: str | None, classes: tuple[str, ...] | None) -> int | None:
+    """The number of a class that is given by its number or its name."""
+    if text is None:
+        return None
+    if classes is not None and text in classes:
+        if classes.count(text) > 1:
+            raise InputError(f"got --target {text}, the name of {classes.count(text)} classes, expected a number")
+        return classes.index(text)
+    if re.fullmatch(r"\d{1,9}", text):
+        return int(text)
+    known = "a class number" if classes is None else "a class number, or a name from the file of classes"
+    raise InputError(f"got --target {text}, expected {known}")
+
+
+def device_of(text: str) -> torch.device:
+    """A place to compute at that is there."""
+    import torch
+
+    try:
+        device = torch.device(text)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch has both
+        raise InputError(f"got --device {text}, expected cpu, or cuda where there is a GPU ({error!s:.80})") from None
+    return device
+
+
+def make_folder(out: Path) -> None:
+    """The folder for what a command writes."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot make the folder {out}: {error.strerror}; choose another with --out") from error
+
+
+def tell(notes: Iterable[str]) -> None:
+    """Say what a reader of the output should know of the inputs, beside the output."""
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
+
+
+def finite(value: float) -> float | None:
+    """A number as JSON can have it: null where it is infinite or unknown."""
+    return value if isfinite(value) else None

@@ -1,0 +1,121 @@
+"""The certificates of a run, as they lie in its folder, and what each of them claims.
+
+DIR/certificates/index.json                     which row has a certificate, and why others have none
+DIR/certificates/model.onnx or network.onnx     the model that they are about: its own file, or as it was exported
+DIR/certificates/000017.proof, 000017.npy       the certificate of row 17, and its input
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import BadZipFile
+
+from proofmap.errors import FileError
+from proofmap.proof.check import Claim, Rejected
+from proofmap.runs import Results
+from proofmap.runs.manifest import INDEX
+from proofmap.storage.hashing import hash_file
+from proofmap.storage.resumable_folder import inside
+
+__all__ = ["FOLDER", "Certificates", "Claimed"]
+
+FOLDER = "certificates"
+_FORMAT = ("proofmap-certificates", 1)
+_BROKEN = (OSError, LookupError, TypeError, ValueError, AttributeError, RecursionError, BadZipFile)
+
+
+@dataclass(frozen=True, eq=False)
+class Claimed:
+    """One certificate, as the checker reads it; nothing of it is proven yet."""
+
+    row: int  # of the run
+    certificate: Path
+    input: Path
+    claim: Claim
+
+    @classmethod
+    def read(cls, row: int, certificate: Path, input: Path, model: bytes) -> Claimed:
+        """Read the claim, which has to be about this model and this input."""
+        try:
+            claim = Claim.read(certificate, model, input).lighter()
+        except (*_BROKEN, Rejected) as error:
+            raise FileError(
+                f"{certificate} is no certificate of {input.name} and of the model ({error}): run again, into a "
+                "new folder"
+            ) from error
+        return cls(row, certificate, input, claim)
+
+
+@dataclass(frozen=True, eq=False)
+class Certificates:
+    """All of a run."""
+
+    model: Path
+    sha256: str  # of the model's file
+    claimed: tuple[Claimed, ...]  # in the order of the run
+    reasons: Mapping[int, str]  # row -> why it has none
+
+    @property
+    def exported(self) -> bool:
+        """Whether the model's file was made from the network by us: a run names it so."""
+        return self.model.name == "network.onnx"
+
+    @classmethod
+    def open(cls, results: Results) -> Certificates:
+        """Those of a run; every file has to be as it was written."""
+        folder, rows = results.folder, len(results)
+        if results.manifest.certificates is None:
+            raise FileError(
+                f"{folder} has no certificates, expected those of a run with --certificates: make it again with that "
+                "option, into a new folder"
+            )
+        path = inside(folder, INDEX)
+        if hash_file(path) != results.manifest.certificates:
+            raise _changed(path, results.manifest.certificates)
+        try:
+            whole = json.loads(path.read_text(encoding="utf-8"))
+            if (whole["format"], whole["version"]) != _FORMAT:
+                raise ValueError(f"{whole['format']!r} {whole['version']!r}, expected {_FORMAT[0]!r} {_FORMAT[1]}")
+            samples = whole["samples"]
+            if [entry["row"] for entry in samples] != [*range(rows)]:
+                raise ValueError(f"it does not name the {rows} samples of the run, each once")
+            reasons = {entry["row"]: str(entry["reason"]) for entry in samples if "certificate" not in entry}
+            certified = [entry for entry in samples if "certificate" in entry]
+            files = [
+                (e["row"], _file(folder, e["certificate"], e["sha256"]), _file(folder, e["input"])) for e in certified
+            ]
+            model = _file(folder, whole["model"])
+        except _BROKEN as error:
+            raise FileError(
+                f"{path} is no list of certificates ({type(error).__name__}: {error}): run again, into a new folder"
+            ) from error
+        if not files:
+            raise FileError(
+                f"none of the {rows} samples of {folder} has a certificate ({_first(reasons)}): nothing to hand over"
+            )
+        content = model.read_bytes()
+        claimed: dict[str, Claimed] = {}
+        for row, certificate, given in files:
+            one = Claimed.read(row, certificate, given, content)
+            first = claimed.setdefault(one.claim.input, one)
+            if first is not one:  # a decision counts once
+                reasons[row] = f"the input of sample {first.row} again"
+        return cls(model, hash_file(model), tuple(claimed.values()), reasons)
+
+
+def _file(folder: Path, name: str, expected: str | None = None) -> Path:
+    path = inside(folder / FOLDER, name)
+    if expected is not None and hash_file(path) != expected:
+        raise _changed(path, expected)
+    return path
+
+
+def _changed(path: Path, expected: str) -> FileError:
+    return FileError(f"{path} is not as the run left it: its SHA-256 is not {expected}; run again, into a new folder")
+
+
+def _first(reasons: Mapping[int, str]) -> str:
+    return f"the first: {next(iter(reasons.values()))}" if reasons else "none is listed"

@@ -1,0 +1,139 @@
+"""A network at samples of a ball and of every member of its family: the same noise for all, in pieces that fit.
+
+With its group put back, a sample of B is one of B_u, and differs from it only near the group: `incremental`
+computes the difference. Where that is not safe, every sample of every member runs by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from proofmap.errors import BoundError, InputError
+from proofmap.execution.cone import alike, changed_boxes
+from proofmap.execution.incremental import Schedule, base_elements, base_of
+from proofmap.graph import Graph
+from proofmap.graph.ops import OPERATIONS
+from proofmap.runtime.memory import in_pieces, piece_of
+from proofmap.runtime.progress import part
+
+Fold = Callable[[slice, Tensor, Tensor], None]
+
+
+def check_precision(said: str, precision: torch.dtype | None) -> None:
+    """Refuse what samples cannot run in."""
+    if precision not in (None, torch.float16, torch.bfloat16):
+        raise InputError(
+            f"{said}={precision!r}, expected torch.float16 or torch.bfloat16: leave it out to sample in the type of x"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Sampler:
+    """A graph, the type in which differences run through it, None for that of x, and the bytes they may use."""
+
+    graph: Graph
+    precision: torch.dtype | None
+    available: int
+
+    def at(self, x: Tensor) -> Tensor:
+        """The output at x (n, *shape)."""
+        return prepared(self.graph, x.device, x.dtype)(laid_out(x))
+
+    def visit(self, x: Tensor, mask: Tensor, delta: Tensor, groups: int, fold: Fold) -> None:
+        """Call fold(images, members, values) until it has seen every sample of every member.
+
+        x (n, *shape), mask (1 or n, *shape), delta (S, n, *shape) in B. values (s, images, members, *output) holds
+        the output at x + δ, for some of the samples, with the member's group put back; member 0 is B itself. In a
+        piece that is repeated for lack of memory, values come twice.
+        """
+        graph = prepared(self.graph, x.device, x.dtype)
+        finite = torch.ones((), dtype=torch.bool, device=x.device)
+
+        def show(images: slice, members: Tensor, values: Tensor) -> None:
+            finite.logical_and_(torch.isfinite(values).all())
+            fold(images, members.to(x.device), values)
+
+        room = piece_of(self.available, x.device) // x.element_size() // 2  # for the base, and for what changes
+        whole = any(OPERATIONS[node.op].steep(node) for node in graph.nodes[1:])  # b + d may lie beyond an edge
+        (_visit_whole if whole else self._visit_changes)(graph, x, mask, delta, groups, room, show)
+        if not bool(finite):
+            raise BoundError(
+                "samples lead to NaN or infinite values, expected finite ones: "
+                + ("take a smaller ball" if self.precision is None or whole else "leave `precision` out")
+            )
+
+    def _visit_changes(
+        self, graph: Graph, x: Tensor, mask: Tensor, delta: Tensor, groups: int, room: int, show: Fold
+    ) -> None:
+        """By the differences from the samples of B."""
+        precision = self.precision or x.dtype
+
+        def work(images: slice, schedules: list[Schedule], names: frozenset[str], first: int, last: int) -> None:
+            points = x[images] + delta[first:last, images]
+            base, output = base_of(graph, laid_out(points.flatten(0, 1)), names)
+            full = output.unflatten(0, points.shape[:2])[:, :, None]
+            show(images, torch.zeros(1, dtype=torch.int64), full)
+            for schedule in schedules:
+                try:
+                    change = schedule(base, points, x[images])
+                except NotImplementedError as error:
+                    raise InputError(
+                        f"torch has no {precision} for this network here: leave `precision` out"
+                    ) from error
+                show(images, 1 + schedule.groups, full + change)
+
+        samples = len(delta)
+        for i, one_mask in enumerate(mask):
+            block = range(len(x)) if len(mask) == 1 else range(i, i + 1)  # the images that share it
+            schedules = list(_schedules(graph, one_mask, groups, precision, room))
+            names = frozenset[str]().union(*(one.needs for one in schedules))
+            largest = max(base_elements(graph, names), *(len(one.groups) * one.elements for one in schedules))
+            at_once = max(1, room // largest)
+            step = max(1, at_once // samples)
+            for start in block[::step]:
+                images = slice(start, min(block.stop, start + step))
+                with part(images.start / len(x), images.stop / len(x)):
+                    in_pieces(samples, min(samples, at_once), partial(work, images, schedules, names))
+
+
+def _visit_whole(graph: Graph, x: Tensor, mask: Tensor, delta: Tensor, groups: int, room: int, show: Fold) -> None:
+    """Every member's samples by themselves, in the type of x: B is the member that no group is put back for."""
+
+    def work(i: int, sample: int, first: int, last: int) -> None:
+        member = torch.arange(first, last, device=x.device)
+        restored = mask[i % len(mask)] == member.view(-1, *[1] * (x.ndim - 1)) - 1
+        value = graph(laid_out(torch.where(restored, x[i], x[i] + delta[sample, i])))
+        show(slice(i, i + 1), member, value[None, None])
+
+    at_once, count = room // base_elements(graph, ()), len(x) * len(delta)
+    for k in range(count):
+        with part(k / count, (k + 1) / count):
+            in_pieces(1 + groups, at_once, partial(work, *divmod(k, len(delta))))
+
+
+def _schedules(graph: Graph, mask: Tensor, groups: int, precision: torch.dtype, room: int) -> Iterator[Schedule]:
+    """Schedules for all groups of a mask that fit into `room` scalars at one point."""
+    changed = changed_boxes(graph, mask, groups)
+    for ids in alike(graph, changed):
+        schedule = Schedule.of(graph, mask, changed, ids, precision)
+        for few in ids.split(max(1, room // schedule.elements)):
+            yield schedule if len(few) == len(ids) else Schedule.of(graph, mask, changed, few, precision)
+
+
+def prepared(graph: Graph, device: torch.device, dtype: torch.dtype) -> Graph:
+    """The graph there, its filters with their channels last as the windows have theirs."""
+    nodes = (
+        replace(node, weight=laid_out(node.weight)) if node.op == "conv" and node.weight is not None else node
+        for node in graph.to(device, dtype).nodes
+    )
+    return replace(graph, nodes=tuple(nodes))
+
+
+def laid_out(value: Tensor) -> Tensor:
+    """Channels last in memory, where torch has a name for it."""
+    return value.contiguous(memory_format=torch.channels_last) if value.ndim == 4 else value

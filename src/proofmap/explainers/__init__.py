@@ -1,0 +1,54 @@
+"""Explanations: what each group of variables is worth to the worst case, and how much of that is proven.
+
+`pm.explain(model, x)` is the function in `auto.py`: it chooses one of these and a ball.
+
+>>> pm.explain(model, x, seconds=0.2).map.attributions.shape
+torch.Size([2, 1, 28, 28])
+"""
+
+from __future__ import annotations
+
+from proofmap.explainers.adapt import as_attributor
+from proofmap.explainers.attributor import Attributor
+from proofmap.explainers.auto import Answer
+from proofmap.explainers.baselines import BASELINES, FirstOrder
+from proofmap.explainers.explainer import Explainer
+from proofmap.explainers.explanation import Explanation
+from proofmap.explainers.methods.blend import BlendEVA
+from proofmap.explainers.methods.empirical import EmpiricalEVA
+from proofmap.explainers.methods.eva import EVA, TargetedEVA
+from proofmap.explainers.methods.greedy import GreedyAO, GreedyAS
+from proofmap.explainers.methods.hybrid import HybridEVA
+from proofmap.explainers.methods.nested import NestedEVA
+from proofmap.explainers.methods.noise import NoiseEVA
+from proofmap.explainers.methods.path import PathEVA
+from proofmap.explainers.methods.smooth import SmoothEVA
+from proofmap.explainers.origin import File, Origin, Source
+from proofmap.explainers.probable.probable_eva import ProbableEVA
+from proofmap.explainers.quantus import explain_func
+
+__all__ = [
+    "BASELINES",
+    "EVA",
+    "Answer",
+    "Attributor",
+    "BlendEVA",
+    "EmpiricalEVA",
+    "Explainer",
+    "Explanation",
+    "File",
+    "FirstOrder",
+    "GreedyAO",
+    "GreedyAS",
+    "HybridEVA",
+    "NestedEVA",
+    "NoiseEVA",
+    "Origin",
+    "PathEVA",
+    "ProbableEVA",
+    "SmoothEVA",
+    "Source",
+    "TargetedEVA",
+    "as_attributor",
+    "explain_func",
+]

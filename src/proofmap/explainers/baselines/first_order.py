@@ -1,0 +1,50 @@
+"""First-order overlap: EVA of the tangent at x, its limit for ε -> 0. One gradient, nothing proven."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+
+from proofmap.explainers.explainer import Explainer, Measured, Task
+from proofmap.explainers.explanation import Guarantee
+from proofmap.explainers.tangent import slopes
+from proofmap.graph import Graph
+from proofmap.graph.opaque import differentiable
+from proofmap.settings import choice
+from proofmap.verify.overlap import Overlap
+
+__all__ = ["FirstOrder"]
+
+Objective = Literal["margin", "class", "mean"]  # those of `pm.overlap` that have a gradient
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class FirstOrder(Explainer):
+    """max over B of <g, δ> - max over B_u of <g, δ>, with g the gradient at x of the objective (see `pm.overlap`).
+
+    For p = inf that is Σ over i in u of max(g_i (lo_i - x_i), g_i (hi_i - x_i)), where [lo, hi] is the ball within its
+    domain. Exact for a linear model with two classes. The overlap is that of the tangent: an estimate.
+
+    >>> pm.FirstOrder(model, ball, groups=cells).explain(x).guarantee
+    'none'
+    """
+
+    guarantee: ClassVar[Guarantee] = "none"
+
+    objective: Objective = choice("margin", Objective)
+
+    def _check_graph(self, graph: Graph) -> None:
+        super()._check_graph(graph)
+        differentiable(graph, type(self).__name__)
+
+    def _measure(self, task: Task) -> Measured:
+        x = task.x
+        nominal, slope = slopes(task.graph, x, task.target, self.objective)
+        family = task.ball.at(x.double(), task.mask.expand_as(x))  # differences of sums: in float64
+        every = torch.arange(len(x), device=x.device)
+        reach = family.concretise(slope.double(), every)  # (n, 1 + G)
+        overlap = (nominal[:, None] + reach).to(x.dtype)
+        scores = (reach[:, :1] - reach[:, 1:]).to(x.dtype)
+        return Measured(scores, Overlap.estimated(overlap, nominal, task.target))

@@ -1,0 +1,158 @@
+"""Linear surrogates of the logit: LIME and KernelSHAP fit a weight to each group, from samples with groups covered.
+
+Captum's Lime and KernelShap need scikit-learn, take one sample at a time and draw anew for each; here what is drawn for
+a seed serves every sample, and the fit is one system of equations. The tests compare with Captum.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from math import comb
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.errors import InputError
+from proofmap.explainers.baselines.baseline import Baseline, Task
+from proofmap.explainers.baselines.masked_samples import scores_under
+from proofmap.explainers.upsampling import spread
+from proofmap.inputs.groups import Groups, grid, mask_of, pixels
+from proofmap.settings import count, number
+
+__all__ = ["LIME", "KernelSHAP", "Surrogate"]
+
+_CELLS = 7  # a side of an image, by default
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Surrogate(Baseline):
+    """A weight for each group, from f_c where the groups that bits z leave are x and the others the baseline.
+
+    groups: what is covered together; by default 7 x 7 cells of an image, else each variable.
+    """
+
+    differentiates: ClassVar[bool] = False
+
+    groups: Groups = None
+    baseline: float = number(0.0)
+    seed: int = count(0, least=0)
+    samples: int = count(1000)
+
+    @abstractmethod
+    def _bits(self, groups: int) -> Tensor:
+        """The bits z of each sample: (K, G) in float64."""
+
+    @abstractmethod
+    def _weights(self, bits: Tensor, scores: Tensor) -> Tensor:
+        """A weight for each group (n, G) from the bits (K, G) and the scores (n, K), all in float64."""
+
+    def _mask(self, x: Tensor) -> Tensor:
+        groups = self.groups
+        if groups is None:
+            small = x.ndim not in (3, 4) or min(x.shape[-2:]) < _CELLS
+            groups = pixels() if small else grid(_CELLS)
+        mask = mask_of(groups, x)
+        if int(mask.max()) >= self.samples:
+            raise InputError(
+                f"{type(self).__name__} got {int(mask.max()) + 1} groups and samples={self.samples}, expected at least "
+                "as many samples as groups: take fewer groups, such as grid(7), --groups grid:7, or more samples"
+            )
+        return mask
+
+    def _maps(self, task: Task) -> Tensor:
+        assert task.mask is not None
+        if len(task.mask) == 1:
+            return self._fitted(task, task.mask)
+        each = zip(
+            task.x.split(1), task.target.split(1), task.mask.split(1), strict=True
+        )  # their own groups, their own draws
+        return torch.cat([self._fitted(replace(task, x=x, target=target), mask) for x, target, mask in each])
+
+    def _fitted(self, task: Task, mask: Tensor) -> Tensor:
+        bits = self._bits(int(mask.max()) + 1)
+
+        def masks(part: slice) -> Tensor:
+            return bits[part].to(task.x)[:, mask[0]]
+
+        scores = scores_under(task, len(bits), masks, self.baseline)
+        return spread(self._weights(bits.to(scores), scores), mask).to(task.x.dtype)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LIME(Surrogate):
+    """Weights of the ridge regression of f_c on the bits, near x (Ribeiro et al. 2016), with the authors' settings.
+
+    Each group is left with probability 1/2; the first sample is x itself. A sample counts sqrt(exp(-d² / width²)), d
+    its cosine distance to that one, 1 - sqrt(|z| / G). ridge: the penalty of the weights, not of the intercept.
+    """
+
+    width: float = number(0.25, "a finite number above 0", lambda width: width > 0)
+    ridge: float = number(1.0, "a finite number of at least 0", lambda ridge: ridge >= 0)
+
+    def _bits(self, groups: int) -> Tensor:
+        generator = torch.Generator().manual_seed(self.seed)
+        bits = torch.randint(2, (self.samples, groups), generator=generator).double()
+        bits[0] = 1
+        return bits
+
+    def _weights(self, bits: Tensor, scores: Tensor) -> Tensor:
+        counts = torch.exp(-(((1 - bits.mean(1).sqrt()) / self.width) ** 2) / 2)  # (K,)
+        share = counts / counts.sum()
+        z, y = bits - share @ bits, scores - (scores @ share)[:, None]
+        penalty = self.ridge * torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
+        return _solved((z.T * counts) @ z + penalty, (y * counts) @ z)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class KernelSHAP(Surrogate):
+    """Shapley values of the groups: the weights that add up to f_c(x) - f_c(baseline) and fit f_c best where a subset
+    of k of G groups counts (G - 1) / (C(G, k) k (G - k)) (Lundberg and Lee 2017).
+
+    Where there are no more than `samples` subsets all are taken, and the values are exact; else they are drawn as they
+    count, each with its complement. 2048 samples are the authors' default.
+    """
+
+    samples: int = count(2048)
+
+    def _bits(self, groups: int) -> Tensor:
+        """All and none of the groups, then the subsets."""
+        ends = torch.tensor([[1.0], [0.0]], dtype=torch.float64).expand(2, groups)
+        return torch.cat([ends, _every(groups) if self._exact(groups) else self._drawn(groups)])
+
+    def _exact(self, groups: int) -> bool:
+        return groups < 64 and (1 << groups) - 2 <= self.samples
+
+    def _drawn(self, groups: int) -> Tensor:
+        generator = torch.Generator().manual_seed(self.seed)
+        sizes = torch.arange(1, groups, dtype=torch.float64)
+        pairs = (self.samples + 1) // 2
+        size = 1 + torch.multinomial(1 / (sizes * (groups - sizes)), pairs, replacement=True, generator=generator)
+        place = torch.rand(pairs, groups, generator=generator, dtype=torch.float64).argsort(1).argsort(1)
+        bits = (place < size[:, None]).double()
+        return torch.stack([bits, 1 - bits], 1).flatten(0, 1)[: self.samples]
+
+    def _weights(self, bits: Tensor, scores: Tensor) -> Tensor:
+        groups, size = bits.shape[1], bits[2:].sum(1)
+        change = scores[:, :1] - scores[:, 1:2]  # (n, 1)
+        counts = torch.ones_like(size)
+        if self._exact(groups):
+            weight = [0.0, *((groups - 1) / (comb(groups, k) * k * (groups - k)) for k in range(1, groups))]
+            counts = torch.tensor(weight, dtype=size.dtype, device=size.device)[size.long()]
+        last = bits[2:, -1:]
+        z, y = bits[2:, :-1] - last, scores[:, 2:] - scores[:, 1:2] - change * last.T
+        weights = _solved((z.T * counts) @ z, (y * counts) @ z)
+        return torch.cat([weights, change - weights.sum(1, keepdim=True)], 1)
+
+
+def _every(groups: int) -> Tensor:
+    """The bits of every subset but none and all: (2^G - 2, G)."""
+    number = torch.arange(1, 2**groups - 1)
+    return (number[:, None] >> torch.arange(groups) & 1).double()
+
+
+def _solved(matrix: Tensor, right: Tensor) -> Tensor:
+    """The smallest solution w of matrix w = r, as near as there is, for each row r (n, G) and a symmetric matrix."""
+    inverse: Tensor = torch.linalg.pinv(matrix, hermitian=True)
+    return right @ inverse

@@ -1,0 +1,101 @@
+"""EVA: how much of the certified worst case goes away when a group of variables may not move (CVPR 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+
+from proofmap.bounds import Method, Sharing
+from proofmap.errors import InputError
+from proofmap.explainers.explainer import Explainer, Measured, Task
+from proofmap.explainers.explanation import Explanation, Guarantee
+from proofmap.graph import as_graph
+from proofmap.graph.input_tensor import as_samples
+from proofmap.inputs.array_types import Samples, Target
+from proofmap.runtime.memory import budget
+from proofmap.runtime.progress import part
+from proofmap.settings import choice, flag
+from proofmap.verify.objective import Objective
+from proofmap.verify.onehot_overlap import boxes_overlap
+from proofmap.verify.overlap import Bounding, Overlap, family_overlap, method_of
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class EVA(Explainer):
+    """EVA(u) = AO(B) - AO(B_u), both terms certified upper bounds, or what a search reached (`score_of`).
+
+    The difference is an importance score and not itself certified; `Explanation.intervals` says between which numbers
+    the true one lies. objective: "margin", "class" or "mean", rigorous: with all roundings, by default where
+    they are known (see `pm.overlap`).
+
+    >>> pm.EVA(model, ball, groups=cells).explain(x)
+    Explanation(2 samples of (1, 28, 28), 16 groups, method='EVA', AO <= -13.39 to -10.05, guarantee='certified')
+    """
+
+    guarantee: ClassVar[Guarantee] = "certified"
+
+    bounds: Method | None = None
+    sharing: Sharing = choice("shared", Sharing)
+    objective: Objective = choice("margin", Objective)
+    rigorous: bool | None = flag()
+
+    def _measure(self, task: Task) -> Measured:
+        room = budget(self.memory, task.x.device)
+        how = Bounding(method_of(self.bounds), room, self.sharing, self.objective, rigorous=task.rigorous)
+        return Measured.of(boxes_overlap(task.graph, task.boxes, task.target, how))
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class TargetedEVA(Explainer):
+    """Towards one class c': φ = φ(+) - φ(-), with EVA on the two half balls δ >= 0 and δ <= 0 for the margin
+    f_c' - f_c of the predicted class c. φ > 0: adding there brings c' closer; φ < 0: removing does.
+
+    >>> pm.TargetedEVA(model, ball, groups=cells).explain(x, target=9).signed
+    True
+    """
+
+    guarantee: ClassVar[Guarantee] = "certified"
+    signed: ClassVar[bool] = True
+
+    bounds: Method | None = None
+    sharing: Sharing = choice("shared", Sharing)
+    rigorous: bool | None = flag()
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        super().__post_init__()
+        if self.ball is not None and self.ball.half is not None:
+            raise InputError(
+                f"got a ball with half={self.ball.half!r}, expected a whole one: both halves are explained"
+            )
+
+    def explain(self, x: Samples, target: Target = None) -> Explanation:
+        """Explain what would make each sample of x (N, *shape) a `target`; one class, or one for each sample."""
+        if target is None:
+            raise InputError("TargetedEVA needs a target, the class to move to: give one, or call explain_all(x)")
+        return super().explain(x, target)
+
+    def explain_all(self, x: Samples) -> Explanation:
+        """Every class of every sample: N · classes explanations, sample by sample; `.atlas()` draws them as a table.
+
+        Towards its own class a sample's scores are zero.
+        """
+        x = as_samples(x, self.model)
+        graph = as_graph(self.model, x)
+        every = torch.arange(graph.classes, device=x.device).repeat(len(x))
+        return replace(self, model=graph).explain(x.repeat_interleave(graph.classes, dim=0), every)
+
+    def _measure(self, task: Task) -> Measured:
+        with part(0.0, 0.5):
+            plus = self._half(task, "+")
+        with part(0.5, 1.0):
+            minus = self._half(task, "-")
+        return Measured.of(plus, minus)
+
+    def _half(self, task: Task, half: Literal["+", "-"]) -> Overlap:
+        family = replace(task, ball=replace(task.ball, half=half)).family
+        room = budget(self.memory, task.x.device)
+        how = Bounding(method_of(self.bounds), room, self.sharing, rigorous=task.rigorous)
+        return family_overlap(task.graph, family, task.predicted, how, rival=task.target)

@@ -1,0 +1,143 @@
+"""Hybrid EVA: samples through the first part of a network, bounds through the rest. Not certified."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.attack.pgd import climbs, margin
+from proofmap.bounds import Method
+from proofmap.errors import InputError
+from proofmap.execution import Sampler, check_precision
+from proofmap.explainers.explainer import Explainer, Measured, Task
+from proofmap.explainers.explanation import Guarantee
+from proofmap.explainers.methods.enclosure import Directions, enclose, overlap_of_boxes, overlap_of_zonotopes
+from proofmap.graph import Graph, bounded
+from proofmap.graph.classes import margins
+from proofmap.graph.opaque import differentiable
+from proofmap.graph.rewrite.graph_cut import cut
+from proofmap.inputs.ball import Ball
+from proofmap.runtime.memory import budget, bytes_of, in_pieces
+from proofmap.runtime.precision import full_precision
+from proofmap.runtime.progress import part
+from proofmap.settings import count, setting
+from proofmap.storage.records import JSON
+from proofmap.verify.overlap import Bounding, Overlap, method_of
+
+_STEPS = 4  # of a sample that climbs
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class HybridEVA(Explainer):
+    """f = g∘h: h is enclosed by the smallest and largest values at N samples of the ball, and g is bounded over that
+    box. The box may miss what no sample reached, so the overlap is an estimate.
+
+    split: the name of the module or node where h ends. The same samples serve B and every B_u; x itself is one more.
+    rank: the box is cut by a zonotope of so many directions, those in which the samples of B vary most; its bounds are
+    never looser. They fit B better than any B_u: for scores keep the box, rank 0. attacked: samples beyond the N, each
+    climbed to an adversary in a few steps from where it was drawn.
+    precision: the type of what putting a group back changes, torch.float16 or torch.bfloat16 for speed; by default that
+    of x, in which the samples of B run. Changes below 6e-5, as of a tiny ball, lose digits in float16.
+
+    >>> pm.HybridEVA(model, ball, groups=cells, split="2", samples=10).explain(x).guarantee
+    'none'
+    """
+
+    guarantee: ClassVar[Guarantee] = "none"
+
+    split: str
+    samples: int = count(100)
+    rank: int = count(0, least=0)
+    attacked: int = count(0, least=0)
+    bounds: Method | None = None
+    precision: torch.dtype | None = setting(None, check_precision)
+    seed: int = count(0, least=0)
+
+    def __post_init__(self) -> None:
+        """Refuse what is no setting."""
+        if not isinstance(self.split, str):
+            raise InputError(f"got split={self.split!r}, expected the name of a module or node, such as 'features.29'")
+        super().__post_init__()
+
+    def _check_graph(self, graph: Graph) -> None:
+        super()._check_graph(graph)
+        bounded(cut(graph, self.split)[1])
+        if self.attacked:
+            differentiable(graph, "HybridEVA with attacked samples")
+
+    def _record(self, ball: Ball, graph: Graph, rigorous: bool) -> dict[str, JSON]:
+        """Without what a box by chance alone does not use: the record that it always had."""
+        record = super()._record(ball, graph, rigorous)
+        return {name: value for name, value in record.items() if name not in ("rank", "attacked") or value}
+
+    def _measure(self, task: Task) -> Measured:
+        head, tail = cut(task.graph, self.split)
+        family = task.family
+        available = budget(self.memory, task.x.device)
+        delta = self._points(task, available)
+        sampler = Sampler(head, self.precision, available)
+        value = task.x.new_empty(len(task.x), family.members)
+        wide = 2 * tail.input.size + self.rank if self.rank else tail.input.size
+        boxes = available // 2 // bytes_of("box", wide, task.x.element_size())
+        how = Bounding(method_of(self.bounds), available // 2)
+
+        def images(start: int, stop: int) -> None:
+            piece = slice(start, stop)
+            mask = task.mask if len(task.mask) == 1 else task.mask[piece]
+            directions = self._directions(sampler, task.x[piece], delta[:, piece])
+
+            def groups(first: int, last: int) -> None:
+                part_mask, count = _mask_of(mask, first, last, family.groups)
+                with part(0.0, 0.5):
+                    ends = enclose(sampler, task.x[piece], part_mask, delta[:, piece], count, directions)
+                lower, upper = (end[:, : 1 + last - first] for end in ends)
+                with part(0.5, 1.0):
+                    if directions is None:
+                        bounds = overlap_of_boxes(tail, lower, upper, task.target[piece], how)
+                    else:
+                        bounds = overlap_of_zonotopes(tail, directions, lower, upper, task.target[piece], how)
+                value[piece, 0] = bounds[:, 0]
+                value[piece, 1 + first : 1 + last] = bounds[:, 1:]
+
+            in_pieces(family.groups, boxes - 2, groups)
+
+        in_pieces(len(task.x), boxes // family.members, images)
+        with full_precision(task.x.device), torch.no_grad():
+            nominal = margins(task.graph(task.x).flatten(1), task.target)
+        return Measured.of(Overlap.estimated(value, nominal, task.target))
+
+    def _points(self, task: Task, available: int) -> Tensor:
+        """The samples δ of B: by chance, then those that climbed; (S, n, *shape)."""
+        drawn = task.family.sample(self.samples, task.generator)
+        if not self.attacked:
+            return drawn
+        climbed = drawn.new_empty(self.attacked, *task.x.shape)
+
+        def work(start: int, stop: int) -> None:
+            chosen = torch.arange(start, stop, device=task.x.device)
+            value = partial(margin, task.graph, target=task.target[chosen])
+            ways = climbs(value, task.family.pick(chosen), _STEPS, self.attacked, task.generator)
+            climbed[:, start:stop] = torch.stack([at for _, at in ways])
+
+        kept = sum(node.size for node in task.graph.nodes)  # by the gradient
+        in_pieces(len(task.x), available // bytes_of("value", kept, task.x.element_size()), work)
+        return torch.cat([drawn, climbed])
+
+    def _directions(self, sampler: Sampler, x: Tensor, delta: Tensor) -> Directions | None:
+        """Of the samples of B; None where a box will do."""
+        if not self.rank:
+            return None
+        with full_precision(x.device), torch.no_grad():
+            return Directions.of(torch.stack([sampler.at(x + one) for one in delta]), self.rank)
+
+
+def _mask_of(mask: Tensor, first: int, last: int, groups: int) -> tuple[Tensor, int]:
+    """A mask of the groups from `first` up to `last` alone, all others as one more behind them; and how many it has."""
+    count = last - first
+    if count == groups:
+        return mask, groups
+    return torch.where((mask >= first) & (mask < last), mask - first, count), count + 1

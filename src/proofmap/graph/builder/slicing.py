@@ -1,0 +1,106 @@
+"""Entries picked, dropped, repeated or framed along axes of one sample, in the builder's words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from proofmap.errors import ModelError
+from proofmap.graph.builder.graph_builder import Builder, MixedError, Value, scalar
+
+_NUMPY_MODE: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+def index(b: Builder, name: str, x: str, axis: int, index: Tensor) -> str:
+    """The entries at constant positions along an axis of one sample (negative ones count from the end)."""
+    size = b.shape(x)[axis]
+    if index.numel() and not -size <= int(index.min()) <= int(index.max()) < size:
+        raise ModelError(f"node {name!r} reads outside an axis of size {size}")
+    index = torch.where(index < 0, index + size, index)
+    if torch.equal(index, torch.arange(size)):
+        return x
+    return b.add_node(name, "index", [x], axis=axis, index=index)
+
+
+def resample(b: Builder, name: str, x: str, positions: Sequence[Tensor]) -> str:
+    """The last axes read at the given positions, one tensor for each of them."""
+    first = len(b.shape(x)) - len(positions)
+    for k, position in enumerate(positions[:-1]):
+        x = index(b, f"{name}.axis{first + k}", x, first + k, position)
+    return index(b, name, x, first + len(positions) - 1, positions[-1])
+
+
+def slice(b: Builder, name: str, x: str, axis: int, start: int, stop: int, step: int = 1) -> str:
+    """As Python slices an axis of one sample."""
+    whole = range(b.shape(x)[axis])
+    taken = whole[start:stop:step]
+    if taken == whole:
+        return x
+    return b.add_node(name, "slice", [x], axis=axis, range=(taken.start, taken.stop, taken.step))
+
+
+def split(b: Builder, name: str, x: str, axis: int, sizes: Sequence[int]) -> list[str]:
+    """Parts of these sizes, one after the other along an axis of one sample."""
+    ends = list(accumulate(sizes))
+    pairs = zip(ends, sizes, strict=True)
+    return [slice(b, f"{name}.{k}", x, axis, end - size, end) for k, (end, size) in enumerate(pairs)]
+
+
+def concat(b: Builder, name: str, op: str, xs: Sequence[Value], axis: int) -> str:
+    """Along an axis of the batched values; a constant among them is a slice of a branch times zero, plus itself."""
+    branch = next(x for x in xs if isinstance(x, str))
+    axis = b.axis(name, op, axis, b.rank(branch))
+    if len(xs) == 1:
+        return branch
+    parts = []
+    for k, x in enumerate(xs):
+        if isinstance(x, str):
+            parts.append(x)
+            continue
+        if x.ndim != b.rank(branch):
+            raise ModelError(f"concat (node {name!r}) joins a constant of shape {tuple(x.shape)} to another rank")
+        constant = b.sample_constant(name, "concat", x, x.ndim)
+        if constant.numel():
+            zeros = torch.zeros(constant.shape[axis], dtype=torch.long)
+            part = b.add_node(f"{name}.like{k}", "index", [branch], axis=axis, index=zeros)
+            parts.append(b.affine(f"{name}.constant{k}", part, scalar(0.0), constant))
+    return b.add_node(name, "concat", parts, axis=axis)
+
+
+def pad(b: Builder, name: str, x: str, pads: Sequence[int], mode: str = "constant", value: float = 0.0) -> str:
+    """Pads as torch writes them: last axis first, (before, after); negative ones crop."""
+    shape = b.shape(x)
+    if any(pads[2 * len(shape) :]):
+        raise MixedError(name, "pad")
+    pads = tuple(pads[: 2 * len(shape)])
+    pairs = list(zip(pads[::2], pads[1::2], strict=True))
+    if not any(pads):
+        return x
+    for k, pair in enumerate(pairs):
+        b.fits(name, "pad", (sum(pair) + shape[-1 - k],))
+    if mode == "constant":
+        y = b.add_node(f"{name}.zeros", "pad", [x], pads=pads, mode=mode)
+        if value == 0.0:
+            return y
+        frame = F.pad(torch.zeros(shape, dtype=torch.float64), pads, value=value)
+        return b.affine(name, y, None, frame)
+    if mode != "circular" and min(pads) >= 0 and len(pairs) <= 3 and len(pairs) in (len(shape) - 1, len(shape)):
+        return b.add_node(name, "pad", [x], pads=pads, mode=mode)
+    positions = [_frame(n, pair, mode) for n, pair in zip(reversed(shape), pairs, strict=False)]
+    return resample(b, name, x, positions[::-1])
+
+
+def _frame(size: int, pads: tuple[int, int], mode: str) -> Tensor:
+    """Which of `size` entries each entry of a padded axis repeats; what is cropped is not wrapped around."""
+    before, after = pads
+    entries = np.arange(size)
+    if mode == "circular":
+        entries, before, after = entries[max(-before, 0) : size - max(-after, 0)], max(before, 0), max(after, 0)
+    padded = np.pad(entries, (max(before, 0), max(after, 0)), mode=_NUMPY_MODE[mode])
+    return torch.from_numpy(padded[max(-before, 0) : len(padded) - max(-after, 0)].copy())

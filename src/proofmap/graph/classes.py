@@ -1,0 +1,64 @@
+"""The classes a question is about, one for each sample, and how far they are ahead."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap.errors import InputError
+from proofmap.graph import Graph
+from proofmap.inputs.array_types import Target
+
+__all__ = ["classes_of", "logits_of", "margins", "target_of"]
+
+
+def margins(logits: Tensor, target: Tensor) -> Tensor:
+    """max over c' != c of f_c' - f_c for logits (..., C) and targets that broadcast to (...)."""
+    index = target.expand(logits.shape[:-1])[..., None]
+    decided = logits.gather(-1, index).squeeze(-1)
+    return logits.scatter(-1, index, -inf).amax(-1) - decided
+
+
+def logits_of(graph: Graph, x: Tensor) -> Tensor:
+    """The logits at x (N, classes), of a model that has at least two classes and finite ones."""
+    logits = graph(x).flatten(1)
+    if logits.shape[1] < 2:
+        raise InputError("got a model with one output, expected at least two classes: give it the logits of both")
+    if not bool(torch.isfinite(logits).all()):
+        raise InputError("the model's output at x has NaN or infinite entries, expected finite logits")
+    return logits
+
+
+def target_of(target: Target, logits: Tensor, what: str = "target") -> Tensor:
+    """One class for each sample, (N,): the target, or where it is None the predicted one."""
+    count, classes = logits.shape
+    return logits.argmax(1) if target is None else classes_of(target, count, classes, logits.device, what)
+
+
+def classes_of(
+    given: Target | list[int], count: int, classes: int | None, device: torch.device, what: str = "target"
+) -> Tensor:
+    """One class for each of `count` samples, (N,) int64; `classes` is their number, None where nobody knows it.
+
+    A tensor with one entry counts for all samples, as it does for Captum.
+    """
+    try:
+        if isinstance(given, list) and bool in map(type, given):
+            raise TypeError
+        numbers = torch.as_tensor(given.tolist() if isinstance(given, np.ndarray) else given, device=device)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"got {what} {given!r}, expected a class number, or one for each sample") from None
+    if numbers.numel() == 1:
+        numbers = numbers.reshape(())
+    if numbers.is_floating_point() or numbers.dtype == torch.bool or numbers.shape not in ((), (count,)):
+        raise InputError(
+            f"got {what} of type {numbers.dtype} and shape {tuple(numbers.shape)}, expected a class number, or one for "
+            f"each of {count} samples"
+        )
+    if bool((numbers < 0).any()) or (classes is not None and bool((numbers >= classes).any())):
+        largest = "above" if classes is None else f"to {classes - 1}"
+        raise InputError(f"got {what} {given}, expected a class from 0 {largest}")
+    return numbers.long().expand(count)

@@ -1,0 +1,58 @@
+"""What a user passes as samples, as the tensor that everything else takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from proofmap.errors import InputError
+from proofmap.graph.ir import Graph
+from proofmap.inputs.array_types import Samples, is_frame, numbers_of, tensor_of
+from proofmap.inputs.ball import check_input
+
+__all__ = ["as_samples", "weight_of"]
+
+
+def as_samples(x: Samples, model: Any) -> Tensor:
+    """x (N, *shape), checked: a tensor as it is, a numpy array of floats or a frame in the model's precision, on its
+    device.
+
+    numpy makes float64 unless told otherwise, so an array's precision is no wish; a float64 tensor's is one.
+    """
+    if is_frame(x):
+        x = numbers_of(x)
+    if isinstance(x, np.ndarray):
+        if x.dtype.kind != "f":
+            raise InputError(
+                f"x is an array of {x.dtype}, expected floats, in the range that the model was trained on: for "
+                "instance x.astype('float32') / 255"
+            )
+        like = weight_of(model)
+        x = tensor_of(x).to(like.device, torch.float64 if like.dtype == torch.float64 else torch.float32)
+    given: object = x
+    if isinstance(given, list | tuple) and any(isinstance(part, Tensor | np.ndarray) for part in given):
+        raise InputError(
+            f"x is a {type(given).__name__} of {len(given)} parts, expected one tensor (N, *shape): stack samples with "
+            "torch.stack(x); join several inputs with torch.cat([a.flatten(1), b.flatten(1)], 1), and wrap the model "
+            "in a module that splits them again"
+        )
+    if not isinstance(x, Tensor):
+        raise InputError(
+            f"x is {type(x).__name__}, expected a float32 or float64 tensor, or a numpy array of floats: use "
+            "torch.as_tensor(x).float()"
+        )
+    check_input(x)
+    return x
+
+
+def weight_of(model: Any) -> Tensor:
+    """A tensor whose precision and device are the model's: its first weight, where it has one."""
+    weights: Any = ()
+    if isinstance(model, Graph):
+        weights = (node.weight for node in model.nodes if node.weight is not None)
+    elif isinstance(model, nn.Module):
+        weights = (weight for weight in model.parameters() if weight.is_floating_point())
+    return next(iter(weights), torch.empty(0))

@@ -1,0 +1,92 @@
+"""The operators of ONNX's second domain, ai.onnx.ml, that networks of scikit-learn are written in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isnan
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.graph.builder import slicing as picks
+from proofmap.graph.builder import weighted_layers as layers
+from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, constant
+from proofmap.graph.onnx.node_inputs import Call, branch
+from proofmap.graph.onnx.norms import scaled
+from proofmap.graph.rewrite.probability_head import softmax
+
+
+def _scaler(b: Builder, call: Call, x: str) -> str:
+    """(x - offset) · scale."""
+    offset, scale = (torch.tensor(call.get(name), dtype=torch.float64) for name in ("offset", "scale"))
+    return b.affine(call.name, x, scale, -offset * scale)
+
+
+def _normalizer(b: Builder, call: Call, x: str) -> str:
+    return scaled(b, call.name, x, [len(b.shape(x)) - 1], call.get("norm", "MAX"))
+
+
+def _coefficients(call: Call, rows: int) -> tuple[Tensor, Tensor]:
+    weight = torch.tensor(call.get("coefficients"), dtype=torch.float64).reshape(rows, -1)
+    return weight, torch.tensor(call.get("intercepts", [0.0] * rows), dtype=torch.float64)
+
+
+def _linear_regressor(b: Builder, call: Call, x: str) -> str:
+    y = layers.linear(b, f"{call.name}.line", x, *_coefficients(call, call.get("targets", 1)))
+    return _transformed(b, call, y)
+
+
+def _linear_classifier(b: Builder, call: Call, x: str) -> list[str]:
+    """The labels, which nothing is known of, and a score for each class.
+
+    One row s for two classes gives the probabilities (1 - σ(s), σ(s)), the softmax of (0, s). What else it may give is
+    not settled: onnxruntime has (1 - s, s) where onnx's own evaluator has (-s, s).
+    """
+    labels = call.get("classlabels_ints") or call.get("classlabels_strings") or []
+    rows = len(call.get("intercepts", labels))
+    weight, bias = _coefficients(call, rows)
+    if rows > 1 or len(labels) != 2:
+        scores = _transformed(b, call, layers.linear(b, f"{call.name}.line", x, weight, bias))
+    elif (transform := call.get("post_transform", "NONE")) != "LOGISTIC":
+        raise NoRule(f"with one score for two classes and post_transform {transform}")
+    else:
+        both = layers.linear(b, f"{call.name}.line", x, *(torch.cat([0 * part, part]) for part in (weight, bias)))
+        scores = softmax(b, f"{call.name}.scores", both, [len(b.shape(both)) - 1], "softmax")
+    return [b.unsupported(f"{call.name}.labels", f"{call.op} of labels", [x], ()), scores]
+
+
+def _transformed(b: Builder, call: Call, y: str) -> str:
+    match call.get("post_transform", "NONE"):
+        case "NONE":
+            return y
+        case "SOFTMAX":
+            return softmax(b, call.name, y, [len(b.shape(y)) - 1], "softmax")
+        case "LOGISTIC":
+            return b.add_node(call.name, "sigmoid", [y])
+        case other:
+            raise NoRule(f"with post_transform {other}")
+
+
+def _imputer(b: Builder, call: Call, x: str) -> str:
+    """Another value in the place of NaN: samples are numbers, and none is that."""
+    if not isnan(call.get("replaced_value_float", 0.0)):
+        raise NoRule("of a value that is a number")
+    return x
+
+
+def _extractor(b: Builder, call: Call, x: Value, index: Value) -> str:
+    x = branch(x)
+    return picks.index(b, call.name, x, len(b.shape(x)) - 1, constant(index, "positions").long().flatten())
+
+
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "Scaler": _scaler,
+    "Normalizer": _normalizer,
+    "LinearRegressor": _linear_regressor,
+    "LinearClassifier": _linear_classifier,
+    "Imputer": _imputer,
+    "ArrayFeatureExtractor": _extractor,
+    "FeatureVectorizer": lambda b, call, *xs: picks.concat(b, call.name, call.op, xs, -1),
+}
+LEARNED = {f"ai.onnx.ml.{name}": convert for name, convert in _OPERATORS.items()}

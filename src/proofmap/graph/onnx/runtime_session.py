@@ -1,0 +1,84 @@
+"""A part of an ONNX file run by onnxruntime: what it computes is known, how it could be bounded is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap.graph.opaque import Foreign
+
+__all__ = ["Session", "started"]
+
+
+@dataclass(frozen=True, eq=False)
+class Session(Foreign):
+    """The outputs of an ONNX model with one input, in its own precision on the CPU; without gradients.
+
+    batch: the number of samples that the file has fixed; 0 where it is free. The hash covers the file's operations and
+    weights up to the output.
+    """
+
+    content: bytes
+    batch: int
+
+    @cached_property
+    def _session(self) -> Any:
+        return started(self.content)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the session: it is started again wherever the graph goes."""
+        return {name: value for name, value in self.__dict__.items() if name != "_session"}
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.outputs(x)[0].to(x)
+
+    def outputs(self, x: Tensor) -> list[Tensor]:
+        """Every output of the model, for samples (N, *shape): on the CPU, as the model has them."""
+        (entry,) = self._session.get_inputs()
+        kind = np.float64 if entry.type == "tensor(double)" else np.float32
+        values = x.detach().cpu().numpy().astype(kind)
+        size = self.batch or max(1, len(values))
+        parts = []
+        for start in range(0, max(1, len(values)), size):
+            piece = values[start : start + size]
+            missing = size - len(piece) if self.batch else 0
+            filled = np.concatenate([piece, np.repeat(piece[-1:], missing, axis=0)]) if missing else piece
+            outputs = self._session.run(None, {entry.name: filled})
+            parts.append([_rows(torch.from_numpy(np.array(one)), len(filled), len(piece)) for one in outputs])
+        return [torch.cat(one) for one in zip(*parts, strict=True)]
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> Session:
+        return self
+
+    def spelled(self) -> Iterator[str | Tensor]:
+        yield f"onnx {self.batch} {sha256(self.content).hexdigest()}"
+
+
+def _rows(value: Tensor, fed: int, wanted: int) -> Tensor:
+    """Those of the samples that count; all that there are where they are none of the samples."""
+    rows = value if value.ndim else value[None]
+    return rows[:wanted] if len(rows) == fed else rows
+
+
+def started(content: bytes, *, plain: bool = False) -> Any:
+    """A session of onnxruntime, which says nothing and does not spin while it waits.
+
+    plain: for a run or two, every operation as the file has it, on one thread.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1 if plain else torch.get_num_threads()
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if plain:
+        options.enable_cpu_mem_arena = False
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,72 @@
+"""A file read as a function of one sample: none of its axes is for samples, all of them are the sample's own.
+
+Exporters move the samples off dimension 0 (recurrent layers want them second), or put heads of attention beside them.
+Of one sample none of that matters: with one entry along the samples' axis, it is an axis like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.errors import ModelError
+from proofmap.graph.builder import slicing as picks
+from proofmap.graph.builder.graph_builder import Builder, Value
+from proofmap.graph.onnx.node_inputs import Call, branch
+
+
+class Whole(Builder):
+    """What the file writes with its axis of one sample is a value of one sample, that axis included."""
+
+    lead = 0
+
+    def __init__(self, shape: Sequence[int], name: str, precision: torch.dtype) -> None:
+        super().__init__(shape, 1, name, precision)
+
+    def batched(self, value: Value) -> tuple[int, ...]:
+        return self.shape(value) if isinstance(value, str) else tuple(value.shape)
+
+    def rank(self, value: str) -> int:
+        return len(self.shape(value))
+
+    def axis(self, name: str, op: str, axis: int, rank: int) -> int:
+        if not -rank <= axis < rank:
+            raise ModelError(f"{op} (node {name!r}) names axis {axis} of a value with {rank} axes")
+        return axis % rank
+
+    def sample_constant(self, name: str, op: str, value: Tensor, rank: int) -> Tensor:
+        return value
+
+    def broadcast(self, name: str, a: str, b: str) -> tuple[str, str]:
+        target = self.broadcast_shapes(name, self.shape(a), self.shape(b))
+        return self.expand(f"{name}.expand", a, target), self.expand(f"{name}.expand", b, target)
+
+    def batched_reshape(self, name: str, op: str, x: str, shape: Sequence[int]) -> str:
+        return self.reshape(name, x, self.filled(name, op, prod(self.shape(x)), shape))
+
+    def batched_expand(self, name: str, op: str, x: str, shape: Sequence[int]) -> str:
+        return self.expand(name, x, shape)
+
+
+def of_samples(convert: Callable[..., str]) -> Callable[..., str]:
+    """An operator that is defined for samples, of each entry along the first axis where that is not for samples."""
+
+    def converted(b: Builder, call: Call, x: Value, *rest: Any) -> str:
+        x = branch(x)
+        if b.lead:
+            return convert(b, call, x, *rest)
+        count, *shape = b.shape(x)
+        parts: list[Value] = []
+        for k in range(count):
+            one = picks.slice(b, f"{call.name}.entry{k}", x, 0, k, k + 1)
+            one = b.reshape(f"{call.name}.sample{k}", one, shape)
+            y = convert(b, replace(call, name=call.name if count == 1 else f"{call.name}.{k}"), one, *rest)
+            parts.append(b.reshape(f"{call.name}.whole{k}", y, (1, *b.shape(y))))
+        return picks.concat(b, call.name, call.op, parts, 0)
+
+    return converted

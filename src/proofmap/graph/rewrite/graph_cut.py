@@ -1,0 +1,45 @@
+"""A graph in two: what comes before a node, and what comes after."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from proofmap.errors import ModelError
+from proofmap.graph.ir import Graph, Node
+from proofmap.graph.opaque import bounded
+from proofmap.graph.walk import before
+
+
+def cut(graph: Graph, split: str) -> tuple[Graph, Graph]:
+    """(h, g) with f = g∘h: h ends at the node that `split` names, g takes its value as input.
+
+    A module's name stands for the last node that it made. No path may lead past the node.
+    """
+    at = _resolve(graph, split)
+    head = before(graph.nodes, at)
+    after = [node for node in graph.nodes if node.name not in head]
+    past = [(name, node.name) for node in after for name in node.inputs if name in head and name != at]
+    if past:
+        source, sink = past[0]
+        raise ModelError(
+            f"the network cannot be split at {split!r}: {source!r} reaches {sink!r} past it, expected a node that "
+            "every path goes through, such as the end of a block"
+        )
+    start = Node(at, "input", (), graph[at].shape)
+    first = Graph(tuple(node for node in graph.nodes if node.name in head), at)
+    return first, Graph((start, *after), graph.output if after else at, graph.taken_off)
+
+
+def _resolve(graph: Graph, split: str) -> str:
+    names = [node.name for node in graph.nodes]
+    if split in names:
+        return split
+    inside = [name for name in names if name.startswith((f"{split}.", f"{split}#"))]
+    if not inside:
+        bounded(graph)  # what stands inside a part without a rule has no name
+        near = get_close_matches(split, names, n=5, cutoff=0.0)
+        raise ModelError(
+            f"the network has no node or module {split!r} among its {len(names)}, expected one such as "
+            f"{', '.join(map(repr, near))}"
+        )
+    return inside[-1]

@@ -1,0 +1,62 @@
+"""Points that lie in their box or ball exactly, as the numbers they are stored as.
+
+An attack works in float32, where x + δ may round to a point just outside. Membership is checked in float64, in which
+the difference of two float32 numbers of similar size is exact.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+import torch
+from torch import Tensor
+
+from proofmap.inputs.family import Family
+
+__all__ = ["below", "into_ball", "into_box", "upwards", "within"]
+
+_SHRINK = 2.0**-22  # of the way to x, doubled until rounding leads out of the ball no more
+
+
+def into_box(points: Tensor, lower: Tensor, upper: Tensor, dtype: torch.dtype) -> Tensor:
+    """The nearest numbers of `dtype` between the ends, in float64; where there is none between them, the nearer end."""
+    least, most = upwards(lower, dtype), -upwards(-upper, dtype)
+    inside = points.to(dtype).maximum(least).minimum(most).double()
+    return torch.where(least <= most, inside, points.double().clamp(lower, upper))
+
+
+def into_ball(points: Tensor, family: Family, dtype: torch.dtype) -> Tensor:
+    """The same for B, whose family is in float64, (N, *shape); x itself where a point cannot be brought inside."""
+    assert family.x.dtype == torch.float64
+    lower, upper = family.box()
+    moved = into_box(points, lower, upper, dtype)
+    share = _SHRINK
+    while len(out := (~family.contains(moved - family.x, 0.0)).nonzero()[:, 0]) > 0:
+        x = family.x[out]
+        nearer = x + max(0.0, 1 - share) * (points[out].double().clamp(lower[out], upper[out]) - x)
+        moved[out] = into_box(nearer, lower[out], upper[out], dtype)
+        share = 2 * share
+    return moved
+
+
+def within(family: Family) -> Family:
+    """The family in float64, smaller by what rounding made of its ends: a part of the balls as they were stated."""
+    kept = 1 - 8 * torch.finfo(family.x.dtype).eps
+    x, lower, upper, eps = (end.double() for end in (family.x, family.lower, family.upper, family.eps))
+    return Family(x, kept * lower, kept * upper, family.norm, kept * eps, family.mask, family.groups)
+
+
+def below(end: float, dtype: torch.dtype) -> float:
+    """The largest number of `dtype` below the end, at least the smallest normal number away from it.
+
+    Subnormal numbers do not count: hardware may flush them to 0.
+    """
+    least = end - torch.finfo(dtype).tiny
+    near = torch.nextafter(torch.tensor(end, dtype=dtype), torch.tensor(-inf, dtype=dtype))
+    return min(float(near), least)
+
+
+def upwards(ends: Tensor, dtype: torch.dtype) -> Tensor:
+    """The smallest numbers of `dtype` that are not below the ends."""
+    near = ends.to(dtype)
+    return torch.where(near.double() < ends, torch.nextafter(near, torch.full_like(near, inf)), near)

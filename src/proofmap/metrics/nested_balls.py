@@ -1,0 +1,40 @@
+"""Balls in which only the most important variables move, a few of them, more, and all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from proofmap.metrics.batched_logits import pieces
+from proofmap.metrics.metric import Case
+from proofmap.metrics.seeded_noise import Stream
+from proofmap.metrics.variables import Variables
+
+__all__ = ["Balls", "nested"]
+
+
+class Balls(NamedTuple):
+    """Some of them: the first and the last may share a sample with others."""
+
+    x: Tensor  # (n, *shape) their centres
+    target: Tensor  # (n,)
+    free: Tensor  # (n, *shape) bool: what may move
+
+
+def nested(case: Case, variables: Variables, steps: int, seed: int) -> Iterator[Balls]:
+    """For each sample `steps` balls, in which its first floor(i G / steps) variables move, i = 1 .. steps.
+
+    As many at a time as go through the model together. seed: decides among equal attributions.
+    """
+    x, index, ties = case.x, torch.arange(1, steps + 1, device=case.x.device), Stream(seed, "ties")
+    for piece in pieces(len(x), steps, case.rows):
+        present = variables.cut(piece)
+        near = x[piece].repeat_interleave(steps, dim=0)  # (n K, *shape)
+        classes = case.target[piece].repeat_interleave(steps)
+        ranks = present.ranks(case.subject[piece], ties.next(len(x[piece]), present.most, device=x.device))
+        free = present.first(ranks, index, steps).view(near.shape)
+        for some in pieces(len(near), 1, case.rows):
+            yield Balls(near[some], classes[some], free[some])

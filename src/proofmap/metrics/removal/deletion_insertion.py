@@ -1,0 +1,157 @@
+"""Deletion and Insertion: the score along the way from a sample to a baseline, the most important variables first.
+
+Petsiuk et al. 2018, "RISE: Randomized input sampling for explanation of black-box models".
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from proofmap.graph import Network
+from proofmap.inputs.array_types import Samples, Target
+from proofmap.inputs.groups import Groups, pixels
+from proofmap.metrics.batched_logits import Score, pieces, score_at
+from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, table
+from proofmap.metrics.removal.fill_values import Baseline, Darkest, Uniform, baseline_at, check_baseline, check_fits
+from proofmap.metrics.seeded_noise import Stream
+from proofmap.metrics.validation import check_groups
+from proofmap.metrics.variables import Entries, Variables
+from proofmap.runtime.precision import full_precision
+from proofmap.settings import check_choice, check_count, count
+
+__all__ = ["Curve", "Deletion", "Insertion"]
+
+Steps: TypeAlias = int | Literal["all"]
+Area: TypeAlias = Literal["mean", "sum"]
+
+
+_SETTINGS = ("baseline", "steps", "score", "area", "groups")
+_PRESETS = table(
+    *_SETTINGS,
+    paper=(Uniform(), 100, "softmax", "mean", pixels()),
+    xplique=(0.0, 10, "logit", "mean", pixels()),
+)
+
+
+def _check_steps(said: str, steps: Any) -> None:
+    if not isinstance(steps, str) or steps != "all":
+        check_count(said, steps, other=", or 'all'")
+
+
+@dataclass(frozen=True, eq=False)
+class Curve(Metric[Samples]):
+    """The area under s_k = score(x with some variables at a baseline), k = floor(i G / steps) for i = 0 .. steps.
+
+    k counts the most important of G variables.
+
+    baseline: a number, a tensor that broadcasts to x, `Uniform(low, high)`, `Mean()`, `Blur()` or `Darkest()`.
+    steps: how many points after the first, no more than there are variables; "all": one variable at a time.
+    score: "softmax" or "logit" of the target class.
+    area: "mean", over the fraction i / steps from 0 to 1, by trapezoids; "sum", over i from 1 to steps with steps of
+        width one, by trapezoids: without the untouched sample, and growing with the number of steps.
+    groups: the variables.
+
+    The presets give these; what is not None replaces theirs.
+
+        paper    Uniform(), softmax, mean, pixels, 100 steps (the paper says nothing of steps)
+        xplique  0, logit, mean, pixels, 10 steps
+        quantus  PixelFlipping with its area: Darkest(), softmax, sum, each entry, all steps. It knows no Insertion.
+
+    batch: points that go through the model together; by default some 16 MB of them.
+    """
+
+    preset: str = "paper"
+    _: KW_ONLY
+    baseline: ByPreset[Baseline] = ByPreset(check_baseline)
+    steps: ByPreset[Steps] = ByPreset(_check_steps)
+    score: ByPreset[Score] = ByPreset(partial(check_choice, words=Score))
+    area: ByPreset[Area] = ByPreset(partial(check_choice, words=Area))
+    groups: ByPreset[Groups] = ByPreset(check_groups)
+    seed: int = count(0, least=0)
+    batch: int | None = count(None)
+
+    @abstractmethod
+    def _ends(self, x: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:
+        """Where the way starts and where it leads."""
+
+    def _check(self, x: Tensor) -> None:
+        check_fits(self.baseline, x)
+
+    def _values(self, case: Case) -> Tensor:
+        curve = self._curve(case)
+        if self.area == "sum":
+            return torch.trapezoid(curve[:, 1:], dim=1)
+        return torch.trapezoid(curve, dim=1) / (curve.shape[1] - 1)
+
+    def curve(self, model: Network, x: Samples, target: Target, attributions: Samples) -> Tensor:
+        """The scores themselves, from none of the variables to all: (N, steps + 1)."""
+        return self._curve(self._case(model, x, target, attributions))
+
+    def _curve(self, case: Case) -> Tensor:
+        x, rows, variables = case.x, case.rows, Variables.of(case.x, self.groups)
+        steps = variables.most if self.steps == "all" else min(self.steps, variables.most)
+        points_along = torch.arange(steps + 1, device=x.device)
+        baselines, ties = Stream(self.seed, "baseline"), Stream(self.seed, "ties")
+        scores = []
+        with full_precision(x.device), torch.no_grad():
+            for piece in pieces(len(x), steps + 1, rows):
+                present = variables.cut(piece)
+                baseline = baseline_at(self.baseline, x, piece, baselines)
+                start, end = (point.flatten(1)[:, None] for point in self._ends(x[piece], baseline))  # (n, 1, d)
+                drawn = ties.next(len(start), present.most, device=x.device)
+                ranks = present.ranks(case.subject[piece], drawn)
+                parts = []
+                for index in points_along.split(max(1, rows // len(start))):
+                    points = torch.where(present.first(ranks, index, steps), end, start).view(-1, *x.shape[1:])
+                    classes = case.target[piece].repeat_interleave(len(index))
+                    parts.append(score_at(case.graph, points, classes, self.score, rows).view(-1, len(index)))
+                scores.append(torch.cat(parts, dim=1))
+        return torch.cat(scores).to(x.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Deletion(Curve):
+    """The area under the score as the most important variables are set to the baseline; less is better.
+
+    s_k = score(x with the k most important variables at the baseline). Settings and presets are those of `Curve`.
+
+    >>> pm.metrics.Deletion()(model, x, None, maps)
+    tensor([0.0526, 0.1971])
+    """
+
+    name: ClassVar[str] = "deletion"
+    label: ClassVar[str] = "Deletion"
+    higher_is_better: ClassVar[bool] = False
+    presets: ClassVar[Presets] = {
+        **_PRESETS,
+        **table(*_SETTINGS, quantus=(Darkest(), "all", "softmax", "sum", Entries())),
+    }
+
+    def _ends(self, x: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:
+        return x, baseline
+
+
+@dataclass(frozen=True, eq=False)
+class Insertion(Curve):
+    """The area under the score as the most important variables are put into the baseline; more is better.
+
+    s_k = score(the baseline with the k most important variables of x). The baseline is that of Deletion.
+    Settings and presets are those of `Curve`.
+
+    >>> pm.metrics.Insertion()(model, x, None, maps)
+    tensor([0.4713, 0.9806])
+    """
+
+    name: ClassVar[str] = "insertion"
+    label: ClassVar[str] = "Insertion"
+    higher_is_better: ClassVar[bool] = True
+    presets: ClassVar[Presets] = _PRESETS
+
+    def _ends(self, x: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:
+        return baseline, x

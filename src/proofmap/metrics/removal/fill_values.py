@@ -1,0 +1,123 @@
+"""Baselines: what variables are set to where a metric takes them away. Which one it is decides who wins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from proofmap.errors import InputError
+from proofmap.inputs.family import broadcasts
+from proofmap.metrics.seeded_noise import Stream
+from proofmap.settings import check_number, is_number
+
+__all__ = ["Baseline", "Blur", "Darkest", "Mean", "Uniform", "baseline_at", "check_baseline", "check_fits"]
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """A baseline drawn from U(low, high) for each entry of each sample (Hsieh et al. 2021).
+
+    >>> pm.metrics.Deletion(baseline=pm.metrics.Uniform(0.0, 1.0))(model, x, None, maps).shape
+    torch.Size([2])
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True)
+class Darkest:
+    """Each sample's smallest value: what Quantus calls black.
+
+    >>> pm.metrics.Deletion(baseline=pm.metrics.Darkest())(model, x, None, maps).shape
+    torch.Size([2])
+    """
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Each sample's mean value; of an image (C, H, W), the mean of each channel: its mean colour.
+
+    >>> pm.metrics.Deletion(baseline=pm.metrics.Mean())(model, x, None, maps).shape
+    torch.Size([2])
+    """
+
+
+@dataclass(frozen=True)
+class Blur:
+    """The image itself, blurred: nothing is in it that was not there, and no edge.
+
+    Each pixel is the mean of its row and its column with Gaussian weights, σ = share · (the side they run along), of
+    the pixels there are: an image of one colour stays as it is.
+
+    >>> pm.metrics.Deletion(baseline=pm.metrics.Blur(0.2))(model, x, None, maps).shape
+    torch.Size([2])
+    """
+
+    share: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuse what blurs nothing."""
+        check_number("Blur got share", self.share, "a number above 0", lambda share: share > 0)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Blur images (n, C, H, W)."""
+        rows, columns = (self._weights(size, images) for size in images.shape[-2:])
+        return rows @ images @ columns.T
+
+    def _weights(self, size: int, like: Tensor) -> Tensor:
+        """(size, size): how much each pixel counts for each, summing to 1."""
+        place = torch.arange(size, dtype=torch.float64, device=like.device)
+        away = (place[:, None] - place) / (self.share * size)
+        return torch.softmax(-(away**2) / 2, dim=1).to(like.dtype)
+
+
+Baseline: TypeAlias = float | Tensor | Uniform | Darkest | Mean | Blur
+
+
+def check_baseline(said: str, baseline: Any) -> None:
+    """Refuse what no variable can be set to."""
+    if isinstance(baseline, Darkest | Mean | Blur | Tensor):
+        return
+    numbers = (baseline.low, baseline.high) if isinstance(baseline, Uniform) else (baseline,)
+    if not all(map(is_number, numbers)):
+        raise InputError(
+            f"{said}={baseline!r:.60}, expected a number, a tensor that broadcasts to x, Uniform(low, "
+            "high), Mean(), Blur() or Darkest()"
+        )
+
+
+def check_fits(baseline: Baseline, x: Tensor) -> None:
+    """Refuse a baseline that cannot stand for x."""
+    if isinstance(baseline, Tensor) and not broadcasts(baseline, x.shape):
+        raise InputError(
+            f"the baseline has shape {tuple(baseline.shape)} at x of shape {tuple(x.shape)}, expected a shape that "
+            "broadcasts to x"
+        )
+    if isinstance(baseline, Blur) and x.ndim != 4:
+        raise InputError(
+            f"the baseline is {baseline} at x of shape {tuple(x.shape)}, expected images (N, C, H, W): take Mean() "
+            "for other samples"
+        )
+
+
+def baseline_at(baseline: Baseline, x: Tensor, piece: slice, stream: Stream) -> Tensor:
+    """What the variables of some samples are set to: (n, *shape). Call it for one piece of x after the other."""
+    part = x[piece]
+    match baseline:
+        case Uniform():
+            drawn = baseline.low + (baseline.high - baseline.low) * stream.next(*part.shape, device=x.device)
+            return drawn.to(x.dtype)
+        case Darkest():
+            return part.flatten(1).amin(1).view(-1, *[1] * (x.ndim - 1)).expand_as(part)
+        case Mean():
+            return part.mean(dim=(2, 3) if x.ndim == 4 else tuple(range(1, x.ndim)), keepdim=True).expand_as(part)
+        case Blur():
+            return baseline(part)
+        case Tensor():
+            return baseline.detach().to(x).expand_as(x)[piece]
+        case number:
+            return torch.full_like(part, float(number))

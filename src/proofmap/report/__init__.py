@@ -1,0 +1,8 @@
+"""Explanations as a page: a report that opens anywhere and needs nothing."""
+
+from __future__ import annotations
+
+from proofmap.report.comparison_files import read_table
+from proofmap.report.html_report import report
+
+__all__ = ["read_table", "report"]

@@ -1,0 +1,150 @@
+"""The report: one HTML file that holds everything it shows, and loads and runs nothing.
+
+All that comes from files (names, settings, numbers) is text to the template, which escapes it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from torch import nn
+
+from proofmap.bench import Table
+from proofmap.errors import InputError
+from proofmap.explainers import Explanation
+from proofmap.graph import Graph
+from proofmap.report.comparison import comparison
+from proofmap.report.explanatory_text import Names, number
+from proofmap.report.number_line import Axis
+from proofmap.report.provenance import day, records_of
+from proofmap.report.two_sided_bounds import Verdict, attacked, checked
+from proofmap.runs import Results
+from proofmap.sources import Model
+from proofmap.storage.records import write
+from proofmap.text.wording import plural
+
+if TYPE_CHECKING:
+    from proofmap.report.finding_page import Finding
+    from proofmap.report.network_data import Network
+
+__all__ = ["report"]
+
+_MOST = 500  # maps in a page that a browser still opens with ease
+_GLYPHS: Mapping[Verdict, str] = {
+    "proven": "✓",
+    "probable": "≈",
+    "undecided": "?",
+    "refuted": "✗",
+    "unproven": "–",
+    "aside": "–",
+}
+
+
+def report(
+    out: Path,
+    explanations: Sequence[tuple[str, Explanation]],
+    *,
+    classes: Names = None,
+    table: Table | None = None,
+    model: nn.Module | Graph | Model | None = None,
+    runs: Sequence[tuple[str, Results]] = (),
+    by: str | None = None,
+    date: date | None = None,
+) -> None:
+    """Write the page for named explanations to `out`; the same arguments give the same bytes.
+
+    classes: names of the classes, by default those that the files say. table: a comparison of methods to show beside.
+    model: the one that was explained; an attack on it then gives the lower side of each overlap, which is the overlap
+    at the input itself without. runs: named results of data sets, each summed up; their samples are not in them, so the
+    model is checked to be theirs, and no more. by: who makes the report. date: of the report, by default today.
+    """
+    if not explanations and not runs:
+        raise InputError("got no explanation and no run, expected at least one to report on")
+    count = sum(len(e) for _, e in explanations)
+    if count > _MOST:
+        raise InputError(f"got {count} explained samples, expected at most {_MOST} in one page: report on fewer files")
+    _check_classes(explanations, classes)
+    network, given = _named(model)
+    for name, results in runs:
+        about = results.about["model"]
+        if network is not None:
+            checked(network, torch.zeros(1, *about["shape"]), name, about["sha256"])
+    from proofmap.report.dataset_run_panels import data_set  # and with it matplotlib, which takes a while
+    from proofmap.report.finding_pictures import gradient
+    from proofmap.report.network_data import networks_of
+
+    reached = [None if network is None else attacked(network, name, e) for name, e in explanations]
+    data_sets = [data_set(at, name, results, given) for at, (name, results) in enumerate(runs, start=1)]
+    records, ids = records_of(explanations)
+    networks = networks_of(explanations, classes, reached, ids, given)
+    page = _TEMPLATES.get_template("report.html").render(
+        version=sys.modules["proofmap"].__version__,
+        headline=_headline(networks, [results for _, results in runs]),
+        date=day(datetime.now().astimezone().date() if date is None else date),
+        by=by,
+        networks=networks,
+        data_sets=data_sets,
+        axis=_axis([finding for network in networks for finding in network.findings]),
+        records=records,
+        comparison=None if table is None else comparison(table),
+        ramps={"positive": gradient(signed=False), "signed": gradient(signed=True)},
+        glyphs=_GLYPHS,
+    )
+    write(out, page.encode(errors="replace"), ours=True)  # a name may hold what is no character
+
+
+def _named(model: nn.Module | Graph | Model | None) -> tuple[nn.Module | Graph | None, str | None]:
+    """A model that may have a name, and that name."""
+    if isinstance(model, Model):
+        return model.network, model.name
+    return model, None if model is None else "The model"
+
+
+def _check_classes(explanations: Sequence[tuple[str, Explanation]], given: Names) -> None:
+    for name, e in explanations:
+        stated = None if e.origin is None else e.origin.classes
+        classes = stated if given is None else given
+        if classes is None:
+            continue
+        labels = [label for k in range(len(e)) if (label := e.label(k)) is not None]
+        used = [*torch.cat([e.target, e.predicted, e.overlap.target]).tolist(), *labels]
+        low, high = min(used), max(used)
+        if low < 0 or high >= len(classes):
+            wrong, got = low if low < 0 else high, plural(len(classes), "name")
+            raise InputError(f"got {got} for the classes, expected one for class {wrong} of {name} too")
+
+
+def _axis(findings: Sequence[Finding]) -> Axis:
+    """One for the whole summary. A loose bound runs out of it, where it would press all others together."""
+    sides = [side for finding in findings for side in finding.sides]
+    reach = 2 * max((abs(side.known.lower) for side in sides if math.isfinite(side.known.lower)), default=math.inf)
+    return Axis.over(max(-reach, min(end, reach)) for side in sides for end in side.ends())
+
+
+def _headline(networks: Sequence[Network], runs: Sequence[Results]) -> str:
+    findings = sum(len(network.findings) for network in networks)
+    inputs = len({subject.digest for network in networks for subject in network.subjects})
+    about = f"{plural(findings, 'finding')} about {plural(inputs, 'input')} of {plural(len(networks), 'model')}"
+    samples = f"{plural(sum(map(len, runs)), 'sample')} of {plural(len(runs), 'data set')}"
+    return "; ".join([*([about] if findings else []), *([samples] if runs else [])])
+
+
+def _score(value: float) -> str:
+    return f"{value:.3g}".replace("-", "−")
+
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("proofmap", "report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters |= {"place": "{:.2f}%".format, "score": _score, "bound": number}

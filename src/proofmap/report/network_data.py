@@ -1,0 +1,193 @@
+"""What a report shows, as data: networks, each with the inputs that it was explained on and what was found of them.
+
+Nothing is summed over networks, nor over balls, nor over proofs with and without roundings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from torch import Tensor
+
+from proofmap.errors import InputError
+from proofmap.explainers import Explanation
+from proofmap.report.explanatory_text import BADGES, Names, name_of
+from proofmap.report.finding_page import Finding, finding_of
+from proofmap.report.finding_pictures import columns_of
+from proofmap.report.provenance import Fact, file_facts, network_digest, values_digest
+from proofmap.report.two_sided_bounds import Verdict, ranges
+from proofmap.storage.hashing import hash_tensor
+from proofmap.text.wording import beside, plural, share, taken_off
+
+__all__ = ["Network", "Subject", "Tally", "networks_of"]
+
+_VALUES = 200  # of an input that is no image
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An input with all that one network says of it."""
+
+    id: str
+    name: str
+    digest: str
+    predicted: str  # with the true class, where it is known
+    label: int | None
+    shape: str
+    facts: list[Fact]
+    values: list[tuple[str, str]]  # of an input that is no image
+    size: int
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def lines(self) -> int:
+        """Rows of the summary."""
+        return sum(len(finding.sides) for finding in self.findings)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What was found with one network and one kind of ball."""
+
+    ball: str
+    counts: list[tuple[Verdict, str, str]]  # the number, and what it is of
+    shares: list[tuple[str, str]]  # a share, and of what
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model, by its hash."""
+
+    id: str
+    title: str
+    name: str
+    digest: str
+    facts: list[Fact]
+    notes: list[str]
+    subjects: list[Subject] = field(default_factory=list)
+
+    @property
+    def findings(self) -> list[Finding]:
+        return [finding for subject in self.subjects for finding in subject.findings]
+
+    @property
+    def tallies(self) -> list[Tally]:
+        """One for each kind of ball, in the order of their appearance."""
+        return [self._tally(ball) for ball in dict.fromkeys(finding.family for finding in self.findings)]
+
+    def _tally(self, ball: str) -> Tally:
+        findings = [finding for finding in self.findings if finding.family == ball]
+        counts = Counter(finding.verdict for finding in findings)
+        whole = f"of {plural(len(findings), 'finding')}"
+        told = [(answer, str(counts[answer]), f"{name}, {whole}") for answer, name in BADGES.items() if counts[answer]]
+        return Tally(ball, told, list(self._shares(ball)))
+
+    def _shares(self, ball: str) -> Iterator[tuple[str, str]]:
+        """How many decisions are proven, and how many of them are right."""
+        asked = {
+            subject.id: (subject, [f for f in subject.findings if f.family == ball and f.kind == "decision"])
+            for subject in self.subjects
+        }
+        decided = [(subject, decisions) for subject, decisions in asked.values() if decisions]
+        if not any(finding.guarantee == "certified" for _, decisions in decided for finding in decisions):
+            return
+        proven = [(subject, f) for subject, decisions in decided for f in decisions if f.verdict == "proven"]
+        yield share(len({s.id for s, _ in proven}), len(decided), "input"), "Decisions proven"
+        labelled = [subject for subject, _ in decided if subject.label is not None]
+        if labelled:
+            right = {subject.id for subject, finding in proven if finding.explained == subject.label}
+            yield share(len(right), len(labelled), "labelled input"), "Certified accuracy: proven and right"
+
+
+def networks_of(
+    files: Sequence[tuple[str, Explanation]],
+    names: Names,
+    reached: Sequence[Tensor | None],
+    records: Sequence[str],
+    given: str | None,
+) -> list[Network]:
+    """The networks in the order of their first appearance; maps of equal inputs by one network stand together.
+
+    names: of the classes, by default what each file says. given: the name of the model that was checked to be theirs.
+    """
+    labels = _labels(files)
+    networks: dict[str, Network] = {}
+    inputs: dict[tuple[str, str], Subject] = {}
+    for (file, whole), extra, record in zip(files, reached, records, strict=True):
+        actual = hash_tensor(whole.x)
+        if actual != whole.input_hash:
+            stated = f"its inputs have the digest {whole.input_hash:.64}"
+            raise InputError(f"{file} says that {stated}, and they have {actual}")
+        network = networks.setdefault(whole.model_hash, _network(f"model-{len(networks) + 1}", whole, given))
+        _describe(network, whole)
+        classes = names if names is not None else None if whole.origin is None else whole.origin.classes
+        for k in range(len(whole)):
+            e = whole[k]
+            key = whole.model_hash, hash_tensor(e.x)
+            if key not in inputs:
+                title = file if len(whole) == 1 else f"{file}, sample {k}"
+                inputs[key] = _subject(f"input-{len(inputs) + 1}", title, key[1], e, labels.get(key[1]), classes)
+                network.subjects.append(inputs[key])
+            subject = inputs[key]
+            name = f"{subject.id}-{len(subject.findings) + 1}"
+            subject.findings.append(finding_of(name, record, subject.name, e, ranges(whole, k, extra), classes))
+    return list(networks.values())
+
+
+def _labels(files: Sequence[tuple[str, Explanation]]) -> dict[str, int]:
+    """The true class of each input that any of the files knows, by its digest; they must not contradict each other."""
+    labels: dict[str, tuple[int, str]] = {}
+    for file, e in files:
+        for k in range(len(e)):
+            label = e.label(k)
+            if label is not None:
+                known, first = labels.setdefault(hash_tensor(e.x[k : k + 1]), (label, file))
+                if known != label:
+                    contradiction = f"the label {known} in {first} and {label} in {file}"
+                    raise InputError(f"one input has {contradiction}, expected one true class")
+    return {digest: label for digest, (label, _) in labels.items()}
+
+
+def _network(name: str, e: Explanation, given: str | None) -> Network:
+    source = None if e.origin is None else e.origin.model
+    named = "this model" if source is None else PurePath(source.name).name
+    title = "A model without a name" if source is None else f"Model {named}"
+    notes = ["The files do not say which file it was."] if source is None else []
+    if given is not None:
+        notes.append(f"{given} was given to this report, and is the network that was explained: the digests agree.")
+    return Network(name, title, named, e.model_hash, [], notes)
+
+
+def _describe(network: Network, e: Explanation) -> None:
+    """Add what one more file says of its network: two files may have had it under two names."""
+    source = None if e.origin is None else e.origin.model
+    facts = [] if source is None else [Fact("Model, as given", source.name), *file_facts(source.files)]
+    for fact in (*facts, network_digest(e.model_hash)):
+        if fact not in network.facts:
+            network.facts.append(fact)
+    off = e.settings.get("taken_off")
+    note = taken_off(off)
+    note = f"{note[:1].upper()}{note[1:]}."
+    if off is not None and note not in network.notes:
+        network.notes.append(note)
+
+
+def _subject(name: str, file: str, digest: str, e: Explanation, label: int | None, names: Names) -> Subject:
+    predicted = int(e.predicted[0])
+    source = None if e.origin is None else e.origin.samples[0]
+    columns = columns_of(e) or [f"column {k}" for k in range(e.x[0].numel())]
+    values = zip(columns, (f"{value:.6g}" for value in e.x[0].tolist()), strict=True) if e.x.ndim == 2 else ()
+    return Subject(
+        name,
+        file if source is None else source.name,
+        digest,
+        f"{name_of(predicted, names)}{beside(label, predicted, lambda number: name_of(number, names))}",
+        label,
+        " × ".join(map(str, e.x.shape[1:])),
+        [*file_facts(() if source is None else source.files), values_digest(digest)],
+        list(values)[:_VALUES],
+        e.x[0].numel(),
+    )

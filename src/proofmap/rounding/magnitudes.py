@@ -1,0 +1,199 @@
+"""What the numbers amount to that an operation is computed from: roundings are small parts of that.
+
+Linear operations: how many products are summed, to a value and to a coefficient that is pulled back. Others: how large
+slopes times inputs, and biases, get where they are rounded at all; any line that a rule may choose is within that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil, isfinite, prod
+
+import torch
+from torch import Tensor
+
+from proofmap.graph.ir import Node
+from proofmap.graph.ops import compute
+from proofmap.graph.receptive_fields import Shapes
+from proofmap.rules.rule import Interval
+
+__all__ = ["COPIES", "SIGNED", "SIZES", "Sizes", "magnitude", "nonzero", "terms"]
+
+# Operations whose values are entries of their inputs, none of them computed with.
+COPIES = frozenset({"concat", "reshape", "permute", "expand", "index", "slice", "pad"})
+
+# Operations whose products have the signs of their weights where inputs are not negative.
+SIGNED = frozenset({"linear", "conv"})
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """Of an operation on intervals, (cases, *shape) each; None: nothing is rounded.
+
+    ends: what an end of its interval is summed from. slopes: Σ |slope| |x|, and |y|, of its lines, where they are not
+    exact. biases: of its lines. run: what float32 rounds when it computes a value, by so many roundings of that.
+    """
+
+    ends: Tensor | None
+    slopes: Tensor
+    biases: Tensor
+    run: Tensor | None = None
+    roundings: int = 4
+
+
+def magnitude(x: Interval) -> Tensor:
+    """The largest |x|."""
+    return torch.maximum(-x.lower, x.upper)
+
+
+def terms(node: Node, shapes: Shapes) -> tuple[int, int]:
+    """How many products are summed at most: to an entry of y = L(x) + b, and to one of L'(A)."""
+    if node.op in _TERMS:
+        return _TERMS[node.op](node, shapes)
+    return sum(map(prod, shapes)), node.size
+
+
+def nonzero(node: Node, *inputs: Interval) -> Tensor:
+    """(cases,): how many products of an entry of y are not 0, at most: ReLUs that are off count for nothing."""
+    read, _ = terms(node, tuple(tuple(x.lower.shape[1:]) for x in inputs))
+    if node.op not in SIGNED or node.attributes.get("groups", 1) > 1:
+        return inputs[0].lower.new_full((len(inputs[0].lower),), read)
+    used = (magnitude(inputs[0]) > 0).to(inputs[0].lower)
+    if node.op == "linear":
+        counts = used.sum(-1, keepdim=True)
+    else:
+        assert node.weight is not None
+        window = node.weight.new_ones(1, 1, *node.weight.shape[2:])
+        counts = compute(replace(node, weight=window, bias=None), used.sum(1, keepdim=True))
+    return counts.flatten(1).amax(1).clamp(1, read)
+
+
+def _convolution(node: Node, shapes: Shapes) -> tuple[int, int]:
+    assert node.weight is not None
+    kernel = prod(node.weight.shape[2:])
+    return kernel * node.weight.shape[1], kernel * node.weight.shape[0] // node.attributes["groups"]
+
+
+def _transposed(node: Node, shapes: Shapes) -> tuple[int, int]:
+    assert node.weight is not None
+    kernel = prod(node.weight.shape[2:])
+    return kernel * node.weight.shape[0] // node.attributes["groups"], kernel * node.weight.shape[1]
+
+
+def _dense(node: Node, shapes: Shapes) -> tuple[int, int]:
+    assert node.weight is not None
+    return node.weight.shape[1], node.weight.shape[0]
+
+
+def _adaptive(node: Node, shapes: Shapes) -> tuple[int, int]:
+    axes = zip(shapes[0][1:], node.shape[1:], strict=True)
+    windows = [(ceil(n / m) + 1, ceil(m / n) + 1) for n, m in axes]
+    return prod(read for read, _ in windows), prod(readers for _, readers in windows)
+
+
+def _pooled(node: Node, shapes: Shapes) -> tuple[int, int]:
+    kernel = prod(node.attributes["kernel"])
+    return kernel, kernel
+
+
+_TERMS: dict[str, Callable[[Node, Shapes], tuple[int, int]]] = {
+    "linear": _dense,
+    "conv": _convolution,
+    "conv_transpose": _transposed,
+    "affine": lambda node, shapes: (1, 1),
+    "keep": lambda node, shapes: (1, 1),
+    "add": lambda node, shapes: (len(shapes), 1),
+    "avg_pool": _pooled,
+    "adaptive_avg_pool": _adaptive,
+    "sum": lambda node, shapes: (prod(shapes[0]) // max(1, node.size), 1),
+    "expand": lambda node, shapes: (1, node.size // max(1, prod(shapes[0]))),
+}
+
+
+def _relu(node: Node, x: Interval) -> Sizes:
+    """Where it is on or off, its line is x or 0, exactly."""
+    either = ((x.lower < 0) & (x.upper > 0)).to(x.lower)
+    return Sizes(None, magnitude(x) * either, torch.minimum(-x.lower, x.upper) * either)
+
+
+def _abs(node: Node, x: Interval) -> Sizes:
+    either = ((x.lower < 0) & (x.upper > 0)).to(x.lower)
+    size = magnitude(x) * either
+    return Sizes(None, size, 2 * size)
+
+
+def _leaky(node: Node, x: Interval) -> Sizes:
+    assert node.weight is not None
+    steepest = node.weight.abs().clamp(min=1)
+    size = steepest * magnitude(x)
+    return Sizes(size, size, 2 * size, size)
+
+
+def _clamp(node: Node, x: Interval) -> Sizes:
+    ends = [node.attributes["low"], node.attributes["high"]]
+    size = magnitude(x) + sum(abs(end) for end in ends if isfinite(end))
+    inside = (x.lower >= ends[0]) & (x.upper <= ends[1])
+    return Sizes(size, size, torch.where(inside, 0, 2 * size), size)
+
+
+def _largest(node: Node, *inputs: Interval) -> Sizes:
+    size = compute(node, *map(magnitude, inputs))
+    return Sizes(None, size, 2 * size)
+
+
+def _larger(node: Node, *inputs: Interval) -> Sizes:
+    d, a, b = inputs
+    size = magnitude(d) + magnitude(a) + magnitude(b)
+    either = ((d.lower < 0) & (d.upper > 0)).to(size)
+    return Sizes(size, 2 * size * either, 2 * size * either)
+
+
+def _curved(node: Node, x: Interval) -> Sizes:
+    """Curves of bounded steepness: |y| <= 1 + steepest |x|."""
+    steepest = max(_STEEPEST, abs(node.attributes.get("alpha", 0.0)))
+    size = 2 + 2 * steepest * magnitude(x)
+    return Sizes(size, size, size, size, CURVED)
+
+
+def _saturated(node: Node, x: Interval) -> Sizes:
+    """Curves between -1 and 1, whose values are no less accurate far out."""
+    size, run = 1 + 2 * _STEEPEST * magnitude(x), torch.full_like(x.lower, 2.0)
+    return Sizes(run, size, size, run, CURVED)
+
+
+def _bowl(slope: Callable[[Tensor], Tensor]) -> Callable[[Node, Interval], Sizes]:
+    """Functions that bend one way, steepest and largest at an end of an interval."""
+
+    def sizes(node: Node, x: Interval) -> Sizes:
+        ends = x.lower, x.upper
+        y = torch.maximum(*(compute(node, end).abs() for end in ends))
+        size = torch.maximum(*(slope(end).abs() for end in ends)) * magnitude(x) + y
+        return Sizes(y, size, size, y, CURVED)
+
+    return sizes
+
+
+# What values of curves are off by, in roundings of float32: torch's own by 16 of 1 + |x| + |y| at most (of 1 + |y| for
+# curves between -1 and 1, of |y| for powers, exp and log), and lines through them, found in float64, by 8.
+CURVED = 24
+_STEEPEST = 2.0
+
+# The nonlinear operations of which roundings are known; of others nothing rigorous is said.
+SIZES: dict[str, Callable[..., Sizes]] = {
+    "relu": _relu,
+    "leaky_relu": _leaky,
+    "clamp": _clamp,
+    "abs": _abs,
+    "max_pool": _largest,
+    "maximum": _largest,
+    "larger": _larger,
+    **dict.fromkeys(("sigmoid", "tanh", "softsign", "erf"), _saturated),
+    **dict.fromkeys(("elu", "gelu", "silu", "mish", "hardswish", "softplus", "shrink"), _curved),
+    "square": _bowl(lambda x: 2 * x),
+    "exp": _bowl(torch.exp),
+    "log": _bowl(torch.reciprocal),
+    "sqrt": _bowl(torch.rsqrt),
+    "rsqrt": _bowl(lambda x: x.rsqrt() / x),
+    "reciprocal": _bowl(lambda x: x.square().reciprocal()),
+}

@@ -1,0 +1,185 @@
+"""Functions with another formula from some places on, the knots, where they may jump.
+
+What is above a line on both sides of a jump is above the function. An end of an interval within a few roundings of a
+knot counts as beyond it: what rounding moves by a hair, a jump moves by all its height.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from math import inf, isinf
+
+import torch
+from torch import Tensor
+
+from proofmap.graph.ir import Node
+from proofmap.graph.ops import compute
+from proofmap.rules.one_bend import bent, inside
+from proofmap.rules.rule import Interval
+from proofmap.rules.s_shaped import Curve
+from proofmap.rules.scalar_lines import Lines, choose
+
+_NEAR = 64  # roundings of the numbers at hand
+
+
+class Jumps(Curve):
+    """y = f(x), smooth between the knots. Lines of its own between two knots; across one, the best of all slopes."""
+
+    @abstractmethod
+    def knots(self, node: Node) -> tuple[float, ...]:
+        """The finite places where f jumps or bends."""
+
+    @abstractmethod
+    def between(self, node: Node, x: Interval) -> Lines:
+        """Lines on intervals without a knot."""
+
+    def extremes(self, node: Node, slope: Tensor) -> list[Tensor]:
+        """The points between knots where f(x) - slope·x can be extremal."""
+        return []
+
+    def jumps(self, node: Node) -> bool:
+        """Whether it jumps at its knots, or only bends."""
+        return True
+
+    def near(self, node: Node, x: Interval) -> Tensor:
+        """What rounding may move x by, where that matters."""
+        if not self.jumps(node):
+            return torch.zeros_like(x.lower)
+        size = torch.maximum(x.lower.abs(), x.upper.abs()) + max(map(abs, self.knots(node)), default=0.0)
+        return _NEAR * torch.finfo(size.dtype).eps * size
+
+    def reached(self, node: Node, x: Interval) -> Interval:
+        """The intervals, a little beyond the knots that they nearly reach."""
+        lower, upper, near = x.lower, x.upper, self.near(node, x)
+        for knot in self.knots(node):
+            meets = (x.lower - near <= knot) & (knot <= x.upper + near)
+            lower = torch.where(meets, lower.minimum(knot - near), lower)
+            upper = torch.where(meets, upper.maximum(knot + near), upper)
+        return Interval(lower, upper)
+
+    def interval(self, node: Node, *inputs: Interval) -> Interval:
+        return super().interval(node, self.reached(node, *inputs))
+
+    def lines(self, node: Node, x: Interval, slopes: Tensor | None = None) -> Lines:
+        """Across a knot a line is steep on a narrow interval: it leaves room for x moved by rounding, and is level
+        where that would take more than half of the range.
+        """
+        wide = self.reached(node, x)
+        best, flat, near = super().lines(node, wide, slopes), self.interval(node, wide), self.near(node, x)
+        assert best.lower_bias is not None
+        across, most = self._across(node, wide), (flat.upper - flat.lower) / 2
+        parts = []
+        for slope, bias, end, sign in (
+            (best.lower_slope, best.lower_bias, flat.lower, -1),
+            (best.upper_slope, best.upper_bias, flat.upper, 1),
+        ):
+            room = torch.where(across, slope.abs() * near, 0)
+            level = room > most
+            parts += [torch.where(level, 0, slope), torch.where(level, end, bias + sign * room)]
+        return Lines(*parts)
+
+    def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
+        return (self._across(node, self.reached(node, *inputs)),)
+
+    def inflections(self, node: Node) -> tuple[float, ...]:
+        return self.knots(node)
+
+    def secants(self, node: Node, x: Interval) -> Interval:
+        """Across a jump they have no limit."""
+        wide = self.reached(node, x)
+        slopes, steep = super().secants(node, wide), torch.where(self._across(node, wide), inf, 0).to(x.lower)
+        return Interval(slopes.lower - steep, slopes.upper + steep) if self.jumps(node) else slopes
+
+    def _across(self, node: Node, x: Interval) -> Tensor:
+        across = torch.zeros_like(x.lower, dtype=torch.bool)
+        for knot in self.knots(node):
+            across |= (x.lower <= knot) & (knot <= x.upper)
+        return across
+
+    def _sides(self, node: Node, like: Tensor) -> list[Tensor]:
+        """Every knot and its neighbours among the numbers, which have the values on either side of it."""
+        sides = []
+        for knot in self.knots(node):
+            at = torch.full_like(like, knot)
+            sides += [at, *(torch.nextafter(at, torch.full_like(like, end)) for end in (-inf, inf))]
+        return sides
+
+    def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
+        points = self._sides(node, x.lower) + self.extremes(node, torch.zeros_like(x.lower))
+        return [inside(point, x) for point in points]
+
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
+        return self._sides(node, slope) + self.extremes(node, slope)
+
+    def slopes(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
+        """No hull is steeper in the middle than one that rises by the range of f over half of the interval."""
+        y, width = self.interval(node, x), x.upper - x.lower
+        steep = 2 * (y.upper - y.lower) / torch.where(width > 0, width, 1)
+        return -steep, steep
+
+    def double_lines(self, node: Node, x: Interval, slopes: Tensor | None) -> Lines:
+        if slopes is not None:
+            return super().double_lines(node, x, slopes)
+        plain, across = self.between(node, x), self._across(node, x)
+        return choose(across, super().double_lines(node, x, None), plain) if bool(across.any()) else plain
+
+
+class Softplus(Jumps):
+    """y = log(1 + exp(x)) up to a threshold, x above it, as torch has it. f' = s at log(s / (1 - s))."""
+
+    def knots(self, node: Node) -> tuple[float, ...]:
+        threshold = node.attributes["threshold"]
+        return () if isinf(threshold) else (threshold,)
+
+    def between(self, node: Node, x: Interval) -> Lines:
+        middle = (x.lower + x.upper) / 2
+        slope = torch.where(middle > node.attributes["threshold"], 1, torch.sigmoid(middle))
+        return bent(node, x, middle, slope)
+
+    def extremes(self, node: Node, slope: Tensor) -> list[Tensor]:
+        return [torch.logit(slope.clamp(0, 1))]
+
+    def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
+        """Where it bends."""
+        x = self.reached(node, *inputs)
+        return ((x.lower < x.upper) & (x.lower <= node.attributes["threshold"]),)
+
+
+class Straight(Jumps):
+    """Straight lines between knots."""
+
+    @abstractmethod
+    def slope(self, node: Node, x: Tensor) -> Tensor:
+        """f' where there is no knot."""
+
+    def between(self, node: Node, x: Interval) -> Lines:
+        middle = (x.lower + x.upper) / 2
+        slope = self.slope(node, middle)
+        bias = compute(node, middle) - slope * middle
+        return Lines(slope, bias, slope, bias)
+
+
+class Shrink(Straight):
+    """y = x - shift above the limit, x + shift below -limit, 0 between."""
+
+    def knots(self, node: Node) -> tuple[float, ...]:
+        limit = node.attributes["limit"]
+        return (-limit, limit)
+
+    def jumps(self, node: Node) -> bool:
+        return bool(node.attributes["shift"] != node.attributes["limit"])
+
+    def slope(self, node: Node, x: Tensor) -> Tensor:
+        limit: float = node.attributes["limit"]
+        return (x.abs() > limit).to(x.dtype)
+
+
+class Threshold(Straight):
+    """y = x above the limit, else a value."""
+
+    def knots(self, node: Node) -> tuple[float, ...]:
+        return (node.attributes["limit"],)
+
+    def slope(self, node: Node, x: Tensor) -> Tensor:
+        limit: float = node.attributes["limit"]
+        return (x > limit).to(x.dtype)

@@ -1,0 +1,47 @@
+"""A form through lines in one kernel: on a GPU, reading and writing the coefficients is all the work there is.
+
+Plain torch goes over them eight times, and gathers every row's slopes first; compiled, it is once, with the slopes read
+where they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.runtime import compiled_kernels as kernel
+
+
+def through_lines(coefficients: Tensor) -> Callable[..., Any] | None:
+    """`_lines` as a kernel, where it pays: on a GPU, for enough coefficients, where torch finds a compiler."""
+    return kernel.compiled(_lines, _trial) if kernel.pays(coefficients) else None
+
+
+def _lines(
+    coefficients: Tensor,
+    start: Tensor,
+    step: Tensor,
+    upper_slope: Tensor,
+    upper_bias: Tensor,
+    lower_slope: Tensor,
+    lower_bias: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """(A⁺ u + A⁻ l, Σ A⁺ b_u + A⁻ b_l) for A (K, d); row k's entry i has its lines at start[k] + step[i] of flat
+    tensors.
+    """
+    at = start[:, None] + step
+    above, below = coefficients.clamp(min=0), coefficients.clamp(max=0)
+    bias = above * upper_bias[at]
+    if lower_bias is not None:
+        bias = bias + below * lower_bias[at]
+    return above * upper_slope[at] + below * lower_slope[at], bias.double().sum(1).to(bias)
+
+
+def _trial(rows: int) -> tuple[Tensor | None, ...]:
+    """Arguments of `_lines`."""
+    a = torch.ones(rows, rows + 2, device="cuda")
+    start, step = torch.zeros(rows, dtype=torch.int64, device="cuda"), torch.arange(rows + 2, device="cuda")
+    return a, start, step, a.flatten(), a.flatten(), a.flatten(), None

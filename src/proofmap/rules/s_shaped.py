@@ -1,0 +1,256 @@
+"""Smooth functions that bend both ways: the best line above and below the middle of an interval."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from itertools import pairwise
+from math import pi, sqrt
+
+import torch
+from torch import Tensor
+
+from proofmap.graph.ir import Node
+from proofmap.graph.ops import compute
+from proofmap.rules.one_bend import Smooth, inside
+from proofmap.rules.rule import Free, Interval
+from proofmap.rules.scalar_lines import Lines
+
+_CHORDS = 8  # by which the slopes on an interval are seen
+
+
+class Curve(Smooth):
+    """f bends both ways, with slopes in a known range: the best line above the middle m is the concave hull's there.
+
+    A line of slope s is above f on [l, u] from the bias max_x f(x) - s x on. At m it stands at
+    h(s) = max_x f(x) - s (x - m), a convex function of s whose derivative is m - x*(s), x* the maximiser: bisection
+    over s, to the right where x* > m. Any s gives a valid line; bisection only makes it good. Both slopes are free.
+    """
+
+    steps = 40
+
+    @abstractmethod
+    def slopes(self, node: Node, x: Interval) -> tuple[float | Tensor, float | Tensor]:
+        """Slopes between which those of the best lines lie: the smallest and the largest of f, unless it jumps."""
+
+    @abstractmethod
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
+        """Every x where f(x) - slope·x can be extremal lies among the points, up to an error of `slack` in the
+        extremal value. Points that are none of these do no harm; kinks belong to them.
+        """
+
+    def slack(self, node: Node, slope: Tensor, points: list[Tensor]) -> Tensor:
+        """By how much the extremal value may be missed at these points."""
+        return torch.zeros((), dtype=slope.dtype, device=slope.device)
+
+    def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
+        flat = torch.zeros_like(x.lower, dtype=torch.float64)
+        return [inside(point.to(x.lower.dtype), x) for point in self.critical(node, flat)]
+
+    def double_lines(self, node: Node, x: Interval, slopes: Tensor | None) -> Lines:
+        """The best lines above f and above -f, found together; the second turned back is the best below f."""
+        sign = torch.tensor([1.0, -1.0], dtype=x.lower.dtype, device=x.lower.device).view(2, *(1,) * x.lower.ndim)
+        slope = self._best(node, x, sign) if slopes is None else sign * slopes.transpose(0, 1).flip(0)
+        points = [point.detach() for point in self.critical(node, sign * slope)]
+        bias, _ = self._highest(node, x, slope, sign, points)
+        both, biases = sign * slope, sign * (bias + self.slack(node, sign * slope, points))
+        return Lines(both[1], biases[1], both[0], biases[0])
+
+    @torch.no_grad()
+    def _best(self, node: Node, x: Interval, sign: Tensor) -> Tensor:
+        """The slopes (2, cases, *shape) of the best lines above f and above -f."""
+        middle = (x.lower + x.upper) / 2
+        least, most = (torch.zeros_like(middle) + slope for slope in self.slopes(node, x))
+        low, high = torch.stack([least, -most]), torch.stack([most, -least])
+        for _ in range(self.steps):
+            slope = (low + high) / 2
+            _, where = self._highest(node, x, slope, sign, self.critical(node, sign * slope))
+            right = where > middle
+            low, high = torch.where(right, slope, low), torch.where(right, high, slope)
+        return (low + high) / 2
+
+    def free(self, node: Node, *inputs: Interval) -> Free:
+        (x,) = inputs
+        lines = self.lines(node, x)
+        start = torch.stack([lines.lower_slope, lines.upper_slope], dim=1)
+        least, most = (end.unsqueeze(1) for end in self._steepness(node, x))
+        return Free(start, torch.minimum(least, start), torch.maximum(most, start))
+
+    def _steepness(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
+        """The slopes of f on each interval, from the smallest to the largest, nearly: lines of others are not close."""
+        at = torch.stack([torch.lerp(x.lower, x.upper, k / _CHORDS) for k in range(_CHORDS + 1)])
+        width = at[1:] - at[:-1]
+        chords = (compute(node, at).diff(dim=0) / torch.where(width > 0, width, 1)).nan_to_num(0.0, 0.0, 0.0)
+        least, most = (torch.zeros_like(x.lower) + slope for slope in self.slopes(node, x))
+        return chords.amin(0).clamp(least, most), chords.amax(0).clamp(least, most)
+
+    def _highest(
+        self, node: Node, x: Interval, slope: Tensor, sign: Tensor, points: list[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """max of sign·f(t) - slope·t over the ends and the points within [l, u], and a t where it is taken."""
+        ends = (end.expand_as(slope) for end in (x.lower, x.upper))
+        every = torch.stack([*ends, *(inside(point, x) for point in points)])
+        gap, index = (sign * compute(node, every) - slope * every).max(0)
+        return gap, every.gather(0, index.unsqueeze(0)).squeeze(0)
+
+
+class Sigmoid(Curve):
+    """f' = p (1 - p) = s at p = (1 ± sqrt(1 - 4s)) / 2, x = ± log(p² / s)."""
+
+    def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
+        return 0.0, 0.25
+
+    def inflections(self, node: Node) -> tuple[float, ...]:
+        return (0.0,)
+
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
+        p = (1 + (1 - 4 * slope).clamp(min=0).sqrt()) / 2
+        point = (p.square() / slope.clamp(min=1e-300)).log().clamp(min=0)
+        return [point, -point]
+
+
+class Tanh(Curve):
+    """f' = 1 - t² = s at t = ± sqrt(1 - s), x = ± log((1 + t)² / s) / 2."""
+
+    def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def inflections(self, node: Node) -> tuple[float, ...]:
+        return (0.0,)
+
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
+        t = (1 - slope).clamp(min=0).sqrt()
+        point = 0.5 * ((1 + t).square() / slope.clamp(min=1e-300)).log().clamp(min=0)
+        return [point, -point]
+
+
+class Softsign(Curve):
+    """y = x / (1 + |x|): f' = 1 / (1 + |x|)² = s at |x| = 1 / sqrt(s) - 1."""
+
+    def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def inflections(self, node: Node) -> tuple[float, ...]:
+        return (0.0,)
+
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
+        point = (slope.clamp(min=1e-300).rsqrt() - 1).clamp(min=0)
+        return [point, -point]
+
+
+class Erf(Curve):
+    """f' = 2/sqrt(pi) exp(-x²) = s at x = ± sqrt(-log(s sqrt(pi) / 2))."""
+
+    def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
+        return 0.0, 2 / sqrt(pi)
+
+    def inflections(self, node: Node) -> tuple[float, ...]:
+        return (0.0,)
+
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
+        point = (-(slope.clamp(min=1e-300) * (sqrt(pi) / 2)).log()).clamp(min=0).sqrt()
+        return [point, -point]
+
+
+class Elu(Curve):
+    """y = x for x >= 0, a (exp(x) - 1) for x < 0: kink at 0 (for a > 1 it bends down there), f' = s at log(s / a)."""
+
+    def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
+        alpha = node.attributes["alpha"]
+        return min(0.0, alpha), max(1.0, alpha)
+
+    def inflections(self, node: Node) -> tuple[float, ...]:
+        return (0.0,)
+
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
+        alpha = node.attributes["alpha"]
+        kink = torch.zeros_like(slope)
+        if alpha == 0.0:
+            return [kink]
+        return [kink, (slope / alpha).clamp(min=1e-300).log().clamp(max=0)]
+
+
+class HardSwish(Curve):
+    """y = x min(max(x + 3, 0), 6) / 6: 0, a parabola on [-3, 3] with f' = (2x + 3) / 6, then x."""
+
+    def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
+        return -0.5, 1.5
+
+    def inflections(self, node: Node) -> tuple[float, ...]:
+        return (-3.0, 3.0)
+
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
+        kinks = [torch.full_like(slope, k) for k in (-3.0, 3.0)]
+        return [*kinks, (3 * slope - 1.5).clamp(-3, 3)]
+
+    def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
+        (x,) = inputs
+        return ((x.lower < x.upper) & (x.lower < 3) & (x.upper > -3),)
+
+
+class Swish(Curve):
+    """y = x g(x) with a gate g: SiLU, GELU and Mish. f' rises between two turning points of the slope and falls
+    outside, so f' = s at one point at most on each of three pieces, found in a table.
+
+    The table's cell [a, b] around the point brackets it, and at the interpolated x the extremal value is missed by
+    |f'(x) - s| (b - a) at most: that is the slack.
+    """
+
+    cells = 4096
+
+    def __init__(self, reach: float) -> None:
+        self.reach = reach  # beyond ±reach, f is 0 or x to float64
+        self._tables: dict[str, list[tuple[Tensor, Tensor]]] = {}
+
+    def turns(self, node: Node) -> tuple[float, float]:
+        """The two places, left and right of 0, with f'' = 0, where the slope is smallest and largest."""
+        return -self._turn(node, -1.0), self._turn(node, 1.0)
+
+    def _turn(self, node: Node, side: float) -> float:
+        low, high = 0.5, 5.0
+        for _ in range(80):
+            middle = (low + high) / 2
+            x = torch.tensor(side * middle, dtype=torch.float64, requires_grad=True)
+            with torch.enable_grad():
+                (first,) = torch.autograd.grad(compute(node, x), x, create_graph=True)
+                (second,) = torch.autograd.grad(first, x)
+            low, high = (middle, high) if second > 0 else (low, middle)
+        return low
+
+    def inflections(self, node: Node) -> tuple[float, ...]:
+        _, (between, _), _ = self._pieces(node)
+        return float(between[0]), float(between[-1])
+
+    def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
+        (_, first), _, (_, last) = self._pieces(node)
+        return float(first.min()), float(last.max())
+
+    def _pieces(self, node: Node) -> list[tuple[Tensor, Tensor]]:
+        """(points, slopes at them, rising) left of, between and right of the turns, to the reach."""
+        key = str(node.attributes.get("approximate", ""))
+        if key not in self._tables:
+            ends = (-self.reach, *self.turns(node), self.reach)
+            grids = [torch.linspace(a, b, self.cells + 1, dtype=torch.float64) for a, b in pairwise(ends)]
+            pieces = [(grid, self.derivative(node, grid)) for grid in grids]
+            self._tables[key] = [(x.flip(0), s.flip(0)) if s[0] > s[-1] else (x, s) for x, s in pieces]
+        return self._tables[key]
+
+    def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
+        return [low + share * (high - low) for _, low, high, share in self._cells(node, slope)]
+
+    def slack(self, node: Node, slope: Tensor, points: list[Tensor]) -> Tensor:
+        most = torch.zeros_like(slope)
+        for (has, low, high, _), point in zip(self._cells(node, slope), points, strict=True):
+            miss = (self.derivative(node, point) - slope).abs() * (high - low).abs()
+            most = torch.maximum(most, torch.where(has, miss, 0.0))
+        return most
+
+    def _cells(self, node: Node, slope: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """For each piece: whether it has the slope, the ends of the cell around it, and how far between them it is."""
+        for grid, values in self._pieces(node):
+            grid, values = grid.to(slope.device), values.to(slope.device)
+            after = torch.searchsorted(values, slope.contiguous()).clamp(1, self.cells)
+            below, above = values[after - 1], values[after]
+            share = ((slope - below) / (above - below).clamp(min=1e-300)).clamp(0, 1)
+            has = (slope >= values[0]) & (slope <= values[-1])
+            yield has, grid[after - 1], grid[after], share

@@ -1,0 +1,126 @@
+"""By how much a function changes, when its argument changes by little and is itself known by an interval alone.
+
+Of two copies of a network that differ by little, the difference is bounded as a value of its own (ReluDiff, Paulsen et
+al. 2020): what both have in common cancels before it is relaxed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proofmap.graph.ir import Node
+from proofmap.graph.ops import compute
+from proofmap.inputs.window_forms import Windows
+from proofmap.rules.rule import Forms, Interval, Kind, Nonlinear, Relaxation, Rule
+from proofmap.rules.scalar_lines import Lines, Scalar, at_rows
+from proofmap.runtime.block_sums import dot
+
+
+@dataclass(frozen=True, eq=False)
+class Along(Relaxation):
+    """Lines of the change alone: the argument gets nothing."""
+
+    lines: Lines
+
+    def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind | None, ...], Tensor]:
+        (part,), bias = self.lines.pull(form, owner)
+        return (None, None, part), bias
+
+    def push(self, *inputs: Forms) -> Forms:
+        return self.lines.push(inputs[2])
+
+
+@dataclass(frozen=True, eq=False)
+class Level(Relaxation):
+    """lower <= y <= upper, whatever the inputs are: (cases, *shape)."""
+
+    range: Interval
+
+    def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind | None, ...], Tensor]:
+        values = form.values if isinstance(form, Windows) else form
+        above, below = (at_rows(end, form, owner) for end in (self.range.upper, self.range.lower))
+        return (None, None, None), dot(values.clamp(min=0), above) + dot(values.clamp(max=0), below)
+
+    def push(self, *inputs: Forms) -> Forms:
+        shape, like = self.range.lower.shape, inputs[2].lower_weight
+        flat = like.new_zeros(shape[0], like.shape[1], *shape[1:])
+        return Forms(flat, self.range.lower, flat, self.range.upper)
+
+
+class Change(Nonlinear):
+    """y = f(z) - f(x) with z = x + d, of the inputs (x, z, d); f is the attribute "of".
+
+    A scalar f has secants between m and M where x and z can be: y lies between m d and M d. The largest of several
+    values changes by no more than the most, and no less than the least, of their changes. Neither by more than the
+    range of f.
+    """
+
+    def __init__(self, rules: Mapping[str, Rule]) -> None:
+        self._rules = rules
+
+    def interval(self, node: Node, *inputs: Interval) -> Interval:
+        d = inputs[2]
+        of = node.attributes["of"]
+        rule, whole = self._rules[of.op], _whole(*inputs)
+        most = self._most(of, whole)
+        if isinstance(rule, Scalar):
+            lines = self._lines(rule, of, whole, d)
+            assert lines.lower_bias is not None
+            lower = [lines.lower_slope * end + lines.lower_bias for end in (d.lower, d.upper)]
+            upper = [lines.upper_slope * end + lines.upper_bias for end in (d.lower, d.upper)]
+            change = Interval(torch.minimum(*lower), torch.maximum(*upper))
+        else:
+            change = Interval(-compute(of, -d.lower), compute(of, d.upper))
+        return (change & Interval(-most, most)).mended()
+
+    def relax(self, node: Node, *inputs: Interval, slopes: Tensor | None = None) -> Relaxation:
+        """Lines of d for a scalar f, else level. Nothing is free."""
+        of = node.attributes["of"]
+        rule = self._rules[of.op]
+        if isinstance(rule, Scalar):
+            return Along(self._lines(rule, of, _whole(*inputs), inputs[2]))
+        return Level(self.interval(node, *inputs))
+
+    def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
+        """The change, where it may have either sign and more than one slope."""
+        d = inputs[2]
+        of = node.attributes["of"]
+        rule, never = self._rules[of.op], torch.zeros_like(d.lower, dtype=torch.bool)
+        if not isinstance(rule, Scalar):
+            return never, never, never
+        slopes = rule.secants(of, _whole(*inputs))
+        return never, never, (d.lower < 0) & (d.upper > 0) & (slopes.lower < slopes.upper)
+
+    def _most(self, of: Node, whole: Interval) -> Tensor:
+        """What the range of f lets it change by."""
+        y = self._rules[of.op].interval(of, whole)
+        return y.upper - y.lower
+
+    def _lines(self, rule: Scalar, of: Node, whole: Interval, d: Interval) -> Lines:
+        slopes, most = rule.secants(of, whole), self._most(of, whole)
+        below, lift = _above(Interval(-slopes.upper, -slopes.lower), d, most)
+        return Lines(-below, -lift, *_above(slopes, d, most))
+
+
+def _whole(x: Interval, z: Interval, d: Interval) -> Interval:
+    """Where x and z = x + d can be."""
+    after = (Interval(x.lower + d.lower, x.upper + d.upper) & z).mended()
+    return Interval(torch.minimum(x.lower, after.lower), torch.maximum(x.upper, after.upper))
+
+
+def _above(slopes: Interval, d: Interval, most: Tensor) -> tuple[Tensor, Tensor]:
+    """The line (slope, bias) above max(m d, M d) for slopes from m to M: M d where d >= 0, m d where d <= 0, else the
+    chord, as it is convex. Level at `most` where that is closer in the middle, or where there is no slope.
+    """
+    known = slopes.lower.isfinite() & slopes.upper.isfinite()
+    least, steepest = torch.where(known, slopes.lower, 0), torch.where(known, slopes.upper, 0)
+    either = (d.lower < 0) & (d.upper > 0)
+    rise = (steepest - least) * torch.where(either, d.upper / torch.where(either, d.upper - d.lower, 1), d.lower >= 0)
+    slope, bias = least + rise, torch.where(either, -rise * d.lower, 0)
+    moves = (d.lower != 0) | (d.upper != 0)
+    level = moves & (~known | (slope * (d.lower + d.upper) / 2 + bias > most))
+    return torch.where(level, 0, slope), torch.where(level, most, bias)

@@ -1,0 +1,247 @@
+"""A data set explained, chunk by chunk, into a folder: what is there already is checked and not computed again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from proofmap.errors import FileError, InputError
+from proofmap.explainers.origin import Source
+from proofmap.inputs.ball import Ball
+from proofmap.runs.audit import faults
+from proofmap.runs.chunk import Array
+from proofmap.runs.executor import Engine, Local
+from proofmap.runs.manifest import MANIFEST, MASK, Entry, Manifest, chunk_file, differences
+from proofmap.runs.results import Results
+from proofmap.runs.run_certificates import certificates, check_certifiable
+from proofmap.runs.run_job import Job, Setup
+from proofmap.runs.totals import Totals, total
+from proofmap.runs.worker import Done, Failure, Work, attempt, place
+from proofmap.runtime.progress_bar import Bar, say
+from proofmap.sources import Model, Samples
+from proofmap.storage.hashing import digest, hash_values
+from proofmap.storage.resumable_folder import Log, keep, locked
+
+__all__ = ["run", "shape_of"]
+
+_LOG = logging.getLogger(__name__)
+
+
+def run(
+    samples: Samples,
+    model: Model,
+    job: Job,
+    out: Path,
+    *,
+    limit: int | None = None,
+    shuffle: bool = False,
+    seed: int = 0,
+    engine: Engine | None = None,
+    progress: bool = True,
+    certified: bool = False,
+) -> Totals:
+    """Explain every sample, write the results into the folder `out`, and sum them up.
+
+    limit: the first so many samples, after shuffling. seed: of the shuffling, and of methods that sample. Killed and
+    started again with the same arguments it does what is missing, and ends with the same bytes; a sample that cannot
+    be read or explained is recorded with its reason. engine: Local() by default. certified: a certificate for every
+    sample, made in this process.
+    """
+    engine = engine or Local()
+    engine.check(job)
+    order = _order(len(samples), limit, shuffle, seed)
+    setup = Setup(model.graph(torch.zeros(1, *shape_of(samples, model))), job, seed)
+    setup.check()
+    _check_labels(samples, order, setup.graph.classes)
+    certified_model = check_certifiable(setup) if certified else None
+    about = _about(samples, model, setup, order, {"limit": limit, "shuffle": shuffle, "seed": seed})
+    pieces = [order[start : start + job.chunk] for start in range(0, len(order), job.chunk)]
+    with locked(out) as log:
+        earlier = _earlier(out, about)
+        if setup.packed_mask is not None:
+            keep(out, MASK, setup.packed_mask)
+        wrong = _faults(Results(out, earlier), samples, pieces)
+        manifest = _claim(out, earlier, wrong, Manifest(about, model=model.source), log, progress)
+        todo = [number for number in range(len(pieces)) if number not in manifest.chunks]
+        _LOG.info("run into %s begins: %d samples, %d of %d chunks to do", out, len(order), len(todo), len(pieces))
+        log.add("start", engine=repr(engine), worker=place(), model=model.name, chunks=len(todo))
+        ready = sum(len(pieces[number]) for number in manifest.chunks)
+        with Bar(len(order), job.method, show=progress, done=ready) as bar, bar.ahead(job.chunk):
+            chunks = (_read(samples, setup, number, pieces[number]) for number in todo)
+            with closing(engine.explain(setup, chunks)) as stream:
+                for done in stream if todo else ():
+                    manifest = _keep(out, manifest, done, len(pieces[done.number]))
+                    log.add("chunk", number=done.number, seconds=round(done.seconds, 3), worker=done.worker)
+                    _LOG.debug("chunk %d took %.2f s on %s", done.number, done.seconds, done.worker)
+                    bar.advance(len(pieces[done.number]))
+        totals = total(Results.open(out))
+        totals.save(out)
+        if certified_model is not None:
+            known = manifest.certificates
+            index = certificates(out, samples, certified_model, setup, order, log, index=known, progress=progress)
+            replace(manifest, certificates=index).save(out)
+        log.add("end")
+        _LOG.info("run into %s ends", out)
+    return totals
+
+
+def shape_of(samples: Samples, model: Model) -> tuple[int, ...]:
+    """The shape of one sample: what the model states, else that of the first sample that can be read."""
+    if model.preparation.shape is not None:
+        return model.preparation.shape
+    why = ""
+    for index in range(len(samples)):
+        sample = attempt(partial(samples.read, index))
+        if not isinstance(sample, Failure):
+            return tuple(sample.shape)
+        why = why or sample.reason
+    raise InputError(f"none of the {len(samples)} samples can be read, expected at least one: {why}")
+
+
+def _order(count: int, limit: int | None, shuffle: bool, seed: int) -> list[int]:
+    """Which samples, in which order."""
+    if not count:
+        raise InputError("got a data set without samples, expected at least one")
+    if limit is not None and limit < 1:
+        raise InputError(f"got a limit of {limit} samples, expected at least one")
+    if seed < 0:
+        raise InputError(f"got the seed {seed}, expected a number of at least 0")
+    order = np.random.default_rng(seed).permutation(count) if shuffle else np.arange(count)
+    return [int(index) for index in order[:limit]]
+
+
+def _check_labels(samples: Samples, order: Sequence[int], classes: int) -> None:
+    """Refuse labels that are no classes of the model, before any work."""
+    labels = samples.labels or ()
+    wrong = [index for index in order if labels and labels[index] >= classes]
+    if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise InputError(
+            f"{samples.names[wrong[0]]} has the label {labels[wrong[0]]}{more}, expected classes of the model, 0 to "
+            f"{classes - 1}: correct the labels, or give the model that they belong to"
+        )
+
+
+def _about(
+    samples: Samples, model: Model, setup: Setup, order: Sequence[int], selection: dict[str, Any]
+) -> dict[str, Any]:
+    """Everything that the results depend on, as JSON."""
+    names, labels = samples.names, samples.labels
+    return {
+        **setup.about,
+        "model": {**setup.about["model"], "classes": None if model.classes is None else list(model.classes)},
+        "data": {
+            "samples": len(order),
+            **selection,
+            "columns": None if samples.columns is None else list(samples.columns),
+            "names": digest(names[index] for index in order),
+            "labels": None if labels is None else digest(str(labels[index]) for index in order),
+        },
+    }
+
+
+def _earlier(out: Path, about: dict[str, Any]) -> Manifest:
+    """The manifest of this run as far as it came before; a folder with results of another run is refused."""
+    earlier = Manifest.load(out) if (out / MANIFEST).exists() else Manifest({})
+    different = differences(earlier.about, about)
+    if different and earlier.chunks:
+        raise FileError(
+            f"{out} holds results of another run ({'; '.join(different)}): choose another folder, or start it again as "
+            "it was begun"
+        )
+    return Manifest(about) if different else earlier
+
+
+def _faults(results: Results, samples: Samples, pieces: Sequence[Sequence[int]]) -> dict[int, str]:
+    """The chunks that cannot be used, and why: what a report refuses, and rows of other samples than the run's."""
+    wrong = {fault.number: fault.why for fault in faults(results)}
+    names, labels = samples.names, samples.labels
+    for number, entry in results.manifest.chunks.items():
+        if number in wrong:
+            continue
+        part, piece = results.part(entry), pieces[number]
+        held = [part["index"].tolist(), list(part.words.names)]
+        expected = [list(piece), [names[index] for index in piece]]
+        if labels is not None:
+            held.append(part["label"].tolist())
+            expected.append([labels[index] for index in piece])
+        if held != expected:
+            wrong[number] = f"{entry.file} holds other samples than chunk {number} of the run"
+    return wrong
+
+
+def _claim(
+    out: Path, earlier: Manifest, wrong: dict[int, str], manifest: Manifest, log: Log, progress: bool
+) -> Manifest:
+    """The manifest with the chunks that are whole, kept in the folder."""
+    for number, why in wrong.items():
+        log.add("damaged", number=number, why=why)
+        if progress:
+            say(f"chunk {number} is damaged and computed again: {why}")
+    whole = {number: entry for number, entry in earlier.chunks.items() if number not in wrong}
+    manifest = replace(manifest, chunks=whole, certificates=None if wrong else earlier.certificates)
+    manifest.save(out)
+    return manifest
+
+
+def _read(samples: Samples, setup: Setup, number: int, piece: Sequence[int]) -> Work:
+    """The samples of a chunk; those that cannot be read, or lie outside the ball's domain, by their reasons."""
+    shape = tuple(setup.graph.input.shape)
+    names, labels = samples.names, samples.labels
+    arrays: list[Array] = []
+    rows: list[int] = []
+    reasons: dict[int, str] = {}
+    hashes: list[str | None] = []
+    for row, index in enumerate(piece):
+        x = attempt(partial(_sample, samples, index, shape, setup.job.ball))
+        hashes.append(None if isinstance(x, Failure) else hash_values(torch.from_numpy(x)))
+        if isinstance(x, Failure):
+            reasons[row] = x.reason
+        else:
+            rows.append(row)
+            arrays.append(x)
+    return Work(
+        number=number,
+        index=tuple(piece),
+        names=tuple(names[index] for index in piece),
+        labels=None if labels is None else tuple(labels[index] for index in piece),
+        files=tuple(_file(samples, index) for index in piece),
+        inputs=tuple(hashes),
+        x=np.stack(arrays) if arrays else np.zeros((0, *shape), dtype=np.float32),
+        rows=tuple(rows),
+        reasons=reasons,
+    )
+
+
+def _file(samples: Samples, index: int) -> str | None:
+    """The SHA-256 of the file of a sample; None where it is in no file that can be read."""
+    source = attempt(partial(samples.source, index))
+    return source.files[0].sha256 if isinstance(source, Source) and source.files else None
+
+
+def _sample(samples: Samples, index: int, shape: tuple[int, ...], ball: Ball | None) -> Array:
+    x = samples.read(index)
+    if tuple(x.shape) != shape:
+        raise InputError(f"the sample has the shape {tuple(x.shape)}, expected {shape}")
+    replace(ball or Ball(0.0), eps=0.0).at(x[None])  # refuses what is not finite, or lies outside the domain
+    values: Array = x.numpy()
+    return values
+
+
+def _keep(out: Path, manifest: Manifest, done: Done, samples: int) -> Manifest:
+    """First the chunk, then the manifest that names it: killed in between, the chunk is computed once more."""
+    file = chunk_file(done.number)
+    keep(out, file, done.content)
+    entry = Entry(file, sha256(done.content).hexdigest(), samples)
+    manifest = replace(manifest, chunks={**manifest.chunks, done.number: entry})
+    manifest.save(out)
+    return manifest

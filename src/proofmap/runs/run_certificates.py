@@ -1,0 +1,185 @@
+"""The certificates of a run: one a sample, beside its input and the model that all are about.
+
+DIR/certificates/model.onnx, network.onnx   the model's file, or the exported network
+DIR/certificates/000017.proof, .npy         the certificate of row 17, and its input
+DIR/certificates/index.json                 every row, with the SHA-256 of its certificate, or why it has none
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import torch
+
+from proofmap.errors import BoundError, FileError, InputError, ProofmapWarning
+from proofmap.proof.certificate import packed
+from proofmap.proof.make_certificate import Certified, Subject, certify, splits
+from proofmap.proof.never_weaker import Explained
+from proofmap.proof.proof_tree import growth_for
+from proofmap.proof.statement import Asked
+from proofmap.runs.chunk import Array
+from proofmap.runs.manifest import INDEX
+from proofmap.runs.results import Results
+from proofmap.runs.run_job import Setup
+from proofmap.runtime.progress_bar import Bar
+from proofmap.sources import Samples
+from proofmap.storage.hashing import hash_file, hash_values
+from proofmap.storage.resumable_folder import Log, inside, keep, keep_once, read_log
+
+__all__ = ["certificates", "check_certifiable"]
+
+_BOUNDS = ("full", "nominal")
+_SECONDS = 60.0  # for the trees of one sample
+_FOLDER = PurePosixPath(INDEX).parent
+
+
+def check_certifiable(setup: Setup) -> Certified:
+    """Refuse a run of which nothing can be certified, before any work; return the ONNX file of its certificates."""
+    job = setup.job
+    if job.method != "eva" or job.settings.get("objective", "margin") != "margin":
+        raise InputError(
+            f"got certificates of {job.method}, expected eva and its objective 'margin': they are about its overlaps"
+        )
+    return Certified.of(setup.graph)
+
+
+def certificates(
+    folder: Path,
+    samples: Samples,
+    model: Certified,
+    setup: Setup,
+    order: Sequence[int],
+    log: Log,
+    *,
+    index: str | None,
+    progress: bool,
+) -> str:
+    """Write those that are missing or not as they were written, and the index; return its SHA-256.
+
+    Args:
+        index: The SHA-256 of the index of an earlier time; None where there is none.
+    """
+    name = f"{'network' if model.path is None else 'model'}.onnx"
+    keep(folder, f"{_FOLDER}/{name}", model.data)
+    kept = replace(model, path=inside(folder, f"{_FOLDER}/{name}"))
+    work = _Work(folder, Results.open(folder), setup, kept, log, _recorded(folder, index))
+    entries = []
+    with Bar(len(order), "certificates", show=progress) as bar:
+        for row, at in enumerate(order):
+            with bar.work():
+                entries.append({"row": row, **work.entry(row, samples, at)})
+    whole = {"format": "proofmap-certificates", "version": 1, "model": name, "samples": entries}
+    keep(folder, INDEX, whole)
+    return hash_file(folder / INDEX)
+
+
+def _recorded(folder: Path, index: str | None) -> dict[int, str]:
+    """The SHA-256 of the certificate of each row, as the log states it, or the index of a run that came to its end."""
+    logged = [entry for entry in read_log(folder) if entry["event"] == "certificate"]
+    found: dict[int, str] = {entry["row"]: entry["sha256"] for entry in logged if {"row", "sha256"} <= entry.keys()}
+    path = inside(folder, INDEX)
+    if index is not None and path.is_file() and hash_file(path) == index:
+        found |= {e["row"]: e["sha256"] for e in json.loads(path.read_bytes())["samples"] if "sha256" in e}
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """The certificates of one run."""
+
+    folder: Path
+    results: Results
+    setup: Setup
+    model: Certified
+    log: Log
+    recorded: Mapping[int, str]  # row -> the SHA-256 of the certificate that was written
+
+    @cached_property
+    def arrays(self) -> dict[str, Array]:
+        """What is known of all rows."""
+        return {name: self.results[name] for name in ("mask", "eps", "target", "scores", *_BOUNDS)}
+
+    @cached_property
+    def reasons(self) -> dict[int, str]:
+        """Why rows have no explanation."""
+        return self.results.reasons
+
+    def entry(self, row: int, samples: Samples, index: int) -> dict[str, Any]:
+        """What the index says of a row."""
+        reason = self.reasons.get(row)
+        if reason is not None:
+            return {"reason": reason}
+        name, given = f"{row:06d}.proof", f"{row:06d}.npy"
+        path = inside(self.folder, f"{_FOLDER}/{name}")
+        try:
+            subject = self._subject(row, samples.read(index)[None])
+            asked = subject.asked
+            if self._is_there(path, row, asked):
+                digest = self.recorded[row]
+            else:
+                content = self._made(row, subject)
+                digest = sha256(content).hexdigest()
+                keep(self.folder, f"{_FOLDER}/{name}", content)
+                self.log.add("certificate", row=row, sha256=digest)
+        except (BoundError, InputError) as error:
+            return {"reason": str(error)}
+        keep_once(self.folder, f"{_FOLDER}/{given}", packed(asked.x))
+        return {"certificate": name, "input": given, "sha256": digest}
+
+    def _made(self, row: int, subject: Subject) -> bytes:
+        """A new certificate."""
+        points = self.results.points(row)
+        met = None if points is None else torch.from_numpy(points)
+        settings, full, nominal = self.setup.job.settings, *(float(self.arrays[name][row]) for name in _BOUNDS)
+        explained = Explained(full, nominal, bool(settings.get("rigorous", False)))
+        growth = growth_for(explained, subject.groups, None, _SECONDS, self._searched, splits(self.setup.graph))
+        made = certify(subject, met, growth, self.model, explained)
+        if made.shortfall is not None:
+            warnings.warn(f"row {row}: {made.shortfall}", ProofmapWarning, stacklevel=2)
+        return made.content
+
+    @cached_property
+    def inputs(self) -> list[str | None]:
+        """The SHA-256 of the values that were explained, where the run recorded them."""
+        return self.results.inputs
+
+    def _subject(self, row: int, x: torch.Tensor) -> Subject:
+        found = hash_values(x)
+        if self.inputs[row] not in (None, found):
+            raise FileError(
+                f"{self.results.samples[row]} has changed since it was explained: the SHA-256 of its values was "
+                f"{self.inputs[row]} and is {found}; put it back, and run again"
+            )
+        ball, mask = self.setup.job.ball, self.arrays["mask"]
+        assert ball is not None
+        mine = torch.from_numpy(mask[row if len(mask) > 1 else 0][None].astype("int64"))
+        around, target = replace(ball, eps=float(self.arrays["eps"][row])), int(self.arrays["target"][row])
+        return Subject(self.setup.graph, x, around, mine, self.arrays["scores"].shape[1], target)
+
+    @property
+    def _searched(self) -> bool:
+        """Whether the overlaps were searched for."""
+        bounds = self.setup.job.settings.get("bounds")
+        return bounds is not None and bounds.search is not None
+
+    def _is_there(self, path: Path, row: int, asked: Asked) -> bool:
+        """Whether a certificate of just this was written before, and is as it was written."""
+        try:
+            content = path.read_bytes()
+            if sha256(content).hexdigest() != self.recorded.get(row):
+                return False
+            with zipfile.ZipFile(BytesIO(content)) as file:
+                claim = json.loads(file.read("claim.json"))
+        except (OSError, zipfile.BadZipFile, LookupError, ValueError):
+            return False
+        same = all(claim.get(name) == value for name, value in asked.claim.items())
+        return same and claim["model"] == self.model.stated

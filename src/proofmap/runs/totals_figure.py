@@ -1,0 +1,107 @@
+"""The totals of a run as a figure: how the overlaps are spread, and the mean map of each class."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from matplotlib import style
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import MaxNLocator
+
+from proofmap.plots.overlay import PROVEN, REST, colours, ends
+from proofmap.runs.totals import Totals
+from proofmap.text.wording import share
+from proofmap.verify.objective import decides
+
+_CLASSES = 12  # maps that are drawn
+_COLUMNS = 4
+_COLUMN_NAMES = 24  # that have room
+
+
+def draw(totals: Totals) -> bytes:
+    """The figure as PNG, whatever style the user has chosen; a dollar sign in a name starts no formula."""
+    with style.context(["default", {"text.parse_math": False}]):
+        figure = Figure(figsize=(9.5, 4.2), layout="constrained")
+        FigureCanvasAgg(figure)
+        sides: Any = figure.subfigures(1, 2, width_ratios=(1, 1.2))
+        _overlaps(sides[0], totals)
+        _maps(sides[1], totals)
+        content = BytesIO()
+        figure.savefig(content, format="png", dpi=150, facecolor="white")
+    return content.getvalue()
+
+
+def _overlaps(figure: SubFigure, totals: Totals) -> None:
+    panel = figure.subplots()
+    panel.spines[["top", "right"]].set_visible(False)
+    if totals.overlap is None:
+        panel.set_axis_off()
+        panel.text(0.5, 0.5, "no overlaps", ha="center", va="center")
+        return
+    edges = np.array(totals.overlap.edges)
+    sure = edges[1:] <= 0 if totals.certified is not None else np.zeros(len(edges) - 1, dtype=bool)
+    colours = [PROVEN if yes else REST for yes in sure]
+    panel.bar(edges[:-1], totals.overlap.counts, np.diff(edges), align="edge", color=colours, edgecolor="white")
+    if decides(totals.objective):
+        panel.axvline(0, color="black", linewidth=1)
+    panel.set_xlabel(_drawn(totals))
+    panel.set_ylabel("samples")
+    if totals.certified is None:
+        title = {
+            "certified": "upper bounds",
+            "probable": "probable upper bounds of the smoothed classifier",
+            "sampled": "lower bounds, by samples",
+            "none": "estimates",
+        }[totals.guarantee]
+    else:
+        title = f"{share(totals.certified, totals.count, 'sample')}\nproven, left of 0"
+    note = "" if totals.certified is None else totals.rounding_note
+    panel.set_title(f"{title}\n{totals.around}{note}", fontsize=9)
+    panel.yaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _drawn(totals: Totals) -> str:
+    """What the bars are of: only a margin is called the overlap."""
+    if totals.guarantee == "probable":
+        return "overlap AO(B) of the smoothed classifier"
+    return "adversarial overlap AO(B)" if decides(totals.objective) else f"largest objective '{totals.objective}' in B"
+
+
+def _maps(figure: SubFigure, totals: Totals) -> None:
+    shown = totals.classes[:_CLASSES]
+    if not shown:
+        return
+    maps = totals.maps[: len(shown)].astype(np.float64)  # (K, *shape)
+    first = "" if len(shown) == len(totals.classes) else f", the first {len(shown)} of {len(totals.classes)}"
+    figure.suptitle(f"mean map of each class{first}, and its samples", fontsize=10)
+    signed = bool((maps < 0).any())
+    low, high = ends(maps, signed)
+    scale: dict[str, Any] = {"cmap": colours(signed), "vmin": low, "vmax": high, "interpolation": "nearest"}
+    if maps.ndim not in (3, 4):
+        panel = figure.subplots()
+        image = panel.imshow(maps.reshape(len(maps), -1), aspect="auto", **scale)
+        panel.set_yticks(range(len(shown)), [_short(entry.title, 24) for entry in shown], fontsize=8)
+        if totals.columns is not None and len(totals.columns) <= _COLUMN_NAMES:
+            names = [_short(name, 16) for name in totals.columns]
+            panel.set_xticks(range(len(names)), names, fontsize=8, rotation=45, ha="right")
+        else:
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+            panel.set_xlabel("variable")
+        figure.colorbar(image, ax=panel, shrink=0.8, label="mean score")
+        return
+    pictures = maps.mean(axis=1) if maps.ndim == 4 else maps  # over the channels
+    columns = min(_COLUMNS, len(shown))
+    panels = figure.subplots(-(-len(shown) // columns), columns, squeeze=False).ravel()
+    for panel in panels:
+        panel.set_axis_off()
+    for panel, picture, entry in zip(panels, pictures, shown, strict=False):
+        image = panel.imshow(picture, **scale)
+        panel.set_title(f"{_short(entry.title, 11)} ({entry.count})", fontsize=8)
+    figure.colorbar(image, ax=list(panels), shrink=0.8, label="mean score")
+
+
+def _short(title: str, most: int) -> str:
+    return title if len(title) <= most else f"{title[: most - 1]}…"

@@ -1,0 +1,77 @@
+"""The balls of one sample as a tree asks about them: a form's largest value on one member of each part, or on all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from math import inf
+
+import torch
+from torch import Tensor
+
+from proofmap.inputs.family import Family
+
+
+class Balls:
+    """A family of one sample, flat."""
+
+    def __init__(self, family: Family) -> None:
+        assert family.count == 1
+        self.family = family
+        self.members: int = family.members
+        self.lower: Tensor = family.lower.flatten()
+        self.upper: Tensor = family.upper.flatten()
+        self._centre, self._reach = (self.lower + self.upper) / 2, (self.upper - self.lower) / 2
+
+    def to(self, dtype: torch.dtype) -> Balls:
+        """In another precision: the ends rounded to the nearest."""
+        f = self.family
+        x, lower, upper, eps = (part.to(dtype) for part in (f.x, f.lower, f.upper, f.eps))
+        return Balls(replace(f, x=x, lower=lower, upper=upper, eps=eps))
+
+    @cached_property
+    def _free(self) -> Tensor:
+        """(members, d): 1 where a variable may move."""
+        mask = self.family.mask
+        every = torch.arange(-1, self.members - 1, device=self.lower.device)
+        if mask is None:
+            return torch.ones_like(self.lower)[None]
+        return (mask.flatten() != every[:, None]).to(self.lower)
+
+    def supremum(self, form: Tensor) -> Tensor:
+        """sup of form·δ on B, (B,)."""
+        if self.family.norm == inf:
+            return form @ self._centre + form.abs() @ self._reach
+        owner = torch.zeros(len(form), dtype=torch.int64, device=form.device)
+        return self.family.concretise(form.view(-1, *self.family.shape), owner, full_only=True)[:, 0]
+
+    def largest(self, form: Tensor, member: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(sup of form·δ (B,), the δ there (B, d)), on B, or on the member (B,) of each row."""
+        if self.family.norm == inf:
+            delta = torch.addcmul(self._centre, form.sign(), self._reach)
+            if member is not None:
+                delta = delta.mul_(self._free[member])
+            return torch.linalg.vecdot(form, delta), delta
+        index = torch.zeros(len(form), dtype=torch.int64, device=form.device) if member is None else member
+        single, owner = self.family.split(index), torch.arange(len(form), device=form.device)
+        with torch.enable_grad():
+            wanted = form.detach().view(-1, *self.family.shape).requires_grad_()
+            value = single.concretise(wanted, owner, full_only=True)[:, 0]
+            (delta,) = torch.autograd.grad(value.sum(), wanted)
+        return value.detach(), delta.flatten(1)
+
+    def along(self, form: Tensor, other: Tensor) -> Tensor:
+        """other·δ where form·δ is largest on B, (B,)."""
+        if self.family.norm == inf:
+            return other @ self._centre + (other * form.sign()) @ self._reach
+        return (other * self.largest(form, None)[1]).sum(1)
+
+    def box(self, member: Tensor) -> tuple[Tensor, Tensor]:
+        """The smallest and the largest δ of a member, (d,)."""
+        free = self._free[member]
+        return self.lower * free, self.upper * free
+
+    def every(self, form: Tensor) -> Tensor:
+        """sup of form·δ on every member: (B, 1 + G)."""
+        owner = torch.zeros(len(form), dtype=torch.int64, device=form.device)
+        return self.family.concretise(form.view(-1, *self.family.shape), owner)

@@ -1,0 +1,246 @@
+"""A model by the name that a user gives it: an ONNX file, a function in a Python file, or a model of the zoo."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+
+import torch
+from torch import Tensor, nn
+
+from proofmap import zoo
+from proofmap.errors import FileError, InputError, ModelError, first_line
+from proofmap.explainers.origin import File, Source
+from proofmap.graph import Graph, as_graph, load
+from proofmap.graph.estimators import from_sklearn, is_estimator
+from proofmap.graph.onnx import beside as weights_beside
+from proofmap.graph.silence import quiet
+from proofmap.runtime.memory import is_out_of_memory
+from proofmap.sources.limited_reads import check_file
+from proofmap.sources.preparation import ZOO, Preparation, beside, read_classes
+from proofmap.sources.prepared_network import put_behind, wrapped
+from proofmap.zoo.weights import fill
+
+__all__ = ["Model", "check_unchanged", "read_model", "user_modules"]
+
+_MODULE = "proofmap_model_file"  # under which a user's Python file is known while it runs
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A network that takes the user's own values, and the names of its classes.
+
+    Samples are (N, C, H, W) in `preparation.range`, or (N, d): normalisation and layout are part of the network.
+    """
+
+    name: str
+    network: nn.Module | Graph
+    preparation: Preparation
+    classes: tuple[str, ...] | None = None
+    files: tuple[File, ...] = ()  # which hold it
+
+    @property
+    def source(self) -> Source:
+        """Its name and its files, for the record."""
+        return Source(self.name, self.files)
+
+    def graph(self, x: Tensor) -> Graph:
+        """The network for samples like x (N, *shape); there has to be a name for each of its classes, or none."""
+        if isinstance(self.network, nn.Module):
+            _try(self.network, x, self.name)
+        with quiet():
+            graph = as_graph(self.network, x)
+        if self.classes is not None and len(self.classes) != graph.classes:
+            raise InputError(
+                f"got the names of {len(self.classes)} classes, expected {graph.classes} for {self.name}: one for each"
+            )
+        return graph
+
+    def title(self, number: int) -> str:
+        """The name of a class, or its number where there are none."""
+        return str(number) if self.classes is None else self.classes[number]
+
+
+def _try(network: nn.Module, x: Tensor, name: str) -> None:
+    """Run a module on one sample: what it says of a wrong shape is clearer than what a tracer makes of it."""
+    like = next((p for p in network.parameters() if p.is_floating_point()), x)
+    try:
+        with torch.no_grad(), redirect_stdout(sys.stderr):  # the output of a program is its answer alone
+            network(x[:1].to(like.device, like.dtype))
+    except Exception as error:  # a module may raise anything
+        if is_out_of_memory(error):
+            raise
+        raise InputError(
+            f"{name} does not take samples of shape {tuple(x.shape[1:])}: {first_line(error)}; see --size, --channels "
+            "and --layout"
+        ) from error
+
+
+def read_model(
+    name: str, *, weights: Path | None = None, preparation: Preparation | None = None, classes: Path | None = None
+) -> Model:
+    """The model of a name: "net.onnx", "module.py:function" or "zoo:mnist_mlp".
+
+    weights: a state dict for a torch module, in safetensors or torch's format, with exactly its tensors. preparation:
+    by default what a TOML beside the model says. classes: a text file of names, in place of the TOML's.
+
+    A Python file is run, because it was named; the function gets no arguments and returns a torch module.
+    """
+    default, names = beside(name)
+    preparation = default if preparation is None else preparation
+    names = names if classes is None else read_classes(classes)
+    network: nn.Module | Graph
+    if Path(name).suffix == ".onnx" and not name.startswith(ZOO):
+        if weights is not None:
+            raise InputError(f"got weights for {name}, expected none: an ONNX file brings its own")
+        check_file(Path(name))
+        files = _hashed((Path(name), *_outside(Path(name))))
+        network, shape = put_behind(load(name), preparation)
+        check_unchanged(files)
+        return Model(name, network, _resolved(preparation, shape), names, files)
+    files = _hashed(_files(name, weights))
+    module = _zoo(name.removeprefix(ZOO), weights) if name.startswith(ZOO) else _called(name)
+    if weights is not None:
+        _fill(module, weights)
+    size, channels = preparation.size, preparation.channels
+    known = None if size is None or channels is None else (channels, *size)
+    check_unchanged(files)
+    files = files or _packaged(name)
+    return Model(name, wrapped(module.eval(), preparation), replace(preparation, shape=known), names, files)
+
+
+def _files(name: str, weights: Path | None) -> Iterator[Path]:
+    """What a torch module is made of: the file of its code, unless it is ours, and that of its weights."""
+    code = Path(name.rpartition(":")[0])
+    if not name.startswith(ZOO) and code.is_file():
+        yield code
+    if weights is not None and weights.is_file():
+        yield weights
+
+
+def _outside(path: Path) -> Sequence[Path]:
+    """The files in which an ONNX file keeps weights; none of one that cannot be read, which `load` says."""
+    try:
+        return [file for file in weights_beside(path) if file.is_file()]
+    except MemoryError:
+        raise
+    except Exception:  # the parser has its own
+        return []
+
+
+def check_unchanged(files: Iterable[File]) -> None:
+    """Refuse files that are no longer as they were when the model was read."""
+    for file in files:
+        now = File.of(Path(file.path)).sha256
+        if now != file.sha256:
+            raise FileError(
+                f"{file.path} has changed since the model was read: its SHA-256 was {file.sha256} and is {now}; put "
+                "the file back, or start again with the new one"
+            )
+
+
+def _hashed(paths: Iterable[Path]) -> tuple[File, ...]:
+    return tuple(File.of(path) for path in paths)
+
+
+def _packaged(name: str) -> tuple[File, ...]:
+    """The weights of a model of the zoo by their place in the package: where that is installed is nobody's business."""
+    inside = Path("zoo") / f"{name.removeprefix(ZOO)}.safetensors"
+    path = Path(zoo.__file__).parents[1] / inside
+    return (File(str("proofmap" / inside), File.of(path).sha256),) if path.is_file() else ()
+
+
+def _resolved(preparation: Preparation, shape: tuple[int, ...]) -> Preparation:
+    """With the size and the channels that a network asks for which takes samples of this shape."""
+    if len(shape) != 3 or shape[0] not in (1, 3):
+        return replace(preparation, shape=shape)
+    return replace(preparation, shape=shape, size=(shape[1], shape[2]), channels=shape[0])
+
+
+def _zoo(name: str, weights: Path | None) -> nn.Module:
+    if name not in zoo.__all__:
+        raise InputError(f"got the model {ZOO + name!r}, expected one of {', '.join(ZOO + one for one in zoo.__all__)}")
+    if weights is None and name in zoo.UNTRAINED:
+        raise InputError(f"the package has no weights of {ZOO + name}, expected --weights x.safetensors or x.pt")
+    module: nn.Module = getattr(zoo, name)()
+    return module
+
+
+def _called(name: str) -> nn.Module:
+    """What the function in a Python file returns."""
+    path_text, _, function = name.rpartition(":")
+    path = Path(path_text)
+    if path.suffix != ".py" or not function.isidentifier():
+        raise InputError(f"got the model {name!r}, expected net.onnx, module.py:function, or {ZOO}{zoo.__all__[0]}")
+    check_file(path)
+    with _importable(path) as spec, redirect_stdout(sys.stderr):
+        try:
+            source = importlib.util.module_from_spec(spec)
+            sys.modules[_MODULE] = source
+            assert spec.loader is not None
+            spec.loader.exec_module(source)
+            make = getattr(source, function, None)
+            module = make() if callable(make) else None
+        except (Exception, SystemExit) as error:  # the user's code may raise anything
+            raise ModelError(f"{name} failed with {type(error).__name__}: {error}; run the file by itself") from error
+    if not callable(make):
+        raise ModelError(f"{path} has no function {function!r}, expected one that returns a torch.nn.Module")
+    if is_estimator(module):
+        module = from_sklearn(module)
+    if not isinstance(module, nn.Module):
+        got = type(module).__name__
+        raise ModelError(f"{name} returned a {got}, expected a torch.nn.Module or a classifier of scikit-learn")
+    return module
+
+
+def user_modules() -> list[ModuleType]:
+    """The user's Python file and what it imported from its folder: other machines have neither."""
+    source = sys.modules.get(_MODULE)
+    file = None if source is None else getattr(source, "__file__", None)
+    if source is None or file is None:
+        return []
+    folder = Path(file).resolve().parent
+    named = [(module, getattr(module, "__file__", None)) for module in list(sys.modules.values())]
+    return [module for module, path in named if path is not None and Path(path).resolve().parent == folder]
+
+
+class _Source(SourceFileLoader):
+    """Code from the file itself, and never from Python's cache, which only compares times and sizes."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return compile(self.get_data(path), path, "exec", dont_inherit=True)
+
+
+@contextmanager
+def _importable(path: Path) -> Iterator[importlib.machinery.ModuleSpec]:
+    """As if the file were run from its folder: what stands beside it can be imported."""
+    folder = str(path.resolve().parent)
+    spec = importlib.util.spec_from_file_location(_MODULE, path, loader=_Source(_MODULE, str(path)))
+    assert spec is not None
+    sys.path.insert(0, folder)
+    try:
+        yield spec
+    finally:
+        sys.path.remove(folder)
+
+
+def _fill(module: nn.Module, path: Path) -> None:
+    """The weights in a file, which unpacks to nothing larger than itself: torch compresses nothing."""
+    check_file(path)
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                unpacked = sum(entry.file_size for entry in archive.infolist())
+            if unpacked > path.stat().st_size:
+                raise FileError(f"{path} unpacks to {unpacked} bytes, more than it has, expected what torch.save wrote")
+    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        raise FileError(f"{path} is not a file of weights: {error}; check that it was copied whole") from error
+    fill(module, path)

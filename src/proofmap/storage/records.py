@@ -1,0 +1,93 @@
+"""Records: settings as JSON, and files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import fields
+from math import isinf
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from torch import Tensor
+
+from proofmap.errors import FileError
+from proofmap.inputs.ball import Ball
+from proofmap.storage.hashing import hash_tensor
+
+__all__ = ["JSON", "plain", "recorded", "whole", "write"]
+
+JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+
+
+def plain(value: Any, listed: int = 0) -> JSON:
+    """A setting as JSON: a tensor by its hash, anything else that JSON has not by what it prints.
+
+    listed: tensors with at most so many entries are written out.
+    """
+    match value:
+        case Tensor() if value.numel() <= listed:
+            return plain(value.tolist())
+        case Tensor():
+            return f"tensor {tuple(value.shape)} sha256 {hash_tensor(value)}"
+        case tuple() | list():
+            return [plain(entry, listed) for entry in value]
+        case float() if isinf(value):
+            return str(value)
+        case bool() | int() | float() | str() | None:
+            return value
+    return repr(value)
+
+
+def recorded(settings: Mapping[str, Any], listed: int = 0) -> dict[str, JSON]:
+    """Settings as JSON, a ball by its parts."""
+    values: dict[str, Any] = {}
+    for name, value in settings.items():
+        values |= _parts(value) if isinstance(value, Ball) else {name: value}
+    return {name: plain(value, listed) for name, value in values.items()}
+
+
+def _parts(ball: Ball) -> dict[str, Any]:
+    """Its fields; blocks only where there are any."""
+    parts = {field.name: getattr(ball, field.name) for field in fields(ball)}
+    return parts if ball.one_hot else {name: part for name, part in parts.items() if name != "one_hot"}
+
+
+def write(path: Path, content: bytes, *, ours: bool = False) -> None:
+    """The whole file or none of it, on the disk when this returns: a reader sees the old one or the new one.
+
+    ours: the folder is ours alone. It is made where it is missing, and what a killed process left is written over.
+    """
+    with whole(path, ours=ours) as beside, beside.open("wb" if ours else "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def whole(path: Path, *, ours: bool = False) -> Iterator[Path]:
+    """A name beside `path`: the file or folder that is written there takes the place of `path` at the end.
+
+    ours: see `write`.
+    """
+    beside = path.with_name(f".{path.name}.part" if ours else f".proofmap-{secrets.token_hex(8)}")
+    try:
+        if ours:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        yield beside
+        os.replace(beside, path)
+        if sys.platform != "win32":
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            shutil.rmtree(beside) if beside.is_dir() else beside.unlink()

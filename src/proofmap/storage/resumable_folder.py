@@ -1,0 +1,136 @@
+"""Work that goes on where it stopped, in a folder of its own.
+
+A record says what the work is about, and nothing else goes on there. Its pieces lie inside the folder, whole or not at
+all, and what is there is not computed again. One process works in it at a time, and writes down what happened when.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any, TextIO
+
+from proofmap.errors import FileError
+from proofmap.storage.records import write
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["Log", "changes", "flat", "inside", "keep", "keep_once", "locked", "read_log"]
+
+_LOG = "log.jsonl"
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The file of a name that a record says; one that leads out of the folder is refused."""
+    parts = PurePosixPath(name).parts
+    plain = bool(parts) and not {"..", "/"} & set(parts) and not set("\\:\0") & set(name)
+    if not plain or not (folder / name).resolve().is_relative_to(folder.resolve()):
+        raise FileError(f"{folder} names {name!r} as a file of its own, expected one inside it: somebody changed it")
+    return folder / name
+
+
+def keep(folder: Path, name: str, piece: bytes | Mapping[str, Any]) -> None:
+    """Put a file into the folder, the whole of it or nothing; what is no bytes yet as JSON."""
+    content = piece if isinstance(piece, bytes) else (json.dumps(piece, indent=1) + "\n").encode()
+    write(inside(folder, name), content, ours=True)
+
+
+def keep_once(folder: Path, name: str, content: bytes) -> None:
+    """The same, unless the file is there already with just this content."""
+    path = inside(folder, name)
+    if not path.is_file() or path.read_bytes() != content:
+        keep(folder, name, content)
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Where two records differ: {"job.ball.eps": (0.01, 0.02)}; what one of them has not is None there."""
+    before, after = flat(old), flat(new)
+    pairs = {name: (before.get(name), after.get(name)) for name in [*after, *before]}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def flat(tree: Mapping[str, Any], between: str = ".") -> dict[str, Any]:
+    """Every entry of a record under its name, after those of the records it is in."""
+    entries: dict[str, Any] = {}
+    for key, value in tree.items():
+        inner = flat(value, between) if isinstance(value, Mapping) else None
+        entries |= {key: value} if inner is None else {f"{key}{between}{name}": one for name, one in inner.items()}
+    return entries
+
+
+class Log:
+    """What happened when, one JSON object a line."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def add(self, event: str, **about: Any) -> None:
+        """Write one line."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        self._file.write(json.dumps({"time": now, "event": event, **about}) + "\n")
+        self._file.flush()
+
+
+def read_log(folder: Path) -> list[dict[str, Any]]:
+    """The entries of a folder's log. A line that was cut when its writer was killed does not count."""
+    try:
+        lines = inside(folder, _LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    return [entry for line in lines if (entry := _entry(line)) is not None]
+
+
+def _entry(line: str) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) and isinstance(entry.get("event"), str) else None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[Log]:
+    """The log of a folder in which nobody else is at work; a process that is killed leaves no lock behind."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / _LOG).open("a", encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"cannot write into {folder}: {error.strerror or error}") from error
+    with file, _opened(folder) as itself:
+        for one in (itself, file.fileno()):  # somebody may delete the log; some file systems lock files alone
+            _lock(one, folder)
+        yield Log(file)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int | None]:
+    """The folder itself, open for as long as this lasts; None where a system opens files alone."""
+    if sys.platform == "win32":
+        yield None
+        return
+    try:
+        number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise FileError(f"cannot open {folder}: {error.strerror or error}") from error
+    try:
+        yield number
+    finally:
+        os.close(number)
+
+
+def _lock(number: int | None, folder: Path) -> None:
+    """Lock an open file or folder until it is closed, where the file system can."""
+    if sys.platform == "win32" or number is None:
+        return
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise FileError(f"another run is at work in {folder}: wait for it, or choose another folder") from None
+    except OSError:  # a file system without locks
+        pass

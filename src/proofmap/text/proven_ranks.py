@@ -1,0 +1,97 @@
+"""Which groups are proven to matter most, and how that is said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from proofmap.text.wording import plural
+
+if TYPE_CHECKING:
+    from proofmap.explainers.explanation import Explanation
+
+__all__ = ["MOST", "Ranks", "is_series", "noun", "ranks", "searched", "standing"]
+
+MOST = 10  # scores that are called the largest, and never more than half of them
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The groups with the largest scores of one sample: those that are proven to be, and those of which it is open."""
+
+    of: int  # groups that the sample has
+    most: int  # how many are called the largest
+    proven: tuple[int, ...]  # groups that are among them, proven, the largest score first
+    open: tuple[int, ...]  # groups whose scores are, without a proof
+    noun: str
+
+    @property
+    def sentence(self) -> str:
+        """Such as "these 10 of 144 cells are proven to matter most"; nothing where nothing is proven."""
+        count = len(self.proven)
+        if not count:
+            return ""
+        some, verb = f"{count} of {plural(self.of, self.noun)}", "is" if count == 1 else "are"
+        if count == self.most:
+            return f"{'this' if count == 1 else 'these'} {some} {verb} proven to matter most"
+        return f"{some} {verb} proven to be among the {self.most} that matter most"
+
+
+def ranks(e: Explanation, k: int) -> Ranks:
+    """Those of sample k: the ten largest scores by absolute value, or half of them where they are fewer than twenty."""
+    mask = e.mask[k if len(e.mask) > 1 else 0]
+    present = torch.bincount(mask.flatten(), minlength=e.scores.shape[1]) > 0
+    of = int(present.sum())
+    most = min(MOST, of // 2)
+    sizes = e.scores[k].double().nan_to_num(0.0).abs().masked_fill(~present, -1.0)
+    order = sizes.argsort(descending=True, stable=True).tolist()
+    certain = (e[k].top(most)[0] & present).tolist() if most else [False] * len(order)
+    proven = tuple(group for group in order if certain[group])
+    return Ranks(of, most, proven, tuple(group for group in order[:most] if not certain[group]), noun(e))
+
+
+def standing(e: Explanation, k: int) -> str:
+    """What is known of the ranks of sample k where its scores are means: how many are told apart from their neighbours.
+
+    Such as "3 of 144 cells are told apart from their neighbours in rank (95 %), the others are ties".
+    """
+    if e.errors is None:
+        return ""
+    mask = e.mask[k if len(e.mask) > 1 else 0]
+    ties = e.ties[k][mask.unique()]
+    apart, of = int((~ties).sum()), plural(len(ties), noun(e))
+    told = (
+        f"{'is' if apart == 1 else 'are'} told apart from {'its' if apart == 1 else 'their'} neighbours in rank (95 %)"
+    )
+    if not apart:
+        return f"none of {of} {told}: all are ties"
+    return f"all {of} {told}" if apart == len(ties) else f"{apart} of {of} {told}, the others are ties"
+
+
+def searched(e: Explanation) -> bool:
+    """Whether scores are known from both sides: an input reaches more than x itself, or the drops were bounded.
+
+    Without either no score is proven to be above 0.
+    """
+    sides = [side for side in (e.overlap, e.opposite) if side is not None and side.certified]
+    return any(side.drops is not None or bool((side.full_lower > side.nominal).any()) for side in sides)
+
+
+def is_series(e: Explanation) -> bool:
+    """Whether the groups are windows of a series (T,) or (C, T)."""
+    return e.x.ndim in (2, 3) and str(e.settings.get("groups")).startswith("Windows(")
+
+
+def noun(e: Explanation) -> str:
+    """What a group is called."""
+    count = len(e.mask[0].unique())
+    if is_series(e):
+        return "window"
+    if e.x.ndim == 2:
+        return "column" if count == e.x.shape[1] else "group"
+    if count == e.x.shape[-2:].numel():
+        return "pixel"
+    kind = str(e.settings.get("groups")).partition("(")[0]
+    return {"Grid": "cell", "Superpixels": "superpixel"}.get(kind, "group")

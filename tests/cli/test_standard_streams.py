@@ -1,0 +1,80 @@
+"""Error outputs that are closed or full: real descriptors of real processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from proofmap.runtime.progress_bar import Bar, say
+from tests.cli.invoke import PROGRAM
+from tests.runs.setting import contents
+
+SETTLED = """
+import sys
+from proofmap.cli import streams
+streams.settle()
+with open("results", "w") as file:
+    assert file.fileno() > 2, file.fileno()
+    for k in range(3):
+        print("a message", file=sys.stderr, flush=True)
+        sys.stderr.write("of the work\\n")
+print(sys.stderr.isatty())
+"""
+RUN = ["--model", "zoo:mnist_mlp", "--eps", "0.01", "--groups", "grid:2", "--limit", "2", "--chunk", "1"]
+FULL = [pytest.param("2>&-", id="closed"), pytest.param("2>/dev/full", id="full")]
+
+
+def shell(words: list[str], end: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A command whose descriptors a shell has changed."""
+    line = ["sh", "-c", f'exec "$0" "$@" {end}', *words]
+    return subprocess.run(line, cwd=folder, stdout=subprocess.PIPE, text=True, check=False)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+@pytest.mark.parametrize("end", FULL)
+def test_a_process_whose_errors_nobody_reads_goes_on(tmp_path: Path, end: str) -> None:
+    done = shell([sys.executable, "-c", SETTLED], end, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "False\n")
+    assert (tmp_path / "results").read_bytes() == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_a_bar_without_an_error_output_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proofmap.runtime.progress_bar._BETWEEN", -1)
+    with suppress(OSError), Path("/dev/full").open("w") as full:  # which cannot be flushed at the end either
+        for stream in (None, full):
+            monkeypatch.setattr("sys.stderr", stream)
+            with Bar(2, "work") as bar, bar.work(2):
+                pass
+            say("a message")
+    monkeypatch.undo()
+
+
+def test_a_message_does_not_become_an_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """print writes to the output where the error output is None."""
+    monkeypatch.setattr("sys.stderr", None)
+    say("a message")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+@pytest.mark.parametrize("end", FULL)
+def test_a_run_whose_errors_nobody_reads_is_a_whole_run(tmp_path: Path, end: str) -> None:
+    from tests.sources.files import digits, write_png
+
+    images, _ = digits(2)
+    (tmp_path / "data").mkdir()
+    for k, image in enumerate(images):
+        write_png(tmp_path / "data" / f"{k}.png", image)
+    words = [str(PROGRAM), "run", "data", *RUN, "--json", "--out", "out"]
+    done = shell(words, end, tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.startswith("{")
+    assert {"chunks/000000.safetensors", "chunks/000001.safetensors", "totals.png"} <= contents(tmp_path / "out").keys()

@@ -1,0 +1,119 @@
+"""Networks set by hand: what is said to matter is what matters, by all 2^16 inputs."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from proofmap.court.ground_truth import Truth
+from proofmap.court.handset_networks import HAND, SIDE
+from proofmap.court.trial import Trial
+
+BITS = SIDE**2
+
+
+@cache
+def trial(name: str) -> Trial:
+    return HAND[name]()
+
+
+def truth(name: str) -> NDArray[np.float32]:
+    """What the trial says, (N, 16)."""
+    (levels,) = {id(judge.truth): judge.truth for judge in trial(name).judges if isinstance(judge, Truth)}.values()
+    return levels.flatten(1).numpy()
+
+
+@cache
+def logits(name: str) -> NDArray[np.float32]:
+    """At every input: (2^16, classes), bit i of the place is bit i of the input."""
+    every = ((torch.arange(2**BITS)[:, None] >> torch.arange(BITS)) & 1).float()
+    with torch.no_grad():
+        values: NDArray[np.float32] = trial(name).network(every.view(-1, 1, SIDE, SIDE)).numpy()
+    return values
+
+
+def matters(decisions: NDArray[np.int64], at: int) -> NDArray[np.bool_]:
+    """Which of the bits belong to a smallest set that may change the decision at an input: (16,).
+
+    stays[S]: no change within the set S changes it, by going through its subsets bit by bit. A bit is in a smallest
+    such set where it takes a set that stays to one that does not.
+    """
+    sets = np.arange(2**BITS)
+    stays = decisions[at ^ sets] == decisions[at]
+    for bit in range(BITS):
+        stays &= stays[sets & ~(1 << bit)]
+    return np.array([bool((stays & ~stays[sets | (1 << bit)]).any()) for bit in range(BITS)])
+
+
+@pytest.mark.parametrize("name", HAND)
+def test_what_matters_is_what_all_inputs_say(name: str) -> None:
+    x = trial(name).x.flatten(1).long()
+    decisions = logits(name).argmax(1)
+    places = (x << torch.arange(BITS)).sum(1)
+    for at, levels in zip(places.tolist(), truth(name), strict=True):
+        np.testing.assert_array_equal(matters(decisions, at), levels > 0)
+
+
+@pytest.mark.parametrize("name", HAND)
+def test_classes_are_the_networks_and_no_two_logits_meet(name: str) -> None:
+    case = trial(name)
+    assert torch.equal(case.network(case.x).argmax(1), case.target)
+    best = np.sort(logits(name), axis=1)
+    decided = best[:, -1] > best[:, -2]
+    assert decided.all()
+
+
+def test_votes_are_what_a_bit_moves_at_every_input() -> None:
+    values = logits("votes")
+    moved = values[:, 1] - values[:, 0]
+    for bit, votes in enumerate(truth("votes")[0]):
+        change = np.abs(moved - moved[np.arange(2**BITS) ^ (1 << bit)])
+        np.testing.assert_allclose(change, votes / 5, atol=1e-6)
+
+
+def test_distractors_move_units_and_no_logit() -> None:
+    """Of every input, whatever the others are: the logits follow from the one bit, though units do not."""
+    case, values = trial("distractors"), logits("distractors")
+    place = int(truth("distractors")[0].argmax())
+    for bit in (0, 1):
+        of_bit = values[(np.arange(2**BITS) >> place) & 1 == bit]
+        assert (of_bit == of_bit[0]).all()
+    units = case.network[:3](case.x)  # type: ignore[index]
+    assert (units.std(0)[1:] > 0.1).all()
+
+
+def test_a_shift_moves_logits_and_no_probability() -> None:
+    values = logits("shift")
+    place = int(truth("shift")[0].argmax())
+    ones = (np.arange(2**BITS) >> place) & 1 == 1
+    assert (values[ones, 1] - values[ones, 0] == 1).all()
+    assert np.ptp(values[ones, 1]) == 4
+
+
+@pytest.mark.parametrize("name", HAND)
+def test_what_does_not_matter_varies(name: str) -> None:
+    """Otherwise a map could leave it out by its value."""
+    x = trial(name).x.flatten(1)
+    assert len(x) == 32
+    assert (x.std(0) > 0).sum() >= BITS - 4
+
+
+@pytest.mark.parametrize("name", HAND)
+def test_no_unit_is_at_its_kink(name: str) -> None:
+    """Torch takes the slope there for 0, which is neither side's."""
+    inner = trial(name).x
+    for layer in trial(name).network.children():
+        if isinstance(layer, torch.nn.ReLU):
+            assert inner.abs().min() > 0.05
+        inner = layer(inner)
+
+
+def test_networks_are_made_without_drawing() -> None:
+    state = torch.get_rng_state()
+    for make in HAND.values():
+        make()
+    assert torch.equal(torch.get_rng_state(), state)

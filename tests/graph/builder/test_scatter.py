@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from torch import Tensor
+
+from proofmap.errors import ModelError
+from proofmap.graph.builder.graph_builder import Builder
+from proofmap.graph.builder.scatter import move
+from tests.graph.words import assert_is, built, ops
+
+
+def test_moves_of_any_kind_become_one_index() -> None:
+    graph = built((3, 4), lambda b: move(b, "y", "unfold", "input", lambda t: t.unfold(2, 2, 1).transpose(1, 3)))
+    assert ops(graph)[:3] == ["reshape", "index", "reshape"]
+    assert_is(graph, lambda x: x.unfold(2, 2, 1).transpose(1, 3))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda t: t.roll(1, 0),
+        lambda t: t.transpose(0, 1),
+        lambda t: t.flatten(),
+        lambda t: t[:2],
+        lambda t: t.flip(0, 1),
+    ],
+)
+def test_moves_between_samples_are_found_out(function: Callable[[Tensor], Tensor]) -> None:
+    b = Builder((5,), 5)
+    with pytest.raises(ModelError, match=r"move \(node 'y'\) mixes the samples"):
+        move(b, "y", "move", "input", function)
+
+
+def test_what_does_not_move_stays() -> None:
+    assert ops(built((3, 4), lambda b: move(b, "y", "roll", "input", lambda t: t.roll(4, 2)))) == ["reshape"]

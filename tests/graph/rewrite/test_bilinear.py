@@ -1,0 +1,63 @@
+"""Matrix products taken apart: the same function, and closer where planes are chosen."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import proofmap as pm
+from proofmap.bounds import Alpha, Backward
+from proofmap.graph import trace
+from proofmap.graph.rewrite import bilinear as apart
+from proofmap.graph.rewrite.bilinear import in_products
+from tests.models import MODELS, graph_of
+
+NAMES = ["matrix product", "attention"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_function(name: str) -> None:
+    case = MODELS[name]
+    graph, x = graph_of(case, torch.float64), case.inputs(4, torch.float64)
+    products = in_products(graph)
+    torch.testing.assert_close(products(x), graph(x))
+    ops = [node.op for node in products.nodes]
+    assert "contract" not in ops
+    assert ops.count("product") > [node.op for node in graph.nodes].count("product")
+    assert products.output == graph.output
+
+
+def test_large_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_of(MODELS["matrix product"], torch.float64)
+    monkeypatch.setattr(apart, "_MOST", 11)
+    assert in_products(graph) is graph
+
+
+class Kernel(nn.Module):
+    """Σ_k x_ik x_jk of features, between dense layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 6), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x).unflatten(1, (2, 3)).relu()
+        out: Tensor = self.last((y @ y.transpose(1, 2)).flatten(1))
+        return out
+
+
+def test_planes_that_are_chosen_are_closer() -> None:
+    torch.manual_seed(0)
+    model = Kernel().double()
+    x = torch.rand(3, 4, dtype=torch.float64)
+    graph, ball = trace(model, x[:1]), pm.Ball(0.3)
+    plain, chosen = (pm.overlap(graph, x, ball, bounds=bounds).full for bounds in (Backward(), Alpha(20)))
+    highest = plain.new_full((3,), -torch.inf)
+    for _ in range(50):
+        logits = graph(x + 0.3 * (2 * torch.rand_like(x) - 1))
+        target = graph(x).argmax(1, keepdim=True)
+        margins = (logits - logits.gather(1, target)).scatter(1, target, -torch.inf)
+        highest = torch.maximum(highest, margins.amax(1))
+    assert bool((highest <= chosen + 1e-9).all())
+    assert bool((chosen < plain - 0.01 * plain.abs()).all())

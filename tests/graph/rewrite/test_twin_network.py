@@ -1,0 +1,40 @@
+"""Two copies of a network, as one of their difference."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from proofmap.errors import BoundError
+from proofmap.graph.ops import compute
+from proofmap.graph.rewrite.pairwise_maximum import in_pairs
+from proofmap.graph.rewrite.twin_network import after, before, twin
+from tests.bounds.setting import values_at
+from tests.models import MODELS, Case, graph_of
+
+REFUSED = {"product", "contract", "softmax"}  # change by more than their own inputs tell
+
+
+@pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
+def test_differences_of_all_values(case: Case) -> None:
+    """From the difference of the inputs, and what either copy reads, node by node; a few operations are refused."""
+    x, z = case.inputs(3, torch.float64, seed=1), case.inputs(3, torch.float64, seed=2)
+    graph = in_pairs(graph_of(case, torch.float64), x)
+    if REFUSED & {node.op for node in graph.nodes}:
+        with pytest.raises(BoundError, match="compare two overlaps instead"):
+            twin(graph)
+        return
+    first, second = values_at(graph, x), values_at(graph, z)
+    values = {graph.input.name: z - x}
+    for node in twin(graph).nodes[1:]:
+        if node.inputs:
+            values[node.name] = compute(node, *(values[name] for name in node.inputs))
+            if node.op == "change":
+                source = node.attributes["of"].inputs[0]
+                assert node.inputs == (before(node.name), after(node.name), source)
+        else:
+            reader = node.name.removesuffix(".before").removesuffix(".after").removesuffix(".rise")
+            copy = first if node.name.endswith(".before") else second
+            values[node.name] = copy[graph[reader].inputs[0]]
+    for name in (node.name for node in graph.nodes):
+        torch.testing.assert_close(values[name], second[name] - first[name], atol=1e-12, rtol=1e-9)

@@ -1,0 +1,148 @@
+"""Samples that leave dimension 0 and come back: read as what one sample is alone, and refused where they mix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import accumulate, pairwise
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from proofmap.errors import ModelError
+from proofmap.graph import Graph, bounded, trace
+from proofmap.graph.torch.batch_axis_tracking import ASIDE
+from proofmap.graph.torch.operator_table import CONVERT
+from tests.models import Apply
+
+pytestmark = pytest.mark.slow
+
+Function = Callable[[Tensor], Tensor]  # of (N, 3, 4), rows of four features
+
+ROWS, MATRIX = torch.linspace(-1, 1, 12).reshape(3, 4), torch.linspace(-1, 1, 20).reshape(5, 4)
+MASK = torch.tensor([[True, False, True], [True, True, False], [False, True, True]])
+
+
+def heads(x: Tensor) -> Tensor:
+    """(N, 3, 4) -> (N · 2, 3, 2)."""
+    return torch.unflatten(x, 2, (2, 2)).transpose(1, 2).reshape(-1, 3, 2)
+
+
+def from_heads(x: Tensor) -> Tensor:
+    return torch.unflatten(x, 0, (-1, 2)).transpose(1, 2).flatten(2)
+
+
+def first(function: Function) -> Function:
+    """Of rows first: (3, N, 4)."""
+    return lambda x: function(x.transpose(0, 1)).transpose(0, 1)
+
+
+def folded(function: Function) -> Function:
+    """Of heads beside the samples."""
+    return lambda x: from_heads(function(heads(x)))
+
+
+def usual(x: Tensor) -> Tensor:
+    """Attention as networks for pictures write it: the three parts first."""
+    q, k, v = torch.cat([x, x.flip(1), -x], 2).reshape(-1, 3, 3, 2, 2).permute(2, 0, 3, 1, 4).unbind(0)
+    return ((q @ k.transpose(-2, -1)).softmax(-1) @ v).transpose(1, 2).reshape(-1, 3, 4)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "attention": usual,
+    "entries": first(lambda x: x.tanh().exp() * 2 + x.sigmoid() / 3 - x.clamp(-0.5, 0.5)),
+    "two branches": first(lambda x: x * x.flip(0)),
+    "a constant": first(lambda x: x + ROWS[:, None].to(x)),
+    "a constant for each sample": folded(lambda x: x + torch.ones(x.shape[0], 1, 1).to(x)),
+    "a constant of more axes": lambda x: (
+        (x.transpose(0, 1) + torch.ones(2, 1, 1, 1).to(x)).permute(2, 0, 1, 3).flatten(2)
+    ),
+    "where": first(lambda x: torch.where(ROWS[:, None] > 0, x, 2 * x)),
+    "masked_fill": first(lambda x: x.masked_fill(ROWS[:, None] > 0, 0.5)),
+    "linear": first(lambda x: F.linear(x, MATRIX.to(x), torch.arange(5).to(x))),
+    "a vector": lambda x: (x.transpose(0, 1) @ MATRIX[0].to(x)).t(),
+    "as one matrix": lambda x: (x.transpose(0, 1).reshape(-1, 4) @ MATRIX.t().to(x)).reshape(3, -1, 5).transpose(0, 1),
+    "matrix products": folded(lambda x: x @ x.transpose(1, 2) @ x),
+    "of a constant": folded(lambda x: torch.ones(3, 3).to(x) @ x),
+    "baddbmm": folded(lambda x: torch.baddbmm(torch.ones(1, 3, 3).to(x), x, x.transpose(1, 2), beta=0.5, alpha=2) @ x),
+    "softmax": first(lambda x: x.softmax(0) + x.softmax(-1)),
+    "softmax of a mask": folded(lambda x: (x @ x.mT).masked_fill(~MASK, -torch.inf).softmax(-1) @ x),
+    "sdpa": folded(lambda x: F.scaled_dot_product_attention(x, 2 * x, x, attn_mask=MASK)),
+    "norm": first(lambda x: F.layer_norm(x, (4,), MATRIX[1].to(x), MATRIX[2].to(x)) + F.rms_norm(x, (4,))),
+    "means": lambda x: x.transpose(0, 1).mean(0) + x.permute(2, 0, 1).amax(0, keepdim=True).sum((0, 2))[:, None],
+    "slices": first(lambda x: torch.cat([x[1:], x[:1], x[:, :, 2:].repeat_interleave(2, 2)[:, :, :4]], 0)),
+    "a row": lambda x: x.transpose(0, 1)[-1] + x.permute(1, 2, 0)[0, 1][:, None],
+    "all rows": lambda x: torch.stack(x.transpose(0, 1).unbind(0)[::-1], 1),
+    "stack": lambda x: torch.stack([x.transpose(0, 1), x.transpose(0, 1) ** 2], 2).permute(1, 2, 0, 3).flatten(2),
+    "split": first(lambda x: torch.cat(x.split([1, 3], 2)[::-1], 2) + torch.cat(x.chunk(2, 2), 2)),
+    "expand": lambda x: x[:, :1].transpose(0, 1).expand(3, -1, -1).transpose(0, 1) + x,
+    "shapes": lambda x: x.unsqueeze(0).permute(2, 0, 3, 1).squeeze(1).flatten(0, 1).t().unflatten(1, (3, 4)),
+    "zeros": first(lambda x: torch.cat([x, torch.zeros_like(x)], 0)),
+    "cumsum": first(lambda x: x.cumsum(0)),
+}
+SIZES = {name: function(torch.rand(2, 3, 4)).flatten(1).shape[1] for name, function in FUNCTIONS.items()}
+
+
+@cache
+def traced() -> tuple[Graph, dict[str, slice]]:
+    """All functions side by side: one trace takes little longer than that of one."""
+    ends = [0, *accumulate(SIZES.values())]
+    model = Apply(lambda x: torch.cat([function(x).flatten(1) for function in FUNCTIONS.values()], 1))
+    graph = bounded(trace(model, torch.rand(1, 3, 4, dtype=torch.float64)))
+    return graph, {name: slice(*pair) for name, pair in zip(FUNCTIONS, pairwise(ends), strict=True)}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_function_gives_what_torch_gives(name: str) -> None:
+    graph, parts = traced()
+    for n in (1, 3):
+        x = torch.rand(n, 3, 4, generator=torch.Generator().manual_seed(n), dtype=torch.float64) - 0.5
+        assert float((graph(x)[:, parts[name]] - FUNCTIONS[name](x).flatten(1)).abs().max()) <= 1e-10
+
+
+def test_the_usual_attention_takes_cheap_nodes() -> None:
+    """No list of positions, and what is taken apart and put together again costs nothing."""
+    graph = bounded(trace(Apply(lambda x: usual(x).flatten(1)), torch.rand(1, 3, 4)))
+    kinds = [node.op for node in graph.nodes]
+    assert "index" in kinds  # the flip
+    assert kinds.count("index") == 1
+    assert (kinds.count("contract"), kinds.count("softmax"), kinds.count("slice")) == (2, 1, 3)
+    there_and_back = trace(Apply(lambda x: x.transpose(0, 1).tanh().transpose(0, 1).flatten(1)), torch.rand(1, 3, 4))
+    assert [node.op for node in there_and_back.nodes if node.op != "reshape"] == ["input", "tanh"]
+
+
+MIXED: dict[str, Function] = {
+    "softmax": lambda x: x.transpose(0, 1).softmax(1).transpose(0, 1),
+    "softmax of heads": lambda x: from_heads(heads(x).softmax(0)),
+    "mean": lambda x: x - x.transpose(0, 1).mean(1),
+    "sum of all": lambda x: x - x.transpose(0, 1).sum(),
+    "norm": lambda x: F.layer_norm(x.permute(1, 2, 0), (4, x.shape[0])).permute(2, 0, 1),
+    "linear": lambda x: F.linear(x.permute(1, 2, 0), torch.ones(x.shape[0], x.shape[0])).permute(2, 0, 1),
+    "product": lambda x: (x.permute(1, 0, 2) @ x.permute(1, 2, 0)).permute(1, 0, 2),
+    "product with a constant": lambda x: (torch.ones(x.shape[0], x.shape[0]) @ x.permute(1, 0, 2)).permute(1, 0, 2),
+    "attention over samples": first(lambda x: F.scaled_dot_product_attention(x, x, x)),
+    "another order": lambda x: x.permute(1, 2, 0) + x.permute(2, 1, 0).permute(1, 0, 2).reshape(3, 4, -1).flip(2),
+    "two places": lambda x: (x.transpose(0, 1)[:1] + x[:, :1]).transpose(0, 1),
+    "a constant": lambda x: (x.transpose(0, 1) + torch.arange(x.shape[0])[:, None]).transpose(0, 1),
+    "one sample": lambda x: x.transpose(0, 1)[:, 0] + x.mean(1, keepdim=True),
+    "a slice": lambda x: torch.cat([x.transpose(0, 1)[:, 1:], x.transpose(0, 1)[:, :1]], 1).transpose(0, 1),
+    "joined": lambda x: torch.cat([x.transpose(0, 1), x.transpose(0, 1)], 1).transpose(0, 1),
+    "folded otherwise": lambda x: heads(x).reshape(2, -1, 3, 2).transpose(0, 1).flatten(1),
+    "not back": lambda x: x.transpose(0, 1).flatten(1),
+    "cumsum": lambda x: x.transpose(0, 1).cumsum(1).transpose(0, 1),
+    "flip": lambda x: x.transpose(0, 1).flip(1).transpose(0, 1),
+}
+
+
+@pytest.mark.parametrize("function", MIXED.values(), ids=MIXED)
+def test_what_mixes_samples_elsewhere_is_refused(function: Function) -> None:
+    with pytest.raises(
+        ModelError, match="mixes the samples of a batch, expected every sample to be computed on its own"
+    ):
+        trace(Apply(lambda x: function(x).flatten(1)), torch.rand(1, 3, 4))
+
+
+def test_every_operator_aside_is_one_that_is_read() -> None:
+    assert {*ASIDE} <= {*CONVERT}

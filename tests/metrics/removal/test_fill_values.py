@@ -1,0 +1,106 @@
+"""Baselines: what they are, by hand; and the curves that judge with them."""
+
+from __future__ import annotations
+
+from math import exp
+from typing import Any
+
+import pytest
+import torch
+
+from proofmap.errors import InputError
+from proofmap.metrics import (
+    Blur,
+    Deletion,
+    DeletionBlur,
+    DeletionMean,
+    Insertion,
+    InsertionBlur,
+    InsertionMean,
+    Mean,
+    MuFidelity,
+    Uniform,
+)
+from proofmap.metrics.removal.fill_values import baseline_at
+from proofmap.metrics.seeded_noise import Stream
+from tests.metrics.models import drawn, network, reads_one
+
+
+def at(baseline: Any, x: torch.Tensor) -> torch.Tensor:
+    return baseline_at(baseline, x, slice(0, len(x)), Stream(0, "baseline"))
+
+
+def test_the_mean_colour() -> None:
+    """Of an image the mean of each channel, of anything else the mean of all."""
+    x = drawn(2, 3, 4, 5)
+    torch.testing.assert_close(at(Mean(), x), x.mean((2, 3), keepdim=True).expand_as(x))
+    flat = drawn(3, 7)
+    torch.testing.assert_close(at(Mean(), flat), flat.mean(1, keepdim=True).expand_as(flat))
+    assert not torch.equal(at(Mean(), x)[:, 0], at(Mean(), x)[:, 1])
+
+
+def test_a_blur_by_hand() -> None:
+    """One bright pixel in the middle of three, σ = 1.5: its neighbours get w / (1 + w + w⁴), itself 1 / (1 + 2 w)."""
+    x = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64).view(1, 1, 1, 3)
+    w = exp(-1 / 2 / 1.5**2)
+    expected = [w / (1 + w + w**4), 1 / (1 + 2 * w), w / (1 + w + w**4)]
+    assert at(Blur(0.5), x).flatten().tolist() == pytest.approx(expected)
+    assert at(Blur(0.5), x.transpose(2, 3)).flatten().tolist() == pytest.approx(expected)
+
+
+def test_what_a_blur_keeps_and_takes() -> None:
+    """One colour stays as it is; an image that is turned is blurred the same; the wider, the nearer to its mean."""
+    plain, x = torch.full((1, 2, 5, 6), 0.3, dtype=torch.float64), drawn(2, 3, 8, 8)
+    torch.testing.assert_close(at(Blur(), plain), plain)
+    torch.testing.assert_close(at(Blur(), x.rot90(1, (2, 3))), at(Blur(), x).rot90(1, (2, 3)))
+    assert float(at(Blur(0.02), x).sub(x).abs().max()) < 1e-6
+    torch.testing.assert_close(at(Blur(1e3), x), at(Mean(), x), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(at(Blur(), x.float()), at(Blur(), x).float())
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain", "baseline"),
+    [
+        (DeletionMean, Deletion, Mean()),
+        (DeletionBlur, Deletion, Blur()),
+        (InsertionMean, Insertion, Mean()),
+        (InsertionBlur, Insertion, Blur()),
+    ],
+)
+def test_a_curve_with_another_baseline(kind: Any, plain: Any, baseline: Any) -> None:
+    """It is the plain one with that baseline, and where all is gone, the score of the baseline itself."""
+    model, x, a = network(48, 8, 3), drawn(3, 3, 4, 4), drawn(3, 3, 4, 4, seed=2)
+    value = kind()(model, x, None, a)
+    assert torch.equal(value, plain(baseline=baseline)(model, x, None, a))
+    assert not torch.equal(value, plain()(model, x, None, a))
+    assert kind.higher_is_better == plain.higher_is_better
+    curve = kind(score="logit", steps=1).curve(reads_one((3, 4, 4), 20), x, 0, a)
+    gone = curve[:, -1] if plain is Deletion else curve[:, 0]
+    torch.testing.assert_close(gone, at(baseline, x).flatten(1)[:, 20])
+
+
+def test_noise_is_drawn_from_the_domain_and_other_baselines_stay() -> None:
+    from proofmap import Ball
+
+    ball = Ball(0.1, domain=(-1.0, 3.0))
+    assert Deletion.for_ball(ball, (0.0, 1.0)).settings()["baseline"] == str(Uniform(-1.0, 3.0))
+    assert DeletionBlur.for_ball(ball, (0.0, 1.0)).settings()["baseline"] == "Blur(share=0.1)"
+
+
+def test_a_fidelity_with_another_baseline() -> None:
+    """A picture of one colour loses nothing with its mean: nothing to correlate."""
+    x = torch.full((2, 1, 4, 4), 0.5, dtype=torch.float64)
+    value = MuFidelity(baseline=Mean(), score="logit")(network(16, 3), x, None, drawn(2, 1, 4, 4))
+    assert value.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("share", [0.0, -1.0, "wide"])
+def test_what_blurs_nothing(share: Any) -> None:
+    with pytest.raises(InputError, match=r"Blur got share=.*, expected a number above 0"):
+        Blur(share)
+
+
+def test_a_blur_of_what_is_no_image() -> None:
+    with pytest.raises(InputError, match=r"baseline is Blur\(share=0.1\) at x of shape \(2, 6\), expected images"):
+        DeletionBlur()(network(6, 3), drawn(2, 6), None, drawn(2, 6))
+    assert DeletionMean()(network(6, 3), drawn(2, 6), None, drawn(2, 6)).shape == (2,)

@@ -1,0 +1,89 @@
+"""ROAD: scores known in closed form, and what they may not depend on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import proofmap as pm
+from proofmap.errors import InputError
+from proofmap.metrics import ROAD
+from proofmap.metrics.removal.linear_imputation import imputed
+from tests.metrics.models import drawn, network, reads_one
+
+QUIET: dict[str, Any] = {"noise": 0.0, "steps": 4}
+
+
+def test_a_model_that_reads_one_pixel() -> None:
+    """σ(v) until the pixel's turn, then σ of what its neighbours say; a decision is lost where that is below 0."""
+    model, x = reads_one((1, 2, 2), 0), torch.tensor([0.6, 0.1, 0.2, 0.3]).double().view(1, 1, 2, 2)
+    a = torch.tensor([3.0, 4.0, 2.0, 1.0]).double().view(1, 1, 2, 2)  # the pixel is second
+    curve = ROAD(score="softmax", **QUIET).curve(model, x, 0, a)
+    second = 5.1 / 21  # without 0 and 1: 5 y_0 = 2 y_1 + 2 · 0.2 + 0.3 and 5 y_1 = 2 y_0 + 2 · 0.3 + 0.2
+    expected = torch.tensor([0.6, second, 0.3]).double()  # in the end one pixel is left
+    torch.testing.assert_close(curve[0], expected.sigmoid())
+    model.bias = -0.4
+    assert ROAD(**QUIET).curve(model, x, 0, a).tolist() == [[1.0, 0.0, 0.0]]
+    assert float(ROAD(**QUIET)(model, x, 0, a)) == pytest.approx(1 / 3)
+    assert float(ROAD(**QUIET)(model, x, 0, -a)) == pytest.approx(2 / 3)  # then it is third
+
+
+def test_a_slow_transcription() -> None:
+    """One sample and one share after the other."""
+    model, x, a = network(32, 8, 3), drawn(3, 2, 4, 4), drawn(3, 2, 4, 4, seed=2)
+    target = torch.tensor([0, 2, 1])
+    found = ROAD(score="softmax", noise=0.0).curve(model, x, target, a)
+    for n in range(3):
+        order = a[n].mean(0).flatten().argsort(descending=True)
+        for i in range(1, 10):
+            missing = torch.zeros(16, dtype=torch.bool)
+            missing[order[: i * 16 // 10]] = True
+            point = imputed(x[n : n + 1], missing.view(1, 1, 4, 4).expand(1, 2, 4, 4))
+            expected = model(point).softmax(1)[0, target[n]].detach()
+            assert float(found[n, i - 1]) == pytest.approx(float(expected))
+
+
+def test_a_picture_of_one_colour_loses_nothing() -> None:
+    x = torch.full((2, 1, 4, 4), 0.5).double()
+    assert ROAD(noise=0.0)(network(16, 8, 3), x, None, drawn(2, 1, 4, 4)).tolist() == [1.0, 1.0]
+
+
+def test_the_noise() -> None:
+    """N(0, 0.01²) on what is imputed: the logit of a model that reads one pixel of a picture of one colour."""
+    model, x = reads_one((1, 2, 2), 0), torch.full((2000, 1, 2, 2), 0.5).double()
+    a = torch.tensor([4.0, 3.0, 2.0, 1.0]).double().view(1, 1, 2, 2).expand_as(x)
+    curve = ROAD(score="softmax", steps=4).curve(model, x, 0, a).logit() - 0.5
+    assert float(curve.mean()) == pytest.approx(0, abs=1e-3)
+    assert float(curve.std()) == pytest.approx(0.01, rel=0.05)
+    last = ROAD(score="softmax", steps=4).curve(model, x, 0, -a).logit() - 0.5
+    assert float(last.abs().max()) < 1e-9  # what is left is as it was
+    assert ROAD.for_ball(pm.Ball(0.1, domain=(-1.0, 3.0)), (0.0, 1.0)).noise == 0.04
+
+
+def test_batch_and_seed() -> None:
+    model, x, a = network(18, 8, 3), drawn(5, 2, 3, 3), torch.zeros(5, 1, 3, 3).double()
+    whole = ROAD(score="softmax")(model, x, None, a)
+    for batch in (1, 4, 20):
+        torch.testing.assert_close(ROAD(score="softmax", batch=batch)(model, x, None, a), whole)
+    torch.testing.assert_close(ROAD(score="softmax")(model, x[:2], None, a[:2]), whole[:2])
+    assert not torch.equal(ROAD(score="softmax", seed=1)(model, x, None, a), whole)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"noise": -1.0}, r"ROAD got noise=-1.0, expected a number of at least 0"),
+        ({"steps": 1}, "ROAD got steps=1, expected a whole number of at least 2"),
+        ({"score": "logit"}, "ROAD got score='logit', expected one of 'decision', 'softmax'"),
+    ],
+)
+def test_bad_settings(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ROAD(**given)
+
+
+def test_what_is_no_image() -> None:
+    with pytest.raises(InputError, match=r"ROAD got x of shape \(2, 6\), expected images"):
+        ROAD()(network(6, 3), drawn(2, 6), None, drawn(2, 6))

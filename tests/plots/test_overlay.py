@@ -1,0 +1,107 @@
+"""A map over its picture: both can be seen, everywhere and at every score."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from proofmap.plots.overlay import bar_colour, coloured, colours, ends, overlaid, picture_of, pixels_of
+
+SCORES = np.linspace(0, 1, 21)
+SHADES = np.linspace(0, 1, 11)
+LIGHT = np.array([0.299, 0.587, 0.114])
+
+
+def every(signed: bool, colour: bool = False) -> NDArray[np.float64]:
+    """The overlay of each shade of the picture, down, and each score, across: (11, 21 or 41, 3)."""
+    scores = np.concatenate([-SCORES[:0:-1], SCORES]) if signed else SCORES
+    shades, values = np.meshgrid(SHADES, 7 * scores, indexing="ij")
+    picture = np.repeat(shades[..., None], 3, axis=2) if colour else shades
+    found = overlaid(picture, values, 7.0, signed)
+    assert found.shape == (*shades.shape, 3)
+    assert 0 <= found.min() <= found.max() <= 1
+    return found
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_the_picture_can_be_seen_under_every_score(signed: bool) -> None:
+    """A brighter pixel is brighter under the same score, and black and white stay well apart under the largest."""
+    light = every(signed, colour=True) @ LIGHT
+    assert (np.diff(light, axis=0) > 0).all()
+    contrast = light[-1] - light[0]
+    nothing = int(np.argmax(contrast))
+    assert contrast[nothing] >= 0.5
+    assert nothing == (20 if signed else 0)
+    assert contrast.min() >= 0.15
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_the_score_can_be_seen_on_every_shade(signed: bool) -> None:
+    """No score, half the largest and the largest are well apart in colour, on black, on grey and on white."""
+    found = every(signed, colour=True)
+    none, half, most = (20, 30, 40) if signed else (0, 10, 20)
+    for row in found:
+        assert np.linalg.norm(row[half] - row[none]) >= 0.1
+        assert np.linalg.norm(row[most] - row[half]) >= 0.1
+        assert np.linalg.norm(row[most] - row[none]) >= 0.3
+        if signed:
+            assert row[most, 0] > row[most, 2] + 0.2  # red
+            assert row[0, 2] > row[0, 0] + 0.2  # blue
+
+
+def test_without_a_score_there_is_the_picture_alone() -> None:
+    """No tint; dark ink on white for scores with signs, where the picture was bright ink on black."""
+    for signed in (False, True):
+        found = overlaid(np.array([[[0.0] * 3, [1.0] * 3]]), np.zeros((1, 2)), 1.0, signed)
+        assert (found == found[..., :1]).all()
+        assert found[0, 1, 0] > found[0, 0, 0]
+    bright = overlaid(np.array([[0.0, 0.0, 1.0]]), np.zeros((1, 3)), 1.0, signed=True)
+    assert bright[0, 0, 0] == 1
+    assert bright[0, 2, 0] < 0.5
+
+
+def test_what_is_no_number_or_below_zero_has_no_colour() -> None:
+    picture = np.full((1, 4), 0.5)
+    found = overlaid(picture, np.array([[0.0, -3.0, np.nan, 1.0]]), 1.0, signed=False)
+    assert (found[0, :3] == found[0, 0]).all()
+    assert (found[0, 3] != found[0, 0]).any()
+
+
+@pytest.mark.parametrize(
+    ("values", "signed", "expected"),
+    [
+        ([0.5, 2.0], False, (0.0, 2.0)),
+        ([-3.0, 2.0], False, (0.0, 2.0)),
+        ([-3.0, 2.0], True, (-3.0, 3.0)),
+        ([np.nan, np.inf, -1.0], True, (-1.0, 1.0)),
+        ([-1.0, np.nan], False, (0.0, 1.0)),
+        ([0.0], True, (-1.0, 1.0)),
+    ],
+)
+def test_the_ends_of_the_colours(values: list[float], signed: bool, expected: tuple[float, float]) -> None:
+    """From 0, or symmetric about it; what is no number counts for nothing, and nothing has an end too."""
+    assert ends(np.array(values), signed) == expected
+
+
+def test_a_map_in_colours() -> None:
+    values = np.array([[-1.0, 0.0, 1.0, np.nan, 9.0]])
+    pixels = coloured(values, -1.0, 1.0, signed=True)[0]
+    scale = colours(signed=True)
+    for pixel, place in zip(pixels[[0, 1, 2, 4]], (0.0, 0.5, 1.0, 1.0), strict=True):
+        np.testing.assert_allclose(pixel, scale(place)[:3])
+    assert pixels[3].tolist() == [0.5] * 3
+    assert pixels[2, 0] > pixels[2, 2]  # red
+    assert bar_colour(1.0, signed=True) == scale(0.88)
+    assert bar_colour(-1.0, signed=True) == scale(0.12)
+    assert bar_colour(-1.0, signed=False) == bar_colour(1.0, signed=False)
+
+
+def test_samples_as_pictures() -> None:
+    """Grey and colour as they are; anything else by the mean of its channels, brought into [0, 1] where it is not."""
+    colour = torch.rand(3, 4, 5)
+    np.testing.assert_allclose(picture_of(colour), colour.movedim(0, 2))
+    np.testing.assert_allclose(pixels_of(colour), colour.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(picture_of(torch.tensor([[-1.0, 3.0]])), [[0.0, 1.0]])
+    np.testing.assert_allclose(picture_of(torch.full((2, 1, 1), 7.0)), [[0.0]])

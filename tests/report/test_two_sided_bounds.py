@@ -1,0 +1,149 @@
+"""Both sides of an overlap: what the attack reaches, which answer follows, and which model is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import proofmap as pm
+from proofmap.errors import InputError
+from proofmap.explainers import Explanation
+from proofmap.report.two_sided_bounds import Kind, Range, Verdict, attacked, kind_of, ranges, verdict
+from tests.explainers.making import probable
+
+
+def linear(gap: float) -> tuple[nn.Module, torch.Tensor]:
+    """Two classes of one variable whose margin at x = 0 is -gap, and whose slope is 1."""
+    layer = nn.Linear(1, 2)
+    layer.load_state_dict({"weight": torch.tensor([[0.0], [1.0]]), "bias": torch.tensor([gap, 0.0])})
+    return layer.eval(), torch.zeros(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "known", "answer"),
+    [
+        ("decision", {"upper": -1.0}, "proven"),
+        ("decision", {"upper": 0.0}, "undecided"),
+        ("decision", {"upper": 0.1}, "undecided"),
+        ("decision", {"upper": 0.1, "attacked": 0.05}, "refuted"),
+        ("decision", {"sampled": -0.5}, "unproven"),
+        ("decision", {"sampled": 0.5}, "refuted"),
+        ("decision", {"estimate": -0.5}, "unproven"),
+        ("decision", {"estimate": 0.5}, "unproven"),
+        ("decision", {}, "unproven"),
+        ("other", {"upper": -1.0}, "aside"),
+        ("smoothed", {"upper": -0.1}, "probable"),
+        ("smoothed", {"upper": 0.1}, "undecided"),
+    ],
+)
+def test_the_answer_follows_from_the_sides(kind: Kind, known: dict[str, Any], answer: Verdict) -> None:
+    assert verdict(kind, (Range(-2.0, **known),)) == answer
+
+
+def test_two_halves_are_proven_together_alone() -> None:
+    low, high = Range(-2.0, upper=-1.0, half="+"), Range(-2.0, upper=1.0, half="-")
+    assert verdict("targeted", (low, replace(high, upper=-0.5))) == "proven"
+    assert verdict("targeted", (low, high)) == "undecided"
+
+
+def test_the_lower_side_is_the_largest_that_is_known() -> None:
+    assert Range(-2.0, sampled=-1.0, attacked=math.nan).lower == -1.0
+    assert Range(math.nan).lower == -math.inf
+    assert Range(-2.0, upper=1.0, attacked=0.5).gap == 0.5
+    assert Range(-2.0).gap is None
+
+
+@pytest.mark.parametrize(("eps", "answer"), [(0.5, "proven"), (2.0, "refuted")])
+def test_on_a_line_both_sides_meet(eps: float, answer: Verdict) -> None:
+    """There bounds are exact and one step of the attack is enough: AO = -gap + eps."""
+    model, x = linear(gap=1.0)
+    e = pm.EVA(model, pm.Ball(eps), progress=False, rigorous=False).explain(x)
+    (side,) = ranges(e, 0, attacked(model, "line", e))
+    assert side.attacked == pytest.approx(eps - 1.0)
+    assert side.upper == pytest.approx(eps - 1.0)
+    assert verdict(kind_of(e), (side,)) == answer
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
+def test_an_attack_stays_below_the_proof(norm: float) -> None:
+    """With the ball of the record, one radius for all or for each sample, and its domain."""
+    model = pm.zoo.mnist_mlp()
+    x = pm.data.digits()[0][:3]
+    for eps in (0.02, torch.tensor([0.01, 0.02, 0.03])):
+        ball = pm.Ball(eps, norm, (0.0, 1.0))
+        e = pm.EVA(model, ball, groups=pm.groups.grid(2), progress=False).explain(x)
+        found = attacked(model, "digits", e)
+        assert found is not None
+        assert bool((found <= e.overlap.full + 1e-4).all())
+        assert bool((found >= e.overlap.nominal - 1e-4).all())
+        assert bool((found > e.overlap.nominal + 1e-3).any())
+
+
+def test_what_is_probable_is_not_about_the_network() -> None:
+    """No attack on the network contradicts it, and it is not called proven."""
+    model, x = linear(gap=0.0)
+    e = pm.ProbableEVA(model, pm.Ball(0.1, norm=2), samples=64, progress=False).explain(x)
+    assert attacked(model, "line", e) is None
+    (side,) = ranges(probable(-0.5), 0)
+    assert (side.upper, side.level) == (-0.5, "99.5 %")
+
+
+def test_only_the_model_that_was_explained_will_do() -> None:
+    model, x = linear(gap=1.0)
+    e = pm.EVA(model, pm.Ball(0.1), progress=False).explain(x)
+    other, _ = linear(gap=2.0)
+    with pytest.raises(InputError, match="give the model that was explained"):
+        attacked(other, "line", e)
+
+
+def explained(**settings: Any) -> tuple[nn.Module, Explanation]:
+    model, x = linear(gap=1.0)
+    e = pm.EVA(model, pm.Ball(0.1), progress=False).explain(x)
+    return model, replace(e, settings={**e.settings, **settings})
+
+
+@pytest.mark.parametrize(
+    "settings", [{"objective": "mean"}, {"objective": "class"}, {"eps": "tensor (9,) sha256 0"}, {"eps": None}]
+)
+def test_no_attack_where_it_would_speak_of_something_else(settings: dict[str, Any]) -> None:
+    model, e = explained(**settings)
+    assert attacked(model, "line", e) is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"eps": -1.0},
+        {"eps": {"a": 1}},
+        {"eps": ["a"]},
+        {"eps": [[1.0], [2.0, 3.0]]},
+        {"norm": 3},
+        {"norm": [1]},
+        {"domain": 5},
+        {"domain": [0.0]},
+        {"domain": [[], []]},
+        {"domain": [1.0, 2.0]},
+        {"half": "x"},
+    ],
+)
+def test_a_ball_that_is_none_is_refused_in_one_sentence(settings: dict[str, Any]) -> None:
+    model, e = explained(**settings)
+    with pytest.raises(InputError):
+        attacked(model, "line", e)
+
+
+def test_a_targeted_map_has_a_range_for_each_half() -> None:
+    model = pm.zoo.mnist_mlp()
+    x = pm.data.digits()[0][:1]
+    e = pm.TargetedEVA(model, pm.Ball(0.01, domain=(0.0, 1.0)), groups=pm.groups.grid(2), progress=False).explain(x, 3)
+    assert attacked(model, "digit", e) is None
+    plus, minus = ranges(e, 0)
+    assert (plus.half, minus.half) == ("+", "-")
+    assert plus.nominal == minus.nominal
+    assert plus.gap is not None
+    assert plus.gap > 0

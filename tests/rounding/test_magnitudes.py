@@ -1,0 +1,89 @@
+"""Values of curves, as torch runs them in float32, and our lines are as close to the truth as `sizes` says."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+import torch
+from torch import Tensor
+
+from proofmap.graph.ir import Node
+from proofmap.graph.ops import OPERATIONS, compute
+from proofmap.rounding.magnitudes import CURVED, SIZES, Sizes
+from proofmap.rules import Interval
+from proofmap.rules.discontinuous import Jumps
+from tests.hunting.hostile import SETTINGS
+from tests.hunting.truth import CURVES, exactly
+from tests.rules.nodes import FUNCTIONS, Function
+
+_UNIT = 2.0**-24
+_VALUES, _LINES = 16, 8  # of the roundings that are counted
+
+
+def curves() -> list[Function]:
+    """Those whose values are counted as curves', without jumps."""
+    return [
+        one
+        for one in FUNCTIONS
+        if one.op in SIZES and sizes_at(one, torch.ones(1)).roundings == CURVED and not jumps(one)
+    ]
+
+
+def jumps(one: Function) -> bool:
+    return isinstance(one.rule, Jumps) and OPERATIONS[one.op].steep(one.node(torch.float32))
+
+
+def sizes_at(one: Function, x: Tensor) -> Sizes:
+    return SIZES[one.op](one.node(x.dtype), Interval(x, x))
+
+
+def floats(generator: torch.Generator) -> Tensor:
+    """Of all sizes, and around where curves bend."""
+    sizes = torch.exp2(torch.randint(-140, 8, (20000,), generator=generator).float())
+    return torch.cat([sizes * torch.randn(20000, generator=generator), 8 * torch.randn(20000, generator=generator)])
+
+
+@pytest.mark.parametrize("one", curves(), ids=str)
+def test_torch_computes_curves_to_what_is_counted(one: Function) -> None:
+    """Against float64, which is held against a hundred digits below; a quarter of the room is never used."""
+    x = floats(torch.Generator().manual_seed(0))
+    if one.low > -8:
+        x = x.abs()
+    x = x.clamp(max=80) if one.op == "exp" else x
+    size = sizes_at(one, x).run
+    assert size is not None
+    off = (compute(one.node(x.dtype), x).double() - compute(one.node(torch.float64), x.double())).abs()
+    fine = size.isfinite() & (size > 2.0**-100)
+    assert int(fine.sum()) > 10000
+    assert float((off / size.double())[fine].max()) < 0.75 * _VALUES * _UNIT
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_float64_is_the_truth_to_float32(curve: str) -> None:
+    node = Node("n", curve, ("x",), (1,), attributes=SETTINGS.get(curve, {}))
+    generator = torch.Generator().manual_seed(1)
+    x = torch.cat([8 * torch.randn(60, generator=generator), torch.tensor([-100.0, -30.0, 0.0, 1e-30, 19.99, 90.0])])
+    for one, value in zip(x.tolist(), compute(node, x.double()).tolist(), strict=True):
+        assert abs(Fraction(value) - exactly(curve, Fraction(one))) < Fraction(1, 2**40) * (1 + abs(Fraction(one)))
+
+
+@pytest.mark.parametrize("one", curves(), ids=str)
+def test_lines_and_intervals_are_off_by_less_than_is_counted(one: Function) -> None:
+    """Found in float64, at many points of many intervals; and no larger than is counted."""
+    drawn = one.intervals(400, torch.float64, seed=2)
+    x = Interval(drawn.lower.unsqueeze(1), drawn.upper.unsqueeze(1))
+    node = one.node(torch.float64)
+    reached, lines, sizes = one.rule.interval(node, x), one.rule.lines(node, x), SIZES[one.op](node, x)
+    assert lines.lower_bias is not None
+    assert sizes.run is not None
+    at = torch.lerp(x.lower, x.upper, torch.linspace(0, 1, 501, dtype=torch.float64)).clamp(x.lower, x.upper)
+    y, room = compute(node, at), _LINES * _UNIT * sizes.run
+    for above in (reached.upper, lines.upper_slope * at + lines.upper_bias):
+        assert bool((y <= above + room).all())
+    for below in (reached.lower, lines.lower_slope * at + lines.lower_bias):
+        assert bool((y >= below - room).all())
+    for slope, bias in ((lines.lower_slope, lines.lower_bias), (lines.upper_slope, lines.upper_bias)):
+        counted = sizes.slopes.isfinite().expand_as(at)  # a root may be vertical at 0: then nothing is proven
+        assert bool((slope.abs() * at.abs() <= sizes.slopes * (1 + 1e-9))[counted].all())
+        assert bool((bias.abs() <= sizes.biases * (1 + 1e-9)).expand_as(at)[counted].all())

@@ -1,0 +1,277 @@
+"""A search of tiny networks ends at the truth, which is enumerated; whatever stops it before, its upper sides hold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import cache
+from math import inf
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from proofmap.rules import Interval
+from proofmap.search import branch_and_bound as module
+from proofmap.search import branching as splits
+from proofmap.search import tightening as forest
+from proofmap.search.branch_and_bound import Stage, Tree, search
+from proofmap.search.goal import FINER, Found, Goal
+from proofmap.search.open_leaves import Leaves
+from proofmap.search.unstable_units import outward, wide
+from tests.search.setting import GAP, STRAIGHT, Setting, exact_overlaps, points, run, setting
+
+pytestmark = pytest.mark.slow  # a minute
+
+CLOSE = GAP / FINER
+BOXES = [
+    *((name, "box", seed) for name in STRAIGHT for seed in (1, 2)),
+    ("dense", "half", 1),
+    ("clamped", "relative", 2),
+]
+OTHERS = [
+    ("pooled", "octahedron", 2),
+    ("branched", "octahedron", 1),
+    ("dense", "sphere", 1),
+]
+
+
+@cache
+def truth(name: str, ball: str, seed: int) -> Tensor:
+    """The exact overlaps (1 + G,) of the members."""
+    one = setting(name, ball, seed)
+    return exact_overlaps(one.graph, one.family, one.forms[None])[0]
+
+
+SOON = ((0.0, 2), (0.0, 16))  # intervals are made closer at once
+
+
+def searched(
+    one: Setting, reached: Tensor, seconds: float = 20.0, stages: Sequence[Stage] | None = None, **goal: Any
+) -> Found:
+    """A search that is told what is reached, and finds no more."""
+    aim = Goal(**{"gap": GAP, "until": time.monotonic() + seconds, "memory": 2**30, **goal})
+    return search(one.units, one.balls, reached.clone(), aim, lambda *_: reached, lambda *_: None, stages)
+
+
+@pytest.mark.parametrize("stages", [(), SOON], ids=["at once", "closer"])
+@pytest.mark.parametrize(("name", "ball", "seed"), [*BOXES, *OTHERS])
+def test_it_ends_at_the_truth_on_every_member(name: str, ball: str, seed: int, stages: Sequence[Stage]) -> None:
+    """What is reached is put a little below the truth: only a search that is exact can close."""
+    one, exact = setting(name, ball, seed), truth(name, ball, seed)
+    found = searched(one, exact - CLOSE / 2, stages=stages)
+    assert found.stopped == ""
+    assert bool((found.upper >= exact - 1e-6).all())
+    assert bool((found.upper <= exact + CLOSE).all())
+    assert found.parts > 1
+
+
+@pytest.mark.parametrize("worth", [inf, 0.0])
+def test_a_tree_goes_on_where_ends_come_little_closer(worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    (one, exact), usual, planted = hard(), Tree.plant, []
+
+    def plant(tree: Tree) -> None:
+        planted.append(tree)
+        usual(tree)
+
+    monkeypatch.setattr(module, "_WORTH", worth)
+    monkeypatch.setattr(Tree, "plant", plant)
+    found = searched(one, exact - CLOSE / 2, stages=SOON)
+    assert (len(planted) > 1) == (worth > 0)
+    assert found.stopped == ""
+    assert bool((found.upper >= exact - 1e-6).all())
+    assert bool((found.upper <= exact + CLOSE).all())
+
+
+@pytest.mark.parametrize(("name", "above"), [("smooth", 0.046), ("both", 0.0035)])
+def test_smooth_functions_are_closed_as_well(name: str, above: float) -> None:
+    """To what is reached, somewhat above all points that were drawn."""
+    one = setting(name, "half")
+    _, values = run(one.units, points(one.family, torch.Generator().manual_seed(0)))
+    reached = torch.full((4,), float(values.max()) + above, dtype=torch.float64)
+    found = searched(one, reached)
+    assert found.stopped == ""
+    assert float(values.max()) <= float(found.upper[0]) <= float(reached[0]) + CLOSE
+    assert float(searched(one, reached, seconds=-1.0).upper[0]) > float(found.upper[0]) + 0.003
+
+
+def test_it_says_the_same_every_time() -> None:
+    one, exact = setting("dense"), truth("dense", "box", 1)
+    first, second = (searched(one, exact - CLOSE / 2) for _ in range(2))
+    assert torch.equal(first.upper, second.upper)
+    assert first.parts == second.parts
+
+
+def test_points_that_are_offered_are_taken_into_account() -> None:
+    """Nothing is reached at first, but the tree offers points of the ball."""
+    one, exact = setting("dense"), truth("dense", "box", 1)
+    units, seen = one.units, []
+
+    def offer(delta: Tensor, member: Tensor) -> Tensor:
+        assert bool(one.family.pick(0 * member).contains(delta.double()).all())
+        seen.append(delta)
+        return exact.clone()
+
+    goal = Goal(GAP, time.monotonic() + 20, 2**30)
+    found = search(units, one.balls, exact - 1, goal, offer, lambda *_: None)
+    assert seen
+    assert found.stopped == ""
+    assert bool((found.upper >= exact - 1e-9).all())
+    assert bool((found.upper <= exact + CLOSE).all())
+
+
+def hard() -> tuple[Setting, Tensor]:
+    """One that takes some batches."""
+    return setting("dense", "box", 2), truth("dense", "box", 2)
+
+
+@pytest.mark.parametrize("goal", [{"seconds": 0.15}, {"memory": 1}])
+def test_what_is_used_up_ends_it_with_what_is_proven(goal: dict[str, Any]) -> None:
+    one, exact = hard()
+    found = searched(one, exact - 9, **goal)
+    assert found.stopped == ("memory" if "memory" in goal else "time")
+    assert bool((found.upper >= exact - 1e-9).all())
+    assert bool(found.upper.isfinite().all())
+
+
+def test_without_any_time_the_first_bound_stands() -> None:
+    one, exact = hard()
+    found = searched(one, exact - 9, seconds=-1.0)
+    assert found.stopped == "time"
+    assert bool((found.upper >= exact - 1e-9).all())
+
+
+CPU = RuntimeError("DefaultCPUAllocator: can't allocate memory")  # as torch says it there
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), CPU], ids=["interrupted", "memory", "torch"])
+@pytest.mark.parametrize(
+    ("place", "where", "stages"),
+    [
+        *((module, name, ()) for name in ("renew", "mended", "solved", "outward")),
+        *((splits, name, ()) for name in ("bound", "improve", "lines_of", "places")),
+        *((forest, name, SOON) for name in ("mended", "outward", "Forest")),
+        (module, "refined", SOON),
+    ],
+)
+def test_whatever_breaks_a_step_off_what_is_proven_holds(
+    place: Any, where: str, stages: Sequence[Stage], error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, exact = hard()
+    usual = getattr(place, where)
+    stopped = set()
+    for count in (1, 2, 5, 13, 34):
+        calls = 0
+
+        def broken(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == count:  # noqa: B023
+                raise error
+            return usual(*args, **kwargs)
+
+        monkeypatch.setattr(place, where, broken)
+        found = searched(one, exact - CLOSE / 2, stages=stages)
+        assert bool((found.upper >= exact - 1e-9).all()), count
+        stopped.add(found.stopped)
+        if not found.stopped:
+            break
+    assert ("interrupted" if isinstance(error, KeyboardInterrupt) else "memory") in stopped
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 7])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("where", ["add", "drop", "urgent", "rank"])
+def test_leaves_are_lost_at_no_moment(where: str, after: bool, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C before or after leaves are put in, taken, or looked at."""
+    one, exact = hard()
+    usual, calls = getattr(Leaves, where), 0
+
+    def broken(self: Leaves, *args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == count and not after:
+            raise KeyboardInterrupt
+        result = usual(self, *args)
+        if calls == count:
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(Leaves, where, broken)
+    found = searched(one, exact - CLOSE / 2)
+    assert bool((found.upper >= exact - 1e-9).all())
+
+
+def test_what_is_enough_need_not_be_closer() -> None:
+    one, exact = hard()
+    whole = searched(one, exact - CLOSE / 2)
+    above = float(exact.max()) + 0.05
+    found = searched(one, exact - 9, enough=above)
+    assert found.stopped == ""
+    assert bool((found.upper >= exact - 1e-9).all())
+    assert float(found.upper.max()) <= above
+    assert found.parts < whole.parts
+    refuted = searched(one, exact - CLOSE / 2, enough=float(exact[0]) - 0.1)
+    assert refuted.stopped == "refuted"
+    assert bool((refuted.upper >= exact - 1e-9).all())
+
+
+def test_parts_are_kept_in_float32_and_no_closer() -> None:
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.randn(2, 99, 5, generator=generator, dtype=torch.float64)
+    found = outward(Interval(ends.amin(0), ends.amax(0)))
+    assert found.lower.dtype == torch.float32
+    assert bool((found.lower.double() <= ends.amin(0)).all() and (found.upper.double() >= ends.amax(0)).all())
+    torch.testing.assert_close(found.lower.double(), ends.amin(0), rtol=1e-6, atol=0)
+    exact = Interval(torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64))
+    assert outward(exact).lower.item() == 0.0
+    assert outward(exact).upper.item() == 1.0
+
+
+def test_both_halves_of_a_part_cover_it() -> None:
+    for name in ("dense", "both"):
+        one = setting(name)
+        units = one.units
+        tree = Tree(
+            units, one.balls, torch.zeros(4, dtype=torch.float64), Goal(GAP, time.monotonic() + 9, 2**30), _none
+        )
+        tree.plant()
+        part = outward(wide(units.interval, len(units)))
+        lower, upper, both = tree.splits.halves(part, torch.arange(len(units)))
+        z, _ = run(units, points(one.family, torch.Generator().manual_seed(0)))
+        inside = ((z[:, None] >= lower - 1e-9) & (z[:, None] <= upper + 1e-9)).all(2)  # (P, 2 K)
+        assert both.tolist() == [*range(len(units)), *range(len(units))]
+        assert bool((inside[:, : len(units)] | inside[:, len(units) :]).all())
+
+
+def test_batches_fit_into_the_memory() -> None:
+    one = setting("dense")
+    batches = [
+        Tree(one.units, one.balls, torch.zeros(4, dtype=torch.float64), Goal(GAP, 0.0, memory), _none).batch
+        for memory in (1, 2**20, 2**40)
+    ]
+    assert batches[0] == 8 < batches[1] < batches[2] == 256
+
+
+def _none(delta: Tensor, member: Tensor) -> Tensor:
+    return torch.zeros(4, dtype=torch.float64)
+
+
+def test_whatever_is_chosen_to_be_split_what_is_proven_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, exact = hard()
+    generator = torch.Generator().manual_seed(0)
+
+    def choose(self: Tree, part: Any, x: Interval, choice: Any) -> Tensor:
+        ahead = part["candidates"].long()
+        pick = (torch.rand(ahead.shape, generator=generator) * (ahead >= 0)).argmax(1, keepdim=True)
+        chosen: Tensor = ahead.gather(1, pick).squeeze(1)
+        return chosen
+
+    def member(self: Tree, part: Any) -> Tensor:
+        return torch.randint(4, (len(part["row"]),), generator=generator)
+
+    monkeypatch.setattr(Tree, "_choose", choose)
+    monkeypatch.setattr(Tree, "_member", member)
+    found = searched(one, exact - CLOSE / 2, seconds=2.0)
+    assert bool((found.upper >= exact - 1e-9).all())

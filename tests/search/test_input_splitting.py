@@ -1,0 +1,294 @@
+"""A search in boxes of inputs ends at the truth, which is enumerated; whatever stops it, its upper sides hold."""
+
+from __future__ import annotations
+
+import time
+from fractions import Fraction
+from functools import cache
+from math import inf
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import proofmap as pm
+from proofmap.attack import lower_bounds as reach
+from proofmap.errors import RoomError
+from proofmap.inputs.family import Family
+from proofmap.search import input_splitting as module
+from proofmap.search.goal import FINER, Found, Goal
+from proofmap.search.input_splitting import Boxes, Ground, Question, moving, search
+from proofmap.search.two_sides import Sides
+from tests.bounds.setting import BUDGET
+from tests.search.setting import GAP, Setting, exact_overlaps, points, setting
+
+pytestmark = pytest.mark.slow  # half a minute
+
+CLOSE = GAP / FINER
+KNOWN = 99.0
+
+
+@cache
+def truth(name: str, ball: str, seed: int) -> Tensor:
+    """The exact overlaps (1 + G,) of the members."""
+    one = setting(name, ball, seed)
+    return exact_overlaps(one.graph, one.family, one.forms[None])[0]
+
+
+def asked(one: Setting) -> Question:
+    return Question(one.graph, one.family, one.forms, BUDGET, moving(one.family))
+
+
+def searched(one: Setting, reached: Tensor, seconds: float = 60.0, known: Tensor | None = None, **goal: Any) -> Found:
+    """A search that is told what is reached, and finds no more."""
+    aim = Goal(**{"gap": GAP, "until": time.monotonic() + seconds, "memory": 2**30, **goal})
+    above = torch.full_like(reached, KNOWN) if known is None else known
+    with torch.no_grad():
+        return search(asked(one), above, reached.clone(), aim, lambda *_: reached, lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("name", "ball", "seed"),
+    [
+        ("dense", "box", 2),
+        ("dense", "half", 1),
+        ("clamped", "relative", 2),
+        ("pooled", "octahedron", 2),
+        pytest.param("branched", "octahedron", 1, marks=pytest.mark.slow),
+        pytest.param("dense", "sphere", 1, marks=pytest.mark.slow),
+    ],
+)
+def test_it_ends_at_the_truth_on_every_member(name: str, ball: str, seed: int) -> None:
+    """What is reached is put a little below the truth: only a search that is exact can close."""
+    one, exact = setting(name, ball, seed), truth(name, ball, seed)
+    found = searched(one, exact - CLOSE / 2)
+    assert found.stopped == ""
+    assert bool((found.upper >= exact - 1e-9).all())
+    assert bool((found.upper <= exact + CLOSE).all())
+    assert found.parts > 4
+
+
+def hard() -> tuple[Setting, Tensor]:
+    """One that takes some batches."""
+    return setting("dense", "box", 2), truth("dense", "box", 2)
+
+
+def test_it_says_the_same_every_time() -> None:
+    one, exact = hard()
+    first, second = (searched(one, exact - CLOSE / 2) for _ in range(2))
+    assert torch.equal(first.upper, second.upper)
+    assert first.parts == second.parts
+
+
+def parts(family: Family) -> tuple[Tensor, Tensor]:
+    """Boxes (60, m) in that of a ball, at random: x inside, outside and at their edges, some without width."""
+    generator = torch.Generator().manual_seed(0)
+    low, high = (end[0] for end in Ground(family, moving(family)).roots()[:2])
+    ends = torch.rand(2, 60, len(low), generator=generator, dtype=low.dtype)
+    ends[:, ::3, 0] = 0.5
+    ends[:, 1::3, 1] = ends[:1, 1::3, 1]
+    between = low + ends * (high - low)
+    return between.amin(0), between.amax(0)
+
+
+@pytest.mark.parametrize("ball", ["box", "half", "relative", "octahedron", "sphere"])
+def test_parts_lie_in_the_balls_that_stand_for_them(ball: str) -> None:
+    family = setting("dense", ball).family
+    ground = Ground(family, moving(family))
+    low, high = parts(family)
+    balls, empty = ground.balls(low, high)
+    for delta in points(family, torch.Generator().manual_seed(1)).split(50):
+        z = (family.x + delta)[:, None]  # (P, 1, 4)
+        inside = ((z >= low) & (z <= high)).all(2)  # (P, B)
+        assert not bool((inside & empty).any())
+        assert bool((balls.contains(z - balls.x, 1e-12) | ~inside).all())
+        if ball == "sphere":
+            cut = ground.tangent(balls)
+            assert not bool((inside & ((cut.form * z).sum(2) + cut.room < 0)).any())
+    assert bool(empty.any()) == (ball in ("octahedron", "sphere"))
+
+
+def test_a_tangent_cuts_off_what_a_sphere_is_not() -> None:
+    family = setting("dense", "sphere").family
+    ground = Ground(family, moving(family))
+    balls, _ = ground.balls(*parts(family))
+    cut, z = ground.tangent(balls), balls.x + balls.sample(40, torch.Generator().manual_seed(1))
+    beyond = (cut.form * z).sum(2) + cut.room < 0
+    assert int(beyond.sum()) > 100
+    assert not bool((beyond & family.pick(torch.zeros(60, dtype=torch.int64)).contains(z - family.x, -1e-9)).any())
+
+
+def test_nothing_of_an_octahedron_is_added() -> None:
+    """For p = 1, what lies in the box and in the ball that stands for it is the part."""
+    family = setting("dense", "octahedron").family
+    low, high = parts(family)
+    balls, empty = Ground(family, moving(family)).balls(low, high)
+    delta = balls.sample(40, torch.Generator().manual_seed(1))
+    inside = family.pick(torch.zeros(60, dtype=torch.int64)).contains(balls.x + delta - family.x, 1e-9)
+    assert bool((inside | empty).all())
+    assert 0 < int(empty.sum()) < 60
+
+
+def test_ends_are_rounded_outward() -> None:
+    generator = torch.Generator().manual_seed(0)
+    a, b = torch.randn(2, 400, generator=generator, dtype=torch.float64) * torch.logspace(-9, 9, 400).double()
+    b = b[torch.randperm(400, generator=generator)]
+    least = module._at_most(a, b)
+    for one, two, low in zip(a.tolist(), b.tolist(), least.tolist(), strict=True):
+        exact = Fraction(one) + Fraction(two)
+        assert Fraction(low) <= exact
+        assert float(exact) - low <= 2 * abs(low) * 2.0**-52
+    assert module._at_most(torch.tensor(0.3), torch.tensor(-0.3)).item() == 0.0
+
+
+@pytest.mark.parametrize("ball", ["box", "half", "sphere"])
+def test_leaves_cover_every_member(ball: str) -> None:
+    """Nothing is reached, so that no part is done: the leaves hold all points, those of B_u where u is at x."""
+    one = setting("dense", ball)
+    reached = torch.full((4,), -1e9, dtype=torch.float64)
+    ground = Ground(one.family, moving(one.family))
+    sides = Sides(torch.full_like(reached, KNOWN), reached, ground.whole(), Goal(GAP, inf, 2**30), lambda *_: reached)
+    with torch.no_grad():
+        boxes = Boxes(asked(one), ground, sides)
+        boxes.plant()
+        for _ in range(4):
+            boxes.grow()
+    low, high, member = (sides.leaves.column(name) for name in ("low", "high", "member"))
+    assert len(low) >= 30
+    assert sides.parts > len(low)
+    assert one.family.mask is not None
+    for m in range(4):
+        delta = points(one.family, torch.Generator().manual_seed(m)) * (one.family.mask.flatten() != m - 1)
+        z = (one.family.x + delta)[:, None]
+        own = member == m
+        assert bool(((z >= low[own]) & (z <= high[own])).all(2).any(1).all())
+
+
+def test_points_that_are_offered_are_taken_into_account() -> None:
+    """Nothing is reached at first, but points of the members are offered."""
+    one, exact = hard()
+    seen: list[Tensor] = []
+
+    def offer(delta: Tensor, member: Tensor) -> Tensor:
+        for u in (1, 2, 3):
+            assert one.family.mask is not None
+            assert bool((delta[member == u][:, one.family.mask.flatten() == u - 1] == 0).all())
+        assert bool(one.family.pick(0 * member).contains(delta).all())
+        seen.append(delta)
+        return exact.clone()
+
+    goal = Goal(GAP, time.monotonic() + 60, 2**30)
+    with torch.no_grad():
+        found = search(asked(one), torch.full_like(exact, KNOWN), exact - 1, goal, offer, lambda *_: None)
+    assert seen
+    assert found.stopped == ""
+    assert bool((found.upper >= exact - 1e-9).all())
+    assert bool((found.upper <= exact + CLOSE).all())
+
+
+@pytest.mark.parametrize("goal", [{"seconds": -1.0}, {"memory": 1}])
+def test_what_is_used_up_ends_it_with_what_is_proven(goal: dict[str, Any]) -> None:
+    one, exact = hard()
+    found = searched(one, exact - 9, **goal)
+    assert found.stopped == ("memory" if "memory" in goal else "time")
+    assert bool((found.upper >= exact - 1e-9).all())
+    assert bool((found.upper < KNOWN).all())
+
+
+CPU = RuntimeError("DefaultCPUAllocator: can't allocate memory")  # as torch says it there
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), CPU, RoomError("out of memory")], ids=repr)
+@pytest.mark.parametrize(("place", "name"), [(module, "settle"), (Sides, "keep"), (Sides, "take"), (Sides, "_close")])
+def test_whatever_breaks_a_step_off_what_is_proven_holds(
+    place: Any, name: str, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, exact = hard()
+    usual = getattr(place, name)
+    for count in (1, 2, 4):
+        calls = 0
+
+        def broken(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == count:  # noqa: B023
+                raise error
+            return usual(*args, **kwargs)
+
+        monkeypatch.setattr(place, name, broken)
+        found = searched(one, exact - CLOSE / 2)
+        assert found.stopped == ("interrupted" if isinstance(error, KeyboardInterrupt) else "memory")
+        assert bool((found.upper >= exact - 1e-9).all()), count
+        assert bool((found.upper <= KNOWN).all())
+
+
+def test_another_error_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, exact = hard()
+    monkeypatch.delattr(module, "settle")
+    with pytest.raises(NameError):
+        searched(one, exact)
+
+
+def test_what_is_enough_need_not_be_closer() -> None:
+    one, exact = hard()
+    whole = searched(one, exact - CLOSE / 2)
+    above = float(exact.max()) + 0.05
+    found = searched(one, exact - 9, enough=above)
+    assert found.stopped == ""
+    assert bool((found.upper >= exact - 1e-9).all())
+    assert float(found.upper.max()) <= above
+    assert found.parts < whole.parts
+    refuted = searched(one, exact - CLOSE / 2, enough=float(exact[0]) - 0.1)
+    assert refuted.stopped == "refuted"
+    assert bool((refuted.upper >= exact - 1e-9).all())
+
+
+def test_members_that_are_known_are_not_searched() -> None:
+    one, exact = hard()
+    whole = searched(one, exact - CLOSE / 2)
+    found = searched(one, exact - CLOSE / 2, known=torch.tensor([KNOWN, *exact[1:].tolist()], dtype=torch.float64))
+    assert found.parts < whole.parts
+    assert torch.equal(found.upper[1:], exact[1:])
+    assert bool((found.upper >= exact - 1e-9).all())
+
+
+def test_a_member_that_freezes_nothing_that_moves_is_the_ball_itself() -> None:
+    """Of four variables two move, each in a group of its own."""
+    one = setting("dense", "box", 2)
+    eps = torch.tensor([[0.5, 0.0, 0.0, 0.4]], dtype=torch.float64)
+    family = pm.Ball(eps).at(one.family.x, torch.tensor([0, 1, 2, 3]))
+    exact = exact_overlaps(one.graph, family, one.forms[None])[0]
+    reached = exact - CLOSE / 2
+    reached[2] -= 1  # though it is B's, less was met
+    found = searched(Setting(one.graph, family, one.forms), reached)
+    assert found.stopped == ""
+    assert bool((found.upper >= exact - 1e-9).all())
+    assert bool((found.upper <= exact + CLOSE).all())
+    assert float(found.upper[2]) <= float(found.upper[0])
+
+
+@pytest.mark.parametrize(("bend", "seed"), [(nn.ReLU, 4), pytest.param(nn.Tanh, 4, marks=pytest.mark.slow)])
+def test_networks_without_units_are_closed_as_well(
+    bend: type[nn.Module], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pool with padding: up to the gap to what a fine grid reaches."""
+    monkeypatch.setattr(reach, "_STARTS", 8)
+    monkeypatch.setattr(reach, "_KEPT", 4)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        pool = (nn.Unflatten(1, (1, 3, 3)), nn.MaxPool2d(3, 2, 1), nn.Flatten())
+        model = nn.Sequential(nn.Linear(2, 9), *pool, nn.Linear(4, 4), bend(), nn.Linear(4, 2)).double()
+        for part in model.parameters():
+            part.data.mul_(2)
+    x = torch.tensor([[0.2, -0.3]], dtype=torch.float64)
+    graph, ball, gap = pm.trace(model, x), pm.Ball(0.4), 0.05
+    over = pm.overlap(graph, x, ball, groups=torch.tensor([0, 1]), bounds=pm.bounds.Exact(gap))
+    step = torch.linspace(-0.4, 0.4, 161, dtype=torch.float64)
+    logits = graph(x + torch.cartesian_prod(step, step))
+    c = int(over.target)
+    grid = float((logits[:, 1 - c] - logits[:, c]).max())
+    assert grid <= float(over.full) <= grid + gap
+    assert float(over.full) < float(pm.overlap(graph, x, ball).full) - 0.05
+    assert bool((over.frozen - over.frozen_lower <= gap).all())
+    assert float(over.full - over.full_lower) <= gap

@@ -1,0 +1,58 @@
+"""Work in a folder of its own: records that differ, pieces that stay inside, one process at a time."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from proofmap.errors import FileError
+from proofmap.storage.resumable_folder import changes, inside, keep, locked
+
+
+def test_records_differ_by_name_and_both_values() -> None:
+    old = {"job": {"eps": 0.01, "target": None}, "gone": 1}
+    new = {"job": {"eps": 0.02, "norm": "inf"}}
+    assert changes(old, new) == {"job.eps": (0.01, 0.02), "job.norm": (None, "inf"), "gone": (1, None)}
+    assert changes(old, old) == {}
+
+
+def test_a_piece_is_bytes_or_a_record(tmp_path: Path) -> None:
+    keep(tmp_path / "new", "deep/piece", b"bytes")
+    keep(tmp_path / "new", "about.json", {"eps": 0.01})
+    assert (tmp_path / "new" / "deep" / "piece").read_bytes() == b"bytes"
+    assert json.loads((tmp_path / "new" / "about.json").read_text()) == {"eps": 0.01}
+    assert (tmp_path / "new" / "about.json").read_text().endswith("}\n")
+
+
+@pytest.mark.parametrize("name", ["", "..", "../a", "/a", "a/../../b", "C:a", "a\\b", "out"])
+def test_nothing_leads_out_of_the_folder(name: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "out").symlink_to(tmp_path)
+    with pytest.raises(FileError, match="expected one inside it"):
+        inside(tmp_path / "in", name)
+    with pytest.raises(FileError, match="expected one inside it"):
+        keep(tmp_path / "in", name, b"")
+
+
+def test_one_works_in_a_folder_at_a_time_and_leaves_a_log(tmp_path: Path) -> None:
+    with locked(tmp_path / "out") as log:
+        log.add("start", by="me")
+        with pytest.raises(FileError, match="another run is at work in"), locked(tmp_path / "out"):
+            pass
+    with locked(tmp_path / "out"):
+        pass
+    (line,) = (tmp_path / "out" / "log.jsonl").read_text().splitlines()
+    assert {**json.loads(line), "time": None} == {"time": None, "event": "start", "by": "me"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no lock there")
+def test_a_log_that_is_deleted_takes_no_lock_away(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        (tmp_path / "log.jsonl").unlink()
+        with pytest.raises(FileError, match="another run is at work in"), locked(tmp_path):
+            pass
+    with locked(tmp_path):
+        pass

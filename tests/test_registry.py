@@ -1,0 +1,126 @@
+"""The table of methods: what it says is what the classes are, and whatever lists methods follows it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import MISSING, fields
+
+import pytest
+
+from proofmap import metrics
+from proofmap.explainers import BASELINES, EVA, Explainer, ProbableEVA
+from proofmap.explainers.baselines import AttentionRollout, Baseline
+from proofmap.metrics import METRICS, Metric
+from proofmap.registry import COMPARED, EXPLAINERS, JUDGES, METHODS, READY, Method
+
+every_method = pytest.mark.parametrize("name", METHODS)
+
+
+@every_method
+def test_the_table_says_what_the_classes_are(name: str) -> None:
+    method = METHODS[name]
+    kind = method.kind
+    assert issubclass(kind, Explainer if method.ball else Baseline)
+    assert method.target == getattr(kind, "signed", False)
+    without = [f.name for f in fields(kind) if f.kw_only and f.default is MISSING and f.default_factory is MISSING]
+    assert method.needs == tuple(without)
+    assert (method.norm == 2) == (kind is ProbableEVA)
+
+
+def test_no_explainer_is_forgotten() -> None:
+    """Every class that can be made is in the table, but one for few networks; those in between are abstract."""
+
+    def made(kind: type[Explainer] | type[Baseline]) -> set[type]:
+        below = {found for other in kind.__subclasses__() for found in made(other)}
+        ours = kind.__module__.startswith("proofmap.")
+        return below | ({kind} if ours and not getattr(kind, "__abstractmethods__", None) else set())
+
+    assert made(Explainer) | made(Baseline) - {AttentionRollout} == {method.kind for method in METHODS.values()}
+    assert METHODS["eva"].kind is EVA
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_the_table_says_what_the_metrics_are(name: str) -> None:
+    judge = JUDGES[name]
+    assert judge.kind.name == name
+    assert judge.maps == (judge.kind.subject != "overlap")
+
+
+def test_no_metric_is_forgotten() -> None:
+    """Nor one that is named in the package."""
+    of_package = {kind for kind in vars(metrics).values() if isinstance(kind, type) and issubclass(kind, Metric)}
+    assert of_package - {Metric} == {judge.kind for judge in JUDGES.values()} == set(METRICS.values())
+
+
+def test_what_is_derived() -> None:
+    assert [*BASELINES] == [*COMPARED] == [name for name in METHODS if name != "targeted"]
+    assert [*READY] == [name for name in COMPARED if name not in ("hybrid", "probable")]
+    assert "probable" in EXPLAINERS
+    assert {"eva", "targeted", "first-order"} <= {*EXPLAINERS} <= {name for name in METHODS if METHODS[name].ball}
+    assert "hybrid" not in EXPLAINERS
+
+
+SCRIPT = """
+import json
+from pathlib import Path
+from proofmap import registry as methods
+
+source = Path(methods.__file__).read_text(encoding="utf-8")
+line = "        'eva': ".replace("'", chr(34))
+assert source.count(line) == 1
+source = source.replace(line, "        'mine': Method('methods.eva:EVA', ball=True)," + line)
+line = "        'deletion': ".replace("'", chr(34))
+assert source.count(line) == 1
+exec(source.replace(line, "        'also mine': Judge('removal.deletion_insertion:Insertion')," + line), vars(methods))
+
+import proofmap as pm
+from proofmap.bench.benchmark_file import Entry
+from proofmap.cli import COMMANDS
+from proofmap.cli.options import option_bundles as bundles
+from proofmap.explainers import BASELINES, as_attributor
+from proofmap.metrics import METRICS
+from proofmap.runs import Job
+
+x = pm.data.digits()[0][:1]
+ball = pm.Ball(0.01)
+made = as_attributor("mine", pm.trace(pm.zoo.mnist_mlp(), x), ball=ball)
+offered = {
+    f"{command.__name__} {option.name}": "mine" in getattr(bundles.metadata(option)[0], "help", "")
+    for command in COMMANDS
+    for option in bundles.options(command)
+    if option.name in ("method", "methods", "metrics")
+}
+print(json.dumps({
+    "baselines": "mine" in BASELINES,
+    "by name": type(made).__name__,
+    "compare": offered["compare methods"],
+    "run": offered["run method"] and Job("mine", ball=ball).method,
+    "explain": offered["explain method"] and methods.METHODS["mine"].kind.__name__,
+    "bench": Entry("Mine", "mine", eps=0.1).name,
+    "metrics": offered["compare metrics"] and "also mine" in METRICS,
+}))
+"""
+
+
+@pytest.mark.slow
+def test_a_method_that_is_added_shows_up_everywhere() -> None:
+    """In a process of its own, where the table has one line more."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "baselines": True,
+        "by name": "EVA",
+        "compare": True,
+        "run": "mine",
+        "explain": "EVA",
+        "bench": "mine",
+        "metrics": True,
+    }
+
+
+def test_a_method_is_found_by_its_path() -> None:
+    assert Method("methods.eva:EVA").kind is EVA
+    with pytest.raises(AttributeError):
+        assert Method("eva:Other").kind

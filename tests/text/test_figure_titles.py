@@ -1,0 +1,190 @@
+"""What a figure says: what is proven, refuted or undecided of which ball, and no more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+
+from proofmap.explainers import Explanation, Origin, Source
+from proofmap.text.figure_titles import caption, group_name, selection, title
+from tests.explainers.making import bounds, certified, make, make_signed, probable, ranked, two_sided
+
+BALL = "ε = 0.01 in L∞, values within [0, 1]"
+PLAIN = f"{BALL} (floating-point rounding is not covered)"
+
+
+def headlines(e: Explanation, names: Sequence[str] | None = None) -> list[str]:
+    return [title(e, k, names) for k in range(len(e))]
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_a_title_says_what_is_proven() -> None:
+    assert headlines(certified(-3.2099, 0.9)) == [
+        f"class 0 · AO ≤ -3.20: proven for {PLAIN}, no input of the ball is classified otherwise",
+        f"class 1 · AO ≤ 0.90: undecided for {BALL}",
+    ]
+
+
+def test_a_title_says_which_roundings_are_covered() -> None:
+    e = certified(-3.2)
+    e = replace(e, settings={**e.settings, "rigorous": True})
+    assert headlines(e)[0].startswith(f"class 0 · AO ≤ -3.20: proven for {BALL}, no input")
+
+
+def test_a_title_says_what_is_probable_of_what() -> None:
+    ball = "ε = 0.5 in L2, values without limits"
+    assert headlines(probable(-0.327, 0.101)) == [
+        f"class 0 · smoothed AO ≤ -0.32 with probability 99.5 % for {ball}, noise σ = 0.25: probable for the smoothed "
+        "classifier, nothing proven of the network",
+        f"class 1 · smoothed AO ≤ 0.11 with probability 99.5 % for {ball}, noise σ = 0.25: undecided for the smoothed "
+        "classifier, nothing proven of the network",
+    ]
+
+
+def test_a_title_says_which_ball_each_sample_has() -> None:
+    """Also of a part of the samples: the radius goes with its sample."""
+    e = replace(certified(-1.0, -2.0, -3.0), settings={"eps": [0.1, 0.2, 0.3], "norm": 2.0, "domain": None})
+    said = headlines(e)
+    assert ["ε = 0.1 in L2, values without limits" in title for title in said] == [True, False, False]
+    assert "ε = 0.3 in L2" in said[2]
+    assert headlines(e[2])[0].partition(": ")[2] == said[2].partition(": ")[2]
+    assert "ε = 0.2 in L2" in headlines(e[1:])[0]
+
+
+@pytest.mark.parametrize(("label", "said"), [(0, "cat, as labelled"), (2, "cat, but labelled cow"), (None, "cat")])
+def test_a_title_says_the_true_class(label: int | None, said: str) -> None:
+    origin = Origin(Source("net.onnx"), (Source("x.png"),), (label,))
+    e = replace(certified(-3.0), origin=origin)
+    assert headlines(e, ["cat", "dog", "cow", "fox"])[0].startswith(f"{said} · AO")
+
+
+def test_a_class_that_the_input_is_not_is_refuted() -> None:
+    over = bounds(torch.rand(1, 5), torch.tensor([2.0]))
+    here = torch.tensor([0.5])
+    over = replace(over, nominal=here, full_lower=here, frozen_lower=here.expand(1, 5))
+    e = replace(certified(2.0), overlap=over, predicted=torch.tensor([3]))
+    assert headlines(e) == [
+        f"class 0 (predicted: class 3) · AO ≤ 2.00: refuted for {BALL}, the input itself is classified otherwise"
+    ]
+
+
+@pytest.mark.parametrize("objective", ["class", "mean"])
+def test_a_bound_of_something_else_is_no_certificate(objective: str) -> None:
+    """Below 0 it says nothing about other classes."""
+    e = certified(-3.2)
+    e = replace(e, settings={**e.settings, "objective": objective})
+    said = f"class 0 · bound ≤ -3.20 of the objective '{objective}' for {BALL}: not about the decision"
+    assert headlines(e) == [said]
+
+
+def test_zero_is_no_certificate() -> None:
+    assert headlines(certified(0.0))[0].startswith("class 0 · AO ≤ 0.00: undecided for ε")
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "value", "said"),
+    [
+        ("sampled", 1.234, f"AO ≥ 1.23 seen in samples of {BALL}: refuted"),
+        ("sampled", -1.234, f"AO ≥ -1.24 seen in samples of {BALL}: nothing proven"),
+        ("none", -2.0, f"AO ≈ -2.00 estimated for {BALL}: nothing proven"),
+        ("none", math.nan, "AO unknown: nothing proven"),
+    ],
+)
+def test_a_title_says_that_nothing_is_proven(guarantee: str, value: float, said: str) -> None:
+    assert headlines(certified(value, guarantee=guarantee)) == [f"class 0 · {said}"]
+
+
+@pytest.mark.parametrize(
+    ("added", "removed", "said"),
+    [
+        (-1.0, -2.0, f"proven for {PLAIN}, no input of either half of the ball is classified as class 1"),
+        (-1.0, 2.0, f"proven for adding alone, {PLAIN}"),
+        (1.0, -2.0, f"proven for removing alone, {PLAIN}"),
+        (1.0, 2.0, f"undecided for {BALL}"),
+    ],
+)
+def test_a_targeted_title_says_what_is_proven_of_each_half(added: float, removed: float, said: str) -> None:
+    e = make_signed((1, 1, 4, 4))
+    assert e.opposite is not None
+    e = replace(
+        e,
+        overlap=replace(e.overlap, full=torch.tensor([added])),
+        opposite=replace(e.opposite, full=torch.tensor([removed])),
+    )
+    assert headlines(e) == [
+        f"class 0, aimed at class 1 · adding: AO ≤ {added:.2f}, removing: AO ≤ {removed:.2f}: {said}"
+    ]
+    assert headlines(replace(e, guarantee="sampled"))[0].endswith(f"seen in samples of {BALL}: nothing proven")
+
+
+def test_towards_its_own_class_nothing_is_asked() -> None:
+    e = make_signed((1, 1, 4, 4))
+    assert headlines(replace(e, target=e.overlap.target))[0].endswith("its own class: nothing is asked")
+
+
+def test_a_class_that_was_not_predicted() -> None:
+    e = replace(certified(0.5), predicted=torch.tensor([3]))
+    assert headlines(e) == [f"class 0 (predicted: class 3) · AO ≤ 0.50: undecided for {BALL}"]
+    assert headlines(e, ["cat", "dog", "cow", "fox"])[0].startswith("cat (predicted: fox) · ")
+
+
+def test_a_score_is_called_what_it_is() -> None:
+    proven = "an importance, not itself proven"
+    assert f"score = AO(B) - AO(B_u), {proven}" in flat(caption(make()))
+    assert f"score = φ(+) - φ(-), φ = AO(B) - AO(B_u), {proven}" in flat(caption(make_signed()))
+    other = make(scores=torch.eye(3, 5), overlap=make().overlap, method="Saliency")
+    assert f"score of Saliency, {proven}" in flat(caption(other))
+
+
+def test_colours_are_called_what_they_mean() -> None:
+    assert "red: add ink, blue: remove it" in caption(make_signed())
+    assert "red: add ink, blue: remove it" in caption(make_signed((1, 4, 4)))
+    assert "red: raise it, blue: lower it" in caption(make_signed((1, 3, 4, 4)))
+    assert "red: positive, blue: negative" in caption(make(signed=True))
+    assert "red" not in caption(make())
+
+
+def test_which_scores_are_shown() -> None:
+    assert selection(make((1, 30), 30), 20) == "the 20 largest of 30 scores, by column"
+    assert selection(make((1, 30), 30), 30) == "all 30 scores, by column"
+    assert selection(make((1, 2, 3, 4, 4), 7), 7) == "all 7 scores, by variable"
+
+
+def test_names_are_cut() -> None:
+    assert group_name(["a", "b", "c"]) == "a, b, c"
+    assert group_name(["a", "b", "c", "d"]) == "a, b, c…"
+    assert group_name(["x" * 300]) == "x" * 31 + "…"
+    assert headlines(certified(0.5), ["long\n name " + "x" * 300])[0].startswith("long name " + "x" * 49 + "… ·")
+
+
+def test_a_title_says_both_sides_and_what_is_proven_to_matter_most() -> None:
+    (said,) = headlines(ranked([3, 2, 1, 0], 0.004))
+    assert said == (
+        f"class 0 · AO in [-5.00, -4.99]: proven for {PLAIN}, no input of the ball is classified otherwise; "
+        "these 2 of 4 columns are proven to matter most"
+    )
+    assert "matter" not in headlines(ranked([3, 2, 1, 0], 9))[0]
+    assert flat(caption(ranked([1, 2], 0.1))) == "score = AO(B) - AO(B_u), an importance; its interval is proven"
+
+
+def test_an_input_that_was_met_refutes() -> None:
+    over = two_sided((0.5, 0.75), [(0, 0)])
+    e = make((1, 1), 1, dtype=torch.float64, scores=over.drop, overlap=over)
+    assert headlines(e) == [
+        f"class 0 · AO in [0.50, 0.75]: refuted for {BALL}, an input of the ball is classified otherwise"
+    ]
+
+
+def test_both_sides_of_both_halves() -> None:
+    added, removed = two_sided((-3, -2), [(-5, -4), (-3, -2)]), two_sided((-4, -3.5), [(-4, -3.5), (-4, -3.5)])
+    scores = added.drop - removed.drop
+    sides = {"overlap": added, "opposite": removed, "signed": True, "target": torch.tensor([1])}
+    (said,) = headlines(make((1, 2), 2, dtype=torch.float64, scores=scores, **sides))
+    assert "adding: AO in [-3.00, -2.00], removing: AO in [-4.00, -3.50]: proven for" in said
