@@ -16,6 +16,7 @@ from proofmap.bounds.forward import ForwardPass
 from proofmap.bounds.node_facts import is_nonlinear
 from proofmap.bounds.passes import Pass
 from proofmap.bounds.state import Knowledge
+from proofmap.graph.ir import Node
 from proofmap.graph.rewrite.pairwise_maximum import in_pairs
 from proofmap.inputs.window_forms import Windows, where_from
 from proofmap.rules import RULES, Linear
