@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,55 @@ def test_a_search_that_begins_too_high_comes_down(monkeypatch: pytest.MonkeyPatc
     torch.testing.assert_close(
         torch.tensor(proven).flatten(), pm.certified_radius(small(), X[:1], domain=(0.0, 1.0)), rtol=0.03, atol=0
     )
+
+
+class Clock:
+    """Stands for the module `time`."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(("proves", "end", "count"), [(True, 60, 3), (False, 60, 5), (False, 50, 4), (False, 39, 3)])
+def test_a_search_goes_on_while_no_radius_is_proven(
+    proves: bool, end: float, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each trial takes 10 seconds. A proven radius ends the search at 30; without one, trial and scores fit `end`."""
+    clock = Clock()
+
+    def decided(self: Any, family: Any, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        clock.now += 10
+        return torch.full((len(rows),), proves), family.x
+
+    monkeypatch.setattr(radii, "time", clock)
+    monkeypatch.setattr(radii._Search, "_decided", decided)
+    model, x = small(), X[:1]
+    found = radii.radius_until(model, x, domain=(-1e3, 1e3), target=model(x).argmax(1), until=30, end=end)
+    assert found.count == count
+    assert bool((found.proven > 0).all()) == proves
+
+
+class Multiplied(nn.Module):
+    """Its logits are multiplied by functions of the input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logits = small()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.logits(x)
+        return logits * (1 + x.flatten(1)[:, :3])
+
+
+@pytest.mark.parametrize(("build", "share"), [(small, 1 / 16), (Multiplied, 1 / 64)])
+def test_products_of_values_begin_with_a_smaller_radius(build: Callable[[], nn.Module], share: float) -> None:
+    model, x = build(), X[:1]
+    graph, target = pm.trace(model, x), model(x).argmax(1)
+    tried = radii.radius_until(graph, x, domain=None, target=target, until=-1.0, end=-1.0)
+    assert tried.count == 1
+    assert tried.smallest == pytest.approx(share * float(radii._linear_radius(graph, x, target)))
 
 
 def test_the_range_is_said() -> None:

@@ -47,7 +47,7 @@ _ATTACKS = 120  # gradients that its attacks take
 _DRAWS, _FEW = 50, 8  # gradients of a mean, and the fewest that it is made of
 _SAMPLED = 100  # points of a map without gradients
 _MAP = 0.4  # of the time, for the map
-_SEARCHED = 0.5  # of what is left, for the radius
+_SEARCHED = 0.5  # of what is left, for the radius; more while none is proven
 _EXACT = 0.8  # of what is then left, for closing the scores: the rest is for what surrounds it
 _LEAST = 1.0  # seconds a sample, under which no scores are closed
 _ROW = 0.01  # of a run of the network, for each hidden value that is bounded: a guess that errs on the slow side
@@ -202,9 +202,8 @@ class _Asked:
     def _proven(self, until: float) -> tuple[Explanation | None, str]:
         now = time.monotonic()
         with Bar(len(self.x), "radius", show=self.progress) as bar, bar.work(len(self.x)):
-            tried = radius_until(
-                self.graph, self.x, domain=self.domain, target=self.target, until=now + _SEARCHED * (until - now)
-            )
+            middle = now + _SEARCHED * (until - now)
+            tried = radius_until(self.graph, self.x, domain=self.domain, target=self.target, until=middle, end=until)
         eps = tried.proven
         if not bool((eps > 0).any()):
             return None, f"{_NOTHING}: {_unproven(tried)}."
