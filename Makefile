@@ -19,7 +19,8 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check --log $(VENV)/pip.log
 # oneDNN without AMX: some virtual machines announce these instructions and then refuse them, which ends the process.
-PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 $(RUN) -m pytest -n $(WORKERS) --dist worksteal
+# Bytecode is written even where the environment says otherwise: the tests start many processes that read the package.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 $(RUN) -m pytest -n $(WORKERS) --dist worksteal
 STAMP := $(VENV)/installed
 EMPTY := out/empty
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -62,8 +63,9 @@ BODIES: dict[str, Callable[[], list[nn.Module]]] = {
 }
 
 
+@cache
 def graph_of(name: str) -> Graph:
-    """The body, a ReLU and a dense layer to three logits, in double precision; the same weights at every call."""
+    """The body, a ReLU and a dense layer to three logits, in double precision; traced once."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(sum(map(ord, name)))
         body = nn.Sequential(*BODIES[name](), nn.ReLU(), nn.Flatten()).double().eval()

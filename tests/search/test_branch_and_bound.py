@@ -145,14 +145,26 @@ def test_without_any_time_the_first_bound_stands() -> None:
 CPU = RuntimeError("DefaultCPUAllocator: can't allocate memory")  # as torch says it there
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), CPU], ids=["interrupted", "memory", "torch"])
+ERRORS = {"interrupted": KeyboardInterrupt(), "memory": MemoryError(), "torch": CPU}
+STEPS = [
+    *((module, name, ()) for name in ("renew", "mended", "solved", "outward")),
+    *((splits, name, ()) for name in ("bound", "improve", "lines_of", "places")),
+    *((forest, name, SOON) for name in ("mended", "outward", "Forest")),
+    (module, "refined", SOON),
+]
+
+
 @pytest.mark.parametrize(
-    ("place", "where", "stages"),
-    [
-        *((module, name, ()) for name in ("renew", "mended", "solved", "outward")),
-        *((splits, name, ()) for name in ("bound", "improve", "lines_of", "places")),
-        *((forest, name, SOON) for name in ("mended", "outward", "Forest")),
-        (module, "refined", SOON),
+    ("place", "where", "stages", "error"),
+    [  # an interruption at every step, and one of the two ways to run out of memory, the other one of the whole
+        pytest.param(
+            *step,
+            error,
+            id=f"{step[0].__name__.rpartition('.')[2]}-{step[1]}-{name}",
+            marks=[pytest.mark.whole] if name == ("memory", "torch")[number % 2] else [],
+        )
+        for number, step in enumerate(STEPS)
+        for name, error in ERRORS.items()
     ],
 )
 def test_whatever_breaks_a_step_off_what_is_proven_holds(
