@@ -123,4 +123,4 @@ def test_a_method_that_is_added_shows_up_everywhere() -> None:
 def test_a_method_is_found_by_its_path() -> None:
     assert Method("methods.eva:EVA").kind is EVA
     with pytest.raises(AttributeError):
-        assert Method("eva:Other").kind
+        assert Method("methods.eva:Other").kind

@@ -15,7 +15,7 @@ from tests.runs.setting import contents
 
 SETTLED = """
 import sys
-from proofmap.cli import streams
+from proofmap.cli import standard_streams as streams
 streams.settle()
 with open("results", "w") as file:
     assert file.fileno() > 2, file.fileno()
