@@ -17,9 +17,9 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.bounds import engine
-from proofmap.bounds.backsubstitution import rewrite
+from proofmap.bounds.backsubstitution import backsubstitute
 from proofmap.bounds.node_facts import is_nonlinear
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.state import BoundState
 from proofmap.rules.scalar_lines import Lines
 
 if TYPE_CHECKING:
@@ -28,18 +28,18 @@ else:
     import convolutions  # a script finds what lies beside it
 
 
-def walked(graph: pm.Graph, x: Tensor, ball: pm.Ball) -> Knowledge:
+def walked(graph: pm.Graph, x: Tensor, ball: pm.Ball) -> BoundState:
     """What is known of B and of its members before the last pass."""
-    walks: list[Knowledge] = []
+    walks: list[BoundState] = []
 
-    def keep(work: Any, knowledge: Knowledge, final: Any, best: Tensor) -> Tensor:
-        walks.append(knowledge)
+    def keep(work: Any, state: BoundState, final: Any, best: Tensor) -> Tensor:
+        walks.append(state)
         return best
 
     with mock.patch.object(engine, "_last_pass", keep):
         pm.overlap(graph, x, ball, groups=pm.groups.grid(12), rigorous=False)
-    (knowledge,) = walks
-    return knowledge
+    (state,) = walks
+    return state
 
 
 def margins(graph: pm.Graph, x: Tensor) -> Tensor:
@@ -74,10 +74,10 @@ def main() -> None:
         print(f"{name:24} {known.graph[name].size:8} {lines:>18} {differ:25.4f}")
 
 
-def forms(known: Knowledge, start: Tensor, owner: Tensor) -> dict[str, Any]:
+def forms(known: BoundState, start: Tensor, owner: Tensor) -> dict[str, Any]:
     """The form at every node on its way back from the output, by the node's name."""
     met: dict[str, Any] = {}
-    rewrite(
+    backsubstitute(
         known.graph, known.graph.output, start, owner, known.relaxations, lambda node, f: met.update({node.name: f})
     )
     return met

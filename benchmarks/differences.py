@@ -20,7 +20,7 @@ from proofmap.attack.lower_bounds import reach
 from proofmap.bounds import Backward
 from proofmap.explainers.proven_scores import Known
 from proofmap.verify.objective import forms_of
-from proofmap.verify.overlap import Bounding, Overlap, family_overlap, with_drops
+from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap, with_drops
 
 MEMORY = 2**31
 
@@ -37,7 +37,7 @@ def main() -> None:
     graph = pm.trace(pm.zoo.mnist_mlp(), x)
     logits = graph(x).detach()
     forms = forms_of(logits, logits.argmax(1), None, "margin")
-    how = Bounding(Backward(), MEMORY, "shared")
+    how = OverlapSettings(Backward(), MEMORY, "shared")
     threads = f"{torch.get_num_threads()} threads, torch {torch.__version__}"
     print(f"{len(x)} images, {args.cells} x {args.cells} cells, {threads}")
     print(f"{'ε':>6} {'from':12} {'width':>9} {'score':>9} {'above 0':>8} {'in order':>8} {'s/image':>8}")

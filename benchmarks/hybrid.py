@@ -28,7 +28,7 @@ from proofmap.inputs.family import Family
 from proofmap.runtime.memory import budget
 from proofmap.runtime.precision import full_precision
 from proofmap.sources import Preparation, open_samples, read_model
-from proofmap.verify.overlap import Bounding
+from proofmap.verify.overlap import OverlapSettings
 
 if TYPE_CHECKING:
     from benchmarks import measuring
@@ -112,7 +112,7 @@ def compare(name: str, args: argparse.Namespace) -> dict[str, Any]:
         return enclose(Sampler(head, precision, available), x, mask, noise, family.groups)
 
     def scores(boxes: Boxes) -> Tensor:
-        value = overlap_of_boxes(tail, *boxes, target, Bounding(pm.bounds.Backward(), available))
+        value = overlap_of_boxes(tail, *boxes, target, OverlapSettings(pm.bounds.Backward(), available))
         return value[:, :1] - value[:, 1:]
 
     few, own = delta[:1], low or torch.float32

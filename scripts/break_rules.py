@@ -430,7 +430,7 @@ BREAKS = [
         "torch.cat([both.upper, both.lower])",
         MEMBERS,
     ),
-    Break("bounds/alpha/interval_gradients.py", "reversed(knowledge.graph.nodes)", "knowledge.graph.nodes", MEMBERS),
+    Break("bounds/alpha/interval_gradients.py", "reversed(state.graph.nodes)", "state.graph.nodes", MEMBERS),
     Break("inputs/family.py", "dot(flat.abs(), radius)", "dot(flat, radius)", SOUND),
     Break("runtime/memory.py", '"slopes": 16', '"slopes": 1', BUDGET),
     Break("runtime/memory.py", '"curves": 48', '"curves": 1', BUDGET),
@@ -1418,7 +1418,7 @@ BREAKS = [
         "down, up = low - near, near - near",
         BALLS,
     ),
-    Break("search/input_splitting.py", "return Cut(-2 * s,", "return Cut(-3 * s,", BALLS),
+    Break("search/input_splitting.py", "return HalfSpace(-2 * s,", "return HalfSpace(-3 * s,", BALLS),
     Break(
         "search/input_splitting.py",
         "torch.where(missing < 0,",
@@ -1531,7 +1531,7 @@ BREAKS = [
     ),
     Break(
         "bounds/state.py",
-        "and facts.sums(self.balls.graph[name]):",
+        "and node_facts.sums(self.balls.graph[name]):",
         "and False:",
         f"{ROUNDED}::test_radii_of_a_ball_serve_members_whose_intervals_are_parts_of_its_own",
     ),
@@ -1628,7 +1628,7 @@ BREAKS = [
     ),
     Break(
         "search/exact.py",
-        "Apart(knowledge) if rigorous else None",
+        "Apart(state) if rigorous else None",
         "None",
         f"{WITH_RADII}::test_a_search_is_on_balls_and_units_with_roundings",
     ),

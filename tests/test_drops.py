@@ -16,7 +16,7 @@ from proofmap.errors import BoundError, InputError, ProofmapError
 from proofmap.graph.classes import margins
 from proofmap.verify import overlap as overlaps
 from proofmap.verify.objective import Objective, forms_of, join
-from proofmap.verify.overlap import Bounding, family_overlap, with_drops
+from proofmap.verify.overlap import OverlapSettings, family_overlap, with_drops
 
 
 def sided() -> pm.Overlap:
@@ -45,7 +45,7 @@ def test_scores_are_bounded_as_one_value(objective: Objective) -> None:
     x = pm.data.digits()[0][:3]
     graph = pm.trace(pm.zoo.mnist_mlp(), x)
     ball, mask = pm.Ball(0.005, domain=(0.0, 1.0)), pm.groups.grid(6)((1, 28, 28))
-    family, how = ball.at(x, mask), Bounding(Backward(), 2**30, objective=objective)
+    family, how = ball.at(x, mask), OverlapSettings(Backward(), 2**30, objective=objective)
     over = family_overlap(graph, family, None, how)
     logits = graph(x)
     forms = forms_of(logits, over.target, None, objective)

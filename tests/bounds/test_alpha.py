@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.bounds import Alpha, Backward, Cases, Sharing, named, solve
-from proofmap.bounds.alpha.relaxation import Chosen, Open
-from proofmap.bounds.backsubstitution import rewrite
+from proofmap.bounds.alpha.relaxation import FreeRelaxation, RowRelaxation
+from proofmap.bounds.backsubstitution import backsubstitute
 from proofmap.bounds.method import Method
 from proofmap.bounds.node_facts import is_nonlinear
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.state import BoundState
 from proofmap.errors import InputError
 from proofmap.graph.rewrite.pairwise_maximum import in_pairs
 from proofmap.inputs.window_forms import Windows, where_from
@@ -145,8 +145,8 @@ def test_chosen_numbers_are_those_of_the_rule_for_windows_and_dense_forms(name: 
     graph = in_pairs(maps.graph_of(name), maps.points(2))
     family = pm.Ball(0.05).at(maps.points(2))
     slopes = drawn(free_of(graph, family))
-    known = Knowledge(graph, Cases(family, slopes=slopes), BUDGET, for_members=False, arithmetic=True)
-    plain = Knowledge(graph, Cases(family), BUDGET, for_members=False, arithmetic=True)
+    known = BoundState(graph, Cases(family, slopes=slopes), BUDGET, for_members=False, arithmetic=True)
+    plain = BoundState(graph, Cases(family), BUDGET, for_members=False, arithmetic=True)
     for one in (known, plain):
         for node in filter(is_nonlinear, graph.nodes):
             one.relax(node)
@@ -154,18 +154,18 @@ def test_chosen_numbers_are_those_of_the_rule_for_windows_and_dense_forms(name: 
     owner, entry = torch.tensor([0, 1, 1, 0]), torch.arange(4) * (start.size // 4)
     places, channel = where_from(owner, entry, start.shape)
     window = Windows.unit(places, channel, start.shape, family.x)
-    opened = {key: Open.of(plain, key) for key in plain.relaxations}
-    given = {key: Open.of(known, key) for key in known.relaxations}
+    opened = {key: FreeRelaxation.of(plain, key) for key in plain.relaxations}
+    given = {key: FreeRelaxation.of(known, key) for key in known.relaxations}
     forms: list[Form] = [window, window.dense()]
     for form in forms:
-        chosen = {key: Chosen(one) for key, one in opened.items() if one is not None}
-        numbers = {key: Chosen(one) for key, one in given.items() if one is not None}
+        chosen = {key: RowRelaxation(one) for key, one in opened.items() if one is not None}
+        numbers = {key: RowRelaxation(one) for key, one in given.items() if one is not None}
         for choices in (chosen, numbers):
-            rewrite(graph, start.name, form, owner, {**plain.relaxations, **choices})
+            backsubstitute(graph, start.name, form, owner, {**plain.relaxations, **choices})
         for key, choice in chosen.items():
             choice.numbers = numbers[key].numbers
-        expected, bias = rewrite(graph, start.name, form, owner, known.relaxations)
-        found, offset = rewrite(graph, start.name, form, owner, {**plain.relaxations, **chosen})
+        expected, bias = backsubstitute(graph, start.name, form, owner, known.relaxations)
+        found, offset = backsubstitute(graph, start.name, form, owner, {**plain.relaxations, **chosen})
         torch.testing.assert_close(offset, bias)
         for key, end in expected.items():
             at = found[key]
@@ -181,7 +181,7 @@ def test_entries_without_a_choice_keep_both_of_their_lines() -> None:
     lines = Lines(zero, None, one / 2, one / 2)
     form = torch.tensor([[0.0, 3.0], [0.0, -3.0]], dtype=torch.float64)
     owner = torch.zeros(2, dtype=torch.int64)
-    (found,), bias = Chosen(Open(node, (Interval(low, one),), free, lines)).pull(form, owner)
+    (found,), bias = RowRelaxation(FreeRelaxation(node, (Interval(low, one),), free, lines)).pull(form, owner)
     (expected,), offset = lines.pull(form, owner)
     assert found is not None
     assert torch.equal(found, expected)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.bounds import METHODS, Backward, Cases, named, solve
 from proofmap.bounds.node_facts import is_nonlinear
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.state import BoundState
 from proofmap.rules import RULES, Interval, Nonlinear
 from proofmap.rules.rule import Free
 from tests.bounds.setting import BUDGET, mask_for, values_at
@@ -149,7 +149,7 @@ def test_what_is_known_beforehand_counts(case: Case) -> None:
 
 def free_of(graph: pm.Graph, family: pm.Family) -> dict[str, Free]:
     """What every activation leaves free, on what interval arithmetic says."""
-    known = Knowledge(graph, Cases(family), BUDGET, for_members=False, arithmetic=True)
+    known = BoundState(graph, Cases(family), BUDGET, for_members=False, arithmetic=True)
     every = {}
     for node in filter(is_nonlinear, graph.nodes):
         rule = RULES[node.op]

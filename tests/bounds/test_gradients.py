@@ -10,12 +10,12 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.bounds import Cases
-from proofmap.bounds.backsubstitution import rewrite
+from proofmap.bounds.backsubstitution import backsubstitute
 from proofmap.bounds.backward import BackwardPass
 from proofmap.bounds.forward import ForwardPass
 from proofmap.bounds.node_facts import is_nonlinear
 from proofmap.bounds.passes import Pass
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Node
 from proofmap.graph.rewrite.pairwise_maximum import in_pairs
 from proofmap.inputs.window_forms import Windows, where_from
@@ -53,7 +53,7 @@ def test_the_way_back_through_a_linear_operation_has_the_way_there_for_gradient(
 
 def bound(graph: pm.Graph, family: pm.Family, slopes: dict[str, Tensor], way: Pass) -> Tensor:
     """Upper bounds (N, members, classes) of the logits, hidden layers by interval arithmetic."""
-    known = Knowledge(graph, Cases(family, slopes=slopes), BUDGET, for_members=False, arithmetic=True)
+    known = BoundState(graph, Cases(family, slopes=slopes), BUDGET, for_members=False, arithmetic=True)
     bounder = way.begin(known)
     for node in graph.nodes:
         if is_nonlinear(node):
@@ -98,7 +98,7 @@ def test_windows_have_the_gradients_of_dense_forms(name: str) -> None:
     graph = in_pairs(maps.graph_of(name), maps.points(1))
     family = pm.Ball(0.05).at(maps.points(1))
     slopes = {key: value.requires_grad_() for key, value in drawn(free_of(graph, family)).items()}
-    known = Knowledge(graph, Cases(family, slopes=slopes), BUDGET, for_members=False, arithmetic=True)
+    known = BoundState(graph, Cases(family, slopes=slopes), BUDGET, for_members=False, arithmetic=True)
     for node in filter(is_nonlinear, graph.nodes):
         known.relax(node)
     start = [node for node in graph.nodes if len(node.shape) == 3][-1]
@@ -107,7 +107,7 @@ def test_windows_have_the_gradients_of_dense_forms(name: str) -> None:
     window = Windows.unit(places, channel, start.shape, family.x)
     gradients = []
     for form in (window, window.dense()):
-        forms, bias = rewrite(graph, start.name, form, owner, known.relaxations)
+        forms, bias = backsubstitute(graph, start.name, form, owner, known.relaxations)
         end = forms[graph.input.name]
         values = family.maximise_windows(end)[0] if isinstance(end, Windows) else family.maximise(end, owner)
         total = (bias[:, None] + values).sum()
@@ -123,13 +123,15 @@ def test_a_form_can_be_watched_at_every_node() -> None:
     case = MODELS["deep relu"]
     graph = graph_of(case, torch.float64)
     family = pm.Ball(0.05).at(case.inputs(1, torch.float64, seed=11))
-    known = Knowledge(graph, Cases(family), BUDGET, for_members=False, arithmetic=True)
+    known = BoundState(graph, Cases(family), BUDGET, for_members=False, arithmetic=True)
     for node in filter(is_nonlinear, graph.nodes):
         known.relax(node)
     seen: dict[str, object] = {}
     unit = torch.eye(graph.classes, dtype=torch.float64)
     owner = torch.zeros(graph.classes, dtype=torch.int64)
-    rewrite(graph, graph.output, unit, owner, known.relaxations, lambda node, form: seen.update({node.name: form}))
+    backsubstitute(
+        graph, graph.output, unit, owner, known.relaxations, lambda node, form: seen.update({node.name: form})
+    )
     last = [node for node in graph.nodes if is_nonlinear(node)][-1]
     after = next(node for node in graph.nodes if last.name in node.inputs)
     assert set(seen) == {node.name for node in graph.nodes[1:]}

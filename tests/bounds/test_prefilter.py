@@ -14,10 +14,10 @@ from proofmap.bounds import Backward
 from proofmap.bounds import narrow_basis as basis
 from proofmap.bounds.backward import BackwardBounder, BackwardPass
 from proofmap.bounds.cases import Cases
-from proofmap.bounds.narrow_basis import Basis
+from proofmap.bounds.narrow_basis import NarrowBasis
 from proofmap.bounds.node_facts import is_nonlinear
-from proofmap.bounds.rows import Rows, Tightened
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.rows import BoundRows, RowBounds
+from proofmap.bounds.state import BoundState
 from proofmap.graph import Graph, trace
 from proofmap.rules import Interval
 from tests.bounds import maps
@@ -25,7 +25,7 @@ from tests.bounds.setting import BUDGET, both_sides, by, mask_for, values_at
 from tests.models import Inverted
 
 SHAPE = (2, 6, 5)
-PLAIN = by(BackwardPass(sieve=False))
+PLAIN = by(BackwardPass(prefilter=False))
 
 
 def deep(blocks: int = 2) -> Graph:
@@ -52,7 +52,7 @@ class Sieved:
     """Intervals of the inputs of all nonlinear nodes, by a sieve alone."""
 
     intervals: dict[str, Interval]
-    basis: Basis
+    basis: NarrowBasis
 
     def hold(self, graph: Graph, points: Tensor, repeats: int = 1) -> bool:
         """Whether the values at points (repeats · cases, *shape) are inside."""
@@ -76,21 +76,21 @@ def by_basis(graph: Graph, family: pm.Family) -> Sieved:
 
 
 def _sieved(graph: Graph, family: pm.Family, mesh: bool) -> Sieved:
-    knowledge = Knowledge(graph, Cases(family), BUDGET, for_members=False, arithmetic=False)
-    backward, narrow = BackwardPass(sieve=False).begin(knowledge), Basis(knowledge)
+    state = BoundState(graph, Cases(family), BUDGET, for_members=False, arithmetic=False)
+    backward, narrow = BackwardPass(prefilter=False).begin(state), NarrowBasis(state)
     intervals: dict[str, Interval] = {}
     for node in graph.nodes:
         if is_nonlinear(node):
             name = node.inputs[0]
-            every = Rows.every(family.count, graph[name].size, family.x.device)
+            every = BoundRows.every(family.count, graph[name].size, family.x.device)
             if mesh:
-                near = dict(list(knowledge.relaxations.items())[-3:])
-                knowledge.narrow(name, *backward.near(name, every, near))
+                near = dict(list(state.relaxations.items())[-3:])
+                state.narrow(name, *backward.bound_over_last_layers(name, every, near))
             else:
                 narrow.narrow(name, every, backward)
-            intervals[name] = knowledge.interval(name)
-            knowledge.relax(node)
-        knowledge.interval(node.name)
+            intervals[name] = state.interval(name)
+            state.relax(node)
+        state.interval(node.name)
     return Sieved(intervals, narrow)
 
 
@@ -167,21 +167,21 @@ class Counted(BackwardPass):
 
     sent: list[int] = field(default_factory=list, hash=False)
 
-    def begin(self, knowledge: Knowledge) -> BackwardBounder:
+    def begin(self, state: BoundState) -> BackwardBounder:
         sent = self.sent
 
         class Counting(BackwardBounder):
-            def tighten(self, name: str, rows: Rows) -> Tightened:
+            def tighten(self, name: str, rows: BoundRows) -> RowBounds:
                 sent.append(len(rows))
                 return super().tighten(name, rows)
 
-        return Counting(knowledge, self)
+        return Counting(state, self)
 
 
 def test_a_sieve_leaves_fewer_entries_to_the_long_way() -> None:
     graph = deep(blocks=8)
     family = pm.Ball(1e-3, inf, (0.0, 1.0)).at(centre())
-    sieved, plain = Counted(), Counted(sieve=False)
+    sieved, plain = Counted(), Counted(prefilter=False)
     for counted in (sieved, plain):
         both_sides(graph, family, by(counted), "one-pass")
     assert sum(sieved.sent) < 0.5 * sum(plain.sent)

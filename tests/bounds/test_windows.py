@@ -10,7 +10,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.bounds import Backward
-from proofmap.bounds.backsubstitution import rewrite
+from proofmap.bounds.backsubstitution import backsubstitute
 from proofmap.bounds.backward import BackwardPass
 from proofmap.graph import Graph
 from proofmap.graph.ir import Node
@@ -192,7 +192,7 @@ def test_a_form_stays_a_window_until_it_has_grown_to_the_map() -> None:
             if isinstance(rule, Nonlinear):
                 one = torch.ones(1, *graph[n.inputs[0]].shape, dtype=torch.float64)
                 relaxations[n.name] = rule.relax(n, Interval(-one, one))
-        forms, _ = rewrite(graph, start, unit, torch.zeros(1, dtype=torch.int64), relaxations)
+        forms, _ = backsubstitute(graph, start, unit, torch.zeros(1, dtype=torch.int64), relaxations)
         form = forms[graph.input.name]
         assert isinstance(form, Windows)
         return prod(form.size)

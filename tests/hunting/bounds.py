@@ -14,7 +14,7 @@ from proofmap import Ball, Family, Graph
 from proofmap.bounds import METHODS, Cases, Exact, Method, Sharing, named, solve
 from proofmap.errors import BoundError
 from proofmap.verify.objective import Objective
-from proofmap.verify.overlap import Bounding, Overlap, family_overlap
+from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap
 from proofmap.verify.radius import certified_radius
 from tests.bounds.setting import BUDGET, both_sides
 from tests.hunting.draw import Draw
@@ -112,7 +112,8 @@ class _Trial:
         target = torch.tensor(self.draw.wholes(self.family.count, 0, self.graph.classes - 1))
         rival = (target + 1) % self.graph.classes if self.draw.chance(0.3) else None
         method = Exact(seconds=SECONDS) if name == "exact" else named(name)
-        overlap = family_overlap(self.graph, self.family, target, Bounding(method, BUDGET, sharing, objective), rival)
+        how = OverlapSettings(method, BUDGET, sharing, objective)
+        overlap = family_overlap(self.graph, self.family, target, how, rival)
         reached = overlap_at(self.logits, target, rival, objective)
         bound = torch.cat([overlap.full[:, None], overlap.frozen], 1)[..., None]
         self._holds(f"{name}, {sharing}: the overlap {objective!r}", reached, bound, 2 * self._size(name))

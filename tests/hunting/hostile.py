@@ -24,7 +24,7 @@ from proofmap.graph.builder import weighted_layers as layers
 from proofmap.graph.builder.graph_builder import Builder
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
-from proofmap.verify.overlap import Bounding, Overlap, family_overlap
+from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap
 from tests.hunting.counting import counted
 from tests.hunting.finding import Finding, Tally
 from tests.hunting.searches import few_steps
@@ -73,7 +73,7 @@ class Hostile:
         """Both sides, every variable a group."""
         x = torch.tensor(self.x, dtype=dtype)[None]
         family = self.ball.at(x, torch.arange(len(self.x)))
-        how = Bounding(method, _MEMORY, "shared", rigorous=rigorous)
+        how = OverlapSettings(method, _MEMORY, "shared", rigorous=rigorous)
         return family_overlap(self.graph.to(x.device, dtype), family, self.target, how)
 
     def points(self, count: int, seed: int) -> list[Array]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from proofmap import Family
 from proofmap.bounds import engine
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Graph
 from proofmap.rules import RULES, Interval, Linear, Relaxation
 from tests.hunting.finding import Found, Tally
@@ -39,7 +39,7 @@ class Belief:
 class Walk:
     """One walk over a graph: what it believed of full balls, and, later, of members."""
 
-    knowledge: Knowledge
+    knowledge: BoundState
     members: list[Belief] = field(default_factory=list)
 
 
@@ -48,18 +48,18 @@ def watched() -> Iterator[list[Walk]]:
     """Every walk that is made inside, as it happens."""
     walks: list[Walk] = []
 
-    class Watched(Knowledge):
+    class Watched(BoundState):
         def __post_init__(self) -> None:
             super().__post_init__()
             walks.append(Walk(self))
 
-        def of_members(self, index: Tensor) -> Knowledge:
+        def of_members(self, index: Tensor) -> BoundState:
             single = super().of_members(index)
             mine = next(walk for walk in walks if walk.knowledge is self)
             mine.members.append(Belief(single.balls, single.intervals, single.relaxations, index // self.balls.members))
             return single
 
-    with patch.object(engine, "Knowledge", Watched):
+    with patch.object(engine, "BoundState", Watched):
         yield walks
 
 

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap import Ball, Graph
 from proofmap.bounds import IBP, Alpha, Backward, Cases, CrownIBP, Forward, Method, Sharing, solve
-from proofmap.bounds.backsubstitution import rewrite
-from proofmap.bounds.engine import settle
-from proofmap.bounds.layer_progress import Layers
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.backsubstitution import backsubstitute
+from proofmap.bounds.engine import bound_nodes
+from proofmap.bounds.layer_progress import LayerProgress
+from proofmap.bounds.state import BoundState
 from proofmap.errors import BoundError
 from proofmap.graph.builder import weighted_layers as layers
 from proofmap.graph.builder.graph_builder import Builder
@@ -233,13 +233,13 @@ def test_rows_that_end_at_the_input_pay_for_the_sums_over_the_ball() -> None:
     graph = b.finish(layers.linear(b, "l", b.input, torch.eye(3), None), torch.device("cpu"), torch.float32)
     family = Ball(0.25).at(torch.rand(1, 3))
     plan = replace(Backward().plans[0], rigorous=True)
-    known, _ = settle(graph, Cases(family), plan, 2**26, Layers.of(graph, 1, back=True))
+    known, _ = bound_nodes(graph, Cases(family), plan, 2**26, LayerProgress.of(graph, 1, back=True))
     owner = torch.zeros(1, dtype=torch.int64)
-    _, bias = rewrite(graph, graph.input.name, torch.ones(1, 3), owner, {}, rounding=known.rounding)
+    _, bias = backsubstitute(graph, graph.input.name, torch.ones(1, 3), owner, {}, rounding=known.rounding)
     assert float(bias) > 6 * 2**-24 * float((family.x + 0.25).sum())
 
 
-def convolved() -> tuple[Graph, Knowledge]:
+def convolved() -> tuple[Graph, BoundState]:
     """A convolution whose coefficients are sums of more than 256 products, behind another; on a ball."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(2, 40, 3), nn.ReLU(), nn.Conv2d(40, 36, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2))
@@ -247,7 +247,7 @@ def convolved() -> tuple[Graph, Knowledge]:
     net(x)
     graph = pm.trace(net.eval(), x).to(torch.device("cpu"), torch.float32)
     plan = replace(Backward().plans[0], rigorous=True)
-    return graph, settle(graph, Cases(Ball(0.01).at(x)), plan, 2**26, Layers.of(graph, 1, back=True))[0]
+    return graph, bound_nodes(graph, Cases(Ball(0.01).at(x)), plan, 2**26, LayerProgress.of(graph, 1, back=True))[0]
 
 
 def test_a_row_does_not_depend_on_the_others() -> None:
@@ -311,7 +311,7 @@ def test_a_sum_of_two_has_the_sign_that_it_has_without_rounding() -> None:
     b = Builder((2,), 1)
     other = b.add_node("minus", "affine", [b.input], weight=-torch.ones(1))
     graph = b.finish(b.add("sum", b.input, other), torch.device("cpu"), torch.float32)
-    known = Knowledge(graph, Cases(Ball(0.0).at(torch.ones(1, 2))), 2**20, False, True, rigorous=True)
+    known = BoundState(graph, Cases(Ball(0.0).at(torch.ones(1, 2))), 2**20, False, True, rigorous=True)
     assert known.rounding is not None
     zero, one, third = torch.zeros(1, 2), torch.ones(1, 2), torch.full((1, 2), 2**-24 / 3)
     node = graph["sum"]
@@ -333,7 +333,7 @@ def test_radii_of_a_ball_serve_members_whose_intervals_are_parts_of_its_own() ->
     graph = pm.trace(net, x).to(x.device, x.dtype)
     family = Ball(0.01).at(x, torch.arange(40) // 2)
     plan = replace(IBP().plans[0], rigorous=True)
-    known, _ = settle(graph, Cases(family), plan, 2**26, Layers.of(graph, 1, back=False))
+    known, _ = bound_nodes(graph, Cases(family), plan, 2**26, LayerProgress.of(graph, 1, back=False))
     index = torch.arange(2 * family.members)
     single, case = known.of_members(index), index // family.members
     for node in graph.nodes:

@@ -19,8 +19,8 @@ import proofmap as pm
 from proofmap.attack import lower_bounds as reach
 from proofmap.attack import restarts as leaps
 from proofmap.bounds import Backward, Cases, Exact
-from proofmap.bounds.engine import settle
-from proofmap.bounds.layer_progress import Layers
+from proofmap.bounds.engine import bound_nodes
+from proofmap.bounds.layer_progress import LayerProgress
 from proofmap.errors import BoundError
 from proofmap.rounding.search_errors import DOUBLE, charged, outer, size_of, slack
 from proofmap.rules import Interval
@@ -78,7 +78,7 @@ def known_of(one: Hostile) -> Mapping[str, Interval]:
     """Intervals of all layers, with all roundings."""
     graph, family, _ = asked(one)
     plan = replace(Backward().plans[0], rigorous=True)
-    return settle(graph, Cases(family), plan, BUDGET, Layers.of(graph, 1, back=True))[0].intervals
+    return bound_nodes(graph, Cases(family), plan, BUDGET, LayerProgress.of(graph, 1, back=True))[0].intervals
 
 
 def open_entries(one: Hostile) -> list[list[int]]:
@@ -500,7 +500,7 @@ def test_intervals_of_units_are_moved_outward() -> None:
     one = setting("clamped")
     plan = replace(Backward().plans[0], rigorous=True)
     graph = one.graph
-    known, _ = settle(graph, Cases(one.family), plan, BUDGET, Layers.of(graph, 1, back=True))
+    known, _ = bound_nodes(graph, Cases(one.family), plan, BUDGET, LayerProgress.of(graph, 1, back=True))
     units = units_on(graph, one.family, one.forms, BUDGET, rigorous=True)
     assert units is not None
     first = next(node for node in graph.nodes if node.op == "clamp")

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.bounds import METHODS, Forward, named
 from proofmap.bounds.passes import Bounder
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.state import BoundState
 from proofmap.errors import InputError, RoomError
 from proofmap.runtime import memory
 from proofmap.runtime.memory import budget, in_pieces
@@ -145,7 +145,7 @@ def test_a_walk_leaves_nothing_that_waits_for_the_collector(method: str) -> None
     gc.disable()
     try:
         pm.overlap(graph, x, pm.Ball(0.01), groups=pm.groups.grid(2), bounds=named(method))
-        left = [one for one in gc.get_objects() if issubclass(type(one), Knowledge | Bounder)]
+        left = [one for one in gc.get_objects() if issubclass(type(one), BoundState | Bounder)]
     finally:
         gc.enable()
     assert left == []

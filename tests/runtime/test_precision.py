@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.state import BoundState
 from proofmap.runtime.precision import full_precision, plain_sums
 
 BACKENDS: Any = torch.backends
@@ -81,13 +81,13 @@ def test_float64_is_taken_from_x() -> None:
 
 def test_rigorous_bounds_are_summed_by_no_library_with_other_products(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    relax = Knowledge.relax
+    relax = BoundState.relax
 
-    def watched(self: Knowledge, node: Any) -> None:
+    def watched(self: BoundState, node: Any) -> None:
         seen.append(BACKENDS.cudnn.enabled)
         relax(self, node)
 
-    monkeypatch.setattr(Knowledge, "relax", watched)
+    monkeypatch.setattr(BoundState, "relax", watched)
     net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU(), torch.nn.Linear(2, 2))
     for rigorous in (True, False):
         pm.overlap(net, torch.rand(1, 2), pm.Ball(0.1), rigorous=rigorous)

@@ -73,7 +73,7 @@ def test_what_several_branches_make_has_none_and_no_interval_is_looked_for(
     def settle(*_: object) -> None:
         raise AssertionError("intervals were looked for")
 
-    monkeypatch.setattr(import_module("proofmap.search.exact"), "settle", settle)
+    monkeypatch.setattr(import_module("proofmap.search.exact"), "bound_nodes", settle)
     case = MODELS[name]
     x = case.inputs(1, torch.float64)
     assert (

@@ -158,7 +158,7 @@ def test_an_input_of_another_class_is_its_own_adversary(graph: pm.Graph, x: Tens
 def test_what_the_model_or_the_network_does_not_confirm_refutes_nothing() -> None:
     """The model as it runs, and the network in float64: each has to say so."""
     model, rows = line([1.0], -1.0), torch.tensor([0])
-    search = radii._Search.of(model, torch.zeros(1, 1, dtype=torch.float64), pm.Ball(1.0), None, None, 3, None)
+    search = radii._RadiusSearch.of(model, torch.zeros(1, 1, dtype=torch.float64), pm.Ball(1.0), None, None, 3, None)
     beyond = torch.full((1, 1), 2.0, dtype=torch.float64)
     assert search.adverse(beyond, rows).tolist() == [True]
     other = pm.trace(line([1.0], -9.0), beyond)
@@ -177,7 +177,7 @@ def exact_line(graph: pm.Graph, family: pm.Family, target: Tensor, how: object) 
 
 def test_a_method_that_refutes_narrows_from_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(radii, "family_overlap", exact_line)
-    monkeypatch.setattr(radii._Search, "attacked", lambda self, known: known)
+    monkeypatch.setattr(radii._RadiusSearch, "attacked", lambda self, known: known)
     found = pm.radius(line([1.0], -600.0), torch.zeros(1, 1, dtype=torch.float64), bounds=pm.bounds.Exact(), steps=12)
     assert float(found.proven) <= 600.0 <= float(found.refuted)
     assert float(found.refuted) == pytest.approx(600.0, rel=1e-6)  # drawn back
@@ -196,7 +196,7 @@ def test_radii_that_a_search_leaves_open_are_narrowed_from_both_ends(monkeypatch
         return Overlap(found.full + 40, found.frozen, lower, target, True, lower, found.frozen, points)
 
     monkeypatch.setattr(radii, "family_overlap", vague)
-    monkeypatch.setattr(radii._Search, "attacked", lambda self, known: known)
+    monkeypatch.setattr(radii._RadiusSearch, "attacked", lambda self, known: known)
     monkeypatch.setattr(radii, "_HALVINGS", 0)
     found = pm.radius(line([1.0], -600.0), torch.zeros(1, 1, dtype=torch.float64), bounds=pm.bounds.Exact(), steps=24)
     assert float(found.proven) == pytest.approx(560.0, rel=0.02)
@@ -208,8 +208,8 @@ def test_an_adversary_within_what_is_proven_is_no_rounding(monkeypatch: pytest.M
         return Overlap(-family.eps, torch.empty(1, 0), -family.eps, target, True)
 
     x = torch.zeros(1, 1, dtype=torch.float64)
-    search = radii._Search.of(line([1.0], -1.0), x, pm.Ball(1.0), None, None, 3, None)
+    search = radii._RadiusSearch.of(line([1.0], -1.0), x, pm.Ball(1.0), None, None, 3, None)
     monkeypatch.setattr(radii, "family_overlap", wrong)
-    known = search.bisected(radii._Sides.at(x))
+    known = search.bisected(radii._RadiusInterval.at(x))
     with pytest.raises(ProofmapError, match=r"an adversary is 1 from sample 0, whose decision was .* up to 8"):
         search.ordered(search.attacked(known))

@@ -16,7 +16,7 @@ from proofmap.rules.rule import AnyForm, Pulled
 from proofmap.runtime.memory import bytes_of
 
 
-def rewrite(
+def backsubstitute(
     graph: Graph,
     start: str,
     form: AnyForm,

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.bounds import interval
-from proofmap.bounds.backsubstitution import rewrite
+from proofmap.bounds.backsubstitution import backsubstitute
 from proofmap.bounds.passes import Bounder, Pass
-from proofmap.bounds.prefilter import Sieve
-from proofmap.bounds.rows import Rows, Tightened
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.prefilter import Prefilter
+from proofmap.bounds.rows import BoundRows, RowBounds
+from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Node
 from proofmap.graph.walk import before
 from proofmap.inputs.window_forms import Windows, where_from
@@ -25,8 +25,8 @@ from proofmap.runtime.memory import bytes_of, in_pieces, rows_of
 
 _NUMBERING = 48  # bytes for each variable that a window sees while its groups are numbered: six times an int64
 
-# Rows, where their forms ended, and the biases of the forms.
-Arrived = Callable[[Rows, dict[str, Form], Tensor], None]
+# BoundRows, where their forms ended, and the biases of the forms.
+Arrived = Callable[[BoundRows, dict[str, Form], Tensor], None]
 
 
 @dataclass(frozen=True)
@@ -36,38 +36,38 @@ class BackwardPass(Pass):
     sieve: what shorter ways prove harmless is not sent. windows: forms of an entry of a map are windows of it.
     """
 
-    sieve: bool = True
+    prefilter: bool = True
     windows: bool = True
 
     refines = True
 
-    def begin(self, knowledge: Knowledge) -> BackwardBounder:
-        return BackwardBounder(knowledge, self)
+    def begin(self, state: BoundState) -> BackwardBounder:
+        return BackwardBounder(state, self)
 
 
 class BackwardBounder(Bounder):
     """The pass in one walk."""
 
-    def __init__(self, knowledge: Knowledge, settings: BackwardPass) -> None:
-        super().__init__(knowledge)
+    def __init__(self, state: BoundState, settings: BackwardPass) -> None:
+        super().__init__(state)
         self._settings = settings
-        self._sieve = Sieve(knowledge) if settings.sieve else None
+        self._prefilter = Prefilter(state) if settings.prefilter else None
 
-    def settle(self, node: Node) -> None:
-        if self._sieve is not None:
-            self._sieve.narrow(node, self)
-        super().settle(node)
+    def tighten_inputs(self, node: Node) -> None:
+        if self._prefilter is not None:
+            self._prefilter.narrow(node, self)
+        super().tighten_inputs(node)
 
-    def for_members(self, knowledge: Knowledge, index: Tensor) -> BackwardBounder:
-        return BackwardBounder(knowledge, self._settings)
+    def for_members(self, state: BoundState, index: Tensor) -> BackwardBounder:
+        return BackwardBounder(state, self._settings)
 
-    def tighten(self, name: str, rows: Rows) -> Tightened:
+    def tighten(self, name: str, rows: BoundRows) -> RowBounds:
         """Entry k from above by the form +1 at k, from below by -1 at k; nothing of an end that is not asked for."""
-        balls, full_only = self.knowledge.balls, not self.knowledge.for_members
-        parts: list[Tightened] = []
+        balls, full_only = self.state.balls, not self.state.for_members
+        parts: list[RowBounds] = []
 
-        def concretise(part: Rows, forms: dict[str, Form], bias: Tensor) -> None:
-            form = forms.get(self.knowledge.graph.input.name)
+        def concretise(part: BoundRows, forms: dict[str, Form], bias: Tensor) -> None:
+            form = forms.get(self.state.graph.input.name)
             seen = None
             if isinstance(form, Windows):
                 swing, seen = balls.maximise_windows(form, full_only=full_only)
@@ -79,106 +79,109 @@ class BackwardBounder(Bounder):
             ends = bias[:, None] + swing
             upper = ends[: len(part)] if part.side >= 0 else torch.full_like(ends, inf)
             lower = -ends[-len(part) :] if part.side <= 0 else torch.full_like(ends, -inf)
-            parts.append(Tightened(part, lower, upper, seen))
+            parts.append(RowBounds(part, lower, upper, seen))
 
-        self.send(name, rows, self.knowledge.relaxations, concretise)
-        return Tightened.together(parts)
+        self.backsubstitute_rows(name, rows, self.state.relaxations, concretise)
+        return RowBounds.together(parts)
 
     def _maximise(self, form: Tensor, owner: Tensor, full_only: bool) -> Tensor:
-        balls, cut = self.knowledge.balls, self.knowledge.cases.cut
+        balls, cut = self.state.balls, self.state.cases.cut
         if cut is None or not full_only:
             return balls.maximise(form, owner, full_only=full_only)
         return cut.maximise(balls, form, owner)
 
-    def near(self, name: str, rows: Rows, relaxations: Mapping[str, Relaxation]) -> tuple[Rows, Interval]:
+    def bound_over_last_layers(
+        self, name: str, rows: BoundRows, relaxations: Mapping[str, Relaxation]
+    ) -> tuple[BoundRows, Interval]:
         """Bounds of some entries on the full ball by forms that go back over these relaxations alone, to intervals."""
-        parts: list[Rows] = []
+        parts: list[BoundRows] = []
         bounds: list[Tensor] = []
 
-        def concretise(part: Rows, forms: dict[str, Form], bias: Tensor) -> None:
+        def concretise(part: BoundRows, forms: dict[str, Form], bias: Tensor) -> None:
             parts.append(part)
-            bounds.append(interval.at_the_ends(self.knowledge, forms, bias, part.case.repeat(2)))
+            bounds.append(interval.maximise_forms(self.state, forms, bias, part.case.repeat(2)))
 
-        self.send(name, rows, relaxations, concretise)
+        self.backsubstitute_rows(name, rows, relaxations, concretise)
         upper, lower = (torch.cat(side) for side in zip(*(both.chunk(2) for both in bounds), strict=True))
-        return Rows.together(parts), Interval(-lower, upper)
+        return BoundRows.together(parts), Interval(-lower, upper)
 
-    def send(
+    def backsubstitute_rows(
         self,
         name: str,
-        rows: Rows,
+        rows: BoundRows,
         relaxations: Mapping[str, Relaxation],
         arrived: Arrived,
     ) -> None:
         """Send the forms +1 at each entry back and, after them, -1 at each, in pieces that fit; or those of a side."""
-        knowledge, like = self.knowledge, self.knowledge.balls.x
-        node = knowledge.graph[name]
+        state, like = self.state, self.state.balls.x
+        node = state.graph[name]
         is_map = self._settings.windows and len(node.shape) > 1 and prod(node.shape[1:]) > 1
         if is_map:
             rows = rows.by_place(node.shape)
         signs = 1 if rows.side else 2
 
-        def start(part: Rows) -> tuple[Form, Tensor]:
+        def start(part: BoundRows) -> tuple[Form, Tensor]:
             unit = (_unit_windows if is_map else _units)(node, part, like)
             return _signed(unit, part.side), part.case.repeat(signs)
 
         def piece(first: int, last: int) -> None:
             part = rows[first:last]
-            arrived(part, *self.carry(name, *start(part), relaxations, part))
+            arrived(part, *self.backsubstitute_forms(name, *start(part), relaxations, part))
 
-        members = knowledge.balls.members if knowledge.for_members else 1
+        members = state.balls.members if state.for_members else 1
         if is_map:
             widths: list[int] = []
             none = start(rows[:0])  # no row, to see how wide they get
-            ends, _ = rewrite(knowledge.graph, name, *none, relaxations, lambda _, form: widths.append(_width(form)))
+            ends, _ = backsubstitute(state.graph, name, *none, relaxations, lambda _, form: widths.append(_width(form)))
             widths += map(_width, ends.values())
-            row = self.room(widths, members)
-            if knowledge.for_members and isinstance(end := ends.get(knowledge.graph.input.name), Windows):
+            row = self.bytes_of_row(widths, members)
+            if state.for_members and isinstance(end := ends.get(state.graph.input.name), Windows):
                 row = max(row, (like.element_size() + _NUMBERING) * _width(end))
         else:
-            row = self.room(self._sizes(name), members)
-        in_pieces(len(rows), rows_of(knowledge.budget, like.device) // (signs * row), piece)
+            row = self.bytes_of_row(self._sizes(name), members)
+        in_pieces(len(rows), rows_of(state.budget, like.device) // (signs * row), piece)
 
-    def carry(
-        self, name: str, form: AnyForm, owner: Tensor, relaxations: Mapping[str, Relaxation], rows: Rows
+    def backsubstitute_forms(
+        self, name: str, form: AnyForm, owner: Tensor, relaxations: Mapping[str, Relaxation], rows: BoundRows
     ) -> tuple[dict[str, AnyForm], Tensor]:
-        """Forms over the value of a node as far back as relaxations lead, as `rewrite` says: those of `rows`, and after
-        them, where there are more, of the same with the other sign.
-        """
-        return rewrite(self.knowledge.graph, name, form, owner, relaxations, rounding=self.knowledge.rounding)
+        """Carry forms of a node's value back, by `backsubstitute`.
 
-    def room(self, widths: Sequence[int], members: int) -> int:
+        The first forms belong to `rows`. If there are twice as many, the second half has the opposite sign.
+        """
+        return backsubstitute(self.state.graph, name, form, owner, relaxations, rounding=self.state.rounding)
+
+    def bytes_of_row(self, widths: Sequence[int], members: int) -> int:
         """The bytes that one row takes whose form has so many coefficients at the nodes that it meets."""
-        return bytes_of("back", max(widths) + members, self.knowledge.balls.x.element_size())
+        return bytes_of("back", max(widths) + members, self.state.balls.x.element_size())
 
     def _sizes(self, name: str) -> list[int]:
         """The entries of every node that a dense form of this one can meet."""
-        graph = self.knowledge.graph
+        graph = self.state.graph
         return [graph[one].size for one in before(graph.nodes, name)]
 
     def final(self, specification: Tensor, wanted: Tensor) -> Tensor:
-        graph, balls = self.knowledge.graph, self.knowledge.balls
+        graph, balls = self.state.graph, self.state.balls
         case, row = wanted.nonzero(as_tuple=True)
         value: Tensor = specification.new_full((*wanted.shape, balls.members), inf)
 
         def piece(first: int, last: int) -> None:
             at = (case[first:last], row[first:last])
             start = specification[at].unflatten(1, graph[graph.output].shape)
-            forms, bias = self.carry(graph.output, start, at[0], self.knowledge.relaxations, Rows(*at))
+            forms, bias = self.backsubstitute_forms(graph.output, start, at[0], self.state.relaxations, BoundRows(*at))
             form = forms.get(graph.input.name)  # None: the output does not depend on the input
             value[at] = bias[:, None] + (0 if form is None else balls.maximise(form, at[0]))
 
-        each = self.room(self._sizes(graph.output), balls.members)
-        in_pieces(len(row), rows_of(self.knowledge.budget, value.device) // each, piece)
+        each = self.bytes_of_row(self._sizes(graph.output), balls.members)
+        in_pieces(len(row), rows_of(self.state.budget, value.device) // each, piece)
         return value.transpose(1, 2)
 
 
-def _units(node: Node, rows: Rows, like: Tensor) -> Form:
+def _units(node: Node, rows: BoundRows, like: Tensor) -> Form:
     """The forms +1 at each entry."""
     return F.one_hot(rows.entry, node.size).to(like.dtype).view(len(rows), *node.shape)
 
 
-def _unit_windows(node: Node, rows: Rows, like: Tensor) -> Form:
+def _unit_windows(node: Node, rows: BoundRows, like: Tensor) -> Form:
     """The same as windows of the map."""
     places, channel = where_from(rows.case, rows.entry, node.shape)
     return Windows.unit(places, channel, node.shape, like)

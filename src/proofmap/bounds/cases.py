@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from proofmap.bounds.differences.halfspace import Cut
+from proofmap.bounds.differences.halfspace import HalfSpace
 from proofmap.inputs.family import Family
 from proofmap.rules import Interval
 
@@ -28,7 +28,7 @@ class Cases:
     known: Mapping[str, Interval] = field(default_factory=dict)  # (C, *shape) that hold on the case
     slopes: Mapping[str, Tensor] = field(default_factory=dict)  # (C, F, *shape) of nonlinear nodes, for `relax`
     splits: Mapping[str, Tensor] = field(default_factory=dict)  # (C, *shape) of 1 (>= 0), -1 (<= 0) and 0 (either)
-    cut: Cut | None = None
+    cut: HalfSpace | None = None
 
     def __len__(self) -> int:
         return self.balls.count

@@ -11,14 +11,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from proofmap.bounds import interval
-from proofmap.bounds import node_facts as facts
+from proofmap.bounds import interval, node_facts
 from proofmap.bounds.backsubstitution import bytes_per_row
 from proofmap.bounds.cases import Cases
-from proofmap.bounds.layer_progress import Layers
+from proofmap.bounds.layer_progress import LayerProgress
 from proofmap.bounds.method import Method, Plan
 from proofmap.bounds.passes import Bounder, Pass
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.state import BoundState
 from proofmap.errors import BoundError
 from proofmap.graph.ir import Graph
 from proofmap.graph.rewrite.bilinear import in_products
@@ -65,7 +64,7 @@ def solve(
         plans = tuple(replace(plan, rigorous=rigorous) for plan in method.plans)
         best = torch.tensor(inf, dtype=specification.dtype, device=specification.device)
         for k, plan in enumerate(plans):
-            work = _Work(graph, plan, budget, cases, specification, floor)
+            work = _SolveTask(graph, plan, budget, cases, specification, floor)
             with progress.part(k / len(plans), (k + 1) / len(plans)):
                 best = torch.minimum(best, _solve(work, sharing))
         sound = best.isfinite() | best.isneginf() if cases.parted else best.isfinite()
@@ -78,8 +77,8 @@ def solve(
 
 
 @dataclass(frozen=True, eq=False)
-class _Work:
-    """Rows of a specification to bound on some cases, by one plan, in so many bytes."""
+class _SolveTask:
+    """BoundRows of a specification to bound on some cases, by one plan, in so many bytes."""
 
     graph: Graph
     plan: Plan
@@ -88,13 +87,13 @@ class _Work:
     specification: Tensor  # (C, R, classes)
     floor: Tensor | None  # (C,)
 
-    def on(self, cases: Cases, index: Tensor) -> _Work:
+    def on(self, cases: Cases, index: Tensor) -> _SolveTask:
         """The same for others: each has the rows of one of these."""
         floor = None if self.floor is None else self.floor[index]
         return replace(self, cases=cases, specification=self.specification[index], floor=floor)
 
 
-def _solve(work: _Work, sharing: Sharing) -> Tensor:
+def _solve(work: _SolveTask, sharing: Sharing) -> Tensor:
     """In pieces of cases (or of single balls) that fit the budget."""
     plan, balls = work.plan, work.cases.balls
     if plan.hidden:  # what bounds hidden entries can bound differences
@@ -128,7 +127,7 @@ def _solve(work: _Work, sharing: Sharing) -> Tensor:
     return result
 
 
-def _by_arithmetic(work: _Work) -> Tensor:
+def _by_arithmetic(work: _SolveTask) -> Tensor:
     """Interval arithmetic alone, with all roundings: radii of a ball serve its members."""
     count, rows, _ = work.specification.shape
     members = work.cases.balls.members
@@ -137,8 +136,8 @@ def _by_arithmetic(work: _Work) -> Tensor:
 
     def together(start: int, stop: int) -> None:
         some = work.on(work.cases.pick(every[start:stop]), every[start:stop])
-        layers = Layers.of(work.graph, rows, back=False)
-        balls, _ = settle(work.graph, some.cases, work.plan, work.budget, layers)
+        layers = LayerProgress.of(work.graph, rows, back=False)
+        balls, _ = bound_nodes(work.graph, some.cases, work.plan, work.budget, layers)
 
         def alone(first: int, last: int) -> None:
             part = every[first:last]
@@ -153,66 +152,66 @@ def _by_arithmetic(work: _Work) -> Tensor:
     return value.view(count, members, rows)
 
 
-def _cases_in(work: _Work, members: int) -> int:
+def _cases_in(work: _SolveTask, members: int) -> int:
     """How many cases fit: intervals and relaxations of all nodes, and the members' bounds of the hidden entries."""
     graph, itemsize = work.graph, work.specification.element_size()
-    hidden = sum(graph[name].size for name in facts.hidden(graph)) if members > 1 else 0
+    hidden = sum(graph[name].size for name in node_facts.hidden(graph)) if members > 1 else 0
     each = _bytes_of_walk(work) + itemsize * 2 * members * hidden
     each += sum(one.bytes_per_case(graph, itemsize) for one in work.plan.passes)
     return max(1, work.budget // (2 * each))
 
 
-def _bytes_of_walk(work: _Work) -> int:
+def _bytes_of_walk(work: _SolveTask) -> int:
     """The intervals and relaxations of all nodes, for one ball."""
     return bytes_of("walk", sum(node.size for node in work.graph.nodes), work.specification.element_size())
 
 
-def _walk(work: _Work, shared: bool) -> Tensor:
+def _walk(work: _SolveTask, shared: bool) -> Tensor:
     """One walk: (C, members, R), members being 1 for single balls."""
     plan, members = work.plan, work.cases.balls.members
-    layers = Layers.of(work.graph, work.specification.shape[1] * (members if shared else 1), bool(plan.hidden))
-    knowledge, bounders = settle(work.graph, work.cases, plan, work.budget, layers, shared)
+    layers = LayerProgress.of(work.graph, work.specification.shape[1] * (members if shared else 1), bool(plan.hidden))
+    state, bounders = bound_nodes(work.graph, work.cases, plan, work.budget, layers, shared)
     with layers.at_the_end():
         full = 1 / members if shared else 1.0
         with progress.part(0.0, full):
             final = [bounders[one] for one in plan.final]
-            best = _of_output(work, knowledge, final)
+            best = _of_output(work, state, final)
         with progress.part(full, 1.0):
-            best = _last_pass(work, knowledge, final, best) if shared else best
-    return best.masked_fill(knowledge.empty[:, None, None], -inf) if work.cases.parted else best
+            best = _last_pass(work, state, final, best) if shared else best
+    return best.masked_fill(state.empty[:, None, None], -inf) if work.cases.parted else best
 
 
-def settle(
-    graph: Graph, cases: Cases, plan: Plan, budget: int, layers: Layers, for_members: bool = False
-) -> tuple[Knowledge, dict[Pass, Bounder]]:
+def bound_nodes(
+    graph: Graph, cases: Cases, plan: Plan, budget: int, layers: LayerProgress, for_members: bool = False
+) -> tuple[BoundState, dict[Pass, Bounder]]:
     """What a walk to the output learns of all nodes, and the passes that it was made by."""
-    knowledge = Knowledge(
+    state = BoundState(
         graph, cases, budget, for_members=for_members, arithmetic=plan.interval_hidden, rigorous=plan.rigorous
     )
-    bounders = {one: one.begin(knowledge) for one in plan.passes}
+    bounders = {one: one.begin(state) for one in plan.passes}
     for node in graph.nodes:
         with layers.at(node.name):
-            if facts.is_nonlinear(node):
+            if node_facts.is_nonlinear(node):
                 for one in plan.hidden:
-                    bounders[one].settle(node)
+                    bounders[one].tighten_inputs(node)
                 if plan.final:
-                    knowledge.relax(node)
-            knowledge.interval(node.name)
+                    state.relax(node)
+            state.interval(node.name)
             for bounder in bounders.values():
                 bounder.visit(node)
-    return knowledge, bounders
+    return state, bounders
 
 
-def _of_output(work: _Work, knowledge: Knowledge, bounders: Sequence[Bounder]) -> Tensor:
+def _of_output(work: _SolveTask, state: BoundState, bounders: Sequence[Bounder]) -> Tensor:
     """Bounds (C, members, R) of the rows of the specification, by what is known of all nodes."""
     wanted = torch.ones_like(work.specification[:, :, 0], dtype=torch.bool)
     bounds = []
     if work.plan.interval_final or work.floor is not None:
-        cheap = interval.final(knowledge, work.specification, wanted)
+        cheap = interval.final(state, work.specification, wanted)
         if work.floor is not None:
             wanted = cheap > work.floor[:, None]
         cheap = cheap if work.plan.interval_final else torch.where(wanted, inf, cheap)
-        bounds.append(cheap[:, None].expand(-1, knowledge.balls.members, -1))  # on B, which holds for every member
+        bounds.append(cheap[:, None].expand(-1, state.balls.members, -1))  # on B, which holds for every member
     bounds += [bounder.final(work.specification, wanted) for bounder in bounders]
     return _smallest(bounds)
 
@@ -224,7 +223,7 @@ def _smallest(bounds: Sequence[Tensor]) -> Tensor:
     return best
 
 
-def _last_pass(work: _Work, knowledge: Knowledge, final: Sequence[Bounder], best: Tensor) -> Tensor:
+def _last_pass(work: _SolveTask, state: BoundState, final: Sequence[Bounder], best: Tensor) -> Tensor:
     """`best` (C, members, R) improved: for each member but B, relaxations from its own hidden bounds and one pass back
     from the rows that still matter. For B itself this is the pass already made.
 
@@ -243,8 +242,8 @@ def _last_pass(work: _Work, knowledge: Knowledge, final: Sequence[Bounder], best
 
     def piece(start: int, stop: int) -> None:
         part = index[start:stop]
-        single = knowledge.of_members(part)
-        for node in filter(facts.is_nonlinear, graph.nodes):
+        single = state.of_members(part)
+        for node in filter(node_facts.is_nonlinear, graph.nodes):
             single.relax(node)
         bounders = [one for bounder in final if (one := bounder.for_members(single, part)) is not None]
         specification = work.specification[part // members]
@@ -262,5 +261,5 @@ def _last_pass(work: _Work, knowledge: Knowledge, final: Sequence[Bounder], best
             wanted = wanted & (flat[part] > flat[part].gather(1, front))
         improve(wanted)
 
-    in_pieces(len(index), rows_of(knowledge.budget, best.device) // each, piece)
+    in_pieces(len(index), rows_of(state.budget, best.device) // each, piece)
     return flat.view_as(best)

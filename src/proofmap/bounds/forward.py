@@ -8,11 +8,11 @@ from math import prod
 import torch
 from torch import Tensor
 
-from proofmap.bounds import node_facts as facts
-from proofmap.bounds.backsubstitution import rewrite
+from proofmap.bounds import node_facts
+from proofmap.bounds.backsubstitution import backsubstitute
 from proofmap.bounds.passes import Bounder, Pass
-from proofmap.bounds.rows import Rows, Tightened
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.rows import BoundRows, RowBounds
+from proofmap.bounds.state import BoundState
 from proofmap.errors import RoomError, in_bytes
 from proofmap.graph.ir import Graph, Node
 from proofmap.rules import RULES, Forms, Linear
@@ -23,15 +23,15 @@ from proofmap.runtime.memory import bytes_of
 class ForwardPass(Pass):
     """Every value between two affine forms of δ, on the full ball; each form is concretised for every member."""
 
-    def begin(self, knowledge: Knowledge) -> ForwardBounder:
-        x = knowledge.balls.x
-        needed = self.bytes_per_case(knowledge.graph, x.element_size())
-        if needed > knowledge.budget:
+    def begin(self, state: BoundState) -> ForwardBounder:
+        x = state.balls.x
+        needed = self.bytes_per_case(state.graph, x.element_size())
+        if needed > state.budget:
             raise RoomError(
                 f"forward bounds of this network need about {in_bytes(needed)} a sample, the budget is "
-                f"{in_bytes(knowledge.budget)}: give more memory, or take Backward or CrownIBP"
+                f"{in_bytes(state.budget)}: give more memory, or take Backward or CrownIBP"
             )
-        return ForwardBounder(knowledge)
+        return ForwardBounder(state)
 
     def bytes_per_case(self, graph: Graph, itemsize: int) -> int:
         return bytes_of("forward", graph.input.size * max(node.size for node in graph.nodes), itemsize)
@@ -40,9 +40,9 @@ class ForwardPass(Pass):
 class ForwardBounder(Bounder):
     """The pass in one walk."""
 
-    def __init__(self, knowledge: Knowledge) -> None:
-        super().__init__(knowledge)
-        self._kept = facts.frontier(knowledge.graph)
+    def __init__(self, state: BoundState) -> None:
+        super().__init__(state)
+        self._kept = node_facts.frontier(state.graph)
         self._forms: dict[str, Forms] = {}
 
     def visit(self, node: Node) -> None:
@@ -54,15 +54,15 @@ class ForwardBounder(Bounder):
             if isinstance(rule, Linear):
                 self._forms[node.name] = rule.push(node, *inputs)
             else:
-                self._forms[node.name] = self.knowledge.relaxations[node.name].push(*inputs)
+                self._forms[node.name] = self.state.relaxations[node.name].push(*inputs)
             self._widen(node, inputs)
-        for name in self.knowledge.graph.drops[node.name]:
+        for name in self.state.graph.drops[node.name]:
             if name not in self._kept:
                 self._forms.pop(name, None)
 
     def _widen(self, node: Node, inputs: list[Forms]) -> None:
         """Move the forms of a node outward by what their roundings may cost."""
-        rounding, forms = self.knowledge.rounding, self._forms[node.name]
+        rounding, forms = self.state.rounding, self._forms[node.name]
         if rounding is not None:
             radius = rounding.pushed(node, [self._size(one) for one in inputs])
             lower, upper = forms.lower_bias - radius, forms.upper_bias + radius
@@ -70,41 +70,41 @@ class ForwardBounder(Bounder):
 
     def _size(self, forms: Forms) -> Tensor:
         """What both forms amount to."""
-        rounding = self.knowledge.rounding
+        rounding = self.state.rounding
         assert rounding is not None
         below = rounding.of_forms(forms.lower_weight, forms.lower_bias)
         return torch.maximum(below, rounding.of_forms(forms.upper_weight, forms.upper_bias))
 
     def _start(self) -> Forms:
         """x + I δ."""
-        x = self.knowledge.balls.x
+        x = self.state.balls.x
         size = prod(x.shape[1:])
         unit = torch.eye(size, dtype=x.dtype, device=x.device).reshape(1, size, *x.shape[1:])
         weight = unit.expand(len(x), *unit.shape[1:])
         return Forms(weight, x, weight, x)
 
-    def tighten(self, name: str, rows: Rows) -> Tightened:
+    def tighten(self, name: str, rows: BoundRows) -> RowBounds:
         forms = self._forms[name]
         upper = self._concretise(forms.upper_weight, forms.upper_bias, rows, 1.0)
         lower = -self._concretise(forms.lower_weight, forms.lower_bias, rows, -1.0)
-        return Tightened(rows, lower, upper)
+        return RowBounds(rows, lower, upper)
 
-    def _concretise(self, weight: Tensor, bias: Tensor, rows: Rows, sign: float) -> Tensor:
-        balls = self.knowledge.balls
+    def _concretise(self, weight: Tensor, bias: Tensor, rows: BoundRows, sign: float) -> Tensor:
+        balls = self.state.balls
         form = sign * weight.flatten(2)[rows.case, :, rows.entry]  # (K, d)
         value = sign * bias.flatten(1)[rows.at]
-        if (rounding := self.knowledge.rounding) is not None:
+        if (rounding := self.state.rounding) is not None:
             value = value + rounding.summed(rounding.of_forms(weight, bias), 1).flatten(1)[rows.at]
         form = form.unflatten(1, balls.shape)
-        return value[:, None] + balls.concretise(form, rows.case, full_only=not self.knowledge.for_members)
+        return value[:, None] + balls.concretise(form, rows.case, full_only=not self.state.for_members)
 
     def final(self, specification: Tensor, wanted: Tensor) -> Tensor:
         """The form of each row: A⁺ U + A⁻ L over what the linear end of the network reads."""
-        graph, balls = self.knowledge.graph, self.knowledge.balls
+        graph, balls = self.state.graph, self.state.balls
         count, rows, _ = specification.shape
-        owner = Rows.every(count, rows, specification.device).case
+        owner = BoundRows.every(count, rows, specification.device).case
         start = specification.flatten(0, 1).unflatten(1, graph[graph.output].shape)
-        forms, bias = rewrite(graph, graph.output, start, owner, {}, rounding=self.knowledge.rounding)
+        forms, bias = backsubstitute(graph, graph.output, start, owner, {}, rounding=self.state.rounding)
         total = bias.new_zeros(count, rows, balls.x[0].numel())
         value = bias.reshape(count, rows)
         for name, form in forms.items():
@@ -113,7 +113,7 @@ class ForwardBounder(Bounder):
             total = total + above @ reached.upper_weight.flatten(2).mT + below @ reached.lower_weight.flatten(2).mT
             value = value + (above @ reached.upper_bias.flatten(1).unsqueeze(2)).squeeze(2)
             value = value + (below @ reached.lower_bias.flatten(1).unsqueeze(2)).squeeze(2)
-            if (rounding := self.knowledge.rounding) is not None:
+            if (rounding := self.state.rounding) is not None:
                 cost = rounding.summed(self._size(reached), 2 * graph[name].size).flatten(1)
                 value = value + ((above - below) @ cost.unsqueeze(2)).squeeze(2)
         swing = balls.concretise(total.flatten(0, 1).unflatten(1, balls.shape), owner)

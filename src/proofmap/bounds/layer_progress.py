@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from proofmap.bounds import node_facts as facts
+from proofmap.bounds import node_facts
 from proofmap.graph.ir import Graph
 from proofmap.runtime.progress import part
 
-__all__ = ["Layers"]
+__all__ = ["LayerProgress"]
 
 
 @dataclass(frozen=True)
-class Layers:
+class LayerProgress:
     """The layers of a walk: its nonlinear nodes, and the output."""
 
     ends: Mapping[str, tuple[int, float, float]]  # node -> its number, and where its work begins and ends, of all
     last: float  # where the work on the output begins
 
     @staticmethod
-    def of(graph: Graph, rows: int, back: bool) -> Layers:
+    def of(graph: Graph, rows: int, back: bool) -> LayerProgress:
         """For a walk that bounds `rows` forms of the output and, where it goes back, every input of a nonlinear node.
 
         A guess: one form costs as much as all the values that it meets on its way back. What it costs depends on much
@@ -29,7 +29,7 @@ class Layers:
         """
         behind, costs = 0, {}
         for node in graph.nodes:
-            if facts.is_nonlinear(node):
+            if node_facts.is_nonlinear(node):
                 costs[node.name] = behind * (sum(graph[name].size for name in node.inputs) if back else 1)
             behind += node.size
         whole, count = sum(costs.values()) + behind * rows, len(costs) + 1
@@ -38,7 +38,7 @@ class Layers:
             stop = start + (cost / whole + 1 / count) / 2
             ends[name] = (number, start, stop)
             start = stop
-        return Layers(ends, start)
+        return LayerProgress(ends, start)
 
     def at(self, name: str) -> AbstractContextManager[None]:
         """Inside, the node is settled."""

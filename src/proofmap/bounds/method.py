@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from proofmap.bounds.alpha.alpha_crown import SlopesPass
+from proofmap.bounds.alpha.alpha_crown import AlphaPass
 from proofmap.bounds.backward import BackwardPass
 from proofmap.bounds.forward import ForwardPass
 from proofmap.bounds.passes import Pass
@@ -119,7 +119,7 @@ class Alpha(Method):
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        slopes = SlopesPass(steps=self.steps)
+        slopes = AlphaPass(steps=self.steps)
         return (*Backward().plans, Plan(hidden=(slopes,), final=(slopes,)))
 
 

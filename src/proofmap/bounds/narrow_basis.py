@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from proofmap.bounds.rows import Rows
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.rows import BoundRows
+from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import compute
 from proofmap.graph.walk import push
@@ -38,7 +38,7 @@ _NARROW = 3  # times fewer entries than those that are asked for
 
 
 @dataclass(frozen=True, eq=False)
-class Sent:
+class BasisForms:
     """The forms of all entries of a node."""
 
     name: str
@@ -48,16 +48,16 @@ class Sent:
 
 
 @dataclass(eq=False)
-class Basis:
+class NarrowBasis:
     """The narrow layer that was last sent back. One walk uses one."""
 
-    knowledge: Knowledge
-    sent: Sent | None = None
+    state: BoundState
+    sent: BasisForms | None = None
     lines: dict[str, Lines] = field(default_factory=dict)
 
-    def narrow(self, name: str, rows: Rows, backward: BackwardBounder) -> None:
+    def narrow(self, name: str, rows: BoundRows, backward: BackwardBounder) -> None:
         """Narrow the intervals of all entries of the node, where a layer narrow enough lies before it."""
-        graph, balls = self.knowledge.graph, self.knowledge.balls
+        graph, balls = self.state.graph, self.state.balls
         if balls.norm != inf:
             return
         path = path_to(graph, name, len(rows) // (_NARROW * balls.count))
@@ -65,48 +65,48 @@ class Basis:
             return
         start = graph[path[0].inputs[0]]
         forms = balls.count * start.size * graph.input.size
-        if bytes_of("basis", forms, balls.x.element_size()) > self.knowledge.budget:
+        if bytes_of("basis", forms, balls.x.element_size()) > self.state.budget:
             return
         if self.sent is None or self.sent.name != start.name:
             self.sent = None  # before the next takes room
             self.sent = self._send(start, backward)
         centre, radius = self._run(self.sent, path)
-        every = Rows.every(balls.count, centre[0].numel(), centre.device)
-        self.knowledge.narrow(name, every, Interval((centre - radius).flatten(), (centre + radius).flatten()))
+        every = BoundRows.every(balls.count, centre[0].numel(), centre.device)
+        self.state.narrow(name, every, Interval((centre - radius).flatten(), (centre + radius).flatten()))
 
     def has_lines(self) -> bool:
         """Whether every operation that has been relaxed lies between parallel lines, which are kept."""
-        for name, relaxation in self.knowledge.relaxations.items():
+        for name, relaxation in self.state.relaxations.items():
             if name not in self.lines:
                 if not isinstance(relaxation, Lines):
                     return False
-                self.lines[name] = parallel(relaxation, self.knowledge.interval(self.knowledge.graph[name].inputs[0]))
+                self.lines[name] = parallel(relaxation, self.state.interval(self.state.graph[name].inputs[0]))
         return True
 
-    def _send(self, node: Node, backward: BackwardBounder) -> Sent:
+    def _send(self, node: Node, backward: BackwardBounder) -> BasisForms:
         """All entries of a node back to the input, from above: J·x + c + e. What is linear in x is known at the centre
         of the box by running the network there with lines in the place of its nonlinear operations: the rest is e.
         """
-        balls = self.knowledge.balls
+        balls = self.state.balls
         like = balls.x
         low, high = (end.flatten(1) for end in balls.box())
         forms = like.new_zeros(balls.count, node.size, prod(balls.shape))
         above = like.new_empty(balls.count, node.size)
 
-        def keep(part: Rows, ends: dict[str, Form], bias: Tensor) -> None:
+        def keep(part: BoundRows, ends: dict[str, Form], bias: Tensor) -> None:
             above[part.at] = bias
-            form = ends.get(self.knowledge.graph.input.name)
+            form = ends.get(self.state.graph.input.name)
             if form is not None:
                 forms[part.at] = (form.dense() if isinstance(form, Windows) else form).flatten(1)
 
-        every = Rows.every(balls.count, node.size, like.device, side=1)
-        backward.send(node.name, every, self.lines, keep)
+        every = BoundRows.every(balls.count, node.size, like.device, side=1)
+        backward.backsubstitute_rows(node.name, every, self.lines, keep)
         middle = (low + high) / 2
         centre = self._middle(node, middle.view(like.shape))
         linear = torch.einsum("nvd,nd->nv", forms, middle)
         size = torch.einsum("nvd,nd->nv", forms.abs(), middle.abs()) + above.abs() + centre.flatten(1).abs()
         error = (above + linear - centre.flatten(1)).clamp(min=0) + _ROUNDING * torch.finfo(like.dtype).eps * size
-        return Sent(node.name, forms, centre, error.view(centre.shape))
+        return BasisForms(node.name, forms, centre, error.view(centre.shape))
 
     def _middle(self, node: Node, x: Tensor) -> Tensor:
         """The node's value at x, with the middle of its two lines in the place of every nonlinear operation."""
@@ -117,7 +117,7 @@ class Basis:
             slope, middle, _ = self._line(one)
             return slope * inputs[0] + middle
 
-        return push(self.knowledge.graph, x, step, until=node.name)
+        return push(self.state.graph, x, step, until=node.name)
 
     def _line(self, node: Node) -> tuple[Tensor, Tensor, Tensor]:
         """(λ, µ, w) of the lines λ x + µ ± w around the node."""
@@ -125,7 +125,7 @@ class Basis:
         assert lines.lower_bias is not None
         return lines.upper_slope, (lines.upper_bias + lines.lower_bias) / 2, (lines.upper_bias - lines.lower_bias) / 2
 
-    def _run(self, sent: Sent, path: list[Node]) -> tuple[Tensor, Tensor]:
+    def _run(self, sent: BasisForms, path: list[Node]) -> tuple[Tensor, Tensor]:
         """Centre and radius (N, *shape) of the last node of the path from the basis."""
         centre, error = sent.centre, sent.error
         for node in path:
@@ -135,13 +135,13 @@ class Basis:
             else:
                 slope, middle, half = self._line(node)
                 centre, error = slope * centre + middle, slope.abs() * error + half
-        low, high = (end.flatten(1) for end in self.knowledge.balls.box())
+        low, high = (end.flatten(1) for end in self.state.balls.box())
         reach = (high - low) / 2  # (N, inputs)
         swing = torch.zeros_like(centre)
         widest = max(node.size for node in path)
-        first = self.knowledge.graph[path[0].inputs[0]].shape
+        first = self.state.graph[path[0].inputs[0]].shape
         column = bytes_of("basis", widest, centre.element_size())
-        columns = piece_of(self.knowledge.budget // 4, centre.device) // column
+        columns = piece_of(self.state.budget // 4, centre.device) // column
         for sample in range(len(centre)):
             forms = sent.forms[sample]
 

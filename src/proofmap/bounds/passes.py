@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor
 
-from proofmap.bounds.rows import Rows, Tightened
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.rows import BoundRows, RowBounds
+from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Graph, Node
 
 
@@ -18,8 +18,8 @@ class Pass(ABC):
     chooses: bool = False  # whether it looks for the best of what relaxations leave free
 
     @abstractmethod
-    def begin(self, knowledge: Knowledge) -> Bounder:
-        """Start on a walk, whose knowledge grows meanwhile."""
+    def begin(self, state: BoundState) -> Bounder:
+        """Start on a walk, whose state grows meanwhile."""
 
     def bytes_per_case(self, graph: Graph, itemsize: int) -> int:
         """What it keeps of one case through a whole walk."""
@@ -29,25 +29,25 @@ class Pass(ABC):
 class Bounder(ABC):
     """A pass in one walk: bounds of any node's entries, and of forms of the output."""
 
-    def __init__(self, knowledge: Knowledge) -> None:
-        self.knowledge = knowledge
+    def __init__(self, state: BoundState) -> None:
+        self.state = state
 
-    def settle(self, node: Node) -> None:
+    def tighten_inputs(self, node: Node) -> None:
         """Tighten what the node's relaxation will be made from, where that can help."""
-        for name, rows in self.knowledge.unstable(node):
-            self.knowledge.tighten(name, self.tighten(name, rows))
+        for name, rows in self.state.unstable(node):
+            self.state.tighten(name, self.tighten(name, rows))
 
     def visit(self, node: Node) -> None:  # noqa: B027 - most carry nothing along
         """Carry on what is carried along: the node's relaxation is there by now."""
 
-    def for_members(self, knowledge: Knowledge, index: Tensor) -> Bounder | None:
+    def for_members(self, state: BoundState, index: Tensor) -> Bounder | None:
         """The same for members as cases of their own, index (n,) into the C · members, case by case; None unless the
         pass refines.
         """
         return None
 
     @abstractmethod
-    def tighten(self, name: str, rows: Rows) -> Tightened:
+    def tighten(self, name: str, rows: BoundRows) -> RowBounds:
         """Bounds of some entries of a node, on the full ball or, where they are kept, on every member."""
 
     @abstractmethod

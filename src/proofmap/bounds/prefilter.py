@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proofmap.bounds.narrow_basis import Basis
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.narrow_basis import NarrowBasis
+from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Graph, Node
 from proofmap.rules import RULES, Linear
 
@@ -22,25 +22,25 @@ _MESHES = (0, 3, 9)  # nonlinear layers to go back over
 _DEEP = 4  # layers that must be left behind a mesh: over fewer, the whole way is as short
 
 
-class Sieve:
+class Prefilter:
     """What is narrowed before a backward pass, in one walk."""
 
-    def __init__(self, knowledge: Knowledge) -> None:
-        self._knowledge = knowledge
-        self._basis = Basis(knowledge)
+    def __init__(self, state: BoundState) -> None:
+        self._knowledge = state
+        self._basis = NarrowBasis(state)
 
     def narrow(self, node: Node, backward: BackwardBounder) -> None:
         """Narrow the intervals of the node's inputs, as far as the entries where relaxing would lose something."""
-        knowledge = self._knowledge
+        state = self._knowledge
         for layers in _MESHES:
-            if len(knowledge.relaxations) < layers + _DEEP:
+            if len(state.relaxations) < layers + _DEEP:
                 return
-            near = dict(list(knowledge.relaxations.items())[len(knowledge.relaxations) - layers :])
-            for name, rows in knowledge.unstable(node):
-                if layers or _composed(knowledge.graph, name):
-                    knowledge.narrow(name, *backward.near(name, rows, near))
-            if not layers and knowledge.rounding is None:
-                for name, rows in knowledge.unstable(node):
+            near = dict(list(state.relaxations.items())[len(state.relaxations) - layers :])
+            for name, rows in state.unstable(node):
+                if layers or _composed(state.graph, name):
+                    state.narrow(name, *backward.bound_over_last_layers(name, rows, near))
+            if not layers and state.rounding is None:
+                for name, rows in state.unstable(node):
                     self._basis.narrow(name, rows, backward)
 
 

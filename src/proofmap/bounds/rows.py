@@ -17,7 +17,7 @@ _APART = 2**32  # more than there are groups
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class BoundRows:
     """Entries of a node's value: entry (K,) of the flat value, of case (K,).
 
     side: which end of them is asked for, 1 the upper, -1 the lower, 0 both.
@@ -30,8 +30,8 @@ class Rows:
     def __len__(self) -> int:
         return len(self.case)
 
-    def __getitem__(self, piece: slice | Tensor) -> Rows:
-        return Rows(self.case[piece], self.entry[piece], self.side)
+    def __getitem__(self, piece: slice | Tensor) -> BoundRows:
+        return BoundRows(self.case[piece], self.entry[piece], self.side)
 
     @property
     def at(self) -> tuple[Tensor, Tensor]:
@@ -39,23 +39,23 @@ class Rows:
         return self.case, self.entry
 
     @staticmethod
-    def where(mask: Tensor) -> Rows:
+    def where(mask: Tensor) -> BoundRows:
         """The entries marked in (cases, *shape)."""
         index = mask.flatten(1).nonzero()
-        return Rows(index[:, 0], index[:, 1])
+        return BoundRows(index[:, 0], index[:, 1])
 
     @staticmethod
-    def every(cases: int, size: int, device: torch.device, side: int = 0) -> Rows:
+    def every(cases: int, size: int, device: torch.device, side: int = 0) -> BoundRows:
         """All `size` entries of all cases, case by case."""
         case = torch.arange(cases, device=device).repeat_interleave(size)
-        return Rows(case, torch.arange(size, device=device).repeat(cases), side)
+        return BoundRows(case, torch.arange(size, device=device).repeat(cases), side)
 
     @staticmethod
-    def together(parts: Sequence[Rows]) -> Rows:
+    def together(parts: Sequence[BoundRows]) -> BoundRows:
         """One after the other."""
-        return Rows(torch.cat([p.case for p in parts]), torch.cat([p.entry for p in parts]), parts[0].side)
+        return BoundRows(torch.cat([p.case for p in parts]), torch.cat([p.entry for p in parts]), parts[0].side)
 
-    def by_place(self, shape: tuple[int, ...]) -> Rows:
+    def by_place(self, shape: tuple[int, ...]) -> BoundRows:
         """The same entries of a (C, *map) value, case by case, those of one position next to each other."""
         plane = prod(shape[1:])
         channel, position = self.entry // plane, self.entry % plane
@@ -64,14 +64,14 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Tightened:
+class RowBounds:
     """Bounds of some rows, in the order of their cases: (K, 1 + T), on the full ball and on T of its members.
 
     seen (K, T): the groups that those members freeze, -1 for none; on all others a row has its bound on the full ball.
     None: all members, in their order (or, with one column, the full ball alone).
     """
 
-    rows: Rows
+    rows: BoundRows
     lower: Tensor
     upper: Tensor
     seen: Tensor | None = None
@@ -82,7 +82,7 @@ class Tightened:
         return Interval(self.lower[:, 0], self.upper[:, 0])
 
     @staticmethod
-    def together(parts: list[Tightened]) -> Tightened:
+    def together(parts: list[RowBounds]) -> RowBounds:
         """One after the other; what sees fewer groups is filled up."""
         width = max(p.lower.shape[1] for p in parts)
 
@@ -91,8 +91,8 @@ class Tightened:
 
         lower, upper = (torch.cat([filled(getattr(p, side), width, 0) for p in parts]) for side in ("lower", "upper"))
         seen = [filled(p.seen, width - 1, -1) for p in parts if p.seen is not None]
-        rows = Rows.together([p.rows for p in parts])
-        return Tightened(rows, lower, upper, torch.cat(seen) if seen else None)
+        rows = BoundRows.together([p.rows for p in parts])
+        return RowBounds(rows, lower, upper, torch.cat(seen) if seen else None)
 
     def for_members(self, base: Interval, case: Tensor, member: Tensor, cases: int) -> Interval:
         """The intervals (M, *shape) of members (case, member) of `cases` balls, each with its bounds of the rows."""

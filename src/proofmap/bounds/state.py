@@ -13,9 +13,9 @@ from math import inf
 import torch
 from torch import Tensor
 
-from proofmap.bounds import node_facts as facts
+from proofmap.bounds import node_facts
 from proofmap.bounds.cases import Cases
-from proofmap.bounds.rows import Rows, Tightened
+from proofmap.bounds.rows import BoundRows, RowBounds
 from proofmap.graph.ir import Graph, Node
 from proofmap.inputs.family import Family
 from proofmap.rounding.bound_errors import Rounding
@@ -25,7 +25,7 @@ _ROUNDINGS = 2**10  # of all that is summed up to a value: what two bounds of it
 
 
 @dataclass(eq=False)
-class Knowledge:
+class BoundState:
     """Intervals and relaxations on the cases, by the names of the nodes."""
 
     graph: Graph
@@ -35,7 +35,7 @@ class Knowledge:
     arithmetic: bool  # whether interval arithmetic counts as a bound of the method
     intervals: dict[str, Interval] = field(default_factory=dict)
     relaxations: dict[str, Relaxation] = field(default_factory=dict)
-    tightened: dict[str, list[Tightened]] = field(default_factory=dict)
+    tightened: dict[str, list[RowBounds]] = field(default_factory=dict)
     exact: set[str] = field(default_factory=set)  # the nodes that interval arithmetic bounds exactly
     rigorous: bool = False  # whether what is known holds with all roundings
     rounding: Rounding | None = None
@@ -46,7 +46,7 @@ class Knowledge:
 
     def __post_init__(self) -> None:
         if not self.exact and self.balls.norm == inf and self.cases.cut is None:
-            self.exact = facts.exact(self.graph)
+            self.exact = node_facts.exact(self.graph)
         if self.rigorous and self.rounding is None:
             self.rounding = Rounding(self)
         self.empty = torch.zeros(len(self.cases), dtype=torch.bool, device=self.balls.x.device)
@@ -64,7 +64,7 @@ class Knowledge:
 
     def _first(self, node: Node) -> Interval:
         value = self.cases.known.get(node.name)
-        if value is None or self.arithmetic or node.name in self.exact or facts.ranges(node):
+        if value is None or self.arithmetic or node.name in self.exact or node_facts.ranges(node):
             computed = self._arithmetic(node)
             value = computed if value is None else self._both(node, computed, value)
         sides = self.cases.splits.get(node.name)
@@ -88,7 +88,7 @@ class Knowledge:
         inputs = map(self.interval, node.inputs)
         self.relaxations[node.name] = rule.relax(node, *inputs, slopes=self.cases.slopes.get(node.name))
 
-    def unstable(self, node: Node) -> Iterator[tuple[str, Rows]]:
+    def unstable(self, node: Node) -> Iterator[tuple[str, BoundRows]]:
         """The entries of the node's inputs where relaxing loses something and a form can do better than what is known.
 
         Input by input: what has been learned of one by then counts for the next.
@@ -97,7 +97,7 @@ class Knowledge:
         assert isinstance(rule, Nonlinear)
         for place, name in enumerate(node.inputs):
             if self._improvable(name):
-                rows = Rows.where(rule.unstable(node, *map(self.interval, node.inputs))[place])
+                rows = BoundRows.where(rule.unstable(node, *map(self.interval, node.inputs))[place])
                 if len(rows):
                     yield name, rows
 
@@ -108,41 +108,41 @@ class Knowledge:
         node = self.graph[name]
         if node.op == "input" or name in self.exact:
             return False
-        return self._improvable(node.inputs[0]) if facts.moves(node) else not facts.ranges(node)
+        return self._improvable(node.inputs[0]) if node_facts.moves(node) else not node_facts.ranges(node)
 
-    def tighten(self, name: str, bounds: Tightened) -> None:
+    def tighten(self, name: str, bounds: RowBounds) -> None:
         """Take new bounds of some rows in: together with what is known, or, where that is only interval arithmetic
         and does not count as a bound of the method, in its place.
         """
-        counts = self.arithmetic or name in self._touched or facts.is_nonlinear(self.graph[name])
+        counts = self.arithmetic or name in self._touched or node_facts.is_nonlinear(self.graph[name])
         self._put(name, bounds.rows, bounds.full, replaces=not counts)
         self._touched.add(name)
         if self.for_members:
             self.tightened.setdefault(name, []).append(bounds)
 
-    def narrow(self, name: str, rows: Rows, bounds: Interval) -> None:
+    def narrow(self, name: str, rows: BoundRows, bounds: Interval) -> None:
         """Take in what is known of some rows on the full ball, as if interval arithmetic had found it."""
         self._put(name, rows, bounds, replaces=False)
         self._narrowed = True
 
-    def _put(self, name: str, rows: Rows, bounds: Interval, *, replaces: bool) -> None:
+    def _put(self, name: str, rows: BoundRows, bounds: Interval, *, replaces: bool) -> None:
         shape = self.intervals[name].lower.shape
         flat = self.intervals[name].like((shape[0], -1))
         if not replaces or name in self.cases.known or name in self.cases.splits:
             bounds = self._both(self.graph[name], flat.pick(rows.at), bounds, rows)
         self.intervals[name] = flat.put(rows.at, bounds).like(shape)
 
-    def of_members(self, index: Tensor) -> Knowledge:
+    def of_members(self, index: Tensor) -> BoundState:
         """What follows for single members, as cases of their own: index (n,) into the C · members, case by case."""
         case, member = index // self.balls.members, index % self.balls.members
         cases = replace(self.cases, known={}).split(index)
-        inherited = replace(cases, known=Inherited(self, case, member))
-        single = Knowledge(self.graph, inherited, self.budget, False, self.arithmetic, exact=self.exact)
+        inherited = replace(cases, known=MemberIntervals(self, case, member))
+        single = BoundState(self.graph, inherited, self.budget, False, self.arithmetic, exact=self.exact)
         if self.rounding is not None:
             single.rounding = Rounding(single, self.rounding, case)
         return single
 
-    def _both(self, node: Node, one: Interval, other: Interval, rows: Rows | None = None) -> Interval:
+    def _both(self, node: Node, one: Interval, other: Interval, rows: BoundRows | None = None) -> Interval:
         """Both hold. A ball holds its centre: bounds of it miss each other by rounding alone. Of a part of one nothing
         may be left: then they miss each other by more, and the first stands for what no value is in.
         """
@@ -179,10 +179,10 @@ class Knowledge:
 
 
 @dataclass(frozen=True, eq=False)
-class Inherited(Mapping[str, Interval]):
+class MemberIntervals(Mapping[str, Interval]):
     """What members (case, member) of balls have from what is known of the balls, made when it is asked for."""
 
-    balls: Knowledge
+    balls: BoundState
     case: Tensor
     member: Tensor
 
@@ -198,7 +198,7 @@ class Inherited(Mapping[str, Interval]):
         """What interval arithmetic says need not be known, but where sums round: radii of a ball serve parts of it."""
         if not isinstance(name, str) or name not in self.balls.intervals:
             return False
-        if self.balls.rounding is not None and facts.sums(self.balls.graph[name]):
+        if self.balls.rounding is not None and node_facts.sums(self.balls.graph[name]):
             return True
         return name not in self.balls.exact and not self._alone
 

@@ -34,7 +34,7 @@ from proofmap.settings import check_number
 from proofmap.text.figure_titles import title
 from proofmap.text.proven_ranks import ranks, searched, standing
 from proofmap.text.wording import around, plural, radius, share
-from proofmap.verify.radius import Tried, radius_until
+from proofmap.verify.radius import RadiusTrials, radius_until
 
 if TYPE_CHECKING:
     from proofmap.plots.explanation_figure import Picture
@@ -241,7 +241,7 @@ def _radius_of(e: Explanation, k: int) -> float:
     return float(eps[k] if isinstance(eps, list) else eps)
 
 
-def _unproven(tried: Tried) -> str:
+def _unproven(tried: RadiusTrials) -> str:
     """Why no radius was proven."""
     if not tried.count:
         return "the network does not give the explained class to any of the inputs"

@@ -27,7 +27,7 @@ from proofmap.metrics.variables import Variables
 from proofmap.rounding.coverage import rigorous_on
 from proofmap.runtime.memory import budget, check_memory
 from proofmap.settings import check_count, check_number, count, setting
-from proofmap.verify.overlap import Bounding, family_overlap, method_of
+from proofmap.verify.overlap import OverlapSettings, family_overlap, method_of
 
 __all__ = ["Distances", "RobustnessSr"]
 
@@ -162,7 +162,7 @@ class RobustnessSr(Metric[Samples]):
         proven, open_at = torch.zeros_like(far), far
         trial = torch.where(far < self.largest, far / 2, far)
         method = method_of(self.bounds)
-        how = Bounding(method, available, rigorous=rigorous_on(graph, None, method))
+        how = OverlapSettings(method, available, rigorous=rigorous_on(graph, None, method))
         for _ in range(self.halvings):
             family = restrict(Ball(trial, self.norm, self.domain).at(x), free)
             over = family_overlap(graph, family, target, how)

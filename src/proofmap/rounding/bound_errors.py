@@ -38,7 +38,7 @@ from proofmap.rules.scalar_lines import Lines, at_rows
 from proofmap.runtime.block_sums import dot, roundings
 
 if TYPE_CHECKING:
-    from proofmap.bounds.state import Knowledge
+    from proofmap.bounds.state import BoundState
 
 __all__ = ["Rounding"]
 
@@ -53,7 +53,7 @@ _NARROWS = 8  # times as many channels as it reads: a convolution whose windows 
 class Rounding:
     """The radii T of what is known on some cases: those of a ball serve its members."""
 
-    def __init__(self, knowledge: Knowledge, of: Rounding | None = None, case: Tensor | None = None) -> None:
+    def __init__(self, knowledge: BoundState, of: Rounding | None = None, case: Tensor | None = None) -> None:
         self._known, self._of, self._case = ref(knowledge), of, case  # weak: what is known holds its radii
         self._kept = None if of is None else of._knowledge  # of the ball, as long as radii of its members are asked for
         dtype = knowledge.balls.x.dtype
@@ -69,7 +69,7 @@ class Rounding:
         self._depth = 2 * len(knowledge.graph.nodes) + 8  # offsets, and costs, that are added up on the way
 
     @property
-    def _knowledge(self) -> Knowledge:
+    def _knowledge(self) -> BoundState:
         knowledge = self._known()
         assert knowledge is not None
         return knowledge

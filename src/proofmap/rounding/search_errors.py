@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Node
 from proofmap.inputs.family import Family
 from proofmap.rounding.bound_errors import Rounding
@@ -46,7 +46,7 @@ _SINGLE_TINY = 2.0**-120  # and than what ends of intervals do that are kept in 
 class Apart(Rounding):
     """Of one ball, with what rows pay kept apart from their biases."""
 
-    def __init__(self, knowledge: Knowledge) -> None:
+    def __init__(self, knowledge: BoundState) -> None:
         assert knowledge.rounding is not None
         first = torch.zeros(1, dtype=torch.int64, device=knowledge.balls.x.device)
         super().__init__(knowledge, knowledge.rounding, first)

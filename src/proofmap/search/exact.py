@@ -14,8 +14,8 @@ from torch import Tensor
 
 from proofmap.attack.lower_bounds import Reached
 from proofmap.bounds import Backward, Cases, Exact
-from proofmap.bounds.engine import settle
-from proofmap.bounds.layer_progress import Layers
+from proofmap.bounds.engine import bound_nodes
+from proofmap.bounds.layer_progress import LayerProgress
 from proofmap.errors import RoomError
 from proofmap.graph import Graph
 from proofmap.graph.rewrite.pairwise_maximum import in_pairs
@@ -184,7 +184,7 @@ def units_on(
     if not has_units(graph):
         return None
     (plan,) = Backward().plans
-    plan, layers = replace(plan, rigorous=rigorous), Layers.of(graph, len(specification), back=True)
-    knowledge, _ = settle(graph, Cases(family), plan, available, layers)
-    rounding = Apart(knowledge) if rigorous else None
-    return units_of(graph, knowledge.intervals, family, specification, rounding)
+    plan, layers = replace(plan, rigorous=rigorous), LayerProgress.of(graph, len(specification), back=True)
+    state, _ = bound_nodes(graph, Cases(family), plan, available, layers)
+    rounding = Apart(state) if rigorous else None
+    return units_of(graph, state.intervals, family, specification, rounding)

@@ -14,15 +14,14 @@ from math import inf
 import torch
 from torch import Tensor
 
-from proofmap.bounds import Cases
-from proofmap.bounds import node_facts as facts
-from proofmap.bounds.alpha.alpha_crown import SlopesPass
+from proofmap.bounds import Cases, node_facts
+from proofmap.bounds.alpha.alpha_crown import AlphaPass
 from proofmap.bounds.backward import BackwardBounder, BackwardPass
-from proofmap.bounds.differences.halfspace import Cut
-from proofmap.bounds.engine import settle
-from proofmap.bounds.layer_progress import Layers
+from proofmap.bounds.differences.halfspace import HalfSpace
+from proofmap.bounds.engine import bound_nodes
+from proofmap.bounds.layer_progress import LayerProgress
 from proofmap.bounds.method import Plan
-from proofmap.bounds.rows import Rows
+from proofmap.bounds.rows import BoundRows
 from proofmap.errors import RoomError
 from proofmap.graph import Graph
 from proofmap.graph.rewrite.pairwise_maximum import in_pairs
@@ -135,12 +134,12 @@ class Ground:
         )
         return Family(around, lower, upper, f.norm, eps), empty
 
-    def tangent(self, balls: Family) -> Cut:
+    def tangent(self, balls: Family) -> HalfSpace:
         """For p = 2, what is lost in `balls` but for the square of a part's size: 2 s·(z - c) <= ε² - ||s||²."""
         s = balls.x - self.family.x
         terms = 2 * (s * balls.x).flatten(1)
         slack = _SLACK * (self.family.eps**2 + terms.abs().sum(1))
-        return Cut(-2 * s, self.family.eps**2 - s.flatten(1).square().sum(1) + terms.sum(1) + slack)
+        return HalfSpace(-2 * s, self.family.eps**2 - s.flatten(1).square().sum(1) + terms.sum(1) + slack)
 
 
 class Boxes:
@@ -155,14 +154,14 @@ class Boxes:
         self.ground = ground
         self.sides = sides
         self.own: Tensor = torch.eye(family.members, dtype=torch.bool, device=family.x.device)
-        self.layers: Layers = Layers.of(graph, len(self.rows), back=True)
+        self.layers: LayerProgress = LayerProgress.of(graph, len(self.rows), back=True)
         self.batches: int = 0
         # Around smooth functions lines are off by the square of a part's size: choosing them costs more than parts.
         smooth = any(isinstance(RULES.get(node.op), Smooth) for node in graph.nodes)
-        self.final: BackwardPass = BackwardPass() if smooth else SlopesPass(steps=_STEPS)
+        self.final: BackwardPass = BackwardPass() if smooth else AlphaPass(steps=_STEPS)
         kind = self.rows.device.type
         values = sum(node.size for node in graph.nodes)
-        hidden = sum(graph[name].size for name in facts.hidden(graph))
+        hidden = sum(graph[name].size for name in node_facts.hidden(graph))
         fit = self.available // (4 * bytes_of("walk", values, self.rows.element_size()))
         self.batch: int = max(1, min(_PARTS[kind], fit, max(8, _NUMBERS[kind] // (values * max(1, hidden)))))
 
@@ -203,14 +202,14 @@ class Boxes:
         wanted = (above > self.sides.floor[member, None]) & ~empty[:, None]
         with progress.listening(_nobody):
             plan = Plan(hidden=(BackwardPass(),), final=(self.final,), rigorous=self.rigorous)
-            knowledge, bounders = settle(graph, Cases(balls), plan, self.available, self.layers)
+            state, bounders = bound_nodes(graph, Cases(balls), plan, self.available, self.layers)
             bounder = bounders[self.final]
             assert isinstance(bounder, BackwardBounder)
             value = bounder.final(self.rows.expand(count, -1, -1), wanted)[:, 0]
         above = torch.where(wanted, torch.fmin(value, above), above).masked_fill(empty[:, None], -inf)
         each, row = torch.arange(count, device=low.device), above.argmax(1)
         start = self.rows[row].unflatten(1, graph[graph.output].shape)
-        forms, bias = bounder.carry(graph.output, start, each, knowledge.relaxations, Rows(each, row))
+        forms, bias = bounder.backsubstitute_forms(graph.output, start, each, state.relaxations, BoundRows(each, row))
         form = forms.get(graph.input.name, torch.zeros_like(balls.x))
         if balls.norm == 2 and not self.rigorous:  # the roundings of cuts are not known
             closer = bias + self.ground.tangent(balls).maximise(balls, form, each)[:, 0]

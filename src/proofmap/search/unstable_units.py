@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from proofmap.bounds import node_facts as facts
-from proofmap.bounds.backsubstitution import rewrite
+from proofmap.bounds import node_facts
+from proofmap.bounds.backsubstitution import backsubstitute
 from proofmap.graph.ir import Graph, Node
 from proofmap.inputs.family import Family
 from proofmap.rounding.search_errors import Apart, charged, size_of, solved_for, swing_of
@@ -169,7 +169,7 @@ class Units:
 
 def has_units(graph: Graph) -> bool:
     """Whether every operation that bends is a function of one number, or made of kinks: a product is not."""
-    return all(map(_taken, filter(facts.is_nonlinear, graph.nodes)))
+    return all(map(_taken, filter(node_facts.is_nonlinear, graph.nodes)))
 
 
 def _taken(node: Node) -> bool:
@@ -196,7 +196,7 @@ def units_of(
     inputs: list[Rows] = []
     ends: list[Interval] = []
     count = 0
-    for node in filter(facts.is_nonlinear, graph.nodes):
+    for node in filter(node_facts.is_nonlinear, graph.nodes):
         piece = _pieces(node, [intervals[name] for name in node.inputs], count)
         if piece is None or (piece.smooth and rounding is not None):
             return None
@@ -293,7 +293,7 @@ def _send(
 ) -> Rows:
     """Forms of a node's value as rows of δ and of the units before it."""
     owner = torch.zeros(len(form), dtype=torch.int64, device=form.device)
-    ends, bias = rewrite(graph, name, form, owner, pieces, rounding=rounding)
+    ends, bias = backsubstitute(graph, name, form, owner, pieces, rounding=rounding)
     mix = form.new_zeros(len(form), sum(len(piece.entries) for piece in pieces.values()))
     for piece in pieces.values():
         for part in piece.seen:

@@ -21,7 +21,7 @@ from proofmap.inputs.membership import below
 from proofmap.inputs.onehot_boxes import Boxes
 from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import part
-from proofmap.verify.overlap import Bounding, Overlap, family_overlap
+from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap
 
 __all__ = ["boxes_overlap"]
 
@@ -29,7 +29,7 @@ _TOGETHER = 256  # boxes
 _LEAST = 1e-3  # seconds that the search of a box has at least
 
 
-def boxes_overlap(graph: Graph, boxes: Boxes, target: Target, how: Bounding, rival: Target = None) -> Overlap:
+def boxes_overlap(graph: Graph, boxes: Boxes, target: Target, how: OverlapSettings, rival: Target = None) -> Overlap:
     """Upper bounds of AO(B) and of every AO(B_u), and what is reached: by x itself, or by the points that a search met.
 
     The seconds of a method that searches are for all boxes of a sample together.
@@ -41,7 +41,7 @@ def boxes_overlap(graph: Graph, boxes: Boxes, target: Target, how: Bounding, riv
         logits = logits_of(graph, boxes.x)
         classes = target_of(target, logits)
         other = None if rival is None else target_of(rival, logits, "rival")
-    asked = _Asked(graph, boxes, classes, other)
+    asked = _BoxProblem(graph, boxes, classes, other)
     begin = time.monotonic()
     every = torch.arange(len(boxes.owner), device=boxes.x.device)
     first = [asked.bounded(rows, replace(how, method=_unsearched(how.method))) for rows in every.split(_TOGETHER)]
@@ -61,7 +61,7 @@ def boxes_overlap(graph: Graph, boxes: Boxes, target: Target, how: Bounding, riv
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class _BoxProblem:
     """What is asked of boxes: class c of their samples against all others, or one."""
 
     graph: Graph
@@ -69,13 +69,13 @@ class _Asked:
     classes: Tensor  # (N,)
     rival: Tensor | None  # (N,)
 
-    def bounded(self, rows: Tensor, how: Bounding) -> Overlap:
+    def bounded(self, rows: Tensor, how: OverlapSettings) -> Overlap:
         owner = self.boxes.owner[rows]
         rival = None if self.rival is None else self.rival[owner]
         return family_overlap(self.graph, self.boxes.family.pick(rows), self.classes[owner], how, rival)
 
 
-def _search(asked: _Asked, upper: Tensor, lower: Tensor, how: Bounding, begin: float) -> Tensor:
+def _search(asked: _BoxProblem, upper: Tensor, lower: Tensor, how: OverlapSettings, begin: float) -> Tensor:
     """Bring the sides (K, 1 + G) of boxes together in place; the points (N, 1 + G, *shape) that reach the largest.
 
     A round takes one box of every sample. It ends when no box is above what is reached, or the time is up.

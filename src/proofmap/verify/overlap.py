@@ -142,7 +142,7 @@ class Overlap:
 
 
 @dataclass(frozen=True)
-class Bounding:
+class OverlapSettings:
     """How overlaps are bounded: by which method, in how many bytes, and what `overlap` says of the rest."""
 
     method: Method
@@ -204,7 +204,9 @@ def overlap(
     if rigorous is not None:
         check_flag("got rigorous", rigorous)
     graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
-    how = Bounding(method, budget(memory, x.device), sharing, objective, enough, rigorous_on(graph, rigorous, method))
+    how = OverlapSettings(
+        method, budget(memory, x.device), sharing, objective, enough, rigorous_on(graph, rigorous, method)
+    )
     if rival is not None:
         _check_rival(graph, x, target, rival)
     from proofmap.verify.onehot_overlap import boxes_overlap  # which asks this file for every box
@@ -212,7 +214,7 @@ def overlap(
     return boxes_overlap(graph, boxes, target, how, rival)
 
 
-def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, rival: Target = None) -> Overlap:
+def family_overlap(graph: Graph, family: Family, target: Target, how: OverlapSettings, rival: Target = None) -> Overlap:
     """The same for a family of balls that stands already; towards its own class it is 0."""
     bounded(graph)
     if has_extremes(graph):  # only rigorous bounds know the range of float32
@@ -246,7 +248,7 @@ def family_overlap(graph: Graph, family: Family, target: Target, how: Bounding, 
     return Overlap(value[:, 0], value[:, 1:], at_x, classes, certified=True)
 
 
-def _ahead(graph: Graph, how: Bounding) -> float:
+def _ahead(graph: Graph, how: OverlapSettings) -> float:
     """What is added to upper sides, so that a bound below 0 is a decision of the model's own probabilities, too."""
     if how.objective not in ("margin", "apart"):
         return 0.0
@@ -254,7 +256,7 @@ def _ahead(graph: Graph, how: Bounding) -> float:
     return max(decision_margin(graph.taken_off), saturated)
 
 
-def _at_x(graph: Graph, family: Family, forms: Tensor, how: Bounding) -> Tensor:
+def _at_x(graph: Graph, family: Family, forms: Tensor, how: OverlapSettings) -> Tensor:
     """What the overlap at x itself is at least, (N,), with all roundings: by forms where upper sides are."""
     still = torch.zeros_like(family.x)
     points = Cases(Family(family.x, still, still, inf, torch.zeros_like(family.eps)))
@@ -264,7 +266,7 @@ def _at_x(graph: Graph, family: Family, forms: Tensor, how: Bounding) -> Tensor:
     return torch.nextafter(below, torch.full_like(below, -inf)) if how.objective == "apart" else below
 
 
-def _at_least(graph: Graph, points: Tensor, forms: Tensor, how: Bounding) -> Tensor:
+def _at_least(graph: Graph, points: Tensor, forms: Tensor, how: OverlapSettings) -> Tensor:
     """What is reached at points (N, members, *shape) at least, (N, members) float64, with all roundings."""
     count, members = points.shape[:2]
     precise = graph.to(points.device, torch.float64)
@@ -274,7 +276,7 @@ def _at_least(graph: Graph, points: Tensor, forms: Tensor, how: Bounding) -> Ten
 
 
 def closed(
-    graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding
+    graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: OverlapSettings
 ) -> tuple[Tensor, Reached, Tensor]:
     """Upper sides (N, members) in float64 and what was reached from below, by a method that searches; and the samples
     whose search ended before both met.
@@ -328,7 +330,7 @@ def _room(graph: Graph, points: Tensor) -> Tensor:
     return rounding(graph, points.flatten(0, 1)).view(points.shape[:2])
 
 
-def bound(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: Bounding) -> Tensor:
+def bound(graph: Graph, family: Family, logits: Tensor, forms: Tensor, how: OverlapSettings) -> Tensor:
     """(N, members)."""
     # A form whose bound stays below what another reaches at x itself cannot decide the maximum.
     floor = None if how.objective == "apart" else nominal(forms, logits, how.objective)

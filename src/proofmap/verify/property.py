@@ -38,7 +38,7 @@ from proofmap.runtime.precision import full_precision
 from proofmap.search import close
 from proofmap.verify.overlap import method_of
 
-__all__ = ["Answer", "Region", "Unsafe", "check", "decide"]
+__all__ = ["PropertyAnswer", "Region", "Unsafe", "check", "decide"]
 
 _SLACK = 1e-6  # of a row's terms at the middle of the box: a bound closer to 0 may be rounding, and excludes nothing
 _TOGETHER = 32  # cases that are attacked at once
@@ -82,7 +82,7 @@ class Region:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class PropertyAnswer:
     """What is known of a property."""
 
     verdict: Literal["holds", "violated", "unknown"]
@@ -103,7 +103,7 @@ def decide(
     device: torch.device | None = None,
     memory: int | None = None,
     rigorous: bool | None = None,
-) -> Answer:
+) -> PropertyAnswer:
     """Whether no input of the regions has outputs in one of their cases.
 
     Bounds are computed in float64; one has to clear 0 by more than rounding: rigorous: by that of float32 in any order
@@ -126,7 +126,7 @@ def _decided(
     device: torch.device,
     memory: int | None,
     rigorous: bool,
-) -> Answer:
+) -> PropertyAnswer:
     """The answer, but for what it says of roundings."""
     precise = graph.to(device, torch.float64)
     left: list[tuple[Region, Unsafe]] = []
@@ -139,14 +139,14 @@ def _decided(
         margin = min(margin, *proven)
         left += [(region, case) for case, excluded in zip(region.unsafe, clear, strict=True) if not excluded]
     if not left:
-        return Answer("holds", margin, 0)
+        return PropertyAnswer("holds", margin, 0)
     network = graph.to(device, graph.dtype)
     for start in range(0, len(left), _TOGETHER):
         violation = _attack(network, precise, left[start : start + _TOGETHER], run or network, device)
         if violation is not None:
-            return Answer("violated", margin, len(left), *violation, why=why)
+            return PropertyAnswer("violated", margin, len(left), *violation, why=why)
     if method.search is None or why is not None:
-        return Answer("unknown", margin, len(left), why=why)
+        return PropertyAnswer("unknown", margin, len(left), why=why)
     room = budget(memory, device)
     return _search(network, precise, left, method.search, run or network, device, room, margin, rigorous)
 
@@ -225,7 +225,7 @@ def _search(
     available: int,
     before: float,
     rigorous: bool,
-) -> Answer:
+) -> PropertyAnswer:
     """Exclude the cases that are left, or meet one, by searching; `exact.seconds` are for all of them, `before` is the
     margin that is known.
 
@@ -238,7 +238,7 @@ def _search(
         with progress.part(number / len(left), (number + 1) / len(left), f"case {number + 1} of {len(left)}"):
             seconds = (until - time.monotonic()) / (len(left) - number)
             if seconds <= 0:
-                return Answer("unknown", min(margin, before), len(left) - number + open_)
+                return PropertyAnswer("unknown", min(margin, before), len(left) - number + open_)
             family = region.ball(device)
             weight, bias = case.weight.to(family.x), case.bias.to(family.x)
             above = solve(precise, Cases(family), -weight[None], exact, "one-pass", available, rigorous=rigorous)[0, 0]
@@ -260,8 +260,8 @@ def _search(
             if case.met(precise(point).flatten().cpu()) and case.met(
                 outputs := run(point.to(graph.dtype)).flatten().cpu()
             ):
-                return Answer("violated", margin, len(left) - number, point[0].cpu(), outputs)
-    return Answer("unknown" if open_ else "holds", margin, open_)
+                return PropertyAnswer("violated", margin, len(left) - number, point[0].cpu(), outputs)
+    return PropertyAnswer("unknown" if open_ else "holds", margin, open_)
 
 
 def _attack(

@@ -31,9 +31,9 @@ from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import part, report
 from proofmap.runtime.progress_bar import Bar
 from proofmap.settings import check_count, check_flag
-from proofmap.verify.overlap import Bounding, family_overlap, method_of
+from proofmap.verify.overlap import OverlapSettings, family_overlap, method_of
 
-__all__ = ["Radius", "Tried", "certified_radius", "radius", "radius_until"]
+__all__ = ["Radius", "RadiusTrials", "certified_radius", "radius", "radius_until"]
 
 _RESTARTS = 2  # of an attack
 _ATTACKS = 0.2  # of the work, where there is a search too
@@ -92,11 +92,11 @@ def radius(
     >>> pm.radius(model, x[:1], domain=(0.0, 1.0), steps=4).refuted
     tensor([0.0603])
     """
-    search = _Search.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory, rigorous)
+    search = _RadiusSearch.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory, rigorous)
     differentiable(search.graph, "an attack")
     with _shown(len(search.x), progress), full_precision(search.x.device), torch.no_grad():
         with part(0.0, _ATTACKS):
-            known = search.attacked(_Sides.at(search.x))
+            known = search.attacked(_RadiusInterval.at(search.x))
         with part(_ATTACKS, 1.0):
             known = search.bisected(known)
         return search.ordered(known)
@@ -126,13 +126,13 @@ def certified_radius(
     >>> pm.certified_radius(model, x, domain=(0.0, 1.0))
     tensor([0.0268, 0.0359])
     """
-    search = _Search.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory, rigorous)
+    search = _RadiusSearch.of(model, x, Ball(1.0, norm, domain), bounds, target, steps, memory, rigorous)
     with _shown(len(search.x), progress), full_precision(search.x.device), torch.no_grad():
-        return search.ordered(search.bisected(_Sides.at(search.x))).proven
+        return search.ordered(search.bisected(_RadiusInterval.at(search.x))).proven
 
 
 @dataclass(frozen=True, eq=False)
-class Tried:
+class RadiusTrials:
     """Radii that were proven in a time: proven (N,); how many were tried, and the smallest of them."""
 
     proven: Tensor
@@ -148,7 +148,7 @@ def radius_until(
     target: Tensor,
     until: float,
     end: float,
-) -> Tried:
+) -> RadiusTrials:
     """Search for the largest provable L∞ radius of each sample until `time.monotonic()` reaches `until`.
 
     The search is geometric. It begins at a share of the radius at which the network's linearisation at x changes its
@@ -158,7 +158,7 @@ def radius_until(
     end: while no radius is proven, the search goes on after `until`. Another trial, and scores that take as long, must
     then fit before `end`.
     """
-    search = _Search.of(model, x, Ball(1.0, inf, domain), None, target, _ENOUGH_TRIALS, None)
+    search = _RadiusSearch.of(model, x, Ball(1.0, inf, domain), None, target, _ENOUGH_TRIALS, None)
     proven = torch.zeros_like(x.flatten(1)[:, 0])
     edge = torch.full_like(proven, inf)
     share = _FIRST_SHARE_PRODUCTS if _multiplies(search.graph) else _FIRST_SHARE
@@ -182,7 +182,7 @@ def radius_until(
             latest = until if bool((proven > 0).any()) else max(until, end - took)
             if now + took > latest:
                 break
-    return Tried(proven, count, smallest)
+    return RadiusTrials(proven, count, smallest)
 
 
 def _multiplies(graph: Graph) -> bool:
@@ -214,7 +214,7 @@ def _shown(count: int, show: bool) -> Iterator[None]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sides:
+class _RadiusInterval:
     """What is known so far."""
 
     proven: Tensor  # (N,)
@@ -223,13 +223,13 @@ class _Sides:
     points: Tensor  # (N, *shape)
 
     @classmethod
-    def at(cls, x: Tensor) -> _Sides:
+    def at(cls, x: Tensor) -> _RadiusInterval:
         unknown = torch.full_like(x.flatten(1)[:, 0], inf)
         return cls(torch.zeros_like(unknown), unknown, unknown.double(), x)
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class _RadiusSearch:
     """The question, the same for every radius."""
 
     model: Network
@@ -237,7 +237,7 @@ class _Search:
     x: Tensor
     ball: Ball
     target: Tensor
-    how: Bounding
+    how: OverlapSettings
     steps: int
 
     @classmethod
@@ -251,7 +251,7 @@ class _Search:
         steps: int,
         memory: int | None,
         rigorous: bool | None = None,
-    ) -> _Search:
+    ) -> _RadiusSearch:
         check_count("got steps", steps)
         method = method_of(bounds)
         x = as_samples(x, model)
@@ -259,7 +259,9 @@ class _Search:
         if rigorous is not None:
             check_flag("got rigorous", rigorous)
         graph = bounded(as_graph(model, x)).to(x.device, x.dtype)
-        how = Bounding(method, budget(memory, x.device), enough=0.0, rigorous=rigorous_on(graph, rigorous, method))
+        how = OverlapSettings(
+            method, budget(memory, x.device), enough=0.0, rigorous=rigorous_on(graph, rigorous, method)
+        )
         with full_precision(x.device), torch.no_grad():
             aim = target_of(target, logits_of(graph, x))
         return cls(model if isinstance(model, Graph) else eager(model), graph, x, ball, aim, how, steps)
@@ -281,7 +283,7 @@ class _Search:
         """In float64."""
         return self.graph.to(self.x.device, torch.float64)
 
-    def attacked(self, known: _Sides) -> _Sides:
+    def attacked(self, known: _RadiusInterval) -> _RadiusInterval:
         """With the nearest adversary that an attack finds, in balls that grow until it does."""
         most, trial = self.farthest.clamp(max=2.0**self.steps), self.farthest.clamp(max=1)
         rows = torch.arange(len(self.x), device=self.x.device)
@@ -297,7 +299,7 @@ class _Search:
             trial = torch.minimum(_WIDER * trial, most)
         return known
 
-    def bisected(self, known: _Sides) -> _Sides:
+    def bisected(self, known: _RadiusInterval) -> _RadiusInterval:
         """With what is proven, or refuted by the method itself, of radii between both sides.
 
         A search that leaves a radius open is asked about those below it and those above it in turn.
@@ -339,7 +341,7 @@ class _Search:
         holds, points = zip(*(self._decided(family.pick(half), rows[half]) for half in halves), strict=True)
         return torch.cat(holds), torch.cat(points)
 
-    def taken(self, known: _Sides, rows: Tensor, points: Tensor) -> _Sides:
+    def taken(self, known: _RadiusInterval, rows: Tensor, points: Tensor) -> _RadiusInterval:
         """With those points of samples `rows` (n,) that are adversaries, drawn back to x as far as they stay ones."""
         exact = within(self.whole).pick(rows)
         x, (lower, upper) = exact.x, exact.box()
@@ -376,7 +378,7 @@ class _Search:
             outputs = scores(outputs, self.graph.taken_off)
         return (margins(self.precise(points).flatten(1), target) > 0) & (margins(outputs, target) > 0)
 
-    def ordered(self, known: _Sides) -> Radius:
+    def ordered(self, known: _RadiusInterval) -> Radius:
         """Both sides; where rounding crosses them, no more is proven than is refuted."""
         right = margins(logits_of(self.graph, self.x), self.target) < 0
         proven = torch.where(right, known.proven, torch.zeros_like(known.proven))

@@ -11,23 +11,22 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.bounds import Alpha, Cases, engine, solve
-from proofmap.bounds import node_facts as facts
+from proofmap.bounds import Alpha, Cases, engine, node_facts, solve
 from proofmap.bounds.alpha import member_rows as members
-from proofmap.bounds.alpha.alpha_crown import SlopesPass
-from proofmap.bounds.alpha.interval_gradients import Worth
-from proofmap.bounds.alpha.optimised_rows import Tuned, Way
-from proofmap.bounds.alpha.optimiser import Lowest
-from proofmap.bounds.alpha.warm_start import Kept
-from proofmap.bounds.layer_progress import Layers
+from proofmap.bounds.alpha.alpha_crown import AlphaPass
+from proofmap.bounds.alpha.interval_gradients import IntervalGradients
+from proofmap.bounds.alpha.optimised_rows import AlphaObjective, OptimisedRows
+from proofmap.bounds.alpha.optimiser import LowestBounds
+from proofmap.bounds.alpha.warm_start import WarmStarts
+from proofmap.bounds.layer_progress import LayerProgress
 from proofmap.bounds.method import Plan
-from proofmap.bounds.rows import Rows
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.rows import BoundRows
+from proofmap.bounds.state import BoundState
 from proofmap.rules.rule import AnyForm
 from tests.bounds.setting import BUDGET, mask_for
 
 ROWS = torch.tensor([[[1.0, -1.0, 0.0]], [[0.0, 1.0, -1.0]]], dtype=torch.float64)
-PASS = SlopesPass(steps=8)
+PASS = AlphaPass(steps=8)
 
 
 def dense() -> pm.Graph:
@@ -77,12 +76,14 @@ def test_members_get_closer_by_rows_of_their_own(name: str, monkeypatch: pytest.
     assert bool(((value * ROWS).sum(3) <= closer[:, :, 0] + 1e-9).all())
 
 
-def settled(graph: pm.Graph, family: pm.Family) -> tuple[Knowledge, Tuned]:
+def settled(graph: pm.Graph, family: pm.Family) -> tuple[BoundState, OptimisedRows]:
     """What one walk learns of the balls, and its rows."""
     plan = Plan(hidden=(PASS,), final=(PASS,))
-    knowledge, bounders = engine.settle(graph, Cases(family), plan, BUDGET, Layers.of(graph, 1, back=True), True)
+    state, bounders = engine.bound_nodes(
+        graph, Cases(family), plan, BUDGET, LayerProgress.of(graph, 1, back=True), True
+    )
     bounders[PASS].final(ROWS, torch.ones(2, 1, dtype=torch.bool))
-    return knowledge, bounders[PASS]._tuned  # type: ignore[attr-defined]
+    return state, bounders[PASS]._tuned  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -91,18 +92,18 @@ def test_worth_is_the_derivative_through_all_layers(name: str) -> None:
     make, shape, eps = NETWORKS[name]
     graph, x = make(), points(shape)
     family = pm.Ball(eps).at(x, mask_for(shape, 3))
-    knowledge, tuned = settled(graph, family)
-    worth = Worth(PASS, tuned).of(ROWS, torch.ones(2, 1, dtype=torch.bool))
-    hidden = [node for node in graph.nodes if facts.is_nonlinear(node)]
+    state, tuned = settled(graph, family)
+    worth = IntervalGradients(PASS, tuned).of(ROWS, torch.ones(2, 1, dtype=torch.bool))
+    hidden = [node for node in graph.nodes if node_facts.is_nonlinear(node)]
 
     def bound(at: str, side: int, case: int, entry: int, by: float) -> float:
         """The first bound with one end moved, all rows over the numbers that they ended with."""
-        single = Knowledge(graph, Cases(family.pick(torch.tensor([case]))), BUDGET, False, False)
-        rows = members.Again(single, PASS, tuned, torch.tensor([case]))
+        single = BoundState(graph, Cases(family.pick(torch.tensor([case]))), BUDGET, False, False)
+        rows = members.MemberRows(single, PASS, tuned, torch.tensor([case]))
         rows.steps = 0
         for node in hidden:
             (source,) = node.inputs
-            interval = knowledge.interval(source).pick([case])
+            interval = state.interval(source).pick([case])
             single.intervals[source] = interval
             for key, unstable in single.unstable(node):
                 if source == at or not single.relaxations:
@@ -129,12 +130,12 @@ def test_a_side_is_what_it_is_beside_the_other(name: str) -> None:
     make, shape, eps = NETWORKS[name]
     graph, x = make(), points(shape)
     family = pm.Ball(eps).at(x, mask_for(shape, 3))
-    knowledge, tuned = settled(graph, family)
-    single = knowledge.of_members(torch.tensor([1, 6]))  # one of each ball's
-    hidden = [node for node in graph.nodes if facts.is_nonlinear(node)]
+    state, tuned = settled(graph, family)
+    single = state.of_members(torch.tensor([1, 6]))  # one of each ball's
+    hidden = [node for node in graph.nodes if node_facts.is_nonlinear(node)]
     for node in hidden:
         single.relax(node)
-    again = members.Again(single, PASS, tuned, torch.tensor([0, 1]))
+    again = members.MemberRows(single, PASS, tuned, torch.tensor([0, 1]))
     again.steps = 0
     for key, rows in (pair for node in hidden for pair in single.unstable(node)):
         both, upper, lower = (again.tighten(key, replace(rows, side=side)) for side in (0, 1, -1))
@@ -150,12 +151,12 @@ def test_some_rows_go_the_same_way(name: str, layer: int) -> None:
     """Picked out, rows of both balls have the bounds that they had among all, with numbers that they bring along."""
     make, shape, eps = NETWORKS[name]
     graph, x = make(), points(shape)
-    knowledge = settled(graph, pm.Ball(eps).at(x))[0]
-    source = [node for node in graph.nodes if facts.is_nonlinear(node)][layer].inputs[0]
+    state = settled(graph, pm.Ball(eps).at(x))[0]
+    source = [node for node in graph.nodes if node_facts.is_nonlinear(node)][layer].inputs[0]
     seen: list[list[int]] = []
 
-    class Picking(Tuned):
-        def choose(self, way: Way[AnyForm]) -> Lowest:
+    class Picking(OptimisedRows):
+        def choose(self, way: AlphaObjective[AnyForm]) -> LowestBounds:
             before = way.bound({})
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(0)
@@ -165,10 +166,10 @@ def test_some_rows_go_the_same_way(name: str, layer: int) -> None:
             torch.testing.assert_close(way.pick(some, numbers).bound({}), moved[some])
             seen.append(way.owner[some].unique().tolist())
             assert not torch.equal(moved, before)
-            return Lowest(before, dict(numbers), before)
+            return LowestBounds(before, dict(numbers), before)
 
-    every = Rows.every(2, graph[source].size, x.device)
-    Picking(knowledge, PASS, 1).tighten(source, every)
+    every = BoundRows.every(2, graph[source].size, x.device)
+    Picking(state, PASS, 1).tighten(source, every)
     assert seen == [[0, 1]]
 
 
@@ -178,13 +179,13 @@ def test_rows_stop_that_do_not_gain(monkeypatch: pytest.MonkeyPatch) -> None:
     family = pm.Ball(0.6).at(x, mask_for((6,), 3))
     taken: list[tuple[int, int, int]] = []
 
-    def counted(way: Way[AnyForm], steps: int, *, near: bool = False) -> Lowest:
+    def counted(way: AlphaObjective[AnyForm], steps: int, *, near: bool = False) -> LowestBounds:
         lowest = descend(way, steps, near=near)
         taken.append((steps, len(lowest.bounds), int(lowest.gained.sum())))
         return lowest
 
-    descend = Way.descend
-    monkeypatch.setattr(Way, "descend", counted)
+    descend = AlphaObjective.descend
+    monkeypatch.setattr(AlphaObjective, "descend", counted)
     solve(graph, Cases(family), ROWS, Alpha(28), "shared", BUDGET)
     looked = [one for one in taken if one[0] == members._LOOK]
     assert [one[1] for one in taken if one[0] == 7] == [gained for _, _, gained in looked if gained]
@@ -202,9 +203,13 @@ def test_what_has_no_coefficient_yet_can_get_one() -> None:
     x = torch.tensor([[0.25]])
     graph = pm.trace(nn.Sequential(*layers).eval(), x)
     plan = Plan(hidden=(PASS,), final=(PASS,))
-    knowledge, _ = engine.settle(graph, Cases(pm.Ball(0.75).at(x)), plan, BUDGET, Layers.of(graph, 1, back=True))
+    state, _ = engine.bound_nodes(
+        graph, Cases(pm.Ball(0.75).at(x)), plan, BUDGET, LayerProgress.of(graph, 1, back=True)
+    )
     none = torch.zeros(1, dtype=torch.int64)
-    way = Tuned(knowledge, PASS, 1).way(graph.output, torch.ones(1, 1), none, knowledge.relaxations, Rows(none, none))
+    way = OptimisedRows(state, PASS, 1).way(
+        graph.output, torch.ones(1, 1), none, state.relaxations, BoundRows(none, none)
+    )
     second = [node.name for node in graph.nodes if node.op == "relu"][1]
     assert way.bound({}).tolist() == [0]
     forms, _ = way.back({second: torch.ones(1, 1, 1)})
@@ -212,7 +217,7 @@ def test_what_has_no_coefficient_yet_can_get_one() -> None:
 
 
 def test_numbers_are_kept_by_their_keys() -> None:
-    kept = Kept(10**6)
+    kept = WarmStarts(10**6)
     keys = torch.tensor([9, 3, 5])
     kept.put(("a", "b"), keys, keys.double().view(3, 1, 1))
     kept.put(("a", "b"), keys + 10, keys.double().view(3, 1, 1) + 10)
@@ -223,7 +228,7 @@ def test_numbers_are_kept_by_their_keys() -> None:
 
 
 def test_what_has_no_room_is_not_kept() -> None:
-    kept = Kept(100)
+    kept = WarmStarts(100)
     keys = torch.arange(10)
     for part in keys.split(2):  # 24 bytes each
         kept.put(("a", "b"), part, part.float().view(2, 1, 1))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from proofmap.bounds.alpha.optimiser import Lowest, descend
+from proofmap.bounds.alpha.optimiser import LowestBounds, descend
 from proofmap.rules.rule import Free
 
 
@@ -121,9 +121,9 @@ def test_some_rows_go_on() -> None:
     """What a few have found takes their places, and no others'."""
     row = {"a": torch.tensor([0, 1, 1, 2])}
     start = torch.tensor([1.0, 2.0, 3.0])
-    all_ = Lowest(torch.tensor([1.0, 1.5, 1.0]), {"a": torch.zeros(4, 1, 1), "b": torch.zeros(2, 1, 1)}, start)
+    all_ = LowestBounds(torch.tensor([1.0, 1.5, 1.0]), {"a": torch.zeros(4, 1, 1), "b": torch.zeros(2, 1, 1)}, start)
     assert all_.gained.tolist() == [False, True, True]
-    few = Lowest(torch.tensor([0.5, 0.25]), {"a": torch.tensor([1.0, 2.0, 3.0]).view(3, 1, 1)}, start[1:])
+    few = LowestBounds(torch.tensor([0.5, 0.25]), {"a": torch.tensor([1.0, 2.0, 3.0]).view(3, 1, 1)}, start[1:])
     both = all_.put(all_.gained, few, row)
     assert both.bounds.tolist() == [1.0, 0.5, 0.25]
     assert both.numbers["a"].flatten().tolist() == [0, 1, 2, 3]
@@ -131,4 +131,4 @@ def test_some_rows_go_on() -> None:
 
 
 def test_a_small_part_is_no_gain() -> None:
-    assert Lowest(torch.tensor([99.999, 99.9]), {}, torch.tensor([100.0, 100.0])).gained.tolist() == [False, True]
+    assert LowestBounds(torch.tensor([99.999, 99.9]), {}, torch.tensor([100.0, 100.0])).gained.tolist() == [False, True]

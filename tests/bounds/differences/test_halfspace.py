@@ -9,10 +9,10 @@ import torch
 from scipy.optimize import linprog
 
 from proofmap import Ball, Family
-from proofmap.bounds.differences.halfspace import Cut
+from proofmap.bounds.differences.halfspace import HalfSpace
 
 
-def setting(norm: float) -> tuple[Family, Cut, torch.Tensor, torch.Tensor]:
+def setting(norm: float) -> tuple[Family, HalfSpace, torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(3, 6, generator=generator, dtype=torch.float64)
     family = Ball(0.3, norm, (0.0, 1.0)).at(x)
@@ -20,7 +20,7 @@ def setting(norm: float) -> tuple[Family, Cut, torch.Tensor, torch.Tensor]:
     most = family.maximise(form, torch.arange(3))[:, 0]
     room = -(most - torch.tensor([0.05, 0.2, 9.0], dtype=torch.float64))  # the last plane cuts nothing off
     rows = torch.randn(30, 6, generator=generator, dtype=torch.float64)
-    return family, Cut(form, room), rows, torch.arange(30) % 3
+    return family, HalfSpace(form, room), rows, torch.arange(30) % 3
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, inf])
@@ -55,6 +55,6 @@ def test_boxes_have_their_exact_maximum() -> None:
 def test_of_an_empty_part_nothing_is_left() -> None:
     """Every value is above the largest and below the smallest: far apart."""
     family, cut, rows, owner = setting(inf)
-    beyond = Cut(cut.form, -family.maximise(cut.form, torch.arange(3))[:, 0] - 0.1)
+    beyond = HalfSpace(cut.form, -family.maximise(cut.form, torch.arange(3))[:, 0] - 0.1)
     high, low = beyond.maximise(family, rows, owner), -beyond.maximise(family, -rows, owner)
     assert bool((high < low).all())

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.bounds.differences.invprop import Above, above
+from proofmap.bounds.differences.invprop import ConstrainedBounds, invprop
 from proofmap.graph.classes import margins
 from proofmap.graph.rewrite.pairwise_maximum import in_pairs
 from proofmap.verify.objective import forms_of
@@ -40,7 +40,7 @@ def test_no_input_that_reaches_the_floor_is_lost(case: Case, norm: float) -> Non
     logits = graph(z).view(len(deltas), 2, -1)
     values = torch.einsum("knc,nrc->knr", logits, forms)
     floor = values.amax(2).quantile(0.8, dim=0)
-    found = above(graph, family, forms, floor, BUDGET, 3)
+    found = invprop(graph, family, forms, floor, BUDGET, 3)
     nodes = values_at(graph, z)
     for n in range(2):
         for r in range(forms.shape[1]):
@@ -59,7 +59,7 @@ def test_no_input_that_reaches_the_floor_is_lost(case: Case, norm: float) -> Non
                 assert bool((at <= interval.upper[q] + 1e-9).all()), name
 
 
-def opened(found: Above) -> int:
+def opened(found: ConstrainedBounds) -> int:
     return int(sum(((i.lower < 0) & (i.upper > 0)).sum() for i in found.known.values()))
 
 
@@ -71,7 +71,7 @@ def test_a_small_ball_of_the_packaged_network_closes() -> None:
     forms = rivals(graph, x)
     reached, delta = pm.attack.pgd.attack(graph, family, graph(x).argmax(1), steps=60)
     floor = reached - 1e-3
-    before, after = (above(graph, family, forms, floor, BUDGET, rounds) for rounds in (0, 8))
+    before, after = (invprop(graph, family, forms, floor, BUDGET, rounds) for rounds in (0, 8))
     assert opened(after) < 0.3 * opened(before)
     first, last = (float(found.bound.max() - reached) for found in (before, after))
     assert 0 <= last < 0.1 * first
@@ -94,6 +94,6 @@ def test_upper_bounds_are_above_the_exact_overlap(seed: int) -> None:
     truth, _ = exact_overlap(model, family, graph(x).argmax(1))
     forms = rivals(graph, x)
     for floor in (truth.amin(1), truth.amin(1) - 0.05):
-        found = above(graph, family, forms, floor, BUDGET, 6)
+        found = invprop(graph, family, forms, floor, BUDGET, 6)
         upper = found.upper(family, floor[:, None].expand_as(truth))
         assert bool((upper >= truth - 1e-9).all())

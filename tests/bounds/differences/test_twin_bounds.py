@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.bounds.differences.twin_bounds import _Pairs, drops
+from proofmap.bounds.differences.twin_bounds import _TwinComparison, drops
 from proofmap.errors import BoundError
 from proofmap.graph import Graph
 from proofmap.graph.classes import margins
@@ -198,7 +198,7 @@ def test_the_second_copy_is_anywhere_in_the_ball() -> None:
     reached, delta = pm.attack.pgd.attack(graph, family, logits.argmax(1), steps=30)
     forms = forms_of(logits, logits.argmax(1), None, "margin")
     twins = twin(graph)
-    pairs = _Pairs.of(graph, twins, family, forms, reached[:, None].expand(-1, family.members), BUDGET, 100)
+    pairs = _TwinComparison.of(graph, twins, family, forms, reached[:, None].expand(-1, family.members), BUDGET, 100)
     assert family.mask is not None
     part = int(pairs.kept.any(2).any(1).nonzero()[0])
     left = 0

@@ -16,7 +16,7 @@ from proofmap.execution import Sampler
 from proofmap.explainers import EmpiricalEVA, HybridEVA
 from proofmap.explainers.methods.enclosure import Directions, enclose, in_coordinates, overlap_of_boxes
 from proofmap.graph.rewrite.graph_cut import cut
-from proofmap.verify.overlap import Bounding, family_overlap
+from proofmap.verify.overlap import OverlapSettings, family_overlap
 
 BALL = pm.Ball(0.2, domain=(0.0, 1.0))
 SAMPLES = 6
@@ -139,10 +139,10 @@ def test_a_layer_of_a_map_is_bounded_as_every_method_does() -> None:
     lower = torch.rand(2, 3, 2, 3, dtype=torch.float64)
     upper = lower + torch.rand_like(lower)
     target = torch.tensor([1, 3])
-    found = overlap_of_boxes(graph, lower, upper, target, Bounding(IBP(), 2**20))
+    found = overlap_of_boxes(graph, lower, upper, target, OverlapSettings(IBP(), 2**20))
     for i, j in ((0, 0), (1, 2)):
         ball = pm.Ball((upper - lower)[i, j][None] / 2).at((upper + lower)[i, j][None] / 2)
-        truth = family_overlap(graph, ball, int(target[i]), Bounding(Backward(), 2**20))
+        truth = family_overlap(graph, ball, int(target[i]), OverlapSettings(Backward(), 2**20))
         torch.testing.assert_close(found[i, j], truth.full[0])
 
 

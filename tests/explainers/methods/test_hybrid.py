@@ -16,7 +16,7 @@ from proofmap.errors import BoundError, InputError
 from proofmap.explainers import EmpiricalEVA, HybridEVA
 from proofmap.explainers.methods.enclosure import overlap_of_boxes
 from proofmap.graph.rewrite.graph_cut import cut
-from proofmap.verify.overlap import Bounding, family_overlap
+from proofmap.verify.overlap import OverlapSettings, family_overlap
 from tests.models import Apply, Inverted, Residual
 from tests.peak import with_peak
 
@@ -101,7 +101,7 @@ def plain_hybrid(graph: pm.Graph, x: Tensor, mask: Tensor, split: str, method: M
         value = torch.cat([run(head, points), run(head, x[None])])
         low, high = value.amin(0), value.amax(0)
         ball = pm.Ball((high - low) / 2).at((low + high) / 2)
-        found.append(family_overlap(tail, ball, target, Bounding(method, 2**30, "separate")).full)
+        found.append(family_overlap(tail, ball, target, OverlapSettings(method, 2**30, "separate")).full)
     return torch.stack(found, dim=1)
 
 
@@ -243,11 +243,11 @@ def test_one_last_layer_is_bounded_exactly(bias: bool) -> None:
     lower = torch.rand(2, 3, 6, dtype=torch.float64)
     upper = lower + torch.rand(2, 3, 6, dtype=torch.float64)
     target = torch.tensor([1, 3])
-    found = overlap_of_boxes(graph, lower, upper, target, Bounding(Backward(), 2**20))
+    found = overlap_of_boxes(graph, lower, upper, target, OverlapSettings(Backward(), 2**20))
     for i, j in ((0, 0), (0, 2), (1, 1)):
         ball = pm.Ball((upper - lower)[i, j][None] / 2).at((upper + lower)[i, j][None] / 2)
         for method in (IBP(), Backward()):
-            one = family_overlap(graph, ball, int(target[i]), Bounding(method, 2**20))
+            one = family_overlap(graph, ball, int(target[i]), OverlapSettings(method, 2**20))
             torch.testing.assert_close(found[i, j], one.full[0])
 
 

@@ -13,53 +13,53 @@ from math import inf
 import torch
 from torch import Tensor
 
-from proofmap.bounds.alpha.interval_gradients import Worth
-from proofmap.bounds.alpha.member_rows import Again
-from proofmap.bounds.alpha.optimised_rows import Tuned
+from proofmap.bounds.alpha.interval_gradients import IntervalGradients
+from proofmap.bounds.alpha.member_rows import MemberRows
+from proofmap.bounds.alpha.optimised_rows import OptimisedRows
 from proofmap.bounds.backward import BackwardBounder, BackwardPass
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Node
 from proofmap.rules import Interval
 
 
 @dataclass(frozen=True)
-class SlopesPass(BackwardPass):
+class AlphaPass(BackwardPass):
     """Backward, then so many steps for each row that it leaves open."""
 
     steps: int = 20
 
     chooses = True
 
-    def begin(self, knowledge: Knowledge) -> SlopesBounder:
-        return SlopesBounder(knowledge, self)
+    def begin(self, state: BoundState) -> AlphaBounder:
+        return AlphaBounder(state, self)
 
 
-class SlopesBounder(BackwardBounder):
+class AlphaBounder(BackwardBounder):
     """The pass in one walk."""
 
-    _settings: SlopesPass
+    _settings: AlphaPass
 
-    def __init__(self, knowledge: Knowledge, settings: SlopesPass) -> None:
-        super().__init__(knowledge, settings)
-        self._tuned = Tuned(knowledge, settings, settings.steps)
+    def __init__(self, state: BoundState, settings: AlphaPass) -> None:
+        super().__init__(state, settings)
+        self._tuned = OptimisedRows(state, settings, settings.steps)
         self._worth: dict[str, Interval] = {}
 
-    def settle(self, node: Node) -> None:
-        super().settle(node)
+    def tighten_inputs(self, node: Node) -> None:
+        super().tighten_inputs(node)
         if self._tuned.open():
-            for name, rows in self.knowledge.unstable(node):
-                self.knowledge.tighten(name, self._tuned.tighten(name, rows))
+            for name, rows in self.state.unstable(node):
+                self.state.tighten(name, self._tuned.tighten(name, rows))
 
     def final(self, specification: Tensor, wanted: Tensor) -> Tensor:
         bounds = super().final(specification, wanted)
         if self._tuned.open():
             bounds = torch.minimum(bounds, self._tuned.final(specification, wanted))
-            if self.knowledge.for_members:
+            if self.state.for_members:
                 front = bounds[:, 0].masked_fill(~wanted, -inf).argmax(1, keepdim=True)
                 first = torch.zeros_like(wanted).scatter_(1, front, True) & wanted
-                self._worth = Worth(self._settings, self._tuned).of(specification, first)
+                self._worth = IntervalGradients(self._settings, self._tuned).of(specification, first)
         return bounds
 
-    def for_members(self, knowledge: Knowledge, index: Tensor) -> BackwardBounder:
-        members = Again(knowledge, self._settings, self._tuned, index // self.knowledge.balls.members)
+    def for_members(self, state: BoundState, index: Tensor) -> BackwardBounder:
+        members = MemberRows(state, self._settings, self._tuned, index // self.state.balls.members)
         return members.look_closer(self._worth)

@@ -11,39 +11,39 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from proofmap.bounds import node_facts as facts
-from proofmap.bounds.alpha.member_rows import Again
-from proofmap.bounds.alpha.optimised_rows import Tuned, Way
+from proofmap.bounds import node_facts
+from proofmap.bounds.alpha.member_rows import MemberRows
+from proofmap.bounds.alpha.optimised_rows import AlphaObjective, OptimisedRows
 from proofmap.bounds.backward import BackwardPass
-from proofmap.bounds.rows import Rows
+from proofmap.bounds.rows import BoundRows
 from proofmap.rules import Form, Interval, Relaxation
 from proofmap.rules.rule import AnyForm
 
 
-class Worth(Again):
-    """Rows over the numbers that they ended with, each of which passes on what it is worth."""
+class IntervalGradients(MemberRows):
+    """BoundRows over the numbers that they ended with, each of which passes on what it is worth."""
 
-    def __init__(self, settings: BackwardPass, ball: Tuned) -> None:
-        balls = ball.knowledge.balls
-        super().__init__(ball.knowledge, settings, ball, torch.arange(balls.count, device=balls.x.device))
+    def __init__(self, settings: BackwardPass, ball: OptimisedRows) -> None:
+        balls = ball.state.balls
+        super().__init__(ball.state, settings, ball, torch.arange(balls.count, device=balls.x.device))
         self._worth: dict[str, Interval] = {}
 
     def of(self, specification: Tensor, front: Tensor) -> dict[str, Interval]:
         """Derivatives (C, entries) of the bounds of rows, one a case at most, as parts of what these range over."""
-        knowledge = self.knowledge
+        state = self.state
         self.final(specification, front)
-        relaxed = filter(facts.is_nonlinear, knowledge.graph.nodes)
-        open_ = {name: rows for node in relaxed for name, rows in knowledge.unstable(node)}
-        for node in reversed(knowledge.graph.nodes):
+        relaxed = filter(node_facts.is_nonlinear, state.graph.nodes)
+        open_ = {name: rows for node in relaxed for name, rows in state.unstable(node)}
+        for node in reversed(state.graph.nodes):
             if node.name in open_ and node.name in self._worth:
                 worth = self._worth[node.name].pick(open_[node.name].at)
                 rows = open_[node.name][(worth.lower != 0) | (worth.upper != 0)]
                 if len(rows):
-                    self.send(node.name, rows, knowledge.relaxations, lambda part, forms, bias: None)
+                    self.backsubstitute_rows(node.name, rows, state.relaxations, lambda part, forms, bias: None)
         return self._worth
 
-    def carry(
-        self, name: str, form: AnyForm, owner: Tensor, relaxations: Mapping[str, Relaxation], rows: Rows
+    def backsubstitute_forms(
+        self, name: str, form: AnyForm, owner: Tensor, relaxations: Mapping[str, Relaxation], rows: BoundRows
     ) -> tuple[dict[str, AnyForm], Tensor]:
         way = self.way(name, form, owner, relaxations, rows, by_ends=True)
         with torch.enable_grad():
@@ -60,20 +60,20 @@ class Worth(Again):
         return {}, bound.detach()
 
     def _inverse_range(self, forms: Mapping[str, Form], bound: Tensor, owner: Tensor) -> Tensor:
-        form, balls = forms.get(self.knowledge.graph.input.name), self.knowledge.balls
+        form, balls = forms.get(self.state.graph.input.name), self.state.balls
         if not isinstance(form, Tensor):
             return torch.zeros_like(bound)
         swing = balls.concretise(form.detach(), owner, full_only=True)[:, 0]
         return torch.where(swing > 0, 1 / swing, 0)
 
-    def _pass_on(self, way: Way[AnyForm], slopes: tuple[Tensor, ...]) -> None:
+    def _pass_on(self, way: AlphaObjective[AnyForm], slopes: tuple[Tensor, ...]) -> None:
         """Add what the bounds of these rows are worth to the ends that they meet."""
         left = iter(slopes)
         for pairs in way.met().values():
             for name in pairs.node.inputs:
-                size = self.knowledge.graph[name].size
+                size = self.state.graph[name].size
                 if name not in self._worth:
-                    self._worth[name] = Interval(*slopes[0].new_zeros(2, len(self.knowledge.cases), size))
+                    self._worth[name] = Interval(*slopes[0].new_zeros(2, len(self.state.cases), size))
                 at = way.owner[pairs.row] * size + pairs.source
                 for end in (self._worth[name].lower, self._worth[name].upper):
                     end.view(-1).index_add_(0, at, next(left).squeeze(1).nan_to_num(0.0, 0.0, 0.0))

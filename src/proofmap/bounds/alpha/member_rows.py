@@ -15,13 +15,13 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from proofmap.bounds import node_facts as facts
-from proofmap.bounds.alpha.optimised_rows import Tuned, Way
-from proofmap.bounds.alpha.optimiser import Lowest
-from proofmap.bounds.alpha.relaxation import Pairs
+from proofmap.bounds import node_facts
+from proofmap.bounds.alpha.optimised_rows import AlphaObjective, OptimisedRows
+from proofmap.bounds.alpha.optimiser import LowestBounds
+from proofmap.bounds.alpha.relaxation import FreeEntries
 from proofmap.bounds.backward import BackwardPass
-from proofmap.bounds.rows import Rows
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.rows import BoundRows
+from proofmap.bounds.state import BoundState
 from proofmap.rules import Interval
 from proofmap.rules.rule import AnyForm
 
@@ -30,33 +30,33 @@ _LOOK = 2  # steps after which rows stop that have not gained: most of them, on 
 _PART, _MORE = 1e-4, 1e-3  # of what a bound ranges over: what may change it by more gets a row, and slopes of its own
 
 
-class Again(Tuned):
-    """Rows that begin where those of `ball` ended: case c is its case[c], or a member of that."""
+class MemberRows(OptimisedRows):
+    """BoundRows that begin where those of `ball` ended: case c is its case[c], or a member of that."""
 
-    def __init__(self, knowledge: Knowledge, settings: BackwardPass, ball: Tuned, case: Tensor) -> None:
-        super().__init__(knowledge, settings, -(-ball.steps // _FEWER))
+    def __init__(self, state: BoundState, settings: BackwardPass, ball: OptimisedRows, case: Tensor) -> None:
+        super().__init__(state, settings, -(-ball.steps // _FEWER))
         self._ball, self._case = ball, case
         self.cases: int = ball.cases
 
-    def look_closer(self, worth: Mapping[str, Interval]) -> Again:
+    def look_closer(self, worth: Mapping[str, Interval]) -> MemberRows:
         """Tighten what is worth it, layer by layer, so that what has become closer counts for the next."""
-        knowledge, still = self.knowledge, copy(self)
+        state, still = self.state, copy(self)
         still.steps = 0
-        for node in filter(facts.is_nonlinear, knowledge.graph.nodes):
-            for name, rows in knowledge.unstable(node):
+        for node in filter(node_facts.is_nonlinear, state.graph.nodes):
+            for name, rows in state.unstable(node):
                 found = self._worthy(name, rows, worth[name]) if name in worth else []
                 for mine, more in found:
-                    knowledge.tighten(name, (self if more else still).tighten(name, mine))
+                    state.tighten(name, (self if more else still).tighten(name, mine))
                 if found:
-                    knowledge.relax(node)
+                    state.relax(node)
                     self._opened.pop(node.name)
         return self
 
-    def _worthy(self, name: str, rows: Rows, worth: Interval) -> list[tuple[Rows, bool]]:
+    def _worthy(self, name: str, rows: BoundRows, worth: Interval) -> list[tuple[BoundRows, bool]]:
         """The ends that are worth rows of their own, and whether these are worth steps."""
         at = (self._case[rows.case], rows.entry)
-        ball = self._ball.knowledge.interval(name)
-        mine = self.knowledge.interval(name)
+        ball = self._ball.state.interval(name)
+        mine = self.state.interval(name)
         ball, mine = (one.like((len(one.lower), -1)) for one in (ball, mine))
         ball, mine, worth = ball.pick(at), mine.pick(rows.at), worth.pick(at)
         moved = (ball.upper - mine.upper) + (mine.lower - ball.lower)
@@ -69,7 +69,7 @@ class Again(Tuned):
                     found.append((replace(rows[some], side=side), more))
         return found
 
-    def choose(self, way: Way[AnyForm]) -> Lowest:
+    def choose(self, way: AlphaObjective[AnyForm]) -> LowestBounds:
         """A few steps, and more for the rows that gain by them."""
         lowest = way.descend(min(_LOOK, self.steps), near=True)
         if not bool(lowest.gained.any()):
@@ -77,9 +77,9 @@ class Again(Tuned):
         more = way.pick(lowest.gained, lowest.numbers).descend(self.steps, near=True)
         return lowest.put(lowest.gained, more, way.row())
 
-    def _begin(self, where: tuple[str, str], pairs: Pairs, ids: Tensor) -> Tensor:
+    def _begin(self, where: tuple[str, str], pairs: FreeEntries, ids: Tensor) -> Tensor:
         """Where the ball's row ended."""
         return pairs.free.within(self._ball.kept.at(where, pairs.keys(ids), pairs.free.start))
 
-    def _ids(self, rows: Rows, count: int) -> Tensor:
+    def _ids(self, rows: BoundRows, count: int) -> Tensor:
         return super()._ids(replace(rows, case=self._case[rows.case]), count)

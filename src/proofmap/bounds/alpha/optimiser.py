@@ -19,7 +19,7 @@ _GAIN = 1e-4  # of a bound: steps that lower it by less are no gain
 
 
 @dataclass(frozen=True, eq=False)
-class Lowest:
+class LowestBounds:
     """The lowest bounds (K,) that were met, the numbers that gave each, and the bounds at the start (K,)."""
 
     bounds: Tensor
@@ -31,7 +31,7 @@ class Lowest:
         """(K,): whether steps have lowered a bound by more than a small part."""
         return self.start - self.bounds > _GAIN * self.start.abs()
 
-    def put(self, rows: Tensor, other: Lowest, row: Mapping[str, Tensor]) -> Lowest:
+    def put(self, rows: Tensor, other: LowestBounds, row: Mapping[str, Tensor]) -> LowestBounds:
         """With others in the place of some rows (K,); number i belongs to row[name][i]."""
         numbers = dict(self.numbers)
         for name, given in other.numbers.items():
@@ -47,7 +47,7 @@ def descend(
     first: Tensor | None = None,
     *,
     near: bool = False,
-) -> Lowest:
+) -> LowestBounds:
     """Steps along the gradient on all rows at once, inside the ranges; the best of each row is kept.
 
     By Adam (Kingma and Ba 2015), whose first steps go far; or, where numbers start near the best, by signs.
@@ -57,9 +57,9 @@ def descend(
     """
     rows = row or {}
     at = {name: one.start for name, one in free.items()}
-    kind = _Signs if near else _Means
+    kind = _Rprop if near else _Adam
     moves = {name: kind(one, rows.get(name)) for name, one in free.items()}
-    lowest: Lowest | None = None
+    lowest: LowestBounds | None = None
     for step in range(steps + 1):
         last = step == steps
         if step or first is None:
@@ -69,7 +69,7 @@ def descend(
         else:
             given, value = at, first
         bounds = value.detach()
-        found = Lowest(bounds, {name: one.detach() for name, one in given.items()}, bounds)
+        found = LowestBounds(bounds, {name: one.detach() for name, one in given.items()}, bounds)
         lowest = found if lowest is None else _lower(lowest, found, rows)
         if last or not given or not value.requires_grad:
             break
@@ -83,7 +83,7 @@ def descend(
     return lowest
 
 
-def _lower(one: Lowest, other: Lowest, row: Mapping[str, Tensor]) -> Lowest:
+def _lower(one: LowestBounds, other: LowestBounds, row: Mapping[str, Tensor]) -> LowestBounds:
     """The lower of two, row by row; what is no number is not lower."""
     lower = other.bounds < one.bounds
     numbers = {
@@ -99,7 +99,7 @@ def _spread(values: Tensor, row: Tensor | None, like: Tensor) -> Tensor:
     return of.view(-1, *(1,) * (like.ndim - 1))
 
 
-class _Moves(ABC):
+class _StepRule(ABC):
     """How far numbers move, by their gradients: a share of the range, where that has an end."""
 
     def __init__(self, free: Free, row: Tensor | None) -> None:
@@ -116,7 +116,7 @@ class _Moves(ABC):
         """The same by the slopes in units of the ranges."""
 
 
-class _Means(_Moves):
+class _Adam(_StepRule):
     """By the running means of Adam, and less from step to step."""
 
     def __init__(self, free: Free, row: Tensor | None) -> None:
@@ -133,7 +133,7 @@ class _Means(_Moves):
         return rate * (self.scale * self.first / size.mul_(1 - self.kept[0]))
 
 
-class _Signs(_Moves):
+class _Rprop(_StepRule):
     """By a step of each number's own: half as long again while its slope keeps its sign, half as long where it turns
     (Rprop, Riedmiller and Braun 1993).
     """

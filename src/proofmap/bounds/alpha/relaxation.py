@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Node
 from proofmap.inputs.window_forms import Windows
 from proofmap.rules import RULES, Form, Forms, Interval, Nonlinear, Relaxation
@@ -23,31 +23,31 @@ from proofmap.rules.rule import Free, Kind
 from proofmap.rules.scalar_lines import Lines, at_rows
 from proofmap.runtime.block_sums import dot
 
-Opened = Lines | Mixture | Planes  # what rules that leave something free relax to
+ParametricRelaxation = Lines | Mixture | Planes  # what rules that leave something free relax to
 
 
 @dataclass(frozen=True, eq=False)
-class Open:
+class FreeRelaxation:
     """What a node leaves free on some cases: the numbers (C, F, *shape), and what they are made from."""
 
     node: Node
     inputs: tuple[Interval, ...]
     free: Free
-    relaxation: Opened
+    relaxation: ParametricRelaxation
 
     @staticmethod
-    def of(knowledge: Knowledge, name: str) -> Open | None:
+    def of(state: BoundState, name: str) -> FreeRelaxation | None:
         """Of a node that is relaxed; None where nothing is free."""
-        node, rule = knowledge.graph[name], RULES[knowledge.graph[name].op]
+        node, rule = state.graph[name], RULES[state.graph[name].op]
         assert isinstance(rule, Nonlinear)
-        inputs = tuple(map(knowledge.interval, node.inputs))
+        inputs = tuple(map(state.interval, node.inputs))
         free = rule.free(node, *inputs)
         if free is None or not bool((free.least < free.most).any()):
             return None
-        relaxation = knowledge.relaxations[name]
-        assert isinstance(relaxation, Opened)
-        start = free.within(knowledge.cases.slopes.get(name))
-        return Open(node, inputs, replace(free, start=start), relaxation)
+        relaxation = state.relaxations[name]
+        assert isinstance(relaxation, ParametricRelaxation)
+        start = free.within(state.cases.slopes.get(name))
+        return FreeRelaxation(node, inputs, replace(free, start=start), relaxation)
 
     @property
     def entries(self) -> Tensor:
@@ -56,10 +56,10 @@ class Open:
 
 
 @dataclass(frozen=True, eq=False)
-class _Bent:
+class _TwoLines:
     """Entries that are relaxed, where `closed` is 1; where it is 0 nothing is pulled. Of every row, or one for all."""
 
-    relaxation: Opened
+    relaxation: ParametricRelaxation
     closed: Tensor
 
     def pull(self, values: Tensor) -> tuple[tuple[Tensor | None, ...], Tensor]:
@@ -68,7 +68,7 @@ class _Bent:
 
 
 @dataclass(frozen=True, eq=False)
-class _Straight:
+class _OneLine:
     """The same where an entry is one line of its inputs, whatever the sign of its coefficient: one product each."""
 
     slopes: tuple[Tensor | None, ...]
@@ -79,7 +79,7 @@ class _Straight:
         return tuple(slope if slope is None else values * slope for slope in self.slopes), bias
 
 
-def _straight(bent: _Bent) -> _Straight | None:
+def _one_line(bent: _TwoLines) -> _OneLine | None:
     """These entries as single lines; None where the two lines of one differ."""
     one, closed = bent.relaxation, bent.closed
     if isinstance(one, Lines):
@@ -94,11 +94,11 @@ def _straight(bent: _Bent) -> _Straight | None:
     if not all(torch.equal(closed * low, closed * high) for low, high in zip(below, above, strict=True)):
         return None
     *slopes, bias = (closed * line for line in above)
-    return _Straight((None, *slopes) if isinstance(one, Mixture) else tuple(slopes), bias if bool(bias.any()) else None)
+    return _OneLine((None, *slopes) if isinstance(one, Mixture) else tuple(slopes), bias if bool(bias.any()) else None)
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class FreeEntries:
     """The open entries of some rows: n pairs, each a case of its own, (n, 1); the other entries as they are."""
 
     row: Tensor  # (n,)
@@ -108,7 +108,7 @@ class Pairs:
     node: Node
     inputs: tuple[Interval, ...]
     free: Free
-    others: _Bent | _Straight  # what the other entries are pulled by
+    others: _TwoLines | _OneLine  # what the other entries are pulled by
     width: int  # the entries of one row's form
 
     def keys(self, ids: Tensor) -> Tensor:
@@ -116,7 +116,7 @@ class Pairs:
         return ids[self.row] * self.width + self.entry
 
     @staticmethod
-    def of(one: Open, form: Form, owner: Tensor, *, fixed: bool) -> Pairs:
+    def of(one: FreeRelaxation, form: Form, owner: Tensor, *, fixed: bool) -> FreeEntries:
         """Of rows with such a form; where it is fixed, what has no coefficient in it is left out."""
 
         def read(values: Tensor) -> Tensor:
@@ -144,26 +144,26 @@ class Pairs:
         free = Free(*(numbers(end) for end in (one.free.start, one.free.least, one.free.most)))
         lines: list[Any] = [getattr(one.relaxation, f.name) for f in fields(one.relaxation)]
         rows: list[Any] = [line if line is None else read(line) for line in lines]
-        bent = _Bent(type(one.relaxation)(*rows), 1 - mask.view(-1, *values.shape[1:]))
+        bent = _TwoLines(type(one.relaxation)(*rows), 1 - mask.view(-1, *values.shape[1:]))
         width = mask.shape[1]
         every = torch.arange(one.node.size, device=owner.device).view(1, *one.node.shape)
         source = pick(every).squeeze(1)
-        return Pairs(row, row * width + entry, entry, source, node, inputs, free, _straight(bent) or bent, width)
+        return FreeEntries(row, row * width + entry, entry, source, node, inputs, free, _one_line(bent) or bent, width)
 
 
 @dataclass(eq=False)
-class Chosen(Relaxation):
+class RowRelaxation(Relaxation):
     """What is open with numbers (n, F, 1) of the rows' own: those that `begin` gives when it sees the first rows, until
     there are others.
 
     A form that comes again, whatever the numbers are, is remembered with what becomes of its other entries.
     """
 
-    open: Open
-    begin: Callable[[Pairs], Tensor] = lambda pairs: pairs.free.start
+    open: FreeRelaxation
+    begin: Callable[[FreeEntries], Tensor] = lambda pairs: pairs.free.start
     fixed: bool = False  # whether the form is the same whatever the numbers are
     by_ends: bool = False  # whether the ends of its intervals are to be differentiated by, too
-    pairs: Pairs | None = None
+    pairs: FreeEntries | None = None
     numbers: Tensor | None = None
     again: tuple[Form, Tensor, tuple[Tensor | None, ...], Tensor] | None = None
 
@@ -173,14 +173,14 @@ class Chosen(Relaxation):
         assert self.numbers is not None
         return self.numbers
 
-    def anew(self, numbers: Tensor | None) -> Chosen:
+    def anew(self, numbers: Tensor | None) -> RowRelaxation:
         """The same for other rows, of which these are the numbers; None: those that `begin` gives."""
         begin = self.begin if numbers is None else lambda pairs: numbers
-        return Chosen(self.open, begin, self.fixed, self.by_ends)
+        return RowRelaxation(self.open, begin, self.fixed, self.by_ends)
 
     def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind | None, ...], Tensor]:
         if self.pairs is None or self.numbers is None:
-            self.pairs = Pairs.of(self.open, form, owner, fixed=self.fixed)
+            self.pairs = FreeEntries.of(self.open, form, owner, fixed=self.fixed)
             self.numbers = _leaf(self.begin(self.pairs))
             if self.by_ends:
                 ends = (Interval(_leaf(x.lower), _leaf(x.upper)) for x in self.pairs.inputs)
@@ -189,7 +189,7 @@ class Chosen(Relaxation):
         assert isinstance(rule, Nonlinear)
         own, rest, bias = self._apart(form, pairs)
         relaxation = rule.relax(pairs.node, *pairs.inputs, slopes=self.numbers)
-        assert isinstance(relaxation, Opened)
+        assert isinstance(relaxation, ParametricRelaxation)
         mine, lift = relaxation.pull(own, None)
         parts = []
         for part, at in zip(rest, mine, strict=True):  # what is closed is zero in `mine`, what is open in `rest`
@@ -199,7 +199,7 @@ class Chosen(Relaxation):
         summed = bias.double().index_add(0, pairs.row, lift.double())
         return tuple(parts), summed.to(bias)
 
-    def _apart(self, form: Form, pairs: Pairs) -> tuple[Tensor, tuple[Tensor | None, ...], Tensor]:
+    def _apart(self, form: Form, pairs: FreeEntries) -> tuple[Tensor, tuple[Tensor | None, ...], Tensor]:
         """The open entries (n, 1), and what becomes of the others."""
         if self.again is not None and self.again[0] is form:
             return self.again[1:]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 @dataclass(eq=False)
-class Kept:
+class WarmStarts:
     """Numbers (n, F, 1) by a node that rows start from, one that they meet, and keys (n,) that say which is which.
 
     As many as fit into so many bytes; of what is not there, a reader's own numbers are as good.

@@ -20,15 +20,15 @@ _TINY = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
+class HalfSpace:
     """{z : <form, z> + room >= 0}, one for each case."""
 
     form: Tensor  # (C, *shape)
     room: Tensor  # (C,)
 
-    def pick(self, index: Tensor) -> Cut:
+    def pick(self, index: Tensor) -> HalfSpace:
         """Those of some cases."""
-        return Cut(self.form[index], self.room[index])
+        return HalfSpace(self.form[index], self.room[index])
 
     def maximise(self, balls: Family, coefficients: Tensor, owner: Tensor) -> Tensor:
         """Upper bounds (K, 1) of <A_k, z> over the part of x + B, as `Family.maximise` gives over all of it.

@@ -16,16 +16,16 @@ from math import inf
 import torch
 from torch import Tensor
 
-from proofmap.bounds import node_facts as facts
-from proofmap.bounds.backsubstitution import rewrite
+from proofmap.bounds import node_facts
+from proofmap.bounds.backsubstitution import backsubstitute
 from proofmap.bounds.backward import BackwardPass
 from proofmap.bounds.cases import Cases
-from proofmap.bounds.differences.halfspace import Cut
-from proofmap.bounds.engine import settle
-from proofmap.bounds.layer_progress import Layers
+from proofmap.bounds.differences.halfspace import HalfSpace
+from proofmap.bounds.engine import bound_nodes
+from proofmap.bounds.layer_progress import LayerProgress
 from proofmap.bounds.method import Backward, Plan
-from proofmap.bounds.rows import Rows
-from proofmap.bounds.state import Knowledge
+from proofmap.bounds.rows import BoundRows
+from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Graph
 from proofmap.inputs.family import Family
 from proofmap.rules import Interval
@@ -39,7 +39,7 @@ _GAIN = 0.02  # of the gap between bound and floor: a round that gains less is t
 
 
 @dataclass(frozen=True, eq=False)
-class Above:
+class ConstrainedBounds:
     """What is known where forms of the output reach the floor of their sample: pairs of a sample and a form each."""
 
     sample: Tensor  # (Q,)
@@ -67,27 +67,27 @@ class Above:
         return reached.clone().scatter_reduce_(0, index, torch.minimum(values, self.bound[left, None]), "amax")
 
 
-def above(
+def invprop(
     graph: Graph, family: Family, forms: Tensor, floor: Tensor, budget: int, rounds: int, until: float = inf
-) -> Above:
+) -> ConstrainedBounds:
     """Of the forms (N, R, classes) where they reach the floor (N,) of their sample, in so many rounds at most, none of
     which begins after `until`, a time of `time.monotonic`.
     """
     balls = replace(family, mask=None, groups=0)
-    names = facts.hidden(graph)
+    names = node_facts.hidden(graph)
     (plan,) = Backward().plans
-    knowledge, _ = settle(graph, Cases(balls), plan, budget, Layers.of(graph, forms.shape[1], back=True))
-    whole = {name: knowledge.interval(name) for name in names}
+    state, _ = bound_nodes(graph, Cases(balls), plan, budget, LayerProgress.of(graph, forms.shape[1], back=True))
+    whole = {name: state.interval(name) for name in names}
     count, rows, _ = forms.shape
-    every = Rows.every(count, rows, forms.device)
-    form, bias = _back(knowledge, forms.flatten(0, 1), every.case)
+    every = BoundRows.every(count, rows, forms.device)
+    form, bias = _back(state, forms.flatten(0, 1), every.case)
     bound = bias + balls.maximise(form, every.case, full_only=True)[:, 0]
     slack = _ROUNDINGS * torch.finfo(bound.dtype).eps * bound.abs().view(count, rows).amax(1)
     floor = floor - slack
     kept = bound >= floor[every.case]
     sample, row = every.case[kept], every.entry[kept]
     known = {name: interval.pick(sample) for name, interval in whole.items()}
-    found = Above(sample, row, known, form[kept], bias[kept], bound[kept], whole, slack)
+    found = ConstrainedBounds(sample, row, known, form[kept], bias[kept], bound[kept], whole, slack)
     live = torch.arange(len(row), device=row.device)
     for _ in range(rounds):
         live = live[_cuts(balls, floor, found, live)]
@@ -96,7 +96,7 @@ def above(
     return found
 
 
-def _cuts(balls: Family, floor: Tensor, found: Above, live: Tensor) -> Tensor:
+def _cuts(balls: Family, floor: Tensor, found: ConstrainedBounds, live: Tensor) -> Tensor:
     """Which pairs have a plane near enough to the largest value of their form to cut something off."""
     sample, bound = found.sample[live], found.bound[live]
     least = found.bias[live] - balls.maximise(-found.form[live], sample, full_only=True)[:, 0]
@@ -104,19 +104,19 @@ def _cuts(balls: Family, floor: Tensor, found: Above, live: Tensor) -> Tensor:
 
 
 def _round(
-    graph: Graph, balls: Family, forms: Tensor, floor: Tensor, found: Above, live: Tensor, budget: int
+    graph: Graph, balls: Family, forms: Tensor, floor: Tensor, found: ConstrainedBounds, live: Tensor, budget: int
 ) -> Tensor:
     """Narrow what is known of some pairs, in place: those that the next round may narrow further."""
     sample = found.sample[live]
     known = {name: interval.pick(live) for name, interval in found.known.items()}
-    cut = Cut(found.form[live], found.bias[live] - floor[sample])
+    cut = HalfSpace(found.form[live], found.bias[live] - floor[sample])
     cases = Cases(balls.pick(sample), known, cut=cut)
-    knowledge, _ = settle(graph, cases, _PLAN, budget, Layers.of(graph, 1, back=True))
+    state, _ = bound_nodes(graph, cases, _PLAN, budget, LayerProgress.of(graph, 1, back=True))
     every = torch.arange(len(live), device=live.device)
-    form, bias = _back(knowledge, forms[sample, found.row[live]], every)
-    bound = (bias + cut.maximise(cases.balls, form, every)[:, 0]).masked_fill(knowledge.empty, -inf)
+    form, bias = _back(state, forms[sample, found.row[live]], every)
+    bound = (bias + cut.maximise(cases.balls, form, every)[:, 0]).masked_fill(state.empty, -inf)
     for name, interval in found.known.items():
-        found.known[name] = interval.put(live, knowledge.interval(name))
+        found.known[name] = interval.put(live, state.interval(name))
     before = found.bound[live]
     better = bound < before
     at = live[better]
@@ -130,10 +130,10 @@ def _width(intervals: Mapping[str, Interval], like: Tensor) -> Tensor:
     return sum(widths, torch.zeros_like(like))
 
 
-def _back(knowledge: Knowledge, rows: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+def _back(state: BoundState, rows: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
     """Forms of the output (K, classes) as forms of the input that are nowhere below, and their biases."""
-    graph = knowledge.graph
+    graph = state.graph
     start = rows.unflatten(1, graph[graph.output].shape)
-    ends, bias = rewrite(graph, graph.output, start, owner, knowledge.relaxations)
+    ends, bias = backsubstitute(graph, graph.output, start, owner, state.relaxations)
     form = ends.get(graph.input.name)
     return rows.new_zeros(len(rows), *graph.input.shape) if form is None else form, bias

@@ -7,7 +7,7 @@ For g, the largest of some forms g_r of the output, and EVA(u) = max_B g - max_{
 
 for every move v of u and share t that leave (1 - t) δ + v in B. The first δ is one where the maximum over B is taken,
 the second one where that over B_u is: r is a form that is the largest there, and x + δ an input where it reaches at
-least what is known to be reached (`above`). Both sides compare two copies of the network, and their difference is a
+least what is known to be reached (`invprop`). Both sides compare two copies of the network, and their difference is a
 network of its own (`graph.twin`): what the copies have in common cancels before anything is relaxed.
 """
 
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from proofmap.bounds.cases import Cases
-from proofmap.bounds.differences.invprop import above
+from proofmap.bounds.differences.invprop import invprop
 from proofmap.bounds.engine import solve
 from proofmap.bounds.method import Backward
 from proofmap.graph.ir import Graph
@@ -61,7 +61,7 @@ def drops(
     def piece(start: int, stop: int) -> None:
         part = torch.arange(start, stop, device=forms.device)
         balls = family.pick(part)
-        pairs = _Pairs.of(graph, twins, balls, forms[part], reached[part], budget, budget // (4 * each), until)
+        pairs = _TwinComparison.of(graph, twins, balls, forms[part], reached[part], budget, budget // (4 * each), until)
         result[part, :, 1] = pairs.most(_put_back, pairs.kept[:, :1].expand_as(pairs.kept[:, 1:])).clamp(min=0)
         if move is not None:
             moves = balls.project(move[part])
@@ -101,7 +101,7 @@ def _moved(ball: Family, within: Tensor, move: Tensor) -> Family:
 
 
 @dataclass(frozen=True, eq=False)
-class _Pairs:
+class _TwinComparison:
     """Two copies of a network, compared where forms can be the largest: Q parts of the balls of N samples."""
 
     twins: Graph
@@ -124,11 +124,11 @@ class _Pairs:
         budget: int,
         at_once: int,
         until: float = inf,
-    ) -> _Pairs:
+    ) -> _TwinComparison:
         """The first copy's input maximises a form over a member: it reaches what the member does. A part of its own for
         each form whose hidden values that narrows, another for all others of the sample.
         """
-        found = above(graph, family, forms, reached.amin(1), budget, _ROUNDS, until)
+        found = invprop(graph, family, forms, reached.amin(1), budget, _ROUNDS, until)
         rows = torch.arange(forms.shape[1], device=forms.device)
         kept = found.reaches(reached)[:, :, None] & rows.eq(found.row[:, None, None])  # (pairs, 1 + G, R)
         own = found.narrowed()
@@ -141,7 +141,7 @@ class _Pairs:
             before, after, name = node.inputs
             narrow, whole = found.known[name].pick(own), found.whole[name]
             known[before], known[after] = narrow.then(whole), whole.pick(parts)
-        return _Pairs(twins, family, forms, parts, torch.cat([kept[own], rest]), known, budget, at_once, until)
+        return _TwinComparison(twins, family, forms, parts, torch.cat([kept[own], rest]), known, budget, at_once, until)
 
     def most(self, differences: Differences, rows: Tensor) -> Tensor:
         """(N, G): the most by which one of the rows (Q, G, R) of the forms can be lower in the second copy."""

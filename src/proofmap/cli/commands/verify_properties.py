@@ -21,7 +21,7 @@ from proofmap.runtime.progress_bar import Bar
 from proofmap.sources import Model, Preparation, read_specification
 from proofmap.sources.own_files import VIOLATED
 from proofmap.text.wording import plural
-from proofmap.verify.property import Answer, Region, check, decide
+from proofmap.verify.property import PropertyAnswer, Region, check, decide
 
 __all__ = ["decide_files"]
 
@@ -68,7 +68,7 @@ def _read(path: Path, model: Model) -> tuple[tuple[Region, ...], Graph]:
     return regions, graph
 
 
-def _entry(name: str, regions: Sequence[Region], answer: Answer) -> dict[str, Any]:
+def _entry(name: str, regions: Sequence[Region], answer: PropertyAnswer) -> dict[str, Any]:
     return {
         "name": name,
         "verdict": answer.verdict,
@@ -95,7 +95,7 @@ def _meaning(entry: dict[str, Any], confirmed: str) -> str:
             return f"{of} {'is' if left == 1 else 'are'} not excluded{why}, and an attack found no counterexample"
 
 
-def _result(answer: Answer, preparation: Preparation) -> str:
+def _result(answer: PropertyAnswer, preparation: Preparation) -> str:
     """The answer in VNN-COMP's format: a word, and after `sat` the inputs and outputs of a counterexample."""
     if answer.point is None or answer.outputs is None:
         return f"{_WORDS[answer.verdict]}\n"

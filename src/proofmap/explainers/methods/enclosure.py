@@ -17,7 +17,7 @@ from proofmap.graph.classes import margins
 from proofmap.inputs.family import Family
 from proofmap.runtime.memory import bytes_of, in_pieces
 from proofmap.runtime.precision import full_precision
-from proofmap.verify.overlap import Bounding, family_overlap
+from proofmap.verify.overlap import OverlapSettings, family_overlap
 
 __all__ = ["Directions", "enclose", "in_coordinates", "overlap_of_boxes", "overlap_of_zonotopes"]
 
@@ -71,7 +71,7 @@ def enclose(
     return lower, upper
 
 
-def overlap_of_boxes(graph: Graph, lower: Tensor, upper: Tensor, target: Tensor, how: Bounding) -> Tensor:
+def overlap_of_boxes(graph: Graph, lower: Tensor, upper: Tensor, target: Tensor, how: OverlapSettings) -> Tensor:
     """Upper bounds (n, m) of the overlap over boxes (n, m, *shape) with target (n,), in the bytes allowed beside them.
 
     Of one linear layer every method bounds the margins exactly; they are then had without a form for each box.
@@ -99,7 +99,7 @@ def overlap_of_boxes(graph: Graph, lower: Tensor, upper: Tensor, target: Tensor,
 
 
 def overlap_of_zonotopes(
-    graph: Graph, directions: Directions, lower: Tensor, upper: Tensor, target: Tensor, how: Bounding
+    graph: Graph, directions: Directions, lower: Tensor, upper: Tensor, target: Tensor, how: OverlapSettings
 ) -> Tensor:
     """Upper bounds (n, m) over what `enclose` found with directions (n, m, r + 2 d): of each set, the smaller of those
     over its zonotope and over its box.

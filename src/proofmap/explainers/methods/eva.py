@@ -19,7 +19,7 @@ from proofmap.runtime.progress import part
 from proofmap.settings import choice, flag
 from proofmap.verify.objective import Objective
 from proofmap.verify.onehot_overlap import boxes_overlap
-from proofmap.verify.overlap import Bounding, Overlap, family_overlap, method_of
+from proofmap.verify.overlap import Overlap, OverlapSettings, family_overlap, method_of
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -43,7 +43,7 @@ class EVA(Explainer):
 
     def _measure(self, task: Task) -> Measured:
         room = budget(self.memory, task.x.device)
-        how = Bounding(method_of(self.bounds), room, self.sharing, self.objective, rigorous=task.rigorous)
+        how = OverlapSettings(method_of(self.bounds), room, self.sharing, self.objective, rigorous=task.rigorous)
         return Measured.of(boxes_overlap(task.graph, task.boxes, task.target, how))
 
 
@@ -97,5 +97,5 @@ class TargetedEVA(Explainer):
     def _half(self, task: Task, half: Literal["+", "-"]) -> Overlap:
         family = replace(task, ball=replace(task.ball, half=half)).family
         room = budget(self.memory, task.x.device)
-        how = Bounding(method_of(self.bounds), room, self.sharing, rigorous=task.rigorous)
+        how = OverlapSettings(method_of(self.bounds), room, self.sharing, rigorous=task.rigorous)
         return family_overlap(task.graph, family, task.predicted, how, rival=task.target)

@@ -26,7 +26,7 @@ from proofmap.runtime.precision import full_precision
 from proofmap.runtime.progress import part
 from proofmap.settings import count, setting
 from proofmap.storage.records import JSON
-from proofmap.verify.overlap import Bounding, Overlap, method_of
+from proofmap.verify.overlap import Overlap, OverlapSettings, method_of
 
 _STEPS = 4  # of a sample that climbs
 
@@ -83,7 +83,7 @@ class HybridEVA(Explainer):
         value = task.x.new_empty(len(task.x), family.members)
         wide = 2 * tail.input.size + self.rank if self.rank else tail.input.size
         boxes = available // 2 // bytes_of("box", wide, task.x.element_size())
-        how = Bounding(method_of(self.bounds), available // 2)
+        how = OverlapSettings(method_of(self.bounds), available // 2)
 
         def images(start: int, stop: int) -> None:
             piece = slice(start, stop)
