@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -169,12 +170,12 @@ def test_a_search_goes_on_while_no_radius_is_proven(
     """Each trial takes 10 seconds. A proven radius ends the search at 30; without one, trial and scores fit `end`."""
     clock = Clock()
 
-    def decided(self: Any, family: Any, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def bounded(graph: pm.Graph, family: Any, target: torch.Tensor, how: Any) -> SimpleNamespace:
         clock.now += 10
-        return torch.full((len(rows),), proves), family.x
+        return SimpleNamespace(full=torch.full((len(target),), -1.0 if proves else 1.0), points=None)
 
     monkeypatch.setattr(radii, "time", clock)
-    monkeypatch.setattr(radii._Search, "_decided", decided)
+    monkeypatch.setattr(radii, "family_overlap", bounded)
     model, x = small(), X[:1]
     found = radii.radius_until(model, x, domain=(-1e3, 1e3), target=model(x).argmax(1), until=30, end=end)
     assert found.count == count
