@@ -405,8 +405,8 @@ def test_the_command_prints_the_table_and_one_sentence_for_an_error(tmp_path: Pa
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("| | Deletion ↓ | Insertion ↑ | seconds |")
-    wrong = subprocess.run([*command, "table9"], capture_output=True, text=True, check=False)
-    assert wrong.returncode == 2
+    wrong = called("bench", "table9")
+    assert wrong.exit_code == 2
     assert wrong.stderr.startswith("error: got the benchmark 'table9', expected one of")
     assert "Traceback" not in wrong.stderr
 

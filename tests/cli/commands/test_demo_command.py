@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import proofmap as pm
-from tests.cli.invoke import called, installed
+from tests.cli.invoke import called
 from tests.report.markup import faults, read
 
 
-def test_the_demo_explains_draws_and_reports(tmp_path: Path) -> None:
-    done = installed("demo", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_the_demo_explains_draws_and_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = called("demo")
+    assert done.exit_code == 0, done.stderr
     for words in (
         "AO(B)",
         "proven",

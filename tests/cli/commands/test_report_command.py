@@ -18,8 +18,10 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("work")
     images, _ = pm.data.digits()
     np.save(here / "digits.npy", images[:2].numpy())
-    done = installed("explain", "zoo:mnist_mlp", "digits.npy", "--eps", 0.015, "--groups", "grid:7", folder=here)
-    assert done.returncode == 0, done.stderr
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        done = called("explain", "zoo:mnist_mlp", "digits.npy", "--eps", 0.015, "--groups", "grid:7")
+    assert done.exit_code == 0, done.stderr
     compare = f"compare zoo:mnist_mlp {here}/digits.npy --methods saliency,first-order --metrics deletion --json"
     table = called(*compare.split(), "--out", here / "tables")
     assert table.exit_code == 0, table.stderr

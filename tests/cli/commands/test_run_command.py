@@ -91,15 +91,18 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(
 def test_another_run_is_refused_in_one_sentence(data: Path, whole: tuple[Path, dict[str, Any]]) -> None:
     other = [*OPTIONS]
     other[other.index("0.015")] = "0.02"
-    done = installed("run", data, *other, "--out", whole[0], folder=data)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "holds results of another run (job.ball.eps was 0.015 and is 0.02): choose another folder" in done.stderr
-    assert "Traceback" not in done.stderr
+    found = called("run", data, *other, "--out", whole[0])
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "holds results of another run (job.ball.eps was 0.015 and is 0.02): choose another folder" in found.stderr
+    assert "Traceback" not in found.stderr
 
 
-def test_results_are_exported(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
-    done = installed("export", whole[0], "r.csv", folder=tmp_path)
-    assert (done.returncode, done.stdout) == (0, f"wrote {COUNT} samples to r.csv\n"), done.stderr
+def test_results_are_exported(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = called("export", whole[0], "r.csv")
+    assert (found.exit_code, found.stdout) == (0, f"wrote {COUNT} samples to r.csv\n"), found.stderr
     with (tmp_path / "r.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["overlap_upper_proven"] or "nan") for row in rows] == pytest.approx(
