@@ -1,4 +1,4 @@
-"""What `import proofmap as pm` offers: loaded, with torch, when the first of these names is asked for."""
+"""The public API: the names that `import proofmap as pm` offers, loaded with torch on first use."""
 
 from __future__ import annotations
 

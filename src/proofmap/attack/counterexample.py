@@ -1,6 +1,6 @@
-"""A decision refuted: a point of the ball that the network, and whoever runs the model, classifies otherwise.
+"""Counterexamples: a point of the ball that the network, also as its user runs it, assigns to another class.
 
-It lies in its ball exactly, as the numbers it is stored as.
+The stored numbers of the point lie exactly in the ball.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ __all__ = ["RESTARTS", "STEPS", "Refutation", "Run", "refute"]
 
 STEPS, RESTARTS = 40, 8
 
-Run = Callable[[Tensor], Tensor]  # a model as its user runs it: inputs (N, *shape) -> outputs (N, classes)
+Run = Callable[[Tensor], Tensor]  # the model as its user runs it: inputs (N, *shape) -> outputs (N, classes)
 
 
 @dataclass(frozen=True, eq=False)
 class Refutation:
-    """A point of the ball that is of another class."""
+    """A counterexample: a point of the ball that is assigned to another class."""
 
     point: Tensor  # (*shape), of x's dtype
-    becomes: int  # its class, by the model as it is run
+    becomes: int  # its class by the user's model
 
 
 def refute(
     graph: Graph, x: Tensor, ball: Ball, target: int, run: Run, known: Iterable[Tensor] = ()
 ) -> Refutation | None:
-    """A point around x (1, *shape) that is not of the class `target`, or None where the attack finds none.
+    """Search a point around x (1, *shape) that is not of the class `target`; None if the attack finds none.
 
-    known: points (1, *shape) to try before any attack, such as those that a search for bounds met.
+    known: points (1, *shape) to try before any attack, such as those found during a search for bounds.
 
-    The point is in the ball and its domain exactly. Another class is ahead there twice: in the network over the real
-    numbers, which is what a proof is about, computed in float64, and by `run`, in the model's own arithmetic.
+    The point lies exactly in the ball and its domain. Another class has the larger score there twice: in the network
+    over the real numbers, which a proof is about, computed in float64, and by `run`, in the model's own arithmetic.
     """
     exact = ball.at(x.double())
     network, precise = graph.to(x.device, x.dtype), graph.to(x.device, torch.float64)
@@ -60,7 +60,7 @@ def refute(
 
 
 def _adversaries(graph: Graph, family: Family, target: Tensor) -> Iterator[Tensor]:
-    """Points (1, *shape) at which another class is ahead, up to rounding in the ball."""
+    """Yield points (1, *shape) where another class has the larger score; rounding may move them out of the ball."""
     generator = torch.Generator(family.x.device).manual_seed(0)
     for value, delta in climbs(partial(margin, graph, target=target), family, STEPS, RESTARTS, generator):
         if float(value) > 0:

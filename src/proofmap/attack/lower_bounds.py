@@ -1,7 +1,7 @@
-"""Lower sides of overlaps: inputs of the balls, and what the network says there.
+"""Lower bounds of overlaps by attacks: points of B and of every B_u, and the network's values there.
 
-A point counts as it is stored: numbers of x's type that lie in their ball exactly, with the frozen group at x. Its
-value is that of the network there, computed in float64. That a value is the largest proves nothing here.
+A point counts as it is stored: numbers of x's type that lie exactly in their ball, with the frozen group at x. Its
+value is that of the network there, computed in float64. An attack does not prove that the value is the maximum.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from proofmap.runtime.precision import full_precision
 
 __all__ = ["Reached", "reach"]
 
-# For each sample. On the packaged MLP, with radii from .01 to .04, twice as many find hardly more.
+# PGD starts and steps for each sample. On the packaged MLP, radii .01 to .04, doubling both hardly improves the values.
 _STARTS, _STEPS = 144, 20
-_AIMS = 9  # rows that starts are aimed at
-_KEPT = 8  # starts of each sample that are finished, and from which its members start
+_AIMS = 9  # forms that starts are aimed at
+_KEPT = 8  # best starts of each sample, which are refined and start its members
 
 
 def _falling(first: float, last: float, count: int) -> list[float]:
-    """Sizes of steps, from the first to the last by one ratio."""
+    """Return step sizes that fall geometrically from the first to the last."""
     return [first * (last / first) ** (k / (count - 1)) for k in range(count)]
 
 
@@ -42,59 +42,57 @@ _FINISH, _MEMBER, _LITTLE = _falling(0.1, 0.0005, 80), _falling(0.1, 0.0005, 40)
 
 @dataclass(frozen=True, eq=False)
 class _Question:
-    """What is to be made large, in which balls: the largest of a sample's forms of the logits."""
+    """The attacked problem: maximise the largest of a sample's linear forms of the logits, over its balls."""
 
     graph: Graph
-    precise: Graph  # in float64
+    precise: Graph  # the graph in float64
     family: Family
-    exact: Family  # in float64, where the points lie
+    exact: Family  # the balls in float64 that the points must lie in
     forms: Tensor  # (N, R, classes)
     available: int
 
     @property
     def elements(self) -> int:
-        """The numbers of the network at a point."""
+        """The number of values in the network at a point."""
         return sum(node.size + node.inside for node in self.graph.nodes) + self.forms[0].numel()
 
     def pieces(self, count: int, work: Callable[[int, int], None]) -> None:
-        """work(start, stop) over so many points, as many at a time as fit."""
+        """Call work(start, stop) over `count` points, in chunks that fit."""
         elements = self.elements
-        point = 2 * bytes_of(
-            "gradient", elements, self.forms.element_size()
-        )  # beside them, balls and values in float64
+        point = 2 * bytes_of("gradient", elements, self.forms.element_size())  # and balls and values in float64
         in_pieces(count, piece_of(self.available, self.forms.device) // point, work)
 
     def rows(self, points: Tensor, samples: Tensor) -> Tensor:
-        """The values of each form, (K, R), at points of these samples, in the precision of the points."""
+        """Return the values of each form, (K, R), at points of these samples, in the precision of the points."""
         graph = self.graph if points.dtype == self.graph.dtype else self.precise
         return (self.forms[samples].to(points) @ graph(points).flatten(1).unsqueeze(2)).squeeze(2)
 
     def value(self, points: Tensor, samples: Tensor) -> Tensor:
-        """The largest of them, (K,)."""
+        """Return the largest form's value at each point, (K,)."""
         return self.rows(points, samples).amax(1)
 
     def row(self, points: Tensor, samples: Tensor, aim: Tensor) -> Tensor:
-        """That of one form, (K,)."""
+        """Return the value of one form at each point, (K,)."""
         return self.rows(points, samples).gather(1, aim[:, None]).squeeze(1)
 
 
 @dataclass(eq=False)
 class Reached:
-    """The largest values that were met in B and in every B_u, in this order, and where.
+    """The largest values found in B and in every B_u, in this order, and their points.
 
-    A point of B_u is one of B, and of every other B_v whose group it leaves at x: no value is above that of B.
+    A point of B_u also lies in B, and in every other B_v whose group it leaves at x. So no value exceeds that of B.
     """
 
     question: _Question
     value: Tensor  # (N, 1 + G) float64
     points: Tensor  # (N, 1 + G, *shape) of x's type
-    until: float = inf  # a time of `time.monotonic`, from which on no more steps are made
+    until: float = inf  # deadline on the clock of `time.monotonic`
 
     def refine(self, points: Tensor, index: Tensor) -> None:
-        """Take in points (K, *shape) for members `index` (K,), as `Family.split` counts them: climbed from there.
+        """Add points (K, *shape) of members `index` (K,), as `Family.split` counts them, after a short PGD from each.
 
-        Where B gets a better point, every member tries it with its group put back. What other samples have is neither
-        read nor written: threads may take in points of different samples.
+        If B gets a better point, every member tries it with its group restored. Other samples are neither read nor
+        written, so threads may add points of different samples.
         """
         family = self.question.family
         owner = index // family.members
@@ -110,7 +108,7 @@ class Reached:
             self._share(better)
 
     def _climbed(self, index: Tensor, delta: Tensor, sizes: Sequence[float]) -> tuple[Tensor, Tensor]:
-        """From δ (K, *shape) on in the members `index` (K,), as `Family.split` counts them: (values, δ)."""
+        """Run PGD from δ (K, *shape) in the members `index` (K,), as `Family.split` counts them: (values, δ)."""
         family = self.question.family
         best, at = torch.full_like(delta.flatten(1)[:, 0], -inf), torch.empty_like(delta)
 
@@ -125,16 +123,16 @@ class Reached:
         return _finite(best), at
 
     def _leapt(self, index: Tensor, delta: Tensor, starts: int) -> Tensor:
-        """δ (K, *shape) or better ones, in the members `index` (K,), of which a sample has so many."""
+        """Run random restarts from δ (K, *shape) in the members `index` (K,). starts: the starts of each sample."""
         ask = self.question
         return leap(self._climbed, ask.family, index, delta, starts * ask.elements, ask.available // 8)
 
     def _brought(self, points: Tensor, index: Tensor) -> Tensor:
-        """Into the members `index` exactly, (K, *shape) float64."""
+        """Round points into the members `index` exactly, (K, *shape) float64."""
         return into_ball(points, self.question.exact.split(index), self.points.dtype)
 
     def _offer(self, points: Tensor, index: Tensor) -> None:
-        """Keep those of the points (K, *shape) that are better than what their members `index` (K,) have."""
+        """Store those points (K, *shape) that improve the values of their members `index` (K,)."""
         value, kept = self.value.view(-1), self.points.view(-1, *self.points.shape[2:])
 
         def work(start: int, stop: int) -> None:
@@ -143,14 +141,14 @@ class Reached:
             found = _finite(self.question.value(inside, piece // self.value.shape[1]))
             best = _first_best(found, piece, len(value))
             best = best[found[best] > value[piece[best]]]
-            # The point first: where Ctrl-C comes in between, its value is higher than what is said.
+            # Write the point first: after an interrupt in between, its true value is above the stored one.
             kept[piece[best]] = inside[best].to(kept.dtype)
             value[piece[best]] = found[best]
 
         self.question.pieces(len(index), work)
 
     def _put_back(self, samples: Tensor, starts: Tensor, sizes: Sequence[float]) -> None:
-        """In every member of samples (n,), climb from the best of their δ (n, S, *shape) with the group put back."""
+        """In every member of samples (n,), run PGD from the best of their δ (n, S, *shape) with the group restored."""
         family = self.question.family
         members = torch.arange(1, family.members, device=samples.device)
         index = (samples[:, None] * family.members + members).flatten()
@@ -173,7 +171,7 @@ class Reached:
         self.question.pieces(len(index), work)
 
     def _leap(self, samples: Tensor) -> None:
-        """In every member of samples (n,), on from its own point."""
+        """In every member of samples (n,), run random restarts from its own point."""
         family = self.question.family
         if not family.groups or time.monotonic() > self.until:
             return
@@ -185,11 +183,11 @@ class Reached:
         self._share(samples)
 
     def _share(self, samples: Tensor) -> None:
-        """Let B, and every member that it lies in, have a member's point where that is better than their own."""
+        """Copy a member's point to B, and to every member that contains it, where its value is larger."""
         family = self.question.family
         for n in samples.tolist():
             value, points = self.value[n], self.points[n]
-            apart = family.x.new_zeros(family.members, family.members)  # [m, v] above 0: m's point is not in v
+            apart = family.x.new_zeros(family.members, family.members)  # [m, v] > 0: m's point is not in v
             if family.mask is not None:
                 moved = (points != family.x[n]).flatten(1).to(apart.dtype)
                 apart[:, 1:].scatter_add_(1, family.mask[n].flatten().expand_as(moved), moved)
@@ -200,14 +198,14 @@ class Reached:
 
 
 def reach(graph: Graph, family: Family, forms: Tensor, available: int, until: float = inf) -> Reached:
-    """The largest values max over r of forms_r · f(x + δ) that an attack meets in B and in every B_u.
+    """Search the largest values max over r of forms_r · f(x + δ) in B and in every B_u by PGD.
 
-    graph in x's type; forms (N, R, classes). Starts are x and points drawn from B. Each is aimed at one of the forms
-    that are largest at x for half of its steps, then at the largest of all: on its way to another class it comes by
-    maxima that the largest form alone does not lead to. B_u starts from the best points of B with u put back.
+    graph in x's type; forms (N, R, classes). Starts are x and points drawn from B. For half of its steps, a start
+    maximises one of the forms that are largest at x, then the largest of all forms. On the way to another class it
+    reaches maxima that the largest form alone does not lead to. B_u starts from the best points of B with u restored.
 
-    until: a time of `time.monotonic`, from which on what was found is not improved any more, and no further samples
-    are attacked.
+    until: deadline on the clock of `time.monotonic`. After it, found points are not improved, and no further samples
+        are attacked.
     """
     differentiable(graph, "an attack")
     with full_precision(family.x.device), torch.no_grad():
@@ -230,7 +228,7 @@ def reach(graph: Graph, family: Family, forms: Tensor, available: int, until: fl
 
 
 def _search(met: Reached, samples: Tensor) -> None:
-    """Fill in what an attack on B, and from there on its members, meets."""
+    """Attack B, then its members from the points found in B."""
     family = met.question.family
     delta = _explored(met.question, samples, met.until)  # (n, S, *shape)
     owner = samples.repeat_interleave(delta.shape[1])
@@ -250,7 +248,7 @@ def _search(met: Reached, samples: Tensor) -> None:
 
 
 def _explored(question: _Question, samples: Tensor, until: float) -> Tensor:
-    """The best δ of B that many starts led to, for each of the samples (n,): (n, _KEPT, *shape)."""
+    """Return the best δ of B found from many starts, for each of the samples (n,): (n, _KEPT, *shape)."""
     family = question.family
     generator = torch.Generator(family.x.device).manual_seed(0)
     nominal = question.rows(family.x[samples], samples)
@@ -267,7 +265,7 @@ def _explored(question: _Question, samples: Tensor, until: float) -> Tensor:
         of = owner[start:stop]
         ball = family.pick(of)
         drawn = ball.sample(1, generator)[0]
-        drawn[number[start:stop] < largest.shape[1]] = 0  # these start at x
+        drawn[number[start:stop] < largest.shape[1]] = 0  # the first starts are x itself
         aside = partial(question.row, samples=of, aim=aims[start:stop])
         _, half = climb(aside, ball, drawn, sizes[: _STEPS // 2], across)
         over = partial(question.value, samples=of)
@@ -281,12 +279,12 @@ def _explored(question: _Question, samples: Tensor, until: float) -> Tensor:
 
 
 def _finite(value: Tensor) -> Tensor:
-    """Values, those that are none as the smallest."""
+    """Replace values that are not finite by -inf."""
     return value.nan_to_num(nan=-inf, posinf=-inf)
 
 
 def _first_best(value: Tensor, index: Tensor, count: int) -> Tensor:
-    """The places of the largest value of each index below `count`, one for each that is there."""
+    """Return the position of the first largest value of each index below `count` that occurs."""
     top = value.new_full((count,), -inf).scatter_reduce(0, index, value, "amax")
     place = torch.arange(len(value), device=value.device).masked_fill(value < top[index], len(value))
     first = place.new_full((count,), len(value)).scatter_reduce(0, index, place, "amin")

@@ -1,9 +1,10 @@
-"""Adversaries in a family of balls by projected gradient steps: how much overlap they reach, and how near they are.
+"""Projected gradient descent (Madry et al. 2018) in a family of balls: largest overlaps, and nearest adversaries.
 
-Each sample has a ball of its own: radius, domain, half, and which variables may move (a box of width zero freezes
-one). Captum's PGD has one radius and one pair of limits for the whole batch, no ℓ1 ball, and returns its last iterate.
+Each sample has its own ball: radius, domain, half, and variables that may move (a box of width zero freezes one). In
+contrast, Captum's PGD has one radius and one pair of limits for the whole batch, has no ℓ1 ball, and returns its last
+iterate.
 
-What is found is real, evaluated at a point of the ball; that nothing was found proves nothing.
+A found value is attained at a point of the ball. A failed attack proves nothing.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from proofmap.settings import check_count
 
 __all__ = ["across", "adversaries", "along", "attack", "climb", "climbs", "margin", "nearest", "restrict", "shrunk"]
 
-Value = Callable[[Tensor], Tensor]  # what is to be made large: points (N, *shape) -> (N,), differentiable
-Direction = Callable[[Family, Tensor, Tensor], Tensor]  # the step in a ball, at δ, where the value has this gradient
+Value = Callable[[Tensor], Tensor]  # the objective to maximise: points (N, *shape) -> (N,), differentiable
+Direction = Callable[[Family, Tensor, Tensor], Tensor]  # (ball, δ, gradient at x + δ) -> the step of size 1
 
-_DUAL = {1.0: inf, 2.0: 2.0, inf: 1.0}
-_HALVINGS = 6  # of the way back from an adversary to x, by forward passes alone
-_CLOSE = 1e-4  # a bracket this small, relative to the distance, is not narrowed any more
-_STILL = 0.9  # share of the work that is left after another attack, for who watches
-_SMALLEST = 1e-4  # of the family's radius: where the search starts at the latest
+_DUAL = {1.0: inf, 2.0: 2.0, inf: 1.0}  # the dual norm
+_HALVINGS = 6  # bisection steps from an adversary back to x, by forward passes only
+_CLOSE = 1e-4  # stop narrowing a bracket of this size, relative to the distance
+_STILL = 0.9  # share of the remaining work after each attack, for the progress report
+_SMALLEST = 1e-4  # least first radius, relative to the family's radius
 
 
 def attack(
@@ -46,14 +47,15 @@ def attack(
     restarts: int = 1,
     generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(the largest max over c' != c of f_c'(x + δ) - f_c(x + δ) that was met (N,), the δ of the full ball there).
+    """Maximise the overlap over the full ball by PGD: (the largest max over c' != c of f_c'(x + δ) - f_c(x + δ) (N,),
+    its δ).
 
-    A lower bound of AO(B), at least the overlap at x. Steps are the steepest of the norm,
+    The value is a lower bound of AO(B), and at least the overlap at x. Steps are the steepest ones of the norm,
 
         δ <- project(δ + α_t v),   v = argmax of <gradient, v> over v in B,   α_t = 1 - t / steps:
 
-    signs for p = inf, the gradient's direction for p = 2, single variables for p = 1, as far as the box lets them. The
-    first start is x itself, from where one step solves a linear model exactly; other starts are drawn from B.
+    signs for p = inf, the gradient's direction for p = 2, single variables for p = 1, within the box. The first start
+    is x itself, from where one step solves a linear model exactly. Other starts are drawn from B.
     """
     _check(graph, family, target, steps, restarts)
     starts = climbs(partial(margin, graph, target=target), family, steps, restarts, generator)
@@ -66,7 +68,7 @@ def attack(
 def climbs(
     value: Value, family: Family, steps: int, restarts: int, generator: torch.Generator | None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """From x itself, then from points drawn of B: (the largest value met (N,), its δ), one start after the other."""
+    """Run PGD from x itself, then from points drawn from B; yield (the largest value (N,), its δ) for each start."""
     for k in range(restarts):
         start = family.sample(1, generator)[0] if k else torch.zeros_like(family.x)
         with full_precision(family.x.device), torch.no_grad():
@@ -84,9 +86,9 @@ def nearest(
     restarts: int = 1,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """The smallest ||δ||_p of an adversary met in B (N,): an upper bound of the distance to the nearest one.
+    """Return the smallest ||δ||_p of an adversary found in B (N,): an upper bound of the distance to the nearest one.
 
-    It is 0 where x is one itself, inf where none was found: clamp it before averaging. See `adversaries`.
+    It is 0 if x is an adversary itself, and inf if none was found: clamp it before averaging. See `adversaries`.
     """
     return adversaries(graph, family, target, rounds=rounds, steps=steps, restarts=restarts, generator=generator)[0]
 
@@ -102,15 +104,16 @@ def adversaries(
     generator: torch.Generator | None = None,
     told: Listener | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(the smallest ||δ||_p of an adversary met in B (N,), a δ of B on whose way back to x it lies, 0 for none).
+    """Search the nearest adversary: (the smallest ||δ||_p found in B (N,), a δ of B on whose segment to x it lies, or
+    0).
 
     An adversary is a δ with an overlap above 0; x itself may be one. The radius starts at the first-order distance and
-    doubles, up to the family's own, until an attack succeeds; `rounds` attacks more narrow the bracket. All samples go
-    together, each with its own radius. An adversary is drawn back towards x as far as it stays one. That is often the
-    nearest: after a miss the bracket is cut at 3/4, not in halves.
+    doubles, up to the family's own, until an attack succeeds. Then `rounds` attacks narrow the bracket. All samples are
+    attacked together, each with its own radius. A found adversary is moved towards x as far as it remains one. It is
+    then often the nearest one, so after a failed attack the bracket is cut at 3/4 instead of 1/2.
 
-    told: called before each attack with a share of the work. How many attacks there will be is not known, so that each
-    takes the same part of what is left.
+    told: a progress listener, called before each attack. The number of attacks is not known in advance, so each attack
+        takes the same share of the remaining work.
     """
     _check(graph, family, target, steps, restarts)
     check_count("got rounds", rounds)
@@ -143,7 +146,7 @@ def adversaries(
 
 
 def restrict(family: Family, free: Tensor) -> Family:
-    """The same balls, where only `free` variables (N, *shape) bool may move; without groups."""
+    """Return the same balls in which only the `free` variables (N, *shape) bool may move; without groups."""
     if free.dtype != torch.bool or free.shape != family.x.shape:
         raise InputError(
             f"the mask of free variables is {free.dtype} of shape {tuple(free.shape)}, expected torch.bool of x's "
@@ -161,10 +164,10 @@ def climb(
     direction: Direction | None = None,
     until: float = inf,
 ) -> tuple[Tensor, Tensor]:
-    """The best of the start and of what steps of these sizes α_t lead to: (its value (N,), its δ).
+    """Run PGD steps of sizes α_t, and return the best point including the start: (its value (N,), its δ).
 
-    direction: of a step of size 1, by default that of `attack`. until: a time of `time.monotonic`, from which on no
-    more steps are made.
+    direction: the step of size 1; by default that of `attack`.
+    until: deadline on the clock of `time.monotonic`.
     """
     best, at = torch.full_like(family.eps, -inf), delta
     for size in sizes:
@@ -178,18 +181,18 @@ def climb(
 
 
 def across(family: Family, _: Tensor, slope: Tensor) -> Tensor:
-    """The steepest step in the ball that is as long to either side of x as B on its longer one.
+    """Return the steepest step in the ball, made symmetric: both sides of a variable get its longer side's length.
 
-    A step that is as long as B lets it leads nowhere on a side that is closed, as it is for a black pixel: what went to
-    the other side would not come back.
+    Where one side is closed, as for a black pixel, a step limited to B could not undo a step to the other side.
     """
     reach = torch.maximum(-family.lower, family.upper)
     return _steepest(Family(family.x, -reach, reach, family.norm, family.eps), slope)
 
 
 def along(family: Family, delta: Tensor, slope: Tensor) -> Tensor:
-    """The gradient's direction within the box, as long as B is wide: where two linear pieces meet in a maximum, steps
-    that alternate between them lead along their edge, as steps of signs do not.
+    """Return the gradient's direction within the box, scaled to the width of B.
+
+    Where two linear pieces meet in a maximum, steps that alternate between them follow their edge. Sign steps do not.
     """
     blocked = ((delta >= family.upper) & (slope > 0)) | ((delta <= family.lower) & (slope < 0))
     free = (slope * ~blocked).flatten(1)
@@ -202,17 +205,17 @@ def along(family: Family, delta: Tensor, slope: Tensor) -> Tensor:
 
 
 def _better(value: Tensor, delta: Tensor, best: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
-    """(the larger of two values, its δ), for each sample."""
+    """Return (the larger of two values, its δ), for each sample."""
     return torch.maximum(value, best), torch.where(_wide(value > best, delta), delta, at)
 
 
 def margin(graph: Graph, points: Tensor, target: Tensor) -> Tensor:
-    """max over c' != c of f_c' - f_c: (N,)."""
+    """Return max over c' != c of f_c' - f_c: (N,)."""
     return margins(graph(points), target)
 
 
 def _slope(value: Value, points: Tensor) -> tuple[Tensor, Tensor]:
-    """The value at the points and its gradient."""
+    """Return the value at the points and its gradient."""
     with torch.enable_grad():
         points = points.detach().requires_grad_()
         reached = value(points)
@@ -221,7 +224,7 @@ def _slope(value: Value, points: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _steepest(family: Family, slope: Tensor) -> Tensor:
-    """argmax of <slope, v> over v in B: the gradient of that maximum."""
+    """Return argmax of <slope, v> over v in B, which is the gradient of that maximum."""
     if family.norm == inf:
         return torch.where(slope > 0, family.upper, family.lower) * (slope != 0)
     with torch.enable_grad():
@@ -232,12 +235,12 @@ def _steepest(family: Family, slope: Tensor) -> Tensor:
 
 
 def _project(family: Family, delta: Tensor) -> Tensor:
-    """The nearest point of B; for p = inf in the precision of δ, which is exact there."""
+    """Project onto B; for p = inf in the type of δ, which is exact there."""
     return delta.clamp(family.lower, family.upper) if family.norm == inf else family.project(delta)
 
 
 def _first_order(graph: Graph, family: Family, target: Tensor) -> tuple[Tensor, Tensor]:
-    """(the overlap at x, a radius a little beyond the one at which it is 0 to first order)."""
+    """Return (the overlap at x, a radius slightly beyond its first-order distance to 0)."""
     overlap, slope = _slope(partial(margin, graph, target=target), family.x)
     slope = slope * torch.where(slope > 0, family.upper > 0, family.lower < 0)
     size = torch.linalg.vector_norm(slope.flatten(1), _DUAL[family.norm], dim=1)
@@ -246,13 +249,13 @@ def _first_order(graph: Graph, family: Family, target: Tensor) -> tuple[Tensor, 
 
 
 def shrunk(family: Family, radius: Tensor) -> Family:
-    """The same balls with smaller radii (N,)."""
+    """Return the same balls with smaller radii (N,)."""
     wide = _wide(radius, family.x)
     return Family(family.x, family.lower.maximum(-wide), family.upper.minimum(wide), family.norm, radius)
 
 
 def _draw_back(graph: Graph, x: Tensor, target: Tensor, delta: Tensor, norm: float) -> Tensor:
-    """||t δ||_p with the smallest t in [0, 1] that bisection finds at which t δ is still an adversary: (N,)."""
+    """Return ||t δ||_p for the smallest t in [0, 1], found by bisection, at which t δ is still an adversary: (N,)."""
     low, high = torch.zeros_like(delta.flatten(1)[:, 0]), torch.ones_like(delta.flatten(1)[:, 0])
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -263,7 +266,7 @@ def _draw_back(graph: Graph, x: Tensor, target: Tensor, delta: Tensor, norm: flo
 
 
 def _wide(each: Tensor, like: Tensor) -> Tensor:
-    """One value a sample, to broadcast against (N, *shape)."""
+    """Reshape one value per sample to broadcast against (N, *shape)."""
     return each.view(-1, *[1] * (like.ndim - 1))
 
 

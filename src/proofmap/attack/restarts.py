@@ -1,7 +1,7 @@
-"""On from maxima that steps lead to: variables are thrown to the ends of their range, and steps climb from there.
+"""Random restarts for PGD: move some variables to endpoints of their range, and run PGD again.
 
-A maximum from which every small step leads down is left only so, as is a plateau where all units are off. On small
-networks an attack without leaps misses by a hundredth what a search then has to find.
+They escape a maximum from which every small step leads down, and a plateau where all units are inactive. On small
+networks, an attack without restarts misses by a hundredth a maximum that a search then has to find.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from proofmap.inputs.family import Family
 
 __all__ = ["leap"]
 
-# From members (K,) and δ (K, *shape) by steps of these sizes: (values (K,), δ).
+# Runs PGD steps of these sizes from δ (K, *shape) in members (K,): (values (K,), δ).
 Climb = Callable[[Tensor, Tensor, Sequence[float]], tuple[Tensor, Tensor]]
 
-_ROUNDS, _COPIES = 16, (4, 64)  # how often, and from each start, at least and at most; as many as take
-_WORK = 2**24  # numbers of the network, for each sample
-_THROWN = (0.03, 0.1, 0.3, 1.0)  # shares of the variables that leap
-_ROUND = 16  # times as much work it takes to stay in a ball that is no box
-_HELD = 12  # arrays of the copies
-_SIZES = [0.3 * (0.005 / 0.3) ** (k / 7) for k in range(8)]  # of the steps after a leap
+_ROUNDS, _COPIES = 16, (4, 64)  # rounds of restarts, and the least and largest number of copies of each start, within
+_WORK = 2**24  # network values computed for each sample
+_THROWN = (0.03, 0.1, 0.3, 1.0)  # shares of the variables that are moved
+_ROUND = 16  # cost factor of projecting onto a ball that is no box
+_HELD = 12  # arrays of the copies in memory
+_SIZES = [0.3 * (0.005 / 0.3) ** (k / 7) for k in range(8)]  # PGD step sizes after a restart
 
 
 def leap(climb: Climb, family: Family, index: Tensor, delta: Tensor, elements: int, available: int) -> Tensor:
-    """The δ (K, *shape), in the members `index` (K,) as `Family.split` counts them, or better ones that leaps led to.
+    """Return the δ (K, *shape), in the members `index` (K,) as `Family.split` counts them, improved by random restarts.
 
-    elements: the numbers of the network at the starts of one sample. available: bytes for the leaps of some starts.
+    elements: the number of network values at the starts of one sample.
+    available: bytes for the restarts of some starts.
     """
     generator = torch.Generator(delta.device).manual_seed(0)
     work = len(_SIZES) * elements * (1 if family.norm == inf else _ROUND)

@@ -1,7 +1,7 @@
-"""Running a network at many points that differ little: what a change reaches is computed, the rest is kept.
+"""Incremental forward passes at many points that differ in few inputs: only the affected windows are recomputed.
 
-`members` has samples of a ball and of every member of its family, which others ask for. `incremental` carries the
-differences that a group's return makes, in windows (`laid`) that `cone` finds; `clamped` is its most frequent step.
+`family_sampler` runs samples of a ball and of every member of its family, and is the entry point. `incremental`
+propagates the differences that restoring a group makes, in windows (`map_windows`) that `cone` computes.
 """
 
 from proofmap.execution.family_sampler import Sampler, check_precision

@@ -12,8 +12,10 @@ from proofmap.runtime import compiled_kernels as kernel
 
 
 def change(base: Tensor, rows: Tensor | None, move: Tensor, low: float, high: float) -> Tensor:
-    """c(b + d) - c(b) with c = clamp(·, low, high), for b the rows (k,) of a base (P, R, C) and d (P, k, C), or, rows
-    being None, all but the last of them under each of k / (R - 1) maps in turn.
+    """Return c(b + d) - c(b) with c = clamp(·, low, high).
+
+    b is the rows (k,) of a base (P, R, C), and d is (P, k, C). If `rows` is None, b is all rows but the last, under
+    each of k / (R - 1) maps in turn.
     """
     count = base.shape[1] - 1
     run = kernel.compiled(_change, _trial) if kernel.pays(move) else None
@@ -38,7 +40,7 @@ def _change(base: Tensor, rows: Tensor, move: Tensor, low: float, high: float) -
 
 
 def _trial(size: int) -> tuple[Tensor | float, ...]:
-    """Arguments of `_change`."""
+    """Build arguments of `_change` for a first compilation."""
     base = torch.ones(size, size + 2, size + 5, device="cuda")
     rows = torch.arange(size, device="cuda")
     return base, rows, base[:, :size].half(), 0.0, float("inf")

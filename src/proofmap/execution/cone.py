@@ -1,8 +1,8 @@
-"""Where a network's values can change when only some positions of its input do. Geometry alone: no data.
+"""Cones of influence: where a network's values can change when only some input positions change.
 
-A position of a map (C, *spatial) is an index into its spatial axes, all channels together. A group of input variables
-touches a box of positions; through a convolution or a pool the box grows by the kernel and shrinks by the stride, and
-through an operation that works entry by entry it stays.
+Only the geometry is used, no data. A position of a map (C, *spatial) is an index into its spatial axes, with all
+channels together. A group of input variables touches a box of positions. A convolution or a pool enlarges the box by
+the kernel and shrinks it by the stride. An elementwise operation keeps it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from proofmap.graph.ir import Graph
 from proofmap.graph.ops import reach
 from proofmap.graph.receptive_fields import Ends, Window
 
-_WHOLE = 0.75  # of a map: a window this large is not worth cutting out
-_PART = 0.3  # of a map: what groups change of it on average while borders matter
+_WHOLE = 0.75  # share of a map: larger windows are replaced by the whole map
+_PART = 0.3  # largest average share of a map that groups change, for which sizes at borders differ
 
 
 def changed_boxes(graph: Graph, mask: Tensor, groups: int) -> dict[str, Ends]:
-    """The first and last position (G, D) that each group of a mask (*input shape) can change, for the input and every
-    node that it reaches through windows alone.
+    """Return the first and last position (G, D) that each group of a mask (*input shape) can change.
+
+    It does so for the input and for every node reached through windows only.
     """
     changed = {graph.input.name: boxes(mask, groups)}
     for node in graph.nodes[1:]:
@@ -36,9 +37,9 @@ def changed_boxes(graph: Graph, mask: Tensor, groups: int) -> dict[str, Ends]:
 
 
 def boxes(mask: Tensor, groups: int) -> Ends:
-    """The first and last position (G, D) of each group of a mask (C, *spatial), on the CPU.
+    """Return the first and last position (G, D) of each group of a mask (C, *spatial), on the CPU.
 
-    A group without variables changes nothing, and the first position stands for it.
+    A group without variables changes nothing; the first position represents it.
     """
     mask = mask.cpu()
     spatial = mask.shape[1:]
@@ -54,11 +55,11 @@ def boxes(mask: Tensor, groups: int) -> Ends:
 
 
 def alike(graph: Graph, changed: Mapping[str, Ends]) -> list[Tensor]:
-    """The groups of `changed_boxes` in classes for which windows of one size waste little.
+    """Partition the groups of `changed_boxes` into classes that share one window size with little waste.
 
-    On the last map of which groups change a part on average, small boxes and those cut by the border part from large
-    ones: sizes are told apart by eighths of the map. On VGG16 and a grid of 12 x 12 cells, 16 classes save a quarter
-    of the operations.
+    Sizes are compared on the last map of which groups change only a part on average, rounded up to eighths of the map.
+    This separates small boxes, and those cut by the border, from large ones. On VGG16 with a grid of 12 x 12 cells, 16
+    classes save a quarter of the operations.
     """
     name = graph.input.name
     for other, (low, high) in changed.items():
@@ -74,11 +75,11 @@ def alike(graph: Graph, changed: Mapping[str, Ends]) -> list[Tensor]:
 
 
 def cone(graph: Graph, changed: Mapping[str, Ends], groups: Tensor) -> dict[str, Window]:
-    """For the input and each node of which a part suffices, windows that hold all that some groups can change.
+    """Return windows that contain everything some groups can change, for the input and each node where a part suffices.
 
-    One size serves all groups of a node; at the border a window is moved inwards. Missing are the nodes that mix
-    positions, those whose window is nearly the whole map, and all that comes after them. A window of the input that is
-    nearly whole is the whole.
+    All groups of a node share one size; at the border a window is moved inwards. Nodes that mix positions, those whose
+    window is nearly the whole map, and all later ones are missing. An input window that is nearly whole becomes the
+    whole input.
     """
     start = graph.input
     windows = {start.name: _window(changed[start.name], groups, start.shape[1:])}

@@ -1,7 +1,7 @@
-"""A network at samples of a ball and of every member of its family: the same noise for all, in pieces that fit.
+"""Sample a network on a ball and on every member of its family, with the same noise for all, in chunks that fit.
 
-With its group put back, a sample of B is one of B_u, and differs from it only near the group: `incremental`
-computes the difference. Where that is not safe, every sample of every member runs by itself.
+A sample of B becomes a sample of B_u when its group u is restored. The two differ only near the group, and
+`incremental` computes the difference. Where differences are unsafe, every sample of every member runs by itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Fold = Callable[[slice, Tensor, Tensor], None]
 
 
 def check_precision(said: str, precision: torch.dtype | None) -> None:
-    """Refuse what samples cannot run in."""
+    """Raise InputError for a type that samples cannot run in."""
     if precision not in (None, torch.float16, torch.bfloat16):
         raise InputError(
             f"{said}={precision!r}, expected torch.float16 or torch.bfloat16: leave it out to sample in the type of x"
@@ -34,22 +34,22 @@ def check_precision(said: str, precision: torch.dtype | None) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """A graph, the type in which differences run through it, None for that of x, and the bytes they may use."""
+    """A graph, the type of its differences (None: that of x), and the bytes they may use."""
 
     graph: Graph
     precision: torch.dtype | None
     available: int
 
     def at(self, x: Tensor) -> Tensor:
-        """The output at x (n, *shape)."""
+        """Return the output at x (n, *shape)."""
         return prepared(self.graph, x.device, x.dtype)(laid_out(x))
 
     def visit(self, x: Tensor, mask: Tensor, delta: Tensor, groups: int, fold: Fold) -> None:
-        """Call fold(images, members, values) until it has seen every sample of every member.
+        """Call fold(images, members, values) until it has received every sample of every member.
 
-        x (n, *shape), mask (1 or n, *shape), delta (S, n, *shape) in B. values (s, images, members, *output) holds
-        the output at x + δ, for some of the samples, with the member's group put back; member 0 is B itself. In a
-        piece that is repeated for lack of memory, values come twice.
+        x (n, *shape), mask (1 or n, *shape), delta (S, n, *shape) in B. values (s, images, members, *output) is the
+        output at x + δ for some of the samples, with the member's group restored; member 0 is B itself. Values of a
+        chunk that is repeated for lack of memory are passed twice.
         """
         graph = prepared(self.graph, x.device, x.dtype)
         finite = torch.ones((), dtype=torch.bool, device=x.device)
@@ -58,8 +58,8 @@ class Sampler:
             finite.logical_and_(torch.isfinite(values).all())
             fold(images, members.to(x.device), values)
 
-        room = piece_of(self.available, x.device) // x.element_size() // 2  # for the base, and for what changes
-        whole = any(OPERATIONS[node.op].steep(node) for node in graph.nodes[1:])  # b + d may lie beyond an edge
+        room = piece_of(self.available, x.device) // x.element_size() // 2  # half for the base, half for the changes
+        whole = any(OPERATIONS[node.op].steep(node) for node in graph.nodes[1:])  # b + d may lie beyond a jump
         (_visit_whole if whole else self._visit_changes)(graph, x, mask, delta, groups, room, show)
         if not bool(finite):
             raise BoundError(
@@ -70,7 +70,7 @@ class Sampler:
     def _visit_changes(
         self, graph: Graph, x: Tensor, mask: Tensor, delta: Tensor, groups: int, room: int, show: Fold
     ) -> None:
-        """By the differences from the samples of B."""
+        """Compute members by their differences from the samples of B."""
         precision = self.precision or x.dtype
 
         def work(images: slice, schedules: list[Schedule], names: frozenset[str], first: int, last: int) -> None:
@@ -89,7 +89,7 @@ class Sampler:
 
         samples = len(delta)
         for i, one_mask in enumerate(mask):
-            block = range(len(x)) if len(mask) == 1 else range(i, i + 1)  # the images that share it
+            block = range(len(x)) if len(mask) == 1 else range(i, i + 1)  # the images that share the mask
             schedules = list(_schedules(graph, one_mask, groups, precision, room))
             names = frozenset[str]().union(*(one.needs for one in schedules))
             largest = max(base_elements(graph, names), *(len(one.groups) * one.elements for one in schedules))
@@ -102,7 +102,7 @@ class Sampler:
 
 
 def _visit_whole(graph: Graph, x: Tensor, mask: Tensor, delta: Tensor, groups: int, room: int, show: Fold) -> None:
-    """Every member's samples by themselves, in the type of x: B is the member that no group is put back for."""
+    """Run every member's samples by themselves, in the type of x: B is the member without a restored group."""
 
     def work(i: int, sample: int, first: int, last: int) -> None:
         member = torch.arange(first, last, device=x.device)
@@ -117,7 +117,7 @@ def _visit_whole(graph: Graph, x: Tensor, mask: Tensor, delta: Tensor, groups: i
 
 
 def _schedules(graph: Graph, mask: Tensor, groups: int, precision: torch.dtype, room: int) -> Iterator[Schedule]:
-    """Schedules for all groups of a mask that fit into `room` scalars at one point."""
+    """Yield schedules for all groups of a mask that fit into `room` scalars at one point."""
     changed = changed_boxes(graph, mask, groups)
     for ids in alike(graph, changed):
         schedule = Schedule.of(graph, mask, changed, ids, precision)
@@ -126,7 +126,7 @@ def _schedules(graph: Graph, mask: Tensor, groups: int, precision: torch.dtype, 
 
 
 def prepared(graph: Graph, device: torch.device, dtype: torch.dtype) -> Graph:
-    """The graph there, its filters with their channels last as the windows have theirs."""
+    """Move the graph, with its filters in channels-last memory like the windows."""
     nodes = (
         replace(node, weight=laid_out(node.weight)) if node.op == "conv" and node.weight is not None else node
         for node in graph.to(device, dtype).nodes
@@ -135,5 +135,5 @@ def prepared(graph: Graph, device: torch.device, dtype: torch.dtype) -> Graph:
 
 
 def laid_out(value: Tensor) -> Tensor:
-    """Channels last in memory, where torch has a name for it."""
+    """Return the value in channels-last memory, if it has four axes."""
     return value.contiguous(memory_format=torch.channels_last) if value.ndim == 4 else value

@@ -1,4 +1,4 @@
-"""numpy arrays, and frames of named columns, where a user may pass them in place of tensors."""
+"""Numpy arrays and data frames, which users may pass instead of tensors."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Target: TypeAlias = int | Tensor | NDArray[Any] | None  # a class, or one for ea
 
 
 def tensor_of(array: NDArray[Any]) -> Tensor:
-    """A copy: an array may be read-only, run backwards or have its bytes turned round, which torch does not take."""
+    """Copy an array into a tensor. The array may be read-only, have negative strides or a foreign byte order."""
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
 
 
 def is_frame(x: Any) -> bool:
-    """Whether x is a table whose columns have names, pandas' or another's."""
+    """Return whether x is a data frame: a table with named columns, of pandas or another library."""
     return hasattr(x, "columns") and hasattr(x, "to_numpy")
 
 
 def numbers_of(frame: Any) -> NDArray[np.float64]:
-    """The columns of a frame, pandas' or another's, as numbers (N, d)."""
+    """Return the columns of a data frame as numbers (N, d)."""
     return np.stack([_column(frame, name) for name in frame.columns], axis=1)
 
 

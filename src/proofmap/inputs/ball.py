@@ -1,6 +1,6 @@
-"""The inputs a proof is about, as a user states them: a ball around each sample.
+"""Perturbation balls around each sample, as a user specifies them.
 
-B = {δ : ||δ||_p <= ε, x + δ in the domain, δ in a half space}. What that means at given inputs is a `Family`.
+B = {δ : ||δ||_p <= ε, x + δ in the domain, δ in a half space}. At given inputs, a ball becomes a `Family`.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ __all__ = ["Ball"]
 class Ball:
     """A perturbation set {δ : ||δ||_p <= ε, low <= x + δ <= high}, or one half of it.
 
-    eps: a number, or a text such as "2/255"; a 1-D tensor with one radius a sample; for p = inf also any tensor that
-        broadcasts to x, one radius a variable ((1, d) where d is also the number of samples); "auto": for an explainer
-        to choose.
+    eps: a number, or a text such as "2/255"; a 1-D tensor with one radius per sample; for p = inf also any tensor that
+        broadcasts to x, one radius per variable ((1, d) if d is also the number of samples); "auto": an explainer
+        chooses the radius.
     norm: 1, 2 or inf.
-    domain: (low, high), each a number, a 1-D tensor with one value a channel, or a tensor that broadcasts to a sample
-        or to x; infinite where there is no limit. None: no limits at all. A `pm.Domain`: that of a table's columns,
-        with its one-hot blocks.
+    domain: (low, high), each a number, a 1-D tensor with one value per channel, or a tensor that broadcasts to a sample
+        or to x; infinite where there is no limit. None: no limits at all. A `pm.Domain`: the limits of a table's
+        columns, with its one-hot blocks.
     half: "+" keeps δ >= 0, "-" keeps δ <= 0.
-    relative: for p = inf, ε is the share of the way from x to either end of the domain that a variable may go, from 0
-        to 1: {δ : ε (low - x) <= δ <= ε (high - x)}. For variables of different ranges.
-    one_hot: the columns of each one-hot block, which come with a `pm.Domain`. For p = inf: a block in which some ε is
-        above 0 stands at any of its categories, one column at 1 and the others at 0, whatever the size of ε; one in
-        which all are 0 stays as it is in x. B is then a union of boxes, one for each choice of categories.
+    relative: for p = inf, ε is a share between 0 and 1 of the distance from x to either endpoint of the domain: {δ : ε
+        (low - x) <= δ <= ε (high - x)}. For variables of different ranges.
+    one_hot: the columns of each one-hot block, given by a `pm.Domain`. For p = inf: a block with some ε above 0 takes
+        any of its categories, one column at 1 and the others at 0, whatever the size of ε. A block in which all ε are 0
+        stays as in x. B is then a union of boxes, one for each choice of categories.
 
     >>> pm.Ball(2 / 255, domain=(0.0, 1.0)).at(x).sample(5).shape
     torch.Size([5, 2, 1, 28, 28])
@@ -50,7 +50,7 @@ class Ball:
     one_hot: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what is no ball."""
+        """Check and normalise the fields."""
         if isinstance(self.norm, bool) or not isinstance(self.norm, int | float) or self.norm not in NORMS:
             raise InputError(f"Ball got norm={self.norm!r}, expected 1, 2 or float('inf')")
         object.__setattr__(self, "norm", float(self.norm))
@@ -83,10 +83,10 @@ class Ball:
             )
 
     def at(self, x: Tensor, mask: Tensor | None = None) -> Family:
-        """Resolve the ball at inputs x (N, *sample), each group of the mask frozen in turn.
+        """Build the ball's family at inputs x (N, *sample), with each group of the mask frozen in turn.
 
-        mask: Captum's feature mask, ids 0..G-1, of x's shape (one a sample; a group may be absent in some), or of
-        a shape that broadcasts to one sample ((H, W) spans the channels of (C, H, W)). None: the full ball alone.
+        mask: Captum's feature mask, ids 0..G-1, of x's shape (one per sample; a group may be absent in some), or of a
+            shape that broadcasts to one sample ((H, W) spans the channels of (C, H, W)). None: the full ball alone.
         """
         check_input(x)
         if isinstance(self.eps, str):
@@ -118,7 +118,7 @@ class Ball:
         return Family(x, lower, upper, self.norm, eps, *resolve_mask(mask, x))
 
     def _moving(self, x: Tensor) -> list[Tensor]:
-        """For each block, at which samples of x it may change: (N,) bool."""
+        """Return for each one-hot block the samples of x at which it may change: (N,) bool."""
         radius = self._radii(x).flatten(1) if self.one_hot else x
         return [(radius[:, list(block)] > 0).any(dim=1) for block in self.one_hot]
 
@@ -127,7 +127,9 @@ class Ball:
         return _resolve_eps(self.eps, self.norm, x).expand(x.shape)
 
     def fixed(self, x: Tensor) -> tuple[Ball, list[Tensor]]:
-        """The same ball at x (N, d) with every one-hot block held, and for each block at which samples it is not."""
+        """Return the same ball at x (N, d) with every one-hot block fixed, and for each block the samples where it may
+        change.
+        """
         moving = self._moving(x)
         if not moving:
             return self, []
@@ -137,14 +139,14 @@ class Ball:
         return replace(self, eps=radius), moving
 
     def limits(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The ends of the domain in x's shape; infinite without one."""
+        """Return the endpoints of the domain in x's shape; they are infinite without a domain."""
         low, high = (-inf, inf) if self.domain is None else self.domain
         return resolve_end(low, x), resolve_end(high, x)
 
     def room(self, x: Tensor, mask: Tensor) -> Family:
-        """Resolve what the domain alone leaves, low - x <= δ <= high - x within the half, as `at` does the ball.
+        """Build the family of the whole domain, low - x <= δ <= high - x within the half, in the same way as `at`.
 
-        Where the domain has no end, the ball's own; without a domain, the ball.
+        Where the domain is infinite, the ball's own endpoint is used; without a domain, the ball.
         """
         own = self.at(x, mask)
         if self.domain is None:
@@ -157,7 +159,7 @@ class Ball:
 
 
 def _radius(text: str) -> float:
-    """Read a radius that is written as text."""
+    """Parse a radius that is given as text."""
     try:
         return number_of(text)
     except ValueError:
@@ -167,7 +169,7 @@ def _radius(text: str) -> float:
 
 
 def _numbers(value: float | Tensor | str, name: str) -> Tensor:
-    """Read a number or a tensor as float64 without NaN."""
+    """Convert a number or a tensor to float64, and refuse NaN."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -180,7 +182,7 @@ def _numbers(value: float | Tensor | str, name: str) -> Tensor:
 
 
 def _check_order(low: Tensor, high: Tensor) -> None:
-    """Refuse low > high, and a domain in which nothing can move; a column that is always the same has low = high."""
+    """Refuse low > high, and a domain in which no variable can move. A constant column may have low = high."""
     low, high = torch.broadcast_tensors(low, high)
     wrong = low >= high if bool((low >= high).all()) else low > high
     if wrong.any():
@@ -191,7 +193,7 @@ def _check_order(low: Tensor, high: Tensor) -> None:
 
 
 def check_input(x: Tensor) -> None:
-    """Refuse what is no batch of finite samples."""
+    """Raise InputError unless x is a batch of finite samples."""
     if not isinstance(x, Tensor) or x.dtype not in (torch.float32, torch.float64):
         got = x.dtype if isinstance(x, Tensor) else type(x).__name__
         raise InputError(f"x is {got}, expected a float32 or float64 tensor: use torch.as_tensor(x).float()")
@@ -228,10 +230,10 @@ def _resolve_eps(eps: float | Tensor, norm: float, x: Tensor) -> Tensor:
 
 
 def resolve_end(end: float | Tensor, x: Tensor) -> Tensor:
-    """Return one end of the domain in x's shape."""
+    """Return one endpoint of the domain in x's shape."""
     limit = torch.as_tensor(end, dtype=x.dtype, device=x.device)
     if limit.dim() == 1 and x.dim() > 2 and limit.shape[0] == x.shape[1]:
-        limit = limit.view(-1, *[1] * (x.dim() - 2))  # one value a channel
+        limit = limit.view(-1, *[1] * (x.dim() - 2))  # one value per channel
     if not broadcasts(limit, x.shape):
         raise InputError(
             f"Ball's domain has an end of shape {tuple(limit.shape)} at samples of shape {tuple(x.shape[1:])}: "

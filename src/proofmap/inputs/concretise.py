@@ -1,17 +1,17 @@
-"""The largest value of a linear form over a family of balls, exactly.
+"""Concretisation: the exact maximum of a linear form over a ball, and over every member of its family.
 
-Every member of a family is a box with 0 in it, cut by an ℓp ball: {δ : l <= δ <= u, ||δ||_p <= ε}; a member that
-freezes a group has δ_i = 0 there. With a_i = |A_i|, t_i = |δ_i| and c_i the end of the box that A_i points to,
+Every member of a family is a box that contains 0, cut by an ℓp ball: {δ : l <= δ <= u, ||δ||_p <= ε}. A member that
+freezes a group has δ_i = 0 there. With a_i = |A_i|, t_i = |δ_i| and c_i the endpoint of the box that A_i points to,
 
     sup <A, δ> = max { Σ a_i t_i : 0 <= t_i <= c_i, ||t||_p <= ε },
 
-and freezing a group leaves its terms out. One row of A serves all members: what is summed over all variables is summed
-once, and each variable belongs to exactly one group, so that all groups together cost one sum by group.
+and freezing a group removes its terms. One row of A serves all members. Sums over all variables are computed once. Each
+variable belongs to exactly one group, so that all groups together cost one sum by group.
 
-For p = 1 and 2 the sums are in float64 and rounded upwards: the result is never below the supremum. For p = inf they
-are in the dtype of A, with a relative error of at most 3 d roundings.
+For p = 1 and 2 the sums are in float64 and rounded upwards, so the result is never below the supremum. For p = inf they
+are in the dtype of A, with at most 3 d rounding errors.
 
-Products with 0 and 1 stand where torch.where would read more naturally: on a CPU they are four times as fast.
+Masks are applied as products with 0 and 1 instead of torch.where, because they are four times as fast on a CPU.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from proofmap.inputs.window_forms import Windows
 
 __all__ = ["Sets", "rows_at_once", "suprema", "window_suprema"]
 
-_ELEMENTS = {1.0: 2**22, 2.0: 2**22, inf: 2**25}  # coefficients at a time; p = 1 and 2 sort them in float64
+_ELEMENTS = {1.0: 2**22, 2.0: 2**22, inf: 2**25}  # coefficients per chunk; p = 1 and 2 sort them in float64
 
 _UNIT = 2.0**-52  # at least the relative error of two operations in float64
-_WEIGHT, _EARNED, _REST = range(3)  # the sums of the dual
+_WEIGHT, _EARNED, _REST = range(3)  # indices of the three sums of the dual
 
 
 @dataclass(frozen=True, eq=False)
 class Sets:
-    """{δ : lower <= δ <= upper, ||δ||_p <= radius} for each row, lower <= 0 <= upper.
+    """The sets {δ : lower <= δ <= upper, ||δ||_p <= radius} of some rows, with lower <= 0 <= upper.
 
-    `capped` says that some end of a box lies strictly between 0 and the radius; if not, p = 1 and 2 have closed forms.
+    capped: whether some endpoint of a box lies strictly between 0 and the radius. If not, p = 1 and 2 have closed
+        forms.
     """
 
     lower: Tensor  # (K or 1, d)
@@ -47,7 +48,7 @@ class Sets:
     capped: bool
 
     def of(self, piece: slice) -> Sets:
-        """Those of some rows."""
+        """Return the sets of some rows."""
         lower, upper, radius = (e if len(e) == 1 else e[piece] for e in (self.lower, self.upper, self.radius))
         return Sets(lower, upper, radius, self.norm, self.capped)
 
@@ -72,15 +73,18 @@ def suprema(coefficients: Tensor, sets: Sets, group: Tensor | None = None, group
 
 
 def rows_at_once(norm: float, variables: int) -> int:
-    """How many rows of so many coefficients to concretise together."""
+    """Return how many rows of `variables` coefficients are concretised together."""
     return max(1, _ELEMENTS[norm] // variables)
 
 
 def window_suprema(form: Windows, sets: Sets, cells: Tensor | None) -> tuple[Tensor, Tensor]:
-    """`suprema` of forms that see a window of x: (K, 1 + T), and the groups (K, T) that each window sees, -1 for none.
+    """Compute `suprema` of forms that see a window of x.
 
-    The sets are those of the variables of each window. cells (1 or N, 1 or C, *map): every variable's group plus 1, one
-    channel of it where all channels are alike; None: the full ball alone.
+    Returns (K, 1 + T), and the groups (K, T) that each window sees, -1 for none.
+
+    sets: those of the variables of each window.
+    cells: (1 or N, 1 or C, *map), every variable's group plus 1, with one channel if all channels agree; None: the full
+        ball alone.
     """
     flat = form.values.flatten(1)
     local, seen = None, torch.empty(len(form), 0, dtype=torch.int64, device=flat.device)
@@ -98,7 +102,9 @@ def window_suprema(form: Windows, sets: Sets, cells: Tensor | None) -> tuple[Ten
 
 
 def _renumbered(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Each row's ids (U, d) by their rank among the row's own, and the names (U, T) of the ranks, -1 for none."""
+    """Replace each row's ids (U, d) by their rank within the row; also return the ids (U, T) of the ranks, -1
+    for none.
+    """
     rising, order = ids.sort(dim=1)
     rank = pad(rising[:, 1:] != rising[:, :-1], (1, 0)).cumsum(1)
     names = ids.new_full((len(ids), int(rank.max()) + 1), -1).scatter_(1, rank, rising)
@@ -136,7 +142,9 @@ class _Partition:
 
 @dataclass(frozen=True)
 class _Rows:
-    """For each row: max Σ a_i t_i over 0 <= t_i <= c_i, ||t||_p <= ε, with all variables and without each group."""
+    """For each row, the problem max Σ a_i t_i over 0 <= t_i <= c_i, ||t||_p <= ε, with all variables and without each
+    group.
+    """
 
     gain: Tensor  # (K, d) a
     cap: Tensor  # (K, d) c; 0 where a = 0
@@ -145,16 +153,16 @@ class _Rows:
 
 
 def _euclidean(rows: _Rows) -> Tensor:
-    """p = 2 where a variable is free up to ε or fixed: ε sqrt(Σ a_i²) over the free ones."""
+    """p = 2 if every variable is either free up to ε or fixed: ε sqrt(Σ a_i²) over the free variables."""
     sums = rows.partition.sum_outside((rows.gain * (rows.cap > 0)).square())
     positive = sums > 0  # the root of 0 has no gradient
     return rows.radius * (torch.where(positive, sums, 1).sqrt() * positive)
 
 
 def _largest(rows: _Rows) -> Tensor:
-    """p = 1 where a variable is free up to ε or fixed: ε max a_i over the free ones.
+    """p = 1 if every variable is either free up to ε or fixed: ε max a_i over the free variables.
 
-    Only without the group that holds the maximum is the value another one: the largest a_i outside that group.
+    The value differs only without the group that holds the maximum: it is then the largest a_i outside that group.
     """
     gain, group = rows.gain * (rows.cap > 0), rows.partition.group
     first, where = gain.max(dim=1, keepdim=True)  # (K, 1)
@@ -167,14 +175,14 @@ def _largest(rows: _Rows) -> Tensor:
 
 
 def _capped(rows: _Rows, norm: float) -> Tensor:
-    """p = 1 and 2 with caps: the Lagrangian dual at its best price λ of the budget.
+    """p = 1 and 2 with caps: the Lagrangian dual at the optimal price λ of the budget.
 
-    Let w_i = c_i²/2, β = ε²/2, r_i = a_i / c_i for p = 2 (continuous quadratic knapsack), and w_i = c_i, β = ε,
-    r_i = a_i for p = 1 (fractional knapsack). Variable i goes to its cap when λ <= r_i, and for every λ >= 0
+    Let w_i = c_i²/2, β = ε²/2, r_i = a_i / c_i for p = 2 (continuous quadratic knapsack), and w_i = c_i, β = ε, r_i =
+    a_i for p = 1 (fractional knapsack). Variable i reaches its cap when λ <= r_i, and for every λ >= 0
 
         sup <= λβ + Σ_{r_i >= λ} (a_i c_i - λ w_i) + [p = 2] Σ_{r_i < λ} a_i² / (2λ),
 
-    with equality at the best λ. A member without group u subtracts the group's own terms.
+    with equality at the optimal λ. A member without group u subtracts the group's own terms.
     """
     dual = _tabulate(rows, norm)
     together = replace(dual, partition=_Partition(None, 0))
@@ -184,14 +192,14 @@ def _capped(rows: _Rows, norm: float) -> Tensor:
     groups = rows.partition.groups
     if groups == 0:
         return full
-    # Freezing a group leaves the others more of the budget, so that it costs less: λ_u <= λ.
+    # A frozen group leaves more of the budget to the others, so the price falls: λ_u <= λ.
     prices, counts = _best_price(dual, *(start.expand(-1, groups).contiguous() for start in (price, count)))
     return torch.cat([full, torch.minimum(_value(dual, prices, counts), full)], dim=1)
 
 
 @dataclass(frozen=True)
 class _Dual:
-    """The dual's three sums, as functions of how many variables, by falling r, are at their caps."""
+    """The dual's three sums, as functions of the number of variables at their caps, in order of falling r."""
 
     norm: float
     partition: _Partition
@@ -217,7 +225,7 @@ class _Dual:
 
 
 def _tabulate(rows: _Rows, norm: float) -> _Dual:
-    """Sort each row once; prefix sums of what is at its cap, suffix sums of what is not."""
+    """Sort each row once, and compute prefix sums of the terms at their caps and suffix sums of the others."""
     fixed = rows.cap == 0
     gain, cap = rows.gain * ~fixed, rows.cap
     if norm == 2:
@@ -239,9 +247,9 @@ def _tabulate(rows: _Rows, norm: float) -> _Dual:
 
 @torch.no_grad()
 def _best_price(dual: _Dual, price: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """Lower λ from a start at or above the best one until no further variable reaches its cap: λ and count, (K, M).
+    """Lower λ from a start at or above the optimum until no further variable reaches its cap: λ and count, (K, M).
 
-    A step never passes the best price, so that it ends there; each but the last puts more variables at their caps.
+    A step never passes the optimal price. Every step but the last puts more variables at their caps.
     """
     step = _newton if dual.norm == 2 else _fill
     while True:
@@ -264,9 +272,9 @@ def _newton(dual: _Dual, price: Tensor, count: Tensor) -> Tensor:
 
 
 def _fill(dual: _Dual, price: Tensor, count: Tensor) -> Tensor:
-    """p = 1: the highest r at which the caps sum to β plus what the frozen group holds so far; 0 if they never do."""
+    """p = 1: the highest r at which the caps sum to β plus the caps of the frozen group so far; 0 if they never do."""
     ((_, frozen),) = dual.parts(price, count, _WEIGHT)
-    filled = torch.searchsorted(dual.sums[_WEIGHT].detach(), dual.budget + frozen).clamp(min=1)  # d + 1: they never do
+    filled = torch.searchsorted(dual.sums[_WEIGHT].detach(), dual.budget + frozen).clamp(min=1)  # d + 1: never
     return dual.falling.gather(1, filled - 1)
 
 
@@ -275,7 +283,7 @@ def _value(dual: _Dual, price: Tensor, count: Tensor) -> Tensor:
     (weight, frozen_weight), (earned, frozen_earned), (rest, frozen_rest) = dual.parts(
         price, count, _WEIGHT, _EARNED, _REST
     )
-    if dual.norm == 1:  # λ is some a_i, and its gradient part of the maximiser
+    if dual.norm == 1:  # λ is some a_i, whose gradient is a part of the maximiser
         price = dual.falling.gather(1, torch.where(price > 0, count - 1, dual.ladder.shape[1]))
     inverse = torch.where(price > 0, 1 / torch.where(price > 0, price, 1), 0)
     bound = price * (dual.budget - (weight - frozen_weight)) + (earned - frozen_earned) + (rest - frozen_rest) * inverse

@@ -1,7 +1,8 @@
-"""What the columns of a table may hold, learnt from its rows: ranges, names, whole numbers, one-hot blocks.
+"""Domains of tables, learnt from their rows: ranges, names, whole-number columns and one-hot blocks.
 
-A one-hot block is one category written as several columns, of which exactly one is 1. Its columns cannot move one by
-one: in a ball with this domain a block that may move stands at any of its categories, and nowhere between them.
+A one-hot block is one category stored as several columns, of which exactly one is 1. Its columns cannot move
+independently. In a ball with this domain, a block that may move takes any of its categories, and no values between
+them.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ from proofmap.inputs.array_types import Samples, is_frame, numbers_of
 
 __all__ = ["Domain", "beginning"]
 
-Column = int | str  # by its number or by its name
+Column = int | str  # the number of a column, or its name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Domain(tuple[Tensor, Tensor]):
-    """What each of d columns may hold: low <= value <= high; whole numbers; or, in a block, one 1 and else 0.
+    """The allowed values of d columns: low <= value <= high; whole numbers; or, in a one-hot block, one 1 and 0
+    elsewhere.
 
-    The pair (low, high), for `pm.Ball(eps, domain=domain)`, and what else is known. A proof over [low, high] covers
-    every real number between, and so the whole ones among them; a lower side may be reached by a row with a broken
-    number where `integers` says there is none.
+    It is the pair (low, high), for `pm.Ball(eps, domain=domain)`, with the rest of the knowledge about the columns. A
+    proof over [low, high] covers every real number between, and so every whole number. A lower bound may be attained by
+    a row with a fraction in a column that `integers` says has none.
 
     >>> rows = torch.tensor([[1.0, 0.2], [5.0, 0.7], [3.0, 0.4]])
     >>> domain = pm.Domain.from_data(rows, names=["age", "share"])
@@ -60,11 +62,12 @@ class Domain(tuple[Tensor, Tensor]):
         integers: Iterable[Column] | None = None,
         one_hot: Iterable[Iterable[Column]] | None = None,
     ) -> Domain:
-        """The domain of the rows X (N, d): an array, a tensor, or a frame, whose columns have names.
+        """Learn the domain from rows X (N, d): an array, a tensor, or a data frame, whose columns have names.
 
-        quantiles: (0.01, 0.99) leaves out what is rare, of columns that are in no block; by default all rows count.
-        integers: columns of whole numbers, by default those that hold nothing else. one_hot: the columns of each block,
-        by default neighbouring columns of 0 and 1, none of them constant, that sum to 1 in every row.
+        quantiles: (0.01, 0.99) ignores rare values of columns outside blocks; by default all rows count.
+        integers: columns of whole numbers; by default all columns that hold nothing else.
+        one_hot: the columns of each block; by default neighbouring columns of 0 and 1, none of them constant, that sum
+            to 1 in every row.
         """
         values, names = _table(X, names)
         if one_hot is None:
@@ -91,18 +94,20 @@ class Domain(tuple[Tensor, Tensor]):
 
     @property
     def groups(self) -> Tensor:
-        """The mask (d,) in which every block is one group, and every other column a group of its own."""
+        """The mask (d,) in which every block is one group, and every other column is a group of its own."""
         first = {column: min(block) for block in self.one_hot for column in block}
         leaders = [first.get(k, k) for k in range(len(self.names))]
         mask: Tensor = torch.unique(torch.tensor(leaders), return_inverse=True)[1]
         return mask
 
     def eps(self, share: float, of: Literal["range", "deviation"] = "range", fixed: Iterable[Column] = ()) -> Tensor:
-        """Radii (1, d) for `pm.Ball`: this share of each column's range, or of its standard deviation.
+        """Return radii (1, d) for `pm.Ball`: this share of each column's range, or of its standard deviation.
 
-        A column of whole numbers moves by whole units: its radius is rounded down, which takes no whole number off the
-        ball. A block has the radius 1, the distance of two categories. fixed: columns that may not move, a block by any
-        of its columns; for them, and all where the share is 0, the radius is 0.
+        The radius of a whole-number column is rounded down, which removes no whole number from the ball. A block has
+        radius 1, the distance of two categories.
+
+        fixed: columns that may not move (a block is named by any of its columns). Their radius is 0; all radii are 0 if
+            the share is 0.
         """
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < float("inf"):
             raise InputError(f"Domain.eps got {share!r}, expected a share >= 0, such as 0.05")
@@ -118,14 +123,18 @@ class Domain(tuple[Tensor, Tensor]):
         return radii[None]
 
     def including(self, X: Any) -> Domain:  # noqa: N803
-        """The same domain, as much wider as the rows X need: those explained may lie outside of those it came from."""
+        """Return the domain widened to include the rows X, since explained rows may lie outside the rows it was learnt
+        from.
+        """
         values, _ = _table(X, self.names)
         _check_blocks(values, self.one_hot, self.names)
         low, high = (torch.as_tensor(end) for end in _ends(values, None))
         return replace(self, low=torch.minimum(self.low, low), high=torch.maximum(self.high, high))
 
     def group_names(self) -> tuple[str, ...]:
-        """A name for each of `groups`: the column's, or what the names of a block's columns begin with."""
+        """Return a name for each of `groups`: the column's name, or the common beginning of the names of a block's
+        columns.
+        """
         mask, found = self.groups.tolist(), []
         for group in range(max(mask) + 1):
             own = [name for name, of in zip(self.names, mask, strict=True) if of == group]
@@ -138,7 +147,7 @@ class Domain(tuple[Tensor, Tensor]):
 
 
 def _table(X: Any, names: Sequence[str] | None) -> tuple[NDArray[np.float64], tuple[str, ...]]:  # noqa: N803
-    """The rows as numbers, and a name for each column."""
+    """Convert the rows to numbers, and return them with a name for each column."""
     if is_frame(X):
         names = [str(name) for name in X.columns] if names is None else names
         values = numbers_of(X)
@@ -177,7 +186,7 @@ def _ends(values: NDArray[np.float64], quantiles: tuple[float, float] | None) ->
 
 
 def _found(values: NDArray[np.float64]) -> Iterable[tuple[int, ...]]:
-    """Runs of columns of 0 and 1, none of them constant, that sum to 1 in every row."""
+    """Yield runs of columns of 0 and 1, none of them constant, that sum to 1 in every row."""
     count = values.shape[1]
     open_ = ((values == 0) | (values == 1)).all(axis=0) & (values.min(axis=0) < values.max(axis=0))
     start = 0
@@ -210,7 +219,7 @@ def _check_blocks(values: NDArray[np.float64], blocks: Sequence[Sequence[int]], 
 
 
 def _number(column: Column, names: Sequence[str]) -> int:
-    """The number of a column that was named or counted."""
+    """Return the number of a column that is given by its name or number."""
     if isinstance(column, str) and column in names:
         return list(names).index(column)
     if not isinstance(column, str | bool) and isinstance(column, int | np.integer) and 0 <= column < len(names):
@@ -219,7 +228,9 @@ def _number(column: Column, names: Sequence[str]) -> int:
 
 
 def beginning(names: Sequence[str]) -> str:
-    """What the names have in common at their start, without what parts it from the rest; the first, where nothing."""
+    """Return the common beginning of the names, without trailing separators; if there is none, the first name and an
+    ellipsis.
+    """
     if len(names) == 1:
         return names[0]
     same = 0

@@ -1,6 +1,6 @@
-"""What a ball means at given inputs: the family of its members, each with one group of variables frozen.
+"""The family of a ball at given inputs: the ball itself, and one member for each frozen group of variables.
 
-B_u = {δ in B : δ_u = 0}. Every member is a box with 0 in it, cut by an ℓp ball.
+B_u = {δ in B : δ_u = 0}. Every member is a box that contains 0, cut by an ℓp ball.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Family:
     lower: Tensor  # (N, *shape)
     upper: Tensor  # (N, *shape)
     norm: float
-    eps: Tensor  # (N,) for p = inf the largest of the variables' radii
+    eps: Tensor  # (N,); for p = inf, the largest radius of any variable
     mask: Tensor | None = None  # (N, *shape) int64, often one sample's mask expanded
     groups: int = 0
 
     def __post_init__(self) -> None:
-        """Hold together what belongs together."""
+        """Check that the fields fit together."""
         assert self.lower.shape == self.upper.shape == self.x.shape
         assert self.eps.shape == self.x.shape[:1]
         assert self.norm in NORMS
@@ -70,7 +70,7 @@ class Family:
 
     @cached_property
     def capped(self) -> bool:
-        """Whether, for p = 1 and 2, the box cuts the ball at more than closed sides: some end is within (0, ε)."""
+        """Whether, for p = 1 and 2, the box cuts the ball with an endpoint strictly between 0 and ε."""
         if self.norm == inf:
             return False
         ends = torch.stack([-self.lower, self.upper]).flatten(2)  # (2, N, d)
@@ -78,7 +78,7 @@ class Family:
 
     @property
     def _sets(self) -> Sets:
-        """The full balls, flat."""
+        """The full balls, flattened."""
         return Sets(self.lower.flatten(1), self.upper.flatten(1), self.eps, self.norm, self.capped)
 
     @property
@@ -87,8 +87,10 @@ class Family:
 
     @cached_property
     def _cells(self) -> Tensor:
-        """The ids plus 1, to be read with 0 outside the map: one mask where the samples share it, (1 or N, ...), and
-        one channel of it where the channels do, (..., 1 or C, *map).
+        """The group ids plus 1, so that 0 means outside the map.
+
+        The mask is stored once, (1 or N, ...), if the samples share it, and with one channel, (..., 1 or C, *map), if
+        the channels agree.
         """
         assert self.mask is not None
         mask = self.mask[:1] if self._shared else self.mask
@@ -96,14 +98,14 @@ class Family:
         return (mask[:, :1] if alike else mask) + 1
 
     def box(self) -> tuple[Tensor, Tensor]:
-        """Return the smallest and the largest x + δ of the full ball: the hull that interval arithmetic starts from."""
+        """Return the smallest and the largest x + δ of the full ball, from which interval arithmetic starts."""
         return self.x + self.lower, self.x + self.upper
 
     def concretise(self, coefficients: Tensor, owner: Tensor, *, full_only: bool = False) -> Tensor:
         """Return sup over δ of <A_k, δ> for each row k, over each member of sample owner[k]'s family: (K, 1 + G).
 
-        coefficients (K, *shape), owner (K,) int64. `full_only` gives the first column alone, (K, 1).
-        Exact; 0 <= out[:, 1 + u] <= out[:, 0] holds in floats too. Differentiable in the coefficients.
+        coefficients (K, *shape), owner (K,) int64. `full_only` returns the first column alone, (K, 1). The result is
+        exact. 0 <= out[:, 1 + u] <= out[:, 0] also holds in floats. Differentiable in the coefficients.
         """
         assert coefficients.shape[1:] == self.x.shape[1:]
         assert owner.shape == coefficients.shape[:1]
@@ -112,9 +114,9 @@ class Family:
         return torch.cat([self._concretise(chunk, of, full_only=full_only) for chunk, of in chunks])
 
     def maximise(self, coefficients: Tensor, owner: Tensor, *, full_only: bool = False) -> Tensor:
-        """Return sup over δ of <A_k, x + δ>, as `concretise` does without x: (K, 1 + G).
+        """Return sup over δ of <A_k, x + δ>, which is `concretise` plus <A_k, x>: (K, 1 + G).
 
-        Over one box it is A·centre + |A|·radius, two products; where members are wanted, their boxes share the terms.
+        Over a box it is A·centre + |A|·radius, two products. If members are requested, their boxes share the terms.
         """
         if self.norm == inf and (full_only or self.mask is None):
             return self.largest(coefficients, owner)(coefficients)[:, None]
@@ -122,8 +124,9 @@ class Family:
         return middle[:, None] + self.concretise(coefficients, owner, full_only=full_only)
 
     def largest(self, form: Tensor | Windows, owner: Tensor) -> Callable[[Any], Tensor]:
-        """The suprema (K,) over full balls, as `maximise` gives them, of all forms that stand where these do: the balls
-        are read once.
+        """Return a function that maximises forms over the full balls, (K,), like `maximise`.
+
+        It serves all forms with the same rows and places, and reads the balls once.
         """
         if isinstance(form, Windows):
             return lambda other: self.maximise_windows(other, full_only=True)[0][:, 0]
@@ -139,8 +142,11 @@ class Family:
         return over_boxes
 
     def maximise_windows(self, form: Windows, *, full_only: bool = False) -> tuple[Tensor, Tensor]:
-        """`maximise` for forms that see a window of x: (K, 1 + T), the full ball and the members of the groups that
-        are seen, which (K, T) names; -1 where a window sees fewer. On all other members a form has its value on B.
+        """Maximise forms that see a window of x: (K, 1 + T), over the full ball and the members of the groups that are
+        seen.
+
+        Also returns these groups (K, T), with -1 if a window sees fewer. On all other members, a form has the same
+        maximum as on B.
         """
         lower, upper, x = (end.flatten(1) for end in form.at_rows(self._ends()).chunk(3, dim=1))
         middle = dot(form.values, x)
@@ -150,11 +156,11 @@ class Family:
         return middle[:, None] + swing, seen
 
     def _ends(self) -> Tensor:
-        """(N, 3 · channels, *map): lower, upper and x, to be read together."""
+        """Return (N, 3 · channels, *map): lower, upper and x, to be read together."""
         return torch.cat([self.lower, self.upper, self.x], dim=1)
 
     def _of(self, values: Tensor, owner: Tensor) -> Tensor:
-        """Each row's sample: (N, ...) -> (K, ...), without a copy where there is one sample."""
+        """Select each row's sample: (N, ...) -> (K, ...), without a copy if there is one sample."""
         return values if self.count == 1 else values[owner]
 
     def _concretise(self, coefficients: Tensor, owner: Tensor, *, full_only: bool) -> Tensor:
@@ -177,7 +183,7 @@ class Family:
     def split(self, index: Tensor | None = None) -> Family:
         """Return members as balls of their own: index (n,) into the N (1 + G) members, sample by sample; None: all.
 
-        The family that comes back has no groups: B_u is the box with both ends at 0 in u, cut by the same ℓp ball.
+        The returned family has no groups: B_u is the box with both endpoints at 0 in u, cut by the same ℓp ball.
         """
         if index is None:
             index = torch.arange(self.count * self.members, device=self.x.device)
@@ -199,7 +205,9 @@ class Family:
         return nearest(flat, self._sets).to(delta.dtype).view(delta.shape)
 
     def contains(self, delta: Tensor, tolerance: float = TOLERANCE) -> Tensor:
-        """Say whether δ is in B, up to tolerance · ε in the norm and at the box: (..., N, *shape) -> (..., N) bool."""
+        """Return whether δ is in B, up to tolerance · ε in the norm and at the box: (..., N, *shape) -> (...,
+        N) bool.
+        """
         slack = tolerance * self.eps  # (N,)
         wide = slack.view(-1, *[1] * len(self.shape))
         in_box = (delta >= self.lower - wide) & (delta <= self.upper + wide)
@@ -209,7 +217,9 @@ class Family:
 
 
 def resolve_mask(mask: Tensor, x: Tensor) -> tuple[Tensor, int]:
-    """Return the mask in x's shape, without copying one for all, and the number of groups; refuse what is none."""
+    """Return the mask in x's shape, without a copy if all samples share it, and the number of groups; check
+    the mask.
+    """
     if not isinstance(mask, Tensor) or mask.is_floating_point() or mask.is_complex() or mask.dtype == torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise InputError(
@@ -224,7 +234,7 @@ def resolve_mask(mask: Tensor, x: Tensor) -> tuple[Tensor, int]:
     if ids.min() < 0:
         raise InputError(f"the mask has the id {int(ids.min())}, expected ids 0..G-1: there is no id for 'in no group'")
     largest, one_for_all = int(ids.max()), mask.dim() < x.dim() or len(mask) != len(x)
-    used = ids.unique() if one_for_all or largest >= ids.numel() else None  # more ids than entries: there are gaps
+    used = ids.unique() if one_for_all or largest >= ids.numel() else None  # more ids than entries imply gaps
     if used is not None and len(used) != largest + 1:
         gap = int((used != torch.arange(len(used), device=used.device)).nonzero()[0])
         raise InputError(
@@ -236,6 +246,6 @@ def resolve_mask(mask: Tensor, x: Tensor) -> tuple[Tensor, int]:
 
 
 def broadcasts(value: Tensor, shape: tuple[int, ...]) -> bool:
-    """Whether the value can be expanded to the shape."""
+    """Return whether the value can be expanded to the shape."""
     tail = shape[len(shape) - value.dim() :]
     return value.dim() <= len(shape) and all(n in (1, m) for n, m in zip(value.shape, tail, strict=True))

@@ -1,10 +1,9 @@
-"""Groups of variables: which inputs are frozen together.
+"""Groups of variables that are frozen together.
 
 A grouping maps the shape of one sample (no batch dimension) to an integer mask of that shape with ids 0..G-1, Captum's
-`feature_mask`: variables with the same id are one group. `pixels()`, `grid(n)`, `columns()` and `windows(n)` make
-groupings; any
-function of a shape, or a mask itself, may stand in their place. `superpixels()` follows the pictures themselves, and
-gives each a mask of its own.
+`feature_mask`: variables with the same id form one group. `pixels()`, `grid(n)`, `columns()` and `windows(n)` create
+groupings. Any function of a shape, or a mask itself, may be used instead. `superpixels()` follows the pictures
+themselves, and gives each picture its own mask.
 
 >>> pm.groups.grid(12)((1, 28, 28)).shape
 torch.Size([1, 28, 28])
@@ -51,14 +50,14 @@ Grouping: TypeAlias = Callable[[Shape], Tensor]
 
 @runtime_checkable
 class SampleGrouping(Protocol):
-    """A grouping that depends on the samples, not on their shape alone.
+    """A grouping that depends on the samples, not only on their shape.
 
     >>> isinstance(pm.groups.superpixels(), pm.groups.SampleGrouping)
     True
     """
 
     def of(self, x: Tensor) -> Tensor:
-        """The groups of each sample of x (N, *shape): (N, *shape) int64.
+        """Return the groups of each sample of x (N, *shape): (N, *shape) int64.
 
         Sample n has ids 0..G_n-1. G is the largest G_n; ids that a sample lacks are groups without variables there.
         """
@@ -70,7 +69,8 @@ Groups: TypeAlias = Grouping | SampleGrouping | Tensor | NDArray[Any] | None
 
 @dataclass(frozen=True)
 class Pixels:
-    """One group a pixel of an image (C, H, W), spanning its channels; one group an element of any other shape.
+    """One group for each pixel of an image (C, H, W), spanning its channels; in other shapes, one group for each
+    element.
 
     >>> pm.groups.Pixels()((3, 2, 2)).unique().numel()        # channels together
     4
@@ -84,10 +84,11 @@ class Pixels:
 
 @dataclass(frozen=True, repr=False)
 class Grid:
-    """One group a cell of a `rows` x `columns` grid laid over an image (C, H, W) or (H, W), spanning its channels.
+    """One group for each cell of a `rows` x `columns` grid over an image (C, H, W) or (H, W), spanning its channels.
 
-    Pixel (i, j) is in cell (floor(i rows / H), floor(j columns / W)); cells of one axis differ by at most one pixel.
-    smooth: maps pass smoothly from cell to cell; scores, and what is proven of them, are the cells' all the same.
+    Pixel (i, j) is in cell (floor(i rows / H), floor(j columns / W)). Cells along one axis differ by at most one pixel.
+
+    smooth: maps interpolate smoothly between cells. Scores and proofs remain those of the cells.
 
     >>> pm.groups.Grid(2, 2)((4, 4))
     tensor([[0, 0, 1, 1],
@@ -101,7 +102,7 @@ class Grid:
     smooth: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a grid without cells."""
+        """Check the fields."""
         check_count("grid got rows", self.rows)
         check_count("grid got columns", self.columns)
         check_flag("grid got smooth", self.smooth)
@@ -136,7 +137,7 @@ class Grid:
 
 
 def _flat_sample(grid: Grid, count: int) -> FlatPictureError:
-    """The error for a grid on a flat sample, with advice where it may be a square picture."""
+    """Build the error for a grid on a flat sample, with advice if the sample may be a square picture."""
     name, side = f"grid({grid.rows}, {grid.columns})", isqrt(count)
     said = f"{name} got a flat sample ({count},), expected a picture (C, H, W) or (H, W): "
     if side * side != count:
@@ -147,7 +148,7 @@ def _flat_sample(grid: Grid, count: int) -> FlatPictureError:
 
 @dataclass(frozen=True)
 class Columns:
-    """One group a column of a table, whose samples are flat: (d,).
+    """One group for each column of a table, whose samples are flat: (d,).
 
     >>> pm.groups.Columns()((4,))
     tensor([0, 1, 2, 3])
@@ -172,7 +173,7 @@ class Windows:
     length: int
 
     def __post_init__(self) -> None:
-        """Refuse a window without steps."""
+        """Check the length."""
         check_count("windows got length", self.length)
 
     def __call__(self, shape: Shape) -> Tensor:
@@ -185,10 +186,10 @@ class Windows:
 
 @dataclass(frozen=True)
 class Superpixels:
-    """Groups of neighbouring pixels of like colour: SLIC (Achanta et al. 2012), for each picture anew.
+    """Groups of neighbouring pixels of similar colour, computed for each picture by SLIC (Achanta et al. 2012).
 
     Pictures are (1, H, W) or (H, W), grey, or (3, H, W), RGB, in any range: SLIC stretches each to [0, 1]. Grey is
-    taken for RGB with three equal channels, so that `compactness` weighs distance against lightness in both.
+    treated as RGB with three equal channels, so that `compactness` weighs distance against lightness in both cases.
 
     >>> pm.groups.mask_of(pm.groups.Superpixels(segments=10), x).shape        # one a picture
     torch.Size([2, 1, 28, 28])
@@ -198,7 +199,7 @@ class Superpixels:
     compactness: float = number(10.0, "a finite number above 0", lambda compactness: compactness > 0)
 
     def __post_init__(self) -> None:
-        """Refuse what asks for no segments."""
+        """Check the settings."""
         check_settings(self, "superpixels")
 
     def of(self, x: Tensor) -> Tensor:
@@ -239,7 +240,7 @@ def pixels() -> Pixels:
 def grid(rows: int, columns: int | None = None, *, smooth: bool = False) -> Grid:
     """Group an image's pixels into rows x columns cells; `grid(n)` is n x n.
 
-    smooth: maps pass smoothly from cell to cell.
+    smooth: maps interpolate smoothly between cells.
 
     >>> pm.groups.grid(12)((1, 28, 28)).unique().numel()
     144
@@ -266,9 +267,9 @@ def windows(length: int) -> Windows:
 
 
 def superpixels(segments: int = 50, compactness: float = 10.0) -> Superpixels:
-    """Group each picture's pixels into about `segments` regions of like colour; the fewer, the larger.
+    """Group each picture's pixels into about `segments` regions of similar colour.
 
-    compactness: larger makes them squarer, smaller lets them follow edges. Needs scikit-image.
+    compactness: larger values give squarer regions, smaller values follow edges. Needs scikit-image.
 
     >>> pm.EVA(model, ball, groups=pm.groups.superpixels(10)).explain(x).guarantee
     'certified'
@@ -277,10 +278,10 @@ def superpixels(segments: int = 50, compactness: float = 10.0) -> Superpixels:
 
 
 def resolve(groups: Groups, at: Tensor | Shape) -> Tensor | None:
-    """Turn what a user passed as `groups` into a mask for samples x (N, *shape), or for the shape of one alone.
+    """Turn the `groups` argument of a user into a mask for samples x (N, *shape), or for the shape of one sample.
 
-    None stays None; an integer tensor is returned as it is (the family that uses it checks its shape and ids); a
-    grouping is called with the shape; one that follows the samples, as superpixels do, needs x itself.
+    None stays None. An integer tensor is returned unchanged (the family that uses it checks its shape and ids). A
+    grouping is called with the shape. A `SampleGrouping`, such as superpixels, needs x itself.
 
     >>> pm.groups.resolve(pm.groups.grid(2), (4, 4))
     tensor([[0, 0, 1, 1],
@@ -310,7 +311,8 @@ def resolve(groups: Groups, at: Tensor | Shape) -> Tensor | None:
 
 
 def mask_of(groups: Groups, x: Tensor) -> Tensor:
-    """The groups of samples x (N, *shape), checked: (1, *shape) int64 where all have the same, else (N, *shape).
+    """Return the checked groups of samples x (N, *shape): (1, *shape) int64 if all samples share them, else (N,
+    *shape).
 
     >>> pm.groups.mask_of(pm.groups.grid(2), x).shape
     torch.Size([1, 1, 28, 28])

@@ -1,7 +1,7 @@
-"""Points that lie in their box or ball exactly, as the numbers they are stored as.
+"""Exact membership: round points so that the stored numbers lie inside their box or ball.
 
-An attack works in float32, where x + δ may round to a point just outside. Membership is checked in float64, in which
-the difference of two float32 numbers of similar size is exact.
+An attack works in float32, where x + δ may round to a point just outside. Membership is checked in float64, where the
+difference of two float32 numbers of similar size is exact.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from proofmap.inputs.family import Family
 
 __all__ = ["below", "into_ball", "into_box", "upwards", "within"]
 
-_SHRINK = 2.0**-22  # of the way to x, doubled until rounding leads out of the ball no more
+_SHRINK = 2.0**-22  # first step towards x, relative to the distance; doubled until the rounded point is inside
 
 
 def into_box(points: Tensor, lower: Tensor, upper: Tensor, dtype: torch.dtype) -> Tensor:
-    """The nearest numbers of `dtype` between the ends, in float64; where there is none between them, the nearer end."""
+    """Round points to the nearest numbers of `dtype` between the endpoints, in float64.
+
+    If there is no such number, the nearer endpoint is returned.
+    """
     least, most = upwards(lower, dtype), -upwards(-upper, dtype)
     inside = points.to(dtype).maximum(least).minimum(most).double()
     return torch.where(least <= most, inside, points.double().clamp(lower, upper))
 
 
 def into_ball(points: Tensor, family: Family, dtype: torch.dtype) -> Tensor:
-    """The same for B, whose family is in float64, (N, *shape); x itself where a point cannot be brought inside."""
+    """Round points into B, whose family is in float64, (N, *shape); x itself if a point cannot be moved inside."""
     assert family.x.dtype == torch.float64
     lower, upper = family.box()
     moved = into_box(points, lower, upper, dtype)
@@ -40,16 +43,16 @@ def into_ball(points: Tensor, family: Family, dtype: torch.dtype) -> Tensor:
 
 
 def within(family: Family) -> Family:
-    """The family in float64, smaller by what rounding made of its ends: a part of the balls as they were stated."""
+    """Return the family in float64, shrunk by the rounding of its endpoints: a subset of the balls as specified."""
     kept = 1 - 8 * torch.finfo(family.x.dtype).eps
     x, lower, upper, eps = (end.double() for end in (family.x, family.lower, family.upper, family.eps))
     return Family(x, kept * lower, kept * upper, family.norm, kept * eps, family.mask, family.groups)
 
 
 def below(end: float, dtype: torch.dtype) -> float:
-    """The largest number of `dtype` below the end, at least the smallest normal number away from it.
+    """Return the largest number of `dtype` below the endpoint, at least the smallest normal number away from it.
 
-    Subnormal numbers do not count: hardware may flush them to 0.
+    Subnormal numbers do not count, because hardware may flush them to 0.
     """
     least = end - torch.finfo(dtype).tiny
     near = torch.nextafter(torch.tensor(end, dtype=dtype), torch.tensor(-inf, dtype=dtype))
@@ -57,6 +60,6 @@ def below(end: float, dtype: torch.dtype) -> float:
 
 
 def upwards(ends: Tensor, dtype: torch.dtype) -> Tensor:
-    """The smallest numbers of `dtype` that are not below the ends."""
+    """Round the endpoints up to numbers of `dtype`."""
     near = ends.to(dtype)
     return torch.where(near.double() < ends, torch.nextafter(near, torch.full_like(near, inf)), near)

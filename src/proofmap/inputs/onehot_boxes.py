@@ -1,8 +1,8 @@
-"""Balls whose one-hot blocks may change, as unions of boxes: one box for each choice of categories.
+"""Balls with one-hot blocks, as unions of boxes: one box for each choice of categories.
 
 Let x(c) be x with the categories c in its blocks. Then B is the union over all c of {x(c) + δ : δ in the ball with
-every block held}, and its member B_u the union over those c with x(c)_u = x_u, each with u held. So AO(B) and AO(B_u)
-are the largest overlaps of boxes, and nothing between two categories counts.
+every block fixed}. Its member B_u is the union over those c with x(c)_u = x_u, each with u fixed. So AO(B) and AO(B_u)
+are the largest overlaps over these boxes, and inputs between two categories do not count.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from proofmap.inputs.family import Family, resolve_mask
 
 __all__ = ["Boxes"]
 
-_MOST = 4096  # choices of categories of one sample
+_MOST = 4096  # limit on the choices of categories of one sample
 
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """The boxes of N balls, those of a sample one after the other, the one with its own categories first."""
+    """The boxes of N balls. The boxes of a sample are consecutive, and its first box has the sample's own
+    categories.
+    """
 
     x: Tensor  # (N, *shape)
     family: Family  # of K boxes
-    owner: Tensor  # (K,) the sample of each
-    inside: Tensor  # (K, 1 + G) bool: whether a box is in B, which it always is, and in each B_u
-    single: bool  # every ball is one box
+    owner: Tensor  # (K,) the sample of each box
+    inside: Tensor  # (K, 1 + G) bool: whether a box is in B (always true), and in each B_u
+    single: bool  # whether every ball is one box
 
     @classmethod
     def of(cls, ball: Ball, x: Tensor, mask: Tensor | None = None) -> Boxes:
-        """The boxes of a ball at x (N, *shape), each group of the mask frozen in turn (see `Ball.at`)."""
+        """Build the boxes of a ball at x (N, *shape), with each group of the mask frozen in turn (see `Ball.at`)."""
         if not ball.one_hot:
             return cls._alone(ball.at(x, mask))
         _check(ball, x)
@@ -67,17 +69,19 @@ class Boxes:
 
     @property
     def most(self) -> int:
-        """The most boxes that a ball has."""
+        """The largest number of boxes of a ball."""
         return int(torch.bincount(self.owner).max())
 
     @property
     def first(self) -> Tensor:
-        """(N,) the box of each sample in which its categories are its own."""
+        """The box (N,) of each sample that has the sample's own categories."""
         count = torch.bincount(self.owner, minlength=len(self.x))
         return count.cumsum(0) - count
 
     def largest(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Of values (K, 1 + G) the largest among the boxes in B and in each B_u: (N, 1 + G), and whose it is."""
+        """Return the largest of the values (K, 1 + G) over the boxes in B and in each B_u, (N, 1 + G), and
+        their boxes.
+        """
         known = value.masked_fill(~self.inside, -inf)
         pairs = [known[self.owner == n].max(dim=0) for n in range(len(self.x))]
         best = torch.stack([pair.values for pair in pairs])
@@ -85,7 +89,7 @@ class Boxes:
 
 
 def _chosen(row: Tensor, blocks: list[tuple[int, ...]]) -> Tensor:
-    """The row (d,) with every choice of categories, its own first: (choices, d)."""
+    """Return the row (d,) with every choice of categories, its own first: (choices, d)."""
     count = prod(map(len, blocks))
     if count > _MOST:
         raise InputError(
@@ -103,7 +107,7 @@ def _chosen(row: Tensor, blocks: list[tuple[int, ...]]) -> Tensor:
 
 
 def _check(ball: Ball, x: Tensor) -> None:
-    """Refuse samples that are no rows with these blocks."""
+    """Raise InputError unless the samples are rows with these one-hot blocks."""
     if x.ndim != 2 or max(column for block in ball.one_hot for column in block) >= x.shape[1]:
         raise InputError(f"the ball has one-hot columns, got samples {tuple(x.shape[1:])}, expected rows of its table")
     for block in ball.one_hot:

@@ -1,6 +1,7 @@
-"""Uniform points of a box cut by an ℓp ball, and the nearest point of it: the sets of `concretise`.
+"""Exact uniform sampling from a box cut by an ℓp ball, and Euclidean projection onto it.
 
-Arrays are flat: lower, upper (N, d) with lower <= 0 <= upper, radius (N,). All arithmetic is in float64.
+Arrays are flat: lower, upper (N, d) with lower <= 0 <= upper, radius (N,), as in `concretise.Sets`. All arithmetic is
+in float64.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from proofmap.inputs.concretise import Sets
 
 __all__ = ["nearest", "uniform"]
 
-_ELEMENTS = 2**22  # of one batch of proposals
+_ELEMENTS = 2**22  # numbers of one batch of proposals
 _TINY = torch.finfo(torch.float64).tiny
 
 
@@ -27,7 +28,7 @@ def uniform(sets: Sets, count: int, generator: torch.Generator | None = None) ->
         drawn = lower + (upper - lower) * _random((count, *lower.shape), lower, generator)
     else:
         drawn = (_rejection if sets.capped else _direct)(sets, count, generator)
-    return drawn.clamp(lower, upper)  # rounding may lead out of the box
+    return drawn.clamp(lower, upper)  # rounding may leave the box
 
 
 def _precise(sets: Sets) -> Sets:
@@ -39,9 +40,10 @@ def _random(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | N
 
 
 def _direct(sets: Sets, count: int, generator: torch.Generator | None) -> Tensor:
-    """Draw where each side of each variable is free up to ε or closed, by symmetry from the whole ball.
+    """Draw if each side of each variable is either free up to ε or closed, by symmetry from the whole ball.
 
-    y_i independent with density ~ exp(-|y|^p) gives y / ||y||_p, and ε U^(1/d) with U uniform is the law of the norm.
+    Independent y_i with density ~ exp(-|y|^p) give y / ||y||_p, and ε U^(1/d) with U uniform has the distribution of
+    the norm.
     """
     lower, upper, norm = sets.lower, sets.upper, sets.norm
     both = (lower < 0) & (upper > 0)
@@ -61,11 +63,12 @@ def _direct(sets: Sets, count: int, generator: torch.Generator | None) -> Tensor
 
 
 def _rejection(sets: Sets, count: int, generator: torch.Generator | None) -> Tensor:
-    """Draw by rejection from a tilted proposal, in the unit of ε: its square need not be a number.
+    """Draw by rejection from a tilted proposal, in units of ε, because ε² may overflow or underflow.
 
-    Proposal: δ_i independent on [l_i, u_i] with density ~ exp(-τ |δ_i|^p), so jointly ~ exp(-τ ||δ||_p^p) on the box.
-    Accepted with probability exp(τ (||δ||_p^p - ε^p)) inside the ball, never outside it. The product is constant on
-    box ∩ ball and 0 elsewhere, for every τ >= 0; τ only decides how many are accepted, about 0.5 / sqrt(d) of them.
+    Proposal: independent δ_i on [l_i, u_i] with density ~ exp(-τ |δ_i|^p), so jointly ~ exp(-τ ||δ||_p^p) on the box.
+    It is accepted with probability exp(τ (||δ||_p^p - ε^p)) inside the ball, and never outside. The product of both is
+    constant on box ∩ ball and 0 elsewhere, for every τ >= 0. τ only changes the acceptance rate, which is about 0.5 /
+    sqrt(d).
     """
     (samples, variables), norm = sets.lower.shape, sets.norm
     unit = torch.where(sets.radius > 0, sets.radius, 1)
@@ -91,7 +94,8 @@ def _rejection(sets: Sets, count: int, generator: torch.Generator | None) -> Ten
 def _propose(random: Tensor, lower: Tensor, upper: Tensor, tilt: Tensor, norm: float) -> Tensor:
     """Map uniform numbers to the density exp(-τ |t|^p) on [l, u] by its inverse distribution function; τ = 0: uniform.
 
-    p = 2: F(t) ~ erf(t sqrt(τ)). p = 1: a side of 0 by its mass 1 - exp(-τ |end|), then an exponential cut at the end.
+    p = 2: F(t) ~ erf(t sqrt(τ)). p = 1: choose a side of 0 by its mass 1 - exp(-τ |endpoint|), then draw from an
+    exponential cut at the endpoint.
     """
     tilted = (tilt > 0)[:, None]
     rate = torch.where(tilt > 0, tilt, 1)[:, None]
@@ -107,13 +111,14 @@ def _propose(random: Tensor, lower: Tensor, upper: Tensor, tilt: Tensor, norm: f
 
 
 def _tilt(lower: Tensor, upper: Tensor, radius: Tensor, norm: float) -> Tensor:
-    """Choose τ for each sample such that the proposal has E ||δ||_p^p = ε^p, by bisection; 0 if the box has less: (N,).
+    """Choose τ for each sample so that the proposal has E ||δ||_p^p = ε^p, by bisection: (N,). τ = 0 if the box has
+    less.
 
-    E falls with τ, and an uncut proposal reaches ε^p at τ = d / (p ε^p): the cut one needs no more than that.
+    E falls with τ. An uncut proposal reaches ε^p at τ = d / (p ε^p), so the cut one needs at most that.
     """
     target = radius.pow(norm)
     high = (lower.shape[1] / (norm * target.clamp(min=_TINY))).log()
-    low = high - 25  # the uniform proposal, nearly
+    low = high - 25  # nearly the uniform proposal
     needed = _moment(lower, upper, low.exp(), norm) > target
     for _ in range(40):
         middle = (low + high) / 2
@@ -123,10 +128,10 @@ def _tilt(lower: Tensor, upper: Tensor, radius: Tensor, norm: float) -> Tensor:
 
 
 def _moment(lower: Tensor, upper: Tensor, tilt: Tensor, norm: float) -> Tensor:
-    """E ||δ||_p^p of the proposal: (N,).
+    """Return E ||δ||_p^p of the proposal: (N,).
 
-    With M the mass of exp(-τ |t|^p) on [l, u], partial integration gives E |t|^p = (M - Σ c exp(-τ c^p)) / (p τ M), the
-    sum over the two ends c = -l, u; and Σ c^(p+1) / ((p + 1) Σ c) for τ -> 0, where the former cancels.
+    With M the mass of exp(-τ |t|^p) on [l, u], integration by parts gives E |t|^p = (M - Σ c exp(-τ c^p)) / (p τ M).
+    The sum is over the two endpoints c = -l, u. For τ -> 0, where this cancels, Σ c^(p+1) / ((p + 1) Σ c) is used.
     """
     rate = tilt[:, None]
     ends = torch.stack([-lower, upper])  # (2, N, d)
@@ -139,19 +144,19 @@ def _moment(lower: Tensor, upper: Tensor, tilt: Tensor, norm: float) -> Tensor:
 
 
 def nearest(points: Tensor, sets: Sets) -> Tensor:
-    """Project on {l <= δ <= u, ||δ||_p <= ε} in the Euclidean sense: (..., N, d) -> the same, float64.
+    """Project onto {l <= δ <= u, ||δ||_p <= ε} in the Euclidean sense: (..., N, d) -> the same, float64.
 
-    min ||δ - z||² + µ ||δ||_2² has δ = clip(z / (1 + µ), l, u), and min ||δ - z||² / 2 + µ ||δ||_1 has
-    δ = clip(sign(z) (|z| - µ)_+, l, u). The norm falls with µ >= 0, which is found by bisection, on the feasible side.
+    min ||δ - z||² + µ ||δ||_2² has δ = clip(z / (1 + µ), l, u), and min ||δ - z||² / 2 + µ ||δ||_1 has δ = clip(sign(z)
+    (|z| - µ)_+, l, u). The norm falls with µ >= 0, which is found by bisection, from the feasible side.
     """
     sets, points = _precise(sets), points.double()
     lower, upper, radius, norm = sets.lower, sets.upper, sets.radius, sets.norm
     clipped = points.clamp(lower, upper)
     if norm == inf:
         return clipped
-    points = points * (clipped != 0)  # what points out of a closed side
+    points = points * (clipped != 0)  # drop entries that point out of a closed side
     size = torch.linalg.vector_norm(points, dim=-1)  # (..., N)
-    if norm == 2:  # 1 / (1 + µ) >= ε / ||z||, with equality where no cap is in the way
+    if norm == 2:  # 1 / (1 + µ) >= ε / ||z||, with equality if no cap is active
         low = torch.where(size > radius, radius / size, 1)
         if not sets.capped:
             return _shrink(points, low, norm).clamp(lower, upper)
@@ -167,7 +172,10 @@ def nearest(points: Tensor, sets: Sets) -> Tensor:
 
 
 def _shrink(points: Tensor, kept: Tensor, norm: float) -> Tensor:
-    """Draw points towards 0, from all kept (1) to nothing (0): p = 2 scales, p = 1 takes µ = (1 - kept) max |z| off."""
+    """Shrink points towards 0, from unchanged (kept = 1) to 0 (kept = 0).
+
+    p = 2 scales the points. p = 1 soft-thresholds them by µ = (1 - kept) max |z|.
+    """
     kept = kept[..., None]
     if norm == 2:
         return points * kept

@@ -1,7 +1,7 @@
-"""Linear forms of a map that are zero outside a window: what a convolution's neuron sees.
+"""Linear forms with local support: coefficients of a convolution's neuron, stored only inside its receptive field.
 
-A neuron at position q of its own map sees, of an earlier map, the box that starts at q·stride + offset. All neurons
-of a node share stride, offset and size; only q differs. A form needs (channels, *size) numbers, not (channels, *map).
+A neuron at position q of its own map sees a box of an earlier map that starts at q·stride + offset. All neurons of a
+node share stride, offset and size; only q differs. A form needs (channels, *size) numbers instead of (channels, *map).
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ __all__ = ["Places", "Windows", "where_from"]
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Where the rows of a form stand: row k at position[site[k]] (D numbers within `extent`), for case owner[site[k]].
+    """The positions of the rows of a form: row k is at position[site[k]] (D numbers within `extent`) of case
+    owner[site[k]].
 
-    Rows of one position share what is read there. Without `site` every row has a place of its own.
+    Rows at one position share the values that are read there. Without `site`, every row has a place of its own.
     """
 
     owner: Tensor  # (U,)
@@ -31,11 +32,11 @@ class Places:
     site: Tensor | None = None  # (K,)
 
     def to_rows(self, values: Tensor) -> Tensor:
-        """(U, ...) -> (K, ...)."""
+        """Expand values of the places to the rows: (U, ...) -> (K, ...)."""
         return values if self.site is None else values.index_select(0, self.site)
 
     def fewest(self, cases: int) -> tuple[Places, Tensor]:
-        """These places, or every position of every case where those are fewer, and at which each row stands (K,)."""
+        """Return these places, or every position of every case if those are fewer, and the place of each row (K,)."""
         count = prod(self.extent)
         if len(self.owner) <= cases * count:
             place = torch.arange(len(self.owner), device=self.owner.device)
@@ -52,22 +53,22 @@ class Places:
         return replace(every, site=None), self.to_rows(at)
 
     def pick(self, rows: Tensor) -> Places:
-        """The places of some of the rows (K,)."""
+        """Return the places of some of the rows (K,)."""
         if self.site is None:
             return replace(self, owner=self.owner[rows], position=self.position[rows])
         return replace(self, site=self.site[rows])
 
     def twice(self) -> Places:
-        """The same places for the rows once more after themselves."""
+        """Return the places of the rows repeated once after themselves."""
         if self.site is None:
             return replace(self, owner=self.owner.repeat(2), position=self.position.repeat(2, 1))
         return replace(self, site=self.site.repeat(2))
 
 
 def where_from(owner: Tensor, entry: Tensor, shape: tuple[int, ...]) -> tuple[Places, Tensor]:
-    """The places of entries (K,) of a flat (C, *extent) map, and their channels (K,).
+    """Return the places of entries (K,) of a flat (C, *extent) map, and their channels (K,).
 
-    On a CPU, runs of rows at one place become one site: rows in order of their places are then read fastest.
+    On a CPU, runs of rows at one place become one site: rows sorted by their places are then read fastest.
     """
     extent = shape[1:]
     plane = prod(extent)
@@ -85,7 +86,7 @@ def where_from(owner: Tensor, entry: Tensor, shape: tuple[int, ...]) -> tuple[Pl
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Forms <A, value of a map>, with A zero outside a window and at what of a window lies outside the map."""
+    """Forms <A, value of a map> with A zero outside a window, and zero where a window extends beyond the map."""
 
     values: Tensor  # (K, C, *size)
     places: Places
@@ -99,7 +100,7 @@ class Windows:
 
     @staticmethod
     def unit(places: Places, channel: Tensor, shape: tuple[int, ...], like: Tensor) -> Windows:
-        """One at each row's own entry."""
+        """Return forms with coefficient 1 at each row's own entry."""
         axes = len(shape) - 1
         values = F.one_hot(channel, shape[0]).to(like.dtype).view(*channel.shape, shape[0], *(1,) * axes)
         return Windows(values, places, (1,) * axes, (0,) * axes, shape)
@@ -108,21 +109,21 @@ class Windows:
         return len(self.values)
 
     def pick(self, rows: Tensor) -> Windows:
-        """Some of the rows (K,)."""
+        """Return some of the rows (K,)."""
         return replace(self, values=self.values[rows], places=self.places.pick(rows))
 
     @property
     def size(self) -> tuple[int, ...]:
-        """The extent of a window."""
+        """The spatial extent of a window."""
         return tuple(self.values.shape[2:])
 
     @property
     def covers(self) -> bool:
-        """Whether a window is no smaller than the map: then it holds nothing that the map itself would not."""
+        """Whether a window is at least as large as the map, so that dense forms are no larger."""
         return prod(self.size) >= prod(self.shape[1:])
 
     def _sticks_out(self) -> list[tuple[int, int]]:
-        """For each axis, by how much some window may begin before the map and end after it."""
+        """Return for each axis how far a window may begin before the map and end after it."""
         sides = []
         for stride, offset, size, extent, whole in zip(
             self.stride, self.offset, self.size, self.places.extent, self.shape[1:], strict=True
@@ -131,22 +132,24 @@ class Windows:
         return sides
 
     def _corner(self) -> list[Tensor]:
-        """For each axis, where each window starts in the map, (U,)."""
+        """Return for each axis the first position of each window in the map, (U,)."""
         axes = zip(self.places.position.unbind(1), self.stride, self.offset, strict=True)
         return [position * stride + offset for position, stride, offset in axes]
 
     def _padded_corner(self) -> list[Tensor]:
-        """For each axis, where each window starts in the map with zeros around, (U,)."""
+        """Return for each axis the first position of each window in the zero-padded map, (U,)."""
         return [start + before for start, (before, _) in zip(self._corner(), self._sticks_out(), strict=True)]
 
     def moved(self, values: Tensor, shape: tuple[int, ...], by: tuple[int, ...], times: tuple[int, ...]) -> Windows:
-        """Windows of another map, of which the entry q of this one sees what starts at q · times + by."""
+        """Return window forms of an earlier map, of which entry q of this map reads the entries from q ·
+        times + by on.
+        """
         stride = tuple(s * t for s, t in zip(self.stride, times, strict=True))
         offset = tuple(o * t + b for o, t, b in zip(self.offset, times, by, strict=True))
         return Windows(values, self.places, stride, offset, shape)._cleared()
 
     def _cleared(self) -> Windows:
-        """With zeros outside the map."""
+        """Set coefficients outside the map to zero."""
         sides = self._sticks_out()
         if not any(before or after for before, after in sides):
             return self
@@ -159,14 +162,14 @@ class Windows:
         return replace(self, values=self.values * self.places.to_rows(inside.to(self.values.dtype)))
 
     def padded(self, values: Tensor) -> Tensor:
-        """Maps (cases, c, *spatial) with zeros around, so that every window lies inside."""
+        """Pad maps (cases, c, *spatial) with zeros, so that every window lies inside."""
         sides = self._sticks_out()
         if not any(before or after for before, after in sides):
             return values
         return F.pad(values, [amount for side in reversed(sides) for amount in side])
 
     def addresses(self, cases: int) -> tuple[Tensor, Tensor]:
-        """(K,) and (C · size,): window k's entry i stands at start[k] + step[i] of all padded maps laid flat."""
+        """Return (K,) and (C · size,): entry i of window k is at start[k] + step[i] of all padded maps, flattened."""
         sides = self._sticks_out()
         whole = [before + n + after for (before, after), n in zip(sides, self.shape[1:], strict=True)]
         start = torch.zeros_like(self.places.owner) if cases == 1 else self.places.owner * self.shape[0]
@@ -177,7 +180,7 @@ class Windows:
         return self.places.to_rows(start), step.flatten()
 
     def read(self, values: Tensor) -> Tensor:
-        """What stands in each place's window of maps (cases, c, *spatial), zero outside: (U, c, *size)."""
+        """Read each place's window of maps (cases, c, *spatial), zero outside: (U, c, *size)."""
         ahead = self.padded(values)
         for axis, size in enumerate(self.size):
             ahead = ahead.unfold(2 + axis, size, 1)  # (cases, c, *starts, *size)
@@ -187,41 +190,43 @@ class Windows:
         return ahead[at]
 
     def at_rows(self, values: Tensor) -> Tensor:
-        """What stands in each row's window of maps (cases, c, *spatial): (K, c, *size)."""
+        """Read each row's window of maps (cases, c, *spatial): (K, c, *size)."""
         return self.places.to_rows(self.read(values))
 
     def dot(self, values: Tensor) -> Tensor:
-        """<A, v> with v one sample's value, of a shape that broadcasts to the map: (K,)."""
+        """Return <A, v> with v one sample's value, of a shape that broadcasts to the map: (K,)."""
         if prod(values.shape[-len(self.size) :]) == 1:
             channels = values.reshape(-1).expand(self.shape[0])
             return dot(self.values, channels.repeat_interleave(prod(self.size)).unsqueeze(0))
         return dot(self.values, self.at_rows(values.expand(self.shape).unsqueeze(0)))
 
     def scaled(self, factor: Tensor) -> Windows:
-        """A · s with s one sample's factors, of a shape that broadcasts to the map."""
+        """Return A · s with s one sample's factors, of a shape that broadcasts to the map."""
         if prod(factor.shape[-len(self.size) :]) > 1:
             factor = self.at_rows(factor.expand(self.shape).unsqueeze(0))
         return replace(self, values=self.values * factor)
 
     def channels(self, start: int, stop: int) -> Windows:
-        """The forms of some channels alone."""
+        """Return the forms restricted to some channels."""
         return replace(self, values=self.values[:, start:stop], shape=(stop - start, *self.shape[1:]))
 
     def dense(self) -> Tensor:
-        """The same forms over the whole map: (K, C, *spatial)."""
+        """Return the same forms over the whole map: (K, C, *spatial)."""
         spatial = self.shape[1:]
         index = self.places.owner.new_zeros(len(self), *(1,) * len(spatial))
         for axis, (start, size, whole) in enumerate(zip(self._corner(), self.size, spatial, strict=True)):
             at = self.places.to_rows(start)[:, None] + torch.arange(size, device=start.device)
             at = at.clamp(0, whole - 1)
             index = index * whole + at.view(len(self), *(size if a == axis else 1 for a in range(len(spatial))))
-        # What is outside the map is zero, and adds nothing to the entry at the edge that stands for it.
+        # Coefficients outside the map are zero, so adding them to the clamped entry at the edge changes nothing.
         index = index.flatten(1).unsqueeze(1).expand(-1, self.shape[0], -1)
         whole_map = self.values.new_zeros(len(self), self.shape[0], prod(spatial))
         return whole_map.scatter_add_(2, index, self.values.flatten(2)).view(len(self), *self.shape)
 
     def __add__(self, other: Windows | Tensor) -> Windows | Tensor:
-        """The sum of two forms of one map: the smallest window that holds both, if they move alike."""
+        """Add two forms of one map: the smallest window that contains both, if their strides agree; else
+        dense forms.
+        """
         if isinstance(other, Tensor):
             return self.dense() + other
         if self.stride != other.stride:

@@ -1,4 +1,4 @@
-"""Which networks rounding is known of."""
+"""Operations with a-priori error bounds: on which networks rigorous bounds are available."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ __all__ = ["check_covered", "covered", "rigorous_on"]
 
 
 def covered(graph: Graph) -> bool:
-    """Whether the roundings of all its operations are known."""
+    """Return whether the rounding errors of all operations of the graph are known."""
     return all(map(_known, graph.nodes))
 
 
 def rigorous_on(graph: Graph, asked: bool | None, method: Method | None = None) -> bool:
-    """Whether bounds of the network by a method count all roundings: as asked; by default (None) where they are known.
+    """Decide whether bounds by this method count all rounding errors: as asked, or by default (None) where they are
+    known.
 
-    A search counts them at kinks alone: it would not split a curve, and prove no more than the bounds before it. Every
-    public call settles it here, once, and its result says which it was.
+    The default is False for a search on a network with curved activations, since a rigorous search splits at kinks
+    only. Every public call decides this here, once, and its result reports the decision.
     """
     if asked is not None:
         return asked
@@ -46,7 +47,7 @@ def _jumps(node: Node) -> bool:
 
 
 def check_covered(graph: Graph) -> None:
-    """Refuse operations whose roundings are not known."""
+    """Raise BoundError if the rounding errors of some operation are not known."""
     for node in graph.nodes:
         if not _known(node):
             why = (

@@ -1,6 +1,6 @@
-"""Two sides of a number that cross: by no more than rounding, or one of them is wrong.
+"""Check lower bounds against upper bounds: they may cross by a rounding error, but not by more.
 
-Rounding carries a number by some units in the last place of what was summed up on the way to it.
+The allowed error is a number of ulps of the largest sum that the network computes.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from proofmap.graph.walk import push
 
 __all__ = ["check_drops", "check_sides", "rounding", "stored"]
 
-_UNITS = 64  # each layer takes a few
-_STORED = {torch.float64: 1e-10}  # of a value and of 1; in other precisions:
-_SINGLE = 1e-4
+_UNITS = 64  # ulps that bounds and values may be off by; each layer takes a few
+_STORED = {torch.float64: 1e-10}  # error of a stored value v, relative to 1 + |v|
+_SINGLE = 1e-4  # the same for all other types
 
 
 def rounding(graph: Graph, points: Tensor) -> Tensor:
-    """What bounds and values of the network near points (K, *shape) may be off by, in its precision: (K,) float64.
+    """Estimate the rounding error of bounds and values near points (K, *shape), in the network's precision: (K,)
+    float64.
 
-    Units in the last place of the largest sum of absolute values that it adds up anywhere at a point.
+    It is `_UNITS` ulps of the largest sum of absolute values that the network adds up at the point.
     """
     size = points.flatten(1).abs().amax(1)
 
@@ -39,19 +40,19 @@ def rounding(graph: Graph, points: Tensor) -> Tensor:
 
 
 def _absolute(node: Node, values: tuple[Tensor, ...]) -> Tensor:
-    """|L| |x| + |b|; a divisor may be negative, so that the sign goes last."""
+    """Return |L| |x| + |b|. A divisor may be negative, so the outer absolute value is taken last."""
     weight = None if node.weight is None else node.weight.abs()
     value = compute(replace(node, weight=weight, bias=None), *(one.abs() for one in values)).abs()
     return value if node.bias is None else value + node.bias.abs()
 
 
 def stored(value: Tensor) -> Tensor:
-    """The same for numbers of which no more is known than what they are, as those of a file."""
+    """Estimate the rounding error of stored numbers, such as those of a file, from their size and type alone."""
     return _STORED.get(value.dtype, _SINGLE) * (1 + value.abs().double())
 
 
 def check_sides(lower: Tensor, upper: Tensor, room: Tensor) -> None:
-    """Refuse a value that was reached where less was proven to be the most."""
+    """Raise ProofmapError if a reached value (lower) exceeds a proven upper bound by more than `room`."""
     beyond = lower > upper + room
     if bool(beyond.any()):
         k = tuple(beyond.nonzero()[0].tolist())
@@ -62,7 +63,9 @@ def check_sides(lower: Tensor, upper: Tensor, room: Tensor) -> None:
 
 
 def check_drops(low: Tensor, high: Tensor, room: Tensor) -> None:
-    """Refuse a score, a difference of overlaps, that is proven to be above what it is proven to be below."""
+    """Raise ProofmapError if the lower bound of a score (a difference of overlaps) exceeds its upper bound by more than
+    `room`.
+    """
     beyond = low > high + room
     if bool(beyond.any()):
         k = tuple(beyond.nonzero()[0].tolist())

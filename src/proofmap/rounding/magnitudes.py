@@ -1,7 +1,8 @@
-"""What the numbers amount to that an operation is computed from: roundings are small parts of that.
+"""Magnitudes for a-priori rounding errors: how large the terms of each operation's sums can get.
 
-Linear operations: how many products are summed, to a value and to a coefficient that is pulled back. Others: how large
-slopes times inputs, and biases, get where they are rounded at all; any line that a rule may choose is within that.
+For linear operations: how many products are added up to a value, and to a coefficient that is pulled back. For
+nonlinear operations: bounds of |slope · x| and |bias| of their relaxation lines, where these round at all. The bounds
+hold for every line that a rule may choose.
 """
 
 from __future__ import annotations
@@ -20,19 +21,21 @@ from proofmap.rules.rule import Interval
 
 __all__ = ["COPIES", "SIGNED", "SIZES", "Sizes", "magnitude", "nonzero", "terms"]
 
-# Operations whose values are entries of their inputs, none of them computed with.
+# Operations that only copy entries of their inputs.
 COPIES = frozenset({"concat", "reshape", "permute", "expand", "index", "slice", "pad"})
 
-# Operations whose products have the signs of their weights where inputs are not negative.
+# Operations whose products have the signs of their weights if the inputs are nonnegative.
 SIGNED = frozenset({"linear", "conv"})
 
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """Of an operation on intervals, (cases, *shape) each; None: nothing is rounded.
+    """Magnitudes (cases, *shape) of a nonlinear operation on given intervals; None: nothing is rounded.
 
-    ends: what an end of its interval is summed from. slopes: Σ |slope| |x|, and |y|, of its lines, where they are not
-    exact. biases: of its lines. run: what float32 rounds when it computes a value, by so many roundings of that.
+    ends: the magnitude of the terms that an endpoint of its interval is computed from.
+    slopes: Σ |slope| |x|, plus |y|, of its lines, where they are not exact.
+    biases: |bias| of its lines.
+    run: the magnitude of the terms in float32's computation of a value, which makes `roundings` rounding errors.
     """
 
     ends: Tensor | None
@@ -43,19 +46,19 @@ class Sizes:
 
 
 def magnitude(x: Interval) -> Tensor:
-    """The largest |x|."""
+    """Return the largest |x| of an interval."""
     return torch.maximum(-x.lower, x.upper)
 
 
 def terms(node: Node, shapes: Shapes) -> tuple[int, int]:
-    """How many products are summed at most: to an entry of y = L(x) + b, and to one of L'(A)."""
+    """Return the largest numbers of products that are added up to an entry of y = L(x) + b, and to one of L'(A)."""
     if node.op in _TERMS:
         return _TERMS[node.op](node, shapes)
     return sum(map(prod, shapes)), node.size
 
 
 def nonzero(node: Node, *inputs: Interval) -> Tensor:
-    """(cases,): how many products of an entry of y are not 0, at most: ReLUs that are off count for nothing."""
+    """Bound the number of nonzero products of an entry of y, (cases,): inactive ReLUs do not count."""
     read, _ = terms(node, tuple(tuple(x.lower.shape[1:]) for x in inputs))
     if node.op not in SIGNED or node.attributes.get("groups", 1) > 1:
         return inputs[0].lower.new_full((len(inputs[0].lower),), read)
@@ -112,7 +115,7 @@ _TERMS: dict[str, Callable[[Node, Shapes], tuple[int, int]]] = {
 
 
 def _relu(node: Node, x: Interval) -> Sizes:
-    """Where it is on or off, its line is x or 0, exactly."""
+    """An active or inactive ReLU has the exact line x or 0."""
     either = ((x.lower < 0) & (x.upper > 0)).to(x.lower)
     return Sizes(None, magnitude(x) * either, torch.minimum(-x.lower, x.upper) * either)
 
@@ -150,20 +153,20 @@ def _larger(node: Node, *inputs: Interval) -> Sizes:
 
 
 def _curved(node: Node, x: Interval) -> Sizes:
-    """Curves of bounded steepness: |y| <= 1 + steepest |x|."""
+    """Curves of bounded slope: |y| <= 1 + (largest slope) |x|."""
     steepest = max(_STEEPEST, abs(node.attributes.get("alpha", 0.0)))
     size = 2 + 2 * steepest * magnitude(x)
     return Sizes(size, size, size, size, CURVED)
 
 
 def _saturated(node: Node, x: Interval) -> Sizes:
-    """Curves between -1 and 1, whose values are no less accurate far out."""
+    """Curves between -1 and 1, whose values stay accurate for large |x|."""
     size, run = 1 + 2 * _STEEPEST * magnitude(x), torch.full_like(x.lower, 2.0)
     return Sizes(run, size, size, run, CURVED)
 
 
 def _bowl(slope: Callable[[Tensor], Tensor]) -> Callable[[Node, Interval], Sizes]:
-    """Functions that bend one way, steepest and largest at an end of an interval."""
+    """Convex or concave functions, whose slope and value are largest at an endpoint of the interval."""
 
     def sizes(node: Node, x: Interval) -> Sizes:
         ends = x.lower, x.upper
@@ -174,12 +177,12 @@ def _bowl(slope: Callable[[Tensor], Tensor]) -> Callable[[Node, Interval], Sizes
     return sizes
 
 
-# What values of curves are off by, in roundings of float32: torch's own by 16 of 1 + |x| + |y| at most (of 1 + |y| for
-# curves between -1 and 1, of |y| for powers, exp and log), and lines through them, found in float64, by 8.
+# Float32 rounding errors of a curve's values. torch's own are at most 16 u (1 + |x| + |y|), or 16 u (1 + |y|) for
+# curves between -1 and 1, or 16 u |y| for powers, exp and log. Lines through them, found in float64, add 8.
 CURVED = 24
 _STEEPEST = 2.0
 
-# The nonlinear operations of which roundings are known; of others nothing rigorous is said.
+# Nonlinear operations with known rounding errors. No rigorous bounds exist for the others.
 SIZES: dict[str, Callable[..., Sizes]] = {
     "relu": _relu,
     "leaky_relu": _leaky,

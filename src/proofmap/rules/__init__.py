@@ -1,4 +1,4 @@
-"""What each operation means: one file a family, one table."""
+"""The table of rules: how each operation is bounded by intervals, relaxed by linear functions and pulled back."""
 
 from __future__ import annotations
 

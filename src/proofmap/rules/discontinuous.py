@@ -1,7 +1,7 @@
-"""Functions with another formula from some places on, the knots, where they may jump.
+"""Relaxations of discontinuous functions, such as hard shrink and threshold: they may jump at given knots.
 
-What is above a line on both sides of a jump is above the function. An end of an interval within a few roundings of a
-knot counts as beyond it: what rounding moves by a hair, a jump moves by all its height.
+A line above the function on both sides of a jump is above the function. An endpoint within a few rounding errors of a
+knot counts as beyond it, because a tiny change of x can change y by the whole height of the jump.
 """
 
 from __future__ import annotations
@@ -19,37 +19,39 @@ from proofmap.rules.rule import Interval
 from proofmap.rules.s_shaped import Curve
 from proofmap.rules.scalar_lines import Lines, choose
 
-_NEAR = 64  # roundings of the numbers at hand
+_NEAR = 64  # ulps within which x counts as being at a knot
 
 
 class Jumps(Curve):
-    """y = f(x), smooth between the knots. Lines of its own between two knots; across one, the best of all slopes."""
+    """y = f(x), smooth between knots. Own lines on intervals without a knot; across a knot, the best lines by
+    bisection.
+    """
 
     @abstractmethod
     def knots(self, node: Node) -> tuple[float, ...]:
-        """The finite places where f jumps or bends."""
+        """Return the finite points where f jumps or bends."""
 
     @abstractmethod
     def between(self, node: Node, x: Interval) -> Lines:
-        """Lines on intervals without a knot."""
+        """Return lines on intervals without a knot."""
 
     def extremes(self, node: Node, slope: Tensor) -> list[Tensor]:
-        """The points between knots where f(x) - slope·x can be extremal."""
+        """Return the points between knots where f(x) - slope·x can be extremal."""
         return []
 
     def jumps(self, node: Node) -> bool:
-        """Whether it jumps at its knots, or only bends."""
+        """Return whether f jumps at its knots; if not, it only bends."""
         return True
 
     def near(self, node: Node, x: Interval) -> Tensor:
-        """What rounding may move x by, where that matters."""
+        """Return the rounding error of x that matters at a knot; 0 if f does not jump."""
         if not self.jumps(node):
             return torch.zeros_like(x.lower)
         size = torch.maximum(x.lower.abs(), x.upper.abs()) + max(map(abs, self.knots(node)), default=0.0)
         return _NEAR * torch.finfo(size.dtype).eps * size
 
     def reached(self, node: Node, x: Interval) -> Interval:
-        """The intervals, a little beyond the knots that they nearly reach."""
+        """Return the intervals, extended slightly beyond the knots that they nearly contain."""
         lower, upper, near = x.lower, x.upper, self.near(node, x)
         for knot in self.knots(node):
             meets = (x.lower - near <= knot) & (knot <= x.upper + near)
@@ -61,8 +63,10 @@ class Jumps(Curve):
         return super().interval(node, self.reached(node, *inputs))
 
     def lines(self, node: Node, x: Interval, slopes: Tensor | None = None) -> Lines:
-        """Across a knot a line is steep on a narrow interval: it leaves room for x moved by rounding, and is level
-        where that would take more than half of the range.
+        """Return lines that also hold for rounded x.
+
+        Across a knot, a line on a narrow interval is steep. Its bias leaves room for the rounding of x. Where that room
+        exceeds half of the range, the line is level.
         """
         wide = self.reached(node, x)
         best, flat, near = super().lines(node, wide, slopes), self.interval(node, wide), self.near(node, x)
@@ -85,7 +89,7 @@ class Jumps(Curve):
         return self.knots(node)
 
     def secants(self, node: Node, x: Interval) -> Interval:
-        """Across a jump they have no limit."""
+        """Across a jump, the secant slopes are unbounded."""
         wide = self.reached(node, x)
         slopes, steep = super().secants(node, wide), torch.where(self._across(node, wide), inf, 0).to(x.lower)
         return Interval(slopes.lower - steep, slopes.upper + steep) if self.jumps(node) else slopes
@@ -97,7 +101,7 @@ class Jumps(Curve):
         return across
 
     def _sides(self, node: Node, like: Tensor) -> list[Tensor]:
-        """Every knot and its neighbours among the numbers, which have the values on either side of it."""
+        """Return every knot and its neighbouring floats, which have the values on both sides of it."""
         sides = []
         for knot in self.knots(node):
             at = torch.full_like(like, knot)
@@ -112,7 +116,9 @@ class Jumps(Curve):
         return self._sides(node, slope) + self.extremes(node, slope)
 
     def slopes(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
-        """No hull is steeper in the middle than one that rises by the range of f over half of the interval."""
+        """Bound the slopes of the best lines: in the middle, no hull is steeper than the range of f over half of the
+        interval.
+        """
         y, width = self.interval(node, x), x.upper - x.lower
         steep = 2 * (y.upper - y.lower) / torch.where(width > 0, width, 1)
         return -steep, steep
@@ -125,7 +131,7 @@ class Jumps(Curve):
 
 
 class Softplus(Jumps):
-    """y = log(1 + exp(x)) up to a threshold, x above it, as torch has it. f' = s at log(s / (1 - s))."""
+    """y = log(1 + exp(x)) up to a threshold and x above it, as in torch. f' = s at log(s / (1 - s))."""
 
     def knots(self, node: Node) -> tuple[float, ...]:
         threshold = node.attributes["threshold"]
@@ -140,17 +146,17 @@ class Softplus(Jumps):
         return [torch.logit(slope.clamp(0, 1))]
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
-        """Where it bends."""
+        """Entries whose interval contains a part where f is curved."""
         x = self.reached(node, *inputs)
         return ((x.lower < x.upper) & (x.lower <= node.attributes["threshold"]),)
 
 
 class Straight(Jumps):
-    """Straight lines between knots."""
+    """Linear pieces between knots."""
 
     @abstractmethod
     def slope(self, node: Node, x: Tensor) -> Tensor:
-        """f' where there is no knot."""
+        """Return f' away from the knots."""
 
     def between(self, node: Node, x: Interval) -> Lines:
         middle = (x.lower + x.upper) / 2
@@ -175,7 +181,7 @@ class Shrink(Straight):
 
 
 class Threshold(Straight):
-    """y = x above the limit, else a value."""
+    """y = x above the limit, else a constant."""
 
     def knots(self, node: Node) -> tuple[float, ...]:
         return (node.attributes["limit"],)

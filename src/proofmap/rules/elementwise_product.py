@@ -1,7 +1,7 @@
-"""Products of two values that both move, entry by entry.
+"""Elementwise products of two variable factors, relaxed by McCormick planes (McCormick 1976).
 
-(a - l_a)(b - l_b) >= 0 and its like at the other corners of a box give two planes below a·b and two above (McCormick
-1976). All four miss it by the same in the middle of the box; what lies between two planes of a side is a plane too.
+(a - l_a)(b - l_b) >= 0 and the same at the other corners of a box give two planes below a·b and two above. In the
+middle of the box, all four have the same error. Every convex combination of two planes on one side is a valid plane.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from proofmap.runtime.block_sums import dot
 
 @dataclass(frozen=True, eq=False)
 class Planes(Relaxation):
-    """lower_first · a + lower_second · b + lower_bias <= y <= the same of `upper`, entry by entry: (cases, *shape)."""
+    """lower_first · a + lower_second · b + lower_bias <= y <= the same with `upper`, entry by entry: (cases,
+    *shape).
+    """
 
     lower_first: Tensor
     lower_second: Tensor
@@ -30,7 +32,7 @@ class Planes(Relaxation):
     upper_bias: Tensor
 
     def pull(self, form: Kind, owner: Tensor | None) -> tuple[tuple[Kind | None, ...], Tensor]:
-        """A⁺ times what is above, A⁻ times what is below."""
+        """Return A⁺ times the upper plane plus A⁻ times the lower plane."""
         values = form.values if isinstance(form, Windows) else form
         above, below = values.clamp(min=0), values.clamp(max=0)
 
@@ -59,11 +61,11 @@ class Product(Nonlinear):
 
     Above, with a share s in [0, 1]:  s (u_b a + l_a b - l_a u_b) + (1 - s) (l_b a + u_a b - u_a l_b).
     Below, with a share t in [0, 1]:  t (u_b a + u_a b - u_a u_b) + (1 - t) (l_b a + l_a b - l_a l_b).
-    Both shares are free. With halves both planes have the slopes of a·b in the middle of the box.
+    Both shares are free parameters. With halves, both planes have the slopes of a·b in the middle of the box.
     """
 
     def interval(self, node: Node, *inputs: Interval) -> Interval:
-        """A product has its ends at corners."""
+        """A product has its extremes at the corners of the box."""
         a, b = inputs
         corners = torch.stack([x * y for x in (a.lower, a.upper) for y in (b.lower, b.upper)])
         return Interval(corners.amin(0), corners.amax(0))
@@ -87,7 +89,7 @@ class Product(Nonlinear):
         return Free(start, start - spread, start + spread)
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
-        """Where both factors move: with one that is known, a product is a line."""
+        """Entries where both factors vary; with one constant factor, a product is linear."""
         a, b = inputs
         either = (a.lower < a.upper) & (b.lower < b.upper)
         return either, either

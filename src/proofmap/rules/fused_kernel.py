@@ -1,7 +1,7 @@
-"""A form through lines in one kernel: on a GPU, reading and writing the coefficients is all the work there is.
+"""A fused GPU kernel that pulls forms back through relaxation lines, for memory-bound work.
 
-Plain torch goes over them eight times, and gathers every row's slopes first; compiled, it is once, with the slopes read
-where they stand.
+Plain torch reads the coefficients eight times, and gathers every row's slopes first. The compiled kernel reads them
+once, with the slopes in place.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from proofmap.runtime import compiled_kernels as kernel
 
 
 def through_lines(coefficients: Tensor) -> Callable[..., Any] | None:
-    """`_lines` as a kernel, where it pays: on a GPU, for enough coefficients, where torch finds a compiler."""
+    """Return `_lines` as a compiled kernel if that saves time: on a GPU with a compiler, for enough coefficients."""
     return kernel.compiled(_lines, _trial) if kernel.pays(coefficients) else None
 
 
@@ -29,8 +29,9 @@ def _lines(
     lower_slope: Tensor,
     lower_bias: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """(A⁺ u + A⁻ l, Σ A⁺ b_u + A⁻ b_l) for A (K, d); row k's entry i has its lines at start[k] + step[i] of flat
-    tensors.
+    """Return (A⁺ u + A⁻ l, Σ A⁺ b_u + A⁻ b_l) for A (K, d).
+
+    The lines of row k's entry i are at start[k] + step[i] of the flat tensors.
     """
     at = start[:, None] + step
     above, below = coefficients.clamp(min=0), coefficients.clamp(max=0)
@@ -41,7 +42,7 @@ def _lines(
 
 
 def _trial(rows: int) -> tuple[Tensor | None, ...]:
-    """Arguments of `_lines`."""
+    """Build arguments of `_lines` for a first compilation."""
     a = torch.ones(rows, rows + 2, device="cuda")
     start, step = torch.zeros(rows, dtype=torch.int64, device="cuda"), torch.arange(rows + 2, device="cuda")
     return a, start, step, a.flatten(), a.flatten(), a.flatten(), None

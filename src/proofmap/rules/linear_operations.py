@@ -1,4 +1,4 @@
-"""Linear operations whose adjoint is worth writing down; the others take it from their derivative."""
+"""Linear operations with an explicit adjoint; all others derive it by automatic differentiation."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from proofmap.graph.receptive_fields import Shapes
 from proofmap.inputs.window_forms import Windows
 from proofmap.rules.rule import Interval, Linear, differentiated
 
-_TAPS = 8  # times the filter: up to this size of a window the zeros of a matrix cost less than small convolutions do
-_CAST = 2**21  # coefficients that are summed in another precision at a time
-_MANY = 16  # rows for which looking for empty columns costs less than it saves
+_TAPS = 8  # windows up to this many filter sizes use one matrix product: its zeros cost less than small convolutions
+_CAST = 2**21  # coefficients per chunk that is cast to another type
+_MANY = 16  # with more rows than this, a search for zero columns saves time
 
 
 class Dense(Linear):
     """y = x W' + b: L'(A) = A W.
 
-    Behind a ReLU many columns of A are zero in all rows, those of the neurons that are off: on a CPU they are left out.
+    Behind a ReLU, the columns of inactive neurons are zero in all rows of A; on a CPU they are left out.
     """
 
     def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         weight = node.weight
         assert weight is not None
         wide = coefficients.device.type == "cpu" and coefficients.ndim == 2 and len(coefficients) > _MANY
-        if wide and not differentiated(coefficients):  # a zero may have a gradient
+        if wide and not differentiated(coefficients):  # a zero coefficient may have a gradient
             used = coefficients.ne(0).any(0).nonzero().flatten()
             if len(used) < 0.8 * len(weight):
                 coefficients, weight = coefficients[:, used], weight[used]
@@ -39,7 +39,7 @@ class Dense(Linear):
 
 @dataclass(frozen=True, eq=False)
 class Filter:
-    """How a convolution goes over its input."""
+    """The weight and geometry of a convolution."""
 
     weight: Tensor
     stride: Sequence[int]
@@ -49,26 +49,28 @@ class Filter:
 
     @staticmethod
     def of(node: Node) -> Filter:
-        """That of a convolution."""
+        """Return the filter of a convolution node."""
         assert node.weight is not None
         return Filter(node.weight, *(node.attributes[name] for name in ("stride", "padding", "dilation", "groups")))
 
     def transposed(self, coefficients: Tensor, shape: Sequence[int]) -> Tensor:
-        """L'(A) (rows, *shape) for inputs of this shape; summed in the precision of the weight, some rows at a time."""
+        """Return L'(A) (rows, *shape) for inputs of this shape, summed in the weight's type, in chunks of rows."""
         if coefficients.dtype != self.weight.dtype:
             parts = coefficients.split(max(1, _CAST // max(1, coefficients[0].numel())))
             return torch.cat([self.transposed(part.to(self.weight), shape).to(part) for part in parts])
         like = coefficients.new_empty(1).expand(len(coefficients), *shape)
         over = (self.stride, self.padding, self.dilation, False, [0] * len(self.stride), self.groups)
-        weight = self.weight.flatten().view(self.weight.shape)  # contiguous() leaves the strides of one channel, or tap
+        weight = self.weight.flatten().view(self.weight.shape)  # contiguous() keeps odd strides of size-1 axes
         gradient: Tensor
         gradient, _, _ = torch.ops.aten.convolution_backward(
             coefficients.contiguous(), like, weight, None, *over, [True, False, False]
-        )  # by those a GPU would choose channels last, and take twice as long for EfficientNet-Lite0
+        )  # with them a GPU picks channels last: twice as slow on EfficientNet-Lite0
         return gradient
 
     def seen(self, form: Windows, shape: tuple[int, ...]) -> Windows:
-        """What windows of the output see of an input: (n - 1) · stride + dilation · (k - 1) + 1 for n entries."""
+        """Return the input windows that output windows see: (n - 1) · stride + dilation · (k - 1) + 1 entries for n
+        entries.
+        """
         kernel = self.weight.shape[2:]
         axes = zip(form.size, self.stride, self.dilation, kernel, strict=True)
         size = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in axes]
@@ -82,13 +84,12 @@ class Filter:
         return form.moved(values, shape, tuple(-p for p in self.padding), tuple(self.stride))
 
     def by_matrix(self, values: Tensor, seen: tuple[int, ...]) -> Tensor:
-        """L'(A) of many small windows (K, C, *size) as one product for each group of channels.
+        """Return L'(A) of many small windows (K, C, *size) as one matrix product for each group of channels.
 
-        The matrix is that of all unit windows. It holds zeros, but a GPU takes several times as long for small windows
-        one by one.
+        The matrix contains zeros, but a GPU is several times slower at separate small windows.
         """
         rows, channels, *size = values.shape
-        entries = channels // self.groups * prod(size)  # of a window in one group
+        entries = channels // self.groups * prod(size)  # entries of a window in one group
         unit = torch.eye(entries, dtype=values.dtype, device=values.device)
         unit = unit.view(entries, 1, channels // self.groups, *size)
         every = unit.expand(-1, self.groups, *unit.shape[2:]).reshape(entries, channels, *size)
@@ -98,7 +99,7 @@ class Filter:
 
 
 class Convolution(Linear):
-    """y = W * x + b: L'(A) is the transposed convolution, asked for without running the convolution first."""
+    """y = W * x + b: L'(A) is the transposed convolution, computed without running the convolution first."""
 
     def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         return (Filter.of(node).transposed(coefficients, shapes[0]),)
@@ -111,7 +112,7 @@ class AvgPool(Linear):
     """y = the mean of each window; at the borders the divisor may be smaller."""
 
     def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...]:
-        """A convolution of every channel with ones, after A over the divisor."""
+        """Divide A by the divisor, then convolve every channel with ones."""
         a = node.attributes
         channels, *spatial = shapes[0]
         ones = form.values.new_ones(1, 1, *spatial)
@@ -137,7 +138,7 @@ class Add(Linear):
 
 
 class Concat(Linear):
-    """The inputs one after the other along an axis: each receives its part of A."""
+    """The inputs one after the other along an axis: each input receives its part of A."""
 
     def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         axis = node.attributes["axis"]
@@ -152,20 +153,20 @@ class Concat(Linear):
 
 
 class Moving(Linear):
-    """The entries in other places, each at most once."""
+    """Operations that move entries to other places, each at most once."""
 
     def moves(self, node: Node) -> bool:
         return True
 
 
 class Pad(Linear):
-    """A frame of zeros, or of repeated entries."""
+    """Padding with zeros or with repeated entries."""
 
     def moves(self, node: Node) -> bool:
         return bool(node.attributes["mode"] == "constant")
 
     def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...] | None:
-        pads = node.attributes["pads"]  # the last axis first, before and after
+        pads = node.attributes["pads"]  # (before, after) of each axis, the last axis first
         axes = len(form.size)
         if not self.moves(node) or any(pads[2 * axes :]):
             return None
@@ -174,15 +175,15 @@ class Pad(Linear):
 
 
 class Slice(Moving):
-    """Every so many-th entry along an axis."""
+    """Every n-th entry along an axis."""
 
     def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         pulled = coefficients.new_zeros(len(coefficients), *shapes[0])
-        compute(node, pulled).copy_(coefficients)  # a view of it
+        compute(node, pulled).copy_(coefficients)  # writes into a view
         return (pulled,)
 
     def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...]:
-        """Along a map, a window of n entries sees (n - 1) · step + 1, with zeros between."""
+        """A window of n entries along the axis sees (n - 1) · step + 1 entries, with zeros between."""
         axis, (start, _, step) = node.attributes["axis"], node.attributes["range"]
         if axis == 0:
             channels = form.values.new_zeros(len(form), shapes[0][0], *form.size)
@@ -196,17 +197,17 @@ class Slice(Moving):
 
 
 class Reshape(Moving):
-    """The entries in another shape, in the same order."""
+    """The same entries in another shape, in the same order."""
 
     def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
         return (coefficients.reshape(coefficients.shape[0], *shapes[0]),)
 
 
 class Affine(Moving):
-    """y = s x + b with constants entry by entry: L'(A) = s A.
+    """y = s x + b with constants for each entry: L'(A) = s A.
 
-    Its ends are those at the ends of x: from the middle of a wide interval a small b, as a norm has it under its root,
-    would be rounded away.
+    Its interval has its endpoints at those of x. Computed from the middle of a wide interval, a small b (such as the
+    one under a norm's root) would be lost to rounding.
     """
 
     def interval(self, node: Node, *inputs: Interval) -> Interval:

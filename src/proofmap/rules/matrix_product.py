@@ -1,4 +1,4 @@
-"""Matrix products of two values that both move, as attention has them."""
+"""Matrix products of two variable factors, as in attention, relaxed by their first-order expansion."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from proofmap.runtime.block_sums import dot
 
 @dataclass(frozen=True, eq=False)
 class Tangent(Relaxation):
-    """|a b - (a m + n b - n m)| <= radius, n and m the middles of a and b: (cases, *shape) each.
+    """|a b - (a m + n b - n m)| <= radius, with n and m the middles of a and b: (cases, *shape) each.
 
-    One plane and a distance on either side: nothing is split by the signs of coefficients, and no sum over k is taken
-    apart.
+    One plane with a distance on both sides: coefficients are not split by sign, and no sum over k is split.
     """
 
     first: Tensor  # n, (cases, ..., i, k)
@@ -28,7 +27,7 @@ class Tangent(Relaxation):
     radius: Tensor  # (cases, ..., i, j)
 
     def pull(self, form: Form, owner: Tensor | None) -> tuple[tuple[Any, ...], Tensor]:
-        """Windows become dense."""
+        """Pull back rows; window forms become dense."""
         rows = form.dense() if isinstance(form, Windows) else form
         n, m = at_rows(self.first, rows, owner), at_rows(self.second, rows, owner)
         bias = dot(rows.abs(), at_rows(self.radius, rows, owner)) - dot(rows, at_rows(self.middle, rows, owner))
@@ -57,12 +56,13 @@ class Tangent(Relaxation):
 class Contract(Nonlinear):
     """y_ij = Σ_k a_ik b_kj over the last two axes.
 
-    (a - n)(b - m) lies between ± r_a r_b, with n, m the middles and r the radii of both intervals: the planes of
-    `product` with halves for shares, summed up. `in_products` takes a matrix product apart where shares are chosen.
+    (a - n)(b - m) lies between ± r_a r_b, with n, m the middles and r the radii of both intervals. These are the planes
+    of `elementwise_product` with both shares at 1/2, added up. Where the shares are optimised, `in_products` splits the
+    matrix product into elementwise products.
     """
 
     def interval(self, node: Node, *inputs: Interval) -> Interval:
-        """Σ_k of the products' intervals, one k after the other."""
+        """Add up the intervals of the products, one k at a time."""
         a, b = inputs
         shape = torch.broadcast_shapes(a.lower[..., :1].shape, b.lower[..., :1, :].shape)
         lower, upper = a.lower.new_zeros(shape), a.lower.new_zeros(shape)
@@ -79,6 +79,6 @@ class Contract(Nonlinear):
         return Tangent((a.lower + a.upper) / 2, (b.lower + b.upper) / 2, radius)
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
-        """What moves, and is multiplied by something that does."""
+        """Entries that vary, and are multiplied by an entry that varies."""
         a, b = (x.lower < x.upper for x in inputs)
         return a & b.any(-1).unsqueeze(-2), b & a.any(-2).unsqueeze(-1)

@@ -1,7 +1,7 @@
-"""The larger of two values, when their difference has bounds of its own.
+"""Relaxation of max(a, b) = a + max(d, 0), when the difference d = b - a has bounds of its own.
 
-Values that move together, as neighbours under a max pool do, overlap as intervals long before one can overtake the
-other. d = b - a tells: max(a, b) = a + max(d, 0).
+Correlated values, such as neighbours under a max pool, have overlapping intervals long before one can exceed the other.
+Bounds of d detect this.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from proofmap.rules.rule import Forms, Free, Interval, Kind, Kinked, Nonlinear, 
 from proofmap.rules.scalar_lines import at_rows
 from proofmap.runtime.block_sums import dot
 
-_WHERE = 2 / 3  # of an interval, from below. The middle favours forms whose errors, carried further back, grow
+_WHERE = 2 / 3  # where in an interval planes are compared; the middle favours planes whose errors grow further back
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture(Relaxation):
-    """(1 - share) a + share b <= y <= first · a + second · b + bias, entry by entry, (cases, *shape); none negative."""
+    """(1 - share) a + share b <= y <= first · a + second · b + bias, entry by entry: (cases, *shape).
+
+    None of the coefficients is negative.
+    """
 
     share: Tensor
     first: Tensor
@@ -30,7 +33,9 @@ class Mixture(Relaxation):
     bias: Tensor
 
     def pull(self, form: Kind, owner: Tensor | None) -> tuple[tuple[Kind | None, ...], Tensor]:
-        """As `Lines` does: A⁺ times what is above, A⁻ times what is below. The difference itself gets nothing."""
+        """Return A⁺ times the upper plane plus A⁻ times the lower one, as `Lines` does; the input d receives
+        nothing.
+        """
         values = form.values if isinstance(form, Windows) else form
         above, below = values.clamp(min=0), values.clamp(max=0)
         share, first, second, bias = (
@@ -59,7 +64,7 @@ class Larger(Nonlinear):
     """y = max(a, b), of the inputs (b - a, a, b)."""
 
     def interval(self, node: Node, *inputs: Interval) -> Interval:
-        """max(a, b), a + max(d, 0) and b + max(-d, 0) are the same: all three bound it."""
+        """max(a, b) = a + max(d, 0) = b + max(-d, 0): intersect the intervals of all three."""
         d, a, b = inputs
         alone = Interval(torch.maximum(a.lower, b.lower), torch.maximum(a.upper, b.upper))
         from_a = Interval(a.lower + d.lower.clamp(min=0), a.upper + d.upper.clamp(min=0))
@@ -67,14 +72,14 @@ class Larger(Nonlinear):
         return (alone & from_a & from_b).mended()
 
     def relax(self, node: Node, *inputs: Interval, slopes: Tensor | None = None) -> Relaxation:
-        """Below: b where d goes further up than down, else a. Above, the lower one of
+        """Relax below by b if d reaches further up than down, else by a. Relax above by the lower of two planes:
 
-            y <= a + u_d (d - l_d) / (u_d - l_d),    as of ReLU, which is y itself where d has one sign, and
-            y <= u' + (u_i - u') (x_i - l_i) / (u_i - l_i),    i the one with the larger upper bound, u' the other's:
+            y <= a + u_d (d - l_d) / (u_d - l_d),    as for ReLU; exact if d has one sign, and
+            y <= u' + (u_i - u') (x_i - l_i) / (u_i - l_i),    i the one with the larger upper bound, u' the other's.
 
-        the first is good where a and b move together, the second where each moves on its own. They are compared
-        where a and b are a third of the way up from the middles of their intervals. Free are the share of b below, and
-        of the second above, where d may have either sign: what lies between two bounds is a bound.
+        The first is good if a and b move together, the second if each moves on its own. They are compared where a and b
+        are at two thirds of their intervals. Free parameters, if d may have either sign: the share of b below, and the
+        share of the second plane above. Every convex combination of two bounds is a bound.
         """
         d, a, b = inputs
         planes = _Planes.of(d, a, b)
@@ -100,7 +105,7 @@ class Larger(Nonlinear):
         return Kinked((0.0, 1.0, 0.0), 0.0, ((0.0, 1.0),))
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
-        """The difference, where it may have either sign, and there what it is made of."""
+        """The difference if it may have either sign, and there also both inputs."""
         d, _, _ = inputs
         either = (d.lower < 0) & (d.upper > 0)
         return either, either, either
@@ -108,7 +113,7 @@ class Larger(Nonlinear):
 
 @dataclass(frozen=True, eq=False)
 class _Planes:
-    """Two planes above max(a, b): a + rise · d + lift, and slope · x_i + bias with x_i = b where `from_b`, else a."""
+    """Two planes above max(a, b): a + rise · d + lift, and slope · x_i + bias, with x_i = b where `from_b`, else a."""
 
     rise: Tensor
     lift: Tensor
@@ -130,7 +135,7 @@ class _Planes:
         return _Planes(rise, torch.where(open_, -rise * d.lower, zero), from_b, slope, bias)
 
     def start(self, d: Interval, a: Interval, b: Interval) -> tuple[Tensor, Tensor]:
-        """The share of b below, and of the second plane above, each 0 or 1."""
+        """Return the initial share of b below, and of the second plane above, each 0 or 1."""
         at_a, at_b = (x.lower + _WHERE * (x.upper - x.lower) for x in (a, b))
         together = at_a + self.rise * (at_b - at_a) + self.lift
         alone = self.slope * torch.where(self.from_b, at_b, at_a) + self.bias

@@ -1,6 +1,6 @@
-"""Smooth functions, and those that bend one way only: a tangent on one side and the chord on the other.
+"""Relaxation of convex or concave functions by the tangent on one side and the chord on the other.
 
-Lines are found in float64, whatever the precision of the network: f(x) - s·x cancels.
+Lines are computed in float64 for every type of the network, because f(x) - s·x cancels.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from proofmap.rules.scalar_lines import Lines, Scalar, choose, chord
 
 
 class Smooth(Scalar):
-    """y = f(x). Level lines at points, and where a line leaves the range of the numbers; else `double_lines`."""
+    """y = f(x), smooth. Level lines on point intervals and where a line would overflow; else `double_lines`."""
 
     @abstractmethod
     def double_lines(self, node: Node, x: Interval, slopes: Tensor | None) -> Lines:
-        """Lines on float64 intervals; what comes out where the interval is a point is not used."""
+        """Return lines on float64 intervals; the result on point intervals is not used."""
 
     def lines(self, node: Node, x: Interval, slopes: Tensor | None = None) -> Lines:
         dtype = x.lower.dtype
@@ -38,21 +38,23 @@ class Smooth(Scalar):
         return Lines(*(torch.where(level, end, line) for end, line in zip(ends, lines, strict=True)))
 
     def derivative(self, node: Node, x: Tensor) -> Tensor:
-        """f'(x), of one side at a kink."""
+        """Return f'(x); at a kink, the slope of one side."""
         with torch.enable_grad():
             x = x.detach().requires_grad_()
             (slope,) = torch.autograd.grad(compute(node, x).sum(), x)
         return slope
 
     def inflections(self, node: Node) -> tuple[float, ...]:
-        """Where f' is smallest, largest or jumps: between these it only rises or only falls."""
+        """Return the points where f' is extremal or jumps; between them f' is monotone."""
         return ()
 
     def secants(self, node: Node, x: Interval) -> Interval:
-        """A secant is a mean of f', which is smallest and largest at an end or on a side of an inflection."""
+        """Bound the secant slopes: a secant's slope is a mean of f', whose extremes are at an endpoint or beside an
+        inflection.
+        """
         node = node.to(x.lower.device, torch.float64)
         points = [x.lower.double(), x.upper.double()]
-        wide = Interval(torch.nextafter(*points), torch.nextafter(*reversed(points)))  # an end may be one
+        wide = Interval(torch.nextafter(*points), torch.nextafter(*reversed(points)))  # an end may be an inflection
         points = [wide.lower, wide.upper]
         for place in self.inflections(node):
             at = torch.full_like(wide.lower, place)
@@ -62,14 +64,15 @@ class Smooth(Scalar):
 
 
 def inside(point: Tensor, x: Interval) -> Tensor:
-    """The point of each interval next to this one."""
+    """Return the point of each interval that is nearest to the given point."""
     return point.maximum(x.lower).minimum(x.upper)
 
 
 class Bowl(Smooth):
-    """f bends one way on every interval it is defined on: convex, or concave where `concave` says so.
+    """f is convex, or concave where `concave` says so, on every interval in its domain.
 
-    Convex: f(m) + f'(m)(x - m) <= f(x) <= the chord, m the middle. Concave: the other way round. What is free is m.
+    Convex: f(m) + f'(m)(x - m) <= f(x) <= the chord, with m the middle. Concave: the other way round. The free
+    parameter is m.
     """
 
     @abstractmethod
@@ -83,7 +86,7 @@ class Bowl(Smooth):
 
     def double_lines(self, node: Node, x: Interval, slopes: Tensor | None) -> Lines:
         at = (x.lower + x.upper) / 2
-        if slopes is not None:  # a vertical tangent has no gradient either
+        if slopes is not None:  # a vertical tangent has no finite gradient
             given = inside(slopes[:, 0], x)
             at = torch.where(self.derivative(node, given.detach()).isfinite(), given, at)
         convex = bent(node, x, at, self.derivative(node, at))
@@ -97,7 +100,7 @@ class Bowl(Smooth):
 
 
 def bent(node: Node, x: Interval, at: Tensor, tangent: Tensor) -> Lines:
-    """The lines of a convex function, given its slope at a point: the tangent there below, the chord above."""
+    """Return the lines of a convex function: the tangent at a point below, and the chord above."""
     slope, start = chord(node, x)
     return Lines(tangent, compute(node, at) - tangent * at, slope, start - slope * x.lower)
 
@@ -160,7 +163,7 @@ class Rsqrt(Bowl):
 
 
 class Reciprocal(Bowl):
-    """y = 1 / x, x not 0: convex right of it, concave left of it."""
+    """y = 1 / x, x not 0: convex for x > 0, concave for x < 0."""
 
     def derivative(self, node: Node, x: Tensor) -> Tensor:
         return -1 / x.square()

@@ -1,4 +1,4 @@
-"""Functions made of straight pieces: ReLU, leaky ReLU, clamp, absolute value."""
+"""Relaxation of piecewise linear functions: ReLU (CROWN, Zhang et al. 2018), leaky ReLU, clamp, absolute value."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from proofmap.rules.scalar_lines import Lines, Scalar, chord
 
 
 class TwoPieces(Scalar):
-    """Two straight pieces that meet in 0: convex where the slope grows there, else concave.
+    """Two linear pieces that meet at 0: convex if the slope grows there, else concave.
 
-    The chord on one side. On the other a line through 0, of the slope of the piece that the middle lies on; any between
-    the slopes of the two is as valid.
+    One side is the chord. The other is a line through 0 with the slope of the piece that contains the middle; every
+    slope between those of the two pieces is valid.
     """
 
     @abstractmethod
     def pieces(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
-        """The slopes (cases, *shape) left and right of 0."""
+        """Return the slopes (cases, *shape) left and right of 0."""
 
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
         return [torch.zeros_like(x.lower).clamp(x.lower, x.upper)]
@@ -82,16 +82,16 @@ class ReLU(TwoPieces):
         """
         negative = x.lower.clamp(max=0)
         positive = x.upper.clamp(min=0)
-        on = positive > 0  # then u - l > 0, however small they are
+        on = positive > 0  # then u - l > 0, even for tiny endpoints
         slope = positive / torch.where(on, positive - negative, 1)  # 1 where l >= 0, 0 where u <= 0
         lower = (x.upper > -x.lower).to(slope.dtype)
-        if slopes is not None:  # as `free` says
+        if slopes is not None:  # within the range of `free`
             lower = torch.where(self.unstable(node, x)[0], slopes[:, 0].clamp(0, 1), lower)
         return Lines(lower, None, slope, -slope * negative)
 
 
 class LeakyReLU(TwoPieces):
-    """y = x for x >= 0, a x for x < 0; a = node.weight, any number, one or one a channel."""
+    """y = x for x >= 0, a x for x < 0; a = node.weight is any number, shared or one per channel."""
 
     def pieces(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
         assert node.weight is not None
@@ -113,11 +113,11 @@ class Absolute(TwoPieces):
 
 
 class Clamp(Scalar):
-    """y = min(max(x, low), high): ReLU6, hardtanh, hard sigmoid after a line.
+    """y = min(max(x, low), high): ReLU6, hardtanh, and hard sigmoid after an affine operation.
 
-    The upper hull of the graph goes straight from (l, f(l)) to the upper kink, then on flat; the lower hull is flat to
-    the lower kink, then straight to (u, f(u)). Of each, the piece above or below the middle; any line through the kink
-    with a slope between those of the two pieces is as valid.
+    The upper hull of the graph runs straight from (l, f(l)) to the upper kink, then flat. The lower hull is flat to the
+    lower kink, then runs straight to (u, f(u)). Each side uses the piece above or below the middle. Every line through
+    the kink with a slope between those of the two pieces is valid.
     """
 
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:

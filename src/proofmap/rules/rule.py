@@ -1,6 +1,6 @@
-"""What a rule is: the meaning of one operation for intervals, for lines through it, and for forms pulled back.
+"""The interface of a rule: how one operation maps intervals, is relaxed by linear functions, and pulls forms back.
 
-A rule knows nothing of balls, nor of the way a graph is walked.
+A rule knows neither balls nor the order in which a graph is traversed.
 """
 
 from __future__ import annotations
@@ -19,49 +19,52 @@ from proofmap.graph.receptive_fields import Shapes
 from proofmap.inputs.window_forms import Windows
 from proofmap.runtime.block_sums import dot
 
-Form = Tensor | Windows  # rows of coefficients over a value: (rows, *shape), or windows of a map
+Form = Tensor | Windows  # rows of coefficients of a value: dense (rows, *shape), or windows of a map
 Kind = TypeVar("Kind", Tensor, Windows)
 AnyForm = TypeVar("AnyForm", Tensor, Form)  # dense forms stay dense, windows may become dense
 
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """lower <= value <= upper, entry by entry: (cases, *shape). Where lower > upper, no value is left."""
+    """lower <= value <= upper, entry by entry: (cases, *shape). lower > upper means that the interval is empty."""
 
     lower: Tensor
     upper: Tensor
 
     def __and__(self, other: Interval) -> Interval:
-        """Both hold; lower > upper where they miss each other."""
+        """Intersect two intervals; lower > upper where they are disjoint."""
         return Interval(torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper))
 
     def mended(self) -> Interval:
-        """The hull of the gap where lower > upper: for intervals of one value, which rounding alone can part."""
+        """Return the hull of the gap where lower > upper: for intervals of one value, which only rounding can
+        separate.
+        """
         return Interval(torch.minimum(self.lower, self.upper), torch.maximum(self.lower, self.upper))
 
     def pick(self, index: Any) -> Interval:
-        """Those of some cases, or entries."""
+        """Return the intervals of some cases, or of some entries."""
         return Interval(self.lower[index], self.upper[index])
 
     def put(self, index: Any, other: Interval) -> Interval:
-        """With others in the place of some."""
+        """Return a copy with some intervals replaced."""
         lower, upper = self.lower.clone(), self.upper.clone()
         lower[index], upper[index] = other.lower, other.upper
         return Interval(lower, upper)
 
     def then(self, other: Interval) -> Interval:
-        """These cases, and after them others."""
+        """Concatenate the cases of two intervals."""
         return Interval(torch.cat([self.lower, other.lower]), torch.cat([self.upper, other.upper]))
 
     def like(self, shape: Sequence[int]) -> Interval:
-        """The same in another shape."""
+        """Return the same intervals in another shape."""
         return Interval(self.lower.reshape(shape), self.upper.reshape(shape))
 
 
 @dataclass(frozen=True, eq=False)
 class Free:
-    """The numbers (cases, F, *shape) that a relaxation leaves free, most of them slopes: it is valid for all between
-    `least` and `most`, and by itself takes `start`.
+    """The free parameters (cases, F, *shape) of a relaxation, mostly slopes.
+
+    The relaxation is valid for all values between `least` and `most`; its default is `start`.
     """
 
     start: Tensor
@@ -69,25 +72,25 @@ class Free:
     most: Tensor
 
     def within(self, given: Tensor | None) -> Tensor:
-        """What was given, moved into the range; `start` where nothing was."""
+        """Clamp given parameters to the range; return `start` if there are none."""
         return self.start if given is None else given.clamp(self.least, self.most)
 
 
 @dataclass(frozen=True, eq=False)
 class Kinked:
-    """An operation as a sum of straight lines and kinks, entry by entry:
+    """A piecewise linear operation as a sum of linear terms and kinks, entry by entry:
 
     y = Σ base_i · x_i + offset + Σ jump · max(x_0 - place, 0).
     """
 
-    base: tuple[float | Tensor, ...]  # one an input
+    base: tuple[float | Tensor, ...]  # one slope per input
     offset: float
     kinks: tuple[tuple[float, float | Tensor], ...]  # (place, jump)
 
 
 @dataclass(frozen=True, eq=False)
 class Forms:
-    """Affine forms of d input variables below and above a value.
+    """Affine lower and upper forms of d input variables for a value.
 
     weights (cases, d, *shape), biases (cases, *shape):  W_l·δ + b_l <= value <= W_u·δ + b_u.
     """
@@ -99,75 +102,81 @@ class Forms:
 
 
 def differentiated(*tensors: Tensor | None) -> bool:
-    """Whether somebody wants the gradient of what is made of these."""
+    """Return whether autograd tracks one of the tensors."""
     return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
 
 
 class Pulled(ABC):
-    """What stands for an operation where forms go back."""
+    """An object through which forms are pulled back, in place of an operation."""
 
     @abstractmethod
     def pull(self, form: Kind, owner: Tensor) -> tuple[tuple[Kind | None, ...], Tensor]:
-        """An upper bound of <A, y> as a form of the inputs: Σ <A_i, x_i> + bias.
+        """Return an upper bound of <A, y> as a form of the inputs: Σ <A_i, x_i> + bias.
 
-        Row r belongs to case owner[r]. Returns one form an input, of the kind of A (None: zeros), and (rows,).
+        Row r belongs to case owner[r]. Returns one form per input, of the kind of A (None: zeros), and the bias
+        (rows,).
         """
 
 
 class Relaxation(Pulled):
-    """Linear functions below and above an operation, valid on the intervals it was made for."""
+    """Linear functions below and above an operation, valid on the intervals they were made for."""
 
     @abstractmethod
     def push(self, *inputs: Forms) -> Forms:
-        """Forms of the output from forms of the inputs."""
+        """Return affine forms of the output from those of the inputs."""
 
 
 class Rule(ABC):
-    """The meaning of one operation."""
+    """The rule of one operation."""
 
     @abstractmethod
     def interval(self, node: Node, *inputs: Interval) -> Interval:
-        """An interval of the value for values of the inputs in theirs."""
+        """Bound the value by interval arithmetic."""
 
 
 class Nonlinear(Rule):
-    """An operation that must be relaxed before a form can pass it."""
+    """The rule of an operation that must be relaxed before a form can be pulled through it."""
 
     @abstractmethod
     def relax(self, node: Node, *inputs: Interval, slopes: Tensor | None = None) -> Relaxation:
-        """Linear functions below and above on these intervals: the closest, or those of given `slopes`, the numbers
-        that `free` speaks of.
+        """Return linear functions below and above on these intervals.
+
+        slopes: values of the parameters that `free` describes; None: the rule's default.
         """
 
     def free(self, node: Node, *inputs: Interval) -> Free | None:
-        """What can be chosen in relaxing; None: nothing."""
+        """Return the relaxation's free parameters; None: there are none."""
         return None
 
     def kinked(self, node: Node) -> Kinked | None:
-        """The operation by its kinks; None where it is not made of straight pieces that meet."""
+        """Return the operation as a sum of kinks; None if it is not continuous and piecewise linear."""
         return None
 
     @abstractmethod
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
-        """For each input, the entries (cases, *shape) where relaxing loses something: a tighter interval may help."""
+        """Return for each input the entries (cases, *shape) whose relaxation is not exact: tighter intervals may
+        help.
+        """
 
 
 class Linear(Rule):
-    """y = L(x) + b. Everything follows from running the operation: |L| has |weight| for weight, L' is the derivative.
+    """y = L(x) + b. All methods run the operation itself: |L| uses |weight|, and L' is the derivative.
 
     interval: L(centre) ± |L|(radius).
     """
 
     def moves(self, node: Node) -> bool:
-        """Whether every entry of y is a multiple of one entry of x, and none is used twice."""
+        """Return whether every entry of y is a multiple of one entry of x, and no entry of x is used twice."""
         return False
 
     def apply(self, node: Node, *values: Tensor) -> Tensor:
-        """L(x), without the bias; any number of leading samples."""
+        """Return L(x), without the bias, for any number of leading samples."""
         return compute(replace(node, bias=None), *values)
 
     def magnitude(self, node: Node, *values: Tensor) -> Tensor:
-        """|L|(x): what is negative in a linear operation stands in its weight (`UNSIGNED` says which have none)."""
+        """Return |L|(x). All negative coefficients of a linear operation are in its weight (`UNSIGNED` lists those
+        without any).
+        """
         weight = None if node.weight is None else node.weight.abs()
         return compute(replace(node, weight=weight, bias=None), *values)
 
@@ -177,7 +186,9 @@ class Linear(Rule):
         return Interval(centre - radius, centre + radius)
 
     def push(self, node: Node, *inputs: Forms) -> Forms:
-        """U = L(middle) + |L|(half), with middle and half of the two forms: L⁺ U + L⁻ L without splitting L."""
+        """Return U = L(middle) + |L|(half), with middle and half of the two forms: this is L⁺ U + L⁻ L without
+        splitting L.
+        """
         weights = [(f.lower_weight, f.upper_weight) for f in inputs]
         biases = [(f.lower_bias, f.upper_bias) for f in inputs]
         cases, variables = weights[0][0].shape[:2]
@@ -194,7 +205,7 @@ class Linear(Rule):
         return middle - half, middle + half
 
     def adjoint(self, node: Node, shapes: Shapes, coefficients: Tensor) -> tuple[Tensor, ...]:
-        """L'(A): <A, L(x)> = Σ <L'(A)_i, x_i>, for rows A (rows, *node.shape)."""
+        """Return L'(A), with <A, L(x)> = Σ <L'(A)_i, x_i>, for rows A (rows, *node.shape)."""
         rows, again = coefficients.shape[0], differentiated(coefficients)
         with torch.enable_grad():
             points = [coefficients.new_zeros(rows, *shape).requires_grad_() for shape in shapes]
@@ -202,11 +213,11 @@ class Linear(Rule):
         return torch.autograd.grad(value, points, coefficients, create_graph=again)
 
     def windows(self, node: Node, shapes: Shapes, form: Windows) -> tuple[Windows, ...] | None:
-        """L'(A) for windows of y, as windows of the inputs; None where the operation mixes far places."""
+        """Return L'(A) for windows of y, as windows of the inputs; None if the operation mixes distant positions."""
         return None
 
     def pull(self, node: Node, shapes: Shapes, form: AnyForm) -> tuple[tuple[AnyForm, ...], Tensor | None]:
-        """<A, y> as a form of the inputs: (L'(A), <A, b>). Windows stay windows where they can."""
+        """Return <A, y> as a form of the inputs: (L'(A), <A, b>). Windows stay windows if possible."""
         if isinstance(form, Windows):
             parts = self.windows(node, shapes, form)
             if parts is not None:

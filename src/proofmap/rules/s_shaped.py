@@ -1,4 +1,6 @@
-"""Smooth functions that bend both ways: the best line above and below the middle of an interval."""
+"""Relaxation of functions with inflections (sigmoid, tanh, erf, ELU, swish): the tightest lines at the interval's
+middle.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +18,35 @@ from proofmap.rules.one_bend import Smooth, inside
 from proofmap.rules.rule import Free, Interval
 from proofmap.rules.scalar_lines import Lines
 
-_CHORDS = 8  # by which the slopes on an interval are seen
+_CHORDS = 8  # chords that estimate the range of slopes on an interval
 
 
 class Curve(Smooth):
-    """f bends both ways, with slopes in a known range: the best line above the middle m is the concave hull's there.
+    """A function with inflections and slopes in a known range. Its best upper line touches the concave hull at the
+    middle m.
 
-    A line of slope s is above f on [l, u] from the bias max_x f(x) - s x on. At m it stands at
-    h(s) = max_x f(x) - s (x - m), a convex function of s whose derivative is m - x*(s), x* the maximiser: bisection
-    over s, to the right where x* > m. Any s gives a valid line; bisection only makes it good. Both slopes are free.
+    A line of slope s is above f on [l, u] if its bias is at least max_x f(x) - s x. At m its value is h(s) = max_x f(x)
+    - s (x - m). This is a convex function of s with derivative m - x*(s), where x* is the maximiser. Bisection over s
+    goes to the right if x* > m. Every s gives a valid line; bisection only makes it tight. Both slopes are free
+    parameters.
     """
 
     steps = 40
 
     @abstractmethod
     def slopes(self, node: Node, x: Interval) -> tuple[float | Tensor, float | Tensor]:
-        """Slopes between which those of the best lines lie: the smallest and the largest of f, unless it jumps."""
+        """Bound the slopes of the best lines: the smallest and the largest slope of f, unless it jumps."""
 
     @abstractmethod
     def critical(self, node: Node, slope: Tensor) -> list[Tensor]:
-        """Every x where f(x) - slope·x can be extremal lies among the points, up to an error of `slack` in the
-        extremal value. Points that are none of these do no harm; kinks belong to them.
+        """Return points that include every x where f(x) - slope·x can be extremal, up to an error of `slack` in the
+        value.
+
+        Additional points do no harm. Kinks must be included.
         """
 
     def slack(self, node: Node, slope: Tensor, points: list[Tensor]) -> Tensor:
-        """By how much the extremal value may be missed at these points."""
+        """Bound the error of the extremal value at these points."""
         return torch.zeros((), dtype=slope.dtype, device=slope.device)
 
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
@@ -48,7 +54,7 @@ class Curve(Smooth):
         return [inside(point.to(x.lower.dtype), x) for point in self.critical(node, flat)]
 
     def double_lines(self, node: Node, x: Interval, slopes: Tensor | None) -> Lines:
-        """The best lines above f and above -f, found together; the second turned back is the best below f."""
+        """Return the best lines above f and above -f, found together; the second, negated, is the best line below f."""
         sign = torch.tensor([1.0, -1.0], dtype=x.lower.dtype, device=x.lower.device).view(2, *(1,) * x.lower.ndim)
         slope = self._best(node, x, sign) if slopes is None else sign * slopes.transpose(0, 1).flip(0)
         points = [point.detach() for point in self.critical(node, sign * slope)]
@@ -58,7 +64,7 @@ class Curve(Smooth):
 
     @torch.no_grad()
     def _best(self, node: Node, x: Interval, sign: Tensor) -> Tensor:
-        """The slopes (2, cases, *shape) of the best lines above f and above -f."""
+        """Return the slopes (2, cases, *shape) of the best lines above f and above -f."""
         middle = (x.lower + x.upper) / 2
         least, most = (torch.zeros_like(middle) + slope for slope in self.slopes(node, x))
         low, high = torch.stack([least, -most]), torch.stack([most, -least])
@@ -77,7 +83,7 @@ class Curve(Smooth):
         return Free(start, torch.minimum(least, start), torch.maximum(most, start))
 
     def _steepness(self, node: Node, x: Interval) -> tuple[Tensor, Tensor]:
-        """The slopes of f on each interval, from the smallest to the largest, nearly: lines of others are not close."""
+        """Estimate the smallest and the largest slope of f on each interval; lines with other slopes are not tight."""
         at = torch.stack([torch.lerp(x.lower, x.upper, k / _CHORDS) for k in range(_CHORDS + 1)])
         width = at[1:] - at[:-1]
         chords = (compute(node, at).diff(dim=0) / torch.where(width > 0, width, 1)).nan_to_num(0.0, 0.0, 0.0)
@@ -87,7 +93,7 @@ class Curve(Smooth):
     def _highest(
         self, node: Node, x: Interval, slope: Tensor, sign: Tensor, points: list[Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """max of sign·f(t) - slope·t over the ends and the points within [l, u], and a t where it is taken."""
+        """Return max of sign·f(t) - slope·t over the endpoints and the points within [l, u], and a maximiser t."""
         ends = (end.expand_as(slope) for end in (x.lower, x.upper))
         every = torch.stack([*ends, *(inside(point, x) for point in points)])
         gap, index = (sign * compute(node, every) - slope * every).max(0)
@@ -153,7 +159,7 @@ class Erf(Curve):
 
 
 class Elu(Curve):
-    """y = x for x >= 0, a (exp(x) - 1) for x < 0: kink at 0 (for a > 1 it bends down there), f' = s at log(s / a)."""
+    """y = x for x >= 0, a (exp(x) - 1) for x < 0: a kink at 0 (concave there if a > 1), f' = s at log(s / a)."""
 
     def slopes(self, node: Node, x: Interval) -> tuple[float, float]:
         alpha = node.attributes["alpha"]
@@ -189,21 +195,21 @@ class HardSwish(Curve):
 
 
 class Swish(Curve):
-    """y = x g(x) with a gate g: SiLU, GELU and Mish. f' rises between two turning points of the slope and falls
-    outside, so f' = s at one point at most on each of three pieces, found in a table.
+    """y = x g(x) with a gate g: SiLU, GELU and Mish.
 
-    The table's cell [a, b] around the point brackets it, and at the interpolated x the extremal value is missed by
-    |f'(x) - s| (b - a) at most: that is the slack.
+    f' rises between two turning points of the slope and falls outside them. So f' = s has at most one solution on each
+    of three pieces, found in a table. The table's cell [a, b] brackets it. At the interpolated x, the error of the
+    extremal value is at most |f'(x) - s| (b - a), which is the slack.
     """
 
     cells = 4096
 
     def __init__(self, reach: float) -> None:
-        self.reach = reach  # beyond ±reach, f is 0 or x to float64
+        self.reach = reach  # beyond ±reach, f equals 0 or x in float64
         self._tables: dict[str, list[tuple[Tensor, Tensor]]] = {}
 
     def turns(self, node: Node) -> tuple[float, float]:
-        """The two places, left and right of 0, with f'' = 0, where the slope is smallest and largest."""
+        """Return the two points, left and right of 0, where f'' = 0: there the slope is smallest and largest."""
         return -self._turn(node, -1.0), self._turn(node, 1.0)
 
     def _turn(self, node: Node, side: float) -> float:
@@ -226,7 +232,9 @@ class Swish(Curve):
         return float(first.min()), float(last.max())
 
     def _pieces(self, node: Node) -> list[tuple[Tensor, Tensor]]:
-        """(points, slopes at them, rising) left of, between and right of the turns, to the reach."""
+        """Return (points, slopes at them, ascending) left of, between and right of the turning points, up to the
+        reach.
+        """
         key = str(node.attributes.get("approximate", ""))
         if key not in self._tables:
             ends = (-self.reach, *self.turns(node), self.reach)
@@ -246,7 +254,9 @@ class Swish(Curve):
         return most
 
     def _cells(self, node: Node, slope: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """For each piece: whether it has the slope, the ends of the cell around it, and how far between them it is."""
+        """Yield for each piece: whether it has the slope, the endpoints of the cell around it, and the relative
+        position inside.
+        """
         for grid, values in self._pieces(node):
             grid, values = grid.to(slope.device), values.to(slope.device)
             after = torch.searchsorted(values, slope.contiguous()).clamp(1, self.cells)

@@ -1,4 +1,4 @@
-"""Functions of one scalar, bounded by two lines."""
+"""Relaxation of scalar functions by two lines, and back-substitution through them (CROWN, Zhang et al. 2018)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from proofmap.runtime.block_sums import dot
 class Lines(Relaxation):
     """lower_slope · x + lower_bias <= y <= upper_slope · x + upper_bias, entry by entry: (cases, *shape).
 
-    A lower line through the origin has no bias: None, which saves half of the work on biases for ReLU.
+    A lower line through the origin has the bias None, which saves half of the work on biases for ReLU.
     """
 
     lower_slope: Tensor
@@ -30,9 +30,9 @@ class Lines(Relaxation):
     upper_bias: Tensor
 
     def pull(self, form: Kind, owner: Tensor | None) -> tuple[tuple[Kind, ...], Tensor]:
-        """Where A > 0 the upper line bounds A y from above, elsewhere the lower one: A⁺ u + A⁻ l.
+        """Return A⁺ u + A⁻ l: where A > 0, the upper line bounds A y from above, elsewhere the lower line.
 
-        (Two products with A⁺ and A⁻ are, on a CPU, six times as fast as a choice by the sign of A.)
+        (On a CPU, two products with A⁺ and A⁻ are six times as fast as a selection by the sign of A.)
         """
         values = form.values if isinstance(form, Windows) else form
         lines = (self.upper_slope, self.upper_bias, self.lower_slope, self.lower_bias)
@@ -49,12 +49,14 @@ class Lines(Relaxation):
             if self.lower_bias is not None:
                 bias = bias + dot(below, at_rows(self.lower_bias, form, owner))
             upper = at_rows(self.upper_slope, form, owner)
-            pulled = above * upper if watched else above.mul_(upper)  # a gradient needs what this overwrites
+            pulled = above * upper if watched else above.mul_(upper)  # autograd needs the value that this overwrites
             pulled = pulled.addcmul_(below, at_rows(self.lower_slope, form, owner))
         return (replace(form, values=pulled) if isinstance(form, Windows) else pulled,), bias
 
     def _addresses(self, form: Form, owner: Tensor | None) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
-        """Where each row and each entry has its lines, in tensors that are laid out as the last says."""
+        """Return the address of each row's and each entry's lines, and the function that lays out the tensors for
+        it.
+        """
         cases = len(self.upper_slope)
         if isinstance(form, Windows):
             return *form.addresses(cases), form.padded
@@ -71,7 +73,7 @@ class Lines(Relaxation):
 
 
 def parallel(lines: Lines, x: Interval) -> Lines:
-    """The same bounds of y with the upper line's slope λ below as above, valid on the interval:
+    """Return the same bounds of y with the upper line's slope λ on both sides, valid on the interval:
 
     a x + b >= λ x + b + min((a - λ) l, (a - λ) u).
     """
@@ -86,14 +88,14 @@ def parallel(lines: Lines, x: Interval) -> Lines:
 
 
 def at_rows(values: Tensor, form: Form, owner: Tensor | None) -> Tensor:
-    """What (cases, *shape) holds for each row; one case serves all rows of dense forms without a copy."""
+    """Select each row's values from (cases, *shape); one case serves all rows of dense forms without a copy."""
     if isinstance(form, Windows):
         return form.at_rows(values)
     return values if values.shape[0] == 1 or owner is None else values[owner]
 
 
 def choose(first: Tensor, one: Lines, other: Lines) -> Lines:
-    """The lines of one relaxation where `first` says so, those of another elsewhere."""
+    """Return the lines of one relaxation where `first` is true, and those of another elsewhere."""
     assert one.lower_bias is not None
     assert other.lower_bias is not None
     return Lines(
@@ -105,7 +107,9 @@ def choose(first: Tensor, one: Lines, other: Lines) -> Lines:
 
 
 def through(slope: Tensor, x: Forms, *, above: bool) -> tuple[Tensor, Tensor]:
-    """slope · form, of the form above or below x, and of the other one where the slope is negative."""
+    """Multiply a form by slopes: the form above (or below) x where the slope is positive, the other one where it is
+    negative.
+    """
     w, b, other_w, other_b = x.lower_weight, x.lower_bias, x.upper_weight, x.upper_bias
     if above:
         w, b, other_w, other_b = other_w, other_b, w, b
@@ -122,18 +126,20 @@ class Scalar(Nonlinear):
 
     @abstractmethod
     def turning_points(self, node: Node, x: Interval) -> list[Tensor]:
-        """Points inside the interval among which, with its ends, f takes its smallest and its largest value."""
+        """Return points inside the interval that, together with its endpoints, contain the extremes of f."""
 
     @abstractmethod
     def lines(self, node: Node, x: Interval, slopes: Tensor | None = None) -> Lines:
-        """Lines below and above f on each interval, best in the middle, which is the smallest area; or as given."""
+        """Return lines below and above f on each interval: by default the tightest at the middle (least area), else as
+        given.
+        """
 
     def check(self, node: Node, x: Interval) -> None:
-        """Raise where f has no finite bound on the interval."""
+        """Raise BoundError where f has no finite bound on the interval."""
 
     @abstractmethod
     def secants(self, node: Node, x: Interval) -> Interval:
-        """Between which (f(b) - f(a)) / (b - a) lies for all a, b of the interval; infinite where there is no limit."""
+        """Bound (f(b) - f(a)) / (b - a) for all a, b of the interval; infinite where it is unbounded."""
 
     def interval(self, node: Node, *inputs: Interval) -> Interval:
         (x,) = inputs
@@ -157,7 +163,9 @@ class Scalar(Nonlinear):
 
 
 def chord(node: Node, x: Interval) -> tuple[Tensor, Tensor]:
-    """The line through the ends: (slope, value at the lower end). The slope is zero where the ends meet."""
+    """Return the chord through the endpoints: (slope, value at the lower endpoint). The slope of a point interval is
+    zero.
+    """
     low, high = compute(node, x.lower), compute(node, x.upper)
     width = x.upper - x.lower
     slope = torch.where(

@@ -1,7 +1,7 @@
-"""By how much a function changes, when its argument changes by little and is itself known by an interval alone.
+"""Relaxation of the change f(x + d) - f(x) for a twin network (ReluDiff, Paulsen et al. 2020).
 
-Of two copies of a network that differ by little, the difference is bounded as a value of its own (ReluDiff, Paulsen et
-al. 2020): what both have in common cancels before it is relaxed.
+The difference of two copies of a network is bounded as a value of its own, so that their common part cancels before it
+is relaxed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proofmap.runtime.block_sums import dot
 
 @dataclass(frozen=True, eq=False)
 class Along(Relaxation):
-    """Lines of the change alone: the argument gets nothing."""
+    """Lines of the change alone: the arguments receive nothing."""
 
     lines: Lines
 
@@ -36,7 +36,7 @@ class Along(Relaxation):
 
 @dataclass(frozen=True, eq=False)
 class Level(Relaxation):
-    """lower <= y <= upper, whatever the inputs are: (cases, *shape)."""
+    """Constant bounds lower <= y <= upper, independent of the inputs: (cases, *shape)."""
 
     range: Interval
 
@@ -54,9 +54,9 @@ class Level(Relaxation):
 class Change(Nonlinear):
     """y = f(z) - f(x) with z = x + d, of the inputs (x, z, d); f is the attribute "of".
 
-    A scalar f has secants between m and M where x and z can be: y lies between m d and M d. The largest of several
-    values changes by no more than the most, and no less than the least, of their changes. Neither by more than the
-    range of f.
+    A scalar f has secant slopes between m and M on the union of both intervals, so y lies between m d and M d. A
+    maximum changes by at most the largest, and at least the smallest, change of its inputs. In both cases |y| is at
+    most the range of f.
     """
 
     def __init__(self, rules: Mapping[str, Rule]) -> None:
@@ -78,7 +78,7 @@ class Change(Nonlinear):
         return (change & Interval(-most, most)).mended()
 
     def relax(self, node: Node, *inputs: Interval, slopes: Tensor | None = None) -> Relaxation:
-        """Lines of d for a scalar f, else level. Nothing is free."""
+        """Lines of d for a scalar f, else constant bounds. There are no free parameters."""
         of = node.attributes["of"]
         rule = self._rules[of.op]
         if isinstance(rule, Scalar):
@@ -96,7 +96,7 @@ class Change(Nonlinear):
         return never, never, (d.lower < 0) & (d.upper > 0) & (slopes.lower < slopes.upper)
 
     def _most(self, of: Node, whole: Interval) -> Tensor:
-        """What the range of f lets it change by."""
+        """Return the width of f's range, which bounds its change."""
         y = self._rules[of.op].interval(of, whole)
         return y.upper - y.lower
 
@@ -107,14 +107,16 @@ class Change(Nonlinear):
 
 
 def _whole(x: Interval, z: Interval, d: Interval) -> Interval:
-    """Where x and z = x + d can be."""
+    """Return the union of the intervals of x and of z = x + d."""
     after = (Interval(x.lower + d.lower, x.upper + d.upper) & z).mended()
     return Interval(torch.minimum(x.lower, after.lower), torch.maximum(x.upper, after.upper))
 
 
 def _above(slopes: Interval, d: Interval, most: Tensor) -> tuple[Tensor, Tensor]:
-    """The line (slope, bias) above max(m d, M d) for slopes from m to M: M d where d >= 0, m d where d <= 0, else the
-    chord, as it is convex. Level at `most` where that is closer in the middle, or where there is no slope.
+    """Return the line (slope, bias) above max(m d, M d) for slopes from m to M.
+
+    It is M d where d >= 0, m d where d <= 0, else the chord of this convex function. It is level at `most` where that
+    is tighter in the middle, or where the slope is unbounded.
     """
     known = slopes.lower.isfinite() & slopes.upper.isfinite()
     least, steepest = torch.where(known, slopes.lower, 0), torch.where(known, slopes.upper, 0)

@@ -1,11 +1,12 @@
-"""Softmax as a whole: exp, sum and division apart would lose that its parts are those of one sum.
+"""Relaxation of softmax as one operation (similar bounds: Wei et al. 2023).
 
-With z_i = x_i - log Σ_j exp(x_j), y_i = exp(z_i):
+Separate relaxations of exp, sum and division would lose that all outputs share one sum. With z_i = x_i - log Σ_j
+exp(x_j), y_i = exp(z_i):
 
-    above:  z_i is concave, so below its tangent; exp below its chord between the ends of z_i;
+    above:  z_i is concave, so below its tangent; exp is below its chord between the endpoints of z_i;
     below:  exp(z) >= exp(ζ) (1 + z - ζ), and Σ_j exp(x_j) <= T, the sum of the chords, log T <= log T₀ + T / T₀ - 1.
 
-Either side is α_i (x_i - Σ_j g_j x_j) + β_i, with one g for all i (bounds of this kind: Wei et al. 2023).
+Either side is α_i (x_i - Σ_j g_j x_j) + β_i, with one g for all i.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from proofmap.runtime.block_sums import dot
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """α_i (x_i - Σ_j g_j x_j) + β_i along an axis, counted from the end: (cases, *shape) each; neither α nor g is
-    negative.
+    """α_i (x_i - Σ_j g_j x_j) + β_i along an axis, counted from the end: (cases, *shape) each.
+
+    α and g are nonnegative.
     """
 
     alpha: Tensor
@@ -36,30 +38,30 @@ class Shares:
     axis: int
 
     def to(self, dtype: torch.dtype) -> Shares:
-        """In another precision."""
+        """Cast to another type."""
         return Shares(self.alpha.to(dtype), self.g.to(dtype), self.beta.to(dtype), self.axis)
 
     def pulled(self, part: Tensor, owner: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Coefficients (rows, *shape) that take this side, as coefficients of x, and biases."""
+        """Convert coefficients (rows, *shape) of this side to coefficients of x, and biases."""
         alpha, g, beta = (at_rows(one, part, owner) for one in (self.alpha, self.g, self.beta))
         scaled = part * alpha
         return scaled - g * scaled.sum(self.axis, keepdim=True), dot(part, beta)
 
     def pushed(self, own: Tensor, others: Tensor, *, forms: bool) -> Tensor:
-        """α_i (own_i - Σ_j g_j others_j), of forms (cases, d, *shape) or of values."""
+        """Return α_i (own_i - Σ_j g_j others_j), of forms (cases, d, *shape) or of values."""
         alpha, g = (one.unsqueeze(1) if forms else one for one in (self.alpha, self.g))
         return alpha * (own - (g * others).sum(self.axis, keepdim=True))
 
 
 @dataclass(frozen=True, eq=False)
 class Parted(Relaxation):
-    """One side below, one above."""
+    """A lower and an upper side of the form `Shares`."""
 
     lower: Shares
     upper: Shares
 
     def pull(self, form: Form, owner: Tensor | None) -> tuple[tuple[Any, ...], Tensor]:
-        """Windows become dense."""
+        """Pull back rows; window forms become dense."""
         rows = form.dense() if isinstance(form, Windows) else form
         above, lift = self.upper.pulled(rows.clamp(min=0), owner)
         below, drop = self.lower.pulled(rows.clamp(max=0), owner)
@@ -76,10 +78,10 @@ class Parted(Relaxation):
 
 
 class Softmax(Nonlinear):
-    """y = softmax(x) along the attribute `axis` of a sample. Lines are found in float64. Nothing is free."""
+    """y = softmax(x) along the attribute `axis` of a sample. Lines are computed in float64, without free parameters."""
 
     def interval(self, node: Node, *inputs: Interval) -> Interval:
-        """y_i rises with x_i and falls with the others: its ends are at two corners."""
+        """y_i rises with x_i and falls with the others, so its extremes are at two corners."""
         (x,) = inputs
         low, high = _log_ends(_double(x), _axis(node))
         return Interval(low.exp().to(x.lower.dtype), high.exp().to(x.upper.dtype))
@@ -90,13 +92,13 @@ class Softmax(Nonlinear):
         return Parted(_below(x, low, axis).to(dtype), _above(x, low, high, axis).to(dtype))
 
     def unstable(self, node: Node, *inputs: Interval) -> tuple[Tensor, ...]:
-        """All that moves."""
+        """All entries that vary."""
         (x,) = inputs
         return (x.lower < x.upper,)
 
 
 def _axis(node: Node) -> int:
-    """Counted from the end, as it is for values and forms."""
+    """Return the axis counted from the end, the same for values and forms."""
     axis: int = node.attributes["axis"] - len(node.shape)
     return axis
 
@@ -106,7 +108,7 @@ def _double(x: Interval) -> Interval:
 
 
 def _others(x: Tensor, axis: int) -> Tensor:
-    """log Σ_{j ≠ i} exp(x_j), without taking anything away from a sum."""
+    """Return log Σ_{j ≠ i} exp(x_j) without subtraction from a sum."""
     none = torch.full_like(x.narrow(axis, 0, 1), -inf)
     count = x.shape[axis]
     before = torch.cat([none, x.logcumsumexp(axis).narrow(axis, 0, count - 1)], axis)
@@ -115,14 +117,14 @@ def _others(x: Tensor, axis: int) -> Tensor:
 
 
 def _log_ends(x: Interval, axis: int) -> tuple[Tensor, Tensor]:
-    """log y_i at its smallest and at its largest: with d = x_i - log Σ_{j ≠ i} exp(x_j), it is log σ(d)."""
+    """Bound log y_i: with d = x_i - log Σ_{j ≠ i} exp(x_j), it is log σ(d)."""
     log_sigmoid = torch.nn.functional.logsigmoid
     low, high = log_sigmoid(x.lower - _others(x.upper, axis)), log_sigmoid(x.upper - _others(x.lower, axis))
     return torch.minimum(low, high), high
 
 
 def _slope_of_exp(low: Tensor, high: Tensor) -> Tensor:
-    """(exp(high) - exp(low)) / (high - low), exp(high) where they meet."""
+    """Return the chord slope (exp(high) - exp(low)) / (high - low); exp(high) where they coincide."""
     width = high - low
     return high.exp() * torch.where(width > 0, -torch.expm1(-width) / torch.where(width > 0, width, 1), 1)
 
@@ -136,8 +138,8 @@ def _above(x: Interval, low: Tensor, high: Tensor, axis: int) -> Shares:
 
 
 def _below(x: Interval, low: Tensor, axis: int) -> Shares:
-    """Level at the smallest y_i where that is higher in the middle."""
-    top = x.upper.amax(axis, keepdim=True)  # exp(x - top) is within the range of the numbers
+    """Return the lower side; level at the smallest y_i where that is higher in the middle."""
+    top = x.upper.amax(axis, keepdim=True)  # exp(x - top) does not overflow
     start, end, at = x.lower - top, x.upper - top, (x.lower + x.upper) / 2 - top
     slope = _slope_of_exp(start, end)
     total = (start.exp() + slope * (at - start)).sum(axis, keepdim=True)

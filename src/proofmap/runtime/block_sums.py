@@ -1,4 +1,4 @@
-"""Sums of products in blocks: each product passes few additions, however many there are."""
+"""Block summation (Higham 2002, section 4.2): a product passes few additions, however long the sum is."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from torch import Tensor
 
 __all__ = ["dot", "roundings"]
 
-_BLOCK = 256
+_BLOCK = 256  # products per block
 
 
 def dot(coefficients: Tensor, values: Tensor) -> Tensor:
-    """<A, v> row by row, (K,), with v for each row or one for all."""
+    """Return <A, v> row by row, (K,), with v for each row or one v for all rows."""
     products = coefficients.flatten(1) * values.flatten(1)
     count = products.shape[1]
     if count <= _BLOCK:
@@ -21,5 +21,5 @@ def dot(coefficients: Tensor, values: Tensor) -> Tensor:
 
 
 def roundings(count: int) -> int:
-    """How many a product of so many passes on its way into such a sum, at most; blocks are summed in any order."""
+    """Return the largest number of additions that a product passes in such a sum of `count` products, in any order."""
     return count if count <= _BLOCK else _BLOCK + count // _BLOCK + 1

@@ -1,4 +1,4 @@
-"""Functions as one kernel on a GPU, where reading and writing is all the work there is, and torch finds a compiler."""
+"""Functions compiled into one GPU kernel by torch.compile, for memory-bound work."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from proofmap.errors import ProofmapWarning
 
 __all__ = ["compiled", "pays"]
 
-_FEWEST = 2**22  # entries for which compiling, once a session, pays
-_COMPILING = Lock()  # torch compiles, and compiles again for numbers of another type, in one thread at a time
+_FEWEST = 2**22  # entries from which on compiling once per session saves time
+_COMPILING = Lock()  # torch must compile, and recompile for another type, in one thread at a time
 
 
 def pays(values: Tensor) -> bool:
-    """Whether there is enough to do: on a GPU, and for many values."""
+    """Return whether compiling saves time: on a GPU, for many values."""
     return values.is_cuda and values.numel() >= _FEWEST
 
 
 @cache
 def compiled(function: Callable[..., Any], trial: Callable[[int], tuple[Any, ...]]) -> Callable[..., Any] | None:
-    """The compiled function, tried at trial(size) for two sizes: from there on, sizes are variables of the kernel.
+    """Compile a function, and run it at trial(size) for two sizes, so that sizes become variables of the kernel.
 
-    None, with a warning, where torch cannot compile.
+    Returns None, with a warning, if torch cannot compile.
     """
     kernel = torch.compile(function, dynamic=True)
 
@@ -39,7 +39,7 @@ def compiled(function: Callable[..., Any], trial: Callable[[int], tuple[Any, ...
     try:
         for size in (3, 4):
             alone(*trial(size))
-    except Exception as error:  # whatever is missing: a compiler, headers, Triton itself
+    except Exception as error:  # a compiler, headers or Triton may be missing
         note = f"torch.compile does not work here, work on the GPU takes longer: {error}"
         warnings.warn(note, ProofmapWarning, stacklevel=2)
         return None

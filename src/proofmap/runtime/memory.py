@@ -1,4 +1,4 @@
-"""Working inside a memory budget: how much there is, what work takes, and pieces that fit."""
+"""Memory budgets: how much memory is free, how much work needs, and chunks that fit."""
 
 from __future__ import annotations
 
@@ -16,38 +16,39 @@ from proofmap.errors import InputError, RoomError
 from proofmap.runtime.progress import part, report
 from proofmap.settings import is_number
 
-_CPU_PIECE = 2**26  # larger pieces of rows only leave the caches: half as fast at 512 MB on 144 balls of a small resnet
+_CPU_PIECE = 2**26  # bytes; larger chunks of rows leave the caches: half as fast at 512 MB on 144 balls of a resnet
 _CGROUP = Path("/sys/fs/cgroup")
 
-_TRIM, _MAP = -1, -3  # as mallopt numbers what it sets
-_KEPT, _SINGLE = 2**28, 2**25  # bytes that stay with the process once they were used, and of one tensor among them
+_TRIM, _MAP = -1, -3  # mallopt's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
+_KEPT, _SINGLE = 2**28, 2**25  # bytes that the process keeps once used, and bytes of one tensor among them
 
 Work = Literal["walk", "back", "slopes", "curves", "forward", "basis", "box", "value", "gradient"]
 
-# How many copies of the numbers that work is about live at once.
+# How many copies of the counted numbers are in memory at once, for each kind of work.
 _COPIES: dict[Work, int] = {
-    "walk": 10,  # of all values, for one ball: their intervals and relaxations
-    "back": 10,  # of the widest layer of coefficients that a row meets on its way back
-    "slopes": 16,  # of all coefficients that a row meets on its way back where slopes are chosen: gradients keep them
-    "curves": 48,  # the same where lines are found in float64
-    "forward": 8,  # of a value's forms: both sides, in and out, and what computing them takes
-    "basis": 4,  # of the forms of a narrow layer, or of columns of them on their way through wide ones
-    "box": 8,  # of a value whose box is found from samples: its two ends, and what they are found from
-    "value": 4,  # of values and rows of one box: its ends, its middle, and the network there
-    "gradient": 3,  # of every value where gradients are kept: itself, its gradient, what a method makes of both
+    "walk": 10,  # all values, for one ball: their intervals and relaxations
+    "back": 10,  # the widest layer of coefficients of a back-substituted row
+    "slopes": 16,  # all coefficients of a back-substituted row under α-CROWN, since gradients keep them
+    "curves": 48,  # the same if lines are found in float64
+    "forward": 8,  # a value's affine forms: both sides, input and output, and intermediate results
+    "basis": 4,  # the forms of a narrow layer, or some columns of them in wide layers
+    "box": 8,  # a value whose box is found from samples: its two endpoints, and the samples
+    "value": 4,  # values and rows of one box: its endpoints, its centre, and the network there
+    "gradient": 3,  # every value whose gradient is kept: the value, its gradient, and a method's result
 }
 
 
+# Texts of errors that report a lack of memory.
 _LACKS = ("allocate memory", "not enough memory", "error: out of memory", "ALLOC_FAILED", "bad_alloc")
 
 
 def bytes_of(work: Work, elements: int, itemsize: int) -> int:
-    """What work about so many numbers takes."""
+    """Return the bytes that work with `elements` numbers needs."""
     return _COPIES[work] * elements * itemsize
 
 
 def check_memory(memory: int | None) -> None:
-    """Refuse what is no number of bytes."""
+    """Raise InputError unless `memory` is a positive number of bytes, or None."""
     if memory is not None and not (is_number(memory) and memory >= 1):
         raise InputError(
             f"got memory={memory!r}, expected a positive number of bytes, or None for half of what is free"
@@ -55,35 +56,38 @@ def check_memory(memory: int | None) -> None:
 
 
 def budget(memory: int | None, device: torch.device) -> int:
-    """The bytes a run may use: what the user said, or half of what is free on the device."""
+    """Return the bytes a run may use: the user's number, or half of the free memory of the device."""
     check_memory(memory)
     if memory is not None:
         return int(memory)
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # by torch, for the next to ask
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # torch's cache
         return (free + kept) // 2
     return int(min(psutil.virtual_memory().available, _container_free())) // 2
 
 
 def piece_of(budget: int, device: torch.device) -> int:
-    """The bytes to spend on rows that are worked on together: half of the budget, on a CPU at most a cacheful.
+    """Return the bytes for rows that are processed together: half of the budget; on a CPU, at most what fits the
+    caches.
 
-    The other half is for what is kept of all layers meanwhile.
+    The other half is for the state of all layers.
     """
     return budget // 2 if device.type == "cuda" else min(budget // 2, _CPU_PIECE)
 
 
 def rows_of(budget: int, device: torch.device) -> int:
-    """The same for rows of coefficients. On a GPU large convolutions take up to three times what is counted of them
-    (ResNet-18 on an H200: 32 GiB where 11 were for rows; 11 with a third).
+    """Return the bytes for rows of coefficients that are processed together.
+
+    On a GPU, large convolutions need up to three times the counted bytes (ResNet-18 on an H200: 32 GiB instead of 11,
+    and 11 with a third), so only a third is used.
     """
     piece = piece_of(budget, device)
     return piece // 3 if device.type == "cuda" else piece
 
 
 def _container_free() -> int:
-    """What a container's limit leaves, where there is one (cgroup v2)."""
+    """Return the free bytes under a container's memory limit, if there is one (cgroup v2)."""
     try:
         limit = (_CGROUP / "memory.max").read_text().strip()
         used = int((_CGROUP / "memory.current").read_text())
@@ -94,9 +98,10 @@ def _container_free() -> int:
 
 @cache
 def keep_freed() -> bool:
-    """Let the C library keep what one walk freed for the next, where it is GNU's and nobody has set it otherwise.
+    """Let glibc keep freed memory for later work, unless the user has configured malloc.
 
-    By itself it gives large blocks back, and the next walk takes them page by page: up to a third of its time.
+    By default glibc returns large blocks to the system, and the next pass gets them page by page: up to a third of its
+    time.
     """
     if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
         return False
@@ -108,9 +113,9 @@ def keep_freed() -> bool:
 
 
 def in_pieces(total: int, size: int, work: Callable[[int, int], None]) -> None:
-    """work(start, stop) over range(total) in pieces of `size`; where the memory does not suffice, halve and go on.
+    """Call work(start, stop) over range(total) in chunks of `size`; halve the chunks when memory runs out.
 
-    Each piece is a part of the work whose progress is reported.
+    Each chunk is a part of the work whose progress is reported.
     """
     start, size = 0, max(1, min(size, total))
     while start < total:
@@ -132,7 +137,9 @@ def in_pieces(total: int, size: int, work: Callable[[int, int], None]) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out. torch and CUDA's libraries mostly say so in a plain RuntimeError, onnxruntime too."""
+    """Return whether an error reports a lack of memory. torch, CUDA and onnxruntime mostly raise a plain
+    RuntimeError.
+    """
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError | OSError) and any(words in str(error) for words in _LACKS)

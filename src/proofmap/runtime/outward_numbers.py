@@ -1,4 +1,4 @@
-"""What an overlap is, and how it is printed: rounded to the side on which it stays true."""
+"""Kinds of guarantee, and printed overlaps rounded to the side on which the statement stays true."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from typing import Literal
 
 __all__ = ["NOT_COVERED", "Guarantee", "between", "rounded", "span"]
 
-# Proven upper bounds of AO; upper bounds of the smoothed classifier's AO, which hold with a probability that is stated,
-# its level; the largest values that samples reached, lower bounds; estimates that are neither.
+# "certified": proven upper bounds of AO. "probable": upper bounds of the smoothed classifier's AO, which hold with a
+# given probability. "sampled": the largest values of samples, which are lower bounds. "none": estimates.
 Guarantee = Literal["certified", "probable", "sampled", "none"]
 
-# What is said of every proof that does not count all roundings; of one that does nothing need be said.
+# The note on every proof that does not count all rounding errors.
 NOT_COVERED = "floating-point rounding is not covered"
 
 _ROUNDING = {"certified": ROUND_CEILING, "probable": ROUND_CEILING, "sampled": ROUND_FLOOR, "none": ROUND_HALF_EVEN}
 
 
 def rounded(value: float, guarantee: Guarantee) -> str:
-    """An overlap with two decimals, or three digits if it is small, rounded to the side on which it stays true."""
+    """Print an overlap with two decimals, or with three digits if it is small, rounded to the side on which it stays
+    true.
+    """
     rounding = _ROUNDING[guarantee]
     if not math.isfinite(value):
         return str(value).replace("inf", "∞")
@@ -29,10 +31,10 @@ def rounded(value: float, guarantee: Guarantee) -> str:
 
 
 def span(low: float, high: float, guarantee: Guarantee) -> str:
-    """The smallest and the largest of some overlaps, once where they print the same: "-1.00 to 0.26"."""
+    """Print the range of some overlaps, "-1.00 to 0.26", or one number if both endpoints print alike."""
     return " to ".join(dict.fromkeys(rounded(end, guarantee) for end in (low, high)))
 
 
 def between(lower: float, upper: float) -> str:
-    """A number from both sides, each rounded outward: "[-8.71, -8.65]"."""
+    """Print lower and upper bounds of a number, each rounded outward: "[-8.71, -8.65]"."""
     return f"[{rounded(lower, 'sampled')}, {rounded(upper, 'certified')}]"

@@ -1,4 +1,4 @@
-"""Full precision, whatever the user has set."""
+"""Context managers for full float precision, independent of the user's settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """Inside: no TF32 or bf16 in matrix products and convolutions, no autocast. Outside: as before."""
+    """Disable TF32 and bf16 in matrix products and convolutions, and autocast; restore all settings afterwards."""
     switches = _switches()
     before = [getattr(owner, name) for owner, name, _ in switches]
     try:
@@ -26,7 +26,9 @@ def full_precision(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def plain_sums() -> Iterator[None]:
-    """Inside: no library that may convolve by Winograd's algorithm or FFT, whose sums are not those of the products."""
+    """Disable libraries that may convolve by Winograd's algorithm or FFT, whose sums differ from plain sums of
+    products.
+    """
     backends: Any = torch.backends
     before = backends.cudnn.enabled
     try:
@@ -38,8 +40,10 @@ def plain_sums() -> Iterator[None]:
 
 
 def _switches() -> list[tuple[Any, str, Any]]:
-    """(owner, attribute, its strict value). Torch replaced the two old flags by one for each backend; reading the old
-    ones where somebody has used the new ones is an error, so the new ones come first.
+    """Return (owner, attribute, strict value) of the precision settings.
+
+    Newer torch versions have one flag per backend instead of two. Reading the old flags is an error if the user has set
+    the new ones, so the new flags are used where they exist.
     """
     b: Any = torch.backends
     if hasattr(b.cuda.matmul, "fp32_precision"):

@@ -1,10 +1,10 @@
-"""How far a piece of work is: the work says so, and whoever asked for it listens.
+"""Progress reports: work reports the share that is done, and a listener receives it.
 
     with listening(print):                      # 0.35 'layer 3 of 9'
-        with part(0.2, 0.5, "layer 3 of 9"):    # what is 0 to 1 inside is 0.2 to 0.5 of all
+        with part(0.2, 0.5, "layer 3 of 9"):    # 0 to 1 inside is 0.2 to 0.5 of the whole
             report(0.5)
 
-Who listens is a context variable: each thread has its own, and where nobody does a report costs nothing.
+The listener is a context variable: each thread has its own, and a report without a listener costs nothing.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import TypeAlias
 
 __all__ = ["Listener", "listening", "part", "report"]
 
-Listener: TypeAlias = Callable[[float, str], object]  # the share that is done, and where the work is
+Listener: TypeAlias = Callable[[float, str], object]  # the share that is done, and the current step
 
 _LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
 def listening(call: Listener) -> Iterator[None]:
-    """Inside, `call` hears how far the work is."""
+    """Inside, `call` receives all progress reports."""
     token = _LISTENER.set(call)
     try:
         yield
@@ -33,7 +33,7 @@ def listening(call: Listener) -> Iterator[None]:
 
 @contextmanager
 def part(start: float, stop: float, place: str = "") -> Iterator[None]:
-    """Inside, 0 to 1 is `start` to `stop` of the work around it, and it is at `place`."""
+    """Inside, 0 to 1 is `start` to `stop` of the surrounding work, and the current step is `place`."""
     around = _LISTENER.get()
     if around is None:
         yield
@@ -48,7 +48,7 @@ def part(start: float, stop: float, place: str = "") -> Iterator[None]:
 
 
 def report(share: float, place: str = "") -> None:
-    """This much of the work is done."""
+    """Report that this share of the work is done."""
     listener = _LISTENER.get()
     if listener is not None:
         listener(share, place)

@@ -1,4 +1,4 @@
-"""Progress for people: a bar on a terminal and in a notebook, a line now and then in a file."""
+"""Progress display: a bar on a terminal or in a notebook, and occasional lines in a file."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from proofmap.runtime.progress import listening, part, report
 __all__ = ["Bar", "say"]
 
 _FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
-_BETWEEN = 10  # seconds between two lines of a file, at least
-_STEP = 0.1  # of the work, after which there is a line,
-_SILENCE = 60  # or so many seconds,
-_SHARE = 0.1  # or this share of the time so far, where that is longer
+_BETWEEN = 10  # least seconds between two lines in a file
+_STEP = 0.1  # print a line after this share of the work,
+_SILENCE = 60  # or after these seconds,
+_SHARE = 0.1  # or after this share of the elapsed time, whichever is longer
 
 
 class Bar:
-    """How far `total` units of work are, on the error output, with the time that is left.
+    """Shows how many of `total` units of work are done, on the error output, with the remaining time.
 
-    Inside `work`, what is reported counts as shares of the units that are at work. Without `show` nothing
-    is shown, and whoever listens around hears it instead.
+    Inside `work`, reports count as shares of the units in progress. Without `show` nothing is displayed, and reports go
+    to the surrounding listener.
     """
 
     def __init__(self, total: int, title: str, *, show: bool = True, done: int = 0, unit: str = "sample") -> None:
         self._total, self._done, self._unit = total, done, unit
-        self._within = 0.0  # of the next units, the share that is done
+        self._within = 0.0  # the share of the units in progress that is done
         display = _Drawn if "ipykernel" in sys.modules or _is_terminal() else _Lines
         self._display = display(total, title, done) if show else None
 
@@ -43,28 +43,28 @@ class Bar:
 
     @contextmanager
     def work(self, count: int = 1) -> Iterator[None]:
-        """Inside, the next `count` units are done."""
+        """Inside, the next `count` units are processed."""
         with self.ahead(count):
             yield
         self.advance(count)
 
     @contextmanager
     def ahead(self, count: int) -> Iterator[None]:
-        """Inside, what is reported counts as shares of the `count` units after those that are done."""
+        """Inside, reports count as shares of the next `count` units."""
         if self._display is None:
             with part(self._done / self._total, min(1.0, (self._done + count) / self._total)):
                 yield
             return
 
         def hear(share: float, place: str) -> None:
-            self._within = max(self._within, min(share, 1.0))  # a guess may be too high, but time does not run back
+            self._within = max(self._within, min(share, 1.0))  # a guess may be too high, but progress must not go back
             self._tell(self._done + min(count, self._total - self._done) * self._within, place)
 
         with listening(hear):
             yield
 
     def advance(self, count: int = 1) -> None:
-        """So many more units are done."""
+        """Count `count` more units as done."""
         self._done, self._within = self._done + count, 0.0
         if self._display is None:
             report(self._done / self._total)
@@ -72,7 +72,7 @@ class Bar:
             self._tell(self._done, "")
 
     def write(self, text: str) -> None:
-        """A line on the output, beside the bar."""
+        """Print a line on the standard output, above the bar."""
         if isinstance(self._display, _Drawn):
             tqdm.write(text)
         else:
@@ -85,7 +85,7 @@ class Bar:
 
 
 def say(text: str) -> None:
-    """A line on the error output. Where that is closed or full, the line is lost and the work goes on."""
+    """Print a line on the error output. If that is closed or full, the line is lost and the work continues."""
     with suppress(OSError, ValueError):
         if sys.stderr is not None:
             print(text, file=sys.stderr, flush=True)
@@ -98,7 +98,7 @@ def _is_terminal() -> bool:
 
 
 class _Drawn:
-    """A bar that moves, from the first second on."""
+    """A moving bar, shown after the first second."""
 
     def __init__(self, total: int, title: str, done: int) -> None:
         self._bar = tqdm(
@@ -106,7 +106,7 @@ class _Drawn:
             initial=done,
             desc=title,
             bar_format=_FORMAT,
-            smoothing=0,  # by the mean speed: parts differ
+            smoothing=0,  # use the mean speed, because units differ
             mininterval=0.2,
             miniters=0,
             delay=1,
@@ -114,8 +114,8 @@ class _Drawn:
         )
 
     def show(self, done: float, text: str) -> None:
-        """So many units are done, and the rest in words."""
-        with suppress(OSError, ValueError):  # the terminal is gone
+        """Show the number of units that are done, and a text."""
+        with suppress(OSError, ValueError):  # the terminal was closed
             self._bar.set_postfix_str(text, refresh=False)
             self._bar.update(done - self._bar.n)
 
@@ -125,7 +125,7 @@ class _Drawn:
 
 
 class _Lines:
-    """A line when there is news, and a sign of life in between: the longer it takes, the rarer."""
+    """Prints a line when there is news, and less often the longer the work takes."""
 
     def __init__(self, total: int, title: str, done: int) -> None:
         self._total, self._title, self._first = total, title, done

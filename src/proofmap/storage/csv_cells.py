@@ -1,7 +1,7 @@
-r"""Texts from outside, such as names of files, in tables that other programs open. Each reads back exactly.
+r"""Escaping of outside texts, such as file names, in CSV tables and lines. Every escape can be undone exactly.
 
-In a text, `\\` stands for a backslash, and `\xe9` for a byte of a file's name that is not UTF-8. In CSV, an apostrophe
-stands before a text that a spreadsheet would compute as a formula, and before one that begins with an apostrophe.
+In a text, `\\` means a backslash, and `\xe9` a byte of a file's name that is not UTF-8. In CSV, an apostrophe precedes
+a text that a spreadsheet would evaluate as a formula, and a text that begins with an apostrophe.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 __all__ = ["cell_of", "one_line", "readable"]
 
-_FORMULA = re.compile(r"'|[\t\r\n]|\s*[=+\-@＝＋－＠]")  # wide signs too
+_FORMULA = re.compile(r"'|[\t\r\n]|\s*[=+\-@＝＋－＠]")  # also full-width signs
 _UNREADABLE = re.compile(r"[\\\ud800-\udfff]")
 
 
 def readable(text: str) -> str:
-    r"""The text without lone surrogates, which no file in UTF-8 can hold.
+    r"""Escape lone surrogates, which no UTF-8 file can contain, and backslashes.
 
     >>> readable("caf\udce9.png")
     'caf\\xe9.png'
@@ -25,7 +25,9 @@ def readable(text: str) -> str:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """A backslash twice; Python's stand-in for a byte as that byte; any other lone surrogate by its number."""
+    """Double a backslash; write Python's surrogate for a byte as that byte, and any other lone surrogate by
+    its number.
+    """
     code = ord(found[0])
     if found[0] == "\\":
         return r"\\"
@@ -33,7 +35,8 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def cell_of(value: Any) -> Any:
-    """A value as CSV holds it: a text that would be computed gets an apostrophe, a number stays one.
+    """Return a value for a CSV cell: a text that a spreadsheet would evaluate gets an apostrophe, a number stays a
+    number.
 
     >>> cell_of("=1+1.png"), cell_of(-0.5)
     ("'=1+1.png", -0.5)
@@ -45,7 +48,7 @@ def cell_of(value: Any) -> Any:
 
 
 def one_line(text: str) -> str:
-    r"""The text as a part of one line: what is not printable, a line break among it, by its escape.
+    r"""Return the text on one line, with unprintable characters and line breaks escaped.
 
     >>> one_line("two\nlines")
     'two\\nlines'

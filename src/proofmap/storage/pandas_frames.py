@@ -14,7 +14,7 @@ __all__ = ["frame"]
 
 
 def frame(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> DataFrame:
-    """Rows under the names of their columns."""
+    """Build a pandas data frame from column names and rows."""
     try:
         import pandas
     except ImportError as error:

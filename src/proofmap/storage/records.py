@@ -1,4 +1,4 @@
-"""Records: settings as JSON, and files that are there whole or not at all."""
+"""Settings as JSON, and atomic writing of files and folders."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 
 
 def plain(value: Any, listed: int = 0) -> JSON:
-    """A setting as JSON: a tensor by its hash, anything else that JSON has not by what it prints.
+    """Return a setting as JSON: a tensor as its hash, any other unsupported value as its repr.
 
-    listed: tensors with at most so many entries are written out.
+    listed: tensors with at most this many entries are written out.
     """
     match value:
         case Tensor() if value.numel() <= listed:
@@ -44,7 +44,7 @@ def plain(value: Any, listed: int = 0) -> JSON:
 
 
 def recorded(settings: Mapping[str, Any], listed: int = 0) -> dict[str, JSON]:
-    """Settings as JSON, a ball by its parts."""
+    """Return settings as JSON, with the fields of a ball as separate entries."""
     values: dict[str, Any] = {}
     for name, value in settings.items():
         values |= _parts(value) if isinstance(value, Ball) else {name: value}
@@ -52,15 +52,16 @@ def recorded(settings: Mapping[str, Any], listed: int = 0) -> dict[str, JSON]:
 
 
 def _parts(ball: Ball) -> dict[str, Any]:
-    """Its fields; blocks only where there are any."""
+    """Return the ball's fields; one-hot blocks only if there are any."""
     parts = {field.name: getattr(ball, field.name) for field in fields(ball)}
     return parts if ball.one_hot else {name: part for name, part in parts.items() if name != "one_hot"}
 
 
 def write(path: Path, content: bytes, *, ours: bool = False) -> None:
-    """The whole file or none of it, on the disk when this returns: a reader sees the old one or the new one.
+    """Write a file atomically and flush it to the disk: a reader sees the old file or the new one.
 
-    ours: the folder is ours alone. It is made where it is missing, and what a killed process left is written over.
+    ours: only Proofmap writes into the folder. The folder is created if missing, and the remains of a killed process
+        are overwritten.
     """
     with whole(path, ours=ours) as beside, beside.open("wb" if ours else "xb") as file:
         file.write(content)
@@ -70,7 +71,7 @@ def write(path: Path, content: bytes, *, ours: bool = False) -> None:
 
 @contextmanager
 def whole(path: Path, *, ours: bool = False) -> Iterator[Path]:
-    """A name beside `path`: the file or folder that is written there takes the place of `path` at the end.
+    """Yield a temporary name beside `path`; the file or folder written there replaces `path` at the end.
 
     ours: see `write`.
     """

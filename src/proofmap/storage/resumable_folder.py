@@ -1,7 +1,7 @@
-"""Work that goes on where it stopped, in a folder of its own.
+"""Resumable work in a folder: finished pieces are stored, and a restart continues from them.
 
-A record says what the work is about, and nothing else goes on there. Its pieces lie inside the folder, whole or not at
-all, and what is there is not computed again. One process works in it at a time, and writes down what happened when.
+A record describes the work, and only the same work may continue in the folder. Each piece is written atomically, and
+existing pieces are not computed again. One process works in the folder at a time, and keeps a log of events.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOG = "log.jsonl"
 
 
 def inside(folder: Path, name: str) -> Path:
-    """The file of a name that a record says; one that leads out of the folder is refused."""
+    """Return the path of a file named in a record; refuse a name that leads out of the folder."""
     parts = PurePosixPath(name).parts
     plain = bool(parts) and not {"..", "/"} & set(parts) and not set("\\:\0") & set(name)
     if not plain or not (folder / name).resolve().is_relative_to(folder.resolve()):
@@ -36,27 +36,27 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def keep(folder: Path, name: str, piece: bytes | Mapping[str, Any]) -> None:
-    """Put a file into the folder, the whole of it or nothing; what is no bytes yet as JSON."""
+    """Write a file into the folder atomically; a mapping is written as JSON."""
     content = piece if isinstance(piece, bytes) else (json.dumps(piece, indent=1) + "\n").encode()
     write(inside(folder, name), content, ours=True)
 
 
 def keep_once(folder: Path, name: str, content: bytes) -> None:
-    """The same, unless the file is there already with just this content."""
+    """Write a file into the folder unless it already has exactly this content."""
     path = inside(folder, name)
     if not path.is_file() or path.read_bytes() != content:
         keep(folder, name, content)
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Where two records differ: {"job.ball.eps": (0.01, 0.02)}; what one of them has not is None there."""
+    """Return the differences of two records: {"job.ball.eps": (0.01, 0.02)}; None if one of them lacks the entry."""
     before, after = flat(old), flat(new)
     pairs = {name: (before.get(name), after.get(name)) for name in [*after, *before]}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def flat(tree: Mapping[str, Any], between: str = ".") -> dict[str, Any]:
-    """Every entry of a record under its name, after those of the records it is in."""
+    """Flatten a nested record: every entry under its name, preceded by the names of its parents."""
     entries: dict[str, Any] = {}
     for key, value in tree.items():
         inner = flat(value, between) if isinstance(value, Mapping) else None
@@ -65,20 +65,20 @@ def flat(tree: Mapping[str, Any], between: str = ".") -> dict[str, Any]:
 
 
 class Log:
-    """What happened when, one JSON object a line."""
+    """A log of events, one JSON object per line."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
 
     def add(self, event: str, **about: Any) -> None:
-        """Write one line."""
+        """Write one event."""
         now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self._file.write(json.dumps({"time": now, "event": event, **about}) + "\n")
         self._file.flush()
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:
-    """The entries of a folder's log. A line that was cut when its writer was killed does not count."""
+    """Return the entries of a folder's log, without a last line that was cut when its writer was killed."""
     try:
         lines = inside(folder, _LOG).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -96,21 +96,21 @@ def _entry(line: str) -> dict[str, Any] | None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[Log]:
-    """The log of a folder in which nobody else is at work; a process that is killed leaves no lock behind."""
+    """Lock the folder for one process, and yield its log. A killed process leaves no lock behind."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / _LOG).open("a", encoding="utf-8")
     except OSError as error:
         raise FileError(f"cannot write into {folder}: {error.strerror or error}") from error
     with file, _opened(folder) as itself:
-        for one in (itself, file.fileno()):  # somebody may delete the log; some file systems lock files alone
+        for one in (itself, file.fileno()):  # the log may be deleted; some file systems lock only files
             _lock(one, folder)
         yield Log(file)
 
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[int | None]:
-    """The folder itself, open for as long as this lasts; None where a system opens files alone."""
+    """Open the folder itself; None on systems that open files only."""
     if sys.platform == "win32":
         yield None
         return
@@ -125,7 +125,7 @@ def _opened(folder: Path) -> Iterator[int | None]:
 
 
 def _lock(number: int | None, folder: Path) -> None:
-    """Lock an open file or folder until it is closed, where the file system can."""
+    """Lock an open file or folder until it is closed, if the file system supports locks."""
     if sys.platform == "win32" or number is None:
         return
     try:
