@@ -1,20 +1,24 @@
-"""What rounding may cost a bound, known beforehand and added outward.
+"""A-priori rounding errors of back-substituted bounds (CROWN), added outward.
 
-One model of computation covers the network over the real numbers and the network as float32 runs it, in any order of
-summation, with fused multiply-adds or without: every value is exactly what its operation makes of the values before it,
-plus an unknown η with |η| <= R (`single`). Over the reals η = 0. Copies, ReLU, |x| and maxima do not round. TF32,
-bfloat16, Winograd's and FFT convolutions sum other products, and are not covered.
+The error model is that of Higham (2002, chapters 2 and 3). It covers the network over the real numbers and the network
+as float32 runs it, for any order of summation, with or without fused multiply-adds. Every value equals the exact result
+of its operation on the values before it, plus an unknown η with |η| <= R (`float32_sums`). Over the real numbers η = 0.
+Copies, ReLU, |x| and maxima do not round. TF32, bfloat16, and Winograd or FFT convolutions are not covered, because
+they add up other products.
 
-A form <A, y> that passes y = L(x) + b + η becomes <fl(L'(A)), x> + fl(<A, b>), and with m the largest |x|
+Let γ_n = n u / (1 - n u), with u the unit roundoff of the type in which the bounds are computed. A form <A, y> that
+passes y = L(x) + b + η becomes <fl(L'(A)), x> + fl(<A, b>). With m the largest |x|, its error is at most
 
-    |<A, y> - that| <= <|A|, R> + γ' <|A|, |L| m> + γ'' <|A|, |b|>,
+    <|A|, R> + γ_p <|A|, |L| m> + γ_q <|A|, |b|>.
 
-γ' for the products that are summed to a coefficient in the precision at work, and γ'' for those of <A, b>, in blocks
-(`sums`), and for adding the offsets of all nodes: for every node one tensor T, and one product <|A|, T> of a row. Where
-lines follow, T moves them outward, and rows pay nothing of their own. Through wide convolutions some forms go in
-float64, where that costs little: then γ' is that of one rounding. Relaxations are lines through rounded numbers, each
-off by some roundings of |slope| |x| + |bias| + |y|, and these too are one tensor (`rules.sizes`). Sums of what is not
-negative are made larger by their own error.
+Here p counts the products that are added up to one coefficient. q counts the additions that a product of <A, b> passes
+in `block_sums`, and those of adding the offsets of all nodes. Both counts include a few more rounding errors (the
+constants below). So every node has one tensor T, and a row pays the error <|A|, T>. Where relaxation lines read the
+node, they are moved outward by T, and rows that pass them pay nothing more. Dense forms pass wide convolutions in
+float64; p then counts the rounding back to float32 alone.
+
+A relaxation line is computed from rounded numbers. Its error is a small multiple of |slope| |x| + |bias| + |y|, which
+is one tensor as well (`magnitudes`). Sums of nonnegative terms are enlarged by their own error bound.
 """
 
 from __future__ import annotations
@@ -42,20 +46,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Rounding"]
 
-_MORE = 4  # roundings of a node's value beside its products: its bias, a weight that was cast, and what reads it
-_LINES = 32  # roundings of a line's numbers, and of what is multiplied by them
-_INPUT = 16  # of the ends of a ball, and of the sums over it
-_LARGEST = 2.0**-6  # of the range of a type: beyond that sums may leave it
-_WIDE = 256  # products of a coefficient from which on dense forms are in float64
-_NARROWS = 8  # times as many channels as it reads: a convolution whose windows are in float64 too
+_MORE = 4  # rounding errors of a value beside its products: the bias, a weight that was cast, one more operation
+_LINES = 32  # rounding errors of a line's slope and bias, and of the products with them
+_INPUT = 16  # rounding errors of a ball's endpoints, and of the sums over the ball
+_LARGEST = 2.0**-6  # share of a type's range: sums of larger numbers may overflow
+_WIDE = 256  # with more products per coefficient than this, dense forms pass a convolution in float64
+_NARROWS = 8  # output channels per input channel from which on window forms pass it in float64 too
 
 
 class Rounding:
-    """The radii T of what is known on some cases: those of a ball serve its members."""
+    """Rounding error tensors T of all nodes, for the bounds of some cases.
+
+    The members of a ball reuse the tensors of the whole ball (`of`, `case`), which are valid for every subset of it.
+    """
 
     def __init__(self, knowledge: BoundState, of: Rounding | None = None, case: Tensor | None = None) -> None:
-        self._known, self._of, self._case = ref(knowledge), of, case  # weak: what is known holds its radii
-        self._kept = None if of is None else of._knowledge  # of the ball, as long as radii of its members are asked for
+        self._known, self._of, self._case = ref(knowledge), of, case  # weak: the bounds own this object
+        self._kept = None if of is None else of._knowledge  # keeps the ball's bounds alive
         dtype = knowledge.balls.x.dtype
         self.unit: float = unit_of(dtype)
         self._tiny, self._most = torch.finfo(dtype).tiny, torch.finfo(dtype).max * _LARGEST
@@ -66,7 +73,7 @@ class Rounding:
         self._double: dict[str, Node] = {}
         self._readers = Counter(name for node in knowledge.graph.nodes for name in node.inputs)
         self._readers[knowledge.graph.output] += 1
-        self._depth = 2 * len(knowledge.graph.nodes) + 8  # offsets, and costs, that are added up on the way
+        self._depth = 2 * len(knowledge.graph.nodes) + 8  # offsets and errors that are added up on the way to the input
 
     @property
     def _knowledge(self) -> BoundState:
@@ -75,9 +82,10 @@ class Rounding:
         return knowledge
 
     def radius(self, node: Node, products: int) -> tuple[Tensor | None, Tensor]:
-        """(C, *shape): what a row's coefficient of a value costs, None: nothing; and (C,) what every row does.
+        """Return T, (C, *shape), the error per unit of a row's coefficient (None: no error), and (C,) the error of
+        every row.
 
-        products: of those that are summed to a coefficient behind a linear operation.
+        products: the number of products that are added up to one coefficient behind a linear operation.
         """
         key = node.name, products
         if key not in self._radii:
@@ -103,7 +111,7 @@ class Rounding:
         return radius if radius is None else self._up(radius, self._added(node.size)), every
 
     def _linear(self, node: Node, products: int) -> Tensor | None:
-        """R + γ' |L| m + γ'' |b|."""
+        """Return R + γ_p |L| m + γ_q |b|; None if the operation only copies entries."""
         rule = RULES[node.op]
         assert isinstance(rule, Linear)
         run, size, _ = self._run(node)
@@ -117,20 +125,23 @@ class Rounding:
         return radius + gamma(self._added(node.size) + 4 * _MORE + self._depth, self.unit) * constants.abs()
 
     def _run(self, node: Node) -> tuple[Tensor, Tensor, Tensor]:
-        """R and |L| m of a linear operation, (C, *shape) each, and how many products it adds up at most, (C,)."""
+        """Return R and |L| m of a linear operation, (C, *shape) each, and the largest number of products it adds up,
+        (C,).
+        """
         if node.name not in self._runs:
             if self._of is not None:
                 run, size, count = self._of._run(node)
                 self._runs[node.name] = run[self._case], size[self._case], count[self._case]
             else:
                 inputs = [self._knowledge.interval(name) for name in node.inputs]
-                signed = not self._knowledge.arithmetic  # intervals are wider than that by far
+                signed = not self._knowledge.arithmetic  # interval arithmetic is much looser than this refinement
                 self._runs[node.name] = run_of(node, inputs, self._up, self.unit, signed=signed)
         return self._runs[node.name]
 
     def _products(self, node: Node, form: Form) -> int:
-        """How many products are summed to a coefficient behind the node, in the precision at work; none of dense forms
-        that go through in float64.
+        """Return how many products are added up to one coefficient behind the node, in the type of the bounds.
+
+        The count is 0 for forms that pass the node in float64.
         """
         if not isinstance(RULES[node.op], Linear) or self._in_double(node, form):
             return 0
@@ -138,7 +149,11 @@ class Rounding:
         return readers
 
     def _in_double(self, node: Node, form: Form) -> bool:
-        """Whether a form goes through in float64: of wide convolutions, where few rows do, or few channels are left."""
+        """Return whether a form passes the node in float64.
+
+        Dense forms do so through every wide convolution. Window forms do so only where the number of channels falls by
+        a large factor.
+        """
         if node.op != "conv" or self.unit != SINGLE or terms(node, self._shapes(node))[1] <= _WIDE:
             return False
         assert node.weight is not None
@@ -147,7 +162,7 @@ class Rounding:
         return not differentiated(form)
 
     def pull(self, node: Node, form: AnyForm) -> tuple[tuple[AnyForm, ...], Tensor | None]:
-        """What the rule of a linear operation makes of a form."""
+        """Pull a form back through a linear operation, in float64 where `_in_double` says so."""
         rule = RULES[node.op]
         assert isinstance(rule, Linear)
         if self._in_double(node, form):
@@ -161,12 +176,17 @@ class Rounding:
         return tuple(self._knowledge.graph[name].shape for name in node.inputs)
 
     def _added(self, count: int) -> int:
-        """The roundings of a sum of so many products, as `sums` makes it; what `Alpha` opens is summed in float64."""
+        """Return how many additions a product passes in a sum of `count` products: block sums in float32, else any
+        order.
+        """
         return roundings(count) if self.unit == SINGLE else count
 
     def outward(self, node: Node, relaxation: Pulled, form: Form) -> tuple[Pulled, dict[str, int]]:
-        """Lines moved by what rows pay that pass the node, and the linear operation before it, where nothing else reads
-        that; and for how many products both are paid. |A⁺ u + A⁻ l| T = A⁺ |u| T - A⁻ |l| T: each line pays its part.
+        """Move relaxation lines outward by the errors of the rows that pass them.
+
+        The lines also pay for the linear operation before the node, if nothing else reads it: |A⁺ u + A⁻ l| T = A⁺ |u|
+        T - A⁻ |l| T, so each line pays its own part. Returns the moved lines and, for each node that is paid for, the
+        number of products the payment covers.
         """
         if not isinstance(relaxation, Lines):
             return relaxation, {}
@@ -192,14 +212,15 @@ class Rounding:
         return Lines(lines.lower_slope, lower, lines.upper_slope, lines.upper_bias + above)
 
     def _up(self, value: Tensor, count: int) -> Tensor:
-        """A sum of `count` numbers of which none is negative, no smaller than without rounding; infinite where it is so
-        large that what is made of it may leave the range.
+        """Return an upper bound of the exact sum, given a computed sum of `count` nonnegative numbers.
+
+        The bound is infinite where later sums of such numbers may overflow.
         """
         value = value * (1 + 2 * gamma(count + _MORE + self._depth, self.unit))
         return torch.where(value <= self._most, value, torch.inf)
 
     def widened(self, node: Node, inputs: list[Interval]) -> Interval:
-        """The node's interval by interval arithmetic, with all roundings."""
+        """Return the node's interval by interval arithmetic, widened by all rounding errors."""
         if node.op in COPIES:
             rule = RULES[node.op]
             assert isinstance(rule, Linear)
@@ -220,8 +241,9 @@ class Rounding:
         return Interval(value.lower - radius, value.upper + radius)
 
     def _wider(self, node: Node) -> Tensor:
-        """(C, *shape): what interval arithmetic adds behind a linear operation; what it is on a ball holds on members,
-        whose intervals are parts of the ball's.
+        """Return the error (C, *shape) of interval arithmetic behind a linear operation.
+
+        The ball's error also holds for its members, because their intervals are subsets of the ball's.
         """
         if self._of is not None:
             return self._of._wider(node)[self._case]
@@ -236,7 +258,7 @@ class Rounding:
         return self._widths[node.name]
 
     def _sum(self, one: Interval, other: Interval) -> Interval:
-        """Of a sum of two: it rounds by a part of itself, and has the sign of what it is without rounding."""
+        """Add two intervals. A rounded sum of two numbers has the sign of the exact sum, and a relative error."""
         ends = []
         for sign, a, b in ((-1, one.lower, other.lower), (1, one.upper, other.upper)):
             end = a + b
@@ -245,8 +267,10 @@ class Rounding:
         return Interval(*ends)
 
     def pushed(self, node: Node, sizes: list[Tensor]) -> Tensor:
-        """(C, *shape): what affine forms of the input are off by behind a node, both of whose sides amount to so much
-        before it, Σ |w_i| (|x_i| + |δ_i|) + |b|: as a form that is pulled costs, and its own numbers.
+        """Return the error (C, *shape) of forward-propagated affine forms (both sides) behind a node.
+
+        sizes: bounds Σ |w_i| (|x_i| + |δ_i|) + |b| of both sides before the node. The error is that of a form pulled
+            back through the node, plus the rounding of the form's own coefficients.
         """
         rule = RULES[node.op]
         if isinstance(rule, Linear):
@@ -265,14 +289,14 @@ class Rounding:
         return cost if radius is None else cost + radius
 
     def box(self) -> Interval:
-        """The input's interval: the ends of the balls are rounded too."""
+        """Return the input's interval, widened because the balls' endpoints are rounded too."""
         low, high = self._knowledge.balls.box()
-        radius = self._up(gamma(_INPUT, self.unit) * self.reach, 1) + FLUSHED  # a denormal input may count as 0
+        radius = self._up(gamma(_INPUT, self.unit) * self.reach, 1) + FLUSHED  # a denormal input may be flushed to 0
         return Interval(low - radius, high + radius)
 
     @property
     def reach(self) -> Tensor:
-        """|x| + |δ|, no less than any |x + δ|."""
+        """|x| + |δ|, an upper bound of every |x + δ|."""
         return self._knowledge.balls.x.abs() + self._swing
 
     @property
@@ -280,50 +304,54 @@ class Rounding:
         return torch.maximum(-self._knowledge.balls.lower, self._knowledge.balls.upper)
 
     def passing(self, node: Node, form: Form, owner: Tensor, *, first: bool, paid: int) -> Tensor:
-        """(K,): what is added to the biases of rows that pass the node, which is the first that they do or not; paid:
-        the lines of what reads it have it for so many products, -1: they do not.
+        """Return the error (K,) that rows gain at a node.
+
+        first: whether the node is the first one that the rows pass.
+        paid: the number of products that the reader's lines already pay for; -1: they pay nothing.
         """
         products = self._products(node, form)
         if not first or products == 0:
             return self._passed(node, form, owner, products, paid)
         counts = _nonzero(form).clamp(max=products)
         cost = torch.zeros_like(counts, dtype=self._knowledge.balls.x.dtype)
-        for count in counts.unique().tolist():  # no row depends on the others
+        for count in counts.unique().tolist():  # a row's error must not depend on the other rows
             cost = torch.where(counts == count, self._passed(node, form, owner, count, paid), cost)
         return cost
 
     def _passed(self, node: Node, form: Form, owner: Tensor, products: int, paid: int) -> Tensor:
-        """The same for so many products, (K,) or (1,)."""
+        """Return the error of `passing` for a given number of products, (K,) or (1,)."""
         radius, every = self.radius(node, products)
         cost = every if len(every) == 1 else every[owner]
         return cost if paid >= products or radius is None else cost + self._cost(radius, form, owner)
 
     def joined(self, name: str, form: Form, owner: Tensor) -> Tensor:
-        """The same where two forms of a value were added up."""
+        """Return the error (K,) of adding up two forms of one value."""
         node = self._knowledge.graph[name]
         size = self.reach if node.op == "input" else magnitude(self._knowledge.interval(name))
         return self._cost(self._up(gamma(_MORE, self.unit) * size + self._tiny, self._added(node.size)), form, owner)
 
     def arriving(self, form: Form, owner: Tensor) -> Tensor:
-        """The same where rows end at the input and are maximised over a ball, or its members."""
+        """Return the error (K,) of maximising rows over a ball or its members at the input."""
         width = (form.values if isinstance(form, Windows) else form)[0].numel() if len(form) else 0
         centre = gamma(self._added(width) + _INPUT + self._depth, self.unit) * self.reach
         swing = gamma(4 * width + _INPUT + self._depth, self.unit) * self._swing
         return self._cost(self._up(centre + swing + FLUSHED, width), form, owner) + self._tiny
 
     def of_forms(self, weight: Tensor, bias: Tensor) -> Tensor:
-        """Σ |w_i| (|x_i| + |δ_i|) + |b| of affine forms (C, d, *shape) and (C, *shape)."""
+        """Bound Σ |w_i| (|x_i| + |δ_i|) + |b| of affine forms (C, d, *shape) and (C, *shape)."""
         reach = self.reach.flatten(1)
         sums = torch.einsum("cd...,cd->c...", weight.abs(), reach)
         return self._up(sums + bias.abs(), reach.shape[1])
 
     def summed(self, sizes: Tensor, count: int) -> Tensor:
-        """What sums of so many numbers that amount to `sizes` are off by, together with their concretisation."""
+        """Return the error of sums of `count` forms bounded by `sizes`, including that of their concretisation."""
         terms_ = count + 4 * self._knowledge.balls.x[0].numel() + _INPUT + self._depth
         return self._up(gamma(terms_, self.unit) * sizes + self._tiny * terms_, 1)
 
     def stopped(self, name: str, form: Form, owner: Tensor) -> Tensor:
-        """The same where rows end at a node and its entries stand at the ends of their intervals."""
+        """Return the error (K,) of concretising rows at a node, with its entries at the endpoints of their
+        intervals.
+        """
         node = self._knowledge.graph[name]
         size = magnitude(self._knowledge.interval(name))
         part = gamma(self._added(node.size) + _MORE + self._depth, self.unit)
@@ -335,7 +363,7 @@ class Rounding:
 
 
 def _nonzero(form: Form) -> Tensor:
-    """(K,): the coefficients of each row that are not 0, at most: the next power of 2, so that few counts differ."""
+    """Bound the number of nonzero coefficients of each row (K,) by the next power of 2, so that few counts differ."""
     values = form.values if isinstance(form, Windows) else form
     exponent = torch.frexp((values.flatten(1).count_nonzero(1) - 1).double()).exponent
     return 2 ** exponent.long()
