@@ -21,7 +21,7 @@ from proofmap.bounds import Backward, Cases, solve
 from proofmap.errors import InputError
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import LINEAR, compute
-from proofmap.graph.walk import before
+from proofmap.graph.walk import ancestors
 
 Array = NDArray[np.float64]
 
@@ -91,7 +91,7 @@ def program(graph: Graph, single: pm.Family, rows: Array) -> Program:
 
 
 def _up_to(graph: Graph, name: str) -> Graph:
-    head = before(graph.nodes, name)
+    head = ancestors(graph.nodes, name)
     return Graph(tuple(node for node in graph.nodes if node.name in head), name)
 
 

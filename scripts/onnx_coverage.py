@@ -39,7 +39,7 @@ import proofmap as pm
 from proofmap.bounds import Cases, named, solve
 from proofmap.errors import BoundError, ProofmapError
 from proofmap.graph import Graph, bounded
-from proofmap.graph.onnx import started
+from proofmap.graph.onnx import start_session
 
 Array = npt.NDArray[Any]
 
@@ -204,7 +204,7 @@ def run(model: onnx.ModelProto, point: Array) -> Array:
     """What onnxruntime makes of a point, or onnx's evaluator."""
     feeds = {"sample": point.reshape(1, *(point.shape or (1,)))}
     try:
-        return np.asarray(started(model.SerializeToString(), plain=True).run(None, feeds)[0]).reshape(-1)
+        return np.asarray(start_session(model.SerializeToString(), plain=True).run(None, feeds)[0]).reshape(-1)
     except Exception:  # of onnxruntime's: it has no kernel for the operation, or does not know its opset
         from onnx.reference import ReferenceEvaluator
 

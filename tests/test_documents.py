@@ -15,7 +15,7 @@ from proofmap import __version__
 from proofmap.bounds.method import METHODS
 from proofmap.cli.options.option_names import METRICS
 from proofmap.graph.ops import OPERATIONS
-from proofmap.graph.torch.operator_table import CONVERT
+from proofmap.graph.torch.operator_table import CONVERTERS
 from proofmap.rules import RULES
 from tests.pages import READ, ROOT, RUN, blocks, run
 
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty folder to work in and to import from; what a page adds to a table, or imports, is gone afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    tables: list[dict[str, Any]] = [OPERATIONS, RULES, CONVERT, METHODS]
+    tables: list[dict[str, Any]] = [OPERATIONS, RULES, CONVERTERS, METHODS]
     kept = [dict(table) for table in tables]
     yield tmp_path
     for table, before in zip(tables, kept, strict=True):

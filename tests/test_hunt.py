@@ -18,13 +18,13 @@ import proofmap as pm
 from proofmap import Ball
 from proofmap.bounds import Exact
 from proofmap.graph import trace
-from proofmap.graph.builder import pooling as pools
-from proofmap.graph.builder import scalar_functions as scalars
-from proofmap.graph.builder import weighted_layers as layers
+from proofmap.graph.builder import pooling
+from proofmap.graph.builder import scalar_functions
+from proofmap.graph.builder import weighted_layers
 from proofmap.graph.builder.graph_builder import Builder
 from proofmap.graph.ir import Node
 from proofmap.graph.onnx import operator_table as onnx_ops
-from proofmap.graph.sliding_windows import Slide
+from proofmap.graph.sliding_windows import SlidingWindow
 from proofmap.graph.torch import operator_table as aten
 from proofmap.rules import Interval, Linear
 from proofmap.rules.piecewise import ReLU
@@ -135,13 +135,13 @@ def test_the_enumerated_truth_is_met_on_a_fine_grid(norm: float) -> None:
     """All kinds of pieces, in two variables."""
     b = Builder((1, 1, 2), 1)
     torch.manual_seed(1)
-    wide = layers.conv(b, "c", b.input, torch.randn(3, 1, 1, 1), torch.randn(3), Slide.of((1, 1)))
-    x = pools.max_pool(b, "p", b.add("s", wide, b.add_node("a", "abs", [wide])), Slide.of((1, 2), (1, 1)))
+    wide = weighted_layers.conv(b, "c", b.input, torch.randn(3, 1, 1, 1), torch.randn(3), SlidingWindow.of((1, 1)))
+    x = pooling.max_pool(b, "p", b.add("s", wide, b.add_node("a", "abs", [wide])), SlidingWindow.of((1, 2), (1, 1)))
     x = b.reshape("f", x, (3,))
-    other = scalars.leaky_relu(b, "l", b.affine("n", x, torch.randn(3), None), torch.tensor(0.3))
-    x = scalars.maximum(b, "m", x, other)
-    x = scalars.clamp(b, "k", x, -0.5, 0.8)
-    graph = b.finish(layers.linear(b, "o", x, torch.randn(2, 3), torch.randn(2)), torch.device("cpu"), torch.float64)
+    other = scalar_functions.leaky_relu(b, "l", b.affine("n", x, torch.randn(3), None), torch.tensor(0.3))
+    x = scalar_functions.maximum(b, "m", x, other)
+    x = scalar_functions.clamp(b, "k", x, -0.5, 0.8)
+    graph = b.finish(weighted_layers.linear(b, "o", x, torch.randn(2, 3), torch.randn(2)), torch.device("cpu"), torch.float64)
     assert straight(graph)
     single = Ball(0.7, norm).at(torch.full((1, 1, 1, 2), 0.1, dtype=torch.float64))
     truth = largest(graph, single, np.array([[1.0, -1.0]]), -inf)

@@ -13,7 +13,7 @@ from onnx import helper
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.graph.rewrite.probability_head import WITHIN, decision_margin
+from proofmap.graph.rewrite.probability_head import MAX_LOGIT_GAP, decision_margin
 from proofmap.verify.property import Region, Unsafe, decide
 from tests.graph.onnx.files import make
 
@@ -58,8 +58,8 @@ def test_less_than_the_margin_is_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize("op", LAST)
 def test_classes_that_are_not_far_behind_are_told_apart(op: str, tmp_path: Path) -> None:
     z = spread(100_000, 3, seed=1)
-    top = z[:, :1] + WITHIN * torch.rand(len(z), 1, generator=torch.Generator().manual_seed(2))
-    z = torch.cat([z, top], 1)[(top - z[:, :1] <= WITHIN)[:, 0]]
+    top = z[:, :1] + MAX_LOGIT_GAP * torch.rand(len(z), 1, generator=torch.Generator().manual_seed(2))
+    z = torch.cat([z, top], 1)[(top - z[:, :1] <= MAX_LOGIT_GAP)[:, 0]]
     for p in (LAST[op](z), by_onnxruntime(op, z, tmp_path)):
         assert bool((p[:, :1] > p[:, 1:3]).all())
 

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from proofmap import Ball, Graph
 from proofmap.bounds import METHODS, Sharing
-from proofmap.graph.builder import pooling as pools
-from proofmap.graph.builder import scalar_functions as scalars
-from proofmap.graph.builder import slicing as picks
-from proofmap.graph.builder import weighted_layers as layers
+from proofmap.graph.builder import pooling
+from proofmap.graph.builder import scalar_functions
+from proofmap.graph.builder import slicing
+from proofmap.graph.builder import weighted_layers
 from proofmap.graph.builder.graph_builder import Builder
-from proofmap.graph.sliding_windows import Slide
+from proofmap.graph.sliding_windows import SlidingWindow
 from tests.bounds.attack import climbed, sampled
 from tests.bounds.setting import both_sides, quick
 
@@ -34,24 +34,24 @@ def normal(generator: torch.Generator, *shape: int) -> Tensor:
 def scalar(b: Builder, op: str, x: str, generator: torch.Generator) -> str:
     match op:
         case "leaky":
-            return scalars.leaky_relu(b, "a", x, torch.tensor(0.2))
+            return scalar_functions.leaky_relu(b, "a", x, torch.tensor(0.2))
         case "prelu":
             slope = torch.rand(b.shape(x)[0], *(1,) * (len(b.shape(x)) - 1), generator=generator) * 2
-            return scalars.leaky_relu(b, "a", x, slope)
+            return scalar_functions.leaky_relu(b, "a", x, slope)
         case "relu6":
-            return scalars.clamp(b, "a", x, 0.0, 6.0)
+            return scalar_functions.clamp(b, "a", x, 0.0, 6.0)
         case "hardtanh":
-            return scalars.clamp(b, "a", x, -1.0, 1.0)
+            return scalar_functions.clamp(b, "a", x, -1.0, 1.0)
         case "elu":
-            return scalars.elu(b, "a", x, 1.3)
+            return scalar_functions.elu(b, "a", x, 1.3)
         case "gelu":
             return b.add_node("a", "gelu", [x], approximate="none")
         case "softplus":
-            return scalars.softplus(b, "a", x, 1.5, 2.0)
+            return scalar_functions.softplus(b, "a", x, 1.5, 2.0)
         case "softshrink":
-            return scalars.shrink(b, "a", x, 0.2, 0.2)
+            return scalar_functions.shrink(b, "a", x, 0.2, 0.2)
         case "hardsigmoid":
-            return scalars.hard_sigmoid(b, "a", x)
+            return scalar_functions.hard_sigmoid(b, "a", x)
         case _:
             return b.add_node("a", op, [x])
 
@@ -67,9 +67,9 @@ def networks(draw: st.DrawFn) -> Graph:
     for _ in range(draw(st.integers(1, 4))):
         x = draw(blocks(b, x, generator))
     flat = b.reshape("flat", x, (torch.Size(b.shape(x)).numel(),))
-    x = layers.linear(b, "hidden", flat, normal(generator, 5, b.shape(flat)[0]), normal(generator, 5))
+    x = weighted_layers.linear(b, "hidden", flat, normal(generator, 5, b.shape(flat)[0]), normal(generator, 5))
     x = scalar(b, draw(st.sampled_from(SCALARS)), x, generator)
-    x = layers.linear(b, "out", x, normal(generator, 3, 5), normal(generator, 3))
+    x = weighted_layers.linear(b, "out", x, normal(generator, 3, 5), normal(generator, 3))
     return b.finish(x, torch.device("cpu"), torch.float64)
 
 
@@ -84,21 +84,21 @@ def blocks(draw: st.DrawFn, b: Builder, x: str, generator: torch.Generator) -> s
             out = draw(st.integers(1, 3))
             stride, pad = draw(st.integers(1, 2)), draw(st.tuples(st.integers(0, 1), st.integers(0, 2)))
             weight, bias = normal(generator, out, shape[0], 3, 2), normal(generator, out)
-            x = layers.conv(b, "c", x, weight, bias, Slide.of((3, 2), (stride, 1), [pad, (0, 1)]))
+            x = weighted_layers.conv(b, "c", x, weight, bias, SlidingWindow.of((3, 2), (stride, 1), [pad, (0, 1)]))
             return scalar(b, draw(st.sampled_from(SCALARS)), x, generator)
         case "linear":
             out = draw(st.integers(2, 6))
-            x = layers.linear(b, "l", x, normal(generator, out, shape[0]), normal(generator, out))
+            x = weighted_layers.linear(b, "l", x, normal(generator, out, shape[0]), normal(generator, out))
             return scalar(b, draw(st.sampled_from(SCALARS)), x, generator)
         case "max_pool":
             around = draw(st.integers(0, 1))
             stride = draw(st.integers(1, 2))
             ceil = draw(st.booleans())
-            return pools.max_pool(b, "p", x, Slide.of((2, 3), (stride, 2), [(around, around)] * 2), ceil=ceil)
+            return pooling.max_pool(b, "p", x, SlidingWindow.of((2, 3), (stride, 2), [(around, around)] * 2), ceil=ceil)
         case "avg_pool":
             count = draw(st.booleans())
-            slide = Slide.of((2, 2), (1, 2), [(1, 1), (0, 0)])
-            return pools.avg_pool(b, "p", x, slide, ceil=False, count_padding=count)
+            slide = SlidingWindow.of((2, 2), (1, 2), [(1, 1), (0, 0)])
+            return pooling.avg_pool(b, "p", x, slide, ceil=False, count_padding=count)
         case "affine":
             return b.affine("n", x, normal(generator, *shape), normal(generator, *shape))
         case "scalar":
@@ -110,8 +110,8 @@ def blocks(draw: st.DrawFn, b: Builder, x: str, generator: torch.Generator) -> s
             if kind == "branch":
                 return b.sub("s", x, other) if draw(st.booleans()) else b.add("s", x, other)
             if kind == "concat":
-                return picks.concat(b, "k", "cat", [x, other], draw(st.integers(1, len(shape))))
-            return scalars.maximum(b, "m", x, other) if kind == "max" else scalars.minimum(b, "m", x, other)
+                return slicing.concat(b, "k", "cat", [x, other], draw(st.integers(1, len(shape))))
+            return scalar_functions.maximum(b, "m", x, other) if kind == "max" else scalar_functions.minimum(b, "m", x, other)
 
 
 @pytest.mark.slow

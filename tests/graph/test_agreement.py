@@ -1,4 +1,4 @@
-"""What is read is compared with what it was read from, and a difference is put down to its cause."""
+"""What is read is compared with what it was read from, and a relative_difference is put down to its cause."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from proofmap.errors import ModelError
 from proofmap.graph import Graph, trace
-from proofmap.graph.agreement import difference
+from proofmap.graph.agreement import relative_difference
 from proofmap.graph.builder.graph_builder import Builder
-from proofmap.graph.onnx.check import _Runs
-from proofmap.graph.onnx.operator_table import CONVERT
+from proofmap.graph.onnx.check import _ReferenceRuns
+from proofmap.graph.onnx.operator_table import CONVERTERS
 from tests.graph.onnx.files import floats, ints, loaded, make, run
 from tests.models import Apply
 
@@ -95,7 +95,7 @@ def test_the_cure_for_rounding_works() -> None:
 
 
 def test_double_precision_is_compared_as_such() -> None:
-    """A difference of 1e-5 is one there."""
+    """A relative_difference of 1e-5 is one there."""
     with pytest.raises(ModelError, match="expected 1e-06 at most"):
         trace(Apply(lambda x: x + 1e-6 * x.shape[0]), X.double())
     trace(Apply(lambda x: x + 1e-6 * x.shape[0]), X)
@@ -136,7 +136,7 @@ def test_a_single_model_that_rounds_is_refused_for_double_inputs() -> None:
     ],
 )
 def test_differences_are_of_the_largest_logit_where_it_is_defined(got: Any, expected: Any, off: float) -> None:
-    assert difference(torch.tensor(got), torch.tensor(expected)) == pytest.approx(off)
+    assert relative_difference(torch.tensor(got), torch.tensor(expected)) == pytest.approx(off)
 
 
 # --- files ---
@@ -190,7 +190,7 @@ def test_rounding_in_a_file_is_no_wrong_reading(tmp_path: Path) -> None:
     model = make(nodes, ("n", 4), {"c": np.float32(1e5)})
     graph = loaded(model, tmp_path)
     x = floats(1, 4)
-    assert difference(graph(torch.from_numpy(x)), torch.from_numpy(run(model, x))) > 1e-4
+    assert relative_difference(graph(torch.from_numpy(x)), torch.from_numpy(run(model, x))) > 1e-4
 
 
 def test_a_file_that_mixes_samples_where_no_shape_shows_it_is_refused(
@@ -198,7 +198,7 @@ def test_a_file_that_mixes_samples_where_no_shape_shows_it_is_refused(
 ) -> None:
     """Sums over the samples are found when a file is read; here the reader is told to overlook one."""
     model = make([node("ReduceSum", ["x", "zero"], ["s"]), node("Add", ["x", "s"], ["y"])], ("n", 4), {"zero": ints(0)})
-    monkeypatch.setitem(CONVERT, "ReduceSum", lambda b, call, x, axes: b.scale(call.name, x, 1.0))
+    monkeypatch.setitem(CONVERTERS, "ReduceSum", lambda b, call, x, axes: b.scale(call.name, x, 1.0))
     with pytest.raises(ModelError, match="a sample alone gives something else than in a batch, expected every"):
         loaded(model, tmp_path)
 
@@ -228,7 +228,7 @@ def test_the_number_of_samples_is_no_number(nodes: list[onnx.NodeProto], tmp_pat
     x = floats(2, 4)
     model = make(nodes, (2, 4), used)
     graph = loaded(model, tmp_path)  # where the file fixes it, it is one
-    assert difference(graph(torch.from_numpy(x)), torch.from_numpy(run(model, x))) <= 1e-6
+    assert relative_difference(graph(torch.from_numpy(x)), torch.from_numpy(run(model, x))) <= 1e-6
 
 
 def test_the_number_of_samples_may_be_a_shape(tmp_path: Path) -> None:
@@ -260,13 +260,13 @@ def test_a_file_that_onnx_and_onnxruntime_take_differently_is_refused_as_such(op
 
 def test_a_large_difference_is_not_put_down_to_rounding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The shapes agree, the graph agrees with onnx's own evaluator, and onnxruntime is 5 % off, in either precision."""
-    once = _Runs.__call__
+    once = _ReferenceRuns.__call__
     for kind in (np.float32, np.float64):
         model = make(
             ADDED, ("n", 4), {"c": floats(4).astype(kind)}, kind=helper.np_dtype_to_tensor_dtype(np.dtype(kind))
         )
         loaded(model, tmp_path)
         with monkeypatch.context() as patch:
-            patch.setattr(_Runs, "__call__", lambda self, x: once(self, x) * 1.05)
+            patch.setattr(_ReferenceRuns, "__call__", lambda self, x: once(self, x) * 1.05)
             with pytest.raises(ModelError, match="evaluator in double precision, give different logits"):
                 loaded(model, tmp_path)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.errors import InputError
-from proofmap.explainers.baselines import BASELINES
+from proofmap.explainers.factory import BASELINES
 from proofmap.explainers.baselines.baseline import Baseline
 from proofmap.graph.input_tensor import as_samples
 

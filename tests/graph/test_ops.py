@@ -13,7 +13,7 @@ from torch.nn.modules import activation
 
 from proofmap.graph import Graph, Node
 from proofmap.graph.ops import LINEAR, OPERATIONS, compute, reach
-from proofmap.graph.receptive_fields import nowhere
+from proofmap.graph.receptive_fields import no_window
 from proofmap.graph.rewrite.pairwise_maximum import in_pairs
 from proofmap.graph.rewrite.twin_network import twin
 from proofmap.rules import RULES, Linear
@@ -113,7 +113,7 @@ def test_nothing_is_read_beyond_what_is_reached() -> None:
                 box = torch.zeros_like(p)
                 box[tuple(slice(low, high + 1) for low, high in zip(a, b, strict=True))] = True
                 assert not bool((p & ~box).any()), node
-    local = {op for op, operation in OPERATIONS.items() if operation.reach is not nowhere}
+    local = {op for op, operation in OPERATIONS.items() if operation.reach is not no_window}
     assert met >= {op for op in local if not OPERATIONS[op].entrywise}
 
 

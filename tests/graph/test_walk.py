@@ -8,7 +8,7 @@ import torch
 
 from proofmap.graph import Graph, Node
 from proofmap.graph.ops import compute
-from proofmap.graph.walk import most_held, pull, push
+from proofmap.graph.walk import peak_elements, pull, push
 from tests.models import MODELS, graph_of
 
 
@@ -74,9 +74,9 @@ def test_the_most_that_is_held_is_counted() -> None:
     """a, b, c and d are alive with d; what computing b takes is only there with it."""
     graph = diamond()
     ones, nothing = dict.fromkeys("xabcdef", 1), dict.fromkeys("xabcdef", 0)
-    assert most_held(graph, ones, nothing) == 4
-    assert most_held(graph, ones, nothing | {"b": 7}) == 2 + 7
-    assert most_held(graph, ones | {"f": 5}, nothing) == 3 + 5
+    assert peak_elements(graph, ones, nothing) == 4
+    assert peak_elements(graph, ones, nothing | {"b": 7}) == 2 + 7
+    assert peak_elements(graph, ones | {"f": 5}, nothing) == 3 + 5
 
 
 def test_forms_that_meet_are_added_once() -> None:

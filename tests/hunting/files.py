@@ -13,8 +13,8 @@ from onnx.reference import ReferenceEvaluator
 
 from proofmap.errors import ModelError, ProofmapError
 from proofmap.graph import Graph, bounded, load
-from proofmap.graph.onnx.ml_domain import LEARNED
-from proofmap.graph.onnx.operator_table import CONVERT
+from proofmap.graph.onnx.ml_domain import ML_OPERATORS
+from proofmap.graph.onnx.operator_table import CONVERTERS
 from proofmap.graph.onnx.recurrent import RECURRENT
 from tests.graph.onnx.files import Array
 from tests.hunting.draw import DEAD, Draw, Undrawn
@@ -29,7 +29,7 @@ from tests.hunting.rounding import at_points, floor_of, units
 
 MAKERS: dict[str, Make] = {**SCALARS, **LAYERS, **SHAPES, **NORMS}
 # What no file here has: values whose samples stand second, another domain, a name that no schema has
-_ELSEWHERE = {*RECURRENT, *LEARNED, "SimplifiedLayerNormalization"}
+_ELSEWHERE = {*RECURRENT, *ML_OPERATORS, "SimplifiedLayerNormalization"}
 OPSETS = (7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19, 20, 21, 22, 23, 24)
 _REFUSED = {"Softmax", "LogSoftmax", "Shape", "Size"}  # nearly always: drawn in their turn, not beside others
 _SLACK = 16  # onnxruntime's functions are off by more than torch's
@@ -37,7 +37,7 @@ _SLACK = 16  # onnxruntime's functions are off by more than torch's
 
 def uncovered() -> set[str]:
     """The operators of the reader's table that no file here ever has."""
-    return set(CONVERT) - set(MAKERS) - _ELSEWHERE
+    return set(CONVERTERS) - set(MAKERS) - _ELSEWHERE
 
 
 def turns() -> list[str]:
@@ -87,7 +87,7 @@ def _step(file: File) -> None:
     draw = file.draw
     for _ in range(DEAD):
         table: dict[str, Make] = draw.pick([SCALARS, SCALARS, LAYERS, SHAPES, NORMS])
-        op = draw.pick(sorted((set(table) & set(CONVERT)) - _REFUSED))
+        op = draw.pick(sorted((set(table) & set(CONVERTERS)) - _REFUSED))
         try:
             with file.attempt():
                 table[op](file, op, file.last)

@@ -20,7 +20,7 @@ import torch
 from proofmap import Ball, Graph
 from proofmap.bounds import IBP, Alpha, Backward, CrownIBP, Exact, Forward, Method
 from proofmap.errors import BoundError
-from proofmap.graph.builder import weighted_layers as layers
+from proofmap.graph.builder import weighted_layers
 from proofmap.graph.builder.graph_builder import Builder
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute
@@ -59,7 +59,7 @@ class Hostile:
         b = Builder((len(self.x),), 1)
         name = b.input
         for k, (weight, bias) in enumerate(self.layers):
-            name = layers.linear(b, f"l{k}", name, torch.tensor(weight), torch.tensor(bias))
+            name = weighted_layers.linear(b, f"l{k}", name, torch.tensor(weight), torch.tensor(bias))
             if k + 1 < len(self.layers):
                 name = b.add_node(f"r{k}", self.curve, [name], **SETTINGS.get(self.curve, {}))
         return b.finish(name, torch.device("cpu"), torch.float32)

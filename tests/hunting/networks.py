@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from proofmap import Ball, Family
-from proofmap.graph.torch.operator_table import CONVERT
+from proofmap.graph.torch.operator_table import CONVERTERS
 from tests.hunting.draw import DEAD, Draw, Undrawn
 from tests.hunting.sketch import Network, Ref, Sketch
 from tests.hunting.torch_layers import LAYERS
@@ -32,12 +32,12 @@ _JOINS = [f"aten.{op}" for op in ("add.Tensor", "sub.Tensor", "maximum.default",
 
 def uncovered() -> set[str]:
     """The operations of the reader's table that no network here ever has."""
-    return set(CONVERT) - set(MAKERS) - _IMPLIED
+    return set(CONVERTERS) - set(MAKERS) - _IMPLIED
 
 
 def turns() -> list[str]:
     """The operations that the reader takes and the hunt can make, one for each network in turn."""
-    return sorted(set(CONVERT) & set(MAKERS))
+    return sorted(set(CONVERTERS) & set(MAKERS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +140,7 @@ def _of_kind(draw: Draw, kind: str) -> str:
     if kind == "join":
         return draw.pick(_JOINS)
     table = {"scalar": SCALARS, "layer": LAYERS | ROWS, "shape": SHAPES}[kind]
-    return draw.pick(sorted((set(table) & set(CONVERT)) - _REFUSED))
+    return draw.pick(sorted((set(table) & set(CONVERTERS)) - _REFUSED))
 
 
 def _end(sketch: Sketch) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.ir import Graph, Node
-from proofmap.graph.opaque import foreign_of
+from proofmap.graph.opaque import opaque_node
 from proofmap.graph.ops import LINEAR, compute
 from proofmap.rules import Interval
 
@@ -66,7 +66,7 @@ def sizes(graph: Graph, intervals: Mapping[str, Interval]) -> dict[str, Tensor]:
 
 def at_points(graph: Graph, values: Mapping[str, Tensor]) -> Tensor:
     """The size (n, classes) of the logits at points where every node has its value (1, n, *shape)."""
-    if foreign_of(graph) is not None:  # what is summed up inside is not seen
+    if opaque_node(graph) is not None:  # what is summed up inside is not seen
         return values[graph.output][0].abs().max().expand(values[graph.output].shape[1:]) * _UNSEEN
     return sizes(graph, {name: Interval(value[0], value[0]) for name, value in values.items()})[graph.output]
 

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from proofmap import Ball, Family, Graph
-from proofmap.graph.builder import pooling as pools
-from proofmap.graph.builder import scalar_functions as scalars
-from proofmap.graph.builder import weighted_layers as layers
+from proofmap.graph.builder import pooling
+from proofmap.graph.builder import scalar_functions
+from proofmap.graph.builder import weighted_layers
 from proofmap.graph.builder.graph_builder import Builder, scalar
-from proofmap.graph.sliding_windows import Slide
+from proofmap.graph.sliding_windows import SlidingWindow
 from proofmap.rules import RULES
 from proofmap.rules.scalar_lines import Scalar
 from tests.hunting.draw import Draw
@@ -103,34 +103,34 @@ def _block(b: Builder, x: str, draw: Draw) -> str:
     match draw.pick(["layer", "layer", "residual", "maximum", *(["pool"] * 2 if spatial else [])]):
         case "layer" if spatial:
             weight, bias = draw.weight(draw.whole(1, 2), shape[0], 2, 2), draw.tensor(1)
-            slide = Slide.of((2, 2), (1, draw.whole(1, 2)), [(0, 0), (0, draw.whole(0, 1))])
-            return _bent(b, layers.conv(b, "c", x, weight, bias.expand(len(weight)), slide), draw.pick(STRAIGHT), draw)
+            slide = SlidingWindow.of((2, 2), (1, draw.whole(1, 2)), [(0, 0), (0, draw.whole(0, 1))])
+            return _bent(b, weighted_layers.conv(b, "c", x, weight, bias.expand(len(weight)), slide), draw.pick(STRAIGHT), draw)
         case "layer" if len(shape) == 1:
             return _bent(b, _dense(b, x, draw, draw.whole(2, 4)), draw.pick(STRAIGHT), draw)
         case "pool":
-            return pools.max_pool(b, "p", x, Slide.of((2, 2), (1, draw.whole(1, 2)), [(0, 0)] * 2))
+            return pooling.max_pool(b, "p", x, SlidingWindow.of((2, 2), (1, draw.whole(1, 2)), [(0, 0)] * 2))
         case kind:
             other = _bent(b, b.affine("m", x, draw.weight(*shape), draw.weight(*shape)), draw.pick(STRAIGHT), draw)
-            return scalars.maximum(b, "l", x, other) if kind == "maximum" else b.add("s", x, other)
+            return scalar_functions.maximum(b, "l", x, other) if kind == "maximum" else b.add("s", x, other)
 
 
 def _bent(b: Builder, x: str, kind: str, draw: Draw) -> str:
     match kind:
         case "leaky":
-            return scalars.leaky_relu(b, "a", x, torch.tensor(draw.pick([0.1, 0.5, 2.0])))
+            return scalar_functions.leaky_relu(b, "a", x, torch.tensor(draw.pick([0.1, 0.5, 2.0])))
         case "clamp":
             low = draw.pick([-inf, -1.0, -1.0, 0.0])
-            return scalars.clamp(b, "a", x, low, draw.pick([0.5, 1.0, 1.0, inf]) if low < 0 else draw.pick([0.5, 1.0]))
+            return scalar_functions.clamp(b, "a", x, low, draw.pick([0.5, 1.0, 1.0, inf]) if low < 0 else draw.pick([0.5, 1.0]))
         case "gelu":
             return b.add_node("a", "gelu", [x], approximate="none")
         case "softplus":
-            return scalars.softplus(b, "a", x, 1.0, 20.0)
+            return scalar_functions.softplus(b, "a", x, 1.0, 20.0)
         case "elu":
-            return scalars.elu(b, "a", x, draw.pick([0.5, 1.0]))
+            return scalar_functions.elu(b, "a", x, draw.pick([0.5, 1.0]))
         case "shrink":
-            return scalars.shrink(b, "a", x, *draw.pick([(0.5, 0.5), (0.5, 0.0)]))
+            return scalar_functions.shrink(b, "a", x, *draw.pick([(0.5, 0.5), (0.5, 0.0)]))
         case "threshold":
-            return scalars.threshold(b, "a", x, 0.2, draw.pick([0.0, 1.0]))
+            return scalar_functions.threshold(b, "a", x, 0.2, draw.pick([0.0, 1.0]))
         case "log" | "sqrt" | "reciprocal" | "rsqrt":  # of numbers above 0
             return b.add_node("a", kind, [b.affine("d", b.add_node("e", "abs", [x]), scalar(1.0), scalar(0.3))])
         case _:
@@ -138,4 +138,4 @@ def _bent(b: Builder, x: str, kind: str, draw: Draw) -> str:
 
 
 def _dense(b: Builder, x: str, draw: Draw, out: int) -> str:
-    return layers.linear(b, "l", x, draw.weight(out, b.shape(x)[0]), draw.tensor(out, scale=0.5))
+    return weighted_layers.linear(b, "l", x, draw.weight(out, b.shape(x)[0]), draw.tensor(out, scale=0.5))

@@ -20,7 +20,7 @@ from proofmap.bounds.engine import bound_nodes
 from proofmap.bounds.layer_progress import LayerProgress
 from proofmap.bounds.state import BoundState
 from proofmap.errors import BoundError
-from proofmap.graph.builder import weighted_layers as layers
+from proofmap.graph.builder import weighted_layers
 from proofmap.graph.builder.graph_builder import Builder
 from proofmap.graph.ops import compute
 from proofmap.graph.walk import push
@@ -214,9 +214,9 @@ def test_curves_count_what_float32_makes_of_them() -> None:
 def test_forks_of_three_branches_count_what_cancels_on_the_way() -> None:
     """Three readers of one value, the first two coefficients of which cancel: their sum rounds all the same."""
     b = Builder((2,), 1)
-    top = layers.linear(b, "top", b.input, torch.tensor([[1.0, 0.5], [0.25, 1.0]]), torch.zeros(2))
+    top = weighted_layers.linear(b, "top", b.input, torch.tensor([[1.0, 0.5], [0.25, 1.0]]), torch.zeros(2))
     branches = [
-        layers.linear(b, f"branch{k}", top, torch.eye(2) * scale, torch.zeros(2))
+        weighted_layers.linear(b, f"branch{k}", top, torch.eye(2) * scale, torch.zeros(2))
         for k, scale in enumerate((1e8, 1.0 + 2**-20, -1e8))
     ]
     total = b.add("t2", b.add("t1", branches[0], branches[1]), branches[2])
@@ -230,7 +230,7 @@ def test_forks_of_three_branches_count_what_cancels_on_the_way() -> None:
 
 def test_rows_that_end_at_the_input_pay_for_the_sums_over_the_ball() -> None:
     b = Builder((3,), 1)
-    graph = b.finish(layers.linear(b, "l", b.input, torch.eye(3), None), torch.device("cpu"), torch.float32)
+    graph = b.finish(weighted_layers.linear(b, "l", b.input, torch.eye(3), None), torch.device("cpu"), torch.float32)
     family = Ball(0.25).at(torch.rand(1, 3))
     plan = replace(Backward().plans[0], rigorous=True)
     known, _ = bound_nodes(graph, Cases(family), plan, 2**26, LayerProgress.of(graph, 1, back=True))

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from proofmap.graph.ir import Graph, Node
-from proofmap.graph.walk import before, pull
+from proofmap.graph.walk import ancestors, pull
 from proofmap.inputs.window_forms import Windows
 from proofmap.rounding.bound_errors import Rounding
 from proofmap.rules import RULES, Form, Linear
@@ -72,4 +72,4 @@ def backsubstitute(
 
 def bytes_per_row(graph: Graph, start: str, members: int, itemsize: int) -> int:
     """What a row takes on its way back from `start`, by the widest layer that it can meet."""
-    return bytes_of("back", max(graph[name].size for name in before(graph.nodes, start)) + members, itemsize)
+    return bytes_of("back", max(graph[name].size for name in ancestors(graph.nodes, start)) + members, itemsize)

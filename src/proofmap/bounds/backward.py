@@ -17,7 +17,7 @@ from proofmap.bounds.prefilter import Prefilter
 from proofmap.bounds.rows import BoundRows, RowBounds
 from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Node
-from proofmap.graph.walk import before
+from proofmap.graph.walk import ancestors
 from proofmap.inputs.window_forms import Windows, where_from
 from proofmap.rules import Form, Interval, Relaxation
 from proofmap.rules.rule import AnyForm
@@ -157,7 +157,7 @@ class BackwardBounder(Bounder):
     def _sizes(self, name: str) -> list[int]:
         """The entries of every node that a dense form of this one can meet."""
         graph = self.state.graph
-        return [graph[one].size for one in before(graph.nodes, name)]
+        return [graph[one].size for one in ancestors(graph.nodes, name)]
 
     def final(self, specification: Tensor, wanted: Tensor) -> Tensor:
         graph, balls = self.state.graph, self.state.balls

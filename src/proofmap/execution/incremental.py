@@ -27,7 +27,7 @@ from proofmap.execution.map_windows import Framed, Lay, Under, as_maps, cut, lay
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import LINEAR, OPERATIONS, compute, reach
 from proofmap.graph.receptive_fields import Ends, Window
-from proofmap.graph.walk import most_held, push
+from proofmap.graph.walk import peak_elements, push
 
 _OUTSIDE = -torch.inf  # what max pools see around a map; all else around it is linear
 
@@ -113,7 +113,7 @@ class Schedule:
             beside[name] = sum(laid)
             if step.under:  # b, in place; else b, b + d, and what f makes of both
                 beside[name] += inputs if _ends(node) else 2 * (inputs + sizes[name])
-        return max(most_held(graph, sizes, beside), sizes[graph.output] + graph.classes)
+        return max(peak_elements(graph, sizes, beside), sizes[graph.output] + graph.classes)
 
     def __call__(self, base: Mapping[str, Tensor], points: Tensor, x: Tensor) -> Tensor:
         """What the output at points (S, n, *shape) changes by with each group in turn as in x (n, *shape):
@@ -156,7 +156,7 @@ def base_elements(graph: Graph, names: Collection[str]) -> int:
     """The most scalars that `base_of` occupies at a time for one point."""
     kept = accumulate(node.size + node.shape[0] if node.name in names else 0 for node in graph.nodes)
     beside = {node.name: node.inside + held for node, held in zip(graph.nodes, kept, strict=True)}
-    return most_held(graph, {node.name: node.size for node in graph.nodes}, beside)
+    return peak_elements(graph, {node.name: node.size for node in graph.nodes}, beside)
 
 
 def _step(

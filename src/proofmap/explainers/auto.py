@@ -24,7 +24,7 @@ from proofmap.explainers.tangent import slopes
 from proofmap.graph import Graph, Network, as_graph
 from proofmap.graph.classes import logits_of, target_of
 from proofmap.graph.input_tensor import as_samples
-from proofmap.graph.opaque import foreign_of
+from proofmap.graph.opaque import opaque_node
 from proofmap.inputs import groups as grouping
 from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.ball import Ball
@@ -140,7 +140,7 @@ class _Asked:
     def map(self, seconds: float) -> tuple[Explanation, str]:
         """The map that fits, and why it was chosen."""
         ball = Ball(_WIDE * _width(self.x, self.domain), domain=self.domain)
-        foreign = foreign_of(self.graph)
+        foreign = opaque_node(self.graph)
         if foreign is not None and not foreign[1].gradients:
             return self._sampled(ball, seconds)
         each = _clocked(lambda: slopes(self.graph, self.x[:1], self.target[:1], "class")) * len(self.x)
@@ -187,7 +187,7 @@ class _Asked:
 
     def proof(self, until: float) -> tuple[Explanation | None, str]:
         """The strongest proof that fits, and what it says or why there is none."""
-        foreign = foreign_of(self.graph)
+        foreign = opaque_node(self.graph)
         if foreign is not None:
             return None, f"{_NOTHING}: {foreign[1].named()} has no rule, and what cannot be bounded cannot be proven."
         hidden = sum(node.size for node in self.graph.nodes[1:])

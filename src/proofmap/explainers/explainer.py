@@ -26,7 +26,7 @@ from proofmap.explainers.explanation import Explanation, Guarantee, spread
 from proofmap.graph import Graph, Network, as_graph, bounded
 from proofmap.graph.classes import classes_of
 from proofmap.graph.input_tensor import as_samples
-from proofmap.graph.opaque import foreign_of
+from proofmap.graph.opaque import opaque_node
 from proofmap.inputs import groups as grouping
 from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.ball import Ball
@@ -271,7 +271,7 @@ class Explainer(ABC):
         """Refuse a network of which parts would have to be bounded that cannot be."""
         if self.guarantee == "certified":
             bounded(graph)
-        foreign = foreign_of(graph)
+        foreign = opaque_node(graph)
         if foreign is not None and (self.ball is None or isinstance(self.ball.eps, str)):
             got = "no ball, hence " if self.ball is None else ""
             raise InputError(

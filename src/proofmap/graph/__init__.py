@@ -1,9 +1,10 @@
-"""A model as data: read from torch or from ONNX, then run and walked by everything else.
+"""Computation graphs: a model as data, read from torch or from ONNX.
 
-`ops` holds the operations, one record each; `ir` and `walk` a graph and the walks through it. Readers write a graph
-down by `build` and its words: `picks`, `moves`, `layers`, `pools`, `sums`, `scalars`. `fold`, `axes`, `last`, `pairs`
-and `cut` make graphs simpler, or part them. `torch` and `onnx` read; `agree` and `foreign` hold what both do with a
-model that has been read.
+- `ir`: graphs and nodes. `ops`: the table of operations. `walk`: the two walks through a graph.
+- `torch` and `onnx`: the two readers. Each has a table from the framework's operators to converters.
+- `builder`: `graph_builder` collects nodes; the other modules write common layers in the operations of `ops`.
+- `rewrite`: graphs that compute the same function in another form, and parts of graphs.
+- `opaque`: parts of a model that can be run but not bounded. `agreement`: the check of a graph against its model.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from proofmap.graph.torch import trace
 
 __all__ = ["Graph", "Network", "Node", "as_graph", "bounded", "load", "trace"]
 
-Network: TypeAlias = nn.Module | Graph  # what a user hands over: a module, or a graph that was traced or loaded before
+Network: TypeAlias = nn.Module | Graph  # a user's model: a module, or a graph that was traced or loaded before
 
 
 def as_graph(model: Any, x: Tensor) -> Graph:
-    """A graph as it is, a torch module traced for inputs like x (N, *shape).
+    """Return a graph unchanged; trace a torch module for inputs like x (N, *shape).
 
     A module is traced on every public call. Its forward may depend on anything that Python code can read (attributes of
     functions and classes, files, the environment), so a graph kept from an earlier call could prove something about
-    another function. A user who knows that the model does not change holds the graph that `pm.trace` returns.
+    another function. A user who knows that the model does not change can keep and pass the graph that `pm.trace` returns.
     """
     if isinstance(model, Graph):
         return model

@@ -1,4 +1,4 @@
-"""Whether a graph and the model that it was read from agree, and what is at fault where they do not."""
+"""Comparison of a graph with the model that it was read from, and the diagnosis of a difference."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from torch import Tensor
 from proofmap.errors import ModelError
 from proofmap.graph.ir import Graph
 
-Run = Callable[[Tensor], Tensor]
+BatchFunction = Callable[[Tensor], Tensor]
 
-# Of the largest logit. Two ways to compute one network differ by some 1e-6 in single precision; a wrong reading is far
-# off. In double precision the single precision of constants that exporters write down shows, at 1e-7.
-TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
-_ROUNDED = {torch.float32: 1e-2, torch.float64: 1e-6}  # of the largest logit, too: what rounding may do to a file
+# Allowed difference, relative to the largest logit. Two correct computations of one network differ by about 1e-6 in
+# single precision; a reading error is much larger. In double precision the limit is 1e-6, because exporters may store
+# constants in single precision, which costs about 1e-7.
+LOGIT_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
+_REFERENCE_TOLERANCE = {
+    torch.float32: 1e-2,
+    torch.float64: 1e-6,
+}  # relative, too: two runtimes may differ by that
 
 
 class Cause(Enum):
@@ -33,59 +37,64 @@ class Cause(Enum):
 
 @dataclass(frozen=True)
 class Reference:
-    """What a graph was read from: a function of batches, and the same in double precision.
+    """The model that a graph was read from, as a function of batches.
 
-    other: `double` is another implementation, which need not agree with `run`.
+    run: the model in its own precision. double: the model in double precision.
+    other: True if `double` is another implementation, which need not agree with `run`.
     """
 
-    run: Run
-    double: Run
+    run: BatchFunction
+    double: BatchFunction
     other: bool = False
 
 
 def require_agreement(
     graph: Graph, reference: Reference, points: Tensor, whose: str, advice: Mapping[Cause, str]
 ) -> None:
-    """Refuse a graph that differs from its model; a cause that there is no advice for is no fault.
+    """Raise ModelError if the graph differs from its model and `advice` has an entry for the cause.
 
-    whose: logits, with {} for how far they are apart.
+    whose: the start of the message; {} stands for the relative difference.
     """
-    off, cause = _disagreement(graph, reference, points)
+    off, cause = _find_disagreement(graph, reference, points)
     if cause is not None and cause in advice:
-        most = f"expected {TOLERANCE[points.dtype]:g} at most"
+        most = f"expected {LOGIT_TOLERANCE[points.dtype]:g} at most"
         raise ModelError(f"{whose.format(f'{off:.1e}')}, {most}: {advice[cause]}")
 
 
-def _disagreement(graph: Graph, reference: Reference, points: Tensor) -> tuple[float, Cause | None]:
-    """By how much of the largest logit they differ, and why: at all points together, and at the first alone. Undefined
-    values are left out.
+def _find_disagreement(graph: Graph, reference: Reference, points: Tensor) -> tuple[float, Cause | None]:
+    """Return the relative difference and its cause (None within the tolerance).
+
+    The logits are compared for all points in one batch, and for the first point alone. Undefined values are skipped.
     """
     values = graph.as_model(graph(points))
     together, alone = reference.run(points), reference.run(points[:1])
-    tolerance = TOLERANCE[points.dtype]
-    off = max(difference(values, together), difference(values[:1], alone))
+    tolerance = LOGIT_TOLERANCE[points.dtype]
+    off = max(relative_difference(values, together), relative_difference(values[:1], alone))
     if off <= tolerance:
         return off, None
-    if difference(reference.run(points), together) > tolerance:
+    if relative_difference(reference.run(points), together) > tolerance:
         return off, Cause.RANDOM
-    if difference(together[:1], alone) > tolerance:
+    if relative_difference(together[:1], alone) > tolerance:
         return off, Cause.BATCH
     exact = points.double()
     try:
         double = graph.to(points.device, torch.float64)
         expected = reference.double(exact)
-        same, apart = difference(double.as_model(double(exact)), expected), difference(together.double(), expected)
-    except Exception:  # a model that double precision stops: nothing is learnt
+        same, apart = (
+            relative_difference(double.as_model(double(exact)), expected),
+            relative_difference(together.double(), expected),
+        )
+    except Exception:  # the model fails in double precision: no evidence
         same, apart = inf, 0.0
-    if reference.other and apart > _ROUNDED[points.dtype]:
+    if reference.other and apart > _REFERENCE_TOLERANCE[points.dtype]:
         return off, Cause.REFERENCE
-    if points.dtype != torch.float64 and same <= TOLERANCE[torch.float64]:
+    if points.dtype != torch.float64 and same <= LOGIT_TOLERANCE[torch.float64]:
         return off, Cause.ROUNDING
     return off, Cause.READING
 
 
-def difference(got: Tensor, expected: Tensor) -> float:
-    """The largest difference between two batches of logits, of the largest logit expected, where that is defined."""
+def relative_difference(got: Tensor, expected: Tensor) -> float:
+    """Return max |got - expected| / max |expected| over the samples whose expected logits are finite."""
     if got.shape != expected.shape:
         return inf
     defined = torch.isfinite(expected).all(1)

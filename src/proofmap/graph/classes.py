@@ -1,4 +1,4 @@
-"""The classes a question is about, one for each sample, and how far they are ahead."""
+"""Target classes, one for each sample, and classification margins."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["classes_of", "logits_of", "margins", "target_of"]
 
 
 def margins(logits: Tensor, target: Tensor) -> Tensor:
-    """max over c' != c of f_c' - f_c for logits (..., C) and targets that broadcast to (...)."""
+    """Return max over c' != c of f_c' - f_c, for logits (..., C) and targets c that broadcast to (...)."""
     index = target.expand(logits.shape[:-1])[..., None]
     decided = logits.gather(-1, index).squeeze(-1)
     return logits.scatter(-1, index, -inf).amax(-1) - decided
 
 
 def logits_of(graph: Graph, x: Tensor) -> Tensor:
-    """The logits at x (N, classes), of a model that has at least two classes and finite ones."""
+    """Return the logits at x (N, classes). Raise if there is one class only, or if a logit is not finite."""
     logits = graph(x).flatten(1)
     if logits.shape[1] < 2:
         raise InputError("got a model with one output, expected at least two classes: give it the logits of both")
@@ -33,7 +33,7 @@ def logits_of(graph: Graph, x: Tensor) -> Tensor:
 
 
 def target_of(target: Target, logits: Tensor, what: str = "target") -> Tensor:
-    """One class for each sample, (N,): the target, or where it is None the predicted one."""
+    """Return one class for each sample (N,): the given target, or the predicted class if the target is None."""
     count, classes = logits.shape
     return logits.argmax(1) if target is None else classes_of(target, count, classes, logits.device, what)
 
@@ -41,9 +41,9 @@ def target_of(target: Target, logits: Tensor, what: str = "target") -> Tensor:
 def classes_of(
     given: Target | list[int], count: int, classes: int | None, device: torch.device, what: str = "target"
 ) -> Tensor:
-    """One class for each of `count` samples, (N,) int64; `classes` is their number, None where nobody knows it.
+    """Return one class for each of `count` samples, (N,) int64.
 
-    A tensor with one entry counts for all samples, as it does for Captum.
+    A value with one entry applies to all samples, as in Captum. `classes` is the number of classes, or None if unknown.
     """
     try:
         if isinstance(given, list) and bool in map(type, given):

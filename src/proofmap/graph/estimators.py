@@ -1,9 +1,8 @@
-"""scikit-learn's classifiers as torch modules: networks, linear classifiers, pipelines that prepare their inputs, and
-skorch's nets in their place.
+"""Conversion of scikit-learn classifiers, pipelines and skorch nets to torch modules.
 
-A module puts out one logit for each of `classes_`, in float64: the decision function of a linear classifier, and of a
-network what its softmax gets. Where scikit-learn has one number z for two classes the logits are (0, z), of which the
-softmax is (1 - σ(z), σ(z)). What was built is compared with the estimator itself before it is given out.
+A converted module returns one logit for each of `classes_`, in float64. For a linear classifier the logits are its
+decision function; for a network they are the inputs of its softmax. Where scikit-learn has one number z for two
+classes, the logits are (0, z): their softmax is (1 - σ(z), σ(z)). Each module is compared with its estimator.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ from proofmap.errors import InputError, ModelError
 __all__ = ["from_sklearn", "is_estimator"]
 
 _ACTIVATIONS = {"identity": nn.Identity, "logistic": nn.Sigmoid, "tanh": nn.Tanh, "relu": nn.ReLU}
-_PROBES = 64  # inputs at which a module is compared with its estimator
-_OFF = {torch.float64: 1e-9, torch.float32: 1e-4}  # of the largest value there: how far they may be apart
-_CLASSIFIERS = "MLPClassifier, a linear classifier such as LogisticRegression, or a skorch net"
-_STEPS = (
+_PROBE_ROWS = 64  # inputs at which a module is compared with its estimator
+_TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4}  # allowed difference, relative to the largest value
+_KNOWN_CLASSIFIERS = "MLPClassifier, a linear classifier such as LogisticRegression, or a skorch net"
+_KNOWN_STEPS = (
     "StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, PCA, TruncatedSVD, a selection of columns, "
     "SimpleImputer, or a ColumnTransformer of these"
 )
 
 
 def from_sklearn(estimator: Any) -> nn.Module:
-    """A fitted classifier of scikit-learn as a torch module of rows (N, d), for whatever takes a model.
+    """Convert a fitted scikit-learn classifier to a torch module of rows (N, d).
 
     estimator: `MLPClassifier`; a linear classifier (`LogisticRegression`, `LinearSVC`, `SGDClassifier`, ...); a net of
-    skorch; a `Pipeline` that ends in one of these, with scalers, projections and selections in front; or a search that
-    has found one (`GridSearchCV`). The preparation is part of the module: rows, radii and domains are in the user's own
+    skorch; a `Pipeline` that ends in one of these, with scalers, projections and selections before it; or a finished
+    search (`GridSearchCV`). The preparation is part of the module: rows, radii and domains are in the user's own
     units. Output k is the class `estimator.classes_[k]`.
 
     >>> from sklearn.linear_model import LogisticRegression
@@ -47,22 +46,24 @@ def from_sklearn(estimator: Any) -> nn.Module:
     torch.Size([4, 2])
     """
     estimator = getattr(estimator, "best_estimator_", estimator)
-    *before, last = [step for _, step in estimator.steps] if _is(estimator, "Pipeline") else [estimator]
-    if not _is(last, "ClassifierMixin", "NeuralNet"):
-        raise InputError(f"from_sklearn got {_name(last)}, expected a fitted {_CLASSIFIERS}, or a pipeline with one")
+    *before, last = [step for _, step in estimator.steps] if _is_instance(estimator, "Pipeline") else [estimator]
+    if not _is_instance(last, "ClassifierMixin", "NeuralNet"):
+        raise InputError(
+            f"from_sklearn got {_name(last)}, expected a fitted {_KNOWN_CLASSIFIERS}, or a pipeline with one"
+        )
     _check_fitted(estimator, last)
-    steps, module = nn.Sequential(*(_step(step) for step in before)), _classifier(last).eval()
-    _check_same(estimator, [*before, last], steps, module)
+    steps, module = nn.Sequential(*(_step_module(step) for step in before)), _classifier(last).eval()
+    _check_agreement(estimator, [*before, last], steps, module)
     return nn.Sequential(*steps, module).to(_dtype(module)).eval()
 
 
 def is_estimator(value: object) -> bool:
-    """Whether it is one of scikit-learn's or skorch's, whatever it estimates."""
-    return _is(value, "BaseEstimator", "NeuralNet")
+    """Return whether the value is an estimator of scikit-learn or a net of skorch."""
+    return _is_instance(value, "BaseEstimator", "NeuralNet")
 
 
 class _Affine(nn.Module):
-    """(x - centre) · factor + shift, column by column."""
+    """The map (x - centre) · factor + shift, column by column."""
 
     centre: Tensor
     factor: Tensor
@@ -78,7 +79,7 @@ class _Affine(nn.Module):
 
 
 class _Branches(nn.Module):
-    """Some columns through each branch, side by side."""
+    """A column transformer: each branch gets some columns, and the results are concatenated."""
 
     def __init__(self, branches: list[tuple[NDArray[Any], nn.Module]]) -> None:
         super().__init__()
@@ -92,7 +93,7 @@ class _Branches(nn.Module):
 
 
 class _TwoLogits(nn.Module):
-    """One number z (N,) or (N, 1) for two classes as their logits (0, z - offset)."""
+    """Logits (0, z - offset) of two classes from one number z, (N,) or (N, 1)."""
 
     def __init__(self, inner: nn.Module, offset: float) -> None:
         super().__init__()
@@ -104,22 +105,24 @@ class _TwoLogits(nn.Module):
 
 
 def _classifier(estimator: Any) -> nn.Module:
-    if _is(estimator, "NeuralNet"):
-        return _of_skorch(estimator)
+    if _is_instance(estimator, "NeuralNet"):
+        return _skorch_module(estimator)
     if not isinstance(estimator.classes_, np.ndarray) or _is_multilabel(estimator):
         raise InputError(f"from_sklearn got {_name(estimator)} of several labels at once, expected one class a row")
-    if _is(estimator, "MLPClassifier"):
+    if _is_instance(estimator, "MLPClassifier"):
         layers = [_linear(weight.T, bias) for weight, bias in zip(estimator.coefs_, estimator.intercepts_, strict=True)]
         inner = [part for layer in layers[:-1] for part in (layer, _ACTIVATIONS[estimator.activation]())]
-        return nn.Sequential(*inner, _both(layers[-1]))
-    if _is(estimator, "LinearClassifierMixin"):
+        return nn.Sequential(*inner, _two_logits(layers[-1]))
+    if _is_instance(estimator, "LinearClassifierMixin"):
         weight = np.atleast_2d(estimator.coef_)
-        return _both(_linear(weight, np.broadcast_to(estimator.intercept_, len(weight))))
-    raise InputError(f"from_sklearn got {_name(estimator)}, expected {_CLASSIFIERS}, or a pipeline that ends in one")
+        return _two_logits(_linear(weight, np.broadcast_to(estimator.intercept_, len(weight))))
+    raise InputError(
+        f"from_sklearn got {_name(estimator)}, expected {_KNOWN_CLASSIFIERS}, or a pipeline that ends in one"
+    )
 
 
 def _linear(weight: Any, bias: Any) -> nn.Linear:
-    """nn.Linear with these numbers, in float64."""
+    """Return nn.Linear with this weight and bias, in float64."""
     rows = torch.as_tensor(np.ascontiguousarray(weight, dtype=np.float64))
     layer = nn.Linear(rows.shape[1], rows.shape[0], dtype=torch.float64)
     with torch.no_grad():
@@ -128,42 +131,46 @@ def _linear(weight: Any, bias: Any) -> nn.Linear:
     return layer
 
 
-def _both(layer: nn.Linear) -> nn.Linear:
-    """One number z for two classes as their logits (0, z)."""
+def _two_logits(layer: nn.Linear) -> nn.Linear:
+    """Return the layer; if it has one output z for two classes, a layer with the logits (0, z)."""
     if layer.out_features > 1:
         return layer
     weight, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
     return _linear(np.concatenate([np.zeros_like(weight), weight]), np.concatenate([np.zeros_like(bias), bias]))
 
 
-def _of_skorch(net: Any) -> nn.Module:
+def _skorch_module(net: Any) -> nn.Module:
     module: nn.Module = deepcopy(net.module_).cpu()
-    if not _is(net, "NeuralNetBinaryClassifier"):
+    if not _is_instance(net, "NeuralNetBinaryClassifier"):
         return module
     return _TwoLogits(module, log(net.threshold / (1 - net.threshold)))
 
 
-def _step(step: Any) -> nn.Module:
-    """What a step of a pipeline does to columns of numbers."""
-    idle = _is(step, "FunctionTransformer") and step.func is None  # what a ColumnTransformer makes of "passthrough"
-    if idle or step is None or isinstance(step, str) or _is(step, "SimpleImputer"):  # which fills gaps, and x has none
+def _step_module(step: Any) -> nn.Module:
+    """Return a pipeline step as a module of rows."""
+    idle = (
+        _is_instance(step, "FunctionTransformer") and step.func is None
+    )  # a ColumnTransformer's "passthrough"
+    if (
+        idle or step is None or isinstance(step, str) or _is_instance(step, "SimpleImputer")
+    ):  # fills gaps; x has none
         return nn.Identity()
-    if _is(step, "Pipeline"):
-        return nn.Sequential(*(_step(inner) for _, inner in step.steps))
-    if _is(step, "ColumnTransformer"):
-        return _Branches(list(_branches(step)))
-    if _is(step, "SelectorMixin"):
+    if _is_instance(step, "Pipeline"):
+        return nn.Sequential(*(_step_module(inner) for _, inner in step.steps))
+    if _is_instance(step, "ColumnTransformer"):
+        return _Branches(list(_column_branches(step)))
+    if _is_instance(step, "SelectorMixin"):
         return _Branches([(step.get_support(indices=True), nn.Identity())])
-    for kind, build in _BUILT.items():
-        if _is(step, kind):
+    for kind, build in _STEP_MODULES.items():
+        if _is_instance(step, kind):
             return build(step)
     raise InputError(
-        f"from_sklearn got the step {_name(step)} before the classifier, expected {_STEPS}: transform the rows by it "
+        f"from_sklearn got the step {_name(step)} before the classifier, expected {_KNOWN_STEPS}: transform the rows by it "
         "first, and explain what comes after"
     )
 
 
-def _clipped(step: Any, module: nn.Module, low: float, high: float) -> nn.Module:
+def _with_clip(step: Any, module: nn.Module, low: float, high: float) -> nn.Module:
     return nn.Sequential(module, nn.Hardtanh(low, high)) if getattr(step, "clip", False) else module
 
 
@@ -176,21 +183,21 @@ def _pca(step: Any) -> nn.Module:
     return nn.Sequential(_Affine(step.mean_), _linear(rows, np.zeros(len(rows))))
 
 
-_BUILT: dict[str, Callable[[Any], nn.Module]] = {
+_STEP_MODULES: dict[str, Callable[[Any], nn.Module]] = {
     "StandardScaler": lambda step: _Affine(step.mean_ if step.with_mean else None, _inverse(step.scale_)),
-    "RobustScaler": lambda step: _Affine(step.center_ if step.with_centering else None, _robust(step)),
-    "MaxAbsScaler": lambda step: _clipped(step, _Affine(None, _inverse(step.scale_)), -1.0, 1.0),
-    "MinMaxScaler": lambda step: _clipped(step, _Affine(None, step.scale_, step.min_), *step.feature_range),
+    "RobustScaler": lambda step: _Affine(step.center_ if step.with_centering else None, _robust_factor(step)),
+    "MaxAbsScaler": lambda step: _with_clip(step, _Affine(None, _inverse(step.scale_)), -1.0, 1.0),
+    "MinMaxScaler": lambda step: _with_clip(step, _Affine(None, step.scale_, step.min_), *step.feature_range),
     "TruncatedSVD": lambda step: _linear(step.components_, np.zeros(len(step.components_))),
     "PCA": _pca,
 }
 
 
-def _robust(step: Any) -> Any:
+def _robust_factor(step: Any) -> Any:
     return _inverse(step.scale_) if step.with_scaling else None
 
 
-def _branches(step: Any) -> Iterator[tuple[NDArray[Any], nn.Module]]:
+def _column_branches(step: Any) -> Iterator[tuple[NDArray[Any], nn.Module]]:
     names = list(getattr(step, "feature_names_in_", []))
     for _, inner, columns in step.transformers_:
         if isinstance(inner, str) and inner == "drop":
@@ -201,7 +208,7 @@ def _branches(step: Any) -> Iterator[tuple[NDArray[Any], nn.Module]]:
         if len(chosen) and isinstance(chosen[0], str):
             chosen = np.array([names.index(name) for name in chosen])
         if len(chosen):
-            yield chosen.astype(np.int64), _step(inner)
+            yield chosen.astype(np.int64), _step_module(inner)
 
 
 def _check_fitted(estimator: Any, last: Any) -> None:
@@ -209,7 +216,7 @@ def _check_fitted(estimator: Any, last: Any) -> None:
     from sklearn.utils.validation import check_is_fitted
 
     try:
-        if _is(last, "NeuralNet"):
+        if _is_instance(last, "NeuralNet"):
             last.check_is_fitted(["module_"])
         else:
             check_is_fitted(last)
@@ -217,39 +224,40 @@ def _check_fitted(estimator: Any, last: Any) -> None:
         raise InputError(f"from_sklearn got {_name(estimator)} that is not fitted: call fit(X, y) first") from error
 
 
-def _check_same(estimator: Any, parts: list[Any], steps: nn.Sequential, module: nn.Module) -> None:
-    """Refuse what does not compute what the estimator does: its preparation and its classifier, each at points drawn
-    around 0.
+def _check_agreement(estimator: Any, parts: list[Any], steps: nn.Sequential, module: nn.Module) -> None:
+    """Raise if the module differs from the estimator at points drawn around 0.
+
+    The preparation and the classifier are compared separately.
     """
     dtype, last = _dtype(module), parts[-1]
     width = next((part.n_features_in_ for part in parts if hasattr(part, "n_features_in_")), None)
-    if width is None:  # a skorch net that was fitted alone knows no columns, and is its own module
+    if width is None:  # a skorch net that was fitted alone: it has no columns, and is its own module
         return
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # whatever an estimator says of such rows
+        warnings.simplefilter("ignore")  # warnings of an estimator about such rows
         if len(steps):
-            rows = _drawn(width)
-            prepared = estimator[:-1].transform(_named(estimator, rows))
-            _compare(steps(torch.as_tensor(rows)), prepared, _OFF[torch.float64], estimator)
+            rows = _draw_rows(width)
+            prepared = estimator[:-1].transform(_as_frame(estimator, rows))
+            _check_close(steps(torch.as_tensor(rows)), prepared, _TOLERANCES[torch.float64], estimator)
             width = np.shape(prepared)[1]
-        rows = _drawn(width).astype(np.float32 if dtype == torch.float32 else np.float64)
+        rows = _draw_rows(width).astype(np.float32 if dtype == torch.float32 else np.float64)
         logits = module(torch.as_tensor(rows)).double()
-        if _is(last, "NeuralNet"):  # the module is its own: what is made of its outputs is compared
+        if _is_instance(last, "NeuralNet"):  # the module is the net's own, so its decisions are compared
             values, expected = logits.argmax(1), last.predict(rows)
         elif hasattr(last, "decision_function"):
-            expected = last.decision_function(_named(last, rows))
+            expected = last.decision_function(_as_frame(last, rows))
             values = logits[:, 1] - logits[:, 0] if np.ndim(expected) == 1 else logits
         else:
-            values, expected = logits.softmax(1), last.predict_proba(_named(last, rows))
-        _compare(values, expected, _OFF[dtype], estimator)
+            values, expected = logits.softmax(1), last.predict_proba(_as_frame(last, rows))
+        _check_close(values, expected, _TOLERANCES[dtype], estimator)
 
 
-def _drawn(width: int) -> NDArray[np.float64]:
-    sizes = np.geomspace(0.1, 10, _PROBES)[:, None]
-    return np.random.default_rng(0).normal(size=(_PROBES, width)) * sizes
+def _draw_rows(width: int) -> NDArray[np.float64]:
+    sizes = np.geomspace(0.1, 10, _PROBE_ROWS)[:, None]
+    return np.random.default_rng(0).normal(size=(_PROBE_ROWS, width)) * sizes
 
 
-def _compare(values: Tensor, expected: Any, most: float, estimator: Any) -> None:
+def _check_close(values: Tensor, expected: Any, most: float, estimator: Any) -> None:
     wanted = torch.as_tensor(np.asarray(expected, dtype=np.float64))
     off = (
         float((values - wanted).abs().max() / wanted.abs().max().clamp(min=1)) if values.shape == wanted.shape else inf
@@ -265,8 +273,8 @@ def _dtype(module: nn.Module) -> torch.dtype:
     return next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float64)
 
 
-def _named(estimator: Any, rows: NDArray[Any]) -> Any:
-    """The rows as a frame where the estimator was fitted on one."""
+def _as_frame(estimator: Any, rows: NDArray[Any]) -> Any:
+    """Return the rows as a frame if the estimator was fitted on a frame."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
         return rows
@@ -276,11 +284,18 @@ def _named(estimator: Any, rows: NDArray[Any]) -> Any:
 
 
 def _is_multilabel(estimator: Any) -> bool:
-    return _is(estimator, "MLPClassifier") and estimator.out_activation_ == "logistic" and estimator.n_outputs_ > 1
+    return (
+        _is_instance(estimator, "MLPClassifier")
+        and estimator.out_activation_ == "logistic"
+        and estimator.n_outputs_ > 1
+    )
 
 
-def _is(value: Any, *names: str) -> bool:
-    """Whether the value is one of scikit-learn's or skorch's classes, which need not be installed for asking."""
+def _is_instance(value: Any, *names: str) -> bool:
+    """Return whether the value is an instance of these scikit-learn or skorch classes.
+
+    Classes are compared by name, so that neither package has to be installed.
+    """
     kinds = [kind for kind in type(value).__mro__ if kind.__module__.partition(".")[0] in ("sklearn", "skorch")]
     return any(kind.__name__ in names for kind in kinds)
 

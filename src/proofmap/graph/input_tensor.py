@@ -1,4 +1,4 @@
-"""What a user passes as samples, as the tensor that everything else takes."""
+"""Conversion of a user's samples (tensor, array or frame) to a checked tensor."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["as_samples", "weight_of"]
 
 
 def as_samples(x: Samples, model: Any) -> Tensor:
-    """x (N, *shape), checked: a tensor as it is, a numpy array of floats or a frame in the model's precision, on its
-    device.
+    """Return x (N, *shape) as a checked tensor.
 
-    numpy makes float64 unless told otherwise, so an array's precision is no wish; a float64 tensor's is one.
+    A tensor stays as it is. A numpy array of floats or a frame takes the model's precision and device: numpy arrays are
+    float64 by default, so their precision is not a deliberate choice, while that of a float64 tensor is.
     """
     if is_frame(x):
         x = numbers_of(x)
@@ -49,7 +49,7 @@ def as_samples(x: Samples, model: Any) -> Tensor:
 
 
 def weight_of(model: Any) -> Tensor:
-    """A tensor whose precision and device are the model's: its first weight, where it has one."""
+    """Return the first weight of the model, which has its precision and device; an empty tensor if it has none."""
     weights: Any = ()
     if isinstance(model, Graph):
         weights = (node.weight for node in model.nodes if node.weight is not None)

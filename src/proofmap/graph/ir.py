@@ -1,4 +1,4 @@
-"""A model as data: a graph of named nodes over one sample.
+"""Intermediate representation: a model as an immutable graph of named nodes over one sample.
 
 Every shape is that of one sample; tensors that flow through a graph carry the sample dimension in front, of any size.
 A graph never changes: passes return new ones.
@@ -18,20 +18,21 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.graph.ops import UNSIGNED, compute
-from proofmap.graph.rewrite.probability_head import LAST
+from proofmap.graph.rewrite.probability_head import PROBABILITY_HEADS
 from proofmap.graph.walk import push
 
 
 @dataclass(frozen=True, eq=False)
 class Folded:
-    """What a node does not show of the operations that it stands for: how many roundings more than its own they take,
-    as they are run, and what the constants amount to that its bias was summed from, |b_1| + |b_2| + ...
+    """Error data of the operations that were folded into one node. The model itself still runs them one by one.
 
-    gain: an error of a value between these operations is at most that many times larger in the node's own value.
+    rounding_errors: the number of rounding errors of these operations beyond the node's own.
+    constants: the sum of the absolute constants that the bias was computed from, |b_1| + |b_2| + ...
+    gain: an error of a value between these operations grows at most by this factor in the node's value.
     reach: no value between them is larger than reach · (m + 1), with m the largest |x| that the node reads.
     """
 
-    roundings: int
+    rounding_errors: int
     constants: Tensor | None  # broadcasts as the bias does
     gain: float = 1.0
     reach: float = 0.0
@@ -42,10 +43,10 @@ class Node:
     """One operation. Linear operations are y = L(inputs; weight) + bias, with L linear in the inputs.
 
     The bias broadcasts against one sample's value (a convolution's is (C, 1, ...)), and so does the weight of an
-    operation that works entry by entry. |L| is L with |weight|: nothing else in a linear operation is negative. One
-    without a weight has no numbers to multiply with, in its attributes neither.
+    operation that works entry by entry. |L| is L with |weight|: nothing else in a linear operation is negative. A
+    linear operation without a weight multiplies by no numbers, not even by numbers in its attributes.
 
-    A "foreign" node is the one operation without a rule: its attribute `run` computes it (`graph.foreign`).
+    A "foreign" node stands for an opaque part of the model: its attribute `run` computes it (`graph.opaque`).
     """
 
     name: str
@@ -70,11 +71,11 @@ class Node:
 
     @property
     def inside(self) -> int:
-        """The number of scalars that computing one sample's value takes beside it."""
+        """The number of extra scalars that are held while one sample's value is computed."""
         return self.attributes["run"].elements if self.op == "foreign" else 0
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Node:
-        """The same node with its tensors elsewhere; index tensors keep their integer type."""
+        """Return the node with its tensors on a device and in a precision; index tensors keep their integer type."""
 
         def move(value: Any) -> Any:
             if not isinstance(value, Tensor):
@@ -94,7 +95,7 @@ def _is_real(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """An ONNX file and the preparation that is computed before it, outside the file.
+    """An ONNX file, and the preparation of its inputs that is computed outside the file.
 
     prepare: {"mean": [...] or None, "std": [...] or None, "layout": "NCHW" or "NHWC"}. An input x has its channels
     first. The network gets (x - mean) / std; for "NHWC", the channels are moved to the end. None: it gets x itself.
@@ -108,11 +109,11 @@ class ModelFile:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Graph:
-    """Nodes in an order in which inputs come first; the first is the input, one is the output.
+    """Nodes in topological order; the first is the input, one is the output.
 
-    A graph can be called like the module it was made from, and gives logits: `taken_off` names the function from
-    logits to probabilities that the model itself ends in. `file` names the ONNX file that computes just this graph,
-    so that whoever changes the nodes sets it to None.
+    A graph can be called like the module it was made from, and returns logits. `taken_off` names the function from
+    logits to probabilities that the model itself ends in. `file` names the ONNX file that computes exactly this graph:
+    code that changes the nodes must set it to None.
 
     >>> graph = pm.trace(model, x)
     >>> len(graph.nodes), graph.classes, graph(x).shape
@@ -142,7 +143,7 @@ class Graph:
 
     @cached_property
     def drops(self) -> dict[str, list[str]]:
-        """For each node, the names whose values nobody needs after it."""
+        """For each node, the names of the values that no later node reads."""
         last: dict[str, str] = {}
         for node in self.nodes:
             last.update((name, node.name) for name in (*node.inputs, node.name))
@@ -167,23 +168,23 @@ class Graph:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision of the weights (float32 where there is none)."""
+        """The precision of the weights (float32 if there are none)."""
         return self._weighted[0].dtype if self._weighted else torch.float32
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Graph:
-        """The same graph with its tensors on another device or in another precision."""
+        """Return the graph with its tensors on a device and in a precision."""
         return replace(self, nodes=tuple(node.to(device, dtype) for node in self.nodes))
 
     def as_model(self, logits: Tensor) -> Tensor:
-        """What the model itself puts out where the graph gives these logits (N, classes)."""
-        return logits if self.taken_off is None else LAST[self.taken_off](logits)
+        """Return the outputs of the original model for these logits (N, classes)."""
+        return logits if self.taken_off is None else PROBABILITY_HEADS[self.taken_off](logits)
 
     def __repr__(self) -> str:
         lines = (f"  {n.name}: {n.op}({', '.join(n.inputs)}) -> {n.shape}" for n in self.nodes)
         return "\n".join(["Graph(", *lines, f"  -> {self.output}", ")"])
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The output at x (N, *input shape). Differentiable."""
+        """Return the logits at x (N, *input shape). Differentiable."""
         if tuple(x.shape[1:]) != self.input.shape or x.ndim < 1:
             raise InputError(
                 f"got an input of shape {tuple(x.shape)}, expected (N, {', '.join(map(str, self.input.shape))}): "

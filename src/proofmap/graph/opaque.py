@@ -1,6 +1,7 @@
-"""Parts of a model that can be run and not bounded: one node, right behind the input, computes them whole.
+"""Opaque parts: operations without a bounding rule, which are run by the original framework.
 
-Whoever bounds asks `bounded` first, whoever differentiates asks `differentiable`: both name all that is in the way.
+A graph has at most one opaque node, directly after the input. `bounded` raises if there is one; `differentiable`
+raises if gradients do not pass through it. Both messages name all operations concerned.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from torch import Tensor
 from proofmap.errors import ModelError, UnsupportedError
 from proofmap.graph.ir import Graph, Node
 
-FEW, MANY = 3, 31  # points to try a function at; many where something in it is known to mix samples
-_TOLERANCE = 1e-4  # of the largest value, between a sample alone and beside others
+FEW_POINTS, MANY_POINTS = 3, 31  # points at which a function is tried; many if an operation is known to mix samples
+_SAMPLE_TOLERANCE = 1e-4  # allowed relative difference between a sample alone and in a batch
 
 Key = TypeVar("Key", bound=Hashable)
-Self = TypeVar("Self", bound="Foreign")
+Self = TypeVar("Self", bound="OpaqueFunction")
 
 
 @dataclass(frozen=True, eq=False)
-class Foreign(ABC):
-    """A function of samples that somebody else computes: (N, *input) -> (N, *shape).
+class OpaqueFunction(ABC):
+    """A function of samples that another framework computes: (N, *input) -> (N, *shape).
 
-    missing: pairs (node, operation) of what has no rule in it. elements: scalars that one sample takes inside.
-    gradients: whether autograd goes through.
+    missing: pairs (node, operation) for the operations without a rule. elements: the scalars that the computation of
+    one sample holds. gradients: whether autograd passes through.
     """
 
     missing: tuple[tuple[str, str], ...]
@@ -37,38 +38,38 @@ class Foreign(ABC):
 
     @abstractmethod
     def __call__(self, x: Tensor) -> Tensor:
-        """The value for each sample, in the type of x and at its place."""
+        """Return the value for each sample, in the precision and on the device of x."""
 
     @abstractmethod
     def to(self: Self, device: torch.device, dtype: torch.dtype) -> Self:
-        """The same for inputs of that type there."""
+        """Return the function for inputs of that precision on that device."""
 
     @abstractmethod
-    def spelled(self) -> Iterator[str | Tensor]:
-        """All that its values depend on, for a hash."""
+    def hash_parts(self) -> Iterator[str | Tensor]:
+        """Yield everything that the values depend on, for a hash."""
 
-    def named(self) -> str:
-        """What has no rule, in words."""
+    def missing_in_words(self) -> str:
+        """Return the operations without a rule as text."""
         return ", ".join(f"{operation} (node {node!r})" for node, operation in self.missing)
 
 
-def foreign_of(graph: Graph) -> tuple[Node, Foreign] | None:
-    """The node that is run and not bounded, where there is one."""
+def opaque_node(graph: Graph) -> tuple[Node, OpaqueFunction] | None:
+    """Return the opaque node and its function, or None."""
     for node in graph.nodes:
         if node.op == "foreign":
-            run: Foreign = node.attributes["run"]
+            run: OpaqueFunction = node.attributes["run"]
             return node, run
     return None
 
 
 def bounded(graph: Graph) -> Graph:
-    """The graph, if every operation in it has a rule; else an error that names those without, and what works."""
-    part = foreign_of(graph)
+    """Return the graph if every operation has a rule. Otherwise raise and name the missing ones and what still works."""
+    part = opaque_node(graph)
     if part is None:
         return graph
     node, run = part
     gradients = "SmoothEVA, PathEVA, GreedyAS, GreedyAO, saliency, rise, occlusion and most other baselines"
-    others = gradients if run.gradients else _SAMPLING
+    others = gradients if run.gradients else _SAMPLING_METHODS
     raise UnsupportedError(
         run.missing,
         f"add one under proofmap/rules, or explain with HybridEVA(split={node.name!r}), which bounds only what follows "
@@ -76,30 +77,34 @@ def bounded(graph: Graph) -> Graph:
     )
 
 
-_SAMPLING = "rise, occlusion"
+_SAMPLING_METHODS = "rise, occlusion"
 
 
 def differentiable(graph: Graph, who: str) -> Graph:
-    """The graph, if gradients go through it."""
-    part = foreign_of(graph)
+    """Return the graph if gradients pass through it; otherwise raise."""
+    part = opaque_node(graph)
     if part is None or part[1].gradients:
         return graph
     raise ModelError(
-        f"{who} needs gradients, and there are none through {part[1].named()}: choose a method that does without, "
-        f"such as EmpiricalEVA, {_SAMPLING}"
+        f"{who} needs gradients, and there are none through {part[1].missing_in_words()}: choose a method that does "
+        f"without, such as EmpiricalEVA, {_SAMPLING_METHODS}"
     )
 
 
-def in_front(name: str, start: Node, run: Foreign, tail: Graph) -> Graph:
-    """The graph whose first operation `run` gives what `tail` takes."""
+def prepend_opaque(name: str, start: Node, run: OpaqueFunction, tail: Graph) -> Graph:
+    """Return the graph that applies `run`, then `tail`."""
     assert tail.input.name == name != start.name
     node = Node(name, "foreign", (start.name,), tail.input.shape, attributes={"run": run})
     return Graph((start, node, *tail.nodes[1:]), tail.output, tail.taken_off)
 
 
-def straits(steps: Sequence[tuple[Sequence[Key], Sequence[Key]]], start: Key, end: Key) -> Iterator[tuple[int, Key]]:
-    """Where a network can be cut: (k, value) of steps (outputs, inputs) such that an output of step k is all that the
-    later ones, and the end, read of what came so far.
+def bottlenecks(
+    steps: Sequence[tuple[Sequence[Key], Sequence[Key]]], start: Key, end: Key
+) -> Iterator[tuple[int, Key]]:
+    """Yield the places (k, value) at which a network can be cut.
+
+    Each step is (outputs, inputs). A value of step k is such a place if it is the only earlier value that later steps,
+    and the end, read.
     """
     last = {name: k for k, (_, inputs) in enumerate(steps) for name in inputs} | {end: len(steps)}
     open_ = {start}
@@ -110,15 +115,16 @@ def straits(steps: Sequence[tuple[Sequence[Key], Sequence[Key]]], start: Key, en
 
 
 def points_around(x: Tensor, count: int) -> Tensor:
-    """x (1, *shape), and points drawn far around it, on both sides of zero: (count, *shape)."""
+    """Return x (1, *shape) and points drawn in a wide box around 0: (count, *shape)."""
     noise = torch.rand(count - 1, *x.shape[1:], generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x)
     return torch.cat([x, (x.abs().max() + 1) * (3 * noise - 1.5)])
 
 
-def independent(function: Callable[[Tensor], Tensor], points: Tensor, sizes: Sequence[int]) -> str | None:
-    """Why the function is none of each sample by itself; None where it is, as far as these points show.
+def sample_dependence(function: Callable[[Tensor], Tensor], points: Tensor, sizes: Sequence[int]) -> str | None:
+    """Return why the function does not treat each sample on its own; None if these points show no dependence.
 
-    sizes: of the batches that it takes. Each point is run beside others, at two places, and alone where it can be.
+    sizes: the batch sizes that the function takes. Each point is run in a batch, at two positions, and in batches of
+    these sizes.
     """
     whole = function(points)
     if whole.ndim < 1 or len(whole) != len(points):
@@ -128,9 +134,9 @@ def independent(function: Callable[[Tensor], Tensor], points: Tensor, sizes: Seq
     def differs(other: Tensor) -> bool:
         if other.shape != whole.shape:
             return True
-        off = torch.where(other == whole, 0.0, (other - whole).abs())  # of what is infinite on both sides
+        off = torch.where(other == whole, 0.0, (other - whole).abs())  # equal infinities differ by 0
         both = torch.isnan(other) & torch.isnan(whole)
-        return not bool((off.masked_fill(both, 0.0) <= _TOLERANCE * scale).all())
+        return not bool((off.masked_fill(both, 0.0) <= _SAMPLE_TOLERANCE * scale).all())
 
     if differs(function(points)):
         return "gives another output each time: does it draw random numbers or keep state?"

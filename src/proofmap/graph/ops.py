@@ -1,4 +1,4 @@
-"""The operations: one record each, from which follows all that is asked of one but its bounds (`rules`)."""
+"""The table of operations: one `Operation` record each. Bounding rules are in `proofmap.rules`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proofmap.graph import operation_values as functions
-from proofmap.graph.receptive_fields import Reach, Shapes, filtered, framed, nowhere, pooled, same_place, same_position
+from proofmap.graph import operation_values
+from proofmap.graph.receptive_fields import (
+    ReceptiveField,
+    Shapes,
+    convolution_window,
+    no_window,
+    padding_window,
+    pooling_window,
+    same_place,
+    same_position,
+)
 
 if TYPE_CHECKING:
     from proofmap.graph.ir import Node
 
-_SMOOTH = 16  # torch's softplus, cut off above this, jumps by less than rounding in float32
+_SMOOTH_SOFTPLUS_THRESHOLD = 16  # above it, torch's jump from softplus to x is below float32 rounding
 
 
 def _never(node: Node) -> bool:
@@ -30,26 +39,26 @@ def _always(node: Node) -> bool:
 
 @dataclass(frozen=True)
 class Operation:
-    """What an operation is.
+    """The properties of an operation.
 
-    compute: its value, from the node and the values of its inputs.
-    linear: None where it is not. "weighted" is y = L(inputs; weight) + bias, linear in the inputs and in the weight,
-        which they are multiplied with and nothing else: |L| has |weight| for weight. "unsigned" is y = L(inputs)
-        without a weight: no entry of the matrix is negative, whatever the attributes, so that |L| = L.
-    reach: what an output position of a map reads, given the shapes of the inputs.
-    steep: whether the node ends, jumps or is steep at an edge of what it takes: rounding may cross the edge.
-    activation: whether networks have it behind a layer, as one.
+    compute: the value, from the node and the values of its inputs.
+    linear: None for a nonlinear operation. "weighted" is y = L(inputs; weight) + bias, linear in the inputs and in the
+        weight, which is the only factor: |L| has |weight| for weight. "unsigned" is y = L(inputs) without a weight: no
+        entry of the matrix is negative, whatever the attributes, so that |L| = L.
+    reach: the window of input positions that an output position of a map reads, given the shapes of the inputs.
+    steep: whether the function is discontinuous, undefined or steep at some input, which rounding errors may cross.
+    activation: whether networks use the operation as an activation function.
     """
 
     compute: Callable[..., Tensor]
     linear: Literal["weighted", "unsigned"] | None = None
-    reach: Callable[[Node, Shapes], Reach | None] = nowhere
+    reach: Callable[[Node, Shapes], ReceptiveField | None] = no_window
     steep: Callable[[Node], bool] = _never
     activation: bool = False
 
     @property
     def entrywise(self) -> bool:
-        """Whether an entry depends on the inputs' entries at its place alone; weight and bias broadcast to it."""
+        """Whether each output entry depends only on the input entries at the same position (weight and bias broadcast)."""
         return self.reach is same_place
 
 
@@ -57,39 +66,43 @@ _scalar = partial(Operation, reach=same_place)  # y = f(x), entry by entry
 
 
 def _plain(function: Callable[[Tensor], Tensor], **more: Any) -> Operation:
-    """The same, without settings."""
+    """Return the record of a function of one scalar without attributes."""
     return _scalar(lambda node, x: function(x), **more)
 
 
 OPERATIONS: dict[str, Operation] = {
-    "linear": Operation(functions.linear, "weighted"),
-    "matmul": Operation(functions.matmul, "weighted"),
-    "conv": Operation(functions.conv, "weighted", filtered),
-    "conv_transpose": Operation(functions.conv_transpose, "weighted"),
-    "affine": Operation(functions.affine, "weighted", same_place),
-    "keep": Operation(functions.keep, "weighted", same_place),
-    "add": Operation(functions.add, "unsigned", same_place),
+    "linear": Operation(operation_values.linear, "weighted"),
+    "matmul": Operation(operation_values.matmul, "weighted"),
+    "conv": Operation(operation_values.conv, "weighted", convolution_window),
+    "conv_transpose": Operation(operation_values.conv_transpose, "weighted"),
+    "affine": Operation(operation_values.affine, "weighted", same_place),
+    "keep": Operation(operation_values.keep, "weighted", same_place),
+    "add": Operation(operation_values.add, "unsigned", same_place),
     "concat": Operation(lambda node, *xs: torch.cat(xs, node.attributes["axis"] + 1), "unsigned", same_position),
-    "sum": Operation(functions.summed, "unsigned"),
-    "avg_pool": Operation(functions.avg_pool, "unsigned", pooled),
-    "adaptive_avg_pool": Operation(functions.adaptive_avg_pool, "unsigned"),
+    "sum": Operation(operation_values.summed, "unsigned"),
+    "avg_pool": Operation(operation_values.avg_pool, "unsigned", pooling_window),
+    "adaptive_avg_pool": Operation(operation_values.adaptive_avg_pool, "unsigned"),
     "reshape": Operation(lambda node, x: x.reshape(x.shape[0], *node.attributes["shape"]), "unsigned"),
     "permute": Operation(lambda node, x: x.permute(0, *(axis + 1 for axis in node.attributes["axes"])), "unsigned"),
-    "expand": Operation(functions.expand, "unsigned"),
+    "expand": Operation(operation_values.expand, "unsigned"),
     "index": Operation(
         lambda node, x: x.index_select(node.attributes["axis"] + 1, node.attributes["index"].to(x.device)), "unsigned"
     ),
-    "slice": Operation(functions.sliced, "unsigned"),
-    "pad": Operation(functions.pad, "unsigned", framed),
+    "slice": Operation(operation_values.sliced, "unsigned"),
+    "pad": Operation(operation_values.pad, "unsigned", padding_window),
     # functions of one scalar
     "relu": _plain(F.relu, activation=True),
-    "leaky_relu": _scalar(functions.leaky_relu, activation=True),
-    "clamp": _scalar(functions.clamp, activation=True),
+    "leaky_relu": _scalar(operation_values.leaky_relu, activation=True),
+    "clamp": _scalar(operation_values.clamp, activation=True),
     "abs": _plain(torch.abs),
-    "shrink": _scalar(functions.shrink, activation=True, steep=_always),
-    "threshold": _scalar(functions.threshold, activation=True, steep=_always),
+    "shrink": _scalar(operation_values.shrink, activation=True, steep=_always),
+    "threshold": _scalar(operation_values.threshold, activation=True, steep=_always),
     "elu": _scalar(lambda node, x: F.elu(x, node.attributes["alpha"]), activation=True),
-    "softplus": _scalar(functions.softplus, activation=True, steep=lambda node: node.attributes["threshold"] < _SMOOTH),
+    "softplus": _scalar(
+        operation_values.softplus,
+        activation=True,
+        steep=lambda node: node.attributes["threshold"] < _SMOOTH_SOFTPLUS_THRESHOLD,
+    ),
     "sigmoid": _plain(torch.sigmoid, activation=True),
     "tanh": _plain(torch.tanh, activation=True),
     "softsign": _plain(F.softsign, activation=True),
@@ -104,17 +117,17 @@ OPERATIONS: dict[str, Operation] = {
     "sqrt": _plain(torch.sqrt, steep=_always),
     "rsqrt": _plain(torch.rsqrt, steep=_always),
     "reciprocal": _plain(torch.reciprocal, steep=_always),
-    # of values that all move
+    # products of computed values, and softmax
     "product": Operation(lambda node, a, b: a * b, reach=same_place),
     "contract": Operation(lambda node, a, b: a @ b),  # over the last two axes
     "softmax": Operation(lambda node, x: x.softmax(node.attributes["axis"] + 1)),
-    # the largest of several
-    "max_pool": Operation(functions.max_pool, reach=pooled),
+    # maxima
+    "max_pool": Operation(operation_values.max_pool, reach=pooling_window),
     "maximum": Operation(lambda node, a, b: torch.maximum(a, b), reach=same_place),
     "larger": Operation(lambda node, difference, a, b: torch.maximum(a, b), reach=same_place),  # difference = b - a
-    # of two networks that differ by little: f(z) - f(x), f another node, with the difference z - x
+    # twin networks: f(z) - f(x) for another node f, with the difference z - x as an input
     "change": Operation(lambda node, x, z, d: compute(node.attributes["of"], z) - compute(node.attributes["of"], x)),
-    # of which nothing is known but what it makes of a whole sample
+    # an opaque part: only its value for a whole sample is known
     "foreign": Operation(lambda node, x: node.attributes["run"](x), steep=_always),
 }
 
@@ -124,12 +137,12 @@ LINEAR = WEIGHTED | UNSIGNED
 
 
 def compute(node: Node, *values: Tensor) -> Tensor:
-    """The node's value at the values of its inputs."""
+    """Return the node's value for the values of its inputs."""
     return OPERATIONS[node.op].compute(node, *values)
 
 
-def reach(node: Node, shapes: Shapes) -> Reach | None:
-    """What an output position of the node reads of its inputs' maps; None where it is no window, or no map."""
+def reach(node: Node, shapes: Shapes) -> ReceptiveField | None:
+    """Return the window of input positions that an output position reads; None if there is no map or no window."""
     rank = len(node.shape)
     if rank < 2 or any(len(shape) != rank for shape in shapes):
         return None

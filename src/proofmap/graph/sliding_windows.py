@@ -1,4 +1,4 @@
-"""How a window moves over the spatial axes of a map."""
+"""Sliding windows of convolutions and pools: kernel, stride, padding and dilation."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Pads = Sequence[tuple[int, int]]  # (before, after) for each spatial axis
 
 
 @dataclass(frozen=True)
-class Slide:
-    """One number for each spatial axis, of padding two: (before, after)."""
+class SlidingWindow:
+    """One number for each spatial axis; two for the padding: (before, after)."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
@@ -25,44 +25,46 @@ class Slide:
     dilation: tuple[int, ...]
 
     @classmethod
-    def of(cls, kernel: Sides, stride: Sides | None = None, padding: Pads = (), dilation: Sides | None = None) -> Slide:
-        """By default step by step, with nothing around the map."""
+    def of(
+        cls, kernel: Sides, stride: Sides | None = None, padding: Pads = (), dilation: Sides | None = None
+    ) -> SlidingWindow:
+        """Return a window; stride and dilation are 1 by default, the padding is 0."""
         ones, nothing = (1,) * len(kernel), ((0, 0),) * len(kernel)
         steps, gaps = (ones if sides is None else tuple(sides) for sides in (stride, dilation))
         return cls(tuple(kernel), steps, tuple(padding) or nothing, gaps)
 
     @property
     def before(self) -> tuple[int, ...]:
-        """The padding of each axis, where it is the same on both sides."""
+        """The padding before each axis."""
         return tuple(first for first, _ in self.padding)
 
     @property
-    def bare(self) -> Slide:
-        """The same without padding."""
+    def without_padding(self) -> SlidingWindow:
+        """The window without padding."""
         return replace(self, padding=((0, 0),) * len(self.kernel))
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """As a node has them."""
+        """The attributes of a convolution or pooling node."""
         return {"stride": self.stride, "padding": self.before, "dilation": self.dilation}
 
     @property
-    def even(self) -> bool:
-        """Whether as much is padded behind as before."""
+    def symmetric(self) -> bool:
+        """Whether the padding is equal on both sides of each axis."""
         return all(first == last for first, last in self.padding)
 
     @property
-    def regular(self) -> bool:
-        """Whether torch's pooling has this padding: even, and at most half a window."""
-        return self.even and all(0 <= 2 * p <= k for k, p in zip(self.kernel, self.before, strict=True))
+    def fits_torch_pooling(self) -> bool:
+        """Whether torch's pooling accepts this padding: symmetric, and at most half a window."""
+        return self.symmetric and all(0 <= 2 * p <= k for k, p in zip(self.kernel, self.before, strict=True))
 
     @property
-    def flat(self) -> list[int]:
-        """The padding as torch's pad wants it: the last axis first."""
+    def torch_pads(self) -> list[int]:
+        """The padding in the order of `torch.nn.functional.pad`: the last axis first."""
         return [p for pair in reversed(self.padding) for p in pair]
 
     def windows(self, name: str, shape: Sequence[int], ceil: bool) -> list[Tensor]:
-        """For each axis the positions (out, kernel) that each window reads; below 0 and from n on lies the padding.
+        """Return, for each axis, the positions (out, kernel) that each window reads; padding is below 0 and from n on.
 
         out = (n + pads - d (k - 1) - 1) / s + 1, rounded down, or up where the last window still starts inside.
         """

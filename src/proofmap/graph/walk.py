@@ -1,6 +1,6 @@
-"""The two walks through a graph: values from the input on, and forms from a node back to what it is computed from.
+"""The two walks through a graph: `push` carries values forward, `pull` carries linear forms backward.
 
-A walk knows nodes, and what can be added; nothing of bounds: `step` says what one node does.
+The walks know nothing about bounds: the argument `step` computes one node.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Value = TypeVar("Value")
 def push(graph: Graph, start: Value, step: Callable[..., Value], until: str | None = None) -> Value:
     """Carry `start`, the value of the input, to the output, or to the node `until`.
 
-    `step(node, *values)` gives a node's value from those of its inputs. Nodes are met in order, each once; a value is
-    dropped after its last use.
+    `step(node, *values)` returns a node's value from those of its inputs. Nodes are visited in order, each once; a
+    value is dropped after its last use.
     """
     end = graph.output if until is None else until
     values: dict[str, Value] = {}
@@ -31,8 +31,8 @@ def push(graph: Graph, start: Value, step: Callable[..., Value], until: str | No
     return values[end]
 
 
-def most_held(graph: Graph, sizes: Mapping[str, int], beside: Mapping[str, int]) -> int:
-    """The most that a `push` holds at a time: values of these sizes, and what computing each takes beside them."""
+def peak_elements(graph: Graph, sizes: Mapping[str, int], beside: Mapping[str, int]) -> int:
+    """Return the peak number of scalars that a `push` holds: values of `sizes`, and `beside` during each computation."""
     held = most = 0
     for node in graph.nodes:
         held += sizes[node.name]
@@ -41,8 +41,8 @@ def most_held(graph: Graph, sizes: Mapping[str, int], beside: Mapping[str, int])
     return most
 
 
-def before(nodes: Reversible[Node], *names: str) -> set[str]:
-    """The names of the nodes that these are computed from, and they."""
+def ancestors(nodes: Reversible[Node], *names: str) -> set[str]:
+    """Return these names and the names of all nodes that they depend on."""
     needed = set(names)
     for node in reversed(nodes):
         if node.name in needed:
@@ -51,7 +51,7 @@ def before(nodes: Reversible[Node], *names: str) -> set[str]:
 
 
 class Summable(Protocol):
-    """What can arrive at a node along several edges."""
+    """A value that can arrive at a node along several edges and is added there."""
 
     def __add__(self: Form, other: Form, /) -> Form: ...
 
@@ -68,9 +68,9 @@ def pull(
 ) -> dict[str, Form]:
     """Carry `form` from the node `start` towards the input.
 
-    `step(node, form)` gives one form for each of the node's inputs (None: zeros), or None to stop there. What was
-    stopped is returned by name: the input and whatever else `step` did not go through. Nodes are met in reverse order,
-    each once, after all forms that reach it have been added; `joined` is shown every such sum of a node's forms.
+    `step(node, form)` returns one form for each of the node's inputs (None: zeros), or None to stop at the node. The
+    result has the forms at all nodes where the walk stopped, including the input. Nodes are visited in reverse order,
+    each once, after all forms that reach a node have been added; `joined` is called with every such sum.
     """
     pending: dict[str, Form] = {start: form}
     stopped: dict[str, Form] = {}

@@ -16,7 +16,7 @@ from torch import Tensor
 from proofmap.errors import InputError
 from proofmap.graph import Graph, Network
 from proofmap.graph.ir import Node
-from proofmap.graph.opaque import foreign_of
+from proofmap.graph.opaque import opaque_node
 from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.groups import pixels
 from proofmap.metrics.metric import ByPreset, Case, Metric, Presets, Subject, table
@@ -118,7 +118,7 @@ def shuffled(graph: Graph, layers: list[str], seed: int, network: int = 0) -> Gr
 
 def _layers(graph: Graph) -> list[str]:
     """The layers whose weights are shuffled, in the order of the graph."""
-    part = foreign_of(graph)
+    part = opaque_node(graph)
     if part is not None:
         raise InputError(
             f"Randomisation got a model with {part[1].named()}, whose weights it cannot shuffle: expected one that can "

@@ -14,7 +14,7 @@ from proofmap.errors import InputError, ProofmapError
 from proofmap.explainers import Explanation
 from proofmap.explainers.recorded_ball import stated_ball
 from proofmap.graph import Graph, as_graph
-from proofmap.graph.opaque import foreign_of
+from proofmap.graph.opaque import opaque_node
 from proofmap.inputs.onehot_boxes import Boxes
 from proofmap.storage.hashing import hash_graph
 from proofmap.text.wording import confidence
@@ -128,7 +128,7 @@ def attacked(model: nn.Module | Graph, name: str, e: Explanation) -> Tensor | No
     """
     graph = checked(model, e.x, name, e.model_hash)
     ball = stated_ball(e.settings)
-    part = foreign_of(graph)
+    part = opaque_node(graph)
     if kind_of(e) != "decision" or ball is None or (part is not None and not part[1].gradients):
         return None
     graph, boxes = graph.to(e.x.device, e.x.dtype), Boxes.of(ball, e.x)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from proofmap.graph.ir import Node
 from proofmap.graph.ops import compute, reach
-from proofmap.graph.receptive_fields import Reach, Shapes
+from proofmap.graph.receptive_fields import ReceptiveField, Shapes
 from proofmap.inputs.window_forms import Windows
 from proofmap.rules.rule import Forms, Interval, Kind, Nonlinear, Relaxation
 from proofmap.runtime.block_sums import dot
@@ -26,7 +26,7 @@ class Picks(Relaxation):
 
     shape: tuple[int, ...]
     inputs: Shapes
-    reach: Reach | None
+    reach: ReceptiveField | None
     lower: Tensor
     upper: Tensor
     slope: Tensor
@@ -80,7 +80,7 @@ class Picks(Relaxation):
         return Forms(*(t.unflatten(-1, self.shape) for t in (lower_w, lower_b, upper_w, upper_b)))
 
 
-def _local(index: Tensor, reach: Reach, shape: tuple[int, ...], source: tuple[int, ...]) -> Tensor:
+def _local(index: Tensor, reach: ReceptiveField, shape: tuple[int, ...], source: tuple[int, ...]) -> Tensor:
     """(cases, outputs): positions in all inputs laid flat -> input · box + place in the box that the output reads."""
     channels, *spatial = source
     number = index // (channels * prod(spatial))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.graph import Graph
-from proofmap.graph.onnx import parse, started
+from proofmap.graph.onnx import parse, start_session
 from proofmap.sources.named_model import Model, check_unchanged
 from proofmap.sources.prepared_network import wrapped
 
@@ -73,6 +73,6 @@ class _Session:
 def _session(path: Path) -> Any | None:
     """None where onnxruntime is not installed, or cannot run the file."""
     try:
-        return started(parse(path).SerializeToString())
+        return start_session(parse(path).SerializeToString())
     except Exception:  # it has its own, such as for an opset that it does not know yet
         return None

@@ -20,8 +20,8 @@ from proofmap.errors import FileError, InputError, ModelError, first_line
 from proofmap.explainers.origin import File, Source
 from proofmap.graph import Graph, as_graph, load
 from proofmap.graph.estimators import from_sklearn, is_estimator
-from proofmap.graph.onnx import beside as weights_beside
-from proofmap.graph.silence import quiet
+from proofmap.graph.onnx import external_data_files
+from proofmap.runtime.silence import quiet
 from proofmap.runtime.memory import is_out_of_memory
 from proofmap.sources.limited_reads import check_file
 from proofmap.sources.preparation import ZOO, Preparation, beside, read_classes
@@ -128,7 +128,7 @@ def _files(name: str, weights: Path | None) -> Iterator[Path]:
 def _outside(path: Path) -> Sequence[Path]:
     """The files in which an ONNX file keeps weights; none of one that cannot be read, which `load` says."""
     try:
-        return [file for file in weights_beside(path) if file.is_file()]
+        return [file for file in external_data_files(path) if file.is_file()]
     except MemoryError:
         raise
     except Exception:  # the parser has its own

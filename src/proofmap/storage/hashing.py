@@ -15,7 +15,7 @@ from torch import Tensor
 
 from proofmap.errors import FileError
 from proofmap.graph import Graph
-from proofmap.graph.opaque import Foreign, foreign_of
+from proofmap.graph.opaque import OpaqueFunction, opaque_node
 
 _PIECE = 2**20  # bytes read at a time
 _NAMES: WeakKeyDictionary[Graph, str] = WeakKeyDictionary()  # a graph never changes
@@ -69,9 +69,9 @@ def hash_values(x: Tensor) -> str:
 
 def hash_graph(graph: Graph) -> str:
     """A name for a model: its operations, their names, order, shapes and attributes, and every weight; what was taken
-    off its end; and of a part that is run as it is, what `Foreign.spelled` says.
+    off its end; and of a part that is run as it is, what `OpaqueFunction.hash_parts` says.
     """
-    if foreign_of(graph) is not None:  # that part may change
+    if opaque_node(graph) is not None:  # that part may change
         return digest(_described(graph))
     if graph not in _NAMES:
         _NAMES[graph] = digest(_described(graph))
@@ -92,8 +92,8 @@ def _described(graph: Graph) -> Iterator[str | Tensor]:
 
 def _spelled(value: Any) -> Iterator[str | Tensor]:
     """Tensors go in whole, inside tuples too: what they print leaves entries out."""
-    if isinstance(value, Foreign):
-        yield from value.spelled()
+    if isinstance(value, OpaqueFunction):
+        yield from value.hash_parts()
     elif isinstance(value, list | tuple):
         yield f"{len(value)} entries"
         for entry in value:

@@ -27,7 +27,7 @@ from proofmap.bounds import Cases, Exact, Method, solve
 from proofmap.errors import BoundError, InputError
 from proofmap.graph import Graph, bounded
 from proofmap.graph.rewrite.fold import has_extremes
-from proofmap.graph.rewrite.probability_head import ONE, WITHIN, decision_margin
+from proofmap.graph.rewrite.probability_head import SINGLE_SIGMOID, MAX_LOGIT_GAP, decision_margin
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import below, into_box
@@ -166,7 +166,7 @@ def check(graph: Graph, regions: Sequence[Region]) -> None:
 
 def _check_outputs(graph: Graph, case: Unsafe) -> None:
     """What a network ends in may have been taken off: its logits have the order of its outputs, not their values."""
-    if graph.taken_off is not None and not (graph.taken_off != ONE and case.compares):
+    if graph.taken_off is not None and not (graph.taken_off != SINGLE_SIGMOID and case.compares):
         raise InputError(
             f"the model ends in a {graph.taken_off}, which is taken off before bounding, expected a property that only "
             "compares outputs with each other: hand over the network before it, and a property of its logits"
@@ -212,7 +212,7 @@ def _kept(
     above = solve(graph, Cases(family), forms[None], method, "one-pass", available, rigorous=rigorous)
     behind = family.x.new_zeros(graph.classes)
     behind[ahead.unique()] = above[0, 0].view(-1, graph.classes).amax(1).to(behind)
-    return (behind[ahead] <= WITHIN) | strict.to(ahead.device)
+    return (behind[ahead] <= MAX_LOGIT_GAP) | strict.to(ahead.device)
 
 
 def _search(

@@ -3,12 +3,10 @@ from __future__ import annotations
 import pytest
 
 from proofmap.errors import ModelError, UnsupportedError
-from proofmap.graph.builder import pooling as pools
-from proofmap.graph.builder import slicing as picks
-from proofmap.graph.builder import weighted_layers as layers
+from proofmap.graph.builder import pooling, slicing, weighted_layers
 from proofmap.graph.builder.graph_builder import Builder
-from proofmap.graph.sliding_windows import Slide
-from tests.graph.words import CPU, DOUBLE, drawn
+from proofmap.graph.sliding_windows import SlidingWindow
+from tests.graph.built import CPU, DOUBLE, drawn
 
 
 def test_names_are_free() -> None:
@@ -19,29 +17,31 @@ def test_names_are_free() -> None:
 
 def test_the_last_node_of_a_word_takes_its_name() -> None:
     b = Builder((2, 4), 5)
-    pooled = pools.max_over(b, "largest", "input", [1], keepdim=False)
-    assert b.settle("largest", pooled, 1) == "largest"
+    pooled = pooling.reduce_max(b, "largest", "input", [1], keepdim=False)
+    assert b.name_result("largest", pooled, 1) == "largest"
     assert b.shape("largest") == (2,)
-    again = pools.max_over(b, "largest", "input", [1], keepdim=False)
-    assert b.settle("largest", again, 3) == again
+    again = pooling.reduce_max(b, "largest", "input", [1], keepdim=False)
+    assert b.name_result("largest", again, 3) == again
     inner = b.add_node("block.act", "relu", [again])
-    assert b.settle("block", inner, len(b.nodes)) == inner  # made by somebody else
+    assert b.name_result("block", inner, len(b.nodes)) == inner  # made by somebody else
 
 
 def test_nodes_that_do_not_fit_are_named() -> None:
     b = Builder((3,), 5)
     with pytest.raises(ModelError, match=r"linear \(node 'bad'\) does not fit its input"):
-        layers.linear(b, "bad", "input", drawn(2, 4), None)
+        weighted_layers.linear(b, "bad", "input", drawn(2, 4), None)
     with pytest.raises(ModelError, match=r"conv \(node 'bad'\) gets 3 channels, but its weights are for 2"):
-        layers.conv(Builder((3, 3, 3), 5), "bad", "input", drawn(4, 1, 2, 2), None, Slide.of((2, 2)), 2)
+        weighted_layers.conv(
+            Builder((3, 3, 3), 5), "bad", "input", drawn(4, 1, 2, 2), None, SlidingWindow.of((2, 2)), 2
+        )
     with pytest.raises(ModelError, match="node 'bad' joins shapes"):
         b.affine("bad", "input", drawn(2), None)
     with pytest.raises(ModelError, match=r"node 'bad' joins shapes \(3,\) and \(2,\)"):
-        b.add("bad", "input", picks.slice(b, "part", "input", 0, 0, 2))
+        b.add("bad", "input", slicing.slice(b, "part", "input", 0, 0, 2))
     with pytest.raises(ModelError, match=r"pad \(node 'bad'\) has shape .* expected 1 to"):
-        picks.pad(b, "bad", "input", (0, 2**40))
+        slicing.pad(b, "bad", "input", (0, 2**40))
     with pytest.raises(ModelError, match=r"slice \(node 'bad'\) has shape \(0,\), expected 1 to"):
-        picks.slice(b, "bad", "input", 0, 2, 2)
+        slicing.slice(b, "bad", "input", 0, 2, 2)
     with pytest.raises(ModelError, match=r"reshape \(node 'bad'\) does not fit its input: 15 scalars into \(5, 4\)"):
         b.batched_reshape("bad", "reshape", "input", (5, 4))
 
@@ -58,9 +58,9 @@ def test_constants_meet_samples() -> None:
 
 def test_all_missing_operations_are_listed_unless_nobody_needs_them() -> None:
     b = Builder((3,), 5)
-    one = b.unsupported("one", "Sin", ["input"], (3,))
-    two = b.unsupported("two", "Cos", [one], (3,))
-    b.unsupported("three", "Tan", [two], (3,))
+    one = b.add_unsupported("one", "Sin", ["input"], (3,))
+    two = b.add_unsupported("two", "Cos", [one], (3,))
+    b.add_unsupported("three", "Tan", [two], (3,))
     with pytest.raises(UnsupportedError, match=r"no rule for Sin \(node 'one'\), Cos \(node 'two'\)") as caught:
         b.finish(two, CPU, DOUBLE)
     assert caught.value.nodes == (("one", "Sin"), ("two", "Cos"))

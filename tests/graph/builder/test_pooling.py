@@ -9,10 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from proofmap.graph.builder import pooling as pools
+from proofmap.graph.builder import pooling
 from proofmap.graph.builder.graph_builder import Builder, NoRule
-from proofmap.graph.sliding_windows import Slide
-from tests.graph.words import assert_is, built
+from proofmap.graph.sliding_windows import SlidingWindow
+from tests.graph.built import assert_is, built
 
 Axis = tuple[int, int, int, tuple[int, int], int]  # size, kernel, stride, pads, dilation
 
@@ -48,9 +48,9 @@ def grids(first: Axis, second: Axis, ceil: bool) -> list[tuple[list[int], list[i
     return list(product(rows, columns))
 
 
-def slide_of(first: Axis, second: Axis) -> Slide:
+def slide_of(first: Axis, second: Axis) -> SlidingWindow:
     (_, *one), (_, *other) = first, second
-    return Slide.of(*zip(one, other, strict=True))  # type: ignore[arg-type]
+    return SlidingWindow.of(*zip(one, other, strict=True))  # type: ignore[arg-type]
 
 
 @settings(max_examples=150, deadline=None)
@@ -58,7 +58,7 @@ def slide_of(first: Axis, second: Axis) -> Slide:
 def test_max_pool_is_the_largest_of_every_window(first: Axis, second: Axis, ceil: bool) -> None:
     cells = grids(first, second, ceil)
     slide = slide_of(first, second)
-    graph = built((2, first[0], second[0]), lambda b: pools.max_pool(b, "y", "input", slide, ceil=ceil))
+    graph = built((2, first[0], second[0]), lambda b: pooling.max_pool(b, "y", "input", slide, ceil=ceil))
     assert_is(
         graph,
         lambda x: torch.stack([x[:, :, inside(first, r)][..., inside(second, c)].amax((2, 3)) for r, c in cells], -1),
@@ -82,30 +82,30 @@ def test_avg_pool_is_the_mean_of_every_window(first: Axis, second: Axis, ceil: b
 
     graph = built(
         (2, first[0], second[0]),
-        lambda b: pools.avg_pool(b, "y", "input", slide, ceil=ceil, count_padding=counting),
+        lambda b: pooling.avg_pool(b, "y", "input", slide, ceil=ceil, count_padding=counting),
     )
     assert_is(graph, expected)
 
 
 @pytest.mark.parametrize(("n", "m"), [(5, 3), (7, 4), (6, 2), (3, 5), (4, 1)])
 def test_adaptive_pools_are_those_of_torch(n: int, m: int) -> None:
-    largest = built((2, n, 4), lambda b: pools.adaptive_max_pool(b, "y", "input", (m, 3)))
+    largest = built((2, n, 4), lambda b: pooling.adaptive_max_pool(b, "y", "input", (m, 3)))
     assert_is(largest, lambda x: F.adaptive_max_pool2d(x, (m, 3)))
-    mean = built((2, n, 4), lambda b: pools.adaptive_avg_pool(b, "y", "input", (m, 3)))
+    mean = built((2, n, 4), lambda b: pooling.adaptive_avg_pool(b, "y", "input", (m, 3)))
     assert_is(mean, lambda x: F.adaptive_avg_pool2d(x, (m, 3)))
 
 
 def test_windows_of_padding_have_no_rule() -> None:
     b = Builder((1, 3), 5)
     with pytest.raises(NoRule, match="windows of nothing but padding"):
-        pools.max_pool(b, "y", "input", Slide.of((2,), padding=[(3, 0)]))
+        pooling.max_pool(b, "y", "input", SlidingWindow.of((2,), padding=[(3, 0)]))
 
 
 @pytest.mark.parametrize("axes", [[0], [2], [0, 1], [1, 2], [0, 2], [0, 1, 2]])
 @pytest.mark.parametrize("keepdim", [True, False])
 def test_extremes_over_axes(axes: list[int], keepdim: bool) -> None:
     batched = [axis + 1 for axis in axes]
-    largest = built((2, 3, 4), lambda b: pools.max_over(b, "y", "input", axes, keepdim=keepdim))
+    largest = built((2, 3, 4), lambda b: pooling.reduce_max(b, "y", "input", axes, keepdim=keepdim))
     assert_is(largest, lambda x: x.amax(batched, keepdim=keepdim).unsqueeze(-1))
-    smallest = built((2, 3, 4), lambda b: pools.min_over(b, "y", "input", axes, keepdim=keepdim))
+    smallest = built((2, 3, 4), lambda b: pooling.reduce_min(b, "y", "input", axes, keepdim=keepdim))
     assert_is(smallest, lambda x: x.amin(batched, keepdim=keepdim).unsqueeze(-1))

@@ -7,12 +7,12 @@ from torch import Tensor
 
 from proofmap.errors import ModelError
 from proofmap.graph.builder.graph_builder import Builder
-from proofmap.graph.builder.scatter import move
-from tests.graph.words import assert_is, built, ops
+from proofmap.graph.builder.scatter import rearrange
+from tests.graph.built import assert_is, built, ops
 
 
 def test_moves_of_any_kind_become_one_index() -> None:
-    graph = built((3, 4), lambda b: move(b, "y", "unfold", "input", lambda t: t.unfold(2, 2, 1).transpose(1, 3)))
+    graph = built((3, 4), lambda b: rearrange(b, "y", "unfold", "input", lambda t: t.unfold(2, 2, 1).transpose(1, 3)))
     assert ops(graph)[:3] == ["reshape", "index", "reshape"]
     assert_is(graph, lambda x: x.unfold(2, 2, 1).transpose(1, 3))
 
@@ -30,8 +30,8 @@ def test_moves_of_any_kind_become_one_index() -> None:
 def test_moves_between_samples_are_found_out(function: Callable[[Tensor], Tensor]) -> None:
     b = Builder((5,), 5)
     with pytest.raises(ModelError, match=r"move \(node 'y'\) mixes the samples"):
-        move(b, "y", "move", "input", function)
+        rearrange(b, "y", "move", "input", function)
 
 
 def test_what_does_not_move_stays() -> None:
-    assert ops(built((3, 4), lambda b: move(b, "y", "roll", "input", lambda t: t.roll(4, 2)))) == ["reshape"]
+    assert ops(built((3, 4), lambda b: rearrange(b, "y", "roll", "input", lambda t: t.roll(4, 2)))) == ["reshape"]

@@ -9,10 +9,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from proofmap.graph.onnx.linear import LINEAR
-from proofmap.graph.onnx.ml_domain import LEARNED
+from proofmap.graph.onnx.linear import LINEAR_OPERATORS
+from proofmap.graph.onnx.ml_domain import ML_OPERATORS
 from proofmap.graph.onnx.norms import NORMS
-from proofmap.graph.onnx.operator_table import CONVERT
+from proofmap.graph.onnx.operator_table import CONVERTERS
 from proofmap.graph.onnx.recurrent import RECURRENT
 from proofmap.graph.onnx.reductions import REDUCE
 from tests.graph.onnx.files import NEWEST, floats, ints
@@ -313,5 +313,5 @@ def test_operator_gives_what_onnxruntime_gives(spec: Spec, opset: int, tmp_path:
 def test_every_operator_of_the_table_is_tested() -> None:
     tested = {n.op_type for spec in SPECS for opset in spec.opsets for n in spec.build(opset)}
     elsewhere = {"Softmax", "LogSoftmax", "LpPool", "GlobalLpPool", "Attention"}
-    elsewhere |= {*NORMS, *REDUCE, *LEARNED, *LINEAR, *RECURRENT}
-    assert set(CONVERT) - tested == {"Greater", "Where", *elsewhere - tested}  # mostly errors
+    elsewhere |= {*NORMS, *REDUCE, *ML_OPERATORS, *LINEAR_OPERATORS, *RECURRENT}
+    assert set(CONVERTERS) - tested == {"Greater", "Where", *elsewhere - tested}  # mostly errors

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.bounds import Alpha, Backward
 from proofmap.graph import trace
-from proofmap.graph.rewrite import bilinear as apart
+from proofmap.graph.rewrite import bilinear
 from proofmap.graph.rewrite.bilinear import in_products
 from tests.models import MODELS, graph_of
 
@@ -30,7 +30,7 @@ def test_the_same_function(name: str) -> None:
 
 def test_large_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graph_of(MODELS["matrix product"], torch.float64)
-    monkeypatch.setattr(apart, "_MOST", 11)
+    monkeypatch.setattr(bilinear, "_MAX_PRODUCTS", 11)
     assert in_products(graph) is graph
 
 

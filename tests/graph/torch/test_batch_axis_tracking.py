@@ -13,8 +13,8 @@ from torch import Tensor
 
 from proofmap.errors import ModelError
 from proofmap.graph import Graph, bounded, trace
-from proofmap.graph.torch.batch_axis_tracking import ASIDE
-from proofmap.graph.torch.operator_table import CONVERT
+from proofmap.graph.torch.batch_axis_tracking import DISPLACED_CONVERTERS
+from proofmap.graph.torch.operator_table import CONVERTERS
 from tests.models import Apply
 
 pytestmark = pytest.mark.slow
@@ -145,4 +145,4 @@ def test_what_mixes_samples_elsewhere_is_refused(function: Function) -> None:
 
 
 def test_every_operator_aside_is_one_that_is_read() -> None:
-    assert {*ASIDE} <= {*CONVERT}
+    assert {*DISPLACED_CONVERTERS} <= {*CONVERTERS}

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from proofmap.errors import InputError, ModelError, UnsupportedError
 from proofmap.graph import as_graph, bounded, trace
-from proofmap.graph.opaque import foreign_of
-from proofmap.graph.torch.operator_table import CONVERT
+from proofmap.graph.opaque import opaque_node
+from proofmap.graph.torch.operator_table import CONVERTERS
 from proofmap.verify.radius import radius
 from tests.graph.test_readers import assert_same, drawn
 from tests.models import MODELS, Apply, Case, Residual, graph_of
@@ -32,7 +32,7 @@ DEEP = [case for name, case in MODELS.items() if name.startswith("deep")]
 )
 def test_operators_taken_apart_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read as it was written, and what only came through torch's decompositions."""
-    monkeypatch.setattr(import_module("proofmap.graph.torch.export"), "_known", lambda graph: False)
+    monkeypatch.setattr(import_module("proofmap.graph.torch.export"), "_has_converters", lambda graph: False)
     case = MODELS[name]
     model = case.build(torch.float64)
     graph = trace(model, case.inputs(1, torch.float64))
@@ -61,7 +61,7 @@ def test_models_are_small_classifiers(case: Case) -> None:
 
 
 def test_every_operator_of_torch_in_the_table_exists() -> None:
-    for name in CONVERT:
+    for name in CONVERTERS:
         if name.startswith("aten."):
             _, op, overload = name.split(".")
             assert hasattr(getattr(torch.ops.aten, op), overload), name
@@ -338,7 +338,7 @@ def test_compiled_parts_are_run_as_their_originals(function: Callable[[Tensor], 
     values = graph(x)
     if has_rule:
         radius(model, x, steps=2, progress=False)
-    assert (foreign_of(graph) is None) == has_rule
+    assert (opaque_node(graph) is None) == has_rule
     assert not model.compiled
     with torch.no_grad():
         assert torch.allclose(model(x), values)

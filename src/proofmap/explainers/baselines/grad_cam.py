@@ -21,7 +21,7 @@ from torch.nn.modules.conv import _ConvNd
 from proofmap.errors import InputError
 from proofmap.explainers.baselines.baseline import Baseline, Task
 from proofmap.graph import Node
-from proofmap.graph.opaque import foreign_of
+from proofmap.graph.opaque import opaque_node
 from proofmap.graph.ops import OPERATIONS, compute
 from proofmap.graph.torch import Hooked
 from proofmap.graph.walk import push
@@ -100,7 +100,7 @@ def _last_convolution(task: Task) -> str:
 
 def _inside(task: Task) -> dict[str, nn.Module]:
     """The modules of a part that is run as it is, in the order of their calls."""
-    foreign = foreign_of(task.graph)
+    foreign = opaque_node(task.graph)
     return foreign[1].layers(task.x[:1]) if foreign is not None and isinstance(foreign[1], Hooked) else {}
 
 
@@ -118,7 +118,7 @@ def _named(task: Task, layer: str) -> str:
 
 def _maps_and_slope(task: Task, at: str) -> tuple[Tensor, Tensor]:
     """(A, ∂f_c / ∂A) at the node: what leads past it stays as it is."""
-    graph, part, names = task.graph, foreign_of(task.graph), {node.name for node in task.graph.nodes}
+    graph, part, names = task.graph, opaque_node(task.graph), {node.name for node in task.graph.nodes}
     start = task.x if part is None else task.x.detach().requires_grad_()
     maps = start
 

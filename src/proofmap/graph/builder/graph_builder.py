@@ -1,8 +1,9 @@
-"""Building a graph: every front end says what it read in these words, and gets the same small set of operations.
+"""The graph builder: both readers use it to write a model in the operations of `graph.ops`.
 
-A value is a node's name or a constant tensor. The words for shapes and sums are here; others stand in files of their
-own, as functions of the builder: `picks`, `moves`, `layers`, `pools`, `sums`, `scalars`. A word may take several nodes;
-what it returns is then renamed (`settle`), so that a name stands for the value of what the user called so.
+A value is a node's name (a computed value, which depends on the input) or a constant tensor. Methods for constants,
+sums and shapes are here. Other layers are functions of the builder, in the other modules of this folder. A function may
+add several nodes. The last one then gets the name that was asked for (`name_result`), so that a node with the name of
+a user's layer has that layer's value.
 """
 
 from __future__ import annotations
@@ -16,29 +17,29 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import ModelError, UnsupportedError
-from proofmap.graph.builder.sample_axis import with_axes
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.ops import compute
+from proofmap.graph.rewrite.entry_axis import with_entry_axis
 from proofmap.graph.rewrite.fold import fold
-from proofmap.graph.rewrite.probability_head import no_classes, without_last
-from proofmap.graph.walk import before
+from proofmap.graph.rewrite.probability_head import output_shape_error, without_probability_head
+from proofmap.graph.walk import ancestors
 
 Value = str | Tensor
-Weight = Tensor | None  # of a node that may have none
+OptionalWeight = Tensor | None  # the weight or bias of a node, None if it has none
 
-LIMIT = 2**27  # scalars in one sample's value; beyond it a file is damaged rather than large
-
-
-class NoRule(Exception):  # noqa: N818 (not an error of the user's: it never leaves this package)
-    """The operation at hand cannot be written in ours; the text says which form of it. The front end reads on."""
+MAX_SCALARS = 2**27  # largest size of one sample's value: a file with more scalars is damaged rather than large
 
 
-class LargeError(ModelError):
-    """More numbers than a sound file has: nothing of it is run."""
+class NoRule(Exception):  # noqa: N818 (not a user's error: it never leaves this package)
+    """The current operation cannot be written in `graph.ops`; the text says which form of it. Reading goes on."""
 
 
-class MixedError(ModelError):
-    """The sample dimension was mixed with another, by an operation (node, name)."""
+class TooLargeError(ModelError):
+    """A value or constant has more scalars than a sound file: nothing of it is computed."""
+
+
+class MixedSamplesError(ModelError):
+    """An operation (node, name) mixes the sample dimension with another dimension."""
 
     def __init__(self, node: str, op: str) -> None:
         self.node = node
@@ -50,28 +51,30 @@ class MixedError(ModelError):
 
     @property
     def missing(self) -> tuple[tuple[str, str], ...]:
-        """The operation as one without a rule, for what is run as it is: (node, operation)."""
+        """The operation as one without a rule, for a part that is run as it is: (node, operation)."""
         return ((self.node, f"{self.op} that moves the samples off dimension 0"),)
 
 
 def scalar(value: float) -> Tensor:
-    """A constant of the lowering, exact until the graph takes on the model's precision."""
+    """Return a constant in double precision; it is rounded when the graph takes the model's precision."""
     return torch.tensor(value, dtype=torch.float64)
 
 
-def constant(value: Any, what: str) -> Tensor:
-    """The value, if it is known now."""
+def require_constant(value: Any, what: str) -> Tensor:
+    """Return the value if it is a constant; otherwise the operation has no rule."""
     if not isinstance(value, Tensor):
         raise NoRule(f"with computed {what}")
     return value
 
 
 class Builder:
-    """Collects nodes for one model. `batch` is the size of the sample dimension in what the front end reads, and
-    `precision` that of the model's constants: what they are rounded to counts as what they are meant to be.
+    """Collects the nodes of one model.
+
+    batch: the size of the sample dimension in the shapes that the reader sees.
+    precision: the precision of the model's constants; two constants that agree up to its rounding count as equal.
     """
 
-    lead = 1  # how many axes of what the front end reads are for samples: the first
+    batch_axes = 1  # the number of leading axes for samples in the shapes that the reader sees (0 or 1)
 
     def __init__(
         self, shape: Sequence[int], batch: int, name: str = "input", precision: torch.dtype = torch.float64
@@ -80,16 +83,16 @@ class Builder:
         self.precision = precision
         self.input = name
         self.nodes: dict[str, Node] = {name: Node(name, "input", (), tuple(shape))}
-        self.missing: dict[str, str] = {}  # the operation of each placeholder
-        self.mixing: dict[str, ModelError] = {}  # of placeholders for what cannot be followed
-        self.fits(name, "input", shape)
+        self.missing: dict[str, str] = {}  # the operation of each placeholder without a rule
+        self.mixing: dict[str, ModelError] = {}  # the error of each placeholder whose value cannot be followed
+        self.check_size(name, "input", shape)
 
     def finish(self, output: Value, device: torch.device, dtype: torch.dtype) -> Graph:
-        """The graph, folded and checked; one error names every operation without a rule."""
+        """Return the folded and checked graph. If operations without a rule are needed, one error names all of them."""
         if isinstance(output, Tensor):
             raise ModelError("the model's output does not depend on its input: nothing can be explained")
-        output, taken_off = without_last(self, output)
-        needed = before(self.nodes.values(), output)
+        output, taken_off = without_probability_head(self, output)
+        needed = ancestors(self.nodes.values(), output)
         missing = [(name, op) for name, op in self.missing.items() if name in needed]
         mixing = next((error for name, error in self.mixing.items() if name in needed), None)
         if missing:
@@ -97,18 +100,25 @@ class Builder:
         if mixing is not None:
             raise mixing
         if len(self.shape(output)) != 1:
-            raise no_classes("model", self.shape(output))
+            raise output_shape_error("model", self.shape(output))
         nodes = tuple(node for node in self.nodes.values() if node.name in needed or node.op == "input")
         for node in nodes:
             _check_constants(node, dtype)
-        return fold(with_axes(Graph(nodes, output, taken_off))).to(device, dtype)
+        return fold(with_entry_axis(Graph(nodes, output, taken_off))).to(device, dtype)
 
     def add_node(
-        self, name: str, op: str, inputs: Sequence[str], *, weight: Weight = None, bias: Weight = None, **settings: Any
+        self,
+        name: str,
+        op: str,
+        inputs: Sequence[str],
+        *,
+        weight: OptionalWeight = None,
+        bias: OptionalWeight = None,
+        **settings: Any,
     ) -> str:
-        """A node under a name that is free; its shape comes from running the operation on nothing (meta tensors)."""
+        """Add a node under a free name. Its shape comes from running the operation on meta tensors."""
         name = self._free(name)
-        node = Node(name, op, tuple(inputs), (), _floating(weight), _floating(bias), settings)
+        node = Node(name, op, tuple(inputs), (), _as_float(weight), _as_float(bias), settings)
         meta, dtype = torch.device("meta"), torch.float64
         values = [torch.empty(2, *self.shape(i), dtype=dtype, device=meta) for i in inputs]
         try:
@@ -116,7 +126,7 @@ class Builder:
         except (RuntimeError, ValueError, IndexError, TypeError, KeyError) as error:
             raise ModelError(f"{op} (node {name!r}) does not fit its input: {error}") from error
         shape = tuple(out.shape[1:])
-        self.fits(name, op, shape)
+        self.check_size(name, op, shape)
         self.nodes[name] = replace(node, shape=shape)
         return name
 
@@ -125,10 +135,10 @@ class Builder:
             return name
         return next(f"{name}#{k}" for k in range(2, len(self.nodes) + 3) if f"{name}#{k}" not in self.nodes)
 
-    def settle(self, name: str, value: Any, since: int) -> Any:
-        """What a word returned, under the name it was asked for: its last node may have a longer one.
+    def name_result(self, name: str, value: Any, since: int) -> Any:
+        """Rename the last node of a function from its longer name to `name`, and return it.
 
-        `since` is the number of nodes before the word: what others made keeps its name.
+        since: the number of nodes before the function was called; older nodes keep their names.
         """
         last = next(reversed(self.nodes))
         if value != last or len(self.nodes) == since or name in self.nodes or not last.startswith(f"{name}."):
@@ -136,76 +146,86 @@ class Builder:
         self.nodes[name] = replace(self.nodes.pop(last), name=name)
         return name
 
-    def unsupported(self, name: str, op: str, inputs: Sequence[str], shape: Sequence[int], **attributes: Any) -> str:
-        """A placeholder for an operation without a rule: reading goes on, so that all of them can be named.
+    def add_unsupported(
+        self, name: str, op: str, inputs: Sequence[str], shape: Sequence[int], **attributes: Any
+    ) -> str:
+        """Add a placeholder for an operation without a rule, so that reading goes on and all such operations are found.
 
-        Where the output turns out not to need it, there is no error.
+        If the output does not depend on it, there is no error.
         """
-        name = self._placed(name, inputs, shape, attributes)
+        name = self._add_placeholder(name, inputs, shape, attributes)
         self.missing[name] = op
         return name
 
-    def lost(self, name: str, inputs: Sequence[str], shape: Sequence[int], error: ModelError) -> str:
-        """A placeholder for what cannot be followed, as it mixes samples or comes after a placeholder: the search for
-        operations without a rule goes on behind it. Any other error is raised.
+    def add_broken(self, name: str, inputs: Sequence[str], shape: Sequence[int], error: ModelError) -> str:
+        """Add a placeholder for a value that mixes samples or depends on a placeholder. Any other error is raised.
+
+        Reading goes on, to find all operations without a rule.
         """
-        known = not before(self.nodes.values(), *inputs) & {*self.missing, *self.mixing}
-        if isinstance(error, LargeError):
+        known = not ancestors(self.nodes.values(), *inputs) & {*self.missing, *self.mixing}
+        if isinstance(error, TooLargeError):
             raise error
-        if known and not isinstance(error, MixedError):  # a constant may have the size of samples that were mixed
+        if known and not isinstance(
+            error, MixedSamplesError
+        ):  # a constant may have the size of mixed samples
             raise next(iter(self.mixing.values()), error)
-        name = self._placed(name, inputs, shape, {})
+        name = self._add_placeholder(name, inputs, shape, {})
         self.mixing[name] = error
         return name
 
-    def _placed(self, name: str, inputs: Sequence[str], shape: Sequence[int], attributes: dict[str, Any]) -> str:
+    def _add_placeholder(
+        self, name: str, inputs: Sequence[str], shape: Sequence[int], attributes: dict[str, Any]
+    ) -> str:
         name = self._free(name)
         self.nodes[name] = Node(name, "unsupported", tuple(inputs), tuple(shape), attributes=attributes)
         return name
 
-    def fits(self, name: str, op: str, shape: Sequence[int]) -> None:
-        if prod(shape) > LIMIT or prod(shape) < 1:
-            raise LargeError(f"{op} (node {name!r}) has shape {tuple(shape)}, expected 1 to {LIMIT} scalars a sample")
+    def check_size(self, name: str, op: str, shape: Sequence[int]) -> None:
+        """Raise if a value of one sample is empty or too large."""
+        if prod(shape) > MAX_SCALARS or prod(shape) < 1:
+            raise TooLargeError(
+                f"{op} (node {name!r}) has shape {tuple(shape)}, expected 1 to {MAX_SCALARS} scalars a sample"
+            )
 
     def shape(self, value: str) -> tuple[int, ...]:
         return self.nodes[value].shape
 
-    def batched(self, value: Value) -> tuple[int, ...]:
-        """The shape with the sample dimension; a constant has the one it was written with."""
+    def batched_shape(self, value: Value) -> tuple[int, ...]:
+        """The shape with the sample dimension; the shape of a constant as it is."""
         return (self.batch, *self.shape(value)) if isinstance(value, str) else tuple(value.shape)
 
     def rank(self, value: str) -> int:
-        """With the sample dimension."""
+        """The number of axes with the sample dimension."""
         return len(self.shape(value)) + 1
 
     def axis(self, name: str, op: str, axis: int, rank: int) -> int:
-        """An axis of the batched tensor as an axis of one sample; `rank` is the batched rank."""
+        """Convert an axis of the batched tensor to an axis of one sample; `rank` is the batched rank."""
         if not -rank <= axis < rank:
             raise ModelError(f"{op} (node {name!r}) names axis {axis} of a value with {rank} axes")
         if axis % rank == 0:
-            raise MixedError(name, op)
+            raise MixedSamplesError(name, op)
         return axis % rank - 1
 
     def sample_constant(self, name: str, op: str, value: Tensor, rank: int) -> Tensor:
-        """A constant that meets a batched tensor of this rank, as it meets one sample."""
+        """Return a constant that is combined with a batched tensor of this rank, in the shape for one sample."""
         if value.ndim < rank:
             return value
         same = value.ndim == rank and value.shape[0] in (1, self.batch)
         if not same or not torch.equal(value, value[:1].expand_as(value)):
-            raise MixedError(name, op)
+            raise MixedSamplesError(name, op)
         return value[0]
 
     # --- sums and constants ---
 
-    def affine(self, name: str, x: str, scale: Weight, shift: Weight) -> str:
-        """x · scale + shift with constants that broadcast against one sample."""
-        scale = None if scale is not None and _only(scale, 1.0) else scale
-        shift = None if shift is not None and _only(shift, 0.0) else shift
-        x = self.meet(name, x, *(t for t in (scale, shift) if t is not None))
+    def affine(self, name: str, x: str, scale: OptionalWeight, shift: OptionalWeight) -> str:
+        """Add x · scale + shift with constants that broadcast against one sample."""
+        scale = None if scale is not None and _is_number(scale, 1.0) else scale
+        shift = None if shift is not None and _is_number(shift, 0.0) else shift
+        x = self.broadcast_to(name, x, *(t for t in (scale, shift) if t is not None))
         return x if scale is None and shift is None else self.add_node(name, "affine", [x], weight=scale, bias=shift)
 
-    def meet(self, name: str, x: str, *constants: Tensor) -> str:
-        """The branch in the shape that it has together with constants, which may be larger than it is."""
+    def broadcast_to(self, name: str, x: str, *constants: Tensor) -> str:
+        """Expand x to the shape that it has together with constants, which may be larger."""
         try:
             target = torch.broadcast_shapes(self.shape(x), *(tuple(constant.shape) for constant in constants))
         except RuntimeError as error:
@@ -227,21 +247,21 @@ class Builder:
         return self.add(name, a, -b if isinstance(b, Tensor) else self.scale(f"{name}.negated", b, -1.0))
 
     def broadcast(self, name: str, a: str, b: str) -> tuple[str, str]:
-        """Both branches in the shape they have together."""
+        """Expand two computed values to their common shape."""
         if self.rank(a) != self.rank(b):
-            raise MixedError(name, "broadcasting of branches of different rank")
+            raise MixedSamplesError(name, "broadcasting of branches of different rank")
         target = self.broadcast_shapes(name, self.shape(a), self.shape(b))
         return self.expand(f"{name}.expand", a, target), self.expand(f"{name}.expand", b, target)
 
     def broadcast_shapes(self, name: str, one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
-        """The shape that two have together."""
+        """Return the common shape of two shapes."""
         try:
             return tuple(torch.broadcast_shapes(tuple(one), tuple(other)))
         except RuntimeError as error:
             raise ModelError(f"node {name!r} joins shapes {tuple(one)} and {tuple(other)}: {error}") from error
 
     def reduce(self, name: str, x: str, axes: Sequence[int], *, keepdim: bool, mean: bool) -> str:
-        """Sum or mean over axes of one sample."""
+        """Add the sum or mean over axes of one sample."""
         y = self.add_node(f"{name}.sum", "sum", [x], axes=tuple(axes), keepdim=keepdim)
         return self.scale(name, y, 1.0 / prod(self.shape(x)[axis] for axis in axes)) if mean else y
 
@@ -251,14 +271,14 @@ class Builder:
         return x if tuple(shape) == self.shape(x) else self.add_node(name, "reshape", [x], shape=tuple(shape))
 
     def batched_reshape(self, name: str, op: str, x: str, shape: Sequence[int]) -> str:
-        """To a shape that was written with the sample dimension in it; one entry may be -1."""
-        shape = self.filled(name, op, self.batch * prod(self.shape(x)), shape)
+        """Reshape to a shape that includes the sample dimension; one entry may be -1."""
+        shape = self.resolve_shape(name, op, self.batch * prod(self.shape(x)), shape)
         if not shape or shape[0] != self.batch:
-            raise MixedError(name, op)
+            raise MixedSamplesError(name, op)
         return self.reshape(name, x, shape[1:])
 
-    def filled(self, name: str, op: str, size: int, shape: Sequence[int]) -> Sequence[int]:
-        """The shape for so many scalars, one entry of which may be -1."""
+    def resolve_shape(self, name: str, op: str, size: int, shape: Sequence[int]) -> Sequence[int]:
+        """Return the shape for `size` scalars; one entry may be -1."""
         if -1 in shape:
             shape = [size // max(1, -prod(shape)) if s == -1 else s for s in shape]
         if prod(shape) != size:
@@ -266,11 +286,11 @@ class Builder:
         return shape
 
     def permute(self, name: str, op: str, x: str, axes: Sequence[int]) -> str:
-        """Axes with that of the samples first, whether it is read or not."""
+        """Permute axes; `axes` includes the sample axis, first."""
         rank = len(self.shape(x)) + 1
         axes = [axis % rank for axis in axes]
         if axes and axes[0] != 0:
-            raise MixedError(name, op)
+            raise MixedSamplesError(name, op)
         if axes == list(range(rank)):
             return x
         return self.add_node(name, "permute", [x], axes=tuple(axis - 1 for axis in axes[1:]))
@@ -279,23 +299,23 @@ class Builder:
         return x if tuple(shape) == self.shape(x) else self.add_node(name, "expand", [x], shape=tuple(shape))
 
     def batched_expand(self, name: str, op: str, x: str, shape: Sequence[int]) -> str:
-        """To a shape that was written with the sample dimension in it."""
+        """Expand to a shape that includes the sample dimension."""
         if len(shape) != self.rank(x) or shape[0] != self.batch:
-            raise MixedError(name, op)
+            raise MixedSamplesError(name, op)
         return self.expand(name, x, shape[1:])
 
 
-def _floating(value: Weight) -> Weight:
+def _as_float(value: OptionalWeight) -> OptionalWeight:
     return value if value is None or value.is_floating_point() else value.double()
 
 
-def _only(value: Tensor, number: float) -> bool:
-    """Whether the constant is one number, and which."""
+def _is_number(value: Tensor, number: float) -> bool:
+    """Return whether the constant is this single number."""
     return value.numel() == 1 and value.item() == number and value.ndim == 0
 
 
 def _check_constants(node: Node, dtype: torch.dtype) -> None:
-    """Refuse constants that are not finite, or that the model's precision holds as 0 or as infinity."""
+    """Raise if a constant is not finite, or becomes 0 or infinite in the model's precision."""
     for what, tensor in (("weight", node.weight), ("bias", node.bias)):
         if tensor is None:
             continue

@@ -1,4 +1,4 @@
-"""Functions of one scalar, products and maxima that are others in disguise, in the builder's words."""
+"""Functions of one scalar, products and maxima, rewritten as operations that have a rule."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from proofmap.errors import ModelError
 from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, scalar
 from proofmap.graph.ir import Node
 
-_FACTOR = 2.0**24  # curves of `sizes` pay for 24 roundings of 2, which covers what underflows before such factors
-_PRODUCTS = 16  # the largest integer power that is written as products
+_MAX_CHAIN_FACTOR = (
+    2.0**24
+)  # the error analysis of curves allows for 24 rounding errors of 2, which covers underflow before such factors
+_MAX_INTEGER_POWER = 16  # the largest integer exponent that is written as products
 
 
 def clamp(b: Builder, name: str, x: str, low: float = -inf, high: float = inf) -> str:
-    """min(max(x, low), high)."""
+    """Add min(max(x, low), high)."""
     if isnan(low) or isnan(high) or low == inf or high == -inf:
         raise ModelError(f"clamp (node {name!r}) has limits {low} and {high}, expected finite numbers")
     if low > high:  # torch and ONNX: everything becomes `high`
@@ -28,19 +30,19 @@ def clamp(b: Builder, name: str, x: str, low: float = -inf, high: float = inf) -
 
 
 def leaky_relu(b: Builder, name: str, x: str, slope: Tensor) -> str:
-    """The slope left of zero: one, or one for each channel (PReLU), broadcast against one sample."""
+    """Add a leaky ReLU. slope: the slope below zero, one number or one for each channel (PReLU)."""
     if torch.broadcast_shapes(b.shape(x), tuple(slope.shape)) != b.shape(x):
         raise ModelError(f"leaky_relu (node {name!r}) has slopes of shape {tuple(slope.shape)} for {b.shape(x)}")
     return b.add_node(name, "leaky_relu", [x], weight=slope)
 
 
 def hard_sigmoid(b: Builder, name: str, x: str, alpha: float = 1 / 6, beta: float = 0.5) -> str:
-    """min(max(alpha · x + beta, 0), 1)."""
+    """Add min(max(alpha · x + beta, 0), 1)."""
     return clamp(b, name, b.affine(f"{name}.line", x, scalar(alpha), scalar(beta)), 0.0, 1.0)
 
 
 def softplus(b: Builder, name: str, x: str, beta: float = 1.0, threshold: float = inf) -> str:
-    """log(1 + exp(beta · x)) / beta; x itself where beta · x is above the threshold."""
+    """Add log(1 + exp(beta · x)) / beta, which is x itself where beta · x is above the threshold."""
     if beta == 0.0 or isnan(beta) or isnan(threshold):
         raise NoRule(f"with beta {beta:g} and threshold {threshold:g}")
     y = b.add_node(f"{name}.unit", "softplus", [b.scale(f"{name}.in", x, beta)], threshold=float(threshold))
@@ -48,14 +50,17 @@ def softplus(b: Builder, name: str, x: str, beta: float = 1.0, threshold: float 
 
 
 def shrink(b: Builder, name: str, x: str, limit: float, shift: float) -> str:
-    """x - shift above the limit, x + shift below -limit, 0 between: soft shrinking with shift = limit, hard with 0."""
+    """Add x - shift above the limit, x + shift below -limit, 0 between.
+
+    shift = limit is soft shrinking, shift = 0 is hard shrinking.
+    """
     if not 0 <= limit < inf or not -inf < shift < inf:
         raise NoRule(f"with limit {limit:g} and shift {shift:g}")
     return b.add_node(name, "shrink", [x], limit=float(limit), shift=float(shift))
 
 
 def threshold(b: Builder, name: str, x: str, limit: float, value: float) -> str:
-    """x above the limit, else the value; where they are the same, nothing jumps."""
+    """Add x above the limit, else the value. If both are equal, the function is a clamp, without a jump."""
     if not -inf < limit < inf or not -inf < value < inf:
         raise NoRule(f"with limit {limit:g} and value {value:g}")
     if limit == value:
@@ -64,20 +69,21 @@ def threshold(b: Builder, name: str, x: str, limit: float, value: float) -> str:
 
 
 def log(b: Builder, name: str, x: str) -> str:
-    """The logarithm; of a sigmoid it has a rule of its own."""
+    """Add the logarithm; the logarithm of a sigmoid becomes a softplus."""
     node = b.nodes[x]
     return log_sigmoid(b, name, node.inputs[0]) if node.op == "sigmoid" else b.add_node(name, "log", [x])
 
 
 def log_sigmoid(b: Builder, name: str, x: str) -> str:
-    """log(sigmoid(x)) = -softplus(-x)."""
+    """Add log(sigmoid(x)) = -softplus(-x)."""
     return b.scale(name, softplus(b, f"{name}.softplus", b.scale(f"{name}.in", x, -1.0)), -1.0)
 
 
 def elu(b: Builder, name: str, x: str, alpha: float = 1.0, scale: float = 1.0, stretch: float = 1.0) -> str:
-    """scale · x for x > 0, else scale · alpha (exp(stretch · x) - 1): ELU, SELU, and CELU with stretch = 1 / alpha.
+    """Add scale · x for x > 0, else scale · alpha (exp(stretch · x) - 1).
 
-    With z = stretch · x it is (scale / stretch) · elu(z) with alpha · stretch in the place of alpha.
+    This is ELU, SELU, and CELU with stretch = 1 / alpha. With z = stretch · x it equals (scale / stretch) · elu(z),
+    where elu has the parameter alpha · stretch.
     """
     if stretch <= 0:
         raise NoRule(f"with alpha {alpha:g}")
@@ -86,7 +92,7 @@ def elu(b: Builder, name: str, x: str, alpha: float = 1.0, scale: float = 1.0, s
 
 
 def swish(b: Builder, name: str, x: str, beta: float = 1.0) -> str:
-    """x · sigmoid(beta · x) = silu(beta · x) / beta."""
+    """Add x · sigmoid(beta · x) = silu(beta · x) / beta."""
     if beta == 0.0:
         return b.scale(name, x, 0.5)
     y = b.add_node(f"{name}.unit", "silu", [b.scale(f"{name}.in", x, beta)])
@@ -94,9 +100,9 @@ def swish(b: Builder, name: str, x: str, beta: float = 1.0) -> str:
 
 
 def power(b: Builder, name: str, x: str, exponent: float) -> str:
-    """x^p: of numbers that are not negative exp(p · log x), where p is no integer; else products of squares.
+    """Add x^p: products of squares for an integer p, otherwise exp(p · log x), which needs x >= 0.
 
-    At 0 and p > 0, log x is minus infinity and exp of it 0, as 0^p is.
+    At x = 0 with p > 0, log x is minus infinity and its exponential is 0, as 0^p is.
     """
     match exponent:
         case 1:
@@ -111,7 +117,7 @@ def power(b: Builder, name: str, x: str, exponent: float) -> str:
             return b.add_node(name, "reciprocal", [x])
         case -2:
             return b.add_node(name, "reciprocal", [b.add_node(f"{name}.square", "square", [x])])
-    if not isfinite(exponent) or exponent == 0 or (exponent == int(exponent) and abs(exponent) > _PRODUCTS):
+    if not isfinite(exponent) or exponent == 0 or (exponent == int(exponent) and abs(exponent) > _MAX_INTEGER_POWER):
         raise NoRule(f"with exponent {exponent:g}")
     if exponent != int(exponent):
         scaled = b.scale(f"{name}.scaled", b.add_node(f"{name}.log", "log", [x]), exponent)
@@ -123,7 +129,7 @@ def power(b: Builder, name: str, x: str, exponent: float) -> str:
 
 
 def mul(b: Builder, name: str, x: Value, y: Value) -> str:
-    """By a constant, by itself, by a gate, or by another branch."""
+    """Add a product: with a constant, a square, a gated activation, or a product of two computed values."""
     if isinstance(x, Tensor):
         x, y = y, x
     assert isinstance(x, str)
@@ -131,25 +137,25 @@ def mul(b: Builder, name: str, x: Value, y: Value) -> str:
         return b.affine(name, x, b.sample_constant(name, "mul", y, b.rank(x)), None)
     if x == y:
         return b.add_node(name, "square", [x])
-    whole = _signed(b, x, y) or _signed(b, y, x)
+    whole = _sign_times_size(b, x, y) or _sign_times_size(b, y, x)
     if whole is not None:
         return whole
     for left, right in ((x, y), (y, x)):
-        product = _gate(b, name, left, right)
+        product = _gate_as_activation(b, name, left, right)
         if product is not None:
             return product
     return b.add_node(name, "product", b.broadcast(name, x, y))
 
 
 def div(b: Builder, name: str, x: Value, y: Value) -> str:
-    """By a constant, or by a branch: x · (1 / y)."""
+    """Add a quotient: by a constant, or by a computed value as x · (1 / y)."""
     if isinstance(y, Tensor):
         return mul(b, name, x, 1 / y.double())
     return mul(b, name, x, b.add_node(f"{name}.reciprocal", "reciprocal", [y]))
 
 
-def _signed(b: Builder, sign: str, size: str) -> str | None:
-    """sign(x) · |x| = x, as torch writes its pools of powers; a sign alone has no rule."""
+def _sign_times_size(b: Builder, sign: str, size: str) -> str | None:
+    """Return x for sign(x) · |x|, as torch writes power pooling. A sign alone has no rule."""
     if b.missing.get(sign) not in ("aten.sign", "Sign"):
         return None
     node = b.nodes[size]
@@ -158,35 +164,35 @@ def _signed(b: Builder, sign: str, size: str) -> str | None:
     return node.inputs[0] if node.op == "abs" and node.inputs == b.nodes[sign].inputs else None
 
 
-def _gate(b: Builder, name: str, left: str, right: str) -> str | None:
-    """x · g(x) as one of our functions, where left is the x and right the g(x), both up to factors."""
-    x, outer, offset = line(b, left)
-    gate, scale, shift = line(b, right)
+def _gate_as_activation(b: Builder, name: str, left: str, right: str) -> str | None:
+    """Add x · g(x) as an activation, if left is x and right is g(x), both up to factors; else None."""
+    x, outer, offset = affine_source(b, left)
+    gate, scale, shift = affine_source(b, right)
     node = b.nodes[gate]
-    matched = None if offset != 0.0 or scale == 0.0 or not node.inputs else _gated(b, node, x, shift / scale)
+    matched = None if offset != 0.0 or scale == 0.0 or not node.inputs else _match_gate(b, node, x, shift / scale)
     if matched is None:
         return None
     op, stretch, factor = matched
-    if close(b, stretch, 1.0):
+    if is_close(b, stretch, 1.0):
         stretch, factor = 1.0, factor * stretch
     attributes: dict[str, Any] = {"approximate": "none"} if op == "gelu" else {}
     y = b.add_node(f"{name}.unit", op, [b.scale(f"{name}.in", x, stretch)], **attributes)
     return b.scale(name, y, factor * outer * scale)
 
 
-def _gated(b: Builder, node: Node, x: str, shift: float) -> tuple[str, float, float] | None:
-    """(f, s, c) such that x · (g(x) + shift) = c · f(s · x), for g the function that the node computes of x.
+def _match_gate(b: Builder, node: Node, x: str, shift: float) -> tuple[str, float, float] | None:
+    """Return (f, s, c) with x · (g(x) + shift) = c · f(s · x), where the node computes g(x); None if unknown.
 
     x · sigmoid(a x) = silu(a x) / a
     x · min(max(a x + h/2, 0), h) = h² / (6 a) · hardswish(6 a x / h)
     x · (erf(a x) + 1) = 2 / (a √2) · gelu(a √2 x)
-    x · tanh(softplus(a x)) = mish(a x) / a: above 20, where torch leaves softplus off, tanh is 1 to float64
-    x / (c + d |a x|) = softsign(d a / c · x) / (d a), for c and d of one sign
+    x · tanh(softplus(a x)) = mish(a x) / a: above 20, where torch replaces softplus(x) by x, tanh is 1 in float64
+    x / (c + d |a x|) = softsign(d a / c · x) / (d a), if c and d have the same sign
     """
-    inner, factor, start = line(b, node.inputs[0])
+    inner, factor, start = affine_source(b, node.inputs[0])
     within = b.nodes[inner]
     if (node.op, within.op) in (("tanh", "softplus"), ("reciprocal", "abs")):
-        inner, slope, offset = line(b, within.inputs[0])
+        inner, slope, offset = affine_source(b, within.inputs[0])
     else:
         slope, offset = factor, 0.0
     if inner != x or offset != 0.0 or slope == 0.0:
@@ -195,7 +201,7 @@ def _gated(b: Builder, node: Node, x: str, shift: float) -> tuple[str, float, fl
     match node.op, within.op:
         case "sigmoid", _ if start == shift == 0.0:
             return "silu", slope, 1 / slope
-        case "clamp", _ if shift == a["low"] == 0.0 and 0 < a["high"] < inf and close(b, start, a["high"] / 2):
+        case "clamp", _ if shift == a["low"] == 0.0 and 0 < a["high"] < inf and is_close(b, start, a["high"] / 2):
             return "hardswish", 6 * slope / a["high"], a["high"] * a["high"] / (6 * slope)
         case "erf", _ if start == 0.0 and shift == 1.0:
             return "gelu", slope * sqrt(2), sqrt(2) / slope
@@ -206,22 +212,25 @@ def _gated(b: Builder, node: Node, x: str, shift: float) -> tuple[str, float, fl
     return None
 
 
-def close(b: Builder, a: float, c: float) -> bool:
-    """Equal up to one rounding in the model's precision."""
+def is_close(b: Builder, a: float, c: float) -> bool:
+    """Return whether two numbers are equal up to one rounding error in the model's precision."""
     return isclose(a, c, rel_tol=torch.finfo(b.precision).eps / 2, abs_tol=0.0)
 
 
-def line(b: Builder, name: str) -> tuple[str, float, float]:
-    """(x, scale, shift) where the node is scale · x + shift with single numbers, through any chain of them.
+def affine_source(b: Builder, name: str) -> tuple[str, float, float]:
+    """Return (x, scale, shift) if the node is scale · x + shift through a chain of affine nodes with single numbers.
 
-    The chain ends where a factor could make a value in between underflow or overflow in float32.
+    The chain ends where a factor could make an intermediate value underflow or overflow in float32.
     """
     scale, shift = 1.0, 0.0
     node = b.nodes[name]
     while node.op == "affine" and all(t is None or bool((t == t.flatten()[0]).all()) for t in (node.weight, node.bias)):
         w = 1.0 if node.weight is None else node.weight.flatten()[0].item()
         c = 0.0 if node.bias is None else node.bias.flatten()[0].item()
-        if not all(1 / _FACTOR <= abs(factor) <= _FACTOR for factor in (w, scale * w)) or abs(c) > _FACTOR:
+        if (
+            not all(1 / _MAX_CHAIN_FACTOR <= abs(factor) <= _MAX_CHAIN_FACTOR for factor in (w, scale * w))
+            or abs(c) > _MAX_CHAIN_FACTOR
+        ):
             break
         scale, shift = scale * w, shift + scale * c
         node = b.nodes[node.inputs[0]]
@@ -229,7 +238,7 @@ def line(b: Builder, name: str) -> tuple[str, float, float]:
 
 
 def maximum(b: Builder, name: str, x: Value, y: Value) -> str:
-    """Of two branches, or of a branch and a constant c: max(x, c) = relu(x - c) + c."""
+    """Add the maximum of two computed values, or of one and a constant c: max(x, c) = relu(x - c) + c."""
     if isinstance(x, Tensor):
         x, y = y, x
     assert isinstance(x, str)
@@ -243,7 +252,7 @@ def maximum(b: Builder, name: str, x: Value, y: Value) -> str:
 
 
 def minimum(b: Builder, name: str, x: Value, y: Value) -> str:
-    """min(x, y) = -max(-x, -y)."""
+    """Add min(x, y) = -max(-x, -y)."""
     constant = x if isinstance(x, Tensor) else y
     if isinstance(constant, Tensor) and constant.numel() == 1:
         branch = y if isinstance(x, Tensor) else x

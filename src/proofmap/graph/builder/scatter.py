@@ -1,4 +1,4 @@
-"""Entries moved within a value or over those of another, in the builder's words: with known places, that is linear."""
+"""Scatter, gather and selection by masks: with constant positions these operations are linear."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from math import prod
 import torch
 from torch import Tensor
 
-from proofmap.graph.builder import slicing as picks
-from proofmap.graph.builder.graph_builder import Builder, MixedError, Value, scalar
+from proofmap.graph.builder import slicing
+from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, Value, scalar
 
 
-def choose(b: Builder, name: str, mask: Tensor, x: Value, y: Value) -> Value:
-    """x where the constant mask holds, else y. What is not chosen is not read: it may be infinite or NaN."""
+def select(b: Builder, name: str, mask: Tensor, x: Value, y: Value) -> Value:
+    """Add x where the constant mask is True, else y. Entries that are not selected may be infinite or NaN."""
     rank = max(b.rank(value) for value in (x, y) if isinstance(value, str))
     mask = b.sample_constant(name, "where", mask.bool(), rank)
     kept = [(x, mask), (y, ~mask)]
@@ -26,67 +26,80 @@ def choose(b: Builder, name: str, mask: Tensor, x: Value, y: Value) -> Value:
     if len(branches) == 2:
         pair = b.broadcast(name, branches[0][0], branches[1][0])
         branches = [(value, keep) for value, (_, keep) in zip(pair, branches, strict=True)]
-    return _sum(b, name, branches, shift)
+    return _masked_sum(b, name, branches, shift)
 
 
-def triangle(b: Builder, name: str, op: str, x: str, keep: Callable[[Tensor], Tensor]) -> Value:
-    """What `keep` leaves of matrices, on or beyond a diagonal, with zeros elsewhere."""
+def keep_triangle(b: Builder, name: str, op: str, x: str, keep: Callable[[Tensor], Tensor]) -> Value:
+    """Add a triangle of matrices (tril or triu, chosen by `keep`), with zeros elsewhere."""
     if len(b.shape(x)) < 2:
-        raise MixedError(name, op)
-    return choose(b, name, keep(torch.ones(b.shape(x)[-2:], dtype=torch.bool)), x, scalar(0.0))
+        raise MixedSamplesError(name, op)
+    return select(b, name, keep(torch.ones(b.shape(x)[-2:], dtype=torch.bool)), x, scalar(0.0))
 
 
 @dataclass(frozen=True)
-class Entries:
-    """Entries of values by their numbers: a branch has one for each entry of a batch, and values follow each other."""
+class EntryPositions:
+    """Entries of several values, by position numbers.
+
+    Each value has one number for each entry of a batch; the numbers of successive values follow each other.
+    """
 
     values: tuple[Value, ...]
     positions: Tensor
 
     @staticmethod
-    def of(b: Builder, value: Value) -> Entries:
-        shape = b.batched(value)
-        return Entries((value,), torch.arange(prod(shape)).reshape(shape))
+    def of(b: Builder, value: Value) -> EntryPositions:
+        shape = b.batched_shape(value)
+        return EntryPositions((value,), torch.arange(prod(shape)).reshape(shape))
 
 
-def move(b: Builder, name: str, op: str, x: str, function: Callable[[Tensor], Tensor]) -> str:
-    """Whatever only moves, repeats or drops entries: `function`, of batched tensors, tried on their positions."""
-    y = _gathered(b, name, op, Entries((x,), function(Entries.of(b, x).positions)))
+def rearrange(b: Builder, name: str, op: str, x: str, function: Callable[[Tensor], Tensor]) -> str:
+    """Add an operation that only moves, repeats or drops entries of x.
+
+    `function` maps batched tensors; it is applied to the positions of the entries.
+    """
+    y = _gather_or_refuse(b, name, op, EntryPositions((x,), function(EntryPositions.of(b, x).positions)))
     assert isinstance(y, str)
     return y
 
 
-def write(
+def overwrite(
     b: Builder, name: str, op: str, x: Value, source: Value, function: Callable[[Tensor, Tensor], Tensor]
 ) -> Value:
-    """The same of two values: entries of the second may stand in the place of the first's."""
-    return _gathered(b, name, op, merge(b, Entries.of(b, x), Entries.of(b, source), function))
+    """Add an operation that writes entries of `source` over entries of x."""
+    return _gather_or_refuse(
+        b, name, op, merge_entries(b, EntryPositions.of(b, x), EntryPositions.of(b, source), function)
+    )
 
 
-def _gathered(b: Builder, name: str, op: str, entries: Entries) -> Value:
-    y = gather(b, name, entries)
+def _gather_or_refuse(b: Builder, name: str, op: str, entries: EntryPositions) -> Value:
+    y = gather_entries(b, name, entries)
     if y is None:
-        raise MixedError(name, op)
+        raise MixedSamplesError(name, op)
     return y
 
 
-def merge(b: Builder, x: Entries, source: Entries, function: Callable[[Tensor, Tensor], Tensor]) -> Entries:
-    """What `function` makes of the positions of both."""
-    start = sum(prod(b.batched(value)) for value in x.values)
-    return Entries((*x.values, *source.values), function(x.positions, source.positions + start))
+def merge_entries(
+    b: Builder, x: EntryPositions, source: EntryPositions, function: Callable[[Tensor, Tensor], Tensor]
+) -> EntryPositions:
+    """Return the entries after `function` has combined the positions of both."""
+    start = sum(prod(b.batched_shape(value)) for value in x.values)
+    return EntryPositions((*x.values, *source.values), function(x.positions, source.positions + start))
 
 
-def gather(b: Builder, name: str, entries: Entries) -> Value | None:
-    """One sample's entries as a value; None where the samples do not come first, or one would hold those of another."""
-    positions = entries.positions if b.lead else entries.positions[None]
+def gather_entries(b: Builder, name: str, entries: EntryPositions) -> Value | None:
+    """Add a value with these entries for one sample.
+
+    None if the samples are not on the first axis, or if a sample would contain entries of another one.
+    """
+    positions = entries.positions if b.batch_axes else entries.positions[None]
     if positions.ndim < 1 or positions.shape[0] != b.batch:
         return None
     samples = torch.arange(b.batch).reshape(-1, *(1,) * (positions.ndim - 1))
-    taken: list[tuple[str, Tensor, Tensor]] = []  # a branch, which of its entries, and where they stand
+    taken: list[tuple[str, Tensor, Tensor]] = []  # a computed value, the entries to read, and a mask of their places
     shift = torch.zeros(positions.shape[1:], dtype=torch.float64)
     start = 0
     for value in entries.values:
-        local, count = positions - start, prod(b.batched(value))
+        local, count = positions - start, prod(b.batched_shape(value))
         inside = (local >= 0) & (local < count)
         start += count
         if isinstance(value, Tensor):
@@ -102,29 +115,31 @@ def gather(b: Builder, name: str, entries: Entries) -> Value | None:
         taken.append((value, local[0].clamp(min=0), inside[0]))
     whole = len(taken) == 1 and bool(taken[0][2].all())
     place = name if whole else f"{name}.placed"
-    return _sum(b, name, [(_placed(b, place, value, index, keep), keep) for value, index, keep in taken], shift)
+    return _masked_sum(
+        b, name, [(_read_entries(b, place, value, index, keep), keep) for value, index, keep in taken], shift
+    )
 
 
-def _placed(b: Builder, name: str, x: str, index: Tensor, keep: Tensor) -> str:
-    """The entries of x at these places, some other entry where they are not kept."""
+def _read_entries(b: Builder, name: str, x: str, index: Tensor, keep: Tensor) -> str:
+    """Add the entries of x at these positions; where `keep` is False, any entry may stand."""
     still = torch.arange(prod(b.shape(x)))
     if tuple(index.shape) == b.shape(x) and torch.equal(index.flatten()[keep.flatten()], still[keep.flatten()]):
         return x
     flat = b.reshape(f"{name}.flat", x, (len(still),))
-    return b.reshape(name, picks.index(b, f"{name}.index", flat, 0, index.flatten()), index.shape)
+    return b.reshape(name, slicing.index(b, f"{name}.index", flat, 0, index.flatten()), index.shape)
 
 
-def _sum(b: Builder, name: str, branches: list[tuple[str, Tensor]], shift: Tensor) -> Value:
-    """Σ x · keep + shift, which reads what is kept and no more; a constant where nothing of any branch is kept."""
+def _masked_sum(b: Builder, name: str, branches: list[tuple[str, Tensor]], shift: Tensor) -> Value:
+    """Add Σ x · keep + shift, which reads only kept entries; a constant if no entry is kept."""
     used = [(x, keep) for x, keep in branches if bool(keep.any())]
     if not used:
         shape = torch.broadcast_shapes(shift.shape, *(b.shape(x) for x, _ in branches))
-        return shift.expand(*(b.batch,) * b.lead, *shape)
+        return shift.expand(*(b.batch,) * b.batch_axes, *shape)
     constant = shift if bool(shift.any()) else None
     parts, only = [], len(used) == 1
     for k, (x, keep) in enumerate(used):
         part, bias = (name, constant) if only else (f"{name}.part{k}", None)
-        x = b.meet(name, x, shift, keep)
+        x = b.broadcast_to(name, x, shift, keep)
         if bool(keep.all()):
             parts.append(b.affine(part, x, None, bias))
         else:

@@ -1,4 +1,4 @@
-"""Entries picked, dropped, repeated or framed along axes of one sample, in the builder's words."""
+"""Indexing, slicing, splitting, concatenation and padding along axes of one sample."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph.builder.graph_builder import Builder, MixedError, Value, scalar
+from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, Value, scalar
 
-_NUMPY_MODE: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+_NUMPY_PAD_MODES: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 def index(b: Builder, name: str, x: str, axis: int, index: Tensor) -> str:
-    """The entries at constant positions along an axis of one sample (negative ones count from the end)."""
+    """Add the entries at constant positions along an axis of one sample (negative ones count from the end)."""
     size = b.shape(x)[axis]
     if index.numel() and not -size <= int(index.min()) <= int(index.max()) < size:
         raise ModelError(f"node {name!r} reads outside an axis of size {size}")
@@ -29,7 +29,7 @@ def index(b: Builder, name: str, x: str, axis: int, index: Tensor) -> str:
 
 
 def resample(b: Builder, name: str, x: str, positions: Sequence[Tensor]) -> str:
-    """The last axes read at the given positions, one tensor for each of them."""
+    """Add the entries of the last axes at given positions, one tensor of positions for each axis."""
     first = len(b.shape(x)) - len(positions)
     for k, position in enumerate(positions[:-1]):
         x = index(b, f"{name}.axis{first + k}", x, first + k, position)
@@ -37,7 +37,7 @@ def resample(b: Builder, name: str, x: str, positions: Sequence[Tensor]) -> str:
 
 
 def slice(b: Builder, name: str, x: str, axis: int, start: int, stop: int, step: int = 1) -> str:
-    """As Python slices an axis of one sample."""
+    """Add a Python slice along an axis of one sample."""
     whole = range(b.shape(x)[axis])
     taken = whole[start:stop:step]
     if taken == whole:
@@ -46,14 +46,17 @@ def slice(b: Builder, name: str, x: str, axis: int, start: int, stop: int, step:
 
 
 def split(b: Builder, name: str, x: str, axis: int, sizes: Sequence[int]) -> list[str]:
-    """Parts of these sizes, one after the other along an axis of one sample."""
+    """Add consecutive parts of these sizes along an axis of one sample."""
     ends = list(accumulate(sizes))
     pairs = zip(ends, sizes, strict=True)
     return [slice(b, f"{name}.{k}", x, axis, end - size, end) for k, (end, size) in enumerate(pairs)]
 
 
 def concat(b: Builder, name: str, op: str, xs: Sequence[Value], axis: int) -> str:
-    """Along an axis of the batched values; a constant among them is a slice of a branch times zero, plus itself."""
+    """Add a concatenation along an axis of the batched values.
+
+    A constant becomes a slice of a computed value times zero, plus the constant.
+    """
     branch = next(x for x in xs if isinstance(x, str))
     axis = b.axis(name, op, axis, b.rank(branch))
     if len(xs) == 1:
@@ -74,16 +77,16 @@ def concat(b: Builder, name: str, op: str, xs: Sequence[Value], axis: int) -> st
 
 
 def pad(b: Builder, name: str, x: str, pads: Sequence[int], mode: str = "constant", value: float = 0.0) -> str:
-    """Pads as torch writes them: last axis first, (before, after); negative ones crop."""
+    """Add padding in torch's order: last axis first, (before, after). Negative numbers crop."""
     shape = b.shape(x)
     if any(pads[2 * len(shape) :]):
-        raise MixedError(name, "pad")
+        raise MixedSamplesError(name, "pad")
     pads = tuple(pads[: 2 * len(shape)])
     pairs = list(zip(pads[::2], pads[1::2], strict=True))
     if not any(pads):
         return x
     for k, pair in enumerate(pairs):
-        b.fits(name, "pad", (sum(pair) + shape[-1 - k],))
+        b.check_size(name, "pad", (sum(pair) + shape[-1 - k],))
     if mode == "constant":
         y = b.add_node(f"{name}.zeros", "pad", [x], pads=pads, mode=mode)
         if value == 0.0:
@@ -92,15 +95,18 @@ def pad(b: Builder, name: str, x: str, pads: Sequence[int], mode: str = "constan
         return b.affine(name, y, None, frame)
     if mode != "circular" and min(pads) >= 0 and len(pairs) <= 3 and len(pairs) in (len(shape) - 1, len(shape)):
         return b.add_node(name, "pad", [x], pads=pads, mode=mode)
-    positions = [_frame(n, pair, mode) for n, pair in zip(reversed(shape), pairs, strict=False)]
+    positions = [_padded_positions(n, pair, mode) for n, pair in zip(reversed(shape), pairs, strict=False)]
     return resample(b, name, x, positions[::-1])
 
 
-def _frame(size: int, pads: tuple[int, int], mode: str) -> Tensor:
-    """Which of `size` entries each entry of a padded axis repeats; what is cropped is not wrapped around."""
+def _padded_positions(size: int, pads: tuple[int, int], mode: str) -> Tensor:
+    """Return, for each entry of a padded axis, the position of the entry that it copies.
+
+    Cropped entries are not wrapped around.
+    """
     before, after = pads
     entries = np.arange(size)
     if mode == "circular":
         entries, before, after = entries[max(-before, 0) : size - max(-after, 0)], max(before, 0), max(after, 0)
-    padded = np.pad(entries, (max(before, 0), max(after, 0)), mode=_NUMPY_MODE[mode])
+    padded = np.pad(entries, (max(before, 0), max(after, 0)), mode=_NUMPY_PAD_MODES[mode])
     return torch.from_numpy(padded[max(-before, 0) : len(padded) - max(-after, 0)].copy())

@@ -1,4 +1,4 @@
-"""Layers with weights in the builder's words: products, convolutions, normalisation."""
+"""Layers with weights: linear layers, matrix products, convolutions and batch norm."""
 
 from __future__ import annotations
 
@@ -10,32 +10,39 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph.builder import slicing as picks
-from proofmap.graph.builder.graph_builder import Builder, MixedError, NoRule, Value, Weight, constant
+from proofmap.graph.builder import slicing
+from proofmap.graph.builder.graph_builder import (
+    Builder,
+    MixedSamplesError,
+    NoRule,
+    OptionalWeight,
+    Value,
+    require_constant,
+)
 from proofmap.graph.ir import Folded
-from proofmap.graph.sliding_windows import Slide
+from proofmap.graph.sliding_windows import SlidingWindow
 
-_FARTHEST = 2.0**40  # of the factors of batch norm together: beyond it, values between them may leave float32
-_NORMALISED = (
-    16  # roundings that batch norm takes at most: (x - m) / sqrt(v + e) · w + b, or x · (w / sqrt(v + e)) + ...
+_MAX_FACTOR_PRODUCT = 2.0**40  # largest product of batch norm's factors: above it, intermediate values may leave float32
+_BATCH_NORM_ROUNDING_ERRORS = (
+    16  # batch norm makes at most so many rounding errors: (x - m) / sqrt(v + e) · w + b, or x · (w / sqrt(v + e)) + ...
 )
 
 
-def linear(b: Builder, name: str, x: str, weight: Tensor, bias: Weight) -> str:
-    """y = x W' + b over the last axis, W (out, in)."""
+def linear(b: Builder, name: str, x: str, weight: Tensor, bias: OptionalWeight) -> str:
+    """Add y = x W' + b over the last axis, W (out, in)."""
     return b.add_node(name, "linear", [x], weight=weight, bias=bias)
 
 
 def matmul(b: Builder, name: str, x: Value, y: Value) -> str:
-    """x @ y: by a constant, or of two branches whose other axes are broadcast."""
+    """Add x @ y for a constant and a computed value, or for two computed values; other axes are broadcast."""
     if isinstance(x, str) and isinstance(y, str):
-        return _contract(b, name, x, y)
+        return _matmul_of_two(b, name, x, y)
     if isinstance(x, str):
         assert isinstance(y, Tensor)
         weight = b.sample_constant(name, "matmul", y, b.rank(x)) if y.ndim > 2 else y
         if weight.ndim > 2:
             row = len(b.shape(x)) == 1
-            wide = _outer(b, name, x, weight)
+            wide = _expand_outer_axes(b, name, x, weight)
             y = b.add_node(f"{name}.row" if row else name, "matmul", [wide], weight=weight, side="right")
             return b.reshape(name, y, (*b.shape(y)[:-2], b.shape(y)[-1])) if row else y
         if weight.ndim == 2:
@@ -43,37 +50,37 @@ def matmul(b: Builder, name: str, x: Value, y: Value) -> str:
         product = linear(b, f"{name}.row", x, weight[None, :], None)
         return b.reshape(name, product, b.shape(product)[:-1])
     assert isinstance(y, str)
-    if b.rank(y) < 2 + b.lead:
-        if b.lead:
-            raise MixedError(name, "matmul")
+    if b.rank(y) < 2 + b.batch_axes:
+        if b.batch_axes:
+            raise MixedSamplesError(name, "matmul")
         column = matmul(b, f"{name}.column", x, b.reshape(f"{name}.vector", y, (*b.shape(y), 1)))
         return b.reshape(name, column, b.shape(column)[:-1])
     weight = b.sample_constant(name, "matmul", x, b.rank(y))
     if weight.ndim > 1:
-        y = _outer(b, name, y, weight) if weight.ndim > 2 else y
+        y = _expand_outer_axes(b, name, y, weight) if weight.ndim > 2 else y
         return b.add_node(name, "matmul", [y], weight=weight, side="left")
     product = b.add_node(f"{name}.row", "matmul", [y], weight=weight[None, :], side="left")
     shape = b.shape(product)
     return b.reshape(name, product, (*shape[:-2], shape[-1]))
 
 
-def _outer(b: Builder, name: str, x: str, weight: Tensor) -> str:
-    """x with the axes before its last two that it has together with the weight."""
+def _expand_outer_axes(b: Builder, name: str, x: str, weight: Tensor) -> str:
+    """Expand the axes of x before its last two to the shape that they have together with the weight."""
     shape = b.shape(x)
     wider = (1,) * (2 - len(shape)) + shape  # a vector is a row
     outer = b.broadcast_shapes(name, wider[:-2], weight.shape[:-2])
     return b.expand(f"{name}.expand", x, (*outer, *wider[-2:]))
 
 
-def _contract(b: Builder, name: str, x: str, y: str) -> str:
-    if b.lead and (min(b.rank(x), b.rank(y)) < 3 or b.rank(x) != b.rank(y)):
-        raise MixedError(name, "matmul")
+def _matmul_of_two(b: Builder, name: str, x: str, y: str) -> str:
+    if b.batch_axes and (min(b.rank(x), b.rank(y)) < 3 or b.rank(x) != b.rank(y)):
+        raise MixedSamplesError(name, "matmul")
     if b.rank(x) < 2:
-        row = _contract(b, f"{name}.row", b.reshape(f"{name}.first", x, (1, *b.shape(x))), y)
+        row = _matmul_of_two(b, f"{name}.row", b.reshape(f"{name}.first", x, (1, *b.shape(x))), y)
         shape = b.shape(row)
         return b.reshape(name, row, (*shape[:-2], *shape[-1:]) if b.rank(y) > 1 else shape[:-1])
     if b.rank(y) < 2:
-        column = _contract(b, f"{name}.column", x, b.reshape(f"{name}.second", y, (*b.shape(y), 1)))
+        column = _matmul_of_two(b, f"{name}.column", x, b.reshape(f"{name}.second", y, (*b.shape(y), 1)))
         return b.reshape(name, column, b.shape(column)[:-1])
     (*outer_x, rows, inner), (*outer_y, inner_y, columns) = b.shape(x), b.shape(y)
     if inner != inner_y:
@@ -84,35 +91,47 @@ def _contract(b: Builder, name: str, x: str, y: str) -> str:
     return b.add_node(name, "contract", [x, y])
 
 
-def conv(b: Builder, name: str, x: str, weight: Tensor, bias: Value | None, slide: Slide, groups: int = 1) -> str:
-    """Where the padding before and after differs, a pad node comes first."""
+def conv(
+    b: Builder, name: str, x: str, weight: Tensor, bias: Value | None, slide: SlidingWindow, groups: int = 1
+) -> str:
+    """Add a convolution. If the padding before and after differs, a pad node comes first."""
     _check_channels(b, name, "conv", x, weight.shape[1] * groups, weight.shape[0], groups)
     column = _column(name, bias, weight.shape[0], weight.ndim - 2)
-    if not slide.even:
-        x = picks.pad(b, f"{name}.pad", x, slide.flat)
-        slide = slide.bare
+    if not slide.symmetric:
+        x = slicing.pad(b, f"{name}.pad", x, slide.torch_pads)
+        slide = slide.without_padding
     return b.add_node(name, "conv", [x], weight=weight, bias=column, groups=groups, **slide.attributes)
 
 
 def conv_transpose(
-    b: Builder, name: str, x: str, weight: Tensor, bias: Value | None, slide: Slide, groups: int, extra: Sequence[int]
+    b: Builder,
+    name: str,
+    x: str,
+    weight: Tensor,
+    bias: Value | None,
+    slide: SlidingWindow,
+    groups: int,
+    extra: Sequence[int],
 ) -> str:
-    """Where (before, after) differ, the whole result is cropped by negative padding. extra: its output padding."""
+    """Add a transposed convolution. extra: its output padding.
+
+    If the padding before and after differs, the full result is cropped by negative padding.
+    """
     _check_channels(b, name, "conv_transpose", x, weight.shape[0], weight.shape[0], groups)
-    if not slide.even and min(slide.flat) < 0:
+    if not slide.symmetric and min(slide.torch_pads) < 0:
         raise NoRule("with an output larger than its windows reach")
     column = _column(name, bias, weight.shape[1] * groups, weight.ndim - 2)
-    how = (slide if slide.even else slide.bare).attributes
+    how = (slide if slide.symmetric else slide.without_padding).attributes
     how |= {"output_padding": tuple(extra), "groups": groups}
-    whole = name if slide.even else f"{name}.whole"
+    whole = name if slide.symmetric else f"{name}.whole"
     y = b.add_node(whole, "conv_transpose", [x], weight=weight, bias=column, **how)
-    return y if slide.even else picks.pad(b, name, y, [-p for p in slide.flat])
+    return y if slide.symmetric else slicing.pad(b, name, y, [-p for p in slide.torch_pads])
 
 
 def batch_norm(
-    b: Builder, name: str, x: str, weight: Weight, bias: Weight, mean: Tensor, var: Tensor, eps: float
+    b: Builder, name: str, x: str, weight: OptionalWeight, bias: OptionalWeight, mean: Tensor, var: Tensor, eps: float
 ) -> str:
-    """In evaluation: y = (x - mean) / sqrt(var + eps) · weight + bias, per channel."""
+    """Add batch norm in evaluation mode: y = (x - mean) / sqrt(var + eps) · weight + bias, per channel."""
     for what, tensor in (("mean", mean), ("variance", var)):
         if not bool(torch.isfinite(tensor).all()) or (what == "variance" and bool((tensor + eps <= 0).any())):
             raise ModelError(f"the {what} of batch_norm (node {name!r}) is NaN, infinite or negative")
@@ -124,14 +143,16 @@ def batch_norm(
     if bias is not None:
         shift, size = shift + bias.double(), size + bias.double().abs()
     column = (-1, *(1,) * (len(b.shape(x)) - 1))
-    # In whatever order they are applied, no factor and no product of some is larger than the product of those above 1.
+    # In any order of application, no factor and no partial product is larger than the product of all factors above 1.
     parts = (torch.rsqrt(var.double() + eps), mean.double(), scale.new_ones(1) if weight is None else weight.double())
     reach = prod(max(1.0, float(part.abs().max())) for part in parts) * max(1.0, float(size.max()))
-    if reach > _FARTHEST:
+    if reach > _MAX_FACTOR_PRODUCT:
         raise NoRule(f"with numbers up to {reach:.0e}")
     made = b.affine(name, x, scale.reshape(column), shift.reshape(column))
     if made != x:
-        b.nodes[made] = replace(b.nodes[made], folded=Folded(_NORMALISED, size.reshape(column), reach, reach))
+        b.nodes[made] = replace(
+            b.nodes[made], folded=Folded(_BATCH_NORM_ROUNDING_ERRORS, size.reshape(column), reach, reach)
+        )
     return made
 
 
@@ -144,10 +165,10 @@ def _check_channels(b: Builder, name: str, op: str, x: str, wanted: int, filters
 
 
 def _column(name: str, bias: Value | None, channels: int, rank: int) -> Tensor | None:
-    """A bias for each channel, in the shape in which it meets a map: (C, 1, ...)."""
+    """Return a bias for each channel in the shape that broadcasts against a map: (C, 1, ...)."""
     if bias is None:
         return None
-    bias = constant(bias, "bias")
+    bias = require_constant(bias, "bias")
     if tuple(bias.shape) != (channels,):
         raise ModelError(f"node {name!r} has a bias of shape {tuple(bias.shape)}, expected ({channels},)")
     return bias.reshape(-1, *(1,) * rank)

@@ -1,4 +1,4 @@
-"""Weighted sums of entries in the builder's words: along an axis, cumulative, by Einstein's notation, of windows."""
+"""Weighted sums of entries: matrices along an axis, cumulative sums, folding of windows, and einsum."""
 
 from __future__ import annotations
 
@@ -10,51 +10,51 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph.builder import weighted_layers as layers
-from proofmap.graph.builder.graph_builder import Builder, MixedError, NoRule, Value
-from proofmap.graph.builder.scatter import move
-from proofmap.graph.sliding_windows import Slide
+from proofmap.graph.builder import weighted_layers
+from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, NoRule, Value
+from proofmap.graph.builder.scatter import rearrange
+from proofmap.graph.sliding_windows import SlidingWindow
 
 
-def along(b: Builder, name: str, x: str, axis: int, matrix: Tensor) -> str:
-    """y[..., i, ...] = Σ_j M[i, j] x[..., j, ...] along an axis of one sample, M (out, in)."""
-    b.fits(name, "a matrix", matrix.shape)
+def apply_matrix(b: Builder, name: str, x: str, axis: int, matrix: Tensor) -> str:
+    """Add y[..., i, ...] = Σ_j M[i, j] x[..., j, ...] along an axis of one sample, M (out, in)."""
+    b.check_size(name, "a matrix", matrix.shape)
     rank = len(b.shape(x))
     if axis == rank - 1:
-        return layers.linear(b, name, x, matrix, None)
+        return weighted_layers.linear(b, name, x, matrix, None)
     if axis == rank - 2:
         return b.add_node(name, "matmul", [x], weight=matrix, side="left")
-    last = _swapped(b, f"{name}.last", x, axis)
-    return _swapped(b, name, layers.linear(b, f"{name}.linear", last, matrix, None), axis)
+    last = _swap_with_last(b, f"{name}.last", x, axis)
+    return _swap_with_last(b, name, weighted_layers.linear(b, f"{name}.linear", last, matrix, None), axis)
 
 
-def cumulative(b: Builder, name: str, x: str, axis: int, *, exclusive: bool = False, reverse: bool = False) -> str:
-    """y_i = Σ_{j <= i} x_j along an axis of one sample; `exclusive` leaves x_i out, `reverse` sums from the end.
+def cumulative_sum(b: Builder, name: str, x: str, axis: int, *, exclusive: bool = False, reverse: bool = False) -> str:
+    """Add y_i = Σ_{j <= i} x_j along an axis of one sample; `exclusive` omits x_i, `reverse` sums from the end.
 
-    A convolution with as many ones as the axis is long: no matrix is kept.
+    This is a convolution with as many ones as the axis has entries, so no matrix is stored.
     """
-    last = _swapped(b, f"{name}.last", x, axis)
+    last = _swap_with_last(b, f"{name}.last", x, axis)
     shape = b.shape(last)
     n = shape[-1]
     rows = b.reshape(f"{name}.rows", last, (1, prod(shape[:-1]), n))
     pads = (n, -1) if exclusive else (n - 1, 0)
     ones = torch.ones(1, 1, 1, n, dtype=torch.float64)
-    slide = Slide.of((1, n), padding=[(0, 0), pads[::-1] if reverse else pads])
-    y = layers.conv(b, f"{name}.sums", rows, ones, None, slide)
-    return _swapped(b, name, b.reshape(f"{name}.shape", y, shape), axis)
+    slide = SlidingWindow.of((1, n), padding=[(0, 0), pads[::-1] if reverse else pads])
+    y = weighted_layers.conv(b, f"{name}.sums", rows, ones, None, slide)
+    return _swap_with_last(b, name, b.reshape(f"{name}.shape", y, shape), axis)
 
 
-def _swapped(b: Builder, name: str, x: str, axis: int) -> str:
-    """With an axis of one sample and the last one exchanged."""
+def _swap_with_last(b: Builder, name: str, x: str, axis: int) -> str:
+    """Exchange an axis of one sample and the last axis."""
     axes = list(range(len(b.shape(x)) + 1))
     axes[axis + 1], axes[-1] = axes[-1], axes[axis + 1]
     return b.permute(name, "permute", x, axes)
 
 
-def fold(b: Builder, name: str, x: str, size: Sequence[int], slide: Slide) -> str:
-    """Windows (channels · kernel, windows) added up where they lie in a map of this size.
+def fold_windows(b: Builder, name: str, x: str, size: Sequence[int], slide: SlidingWindow) -> str:
+    """Add the sum of overlapping windows (channels · kernel, windows) in a map of this size (`torch.nn.Fold`).
 
-    A transposed convolution in which each entry of a window is a channel with one tap.
+    This is a transposed convolution in which each entry of a window is a channel with one weight of 1.
     """
     taps = prod(slide.kernel)
     reach = [d * (k - 1) + 1 for d, k in zip(slide.dilation, slide.kernel, strict=True)]
@@ -71,36 +71,36 @@ def fold(b: Builder, name: str, x: str, size: Sequence[int], slide: Slide) -> st
     ones = torch.eye(taps, dtype=torch.float64).reshape(taps, 1, *slide.kernel)
     ones = ones.repeat(channels, *(1,) * (len(size) + 1))
     rest = [n % s for n, s in zip(inner, slide.stride, strict=True)]
-    return layers.conv_transpose(b, name, maps, ones, None, slide, channels, rest)
+    return weighted_layers.conv_transpose(b, name, maps, ones, None, slide, channels, rest)
 
 
 # --- Einstein's notation ---
 
 
 def einsum(b: Builder, name: str, equation: str, operands: Sequence[Value]) -> str:
-    """Products of one branch with constants, or of two branches, summed over the axes that the result does not have."""
+    """Add an einsum of one computed value with constants, or of two computed values."""
     branches = [k for k, value in enumerate(operands) if isinstance(value, str)]
     ranks = [len(b.shape(value)) + 1 if isinstance(value, str) else value.ndim for value in operands]
-    terms, result = _letters(name, equation, ranks)
+    terms, result = _parse_equation(name, equation, ranks)
     if len(branches) == len(operands) == 2:
-        return _of_two(b, name, operands, terms, result)
+        return _einsum_of_two(b, name, operands, terms, result)
     if len(branches) != 1:
         raise NoRule("of several branches")
     x = operands[branches[0]]
     assert isinstance(x, str)
     sample, axes = terms[branches[0]][0], terms[branches[0]]
     if axes.count(sample) > 1 or not result.startswith(sample):
-        raise MixedError(name, "einsum")
+        raise MixedSamplesError(name, "einsum")
     if len(set(axes)) < len(axes):  # a letter twice: the diagonal
         kept = "".join(dict.fromkeys(axes))
-        read = f"{axes[1 - b.lead :]}->{kept[1 - b.lead :]}"
-        x = move(b, f"{name}.diagonal", "einsum", x, lambda positions: torch.einsum(read, positions))
+        read = f"{axes[1 - b.batch_axes :]}->{kept[1 - b.batch_axes :]}"
+        x = rearrange(b, f"{name}.diagonal", "einsum", x, lambda positions: torch.einsum(read, positions))
         axes = kept
     axes = axes[1:]
     constants = [(term, value) for term, value in zip(terms, operands, strict=True) if isinstance(value, Tensor)]
     for k, (term, value) in enumerate(constants):
         wanted = {*result, *(letter for other, _ in constants[k + 1 :] for letter in other)}
-        value, term = _plain(b, name, value.double(), term, sample)
+        value, term = _without_repeated_letters(b, name, value.double(), term, sample)
         x, axes = _product(b, f"{name}.{k}", x, axes, value, term, wanted)
     gone = [axis for axis, letter in enumerate(axes) if letter not in result]
     if gone:
@@ -109,11 +109,11 @@ def einsum(b: Builder, name: str, equation: str, operands: Sequence[Value]) -> s
     return b.permute(name, "einsum", x, (0, *(axes.index(letter) + 1 for letter in result[1:])))
 
 
-def _of_two(b: Builder, name: str, operands: Sequence[Value], terms: Sequence[str], result: str) -> str:
-    """A matrix product for each letter that stands in both operands and in the result."""
+def _einsum_of_two(b: Builder, name: str, operands: Sequence[Value], terms: Sequence[str], result: str) -> str:
+    """Add one matrix product for each entry of the axes that both operands and the result have."""
     sample = result[:1]
     if any(term[:1] != sample or len({*term}) < len(term) for term in terms):
-        raise MixedError(name, "einsum")
+        raise MixedSamplesError(name, "einsum")
     rows, sizes = [], dict[str, int]()
     for k, (x, term) in enumerate(zip(operands, terms, strict=True)):
         assert isinstance(x, str)
@@ -133,21 +133,21 @@ def _of_two(b: Builder, name: str, operands: Sequence[Value], terms: Sequence[st
         x = b.expand(f"{name}.expand{k}", x, [sizes[c] for c in letters])
         x = b.permute(f"{name}.in{k}", "einsum", x, (0, *(letters.index(c) + 1 for group in order for c in group)))
         factors.append(b.reshape(f"{name}.rows{k}", x, [prod(sizes[c] for c in group) for group in order]))
-    y = layers.matmul(b, f"{name}.product", factors[0], factors[1])
+    y = weighted_layers.matmul(b, f"{name}.product", factors[0], factors[1])
     after = [*both, *mine, *other]
     y = b.reshape(f"{name}.shape", y, [sizes[c] for c in after])
     return b.permute(name, "einsum", y, (0, *(after.index(c) + 1 for c in result[1:])))
 
 
-def _letters(name: str, equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
-    """The letters of each operand and of the result, an ellipsis replaced by letters that are free."""
+def _parse_equation(name: str, equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+    """Return the letters of each operand and of the result; unused letters replace an ellipsis."""
     left, arrow, result = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
         raise ModelError(f"einsum (node {name!r}) has {len(ranks)} operands for {equation!r}")
     free = [letter for letter in ascii_letters if letter not in equation]
     dots = [rank - len(term) + 3 if "..." in term else 0 for term, rank in zip(terms, ranks, strict=True)]
-    more = "".join(free[: max(dots)])  # aligned at the end, as shapes are
+    more = "".join(free[: max(dots)])  # aligned at the end, as in broadcasting
     if not arrow:
         letters = left.replace("...", "").replace(",", "")
         result = ("..." if "..." in left else "") + "".join(sorted(c for c in {*letters} if letters.count(c) == 1))
@@ -159,8 +159,8 @@ def _letters(name: str, equation: str, ranks: Sequence[int]) -> tuple[list[str],
     return named, result
 
 
-def _plain(b: Builder, name: str, value: Tensor, term: str, sample: str) -> tuple[Tensor, str]:
-    """A constant without letters that stand twice, and without the samples' letter, along which it has to be equal."""
+def _without_repeated_letters(b: Builder, name: str, value: Tensor, term: str, sample: str) -> tuple[Tensor, str]:
+    """Return a constant without repeated letters and without the letter of the samples, along which it must be equal."""
     kept = "".join(dict.fromkeys(term))
     value = torch.einsum(f"{term}->{kept}", value)
     if sample in kept:
@@ -170,7 +170,7 @@ def _plain(b: Builder, name: str, value: Tensor, term: str, sample: str) -> tupl
 
 
 def _product(b: Builder, name: str, x: str, axes: str, value: Tensor, term: str, wanted: set[str]) -> tuple[str, str]:
-    """One sample's x (letters `axes`) times a constant (letters `term`), summed over what nobody wants any more."""
+    """Add x (letters `axes`) times a constant (letters `term`), summed over letters that are not needed later."""
     alone = [letter for letter in term if letter not in axes and letter not in wanted]
     value = value.sum([term.index(letter) for letter in alone]) if alone else value
     term = "".join(letter for letter in term if letter not in alone)
@@ -187,6 +187,6 @@ def _product(b: Builder, name: str, x: str, axes: str, value: Tensor, term: str,
     counts = [prod(size[c] for c in group) for group in (both, rest, summed, new)]
     x = b.reshape(f"{name}.rows", x, (counts[0], counts[1], counts[2]))
     value = value.reshape(counts[0], counts[2], counts[3])
-    y = layers.matmul(b, f"{name}.product", x, value if counts[0] > 1 else value[0])
+    y = weighted_layers.matmul(b, f"{name}.product", x, value if counts[0] > 1 else value[0])
     after = "".join((*both, *rest, *new))
     return b.reshape(f"{name}.shape", y, [size[c] for c in after]), after

@@ -3,9 +3,9 @@
 Graphs written as ONNX files for other tools.
 """
 
-from proofmap.graph.onnx.file import beside, parse
+from proofmap.graph.onnx.file import external_data_files, parse
 from proofmap.graph.onnx.load import load
-from proofmap.graph.onnx.runtime_session import started
+from proofmap.graph.onnx.runtime_session import start_session
 from proofmap.graph.onnx.write import as_onnx, with_rows
 
-__all__ = ["as_onnx", "beside", "load", "parse", "started", "with_rows"]
+__all__ = ["as_onnx", "external_data_files", "load", "parse", "start_session", "with_rows"]

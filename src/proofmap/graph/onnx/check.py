@@ -15,11 +15,17 @@ from torch import Tensor
 
 from proofmap.graph.agreement import Cause, Reference, require_agreement
 from proofmap.graph.ir import Graph
-from proofmap.graph.onnx.runtime_session import started
+from proofmap.graph.onnx.runtime_session import start_session
 
 
 def check(
-    graph: Graph, model: ModelProto, nodes: Sequence[NodeProto], output: str, batch: int | None, *, whole: bool = False
+    graph: Graph,
+    model: ModelProto,
+    nodes: Sequence[NodeProto],
+    output: str,
+    batch: int | None,
+    *,
+    batch_first: bool = False,
 ) -> bool:
     """Raise where onnxruntime computes something else from these nodes: two points together, and one of them alone.
     Whether it could be asked.
@@ -27,26 +33,26 @@ def check(
     `batch` is the number of samples that the file fixes, if it does. `model` is cut down to the nodes: whatever else is
     in the file is not run. Double precision decides whether single precision's rounding is at fault, which is no error:
     the points are drawn here, and a user's own need not be so unlucky. It is the word of another implementation: where
-    the two are further apart than rounding leads, it is not known what the file means. `whole`: it cannot be asked
+    the two are further apart than rounding leads, it is not known what the file means. `batch_first`: it cannot be asked
     where its output does not have the samples first.
     """
-    session = _session(model, nodes, output)
+    session = _start_session(model, nodes, output)
     if session is None:
         return False
-    run = _Runs(session, model, graph.input.name, batch, whole)
+    run = _ReferenceRuns(session, model, graph.input.name, batch, batch_first)
     generator = torch.Generator().manual_seed(0)
     drawn = torch.rand(2, *graph.input.shape, generator=generator, dtype=torch.float64)
     points = (drawn * torch.tensor([1.0, 4.0]).view(-1, *(1,) * (drawn.ndim - 1))).to(graph.dtype)
     points[1] -= 2
     try:
         whose = "onnxruntime's logits and those of the graph that was read differ by {} of the largest"
-        require_agreement(graph, Reference(run, run.double, other=True), points, whose, _FAULT)
+        require_agreement(graph, Reference(run, run.double, other=True), points, whose, _ADVICE)
     except _NotRunError:
         return False
     return True
 
 
-_FAULT = {
+_ADVICE = {
     Cause.RANDOM: f"{Cause.RANDOM.value}, expected a file that is a function",
     Cause.BATCH: f"{Cause.BATCH.value}, expected every sample to be computed on its own",
     Cause.REFERENCE: "onnxruntime, and onnx's own evaluator in double precision, give different logits for this file, "
@@ -61,32 +67,32 @@ class _NotRunError(Exception):
 
 
 @dataclass(frozen=True)
-class _Runs:
+class _ReferenceRuns:
     """onnxruntime's logits, and those of onnx's own evaluator, which has everything in double precision."""
 
     session: Any
     model: ModelProto
     name: str  # of the input
     batch: int | None
-    first: bool  # whether the output has to have the samples first
+    batch_first: bool  # whether the output has to have the samples first
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self._batches(lambda feeds: self.session.run(None, feeds), x)
+        return self._run_in_batches(lambda feeds: self.session.run(None, feeds), x)
 
     def double(self, x: Tensor) -> Tensor:
         from onnx.reference import ReferenceEvaluator  # slow to import, and hardly ever needed
 
-        evaluator = ReferenceEvaluator(_doubled(self.model))
-        return self._batches(lambda feeds: evaluator.run(None, feeds), x)
+        evaluator = ReferenceEvaluator(_in_double_precision(self.model))
+        return self._run_in_batches(lambda feeds: evaluator.run(None, feeds), x)
 
-    def _batches(self, run: Any, x: Tensor) -> Tensor:
+    def _run_in_batches(self, run: Any, x: Tensor) -> Tensor:
         """Batch by batch where the file fixes their size, the last one filled up."""
         size = self.batch or len(x)
         full = x[torch.arange(-(-len(x) // size) * size) % len(x)]
         try:
             with np.errstate(all="ignore"):
                 parts = [np.asarray(run({self.name: part.numpy()})[0]) for part in full.split(size)]
-            if self.first and any(part.shape[:1] != (size,) for part in parts):
+            if self.batch_first and any(part.shape[:1] != (size,) for part in parts):
                 raise _NotRunError
             parts = [part.reshape(size, -1) for part in parts]
         except Exception as error:  # what it has no kernel for, sizes that do not fit, ...
@@ -94,16 +100,16 @@ class _Runs:
         return torch.from_numpy(np.concatenate(parts)[: len(x)])
 
 
-def _session(model: ModelProto, nodes: Sequence[NodeProto], output: str) -> Any:
+def _start_session(model: ModelProto, nodes: Sequence[NodeProto], output: str) -> Any:
     """One that runs these nodes on one thread and says nothing, or None where there can be none."""
-    _cut(model, nodes, output)
+    _keep_only(model, nodes, output)
     try:
-        return started(model.SerializeToString(), plain=True)
+        return start_session(model.SerializeToString(), plain=True)
     except Exception:  # onnxruntime missing, an opset too new, no kernel in double precision, over two gigabytes, ...
         return None
 
 
-def _cut(model: ModelProto, nodes: Sequence[NodeProto], output: str) -> None:
+def _keep_only(model: ModelProto, nodes: Sequence[NodeProto], output: str) -> None:
     """Leave nothing in the model but what the output needs."""
     graph = model.graph
     if len(nodes) < len(graph.node):
@@ -115,7 +121,7 @@ def _cut(model: ModelProto, nodes: Sequence[NodeProto], output: str) -> None:
         graph.output.append(onnx.ValueInfoProto(name=output))
 
 
-def _doubled(model: ModelProto) -> ModelProto:
+def _in_double_precision(model: ModelProto) -> ModelProto:
     """The same model with every number in double precision."""
     copied = copy.deepcopy(model)
     attributes = [(node, attribute) for node in copied.graph.node for attribute in node.attribute]

@@ -17,10 +17,10 @@ from proofmap.errors import FileError, first_line
 
 def parse(path: Path) -> ModelProto:
     """The message in the file, complete."""
-    return hashed(path)[0]
+    return parse_with_hash(path)[0]
 
 
-def hashed(path: Path) -> tuple[ModelProto, str | None]:
+def parse_with_hash(path: Path) -> tuple[ModelProto, str | None]:
     """The message in the file, complete, and the SHA-256 of the bytes that were read; None where they are not all of
     it, because weights lie in other files.
     """
@@ -35,27 +35,31 @@ def hashed(path: Path) -> tuple[ModelProto, str | None]:
         raise FileError(f"{path} is not an ONNX file, or only a part of one: {first_line(error)}") from error
     if not model.graph.node or not model.graph.output or not model.opset_import:
         raise FileError(f"{path} is not an ONNX file, or only a part of one: it holds no network")
-    whole = not _external(model)
+    whole = not _external_tensors(model)
     _load_external(model, path)
     return model, sha256(data).hexdigest() if whole else None
 
 
-def beside(path: Path) -> list[Path]:
+def external_data_files(path: Path) -> list[Path]:
     """The files beside a model in which it keeps weights, each once."""
     model = onnx.load_model_from_string(path.read_bytes())
-    names = [entry.value for tensor in _external(model) for entry in tensor.external_data if entry.key == "location"]
+    names = [
+        entry.value for tensor in _external_tensors(model) for entry in tensor.external_data if entry.key == "location"
+    ]
     return [path.parent / name for name in dict.fromkeys(names)]
 
 
-def _external(model: ModelProto) -> list[TensorProto]:
+def _external_tensors(model: ModelProto) -> list[TensorProto]:
     """What lies in other files."""
-    outside = [t for t in _of_graph(model.graph) if t.data_location == TensorProto.EXTERNAL]
-    return outside + [t for f in model.functions for t in _of_nodes(f.node) if t.data_location == TensorProto.EXTERNAL]
+    outside = [t for t in _graph_tensors(model.graph) if t.data_location == TensorProto.EXTERNAL]
+    return outside + [
+        t for f in model.functions for t in _node_tensors(f.node) if t.data_location == TensorProto.EXTERNAL
+    ]
 
 
 def _load_external(model: ModelProto, path: Path) -> None:
     """Read what lies in files beside the model, after every one of their names has been checked."""
-    tensors = _external(model)
+    tensors = _external_tensors(model)
     for tensor in tensors:
         _check_location(tensor, path)
     for tensor in tensors:
@@ -87,16 +91,16 @@ def _check_location(tensor: TensorProto, path: Path) -> None:
         raise FileError(f"{kept}, which cannot be opened: {first_line(error)}") from error
 
 
-def _of_graph(graph: GraphProto) -> Iterator[TensorProto]:
+def _graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
     """Every tensor, those in attributes and subgraphs too."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
-    yield from _of_nodes(graph.node)
+    yield from _node_tensors(graph.node)
 
 
-def _of_nodes(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
+def _node_tensors(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
     for attribute in (attribute for node in nodes for attribute in node.attribute):
         yield from (attribute.t, *attribute.tensors)
         for graph in (attribute.g, *attribute.graphs):
-            yield from _of_graph(graph)
+            yield from _graph_tensors(graph)

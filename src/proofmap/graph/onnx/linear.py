@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.graph.builder import weighted_sums as sums
-from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, constant
-from proofmap.graph.builder.scatter import triangle, write
-from proofmap.graph.onnx.node_inputs import Call, branch, number, numbers
-from proofmap.graph.onnx.single_sample import of_samples
+from proofmap.graph.builder import weighted_sums
+from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, require_constant
+from proofmap.graph.builder.scatter import keep_triangle, overwrite
+from proofmap.graph.onnx.node_inputs import Call, number, numbers, require_computed
+from proofmap.graph.onnx.single_sample import per_sample
 
 
 def _einsum(b: Builder, call: Call, *xs: Value) -> str:
     equation = call.get("equation").replace(" ", "")
-    if not b.lead:  # a letter for the samples, which are not read
+    if not b.batch_axes:  # a letter for the samples, which are not read
         left, arrow, result = equation.partition("->")
         letters = left.replace("...", "").replace(",", "")
         if not arrow:
@@ -26,28 +26,28 @@ def _einsum(b: Builder, call: Call, *xs: Value) -> str:
         free = next(letter for letter in ascii_letters if letter not in equation)
         terms = zip(left.split(","), xs, strict=True)
         equation = ",".join(free * isinstance(x, str) + term for term, x in terms) + f"->{free}{result}"
-    return sums.einsum(b, call.name, equation, xs)
+    return weighted_sums.einsum(b, call.name, equation, xs)
 
 
 def _cumsum(b: Builder, call: Call, x: Value, axis: Value) -> str:
-    x = branch(x)
-    sample = b.axis(call.name, call.op, int(constant(axis, "axis").item()), b.rank(x))
+    x = require_computed(x)
+    sample = b.axis(call.name, call.op, int(require_constant(axis, "axis").item()), b.rank(x))
     exclusive, reverse = bool(call.get("exclusive", 0)), bool(call.get("reverse", 0))
-    return sums.cumulative(b, call.name, x, sample, exclusive=exclusive, reverse=reverse)
+    return weighted_sums.cumulative_sum(b, call.name, x, sample, exclusive=exclusive, reverse=reverse)
 
 
 def _trilu(b: Builder, call: Call, x: Value, diagonal: Value | None = None) -> Value:
     k, keep = int(number(call, "k", diagonal, 0)), torch.triu if call.get("upper", 1) else torch.tril
-    return triangle(b, call.name, call.op, branch(x), lambda ones: keep(ones, k))
+    return keep_triangle(b, call.name, call.op, require_computed(x), lambda ones: keep(ones, k))
 
 
 def _col2im(b: Builder, call: Call, x: Value, size: Value, kernel: Value) -> str:
     window, target = numbers(call, "block_shape", kernel) or [], numbers(call, "image_shape", size) or []
-    return sums.fold(b, call.name, branch(x), target, call.slide(window))
+    return weighted_sums.fold_windows(b, call.name, require_computed(x), target, call.sliding_window(window))
 
 
 def _scatter_elements(b: Builder, call: Call, x: Value, index: Value, updates: Value) -> Value:
-    index = constant(index, "positions").long()
+    index = require_constant(index, "positions").long()
     axis = call.get("axis", 0) % index.ndim
 
     def place(into: Tensor, values: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ def _scatter_elements(b: Builder, call: Call, x: Value, index: Value, updates: V
 
 
 def _scatter_nd(b: Builder, call: Call, x: Value, index: Value, updates: Value) -> Value:
-    index = constant(index, "positions").long()
+    index = require_constant(index, "positions").long()
     return _scatter(b, call, x, updates, lambda into, values: into.index_put(index.unbind(-1), values))
 
 
@@ -65,14 +65,16 @@ def _scatter(b: Builder, call: Call, x: Value, updates: Value, place: Callable[[
     """Values written over entries, or added to them."""
     reduction = call.get("reduction", "none")
     if reduction == "none":
-        return write(b, call.name, call.op, x, updates, once(place))
+        return overwrite(b, call.name, call.op, x, updates, without_repeats(place))
     if reduction != "add":
         raise NoRule(f"with reduction {reduction!r}")
-    shape = b.batched(x)
-    return b.add(call.name, x, write(b, f"{call.name}.writes", call.op, torch.zeros(shape), updates, once(place)))
+    shape = b.batched_shape(x)
+    return b.add(
+        call.name, x, overwrite(b, f"{call.name}.writes", call.op, torch.zeros(shape), updates, without_repeats(place))
+    )
 
 
-def once(place: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+def without_repeats(place: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
     """`place`, of positions, where nothing is written twice: ONNX does not say which of two at one place wins."""
 
     def checked(into: Tensor, values: Tensor) -> Tensor:
@@ -84,11 +86,11 @@ def once(place: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor]
     return checked
 
 
-LINEAR: dict[str, Callable[..., Any]] = {
+LINEAR_OPERATORS: dict[str, Callable[..., Any]] = {
     "Einsum": _einsum,
     "CumSum": _cumsum,
     "Trilu": _trilu,
-    "Col2Im": of_samples(_col2im),
+    "Col2Im": per_sample(_col2im),
     "Scatter": _scatter_elements,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,

@@ -12,15 +12,18 @@ from onnx import ModelProto, inliner
 from torch import Tensor
 
 from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
-from proofmap.graph.builder.graph_builder import MixedError
+from proofmap.graph.builder.graph_builder import MixedSamplesError
 from proofmap.graph.ir import Graph, ModelFile
 from proofmap.graph.onnx.check import check
-from proofmap.graph.onnx.file import hashed
+from proofmap.graph.onnx.file import parse_with_hash
 from proofmap.graph.onnx.message_fields import name_of
-from proofmap.graph.onnx.opaque_part import box_file
+from proofmap.graph.onnx.opaque_part import run_as_is
 from proofmap.graph.onnx.read import Reader
 
-_BATCHES = (29, 31)  # stand for a free number of samples: primes that are no usual sizes, not taken for another axis
+_PROBE_BATCH_SIZES = (
+    29,
+    31,
+)  # stand for a free number of samples: primes that are no usual sizes, not taken for another axis
 
 
 def load(path: str | os.PathLike[str]) -> Graph:
@@ -38,7 +41,7 @@ def load(path: str | os.PathLike[str]) -> Graph:
     10
     """
     path = Path(path)
-    model, sha256 = hashed(path)
+    model, sha256 = parse_with_hash(path)
     try:
         graph = _read(inliner.inline_local_functions(model) if model.functions else model)
         return graph if sha256 is None else replace(graph, file=ModelFile(path, sha256=sha256))
@@ -50,54 +53,54 @@ def load(path: str | os.PathLike[str]) -> Graph:
 
 def _read(model: ModelProto) -> Graph:
     """The graph of a file; parts without a rule are run (`boxed`)."""
-    reader = Reader(model, _BATCHES[0])
+    reader = Reader(model, _PROBE_BATCH_SIZES[0])
     try:
-        graph = _one_graph(model, reader)
-    except (UnsupportedError, MixedError) as error:
-        mixed = isinstance(error, MixedError) or reader.mixed is not None
-        graph = (_whole(model, reader.fixed) if mixed else None) or _boxed(reader, error)
-    check(graph, model, reader.nodes, reader.output, reader.fixed)
+        graph = _graph_for_any_batch(model, reader)
+    except (UnsupportedError, MixedSamplesError) as error:
+        mixed = isinstance(error, MixedSamplesError) or reader.mixed is not None
+        graph = (_single_sample_graph(model, reader.fixed_batch) if mixed else None) or _opaque_graph(reader, error)
+    check(graph, model, reader.nodes, reader.output, reader.fixed_batch)
     return graph
 
 
-def _whole(model: ModelProto, batch: int | None) -> Graph | None:
+def _single_sample_graph(model: ModelProto, batch: int | None) -> Graph | None:
     """The graph of a file as a function of one sample, None where it has none: samples may leave dimension 0.
 
     Where the file leaves their number free, onnxruntime has to confirm that it computes every sample on its own.
     """
     if batch not in (None, 1):
         return None
-    reader = Reader(model, 1, whole=True)
+    reader = Reader(model, 1, single_sample=True)
     try:
         graph = reader.graph()
-        alone = batch == 1 or check(graph, model, reader.nodes, reader.output, None, whole=True)
+        alone = batch == 1 or check(graph, model, reader.nodes, reader.output, None, batch_first=True)
     except UnsupportedError as error:
-        return _boxed(reader, error) if batch == 1 else None
+        return _opaque_graph(reader, error) if batch == 1 else None
     except ModelError:
         return None
     return graph if alone else None
 
 
-def _boxed(reader: Reader, error: UnsupportedError | MixedError) -> Graph:
-    if isinstance(error, MixedError):
-        return box_file(reader, 0, _read_whole, error.missing, error)
+def _opaque_graph(reader: Reader, error: UnsupportedError | MixedSamplesError) -> Graph:
+    if isinstance(error, MixedSamplesError):
+        return run_as_is(reader, 0, _read_bounded, error.missing, error)
     names = {name_of(node) for node in reader.nodes}  # a node with several outputs has several placeholders
     missing = dict.fromkeys((n if n in names else n.rpartition("#")[0], op) for n, op in error.nodes)
-    last = max((reader.places[name] for name, _ in error.nodes), default=0)
-    return box_file(reader, last, _read_whole, tuple(missing), reader.mixed)
+    last = max((reader.missing_positions[name] for name, _ in error.nodes), default=0)
+    return run_as_is(reader, last, _read_bounded, tuple(missing), reader.mixed)
 
 
-def _read_whole(model: ModelProto) -> Graph:
+def _read_bounded(model: ModelProto) -> Graph:
     """The graph of a file in which every operation has a rule."""
-    return _one_graph(model, Reader(model, _BATCHES[0]))
+    return _graph_for_any_batch(model, Reader(model, _PROBE_BATCH_SIZES[0]))
 
 
-def _one_graph(model: ModelProto, reader: Reader) -> Graph:
+def _graph_for_any_batch(model: ModelProto, reader: Reader) -> Graph:
     """Read for two numbers of samples, a file gives one graph, unless it takes their number for something else."""
     graph = reader.graph()
-    if reader.fixed or not any(node.op_type in ("Shape", "Size") for node in reader.nodes):
+    if reader.fixed_batch or not any(node.op_type in ("Shape", "Size") for node in reader.nodes):
         return graph
-    other = Reader(model, _BATCHES[1]).graph()
+    other = Reader(model, _PROBE_BATCH_SIZES[1]).graph()
     for node, twin in zip(graph.nodes, other.nodes, strict=False):
         pairs = [(node.weight, twin.weight), (node.bias, twin.bias)]
         pairs += [(value, twin.attributes.get(key)) for key, value in node.attributes.items()]

@@ -15,7 +15,7 @@ from proofmap.errors import ModelError
 
 Array = npt.NDArray[Any]
 
-_OLDEST = 7
+_OLDEST_OPSET = 7
 _DTYPES: dict[int, torch.dtype] = {TensorProto.FLOAT: torch.float32, TensorProto.DOUBLE: torch.float64}
 
 
@@ -28,9 +28,9 @@ def opset_of(model: ModelProto) -> int:
     """The version of ONNX's operators, if it is one that is known."""
     newest = onnx.defs.onnx_opset_version()
     version = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
-    if not _OLDEST <= version <= newest:
+    if not _OLDEST_OPSET <= version <= newest:
         raise ModelError(
-            f"got a file of opset {version}, expected {_OLDEST} to {newest}: convert it with onnx.version_converter, "
+            f"got a file of opset {version}, expected {_OLDEST_OPSET} to {newest}: convert it with onnx.version_converter, "
             "or install a newer onnx"
         )
     return version

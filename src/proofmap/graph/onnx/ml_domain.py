@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.graph.builder import slicing as picks
-from proofmap.graph.builder import weighted_layers as layers
-from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, constant
-from proofmap.graph.onnx.node_inputs import Call, branch
-from proofmap.graph.onnx.norms import scaled
+from proofmap.graph.builder import slicing, weighted_layers
+from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, require_constant
+from proofmap.graph.onnx.node_inputs import Call, require_computed
+from proofmap.graph.onnx.norms import divide_by_norm
 from proofmap.graph.rewrite.probability_head import softmax
 
 
@@ -24,7 +23,7 @@ def _scaler(b: Builder, call: Call, x: str) -> str:
 
 
 def _normalizer(b: Builder, call: Call, x: str) -> str:
-    return scaled(b, call.name, x, [len(b.shape(x)) - 1], call.get("norm", "MAX"))
+    return divide_by_norm(b, call.name, x, [len(b.shape(x)) - 1], call.get("norm", "MAX"))
 
 
 def _coefficients(call: Call, rows: int) -> tuple[Tensor, Tensor]:
@@ -33,8 +32,8 @@ def _coefficients(call: Call, rows: int) -> tuple[Tensor, Tensor]:
 
 
 def _linear_regressor(b: Builder, call: Call, x: str) -> str:
-    y = layers.linear(b, f"{call.name}.line", x, *_coefficients(call, call.get("targets", 1)))
-    return _transformed(b, call, y)
+    y = weighted_layers.linear(b, f"{call.name}.line", x, *_coefficients(call, call.get("targets", 1)))
+    return _post_transform(b, call, y)
 
 
 def _linear_classifier(b: Builder, call: Call, x: str) -> list[str]:
@@ -47,16 +46,18 @@ def _linear_classifier(b: Builder, call: Call, x: str) -> list[str]:
     rows = len(call.get("intercepts", labels))
     weight, bias = _coefficients(call, rows)
     if rows > 1 or len(labels) != 2:
-        scores = _transformed(b, call, layers.linear(b, f"{call.name}.line", x, weight, bias))
+        scores = _post_transform(b, call, weighted_layers.linear(b, f"{call.name}.line", x, weight, bias))
     elif (transform := call.get("post_transform", "NONE")) != "LOGISTIC":
         raise NoRule(f"with one score for two classes and post_transform {transform}")
     else:
-        both = layers.linear(b, f"{call.name}.line", x, *(torch.cat([0 * part, part]) for part in (weight, bias)))
+        both = weighted_layers.linear(
+            b, f"{call.name}.line", x, *(torch.cat([0 * part, part]) for part in (weight, bias))
+        )
         scores = softmax(b, f"{call.name}.scores", both, [len(b.shape(both)) - 1], "softmax")
-    return [b.unsupported(f"{call.name}.labels", f"{call.op} of labels", [x], ()), scores]
+    return [b.add_unsupported(f"{call.name}.labels", f"{call.op} of labels", [x], ()), scores]
 
 
-def _transformed(b: Builder, call: Call, y: str) -> str:
+def _post_transform(b: Builder, call: Call, y: str) -> str:
     match call.get("post_transform", "NONE"):
         case "NONE":
             return y
@@ -76,17 +77,17 @@ def _imputer(b: Builder, call: Call, x: str) -> str:
 
 
 def _extractor(b: Builder, call: Call, x: Value, index: Value) -> str:
-    x = branch(x)
-    return picks.index(b, call.name, x, len(b.shape(x)) - 1, constant(index, "positions").long().flatten())
+    x = require_computed(x)
+    return slicing.index(b, call.name, x, len(b.shape(x)) - 1, require_constant(index, "positions").long().flatten())
 
 
-_OPERATORS: dict[str, Callable[..., Any]] = {
+_CONVERTERS: dict[str, Callable[..., Any]] = {
     "Scaler": _scaler,
     "Normalizer": _normalizer,
     "LinearRegressor": _linear_regressor,
     "LinearClassifier": _linear_classifier,
     "Imputer": _imputer,
     "ArrayFeatureExtractor": _extractor,
-    "FeatureVectorizer": lambda b, call, *xs: picks.concat(b, call.name, call.op, xs, -1),
+    "FeatureVectorizer": lambda b, call, *xs: slicing.concat(b, call.name, call.op, xs, -1),
 }
-LEARNED = {f"ai.onnx.ml.{name}": convert for name, convert in _OPERATORS.items()}
+ML_OPERATORS = {f"ai.onnx.ml.{name}": convert for name, convert in _CONVERTERS.items()}

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, constant
-from proofmap.graph.sliding_windows import Slide
+from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, require_constant
+from proofmap.graph.sliding_windows import SlidingWindow
 
 # Precisions inside an operator, orders of results that are not read, sizes that weights have, and marks of training
-_INERT = {
+_WITHOUT_EFFECT = {
     *("stash_type", "softmax_precision", "storage_order", "hidden_size", "multi_class", "extrapolation_value"),
     *(
         "momentum",
@@ -29,37 +29,37 @@ _INERT = {
 
 @dataclass(frozen=True)
 class Call:
-    """One node of a file: what it is called, and its attributes; `asked` remembers which of them were looked at."""
+    """One node of a file: what it is called, and its attributes; `used` remembers which of them were looked at."""
 
     name: str
     op: str
     opset: int
     attributes: dict[str, Any]
     outputs: int = 1
-    asked: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
 
     def get(self, name: str, default: Any = None) -> Any:
-        self.asked.add(name)
+        self.used.add(name)
         return self.attributes.get(name, default)
 
     @property
     def ignored(self) -> list[str]:
         """Attributes that nothing has looked at, and that may mean something: a newer opset has new ones."""
-        return sorted(self.attributes.keys() - self.asked - _INERT)
+        return sorted(self.attributes.keys() - self.used - _WITHOUT_EFFECT)
 
-    def all(self, **defaults: Any) -> Iterator[Any]:
+    def get_all(self, **defaults: Any) -> Iterator[Any]:
         """Several attributes in turn."""
         return (self.get(name, default) for name, default in defaults.items())
 
-    def slide(self, kernel: Sequence[int]) -> Slide:
+    def sliding_window(self, kernel: Sequence[int]) -> SlidingWindow:
         """How a window of this size moves, as the attributes have it."""
         rank = len(kernel)
         pads = list(self.get("pads", [0] * 2 * rank))
         padding = list(zip(pads[:rank], pads[rank:], strict=True))
-        return Slide.of(kernel, self.get("strides"), padding, self.get("dilations"))
+        return SlidingWindow.of(kernel, self.get("strides"), padding, self.get("dilations"))
 
 
-def branch(value: Value | None) -> str:
+def require_computed(value: Value | None) -> str:
     """The value, if it depends on the input."""
     if not isinstance(value, str):
         raise NoRule("of a constant by a branch")
@@ -71,12 +71,12 @@ def numbers(call: Call, what: str, value: Value | None) -> list[int] | None:
     if value is None:
         listed = call.get(what)
         return None if listed is None else [int(n) for n in listed]
-    return [int(n) for n in constant(value, what).flatten().tolist()]
+    return [int(n) for n in require_constant(value, what).flatten().tolist()]
 
 
 def number(call: Call, what: str, value: Value | None, default: float) -> float:
     """The same for a single number."""
-    return float(call.get(what, default)) if value is None else float(constant(value, what).double().item())
+    return float(call.get(what, default)) if value is None else float(require_constant(value, what).double().item())
 
 
 def axes_of(b: Builder, call: Call, x: str, axes: Sequence[int]) -> list[int]:

@@ -8,40 +8,41 @@ from typing import Any
 import torch
 
 from proofmap.errors import ModelError
-from proofmap.graph.builder import normalisation as norms
-from proofmap.graph.builder import scalar_functions as scalars
-from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, Weight, constant, scalar
-from proofmap.graph.builder.weighted_sums import along
-from proofmap.graph.onnx.node_inputs import Call, axes_of, branch
-from proofmap.graph.onnx.single_sample import of_samples
+from proofmap.graph.builder import normalisation, scalar_functions
+from proofmap.graph.builder.graph_builder import Builder, NoRule, OptionalWeight, Value, require_constant, scalar
+from proofmap.graph.builder.weighted_sums import apply_matrix
+from proofmap.graph.onnx.node_inputs import Call, axes_of, require_computed
+from proofmap.graph.onnx.single_sample import per_sample
 
 
 def _layer_norm(b: Builder, call: Call, x: Value, weight: Value | None = None, bias: Value | None = None) -> str:
     """Along the axes from `axis` on; the other two names: a mean is not taken off."""
-    x, rank = branch(x), b.rank(branch(x))
+    x, rank = require_computed(x), b.rank(require_computed(x))
     first = b.axis(call.name, call.op, call.get("axis", -1), rank)
-    parts = [_fixed(b, call, part, rank) for part in (weight, bias)]
+    parts = [_one_sample_weight(b, call, part, rank) for part in (weight, bias)]
     centred = call.op == "LayerNormalization"
     axes = range(first, len(b.shape(x)))
-    return norms.layer_norm(b, call.name, x, axes, parts[0], parts[1], call.get("epsilon", 1e-5), centred=centred)
+    return normalisation.layer_norm(
+        b, call.name, x, axes, parts[0], parts[1], call.get("epsilon", 1e-5), centred=centred
+    )
 
 
-def _fixed(b: Builder, call: Call, value: Value | None, rank: int) -> Weight:
-    return None if value is None else b.sample_constant(call.name, call.op, constant(value, "weights"), rank)
+def _one_sample_weight(b: Builder, call: Call, value: Value | None, rank: int) -> OptionalWeight:
+    return None if value is None else b.sample_constant(call.name, call.op, require_constant(value, "weights"), rank)
 
 
 def _group_norm(b: Builder, call: Call, x: str, weight: Value, bias: Value) -> str:
     """Before opset 21, with one weight and bias for each group."""
     groups, channels = call.get("num_groups"), b.shape(x)[0]
-    parts = [constant(part, "weights") for part in (weight, bias)]
+    parts = [require_constant(part, "weights") for part in (weight, bias)]
     if call.opset < 21:
         parts = [part.repeat_interleave(channels // groups) for part in parts]
-    return norms.group_norm(b, call.name, x, groups, parts[0], parts[1], call.get("epsilon", 1e-5))
+    return normalisation.group_norm(b, call.name, x, groups, parts[0], parts[1], call.get("epsilon", 1e-5))
 
 
 def _instance_norm(b: Builder, call: Call, x: str, weight: Value, bias: Value) -> str:
-    parts = [constant(part, "weights") for part in (weight, bias)]
-    return norms.group_norm(b, call.name, x, b.shape(x)[0], parts[0], parts[1], call.get("epsilon", 1e-5))
+    parts = [require_constant(part, "weights") for part in (weight, bias)]
+    return normalisation.group_norm(b, call.name, x, b.shape(x)[0], parts[0], parts[1], call.get("epsilon", 1e-5))
 
 
 def _mean_variance(b: Builder, call: Call, x: str) -> str:
@@ -52,16 +53,16 @@ def _mean_variance(b: Builder, call: Call, x: str) -> str:
     square = b.add_node(f"{call.name}.square", "square", [centred])
     variance = b.reduce(f"{call.name}.variance", square, axes, keepdim=True, mean=True)
     deviation = b.add_node(f"{call.name}.deviation", "sqrt", [variance])
-    return scalars.div(b, call.name, centred, b.affine(f"{call.name}.lifted", deviation, None, scalar(1e-9)))
+    return scalar_functions.div(b, call.name, centred, b.affine(f"{call.name}.lifted", deviation, None, scalar(1e-9)))
 
 
 def _lp_norm(b: Builder, call: Call, x: str) -> str:
     """x / ||x||_p along an axis, p 1 or 2."""
     axes, p = axes_of(b, call, x, [call.get("axis", -1)]), call.get("p", 2)
-    return scaled(b, call.name, x, axes, {1: "L1", 2: "L2"}.get(p, str(p)))
+    return divide_by_norm(b, call.name, x, axes, {1: "L1", 2: "L2"}.get(p, str(p)))
 
 
-def scaled(b: Builder, name: str, x: str, axes: list[int], norm: str) -> str:
+def divide_by_norm(b: Builder, name: str, x: str, axes: list[int], norm: str) -> str:
     """x over its norm along axes: L1 the sum of the absolute values, L2 the root of that of the squares."""
     if norm not in ("L1", "L2"):
         raise NoRule(f"by the norm {norm}")
@@ -71,7 +72,7 @@ def scaled(b: Builder, name: str, x: str, axes: list[int], norm: str) -> str:
     sizes = b.add_node(f"{name}.sizes", "abs" if norm == "L1" else "square", [x])
     total = b.reduce(f"{name}.total", sizes, axes, keepdim=True, mean=False)
     inverse = b.add_node(f"{name}.inverse", "reciprocal" if norm == "L1" else "rsqrt", [total])
-    return scalars.clamp(b, name, scalars.mul(b, f"{name}.product", x, inverse), -1.0, 1.0)
+    return scalar_functions.clamp(b, name, scalar_functions.mul(b, f"{name}.product", x, inverse), -1.0, 1.0)
 
 
 def _local_response(b: Builder, call: Call, x: str) -> str:
@@ -79,26 +80,28 @@ def _local_response(b: Builder, call: Call, x: str) -> str:
 
     With bias > 0 what is raised to a power is at least it; a clamp there changes nothing and helps bounds.
     """
-    size, alpha, beta, bias = call.get("size"), *call.all(alpha=1e-4, beta=0.75, bias=1.0)
+    size, alpha, beta, bias = call.get("size"), *call.get_all(alpha=1e-4, beta=0.75, bias=1.0)
     if bias <= 0 or alpha < 0:
         raise ModelError(f"LRN (node {call.name!r}) has bias {bias:g} and alpha {alpha:g}, expected a positive bias")
     n = b.shape(x)[0]
     away = torch.arange(n)[None, :] - torch.arange(n)[:, None]  # of channel j from channel i
     window = (away >= -((size - 1) // 2)) & (away <= size // 2)
     squares = b.add_node(f"{call.name}.square", "square", [x])
-    sums = along(b, f"{call.name}.sums", squares, 0, window.double() * (alpha / size))
-    base = scalars.clamp(b, f"{call.name}.base", b.affine(f"{call.name}.lifted", sums, None, scalar(bias)), low=bias)
+    sums = apply_matrix(b, f"{call.name}.sums", squares, 0, window.double() * (alpha / size))
+    base = scalar_functions.clamp(
+        b, f"{call.name}.base", b.affine(f"{call.name}.lifted", sums, None, scalar(bias)), low=bias
+    )
     log = b.add_node(f"{call.name}.log", "log", [base])
-    return scalars.mul(
+    return scalar_functions.mul(
         b, call.name, x, b.add_node(f"{call.name}.power", "exp", [b.scale(f"{call.name}.in", log, -beta)])
     )
 
 
 NORMS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"), _layer_norm),
-    "GroupNormalization": of_samples(_group_norm),
-    "InstanceNormalization": of_samples(_instance_norm),
+    "GroupNormalization": per_sample(_group_norm),
+    "InstanceNormalization": per_sample(_instance_norm),
     "MeanVarianceNormalization": _mean_variance,
     "LpNormalization": _lp_norm,
-    "LRN": of_samples(_local_response),
+    "LRN": per_sample(_local_response),
 }

@@ -20,65 +20,67 @@ from onnx import ModelProto, NodeProto, ValueInfoProto
 from torch import Tensor
 
 from proofmap.errors import ModelError, UnsupportedError, first_line
-from proofmap.graph.builder.graph_builder import LIMIT, LargeError, MixedError
+from proofmap.graph.builder.graph_builder import MAX_SCALARS, MixedSamplesError, TooLargeError
 from proofmap.graph.ir import Graph
 from proofmap.graph.onnx.message_fields import inner_names
 from proofmap.graph.onnx.read import Reader
 from proofmap.graph.onnx.runtime_session import Session
-from proofmap.graph.opaque import FEW, MANY, in_front, independent, points_around, straits
-from proofmap.graph.rewrite.probability_head import no_classes, no_logits
+from proofmap.graph.opaque import FEW_POINTS, MANY_POINTS, bottlenecks, points_around, prepend_opaque, sample_dependence
+from proofmap.graph.rewrite.probability_head import argmax_error, output_shape_error
 
-__all__ = ["box_file"]
+__all__ = ["run_as_is"]
 
-Again = Callable[[ModelProto], Graph]
+ReadFile = Callable[[ModelProto], Graph]
 Missing = tuple[tuple[str, str], ...]
 
-_MOST = 64  # values that are tried
-_LIMITED = "cannot take every number of samples"
+_MAX_CUTS_TRIED = 64  # values that are tried
+_FIXED_BATCH = "cannot take every number of samples"
 
 
-def box_file(read: Reader, last: int, again: Again, missing: Missing, mixed: MixedError | None) -> Graph:
+def run_as_is(read: Reader, last: int, again: ReadFile, missing: Missing, mixed: MixedSamplesError | None) -> Graph:
     """The graph of a file that onnxruntime can run.
 
     read: as far as it could be. last: the place of the last node without a rule. again: reads the rest of the file.
     mixed: what the samples leave dimension 0 by, where they do.
     """
     for name, shape in read.shapes.items():
-        if prod(shape) > LIMIT:
-            raise LargeError(f"the file's {name!r} has shape {tuple(shape)}, expected at most {LIMIT} scalars a sample")
-    start, batch = read.builder.nodes[read.given.name], read.fixed or 0
+        if prod(shape) > MAX_SCALARS:
+            raise TooLargeError(
+                f"the file's {name!r} has shape {tuple(shape)}, expected at most {MAX_SCALARS} scalars a sample"
+            )
+    start, batch = read.builder.nodes[read.input_info.name], read.fixed_batch or 0
     x = torch.rand(1, *start.shape, generator=torch.Generator().manual_seed(0))
-    points = points_around(x, FEW if mixed is None else MANY)
-    cuts = dict(list(_cuts(read, last))[:_MOST])
+    points = points_around(x, FEW_POINTS if mixed is None else MANY_POINTS)
+    cuts = dict(list(_cut_candidates(read, last))[:_MAX_CUTS_TRIED])
     cuts.setdefault(read.output, read.nodes[-1])
     elements = max(8 * start.size, 2 * sum(map(prod, read.shapes.values())))
     try:
-        several = Session(missing, elements, False, _until(read, list(cuts)), batch)
+        several = Session(missing, elements, False, _file_up_to(read, list(cuts)), batch)
         values = dict(zip(cuts, several.outputs(points), strict=True))
     except Exception as error:  # a file may be wrong in any way, and onnxruntime missing
         if mixed is not None and missing == mixed.missing:
             raise mixed from error
-        if _takes(read, points[:1]):  # then a rule would not help
-            raise mixed or ModelError(f"the file {_LIMITED}: {first_line(error)}") from error
+        if _accepts(read, points[:1]):  # then a rule would not help
+            raise mixed or ModelError(f"the file {_FIXED_BATCH}: {first_line(error)}") from error
         raise UnsupportedError(missing, _unrunnable(error)) from error
     for at, node in cuts.items():
         value = values[at]
         if not value.is_floating_point() or value.ndim < 1 or len(value) != len(points):
             continue
-        run = replace(several, content=_until(read, [at]))
+        run = replace(several, content=_file_up_to(read, [at]))
         try:
-            name, tail = _rest(read, again, at, node, value)
-            if independent(run, points, [1]) is None:
-                return in_front(name, start, run, tail)
+            name, tail = _file_after(read, again, at, node, value)
+            if sample_dependence(run, points, [1]) is None:
+                return prepend_opaque(name, start, run, tail)
         except Exception:  # the rest cannot be read, or onnxruntime cannot run another number of samples
             continue
     raise mixed or _refusal(read, several, points, values[read.output])
 
 
-def _takes(read: Reader, x: Tensor) -> bool:
+def _accepts(read: Reader, x: Tensor) -> bool:
     """Whether onnxruntime runs the file at x."""
     try:
-        Session((), 0, False, _until(read, [read.output]), read.fixed or 0).outputs(x)
+        Session((), 0, False, _file_up_to(read, [read.output]), read.fixed_batch or 0).outputs(x)
     except Exception:  # as above
         return False
     return True
@@ -93,25 +95,25 @@ def _unrunnable(error: Exception) -> str:
 def _refusal(read: Reader, run: Session, points: Tensor, output: Tensor) -> ModelError:
     if not output.is_floating_point():
         last = read.nodes[-1]
-        return no_logits(last.op_type, last.name or read.output)
+        return argmax_error(last.op_type, last.name or read.output)
     try:
-        why = independent(replace(run, content=_until(read, [read.output])), points, [1])
+        why = sample_dependence(replace(run, content=_file_up_to(read, [read.output])), points, [1])
     except Exception as error:  # of onnxruntime's
-        why = f"{_LIMITED}: {first_line(error)}"
+        why = f"{_FIXED_BATCH}: {first_line(error)}"
     if why is not None:
         return ModelError(f"the file {why}")
-    return no_classes("file", output.shape[1:])
+    return output_shape_error("file", output.shape[1:])
 
 
-def _cuts(read: Reader, last: int) -> Iterator[tuple[str, NodeProto]]:
+def _cut_candidates(read: Reader, last: int) -> Iterator[tuple[str, NodeProto]]:
     """The values, with the nodes that made them, from the last node without a rule on, that all others go through."""
     steps = [(() if read.constants.keys() & {*node.output} else node.output, node.input) for node in read.nodes]
-    for place, value in straits(steps, read.given.name, read.output):
+    for place, value in bottlenecks(steps, read.input_info.name, read.output):
         if place >= last:
             yield value, read.nodes[place]
 
 
-def _until(read: Reader, outputs: Sequence[str]) -> bytes:
+def _file_up_to(read: Reader, outputs: Sequence[str]) -> bytes:
     """The file up to some of its values."""
     needed, kept = set(outputs), []
     for node in reversed(read.model.graph.node):
@@ -124,17 +126,17 @@ def _until(read: Reader, outputs: Sequence[str]) -> bytes:
     for field in ("node", "output", "initializer", "value_info", "input"):
         graph.ClearField(field)
     graph.node.extend(reversed(kept))
-    graph.input.append(read.given)
+    graph.input.append(read.input_info)
     graph.output.extend(ValueInfoProto(name=name) for name in outputs)
     graph.initializer.extend(t for t in read.model.graph.initializer if t.name in needed)
     content: bytes = part.SerializeToString()
     return content
 
 
-def _rest(read: Reader, again: Again, at: str, maker: NodeProto, value: Tensor) -> tuple[str, Graph]:
+def _file_after(read: Reader, again: ReadFile, at: str, maker: NodeProto, value: Tensor) -> tuple[str, Graph]:
     """A name for the value, and the graph of what comes after it."""
     used = {name for node in read.nodes for name in (*node.input, *node.output)}
-    name = maker.name if maker.name and maker.name not in {*used, read.given.name} else at
+    name = maker.name if maker.name and maker.name not in {*used, read.input_info.name} else at
     place = next(k for k, node in enumerate(read.nodes) if at in node.output)
     nodes = []
     for node in read.nodes[place + 1 :]:
@@ -145,7 +147,7 @@ def _rest(read: Reader, again: Again, at: str, maker: NodeProto, value: Tensor) 
             nodes.append(copied)
     stored = {one for node in nodes for one in node.input} & read.constants.keys()
     kind = onnx.helper.np_dtype_to_tensor_dtype(value.numpy().dtype)
-    dims = [read.fixed or "n", *value.shape[1:]]
+    dims = [read.fixed_batch or "n", *value.shape[1:]]
     graph = onnx.helper.make_graph(
         nodes,
         "rest",

@@ -15,74 +15,89 @@ from onnx import AttributeProto, ModelProto, NodeProto, ValueInfoProto
 from torch import Tensor
 
 from proofmap.errors import FileError, ModelError, ProofmapError, UnsupportedError, first_line
-from proofmap.graph.builder.graph_builder import Builder, LargeError, MixedError, NoRule, Value
-from proofmap.graph.builder.scatter import Entries, gather, merge
+from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, NoRule, TooLargeError, Value
+from proofmap.graph.builder.scatter import EntryPositions, gather_entries, merge_entries
 from proofmap.graph.ir import Graph
-from proofmap.graph.onnx import message_fields as message
-from proofmap.graph.onnx.linear import once
+from proofmap.graph.onnx import message_fields
+from proofmap.graph.onnx.linear import without_repeats
 from proofmap.graph.onnx.message_fields import Array, attribute_of, name_of
 from proofmap.graph.onnx.node_inputs import Call
-from proofmap.graph.onnx.operator_table import CONVERT
-from proofmap.graph.onnx.single_sample import Whole
+from proofmap.graph.onnx.operator_table import CONVERTERS
+from proofmap.graph.onnx.single_sample import SingleSampleBuilder
 
-_RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-_MOVES = {
+_RANDOM_OPERATORS = {
+    "Bernoulli",
+    "Multinomial",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+}
+_MOVING_OPERATORS = {
     *("Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice", "Squeeze", "Transpose"),
     *("Compress", "ReverseSequence", "Unsqueeze"),
 }
-_COMPUTED = 2**24  # numbers in a constant that a file has computed; beyond it the file is damaged
-_WRITES = {"ScatterND"}  # from the third input into the first
+_MAX_CONSTANT_ENTRIES = 2**24  # numbers in a constant that a file has computed; beyond it the file is damaged
+_WRITING_OPERATORS = {"ScatterND"}  # from the third input into the first
 
 
 @dataclass(frozen=True)
-class _Moved:
-    """Entries in an order in which the samples do not come first: exporters write an index as a transpose, a gather and
+class _MovedEntries:
+    """EntryPositions in an order in which the samples do not come first: exporters write an index as a transpose, a gather and
     a transpose back, and an assignment alike. `error` is for those who do anything else with them.
     """
 
-    entries: Entries
-    error: MixedError
+    entries: EntryPositions
+    error: MixedSamplesError
 
 
 class Reader:
     """What has been read so far, by the file's names: branches, constants, and what operations without a rule gave."""
 
-    given: ValueInfoProto
+    input_info: ValueInfoProto
     dtype: torch.dtype
-    fixed: int | None  # the number of samples, None where it is free
+    fixed_batch: int | None  # the number of samples, None where it is free
     nodes: list[NodeProto]
     wanted: set[str]
     builder: Builder
 
-    def __init__(self, model: ModelProto, batch: int, *, whole: bool = False) -> None:
-        """batch: the number of samples where the file leaves it free. whole: as a function of one (`Whole`)."""
+    def __init__(self, model: ModelProto, batch: int, *, single_sample: bool = False) -> None:
+        """batch: the number of samples where the file leaves it free. single_sample: as a function of one (`SingleSampleBuilder`)."""
         self.model = model
-        self.opset: int = message.opset_of(model)
+        self.opset: int = message_fields.opset_of(model)
         stored = {tensor.name: tensor for tensor in model.graph.initializer}
-        self.given, self.dtype = message.input_of(model, stored)
-        self.fixed, shape = message.sizes_of(self.given)
-        self.batch: int = self.fixed or batch
-        self.output: str = message.output_of(model)
-        self.nodes, self.wanted = message.needed_for(model.graph.node, self.output)
-        name = self.given.name
-        self.builder = Whole(shape, name, self.dtype) if whole else Builder(shape, self.batch, name, self.dtype)
-        start = self.builder.reshape(f"{name}.whole", name, (1, *shape)) if whole else name
+        self.input_info, self.dtype = message_fields.input_of(model, stored)
+        self.fixed_batch, shape = message_fields.sizes_of(self.input_info)
+        self.batch: int = self.fixed_batch or batch
+        self.output: str = message_fields.output_of(model)
+        self.nodes, self.wanted = message_fields.needed_for(model.graph.node, self.output)
+        name = self.input_info.name
+        self.builder = (
+            SingleSampleBuilder(shape, name, self.dtype)
+            if single_sample
+            else Builder(shape, self.batch, name, self.dtype)
+        )
+        start = self.builder.reshape(f"{name}.whole", name, (1, *shape)) if single_sample else name
         self.branches: dict[str, str] = {name: start}
-        self.constants: dict[str, Array] = {n: message.weights_of(t) for n, t in stored.items() if n in self.wanted}
-        self.moved: dict[str, _Moved] = {}
-        self.lost: set[str] = set()
-        self.mixed: MixedError | None = None
-        self.places: dict[str, int] = {}  # of nodes without a rule
+        self.constants: dict[str, Array] = {
+            n: message_fields.weights_of(t) for n, t in stored.items() if n in self.wanted
+        }
+        self.moved: dict[str, _MovedEntries] = {}
+        self.unknown: set[str] = set()
+        self.mixed: MixedSamplesError | None = None
+        self.missing_positions: dict[str, int] = {}  # of nodes without a rule
 
     def graph(self) -> Graph:
         for place, node in enumerate(self.nodes):
             self._read(node)
-            self.places.update((name, place) for name in self.builder.missing if name not in self.places)
+            self.missing_positions.update(
+                (name, place) for name in self.builder.missing if name not in self.missing_positions
+            )
         if self.output in self.moved:
             raise self.moved[self.output].error
-        if self.output not in {*self.branches, *self.constants, *self.lost}:
+        if self.output not in {*self.branches, *self.constants, *self.unknown}:
             raise FileError(f"nothing in the file computes its output {self.output!r}")
-        if self.output in self.lost:
+        if self.output in self.unknown:
             if self.mixed is not None and not self.builder.missing:
                 raise self.mixed
             raise UnsupportedError(tuple(self.builder.missing.items()))
@@ -99,37 +114,41 @@ class Reader:
         op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
         if not op.isprintable():
             raise FileError(f"node {name!r} has the operation {op!r}, expected a name that can be printed")
-        for missing in {*node.input} - {"", *self.branches, *self.constants, *self.moved, *self.lost}:
+        for missing in {*node.input} - {"", *self.branches, *self.constants, *self.moved, *self.unknown}:
             raise FileError(f"{op} (node {name!r}) reads {missing!r}, which nothing before it computes")
         if op == "If" and node.input[0] in self.constants:
-            return self._branch(name, node)
+            return self._inline_if(name, node)
         fixed = all(i in self.constants or not i for i in node.input)
         nested = any(a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for a in node.attribute)
         try:
-            if nested or op in _RANDOM or (op not in CONVERT and not fixed and op not in _MOVES):
+            if (
+                nested
+                or op in _RANDOM_OPERATORS
+                or (op not in CONVERTERS and not fixed and op not in _MOVING_OPERATORS)
+            ):
                 raise NoRule
-            if self.lost.intersection(node.input):
-                self.lost.update(node.output)
+            if self.unknown.intersection(node.input):
+                self.unknown.update(node.output)
             elif fixed:
                 self.constants.update(zip(filter(None, node.output), self._evaluate(name, node, {}), strict=True))
-            elif op not in CONVERT or self.moved.keys() & {*node.input}:
+            elif op not in CONVERTERS or self.moved.keys() & {*node.input}:
                 self._move(name, op, node)
             else:
-                self._keep(name, op, node, self._convert(name, op, node))
+                self._store_results(name, op, node, self._convert(name, op, node))
         except NoRule as reason:
-            self._place(name, " ".join((op, *map(str, reason.args))), node, node.output)
+            self._add_placeholders(name, " ".join((op, *map(str, reason.args))), node, node.output)
         except ModelError as error:
-            self._lose(name, op, node, error)
+            self._recover(name, op, node, error)
         return None
 
-    def _branch(self, name: str, node: NodeProto) -> None:
+    def _inline_if(self, name: str, node: NodeProto) -> None:
         """The side of an If that its condition, a constant, takes: its nodes in the place of the If."""
         condition = self.constants[node.input[0]]
         side = "then_branch" if condition.size == 1 and bool(condition.item()) else "else_branch"
         graph = next((a.g for a in node.attribute if a.name == side), None)
         if condition.size != 1 or graph is None or len(graph.output) != len(node.output):
             raise FileError(f"If (node {name!r}) is not as ONNX has it, expected one condition and two branches")
-        self.constants.update((tensor.name, message.weights_of(tensor)) for tensor in graph.initializer)
+        self.constants.update((tensor.name, message_fields.weights_of(tensor)) for tensor in graph.initializer)
         for inner in graph.node:
             self._read(inner)
         for outer, own in zip(node.output, graph.output, strict=True):
@@ -137,37 +156,37 @@ class Reader:
             for values in known:
                 if own.name in values:
                     values[outer] = values[own.name]
-            if own.name in self.lost:
-                self.lost.add(outer)
+            if own.name in self.unknown:
+                self.unknown.add(outer)
 
-    def _lose(self, name: str, op: str, node: NodeProto, error: ModelError) -> None:
+    def _recover(self, name: str, op: str, node: NodeProto, error: ModelError) -> None:
         """Follow the samples off their axis where that can be; else what comes after is only searched for operations
         without a rule. Where there is none yet, an error of another kind is raised.
         """
-        if isinstance(error, MixedError):
+        if isinstance(error, MixedSamplesError):
             try:
                 return self._move(name, op, node, error)
-            except MixedError as again:
+            except MixedSamplesError as again:
                 self.mixed = self.mixed or again
-        elif isinstance(error, LargeError) or (not self.builder.missing and self.mixed is None):
+        elif isinstance(error, TooLargeError) or (not self.builder.missing and self.mixed is None):
             raise error
-        self.lost.update(filter(None, node.output))
+        self.unknown.update(filter(None, node.output))
         return None
 
     def _convert(self, name: str, op: str, node: NodeProto) -> Any:
         call = Call(name, op, self.opset, {a.name: attribute_of(a) for a in node.attribute}, len(node.output))
         since = len(self.builder.nodes)
         try:
-            made = CONVERT[op](self.builder, call, *map(self._value, node.input))
+            made = CONVERTERS[op](self.builder, call, *map(self._value, node.input))
             if call.ignored:
                 raise NoRule(f"with {', '.join(call.ignored)}")
-            return self.builder.settle(name, made, since)
+            return self.builder.name_result(name, made, since)
         except (NoRule, ProofmapError):
             raise
         except Exception as error:  # an attribute of another kind, an input too few, ...
             raise ModelError(f"{op} (node {name!r}) is not as ONNX has it: {first_line(error)}") from error
 
-    def _keep(self, name: str, op: str, node: NodeProto, results: Any) -> None:
+    def _store_results(self, name: str, op: str, node: NodeProto, results: Any) -> None:
         results = results if isinstance(results, list) else [results]
         for key, result in zip(node.output, results, strict=False):
             if isinstance(result, Tensor):
@@ -175,15 +194,15 @@ class Reader:
             else:
                 self.branches[key] = result
         rest = [key for key in node.output[len(results) :] if key in self.wanted]
-        self._place(name, f"{op} with its further outputs", node, rest)
+        self._add_placeholders(name, f"{op} with its further outputs", node, rest)
 
-    def _move(self, name: str, op: str, node: NodeProto, error: MixedError | None = None) -> None:
+    def _move(self, name: str, op: str, node: NodeProto, error: MixedSamplesError | None = None) -> None:
         """The same operation on the positions of the entries; a branch again as soon as the samples come first."""
-        moving = (0, 2) if op in _WRITES else (0,)
+        moving = (0, 2) if op in _WRITING_OPERATORS else (0,)
         error = error or next((self.moved[i].error for i in node.input if i in self.moved), None)
         rest = [i for k, i in enumerate(node.input) if k not in moving]
         over = all(attribute_of(a) == "none" for a in node.attribute)  # its reduction
-        plain = op in _MOVES or (op in _WRITES and over and node.input[0] != node.input[2])
+        plain = op in _MOVING_OPERATORS or (op in _WRITING_OPERATORS and over and node.input[0] != node.input[2])
         if not plain or not all(i in self.constants or not i for i in rest):
             raise error or NoRule("with computed positions")
         entries, *others = (self._entries(node.input[k]) for k in moving)
@@ -193,31 +212,31 @@ class Reader:
             return torch.from_numpy(self._evaluate(name, node, feeds)[0].copy())
 
         if others:
-            entries = merge(self.builder, entries, others[0], once(moved))
+            entries = merge_entries(self.builder, entries, others[0], without_repeats(moved))
         else:
-            entries = Entries(entries.values, moved(entries.positions))
+            entries = EntryPositions(entries.values, moved(entries.positions))
         since = len(self.builder.nodes)
-        back = gather(self.builder, name, entries)
+        back = gather_entries(self.builder, name, entries)
         if back is None:
-            self.moved[node.output[0]] = _Moved(entries, error or MixedError(name, op))
+            self.moved[node.output[0]] = _MovedEntries(entries, error or MixedSamplesError(name, op))
         else:
-            self._keep(name, op, node, self.builder.settle(name, back, since))
+            self._store_results(name, op, node, self.builder.name_result(name, back, since))
 
-    def _entries(self, name: str) -> Entries:
+    def _entries(self, name: str) -> EntryPositions:
         if name in self.moved:
             return self.moved[name].entries
         value = self._value(name)
         assert value is not None
-        return Entries.of(self.builder, value)
+        return EntryPositions.of(self.builder, value)
 
-    def _place(self, name: str, op: str, node: NodeProto, outputs: Sequence[str]) -> None:
+    def _add_placeholders(self, name: str, op: str, node: NodeProto, outputs: Sequence[str]) -> None:
         """Placeholders; where a shape is not known, what follows is lost, and only searched for more of them."""
         inputs = [self.branches[i] for i in node.input if i in self.branches]
         for key in outputs:
             shape = self.shapes.get(key)
-            placeholder = self.builder.unsupported(name, op, inputs, shape or ())
+            placeholder = self.builder.add_unsupported(name, op, inputs, shape or ())
             if shape is None:
-                self.lost.add(key)
+                self.unknown.add(key)
             else:
                 self.branches[key] = placeholder
 
@@ -226,8 +245,8 @@ class Reader:
         """The shapes of one sample that onnx can infer."""
         try:
             graph = onnx.shape_inference.infer_shapes(self.model, data_prop=True).graph
-            infos = filter(message.is_known, (*graph.value_info, *graph.output))
-            return {info.name: message.sizes_of(info)[1] for info in infos}
+            infos = filter(message_fields.is_known, (*graph.value_info, *graph.output))
+            return {info.name: message_fields.sizes_of(info)[1] for info in infos}
         except Exception:  # of use for a longer list in an error, no more
             return {}
 
@@ -241,8 +260,10 @@ class Reader:
         from onnx.reference import ReferenceEvaluator  # slow to import, and not needed by many
 
         feeds = {i: also[i] if i in also else self.constants[i] for i in node.input if i}
-        if _growth(node.op_type, list(feeds.values())) > _COMPUTED:
-            raise LargeError(f"{node.op_type} (node {name!r}) makes a constant of more than {_COMPUTED} numbers")
+        if _output_entries(node.op_type, list(feeds.values())) > _MAX_CONSTANT_ENTRIES:
+            raise TooLargeError(
+                f"{node.op_type} (node {name!r}) makes a constant of more than {_MAX_CONSTANT_ENTRIES} numbers"
+            )
         infos = [onnx.helper.make_empty_tensor_value_info(i) for i in feeds]
         outputs = [onnx.helper.make_empty_tensor_value_info(o) for o in node.output if o]
         graph = onnx.helper.make_graph([node], "constant", infos, outputs)
@@ -255,7 +276,7 @@ class Reader:
             raise ModelError(f"{node.op_type} (node {name!r}) {reason}") from error
 
 
-def _growth(op: str, inputs: list[Array]) -> int:
+def _output_entries(op: str, inputs: list[Array]) -> int:
     """How many numbers an operation makes whose output does not follow from the sizes of its inputs."""
     if op in ("ConstantOfShape", "Expand") and inputs:
         return prod(max(1, int(n)) for n in inputs[-1].flatten())
@@ -266,5 +287,5 @@ def _growth(op: str, inputs: list[Array]) -> int:
         return int(abs((stop - start) / step)) if step else 0
     if op in ("Pad", "OneHot", "Resize", "Upsample", "EyeLike"):
         large = any(i.dtype.kind in "iu" and i.size and int(np.abs(i).max()) > 2**16 for i in inputs)
-        return _COMPUTED + 1 if large else 0
+        return _MAX_CONSTANT_ENTRIES + 1 if large else 0
     return 0

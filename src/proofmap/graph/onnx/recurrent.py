@@ -9,17 +9,15 @@ from typing import Any
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph.builder import scalar_functions as scalars
-from proofmap.graph.builder import slicing as picks
-from proofmap.graph.builder import weighted_layers as layers
-from proofmap.graph.builder.graph_builder import Builder, MixedError, NoRule, Value, constant
-from proofmap.graph.onnx.node_inputs import Call, branch
+from proofmap.graph.builder import scalar_functions, slicing, weighted_layers
+from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, NoRule, Value, require_constant
+from proofmap.graph.onnx.node_inputs import Call, require_computed
 
 State = tuple[Value, ...]
 
-_STEPS = 512  # of a sample: each is some ten nodes
-_BENT = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu"}
-_USUAL = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
+_MAX_TIME_STEPS = 512  # of a sample: each is some ten nodes
+_ACTIVATIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu"}
+_DEFAULT_ACTIVATIONS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,18 +36,18 @@ class _Cell:
         size = self.inner.shape[1]
         rows = slice(*(None if end is None else end * size for end in (gates.start, gates.stop)))
         matrix, shift = self.inner[rows], self.inner_bias[rows]
-        return layers.linear(b, name, h, matrix, shift) if isinstance(h, str) else matrix @ h + shift
+        return weighted_layers.linear(b, name, h, matrix, shift) if isinstance(h, str) else matrix @ h + shift
 
 
 def _lstm(b: Builder, name: str, cell: _Cell, x: str, state: State) -> State:
     """c' = f(f) c + f(i) g(c̃), h' = f(o) h(c'), with gates in the order i, o, f, c̃."""
     h, c = state
-    parts = _parts(b, f"{name}.part", b.add(f"{name}.gates", x, cell.own(b, f"{name}.own", h)), 4)
+    parts = _split_gates(b, f"{name}.part", b.add(f"{name}.gates", x, cell.own(b, f"{name}.own", h)), 4)
     i, o, f = (b.add_node(f"{name}.gate{k}", cell.functions[0], [str(part)]) for k, part in enumerate(parts[:3]))
-    new = scalars.mul(b, f"{name}.new", i, b.add_node(f"{name}.bent", cell.functions[1], [str(parts[3])]))
+    new = scalar_functions.mul(b, f"{name}.new", i, b.add_node(f"{name}.bent", cell.functions[1], [str(parts[3])]))
     if not isinstance(c, Tensor) or bool(c.any()):
-        new = b.add(f"{name}.cell", scalars.mul(b, f"{name}.kept", f, c), new)
-    return scalars.mul(b, f"{name}.out", o, b.add_node(f"{name}.read", cell.functions[2], [new])), new
+        new = b.add(f"{name}.cell", scalar_functions.mul(b, f"{name}.kept", f, c), new)
+    return scalar_functions.mul(b, f"{name}.out", o, b.add_node(f"{name}.read", cell.functions[2], [new])), new
 
 
 def _gru(b: Builder, name: str, cell: _Cell, x: str, state: State) -> State:
@@ -58,16 +56,16 @@ def _gru(b: Builder, name: str, cell: _Cell, x: str, state: State) -> State:
     n = g(x_n + R_n (f(r) h) + c_n), or with the reset gate behind the matrix g(x_n + f(r) (R_n h + c_n)).
     """
     (h,) = state
-    mine = _parts(b, f"{name}.part", x, 3)
-    own = _parts(b, f"{name}.own.part", cell.own(b, f"{name}.own", h), 3)
+    mine = _split_gates(b, f"{name}.part", x, 3)
+    own = _split_gates(b, f"{name}.own.part", cell.own(b, f"{name}.own", h), 3)
     sums = (b.add(f"{name}.sum{k}", mine[k], own[k]) for k in (0, 1))
     z, r = (b.add_node(f"{name}.gate{k}", cell.functions[0], [y]) for k, y in enumerate(sums))
     if cell.before:
-        reset = cell.own(b, f"{name}.state", scalars.mul(b, f"{name}.reset", r, h), slice(2, 3))
+        reset = cell.own(b, f"{name}.state", scalar_functions.mul(b, f"{name}.reset", r, h), slice(2, 3))
     else:
-        reset = scalars.mul(b, f"{name}.reset", r, own[2])
+        reset = scalar_functions.mul(b, f"{name}.reset", r, own[2])
     n = b.add_node(f"{name}.new", cell.functions[1], [b.add(f"{name}.sum2", mine[2], reset)])
-    return (b.add(f"{name}.out", n, scalars.mul(b, f"{name}.kept", z, b.sub(f"{name}.step", h, n))),)
+    return (b.add(f"{name}.out", n, scalar_functions.mul(b, f"{name}.kept", z, b.sub(f"{name}.step", h, n))),)
 
 
 def _rnn(b: Builder, name: str, cell: _Cell, x: str, state: State) -> State:
@@ -77,13 +75,13 @@ def _rnn(b: Builder, name: str, cell: _Cell, x: str, state: State) -> State:
     )
 
 
-def _parts(b: Builder, name: str, x: Value, count: int) -> Sequence[Value]:
+def _split_gates(b: Builder, name: str, x: Value, count: int) -> Sequence[Value]:
     if isinstance(x, Tensor):
         return x.chunk(count)
-    return picks.split(b, name, x, 0, [b.shape(x)[0] // count] * count)
+    return slicing.split(b, name, x, 0, [b.shape(x)[0] // count] * count)
 
 
-_STEP: dict[str, Callable[..., State]] = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
+_CELL_STEPS: dict[str, Callable[..., State]] = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
 
 
 def _recurrent(b: Builder, call: Call, x: Value, weight: Value, inner: Value, *more: Value | None) -> list[str]:
@@ -92,96 +90,103 @@ def _recurrent(b: Builder, call: Call, x: Value, weight: Value, inner: Value, *m
     Of values (length, samples, features), or with layout 1 (samples, length, features). The results have an axis for
     the directions, too.
     """
-    x = branch(x)
+    x = require_computed(x)
     rest: list[Value | None] = [*more, *[None] * (5 - len(more))]
     bias, lengths, first, cell, peepholes = rest
     swapped = bool(call.get("layout", 0))
-    if b.lead and not swapped:
-        raise MixedError(call.name, call.op)
-    count = 1 if b.lead else b.shape(x)[0 if swapped else 1]
-    length = b.shape(x)[0 if b.lead or not swapped else 1]
+    if b.batch_axes and not swapped:
+        raise MixedSamplesError(call.name, call.op)
+    count = 1 if b.batch_axes else b.shape(x)[0 if swapped else 1]
+    length = b.shape(x)[0 if b.batch_axes or not swapped else 1]
     _check(call, length, lengths, peepholes)
     cells = _cells(call, weight, inner, bias)
-    starts = [None if value is None else constant(value, "states").double() for value in (first, cell)]
+    starts = [None if value is None else require_constant(value, "states").double() for value in (first, cell)]
     starts = starts if call.op == "LSTM" else starts[:1]
     results = []
     for k in range(count):
         rows, name = x, f"{call.name}.{k}" if count > 1 else call.name
-        if not b.lead:
-            rows = picks.slice(b, f"{name}.sample", x, 0 if swapped else 1, k, k + 1)
+        if not b.batch_axes:
+            rows = slicing.slice(b, f"{name}.sample", x, 0 if swapped else 1, k, k + 1)
             rows = b.reshape(f"{name}.rows", rows, (length, b.shape(x)[-1]))
-        states = [_start(start, cells, swapped, k) for start in starts]
-        results.append(_through(b, name, call, rows, cells, states))
-    if b.lead:
+        states = [_initial_state(start, cells, swapped, k) for start in starts]
+        results.append(_run_sample(b, name, call, rows, cells, states))
+    if b.batch_axes:
         return list(results[0])
-    return [_beside(b, f"{call.name}.{what}", parts, swapped) for what, parts in enumerate(zip(*results, strict=True))]
+    return [
+        _stack_samples(b, f"{call.name}.{what}", parts, swapped)
+        for what, parts in enumerate(zip(*results, strict=True))
+    ]
 
 
 def _check(call: Call, length: int, lengths: Value | None, peepholes: Value | None) -> None:
     if peepholes is not None or call.get("clip") is not None or call.get("input_forget", 0):
         raise NoRule("with peepholes, a clip or coupled gates")
-    if lengths is not None and bool((constant(lengths, "lengths") != length).any()):
+    if lengths is not None and bool((require_constant(lengths, "lengths") != length).any()):
         raise NoRule("of samples that end early")
-    if length > _STEPS:
-        raise NoRule(f"of more than {_STEPS} steps")
+    if length > _MAX_TIME_STEPS:
+        raise NoRule(f"of more than {_MAX_TIME_STEPS} steps")
 
 
 def _cells(call: Call, weight: Value, inner: Value, bias: Value | None) -> list[_Cell]:
     """One for each direction."""
-    weights, inners = (constant(value, "weights").double() for value in (weight, inner))
-    biases = weights.new_zeros(len(weights), 2 * weights.shape[1]) if bias is None else constant(bias, "bias").double()
-    usual = _USUAL[call.op]
+    weights, inners = (require_constant(value, "weights").double() for value in (weight, inner))
+    biases = (
+        weights.new_zeros(len(weights), 2 * weights.shape[1])
+        if bias is None
+        else require_constant(bias, "bias").double()
+    )
+    usual = _DEFAULT_ACTIVATIONS[call.op]
     names = call.get("activations", usual * len(weights))
     names = [name.decode() if isinstance(name, bytes) else name for name in names]
-    if call.get("activation_alpha") or call.get("activation_beta") or not {*names} <= {*_BENT}:
+    if call.get("activation_alpha") or call.get("activation_beta") or not {*names} <= {*_ACTIVATIONS}:
         raise NoRule(f"with the functions {', '.join(names)}")
     if len(names) != len(usual) * len(weights) or {w.shape[0] for w in (weights, inners, biases)} != {len(weights)}:
         raise ModelError(f"{call.op} (node {call.name!r}) has weights or functions that do not fit its directions")
     before = not call.get("linear_before_reset", 0)
-    own = [[_BENT[name] for name in names[k * len(usual) : (k + 1) * len(usual)]] for k in range(len(weights))]
+    own = [[_ACTIVATIONS[name] for name in names[k * len(usual) : (k + 1) * len(usual)]] for k in range(len(weights))]
     halves = [bias.chunk(2) for bias in biases]
     return [_Cell(weights[k], halves[k][0], inners[k], halves[k][1], own[k], before) for k in range(len(weights))]
 
 
-def _start(start: Tensor | None, cells: Sequence[_Cell], swapped: bool, sample: int) -> Tensor:
+def _initial_state(start: Tensor | None, cells: Sequence[_Cell], swapped: bool, sample: int) -> Tensor:
     """One sample's first state (directions, size)."""
     if start is None:
         return cells[0].weight.new_zeros(len(cells), cells[0].inner.shape[1])
     return start.select(0 if swapped else 1, sample)
 
 
-def _through(
+def _run_sample(
     b: Builder, name: str, call: Call, x: str, cells: Sequence[_Cell], states: Sequence[Tensor]
 ) -> tuple[str, ...]:
     """One sample (length, features): what is put out (length, directions, size), and the last states."""
-    length, ways, last = b.shape(x)[0], [], []
-    for way, cell in enumerate(cells):
-        here = f"{name}.way{way}"
-        lines = layers.linear(b, f"{here}.lines", x, cell.weight, cell.bias)
-        steps = picks.split(b, f"{here}.at", lines, 0, [1] * length)
-        backwards = call.get("direction", "forward") == "reverse" or way == 1
-        state: State = tuple(start[way] for start in states)
+    length, directions, last = b.shape(x)[0], [], []
+    for direction, cell in enumerate(cells):
+        here = f"{name}.way{direction}"
+        lines = weighted_layers.linear(b, f"{here}.lines", x, cell.weight, cell.bias)
+        steps = slicing.split(b, f"{here}.at", lines, 0, [1] * length)
+        backwards = call.get("direction", "forward") == "reverse" or direction == 1
+        state: State = tuple(start[direction] for start in states)
         outs: list[str] = [""] * length
         for k in reversed(range(length)) if backwards else range(length):
             line = b.reshape(f"{here}.line{k}", steps[k], (cell.weight.shape[0],))
-            state = _STEP[call.op](b, f"{here}.step{k}", cell, line, state)
-            outs[k] = b.reshape(f"{here}.row{k}", branch(state[0]), (1, 1, cell.inner.shape[1]))
-        ways.append(_joined(b, f"{here}.all", outs, 0))
-        last.append([b.reshape(f"{here}.last", branch(value), (1, cell.inner.shape[1])) for value in state])
-    states_out = (_joined(b, f"{name}.last", parts, 0) for parts in zip(*last, strict=True))
-    return (_joined(b, f"{name}.ways", ways, 1), *states_out)
+            state = _CELL_STEPS[call.op](b, f"{here}.step{k}", cell, line, state)
+            outs[k] = b.reshape(f"{here}.row{k}", require_computed(state[0]), (1, 1, cell.inner.shape[1]))
+        directions.append(_concat(b, f"{here}.all", outs, 0))
+        last.append([b.reshape(f"{here}.last", require_computed(value), (1, cell.inner.shape[1])) for value in state])
+    states_out = (_concat(b, f"{name}.last", parts, 0) for parts in zip(*last, strict=True))
+    return (_concat(b, f"{name}.ways", directions, 1), *states_out)
 
 
-def _joined(b: Builder, name: str, parts: Sequence[str], axis: int) -> str:
+def _concat(b: Builder, name: str, parts: Sequence[str], axis: int) -> str:
     return parts[0] if len(parts) == 1 else b.add_node(name, "concat", parts, axis=axis)
 
 
-def _beside(b: Builder, name: str, parts: Sequence[str], swapped: bool) -> str:
+def _stack_samples(b: Builder, name: str, parts: Sequence[str], swapped: bool) -> str:
     """Samples (..., directions, size) in one value: behind the directions, or in front of all."""
     shape = b.shape(parts[0])
     axis = 0 if swapped else len(shape) - 1
     wider = (*shape[:axis], 1, *shape[axis:])
-    return _joined(b, name, [b.reshape(f"{name}.part", part, wider) for part in parts], axis)
+    return _concat(b, name, [b.reshape(f"{name}.part", part, wider) for part in parts], axis)
 
 
-RECURRENT: dict[str, Callable[..., Any]] = dict.fromkeys(_STEP, _recurrent)
+RECURRENT: dict[str, Callable[..., Any]] = dict.fromkeys(_CELL_STEPS, _recurrent)

@@ -7,19 +7,17 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from proofmap.graph.builder import pooling as pools
-from proofmap.graph.builder import scalar_functions as scalars
-from proofmap.graph.builder import slicing as picks
-from proofmap.graph.builder.graph_builder import Builder, MixedError, NoRule, Value
-from proofmap.graph.builder.log_sum_exp import log_sum_exp
+from proofmap.graph.builder import pooling, scalar_functions, slicing
+from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, NoRule, Value
+from proofmap.graph.builder.softmax import log_sum_exp
 from proofmap.graph.onnx.node_inputs import Call, axes_of, numbers
 
-Over = Callable[..., str]  # (builder, name, x, axes, keepdim=)
+Reduction = Callable[..., str]  # (builder, name, x, axes, keepdim=)
 
-_FACTORS = 64  # of a product
+_MAX_FACTORS = 64  # of a product
 
 
-def _of(op: str, over: Over, then: str | None = None) -> Over:
+def _compose(op: str, over: Reduction, then: str | None = None) -> Reduction:
     """over(op(x)), and `then` of it."""
 
     def made(b: Builder, name: str, x: str, axes: Sequence[int], *, keepdim: bool) -> str:
@@ -38,26 +36,26 @@ def _product(b: Builder, name: str, x: str, axes: Sequence[int], *, keepdim: boo
     shape = b.shape(x)
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     count = prod(shape[axis] for axis in axes)
-    if count > _FACTORS:
-        raise NoRule(f"of more than {_FACTORS} factors")
+    if count > _MAX_FACTORS:
+        raise NoRule(f"of more than {_MAX_FACTORS} factors")
     y = b.permute(f"{name}.last", "product", x, (0, *(axis + 1 for axis in (*kept, *sorted(axes)))))
     y = b.reshape(f"{name}.rows", y, (prod(shape[axis] for axis in kept), count))
     while count > 1:
         half = count // 2
-        parts = [picks.slice(b, f"{name}.part", y, 1, k * half, (k + 1) * half) for k in (0, 1)]
-        rest = [picks.slice(b, f"{name}.rest", y, 1, 2 * half, count)] if count % 2 else []
-        y = scalars.mul(b, f"{name}.product", *parts)
+        parts = [slicing.slice(b, f"{name}.part", y, 1, k * half, (k + 1) * half) for k in (0, 1)]
+        rest = [slicing.slice(b, f"{name}.rest", y, 1, 2 * half, count)] if count % 2 else []
+        y = scalar_functions.mul(b, f"{name}.product", *parts)
         y = b.add_node(f"{name}.joined", "concat", [y, *rest], axis=1) if rest else y
         count = half + len(rest)
     return b.reshape(name, y, [1 if k in axes else n for k, n in enumerate(shape) if keepdim or k not in axes])
 
 
 _sum = partial(Builder.reduce, mean=False)
-_OVER: dict[str, Over] = {
-    **pools.OVER,
-    "l1": _of("abs", _sum),
-    "l2": _of("square", _sum, "sqrt"),
-    "sumsquare": _of("square", _sum),
+_REDUCTIONS: dict[str, Reduction] = {
+    **pooling.REDUCTIONS,
+    "l1": _compose("abs", _sum),
+    "l2": _compose("square", _sum, "sqrt"),
+    "sumsquare": _compose("square", _sum),
     "logsum": _log_sum,
     "logsumexp": log_sum_exp,
     "prod": _product,
@@ -66,19 +64,19 @@ _OVER: dict[str, Over] = {
 
 def _reduce(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
     given, keepdim = numbers(call, "axes", axes), bool(call.get("keepdims", 1))
-    over = _OVER[call.op.removeprefix("Reduce").lower()]
+    over = _REDUCTIONS[call.op.removeprefix("Reduce").lower()]
     apart = bool(call.get("noop_with_empty_axes", 0)) and not given
-    if apart and call.op in _ALONE:
+    if apart and call.op in _IDENTITY_ON_ONE:
         return x
     if apart:  # every entry is one of its own
         rows = b.reshape(f"{call.name}.apart", x, (*b.shape(x), 1))
         return over(b, call.name, rows, [len(b.shape(x))], keepdim=False)
-    if not given and b.lead:
-        raise MixedError(call.name, call.op)
+    if not given and b.batch_axes:
+        raise MixedSamplesError(call.name, call.op)
     return over(b, call.name, x, axes_of(b, call, x, given or range(b.rank(x))), keepdim=keepdim)
 
 
-_ALONE = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")  # of one number, it
+_IDENTITY_ON_ONE = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")  # of one number, it
 
 REDUCE: dict[str, Callable[..., Any]] = dict.fromkeys(
     (

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.graph.builder import slicing as picks
-from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, constant
-from proofmap.graph.builder.weighted_sums import along
-from proofmap.graph.onnx.node_inputs import Call, branch, numbers
+from proofmap.graph.builder import slicing
+from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, require_constant
+from proofmap.graph.builder.weighted_sums import apply_matrix
+from proofmap.graph.onnx.node_inputs import Call, numbers, require_computed
 
 
 @dataclass(frozen=True)
-class _How:
+class _ResizeSettings:
     """What a call says about every axis."""
 
     mode: str
@@ -28,65 +28,67 @@ class _How:
 
 
 def _upsample(b: Builder, call: Call, x: str, scales: Value | None = None) -> str:
-    factors = call.get("scales") if scales is None else constant(scales, "scales").tolist()
-    how = _How(call.get("mode", "nearest"), "asymmetric", "simple")
-    return _resized(b, call, x, [float(s) for s in factors], None, how)
+    factors = call.get("scales") if scales is None else require_constant(scales, "scales").tolist()
+    how = _ResizeSettings(call.get("mode", "nearest"), "asymmetric", "simple")
+    return _resize_axes(b, call, x, [float(s) for s in factors], None, how)
 
 
 def _resize(b: Builder, call: Call, x: Value, roi: Any = None, scales: Any = None, sizes: Any = None) -> str:
-    x = branch(x)
+    x = require_computed(x)
     mode = call.get("mode", "nearest")
     if call.opset < 11:  # (x, scales)
         roi, scales = None, roi
-        how = _How(mode, "asymmetric", "simple")
+        how = _ResizeSettings(mode, "asymmetric", "simple")
     else:
         where, cubic = call.get("coordinate_transformation_mode", "half_pixel"), call.get("cubic_coeff_a", -0.75)
         rounding, exclude = call.get("nearest_mode", "round_prefer_floor"), bool(call.get("exclude_outside", 0))
-        how = _How(mode, where, rounding, cubic, exclude)
+        how = _ResizeSettings(mode, where, rounding, cubic, exclude)
     if call.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise NoRule("that keeps the aspect ratio")
     if call.get("antialias", 0):
         raise NoRule("with antialias")
-    factors = None if scales is None else [float(s) for s in constant(scales, "scales").flatten().tolist()]
+    factors = None if scales is None else [float(s) for s in require_constant(scales, "scales").flatten().tolist()]
     target = numbers(call, "sizes", sizes)
     axes = [axis % b.rank(x) for axis in call.get("axes", range(b.rank(x)))]
-    shape = b.batched(x)
+    shape = b.batched_shape(x)
     if target:
         target = [target[axes.index(k)] if k in axes else n for k, n in enumerate(shape)]
     elif factors:
         factors = [factors[axes.index(k)] if k in axes else 1.0 for k in range(len(shape))]
-    return _resized(b, call, x, factors, target, how)
+    return _resize_axes(b, call, x, factors, target, how)
 
 
-def _resized(b: Builder, call: Call, x: str, scales: list[float] | None, sizes: list[int] | None, how: _How) -> str:
-    shape = b.batched(x)
+def _resize_axes(
+    b: Builder, call: Call, x: str, scales: list[float] | None, sizes: list[int] | None, how: _ResizeSettings
+) -> str:
+    shape = b.batched_shape(x)
     for axis, n in enumerate(shape):
-        m = sizes[axis] if sizes else _scaled(n, scales[axis]) if scales else n
+        m = sizes[axis] if sizes else _scaled_size(n, scales[axis]) if scales else n
         scale = m / n if sizes or not scales else scales[axis]
         if m == n and scale == 1.0:
             continue
         sample = b.axis(call.name, call.op, axis, len(shape))
-        b.fits(call.name, call.op, (m,))
+        b.check_size(call.name, call.op, (m,))
         here = f"{call.name}.axis{axis}"
-        sources = _sources(n, m, scale, how.coordinates)
+        sources = _source_coordinates(n, m, scale, how.coordinates)
         if how.mode == "nearest":
-            positions = _rounded(sources, "ceil" if how.rounding == "simple" and scale < 1 else how.rounding)
-            x = picks.index(b, here, x, sample, positions.long().clamp(0, n - 1))
+            positions = _round_positions(sources, "ceil" if how.rounding == "simple" and scale < 1 else how.rounding)
+            x = slicing.index(b, here, x, sample, positions.long().clamp(0, n - 1))
         elif how.mode == "linear":
-            x = along(b, here, x, sample, _linear(n, sources))
+            x = apply_matrix(b, here, x, sample, _linear_matrix(n, sources))
         elif how.mode == "cubic":
-            x = along(b, here, x, sample, _cubic(n, sources, how))
+            x = apply_matrix(b, here, x, sample, _cubic_matrix(n, sources, how))
         else:
             raise NoRule(f"with mode {how.mode!r}")
     return x
 
 
-def _scaled(n: int, scale: float) -> int:
+def _scaled_size(n: int, scale: float) -> int:
     """The size that runtimes compute in single precision: 10 times 0.7 is 7, though the nearest float is below 0.7."""
     return int(np.floor(np.float32(n) * np.float32(scale)))
 
 
-def _sources(n: int, m: int, scale: float, where: str) -> Tensor:
+def _source_coordinates(n: int, m: int, scale: float, where: str) -> Tensor:
     """The coordinates among n entries that m entries stand for, in the single precision that runtimes use."""
     i, s = torch.arange(m, dtype=torch.float32), torch.tensor(scale, dtype=torch.float32)
     match where:
@@ -105,7 +107,7 @@ def _sources(n: int, m: int, scale: float, where: str) -> Tensor:
     raise NoRule(f"with coordinates {where!r}")
 
 
-def _rounded(positions: Tensor, how: str) -> Tensor:
+def _round_positions(positions: Tensor, how: str) -> Tensor:
     match how:
         case "floor" | "simple":
             return positions.floor()
@@ -118,15 +120,15 @@ def _rounded(positions: Tensor, how: str) -> Tensor:
     raise NoRule(f"with rounding {how!r}")
 
 
-def _linear(n: int, sources: Tensor) -> Tensor:
+def _linear_matrix(n: int, sources: Tensor) -> Tensor:
     """(m, n): 1 - t and t for the two entries around each coordinate, which is moved inside first."""
     inside = sources.double().clamp(0, n - 1)
     left = inside.floor()
     t = inside - left
-    return _weights(n, left.long()[:, None] + torch.arange(2), torch.stack([1 - t, t], 1))
+    return _weight_matrix(n, left.long()[:, None] + torch.arange(2), torch.stack([1 - t, t], 1))
 
 
-def _cubic(n: int, sources: Tensor, how: _How) -> Tensor:
+def _cubic_matrix(n: int, sources: Tensor, how: _ResizeSettings) -> Tensor:
     """(m, n): Keys' four weights at distances 1 + t, t, 1 - t and 2 - t, which add up to one (Keys 1981)."""
     left, a = sources.double().floor(), how.cubic
     t = sources.double() - left
@@ -137,10 +139,10 @@ def _cubic(n: int, sources: Tensor, how: _How) -> Tensor:
     if how.exclude:
         weights = weights * ((positions >= 0) & (positions < n))
         weights = weights / weights.sum(1, keepdim=True)
-    return _weights(n, positions, weights)
+    return _weight_matrix(n, positions, weights)
 
 
-def _weights(n: int, positions: Tensor, weights: Tensor) -> Tensor:
+def _weight_matrix(n: int, positions: Tensor, weights: Tensor) -> Tensor:
     """The matrix of these weights (m, neighbours); what lies beyond a border is the entry there."""
     matrix = torch.zeros(len(positions), n, dtype=torch.float64)
     return matrix.scatter_add_(1, positions.clamp(0, n - 1), weights)

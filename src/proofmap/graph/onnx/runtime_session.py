@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.graph.opaque import Foreign
+from proofmap.graph.opaque import OpaqueFunction
 
-__all__ = ["Session", "started"]
+__all__ = ["Session", "start_session"]
 
 
 @dataclass(frozen=True, eq=False)
-class Session(Foreign):
+class Session(OpaqueFunction):
     """The outputs of an ONNX model with one input, in its own precision on the CPU; without gradients.
 
     batch: the number of samples that the file has fixed; 0 where it is free. The hash covers the file's operations and
@@ -30,7 +30,7 @@ class Session(Foreign):
 
     @cached_property
     def _session(self) -> Any:
-        return started(self.content)
+        return start_session(self.content)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the session: it is started again wherever the graph goes."""
@@ -51,23 +51,23 @@ class Session(Foreign):
             missing = size - len(piece) if self.batch else 0
             filled = np.concatenate([piece, np.repeat(piece[-1:], missing, axis=0)]) if missing else piece
             outputs = self._session.run(None, {entry.name: filled})
-            parts.append([_rows(torch.from_numpy(np.array(one)), len(filled), len(piece)) for one in outputs])
+            parts.append([_sample_rows(torch.from_numpy(np.array(one)), len(filled), len(piece)) for one in outputs])
         return [torch.cat(one) for one in zip(*parts, strict=True)]
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Session:
         return self
 
-    def spelled(self) -> Iterator[str | Tensor]:
+    def hash_parts(self) -> Iterator[str | Tensor]:
         yield f"onnx {self.batch} {sha256(self.content).hexdigest()}"
 
 
-def _rows(value: Tensor, fed: int, wanted: int) -> Tensor:
+def _sample_rows(value: Tensor, fed: int, wanted: int) -> Tensor:
     """Those of the samples that count; all that there are where they are none of the samples."""
     rows = value if value.ndim else value[None]
     return rows[:wanted] if len(rows) == fed else rows
 
 
-def started(content: bytes, *, plain: bool = False) -> Any:
+def start_session(content: bytes, *, plain: bool = False) -> Any:
     """A session of onnxruntime, which says nothing and does not spin while it waits.
 
     plain: for a run or two, every operation as the file has it, on one thread.

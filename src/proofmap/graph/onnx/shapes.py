@@ -10,41 +10,39 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.graph.builder import scalar_functions as scalars
-from proofmap.graph.builder import slicing as picks
-from proofmap.graph.builder import weighted_layers as layers
-from proofmap.graph.builder.graph_builder import Builder, MixedError, Value, constant
-from proofmap.graph.builder.scatter import move
-from proofmap.graph.onnx.node_inputs import Call, axes_of, branch, number, numbers
-from proofmap.graph.onnx.single_sample import of_samples
+from proofmap.graph.builder import scalar_functions, slicing, weighted_layers
+from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, Value, require_constant
+from proofmap.graph.builder.scatter import rearrange
+from proofmap.graph.onnx.node_inputs import Call, axes_of, number, numbers, require_computed
+from proofmap.graph.onnx.single_sample import per_sample
 from proofmap.graph.rewrite.probability_head import softmax
 
-_ENDS = ("starts", "ends", "axes", "steps")
-_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
+_SLICE_INPUTS = ("starts", "ends", "axes", "steps")
+_PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 
 
 def _shape(b: Builder, call: Call, x: str) -> Tensor:
-    return torch.tensor(b.batched(x)[call.get("start", 0) : call.get("end")], dtype=torch.int64)
+    return torch.tensor(b.batched_shape(x)[call.get("start", 0) : call.get("end")], dtype=torch.int64)
 
 
 def _reshape(b: Builder, call: Call, x: Value, shape: Value | None = None) -> str:
-    x = branch(x)
-    wanted, sizes = numbers(call, "shape", shape) or [], b.batched(x)
+    x = require_computed(x)
+    wanted, sizes = numbers(call, "shape", shape) or [], b.batched_shape(x)
     if not call.get("allowzero", 0):
         wanted = [sizes[k] if n == 0 and k < len(sizes) else n for k, n in enumerate(wanted)]
     return b.batched_reshape(call.name, call.op, x, wanted)
 
 
 def _flatten(b: Builder, call: Call, x: str) -> str:
-    shape, axis = b.batched(x), call.get("axis", 1)
+    shape, axis = b.batched_shape(x), call.get("axis", 1)
     return b.batched_reshape(call.name, call.op, x, (prod(shape[:axis]), prod(shape[axis:])))
 
 
 def _squeeze(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
     shape = b.shape(x)
     named = numbers(call, "axes", axes)
-    if named is None and b.batch == b.lead:
-        raise MixedError(call.name, call.op)
+    if named is None and b.batch == b.batch_axes:
+        raise MixedSamplesError(call.name, call.op)
     gone = [k for k, n in enumerate(shape) if n == 1] if named is None else axes_of(b, call, x, named)
     return b.reshape(call.name, x, [n for k, n in enumerate(shape) if k not in gone])
 
@@ -54,27 +52,27 @@ def _unsqueeze(b: Builder, call: Call, x: str, axes: Value | None = None) -> str
     rank = b.rank(x) + len(named)
     new = {b.axis(call.name, call.op, axis, rank) for axis in named}
     rest = iter(b.shape(x))
-    return b.reshape(call.name, x, [1 if k in new else next(rest) for k in range(rank - b.lead)])
+    return b.reshape(call.name, x, [1 if k in new else next(rest) for k in range(rank - b.batch_axes)])
 
 
 def _transpose(b: Builder, call: Call, x: str) -> str:
     axes = [axis % b.rank(x) for axis in call.get("perm", range(b.rank(x))[::-1])]
-    return b.permute(call.name, call.op, x, axes if b.lead else [0, *(axis + 1 for axis in axes)])
+    return b.permute(call.name, call.op, x, axes if b.batch_axes else [0, *(axis + 1 for axis in axes)])
 
 
 def _expand(b: Builder, call: Call, x: Value, shape: Value) -> str:
-    x = branch(x)
-    wanted = torch.broadcast_shapes(b.batched(x), tuple(numbers(call, "shape", shape) or ()))
+    x = require_computed(x)
+    wanted = torch.broadcast_shapes(b.batched_shape(x), tuple(numbers(call, "shape", shape) or ()))
     return b.batched_expand(call.name, call.op, x, wanted)
 
 
 def _tile(b: Builder, call: Call, x: Value, repeats: Value) -> str:
-    x = branch(x)
+    x = require_computed(x)
     for axis, count in enumerate(numbers(call, "repeats", repeats) or ()):
         if count != 1:
             sample = b.axis(call.name, call.op, axis, b.rank(x))
-            b.fits(call.name, call.op, (count, b.shape(x)[sample]))
-            x = picks.index(b, f"{call.name}.axis{axis}", x, sample, torch.arange(b.shape(x)[sample]).repeat(count))
+            b.check_size(call.name, call.op, (count, b.shape(x)[sample]))
+            x = slicing.index(b, f"{call.name}.axis{axis}", x, sample, torch.arange(b.shape(x)[sample]).repeat(count))
     return x
 
 
@@ -83,20 +81,28 @@ def _concat(b: Builder, call: Call, *xs: Value) -> str:
     axis = call.get("axis", 1)
     if len(xs) == 2 and isinstance(xs[0], str) and isinstance(xs[1], str) and axis in (1, -1):
         node = b.nodes[xs[1]]
-        if node.op == "sigmoid" and node.shape == (1,) and scalars.line(b, xs[0]) == (xs[1], -1.0, 1.0):
+        if (
+            node.op == "sigmoid"
+            and node.shape == (1,)
+            and scalar_functions.affine_source(b, xs[0]) == (xs[1], -1.0, 1.0)
+        ):
             both = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
             return softmax(
-                b, call.name, layers.linear(b, f"{call.name}.classes", node.inputs[0], both, None), [0], "softmax"
+                b,
+                call.name,
+                weighted_layers.linear(b, f"{call.name}.classes", node.inputs[0], both, None),
+                [0],
+                "softmax",
             )
-    return picks.concat(b, call.name, call.op, xs, axis)
+    return slicing.concat(b, call.name, call.op, xs, axis)
 
 
 def _slice(b: Builder, call: Call, x: Value, *given: Value | None) -> str:
-    x = branch(x)
-    starts, ends, axes, steps = (numbers(call, what, value) or [] for what, value in zip_longest(_ENDS, given))
+    x = require_computed(x)
+    starts, ends, axes, steps = (numbers(call, what, value) or [] for what, value in zip_longest(_SLICE_INPUTS, given))
     sides = zip(axes or range(len(starts)), starts, ends, steps or [1] * len(starts), strict=True)
     for axis, start, stop, step in sides:
-        shape = b.batched(x)
+        shape = b.batched_shape(x)
         size = shape[axis]
         if step < 0:  # ONNX takes the first entry where Python takes none
             start = max(start, -size)
@@ -105,23 +111,27 @@ def _slice(b: Builder, call: Call, x: Value, *given: Value | None) -> str:
             continue
         sample = b.axis(call.name, call.op, axis, len(shape))
         here = f"{call.name}.axis{axis}"
-        x = picks.slice(b, here, x, sample, start, stop, step) if step > 0 else picks.index(b, here, x, sample, picked)
+        x = (
+            slicing.slice(b, here, x, sample, start, stop, step)
+            if step > 0
+            else slicing.index(b, here, x, sample, picked)
+        )
     return x
 
 
 def _gather(b: Builder, call: Call, x: Value, index: Value) -> str:
-    x, index = branch(x), constant(index, "positions").long()
+    x, index = require_computed(x), require_constant(index, "positions").long()
     axis = b.axis(call.name, call.op, call.get("axis", 0), b.rank(x))
     shape = b.shape(x)
-    y = picks.index(b, f"{call.name}.index", x, axis, index.flatten())
+    y = slicing.index(b, f"{call.name}.index", x, axis, index.flatten())
     return b.reshape(call.name, y, (*shape[:axis], *index.shape, *shape[axis + 1 :]))
 
 
 def _gather_elements(b: Builder, call: Call, x: Value, index: Value) -> str:
-    x, index = branch(x), constant(index, "positions").long()
+    x, index = require_computed(x), require_constant(index, "positions").long()
     axis = call.get("axis", 0) % b.rank(x)
-    index = torch.where(index < 0, index + b.batched(x)[axis], index)
-    return move(b, call.name, call.op, x, lambda positions: positions.gather(axis, index))
+    index = torch.where(index < 0, index + b.batched_shape(x)[axis], index)
+    return rearrange(b, call.name, call.op, x, lambda positions: positions.gather(axis, index))
 
 
 def _split(b: Builder, call: Call, x: str, sizes: Value | None = None) -> list[str]:
@@ -132,7 +142,7 @@ def _split(b: Builder, call: Call, x: str, sizes: Value | None = None) -> list[s
         count = call.get("num_outputs", call.outputs)
         part = -(-total // count)
         parts = [min(part, total - part * k) for k in range(count)]
-    return picks.split(b, call.name, x, axis, parts)
+    return slicing.split(b, call.name, x, axis, parts)
 
 
 def _depth_to_space(b: Builder, call: Call, x: str) -> str:
@@ -156,7 +166,7 @@ def _space_to_depth(b: Builder, call: Call, x: str) -> str:
 
 
 def _pad(b: Builder, call: Call, x: Value, pads: Any = None, value: Any = None, axes: Any = None) -> str:
-    x = branch(x)
+    x = require_computed(x)
     rank = b.rank(x)
     amounts = numbers(call, "pads", pads) or []
     along = numbers(call, "axes", axes) or list(range(rank))
@@ -165,12 +175,14 @@ def _pad(b: Builder, call: Call, x: Value, pads: Any = None, value: Any = None, 
         pairs[axis] = (before, after)
     used = next((k for k, pair in enumerate(pairs) if any(pair)), rank)
     flat = [p for pair in reversed(pairs[used:]) for p in pair]
-    return picks.pad(b, call.name, x, flat, _MODES[call.get("mode", "constant")], number(call, "value", value, 0.0))
+    return slicing.pad(
+        b, call.name, x, flat, _PAD_MODES[call.get("mode", "constant")], number(call, "value", value, 0.0)
+    )
 
 
 SHAPES: dict[str, Callable[..., Any]] = {
     "Shape": _shape,
-    "Size": lambda b, call, x: torch.tensor(prod(b.batched(x)), dtype=torch.int64),
+    "Size": lambda b, call, x: torch.tensor(prod(b.batched_shape(x)), dtype=torch.int64),
     "Reshape": _reshape,
     "Flatten": _flatten,
     "Squeeze": _squeeze,
@@ -183,7 +195,7 @@ SHAPES: dict[str, Callable[..., Any]] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "Split": _split,
-    "DepthToSpace": of_samples(_depth_to_space),
-    "SpaceToDepth": of_samples(_space_to_depth),
+    "DepthToSpace": per_sample(_depth_to_space),
+    "SpaceToDepth": per_sample(_space_to_depth),
     "Pad": _pad,
 }

@@ -15,20 +15,20 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph.builder import slicing as picks
+from proofmap.graph.builder import slicing
 from proofmap.graph.builder.graph_builder import Builder, Value
-from proofmap.graph.onnx.node_inputs import Call, branch
+from proofmap.graph.onnx.node_inputs import Call, require_computed
 
 
-class Whole(Builder):
+class SingleSampleBuilder(Builder):
     """What the file writes with its axis of one sample is a value of one sample, that axis included."""
 
-    lead = 0
+    batch_axes = 0
 
     def __init__(self, shape: Sequence[int], name: str, precision: torch.dtype) -> None:
         super().__init__(shape, 1, name, precision)
 
-    def batched(self, value: Value) -> tuple[int, ...]:
+    def batched_shape(self, value: Value) -> tuple[int, ...]:
         return self.shape(value) if isinstance(value, str) else tuple(value.shape)
 
     def rank(self, value: str) -> int:
@@ -47,26 +47,26 @@ class Whole(Builder):
         return self.expand(f"{name}.expand", a, target), self.expand(f"{name}.expand", b, target)
 
     def batched_reshape(self, name: str, op: str, x: str, shape: Sequence[int]) -> str:
-        return self.reshape(name, x, self.filled(name, op, prod(self.shape(x)), shape))
+        return self.reshape(name, x, self.resolve_shape(name, op, prod(self.shape(x)), shape))
 
     def batched_expand(self, name: str, op: str, x: str, shape: Sequence[int]) -> str:
         return self.expand(name, x, shape)
 
 
-def of_samples(convert: Callable[..., str]) -> Callable[..., str]:
+def per_sample(convert: Callable[..., str]) -> Callable[..., str]:
     """An operator that is defined for samples, of each entry along the first axis where that is not for samples."""
 
     def converted(b: Builder, call: Call, x: Value, *rest: Any) -> str:
-        x = branch(x)
-        if b.lead:
+        x = require_computed(x)
+        if b.batch_axes:
             return convert(b, call, x, *rest)
         count, *shape = b.shape(x)
         parts: list[Value] = []
         for k in range(count):
-            one = picks.slice(b, f"{call.name}.entry{k}", x, 0, k, k + 1)
+            one = slicing.slice(b, f"{call.name}.entry{k}", x, 0, k, k + 1)
             one = b.reshape(f"{call.name}.sample{k}", one, shape)
             y = convert(b, replace(call, name=call.name if count == 1 else f"{call.name}.{k}"), one, *rest)
             parts.append(b.reshape(f"{call.name}.whole{k}", y, (1, *b.shape(y))))
-        return picks.concat(b, call.name, call.op, parts, 0)
+        return slicing.concat(b, call.name, call.op, parts, 0)
 
     return converted

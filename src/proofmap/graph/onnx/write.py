@@ -18,13 +18,13 @@ from proofmap.graph.ir import Graph, Node
 __all__ = ["as_onnx", "with_rows"]
 
 _OPSET = 13  # old enough for other tools, new enough for all that is written here
-_KINDS = {torch.float32: TensorProto.FLOAT, torch.float64: TensorProto.DOUBLE}
-_FRAMES = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
+_ELEMENT_TYPES = {torch.float32: TensorProto.FLOAT, torch.float64: TensorProto.DOUBLE}
+_PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
 
 
 def as_onnx(graph: Graph) -> ModelProto:
     """The network of a graph: samples (1, *shape) -> logits (1, classes), in the precision of its weights."""
-    kind = _KINDS.get(graph.dtype)
+    kind = _ELEMENT_TYPES.get(graph.dtype)
     if kind is None:
         raise ModelError(f"got a network in {graph.dtype}, expected float32 or float64 to write it as ONNX")
     writer = _Writer(graph)
@@ -124,29 +124,29 @@ def _matmul(w: _Writer, node: Node) -> None:
 
 
 def _conv(w: _Writer, node: Node) -> None:
-    _filtered(w, node, "Conv")
+    _write_conv(w, node, "Conv")
 
 
 def _conv_transpose(w: _Writer, node: Node) -> None:
-    _filtered(w, node, "ConvTranspose", output_padding=_each(node, "output_padding"))
+    _write_conv(w, node, "ConvTranspose", output_padding=_per_axis(node, "output_padding"))
 
 
-def _filtered(w: _Writer, node: Node, kind: str, **more: Any) -> None:
+def _write_conv(w: _Writer, node: Node, kind: str, **more: Any) -> None:
     assert node.weight is not None
     inputs = [*node.inputs, w.constant(node, "weight", node.weight)]
     if node.bias is not None:
         inputs.append(w.constant(node, "bias", node.bias.flatten()))
     how = {"kernel_shape": tuple(node.weight.shape[2:]), "group": node.attributes["groups"], **more}
-    w.emit(node, kind, inputs, **how, **_sliding(node, "stride", "padding", "dilation"))
+    w.emit(node, kind, inputs, **how, **_window_attributes(node, "stride", "padding", "dilation"))
 
 
-def _sliding(node: Node, *names: str) -> dict[str, tuple[int, ...]]:
+def _window_attributes(node: Node, *names: str) -> dict[str, tuple[int, ...]]:
     """How a window moves, in ONNX's words: pads before all axes, then behind all."""
     words = {"stride": "strides", "padding": "pads", "dilation": "dilations", "kernel": "kernel_shape"}
-    return {words[name]: _each(node, name) * (2 if name == "padding" else 1) for name in names}
+    return {words[name]: _per_axis(node, name) * (2 if name == "padding" else 1) for name in names}
 
 
-def _each(node: Node, name: str) -> tuple[int, ...]:
+def _per_axis(node: Node, name: str) -> tuple[int, ...]:
     """One number for each spatial axis."""
     value = node.attributes[name]
     return (value,) * (len(node.shape) - 1) if isinstance(value, int) else tuple(value)
@@ -175,7 +175,7 @@ def _avg_pool(w: _Writer, node: Node) -> None:
     a = node.attributes
     if (a["ceil"] and a["count_padding"]) or not a["mean"]:  # of the former runtimes differ in what they divide by
         raise ModelError(f"avg_pool (node {node.name!r}) of windows that are cut or summed cannot be written as ONNX")
-    how = _sliding(node, "kernel", "stride", "padding")
+    how = _window_attributes(node, "kernel", "stride", "padding")
     whole = {"ceil_mode": int(a["ceil"]), "count_include_pad": int(a["count_padding"])}
     w.emit(node, "AveragePool", node.inputs, **how, **whole)
 
@@ -192,7 +192,7 @@ def _adaptive_avg_pool(w: _Writer, node: Node) -> None:
 
 
 def _max_pool(w: _Writer, node: Node) -> None:
-    how = _sliding(node, "kernel", "stride", "padding", "dilation")
+    how = _window_attributes(node, "kernel", "stride", "padding", "dilation")
     w.emit(node, "MaxPool", node.inputs, **how, ceil_mode=int(node.attributes["ceil"]))
 
 
@@ -228,7 +228,7 @@ def _pad(w: _Writer, node: Node) -> None:
     pads, rank = node.attributes["pads"], len(node.shape) + 1
     pairs = [*((0, 0),) * (rank - len(pads) // 2), *reversed(list(zip(pads[::2], pads[1::2], strict=True)))]
     around = [before for before, _ in pairs] + [after for _, after in pairs]
-    w.emit(node, "Pad", [*node.inputs, w.constant(node, "pads", around)], mode=_FRAMES[node.attributes["mode"]])
+    w.emit(node, "Pad", [*node.inputs, w.constant(node, "pads", around)], mode=_PAD_MODES[node.attributes["mode"]])
 
 
 def _leaky_relu(w: _Writer, node: Node) -> None:
@@ -244,7 +244,7 @@ def _rsqrt(w: _Writer, node: Node) -> None:
     w.emit(node, "Reciprocal", [w.within(node, "sqrt", "Sqrt", node.inputs)])
 
 
-def _plain(kind: str) -> Callable[[_Writer, Node], None]:
+def _unary(kind: str) -> Callable[[_Writer, Node], None]:
     return lambda w, node: w.emit(node, kind, node.inputs)
 
 
@@ -260,29 +260,29 @@ _WRITERS: dict[str, Callable[[_Writer, Node], None]] = {
     "avg_pool": _avg_pool,
     "adaptive_avg_pool": _adaptive_avg_pool,
     "max_pool": _max_pool,
-    "maximum": _plain("Max"),
+    "maximum": _unary("Max"),
     "reshape": _reshape,
     "permute": _permute,
     "expand": _expand,
     "index": _index,
     "slice": _slice,
     "pad": _pad,
-    "relu": _plain("Relu"),
+    "relu": _unary("Relu"),
     "leaky_relu": _leaky_relu,
     "clamp": _clamp,
-    "abs": _plain("Abs"),
-    "sigmoid": _plain("Sigmoid"),
-    "tanh": _plain("Tanh"),
+    "abs": _unary("Abs"),
+    "sigmoid": _unary("Sigmoid"),
+    "tanh": _unary("Tanh"),
     "elu": lambda w, node: w.emit(node, "Elu", node.inputs, alpha=float(node.attributes["alpha"])),
-    "softsign": _plain("Softsign"),
-    "erf": _plain("Erf"),
-    "exp": _plain("Exp"),
-    "log": _plain("Log"),
-    "sqrt": _plain("Sqrt"),
+    "softsign": _unary("Softsign"),
+    "erf": _unary("Erf"),
+    "exp": _unary("Exp"),
+    "log": _unary("Log"),
+    "sqrt": _unary("Sqrt"),
     "rsqrt": _rsqrt,
-    "reciprocal": _plain("Reciprocal"),
+    "reciprocal": _unary("Reciprocal"),
     "square": lambda w, node: w.emit(node, "Mul", [*node.inputs, *node.inputs]),
-    "product": _plain("Mul"),
-    "contract": _plain("MatMul"),
+    "product": _unary("Mul"),
+    "contract": _unary("MatMul"),
     "softmax": lambda w, node: w.emit(node, "Softmax", node.inputs, axis=node.attributes["axis"] + 1),
 }

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from proofmap.graph.ir import Graph, Node
 
-_MOST = 2**16  # products of one matrix product: of more, forms get too wide
+_MAX_PRODUCTS = 2**16  # products of one matrix product: of more, forms get too wide
 
 
 def in_products(graph: Graph) -> Graph:
     """The same function; matrix products of many products stay."""
     nodes: list[Node] = []
     for node in graph.nodes:
-        if node.op == "contract" and node.size * graph[node.inputs[0]].shape[-1] <= _MOST:
-            nodes += _apart(node, graph[node.inputs[0]], graph[node.inputs[1]])
+        if node.op == "contract" and node.size * graph[node.inputs[0]].shape[-1] <= _MAX_PRODUCTS:
+            nodes += _as_products(node, graph[node.inputs[0]], graph[node.inputs[1]])
         else:
             nodes.append(node)
     return graph if len(nodes) == len(graph.nodes) else Graph(tuple(nodes), graph.output)
 
 
-def _apart(node: Node, a: Node, b: Node) -> list[Node]:
+def _as_products(node: Node, a: Node, b: Node) -> list[Node]:
     """y_ij = Σ_k a_ik b_kj, of shape (..., i, k, j) before the sum."""
     (*outer, rows, inner), columns = a.shape, b.shape[-1]
     shape = (*outer, rows, inner, columns)

@@ -15,10 +15,14 @@ from torch import Tensor
 
 from proofmap.graph.ir import Folded, Graph, Node
 
-_FARTHEST = 2.0**40  # times the input: a value between folded operations that may be larger could overflow unnoticed
-_EXTREME = 2.0**60  # a weight beyond that leaves float32 after one more such weight
-_LARGEST = 2.0**100  # a folded weight or bias stays below that, since it is stored in float32
-_EACH = 8  # roundings that an affine operation takes at most, however it is run: as (x - mean) / std, or with 1 / std
+_MAX_INTERMEDIATE_GROWTH = (
+    2.0**40
+)  # times the input: a value between folded operations that may be larger could overflow unnoticed
+_EXTREME_WEIGHT = 2.0**60  # a weight beyond that leaves float32 after one more such weight
+_MAX_FOLDED_ENTRY = 2.0**100  # a folded weight or bias stays below that, since it is stored in float32
+_AFFINE_ROUNDING_ERRORS = (
+    8  # roundings that an affine operation takes at most, however it is run: as (x - mean) / std, or with 1 / std
+)
 
 
 def fold(graph: Graph) -> Graph:
@@ -49,46 +53,53 @@ def fold(graph: Graph) -> Graph:
 
 def has_extremes(graph: Graph) -> bool:
     """Whether a weight is so large that values may leave float32, and that later ones may hide it."""
-    return any(_largest(node.weight) > _EXTREME for node in graph.nodes)
+    return any(_largest(node.weight) > _EXTREME_WEIGHT for node in graph.nodes)
 
 
 def _merge(before: Node, node: Node) -> Node | None:
     """One node that does both, or None where there is none."""
     if node.op == "affine":
-        tensors = _scaled(before, node.weight, node.bias)
+        tensors = _scale_output(before, node.weight, node.bias)
         if tensors is None:
             return None
         inner = before.name.startswith(f"{node.name}.")  # a step of one lowering: the name is that of the whole
         name = node.name if inner else before.name
         made = replace(before, name=name, weight=tensors[0], bias=tensors[1])
-        return _kept(made, before, node, _scaled(_sized(before), _absolute(node.weight), _constants(node)))
+        return _with_folded(
+            made,
+            before,
+            node,
+            _scale_output(_with_absolute_weights(before), _absolute(node.weight), _absolute_constants(node)),
+        )
     if before.op == "affine" and not before.inputs[0].startswith(f"{before.name}."):  # else its name is asked for
-        tensors = _absorbed(before, node)
+        tensors = _scale_input(before, node)
         if tensors is None:
             return None
         made = replace(node, inputs=before.inputs, weight=tensors[0], bias=tensors[1])
-        return _kept(made, before, node, _absorbed(_sized(before), _sized(node)))
+        return _with_folded(
+            made, before, node, _scale_input(_with_absolute_weights(before), _with_absolute_weights(node))
+        )
     return None
 
 
-def _kept(made: Node, before: Node, node: Node, sizes: _Tensors | None) -> Node | None:
+def _with_folded(made: Node, before: Node, node: Node, sizes: _Tensors | None) -> Node | None:
     """The node with what it stands for; None where a value in between, or a number of its own, may leave float32.
 
     sizes: its weight, and the sum of the absolute constants, made as the weight and the bias themselves are.
     """
     assert sizes is not None
     one, other = (part.folded or Folded(0, None) for part in (before, node))
-    rows, constant = _rows(before), _largest(_constants(before))
+    rows, constant = _row_sum(before), _largest(_absolute_constants(before))
     between = max(rows, constant)  # |L(x) + b| <= between · (m + 1)
-    gain = max(1.0, one.gain * _rows(node) + other.gain * (node.folded is not None))
+    gain = max(1.0, one.gain * _row_sum(node) + other.gain * (node.folded is not None))
     reach = max(one.reach, between, other.reach * (between + 1))
-    if reach > _FARTHEST or max(map(_largest, (made.weight, *sizes))) > _LARGEST:
+    if reach > _MAX_INTERMEDIATE_GROWTH or max(map(_largest, (made.weight, *sizes))) > _MAX_FOLDED_ENTRY:
         return None
-    folded = Folded(one.roundings + other.roundings + _EACH, sizes[1], gain, reach)
+    folded = Folded(one.rounding_errors + other.rounding_errors + _AFFINE_ROUNDING_ERRORS, sizes[1], gain, reach)
     return replace(made, folded=folded)
 
 
-def _rows(node: Node) -> float:
+def _row_sum(node: Node) -> float:
     """The largest sum of absolute weights that one value takes; a transposed convolution's is taken larger."""
     if node.weight is None:
         return 1.0
@@ -108,12 +119,12 @@ def _largest(value: Tensor | None) -> float:
     return 0.0 if value is None or not value.numel() else float(value.abs().max())
 
 
-def _sized(node: Node) -> Node:
+def _with_absolute_weights(node: Node) -> Node:
     """The node with absolute values for its weight and its constants."""
-    return replace(node, weight=_absolute(node.weight), bias=_constants(node))
+    return replace(node, weight=_absolute(node.weight), bias=_absolute_constants(node))
 
 
-def _constants(node: Node) -> Tensor | None:
+def _absolute_constants(node: Node) -> Tensor | None:
     return _absolute(node.bias) if node.folded is None else node.folded.constants
 
 
@@ -124,16 +135,16 @@ def _absolute(value: Tensor | None) -> Tensor | None:
 _Tensors = tuple[Tensor | None, Tensor | None]
 
 
-def _scaled(node: Node, scale: Tensor | None, shift: Tensor | None) -> _Tensors | None:
+def _scale_output(node: Node, scale: Tensor | None, shift: Tensor | None) -> _Tensors | None:
     """scale · (L(x) + b) + shift: scale · W and scale · b + shift, if the weight has one entry for what is scaled."""
-    scale, shift, weight, bias = _double(scale), _double(shift), _double(node.weight), _double(node.bias)
+    scale, shift, weight, bias = _to_double(scale), _to_double(shift), _to_double(node.weight), _to_double(node.bias)
     if node.op == "affine":
-        return _times(weight, scale), _moved(bias, scale, shift)
+        return _multiply(weight, scale), _scale_and_shift(bias, scale, shift)
     if weight is None or node.op not in ("linear", "matmul", "conv", "conv_transpose"):
         return None
     left = node.op == "matmul" and node.attributes["side"] == "left"
     axis = 0 if node.op.startswith("conv") else -2 if left else -1
-    flat, offset = _along(scale, node.shape, axis), _along(shift, node.shape, axis)
+    flat, offset = _per_position(scale, node.shape, axis), _per_position(shift, node.shape, axis)
     if (scale is not None and flat is None) or (shift is not None and offset is None):
         return None
     if flat is not None:
@@ -147,16 +158,21 @@ def _scaled(node: Node, scale: Tensor | None, shift: Tensor | None) -> _Tensors 
             weight = weight * flat.reshape(-1, *(1,) * (weight.ndim - 1))
     column = (-1, *(1,) * (len(node.shape[axis:]) - 1))  # broadcasts along the axis
     flat, offset = (None if t is None else t.reshape(column) for t in (flat, offset))
-    return weight, _moved(bias, flat, offset)
+    return weight, _scale_and_shift(bias, flat, offset)
 
 
-def _absorbed(affine: Node, node: Node) -> _Tensors | None:
+def _scale_input(affine: Node, node: Node) -> _Tensors | None:
     """L(scale · x + shift) + b: W scaled along what it reads, and b + L(shift); not where zeros are padded to x."""
-    scale, shift, weight, bias = _double(affine.weight), _double(affine.bias), _double(node.weight), _double(node.bias)
+    scale, shift, weight, bias = (
+        _to_double(affine.weight),
+        _to_double(affine.bias),
+        _to_double(node.weight),
+        _to_double(node.bias),
+    )
     if weight is None or node.op not in ("linear", "conv"):
         return None
     axis = -1 if node.op == "linear" else 0
-    flat, offset = _along(scale, affine.shape, axis), _along(shift, affine.shape, axis)
+    flat, offset = _per_position(scale, affine.shape, axis), _per_position(shift, affine.shape, axis)
     if (scale is not None and flat is None) or (shift is not None and offset is None):
         return None
     if offset is not None and any(node.attributes.get("padding", ())):
@@ -166,13 +182,13 @@ def _absorbed(affine: Node, node: Node) -> _Tensors | None:
     column = (groups, 1, -1, *(1,) * (weight.ndim - 2))
     if offset is not None:
         inner = (shares * offset.reshape(column)).flatten(2).sum(2)  # (groups, out / groups)
-        bias = _moved(bias, None, inner.reshape(-1, *(1,) * (weight.ndim - 2)))
+        bias = _scale_and_shift(bias, None, inner.reshape(-1, *(1,) * (weight.ndim - 2)))
     if flat is not None:
         shares = shares * flat.reshape(column)
     return shares.flatten(0, 1), bias
 
 
-def _along(value: Tensor | None, shape: tuple[int, ...], axis: int) -> Tensor | None:
+def _per_position(value: Tensor | None, shape: tuple[int, ...], axis: int) -> Tensor | None:
     """The constant as one number for each position along the axis, if it is that."""
     if value is None:
         return None
@@ -182,16 +198,16 @@ def _along(value: Tensor | None, shape: tuple[int, ...], axis: int) -> Tensor | 
     return full.flatten() if full.numel() == full.shape[axis] == shape[axis] else None
 
 
-def _double(value: Tensor | None) -> Tensor | None:
+def _to_double(value: Tensor | None) -> Tensor | None:
     return None if value is None else value.to(torch.float64)
 
 
-def _times(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+def _multiply(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     """The product of two scales, where None is one."""
     return b if a is None else a if b is None else a * b
 
 
-def _moved(bias: Tensor | None, scale: Tensor | None, shift: Tensor | None) -> Tensor | None:
+def _scale_and_shift(bias: Tensor | None, scale: Tensor | None, shift: Tensor | None) -> Tensor | None:
     """scale · bias + shift, where no bias and no shift are zero."""
-    moved = None if bias is None else _times(bias, scale)
+    moved = None if bias is None else _multiply(bias, scale)
     return shift if moved is None else moved if shift is None else moved + shift

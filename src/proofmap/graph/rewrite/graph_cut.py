@@ -1,4 +1,4 @@
-"""A graph in two: what comes before a node, and what comes after."""
+"""A graph in two: what comes ancestors a node, and what comes after."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from proofmap.errors import ModelError
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.opaque import bounded
-from proofmap.graph.walk import before
+from proofmap.graph.walk import ancestors
 
 
 def cut(graph: Graph, split: str) -> tuple[Graph, Graph]:
@@ -15,8 +15,8 @@ def cut(graph: Graph, split: str) -> tuple[Graph, Graph]:
 
     A module's name stands for the last node that it made. No path may lead past the node.
     """
-    at = _resolve(graph, split)
-    head = before(graph.nodes, at)
+    at = _resolve_name(graph, split)
+    head = ancestors(graph.nodes, at)
     after = [node for node in graph.nodes if node.name not in head]
     past = [(name, node.name) for node in after for name in node.inputs if name in head and name != at]
     if past:
@@ -30,7 +30,7 @@ def cut(graph: Graph, split: str) -> tuple[Graph, Graph]:
     return first, Graph((start, *after), graph.output if after else at, graph.taken_off)
 
 
-def _resolve(graph: Graph, split: str) -> str:
+def _resolve_name(graph: Graph, split: str) -> str:
     names = [node.name for node in graph.nodes]
     if split in names:
         return split

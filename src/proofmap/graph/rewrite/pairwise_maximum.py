@@ -9,7 +9,7 @@ from torch import Tensor
 
 from proofmap.graph.ir import Graph, Node
 
-_MOST = 9  # entries of a window: of more, there are too many differences
+_MAX_WINDOW_ENTRIES = 9  # entries of a window: of more, there are too many differences
 
 
 def in_pairs(graph: Graph, like: Tensor) -> Graph:
@@ -21,19 +21,19 @@ def in_pairs(graph: Graph, like: Tensor) -> Graph:
     for node in graph.nodes:
         if node.op == "maximum":
             nodes += larger(node.name, node.inputs[0], node.inputs[1], node.shape, like)
-        elif node.op == "max_pool" and _fits(node, graph[node.inputs[0]].shape):
-            nodes += _pool(node, graph[node.inputs[0]], like)
+        elif node.op == "max_pool" and _is_splittable(node, graph[node.inputs[0]].shape):
+            nodes += _split_pool(node, graph[node.inputs[0]], like)
         else:
             nodes.append(node)
     return graph if len(nodes) == len(graph.nodes) else Graph(tuple(nodes), graph.output)
 
 
-def _fits(node: Node, shape: tuple[int, ...]) -> bool:
+def _is_splittable(node: Node, shape: tuple[int, ...]) -> bool:
     """Whether every window has all its entries, not one alone, and not too many."""
     a = node.attributes
     reached = zip(node.shape[1:], a["kernel"], a["stride"], a["dilation"], shape[1:], strict=True)
     whole = all((out - 1) * s + (k - 1) * d < size for out, k, s, d, size in reached)
-    return whole and not any(a["padding"]) and 1 < prod(a["kernel"]) <= _MOST
+    return whole and not any(a["padding"]) and 1 < prod(a["kernel"]) <= _MAX_WINDOW_ENTRIES
 
 
 def larger(name: str, a: str, b: str, shape: tuple[int, ...], like: Tensor) -> list[Node]:
@@ -46,7 +46,7 @@ def larger(name: str, a: str, b: str, shape: tuple[int, ...], like: Tensor) -> l
     ]
 
 
-def _pool(node: Node, source: Node, like: Tensor) -> list[Node]:
+def _split_pool(node: Node, source: Node, like: Tensor) -> list[Node]:
     a = node.attributes
     nodes: list[Node] = []
     largest, shape = source.name, source.shape

@@ -30,53 +30,55 @@ if TYPE_CHECKING:
     from proofmap.graph.builder.graph_builder import Builder
 
 __all__ = [
-    "LAST",
-    "ONE",
-    "WITHIN",
+    "MAX_LOGIT_GAP",
+    "PROBABILITY_HEADS",
+    "SINGLE_SIGMOID",
+    "argmax_error",
     "decision_margin",
-    "no_classes",
-    "no_logits",
+    "output_shape_error",
     "saturation_margin",
     "scores",
     "softmax",
-    "without_last",
+    "without_probability_head",
 ]
 
-ONE = "sigmoid of one output"
-WITHIN = (
+SINGLE_SIGMOID = "sigmoid of one output"
+MAX_LOGIT_GAP = (
     32.0  # of the largest logit: a class that is no further behind has a probability that float32 tells from others
 )
-_MARGIN = 2.0**-16  # the same in the checker of certificates
-_SATURATED = frozenset({"sigmoid", "softmax", "tanh", "erf", "softsign"})  # many inputs have outputs next to 1
-_ROUNDED = 2.0**-20  # 16 roundings of numbers up to 1
+_DECISION_MARGIN = 2.0**-16  # the same in the checker of certificates
+_SATURATING_OPERATIONS = frozenset(
+    {"sigmoid", "softmax", "tanh", "erf", "softsign"}
+)  # many inputs have outputs next to 1
+_SATURATION_MARGIN = 2.0**-20  # 16 roundings of numbers up to 1
 
 
-def _second(logits: Tensor) -> Tensor:
+def _sigmoid_of_difference(logits: Tensor) -> Tensor:
     """σ(z) from (0, z): (N, 1)."""
     return torch.sigmoid(logits[:, 1:] - logits[:, :1])
 
 
 # What the model puts out, from the logits (N, classes)
-LAST: dict[str, Callable[[Tensor], Tensor]] = {
+PROBABILITY_HEADS: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax": lambda logits: logits.softmax(1),
     "log-softmax": lambda logits: logits.log_softmax(1),
-    ONE: _second,
+    SINGLE_SIGMOID: _sigmoid_of_difference,
 }
 
 
 def decision_margin(taken_off: str | None) -> float:
     """By how much a logit has to be ahead, so that the outputs in float32 decide as the logits do."""
-    return 0.0 if taken_off is None else _MARGIN
+    return 0.0 if taken_off is None else _DECISION_MARGIN
 
 
 def saturation_margin(op: str) -> float:
     """By how much an output of this operation has to be ahead in real numbers, so that it is not equal in float32."""
-    return _ROUNDED if op in _SATURATED else 0.0
+    return _SATURATION_MARGIN if op in _SATURATING_OPERATIONS else 0.0
 
 
 def scores(outputs: Tensor, taken_off: str | None) -> Tensor:
     """What a model puts out as a number for each class (N, classes): of one probability p, 1 - p and p."""
-    return torch.cat([1 - outputs, outputs], 1) if taken_off == ONE else outputs
+    return torch.cat([1 - outputs, outputs], 1) if taken_off == SINGLE_SIGMOID else outputs
 
 
 def softmax(b: Builder, name: str, x: str, axes: Sequence[int], kind: str) -> str:
@@ -92,7 +94,7 @@ def softmax(b: Builder, name: str, x: str, axes: Sequence[int], kind: str) -> st
     return b.reshape(name, y, shape)
 
 
-def no_logits(op: str, node: str) -> ModelError:
+def argmax_error(op: str, node: str) -> ModelError:
     """For a model that ends in an argmax."""
     return ModelError(
         f"the model ends in {op} (node {node!r}): it names a class and not by how much, expected the logits: hand over "
@@ -100,14 +102,14 @@ def no_logits(op: str, node: str) -> ModelError:
     )
 
 
-def no_classes(what: str, shape: Sequence[int]) -> ModelError:
+def output_shape_error(what: str, shape: Sequence[int]) -> ModelError:
     """For a model or file whose output has another shape for one sample than (classes,)."""
     got = ", ".join(map(str, ("N", *shape)))
     return ModelError(f"got a {what} whose output has shape ({got}), expected logits of shape (N, classes)")
 
 
-def without_last(b: Builder, output: str) -> tuple[str, str | None]:
-    """The output without what turns logits into probabilities, and its name in `LAST`; None where there is none.
+def without_probability_head(b: Builder, output: str) -> tuple[str, str | None]:
+    """The output without what turns logits into probabilities, and its name in `PROBABILITY_HEADS`; None where there is none.
 
     Between it and the output, shapes may change, and nothing else.
     """
@@ -117,16 +119,16 @@ def without_last(b: Builder, output: str) -> tuple[str, str | None]:
         node = b.nodes[node.inputs[0]]
     missing = b.missing.get(node.name, "")
     if "argmax" in missing.lower() or missing.endswith("of the positions of a maximum"):
-        raise no_logits(missing, node.name)
+        raise argmax_error(missing, node.name)
     last = node.attributes.get("last")
     if node.op == "sigmoid" and prod(node.shape) == 1:
-        last = ONE
+        last = SINGLE_SIGMOID
     if last is None:
         return output, None
     inner = node.attributes.get("logits", node.inputs[0])
     if last == "log-softmax" and inner in node.inputs:
         inner = b.nodes[inner].inputs[0]
-    if last == ONE:
+    if last == SINGLE_SIGMOID:
         logit = b.reshape("classes.logit", inner, (1,))
         both = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
         return b.add_node("classes", "linear", [logit], weight=both), last

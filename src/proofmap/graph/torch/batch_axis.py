@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proofmap.graph.builder.graph_builder import Builder, MixedError
+from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError
 
-__all__ = ["Aside", "shaped"]
+__all__ = ["DisplacedBatch", "reshape_source"]
 
 
 @dataclass(frozen=True)
-class Aside:
+class DisplacedBatch:
     """`branch` is torch's tensor for one sample. For a batch its side `axis` is `before` times as long as the samples
     are many, and that once more for each entry that follows them there.
     """
@@ -19,14 +19,14 @@ class Aside:
     branch: str
     axis: int
     before: int
-    error: MixedError
+    error: MixedSamplesError
 
     def shape(self, b: Builder) -> tuple[int, ...]:
         """Torch's shape for a batch."""
         return tuple(n * b.batch if k == self.axis else n for k, n in enumerate(b.shape(self.branch)))
 
 
-def shaped(b: Builder, name: str, x: str, shape: Sequence[int]) -> str:
+def reshape_source(b: Builder, name: str, x: str, shape: Sequence[int]) -> str:
     """A reshape of what was not reshaped before."""
     while b.nodes[x].op == "reshape":
         x = b.nodes[x].inputs[0]

@@ -8,7 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.errors import ModelError
-from proofmap.graph.agreement import TOLERANCE, Cause, Reference, Run, difference, require_agreement
+from proofmap.graph.agreement import (
+    LOGIT_TOLERANCE,
+    BatchFunction,
+    Cause,
+    Reference,
+    relative_difference,
+    require_agreement,
+)
 from proofmap.graph.ir import Graph
 from proofmap.runtime.memory import is_out_of_memory
 
@@ -24,14 +31,14 @@ def check(graph: Graph, model: nn.Module, x: Tensor, precision: torch.dtype) -> 
 
     whose = "the traced graph and the model differ by {} of the largest logit"
     require_agreement(graph, Reference(run, double), points, whose, _ADVICE)
-    if precision != x.dtype and precision in TOLERANCE:
+    if precision != x.dtype and precision in LOGIT_TOLERANCE:
         single, rounded = graph.to(x.device, precision), points.to(precision)
-        off = difference(single.as_model(single(rounded)).to(x), run(rounded.to(x)))
-        if off > TOLERANCE[torch.float32]:
+        off = relative_difference(single.as_model(single(rounded)).to(x), run(rounded.to(x)))
+        if off > LOGIT_TOLERANCE[torch.float32]:
             cure = "x.double()" if precision == torch.float32 else "model.double()"
             raise ModelError(
                 f"the model is {x.dtype} and x {precision}: single precision rounds the logits by {off:.1e} of the "
-                f"largest, expected {TOLERANCE[torch.float32]:g} at most: use {cure}"
+                f"largest, expected {LOGIT_TOLERANCE[torch.float32]:g} at most: use {cure}"
             )
 
 
@@ -56,7 +63,7 @@ def output_of(model: nn.Module, points: Tensor) -> Tensor:
     return value
 
 
-def _checked(graph: Graph, model: nn.Module) -> Run:
+def _checked(graph: Graph, model: nn.Module) -> BatchFunction:
     """The model, whose output must be one tensor of logits for any number of samples, and defined for the first."""
     outputs = graph.as_model(torch.zeros(1, graph.classes)).shape[1]
 

@@ -10,9 +10,9 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from proofmap.errors import ModelError, first_line
-from proofmap.graph.silence import quiet
-from proofmap.graph.torch.operator_table import CONVERT
+from proofmap.graph.torch.operator_table import CONVERTERS
 from proofmap.runtime.memory import is_out_of_memory
+from proofmap.runtime.silence import quiet
 
 BATCH = 29  # the samples that the exporter sees: a prime that is no usual size, so that none is taken for another axis
 
@@ -45,7 +45,7 @@ def export(model: nn.Module, x: Tensor) -> ExportedProgram:
         with warnings.catch_warnings(), quiet():
             warnings.simplefilter("ignore")  # torch.export warns about itself
             exported: ExportedProgram = torch.export.export(model, (x,), strict=False)
-            if not _known(exported.graph):
+            if not _has_converters(exported.graph):
                 exported = exported.run_decompositions(_decompositions())
     except Exception as error:  # export raises nearly anything
         if is_out_of_memory(error):
@@ -74,9 +74,9 @@ class ExportError(ModelError):
         )
 
 
-def _known(graph: fx.Graph) -> bool:
+def _has_converters(graph: fx.Graph) -> bool:
     """Whether the table has every call; it has none that writes to its arguments."""
-    return all(str(node.target) in CONVERT for node in graph.nodes if node.op not in ("placeholder", "output"))
+    return all(str(node.target) in CONVERTERS for node in graph.nodes if node.op not in ("placeholder", "output"))
 
 
 def _decompositions() -> Any:
@@ -86,22 +86,22 @@ def _decompositions() -> Any:
     return table
 
 
-def stored(program: ExportedProgram) -> dict[str, Tensor]:
+def stored_tensors(program: ExportedProgram) -> dict[str, Tensor]:
     """Parameters, buffers and constants, by the names of their placeholders."""
     sign, tensors = program.graph_signature, {**program.state_dict, **program.constants}
     held = {**sign.inputs_to_parameters, **sign.inputs_to_buffers, **sign.inputs_to_lifted_tensor_constants}
     return {name: tensors[key] for name, key in held.items()}
 
 
-def name_of(node: fx.Node) -> str:
+def module_path(node: fx.Node) -> str:
     """The path of the module that made the node, or the name export gave it."""
     paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values() if path]
     return paths[-1] if paths else node.name
 
 
-def evaluate(program: ExportedProgram, points: Tensor, last: fx.Node) -> Tensor:
+def evaluate_call(program: ExportedProgram, points: Tensor, last: fx.Node) -> Tensor:
     """The value of a call at a batch of points of the size that was exported."""
-    tensors = {**stored(program), program.graph_signature.user_inputs[0]: points}
+    tensors = {**stored_tensors(program), program.graph_signature.user_inputs[0]: points}
     values: dict[fx.Node, Any] = {}
     for node in program.graph.nodes:
         if node.op == "placeholder":

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from proofmap.errors import ModelError, first_line
-from proofmap.graph.opaque import Foreign
+from proofmap.graph.opaque import OpaqueFunction
 from proofmap.graph.torch.compiled import uncompiled
 
-__all__ = ["Hooked", "Site", "hook", "passing"]
+__all__ = ["Hooked", "Site", "find_site", "hook"]
 
 
 Side = Literal["input", "output"]
@@ -39,7 +39,7 @@ class Site:
 
 
 @dataclass(frozen=True, eq=False)
-class Hooked(Foreign):
+class Hooked(OpaqueFunction):
     """The module's value at a site; None: its output.
 
     The hash covers the classes of all parts with their source, where Python has it, their settings, and every
@@ -59,8 +59,8 @@ class Hooked(Foreign):
             raise ModelError(f"the model cannot be copied to be run: {first_line(error)}") from error
         for parameter in module.parameters():
             parameter.requires_grad_(False)
-        plain = cls(missing, 0, True, module, site, tuple(_code(module)))
-        return replace(plain, elements=_elements(module, x), gradients=_has_gradients(plain, x))
+        plain = cls(missing, 0, True, module, site, tuple(_describe_code(module)))
+        return replace(plain, elements=_count_elements(module, x), gradients=_has_gradients(plain, x))
 
     def __call__(self, x: Tensor) -> Tensor:
         with uncompiled():
@@ -69,21 +69,21 @@ class Hooked(Foreign):
     def inside(self, x: Tensor, path: str) -> tuple[Tensor, Tensor]:
         """(what the part of that name gave when it was last called, the value): both on one tape of gradients."""
         given: list[Tensor] = []
-        with _watched([self.module.get_submodule(path)], lambda part, out: given.append(out)):
+        with _forward_hooks([self.module.get_submodule(path)], lambda part, out: given.append(out)):
             value = self(x)
         return given[-1], value
 
     def layers(self, x: Tensor) -> dict[str, nn.Module]:
         """The parts without parts of their own that compute a tensor for the value, by name, in the order of calls."""
         layers: dict[str, nn.Module] = {}
-        names = {module: name for name, module in self.module.named_modules() if _simple(module)}
+        names = {module: name for name, module in self.module.named_modules() if _is_leaf(module)}
 
         def note(part: nn.Module, out: Any) -> None:
             if isinstance(out, Tensor):
                 layers.pop(names[part], None)
                 layers[names[part]] = part
 
-        with _watched(names, note), torch.no_grad():
+        with _forward_hooks(names, note), torch.no_grad():
             self(x)
         return layers
 
@@ -92,7 +92,7 @@ class Hooked(Foreign):
         there = all(t.device == device and (t.dtype == dtype or not t.is_floating_point()) for t in tensors)
         return self if there else replace(self, module=copy.deepcopy(self.module).to(device, dtype))
 
-    def spelled(self) -> Iterator[str | Tensor]:
+    def hash_parts(self) -> Iterator[str | Tensor]:
         yield repr(self.site)
         yield from self.code
         for name, tensor in (*self.module.named_parameters(), *self.module.named_buffers()):
@@ -126,7 +126,7 @@ class _ReachedError(BaseException):
 
 
 @contextmanager
-def _watched(parts: Iterable[nn.Module], note: Callable[[nn.Module, Any], None]) -> Iterator[None]:
+def _forward_hooks(parts: Iterable[nn.Module], note: Callable[[nn.Module, Any], None]) -> Iterator[None]:
     """Call note(part, what it gave) whenever one of the parts has been called."""
     with ExitStack() as hooks:
         for part in parts:
@@ -149,7 +149,7 @@ def hook(model: nn.Module, path: str, side: Side, read: Callable[[int, list[Any]
         yield
 
 
-def passing(model: nn.Module, x: Tensor, path: str, side: Side, value: Tensor) -> Site | None:
+def find_site(model: nn.Module, x: Tensor, path: str, side: Side, value: Tensor) -> Site | None:
     """The site at that part where the model, run on x, has this value."""
     sites: list[Site] = []
 
@@ -164,12 +164,12 @@ def passing(model: nn.Module, x: Tensor, path: str, side: Side, value: Tensor) -
     return sites[0] if sites else None
 
 
-def _simple(part: nn.Module) -> bool:
+def _is_leaf(part: nn.Module) -> bool:
     """Whether it has no parts of its own, and takes hooks."""
     return not list(part.children()) and not isinstance(part, torch.jit.ScriptModule)
 
 
-def _elements(module: nn.Module, x: Tensor) -> int:
+def _count_elements(module: nn.Module, x: Tensor) -> int:
     """About how many scalars one sample takes inside: what all parts give, and as many for what stands between them."""
     total = 0
 
@@ -177,7 +177,7 @@ def _elements(module: nn.Module, x: Tensor) -> int:
         nonlocal total
         total += sum(leaf.numel() for leaf in tree_leaves(out) if isinstance(leaf, Tensor))
 
-    with _watched(filter(_simple, module.modules()), add), torch.no_grad():
+    with _forward_hooks(filter(_is_leaf, module.modules()), add), torch.no_grad():
         module(x[:1])
     return max(2 * total, 8 * x[:1].numel())
 
@@ -190,7 +190,7 @@ def _has_gradients(run: Callable[[Tensor], Tensor], x: Tensor) -> bool:
         return False
 
 
-def _code(model: nn.Module) -> Iterator[str]:
+def _describe_code(model: nn.Module) -> Iterator[str]:
     """The parts of a module with their settings, and the source of every class that is not torch's own."""
     seen: set[type] = set()
     for name, module in model.named_modules():

@@ -8,54 +8,60 @@ from typing import Any
 
 import torch
 
-from proofmap.graph.builder import normalisation as norms
-from proofmap.graph.builder import pooling as pools
-from proofmap.graph.builder import weighted_layers as layers
-from proofmap.graph.builder.graph_builder import Builder, MixedError, NoRule, Weight
-from proofmap.graph.torch.layers import first
+from proofmap.graph.builder import normalisation, pooling, weighted_layers
+from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, NoRule, OptionalWeight
+from proofmap.graph.torch.layers import as_first_result
 from proofmap.graph.torch.shapes import axes_of, operators
 
 
-def _along(b: Builder, name: str, op: str, x: str, sides: Sequence[int]) -> range:
+def _last_axes(b: Builder, name: str, op: str, x: str, sides: Sequence[int]) -> range:
     """The last axes, as many as are named."""
     if len(sides) >= b.rank(x):
-        raise MixedError(name, op)
+        raise MixedSamplesError(name, op)
     return range(len(b.shape(x)) - len(sides), len(b.shape(x)))
 
 
 def _layer_norm(
-    b: Builder, name: str, x: str, sides: Sequence[int], weight: Weight = None, bias: Weight = None, *how: Any
+    b: Builder,
+    name: str,
+    x: str,
+    sides: Sequence[int],
+    weight: OptionalWeight = None,
+    bias: OptionalWeight = None,
+    *how: Any,
 ) -> str:
     """how: epsilon, and more that changes no value."""
-    return norms.layer_norm(b, name, x, _along(b, name, "layer_norm", x, sides), weight, bias, (*how, 1e-5)[0])
+    return normalisation.layer_norm(
+        b, name, x, _last_axes(b, name, "layer_norm", x, sides), weight, bias, (*how, 1e-5)[0]
+    )
 
 
 def _rms_norm(
-    b: Builder, name: str, x: str, sides: Sequence[int], weight: Weight = None, eps: float | None = None
+    b: Builder, name: str, x: str, sides: Sequence[int], weight: OptionalWeight = None, eps: float | None = None
 ) -> str:
     eps = torch.finfo(b.precision).eps if eps is None else eps
-    axes = _along(b, name, "rms_norm", x, sides)
-    return norms.layer_norm(b, name, x, axes, weight, None, eps, centred=False)
+    axes = _last_axes(b, name, "rms_norm", x, sides)
+    return normalisation.layer_norm(b, name, x, axes, weight, None, eps, centred=False)
 
 
 def _group_norm(
-    b: Builder, name: str, x: str, groups: int, weight: Weight = None, bias: Weight = None, *how: Any
+    b: Builder, name: str, x: str, groups: int, weight: OptionalWeight = None, bias: OptionalWeight = None, *how: Any
 ) -> str:
     """how: epsilon, and more that changes no value."""
-    return norms.group_norm(b, name, x, groups, weight, bias, (*how, 1e-5)[0])
+    return normalisation.group_norm(b, name, x, groups, weight, bias, (*how, 1e-5)[0])
 
 
-def _native_group_norm(b: Builder, name: str, x: str, weight: Weight, bias: Weight, *how: Any) -> str:
+def _native_group_norm(b: Builder, name: str, x: str, weight: OptionalWeight, bias: OptionalWeight, *how: Any) -> str:
     """how: samples, channels, places, groups, epsilon."""
-    return norms.group_norm(b, name, x, how[3], weight, bias, how[4])
+    return normalisation.group_norm(b, name, x, how[3], weight, bias, how[4])
 
 
-def _instance_norm(b: Builder, name: str, x: str, weight: Weight, bias: Weight, *how: Any) -> str:
+def _instance_norm(b: Builder, name: str, x: str, weight: OptionalWeight, bias: OptionalWeight, *how: Any) -> str:
     """how: mean, variance, whether they are those of the input, momentum, epsilon, and more that changes no value."""
     mean, var, own, _, eps, *_ = how
     if own or mean is None or var is None:
-        return norms.group_norm(b, name, x, b.shape(x)[0], weight, bias, eps)
-    return layers.batch_norm(b, name, x, weight, bias, mean, var, eps)
+        return normalisation.group_norm(b, name, x, b.shape(x)[0], weight, bias, eps)
+    return weighted_layers.batch_norm(b, name, x, weight, bias, mean, var, eps)
 
 
 def _variance(
@@ -87,7 +93,7 @@ def _norm(b: Builder, name: str, x: str, order: float = 2, axes: Any = None, kee
     if order == 1:
         return b.reduce(name, size, over, keepdim=keepdim, mean=False)
     if order == inf:
-        return pools.max_over(b, name, size, over, keepdim=keepdim)
+        return pooling.reduce_max(b, name, size, over, keepdim=keepdim)
     raise NoRule(f"of order {order:g}")
 
 
@@ -111,10 +117,10 @@ def _log_sum(b: Builder, name: str, x: str, axes: Any, keepdim: bool = False) ->
 NORMS = operators(
     {
         "layer_norm": _layer_norm,
-        "native_layer_norm": first(_layer_norm),
+        "native_layer_norm": as_first_result(_layer_norm),
         "rms_norm": _rms_norm,
         "group_norm": _group_norm,
-        "native_group_norm": first(_native_group_norm),
+        "native_group_norm": as_first_result(_native_group_norm),
         "instance_norm": _instance_norm,
         "var.correction": _variance,
         "std.correction": _deviation,

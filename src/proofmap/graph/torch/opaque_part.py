@@ -17,18 +17,18 @@ from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 
 from proofmap.errors import ModelError, ProofmapError
-from proofmap.graph.builder.graph_builder import MixedError
+from proofmap.graph.builder.graph_builder import MixedSamplesError
 from proofmap.graph.ir import Graph, Node
-from proofmap.graph.opaque import FEW, MANY, in_front, independent, points_around, straits
-from proofmap.graph.rewrite.probability_head import no_classes
+from proofmap.graph.opaque import FEW_POINTS, MANY_POINTS, bottlenecks, points_around, prepend_opaque, sample_dependence
+from proofmap.graph.rewrite.probability_head import output_shape_error
 from proofmap.graph.torch.check import output_of
-from proofmap.graph.torch.export import BATCH, evaluate, name_of
-from proofmap.graph.torch.hooked_module import Hooked, Site, passing
+from proofmap.graph.torch.export import BATCH, evaluate_call, module_path
+from proofmap.graph.torch.hooked_module import Hooked, Site, find_site
 from proofmap.runtime.precision import full_precision
 
-__all__ = ["Exported", "box"]
+__all__ = ["Exported", "run_as_is"]
 
-_WHOLE = "output"  # the name of a value that no operation is known for
+_OUTPUT_NAME = "output"  # the name of a value that no operation is known for
 
 Missing = tuple[tuple[str, str], ...]
 
@@ -42,24 +42,26 @@ class Exported:
     read: Callable[[fx.Node, str, Sequence[int]], Graph]
 
 
-def box(model: nn.Module, x: Tensor, missing: Missing, mixed: MixedError | None, exported: Exported | None) -> Graph:
+def run_as_is(
+    model: nn.Module, x: Tensor, missing: Missing, mixed: MixedSamplesError | None, exported: Exported | None
+) -> Graph:
     """The graph of a model in evaluation mode that can be run on samples like x (1, *shape)."""
     start = Node("input", "input", (), tuple(x.shape[1:]))
-    points = points_around(x, FEW if mixed is None else MANY)
+    points = points_around(x, FEW_POINTS if mixed is None else MANY_POINTS)
     with full_precision(x.device), torch.no_grad():
-        reason = _run(model, points)
+        reason = _refusal(model, points)
         if reason is not None:
             raise mixed or ModelError(reason)
-        parts = () if exported is None else (_split(model, x, node, exported) for node in _cuts(exported))
+        parts = () if exported is None else (_split_at(model, x, node, exported) for node in _cut_candidates(exported))
         for name, site, tail in filter(None, parts):
             run = Hooked.of(model, site, missing, x)
-            if independent(run, points, [1]) is None:
-                return in_front(name, start, run, tail)
-        whole = Graph((Node(_WHOLE, "input", (), tuple(model(points).shape[1:])),), _WHOLE)
-        return in_front(_WHOLE, start, Hooked.of(model, None, missing, x), whole)
+            if sample_dependence(run, points, [1]) is None:
+                return prepend_opaque(name, start, run, tail)
+        whole = Graph((Node(_OUTPUT_NAME, "input", (), tuple(model(points).shape[1:])),), _OUTPUT_NAME)
+        return prepend_opaque(_OUTPUT_NAME, start, Hooked.of(model, None, missing, x), whole)
 
 
-def _run(model: nn.Module, points: Tensor) -> str | None:
+def _refusal(model: nn.Module, points: Tensor) -> str | None:
     """Why the model cannot be taken as it is."""
     try:
         output = output_of(model, points)
@@ -67,15 +69,15 @@ def _run(model: nn.Module, points: Tensor) -> str | None:
         return str(error)
     if not output.is_floating_point():
         return f"got a model whose output is {output.dtype}, expected logits: hand over the network before its argmax"
-    why = independent(model, points, [1])
+    why = sample_dependence(model, points, [1])
     if why is not None:
         return f"the model {why}"
     if output.ndim != 2:
-        return str(no_classes("model", output.shape[1:]))
+        return str(output_shape_error("model", output.shape[1:]))
     return None
 
 
-def _cuts(exported: Exported) -> Iterator[fx.Node]:
+def _cut_candidates(exported: Exported) -> Iterator[fx.Node]:
     """The calls from the last one without a rule on whose values all that comes later depends on alone."""
     signature, nodes = exported.program.graph_signature, list(exported.program.graph.nodes)
     (entry,) = (n for n in nodes if n.name == signature.user_inputs[0])
@@ -90,27 +92,27 @@ def _cuts(exported: Exported) -> Iterator[fx.Node]:
         moves = node in needed and bool(moving.intersection(node.all_input_nodes))
         moving.update([node] if moves else [])
         steps.append(([node], node.all_input_nodes) if moves else ([], []))
-    for place, node in straits(steps, entry, exit_):
+    for place, node in bottlenecks(steps, entry, exit_):
         if place >= nodes.index(exported.last) and isinstance(node.meta.get("val"), Tensor):
             yield node
 
 
-def _split(model: nn.Module, x: Tensor, node: fx.Node, exported: Exported) -> tuple[str, Site | None, Graph] | None:
+def _split_at(model: nn.Module, x: Tensor, node: fx.Node, exported: Exported) -> tuple[str, Site | None, Graph] | None:
     """(a name for the node's value, where a hook reads it, the graph of what comes after); None where there is none."""
     is_output = node.name == exported.program.graph_signature.user_outputs[0]
-    places = list(_places(node))
+    places = list(_hook_places(node))
     shape = tuple(node.meta["val"].shape)
     if not (places or is_output) or shape[:1] != (BATCH,):
         return None
-    called = name_of(node)
+    called = module_path(node)
     try:
         tail = exported.read(node, called, shape[1:])
         if is_output:
             return called, None, tail
         points = points_around(x, BATCH)
-        value = evaluate(exported.program, points, node)
+        value = evaluate_call(exported.program, points, node)
         for path, side in places:
-            site = passing(model, points, path, side, value)
+            site = find_site(model, points, path, side, value)
             if site is not None:
                 name = path if side == "output" and site.call == 1 else called
                 return name, site, exported.read(node, name, shape[1:])
@@ -119,7 +121,7 @@ def _split(model: nn.Module, x: Tensor, node: fx.Node, exported: Exported) -> tu
     return None
 
 
-def _places(node: fx.Node) -> Iterator[tuple[str, Literal["input", "output"]]]:
+def _hook_places(node: fx.Node) -> Iterator[tuple[str, Literal["input", "output"]]]:
     """The parts that may give or take the value of the call: outer ones first.
 
     A part that gives it does nothing more with it itself. That a value is equal at some points would not do: behind a

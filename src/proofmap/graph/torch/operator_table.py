@@ -10,11 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.graph.builder import scalar_functions as scalars
-from proofmap.graph.builder import slicing as picks
-from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, constant, scalar
-from proofmap.graph.torch.layers import LAYERS, first
-from proofmap.graph.torch.linear import LINEAR
+from proofmap.graph.builder import scalar_functions, slicing
+from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, require_constant, scalar
+from proofmap.graph.torch.layers import LAYERS, as_first_result
+from proofmap.graph.torch.linear import LINEAR_OPERATORS
 from proofmap.graph.torch.norms import NORMS
 from proofmap.graph.torch.recurrent import RECURRENT
 from proofmap.graph.torch.shapes import SHAPES, as_value, operators
@@ -28,26 +27,26 @@ def _add(sign: float, b: Builder, name: str, x: Any, y: Any, alpha: float = 1) -
 def _div(b: Builder, name: str, x: Any, y: Any, *, rounding_mode: str | None = None) -> str:
     if rounding_mode is not None:
         raise NoRule(f"with rounding_mode {rounding_mode!r}")
-    return scalars.div(b, name, as_value(x), as_value(y))
+    return scalar_functions.div(b, name, as_value(x), as_value(y))
 
 
 def _clamp(b: Builder, name: str, x: str, low: Any = None, high: Any = None) -> str:
     if isinstance(low, str | Tensor) or isinstance(high, str | Tensor):
-        above = x if low is None else scalars.maximum(b, f"{name}.low", x, low)
-        return above if high is None else scalars.minimum(b, name, above, high)
-    return scalars.clamp(b, name, x, -inf if low is None else float(low), inf if high is None else float(high))
+        above = x if low is None else scalar_functions.maximum(b, f"{name}.low", x, low)
+        return above if high is None else scalar_functions.minimum(b, name, above, high)
+    return scalar_functions.clamp(b, name, x, -inf if low is None else float(low), inf if high is None else float(high))
 
 
 def _prelu(b: Builder, name: str, x: str, weight: Value) -> str:
-    weight = constant(weight, "slopes")
+    weight = require_constant(weight, "slopes")
     column = (-1, *(1,) * (len(b.shape(x)) - 1)) if weight.numel() > 1 else ()
-    return scalars.leaky_relu(b, name, x, weight.reshape(column))
+    return scalar_functions.leaky_relu(b, name, x, weight.reshape(column))
 
 
 def _rrelu(b: Builder, name: str, x: str, low: float = 1 / 8, high: float = 1 / 3, train: bool = False, *_: Any) -> str:
     if train:
         raise NoRule("that stays on in evaluation mode")
-    return scalars.leaky_relu(b, name, x, scalar((low + high) / 2))
+    return scalar_functions.leaky_relu(b, name, x, scalar((low + high) / 2))
 
 
 def _dropout(b: Builder, name: str, x: str, p: float, train: bool | None = True) -> str:
@@ -63,15 +62,15 @@ def _convert_type(b: Builder, name: str, x: str, *_: Any, dtype: torch.dtype | N
 
 
 def _full_like(b: Builder, name: str, x: str, value: float, *, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
-    return torch.full(b.batched(x), value, dtype=dtype or torch.float64)
+    return torch.full(b.batched_shape(x), value, dtype=dtype or torch.float64)
 
 
 def _glu(b: Builder, name: str, x: str, axis: int = -1) -> str:
-    """The first half of an axis times the sigmoid of the second."""
+    """The as_first_result half of an axis times the sigmoid of the second."""
     axis = b.axis(name, "glu", axis, b.rank(x))
     half = b.shape(x)[axis] // 2
-    value, gate = picks.split(b, f"{name}.half", x, axis, [half, half])
-    return scalars.mul(b, name, value, b.add_node(f"{name}.gate", "sigmoid", [gate]))
+    value, gate = slicing.split(b, f"{name}.half", x, axis, [half, half])
+    return scalar_functions.mul(b, name, value, b.add_node(f"{name}.gate", "sigmoid", [gate]))
 
 
 def _item(b: Builder, name: str, xs: Any, k: int) -> Any:
@@ -86,9 +85,9 @@ def _unary(op: str, b: Builder, name: str, x: str, **attributes: Any) -> str:
 
 _UNARY = "relu abs square exp sqrt reciprocal sigmoid tanh erf mish hardswish"  # of the same name here
 
-CONVERT: dict[str, Callable[..., Any]] = {
+CONVERTERS: dict[str, Callable[..., Any]] = {
     **LAYERS,
-    **LINEAR,
+    **LINEAR_OPERATORS,
     **NORMS,
     **RECURRENT,
     **SHAPES,
@@ -101,36 +100,36 @@ CONVERT: dict[str, Callable[..., Any]] = {
         "sub.Tensor sub.Scalar": partial(_add, -1.0),
         "rsub.Scalar": lambda b, name, x, y, alpha=1: _add(-1.0, b, name, y, x, alpha=alpha),
         "neg": lambda b, name, x: b.scale(name, x, -1.0),
-        "mul.Tensor mul.Scalar": lambda b, name, x, y: scalars.mul(b, name, as_value(x), as_value(y)),
+        "mul.Tensor mul.Scalar": lambda b, name, x, y: scalar_functions.mul(b, name, as_value(x), as_value(y)),
         "div.Tensor div.Scalar div.Tensor_mode": _div,
         "_to_copy": _convert_type,
         "dropout": _dropout,
-        "native_dropout": first(_dropout),
+        "native_dropout": as_first_result(_dropout),
         "full_like": _full_like,
-        "sym_size.int": lambda b, name, x, axis: b.batched(x)[axis],
-        "leaky_relu": lambda b, name, x, slope=0.01: scalars.leaky_relu(b, name, x, scalar(slope)),
+        "sym_size.int": lambda b, name, x, axis: b.batched_shape(x)[axis],
+        "leaky_relu": lambda b, name, x, slope=0.01: scalar_functions.leaky_relu(b, name, x, scalar(slope)),
         "prelu": _prelu,
         "clamp clamp.Tensor clamp_min": _clamp,
         "clamp_max": lambda b, name, x, high: _clamp(b, name, x, None, high),
         "relu6": lambda b, name, x: _clamp(b, name, x, 0.0, 6.0),
         "hardtanh": lambda b, name, x, low=-1.0, high=1.0: _clamp(b, name, x, low, high),
-        "hardsigmoid": scalars.hard_sigmoid,
-        "elu": scalars.elu,
-        "selu": lambda b, name, x: scalars.elu(b, name, x, 1.6732632423543772, 1.0507009873554805),
-        "celu": lambda b, name, x, alpha=1.0: scalars.elu(b, name, x, alpha, 1.0, 1 / alpha),
-        "softplus": lambda b, name, x, beta=1, threshold=20: scalars.softplus(b, name, x, beta, threshold),
-        "log_sigmoid": scalars.log_sigmoid,
+        "hardsigmoid": scalar_functions.hard_sigmoid,
+        "elu": scalar_functions.elu,
+        "selu": lambda b, name, x: scalar_functions.elu(b, name, x, 1.6732632423543772, 1.0507009873554805),
+        "celu": lambda b, name, x, alpha=1.0: scalar_functions.elu(b, name, x, alpha, 1.0, 1 / alpha),
+        "softplus": lambda b, name, x, beta=1, threshold=20: scalar_functions.softplus(b, name, x, beta, threshold),
+        "log_sigmoid": scalar_functions.log_sigmoid,
         "gelu": lambda b, name, x, *, approximate="none": _unary("gelu", b, name, x, approximate=approximate),
-        "silu": scalars.swish,
+        "silu": scalar_functions.swish,
         "glu": _glu,
-        "softshrink": lambda b, name, x, limit=0.5: scalars.shrink(b, name, x, limit, limit),
-        "hardshrink": lambda b, name, x, limit=0.5: x if limit < 0 else scalars.shrink(b, name, x, limit, 0.0),
-        "threshold": scalars.threshold,
+        "softshrink": lambda b, name, x, limit=0.5: scalar_functions.shrink(b, name, x, limit, limit),
+        "hardshrink": lambda b, name, x, limit=0.5: x if limit < 0 else scalar_functions.shrink(b, name, x, limit, 0.0),
+        "threshold": scalar_functions.threshold,
         "rrelu": _rrelu,
-        "pow.Tensor_Scalar": lambda b, name, x, exponent: scalars.power(b, name, x, float(exponent)),
-        "log": scalars.log,
-        "rsqrt": lambda b, name, x: scalars.power(b, name, x, -0.5),
-        "maximum": scalars.maximum,
-        "minimum": scalars.minimum,
+        "pow.Tensor_Scalar": lambda b, name, x, exponent: scalar_functions.power(b, name, x, float(exponent)),
+        "log": scalar_functions.log,
+        "rsqrt": lambda b, name, x: scalar_functions.power(b, name, x, -0.5),
+        "maximum": scalar_functions.maximum,
+        "minimum": scalar_functions.minimum,
     }
 )

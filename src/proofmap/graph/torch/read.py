@@ -12,12 +12,12 @@ from torch.export import ExportedProgram
 from torch.utils._pytree import tree_leaves
 
 from proofmap.errors import ModelError
-from proofmap.graph.builder.graph_builder import Builder, MixedError, NoRule
+from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, NoRule
 from proofmap.graph.ir import Graph
-from proofmap.graph.torch.batch_axis import Aside
-from proofmap.graph.torch.batch_axis_tracking import BOTH, follow
-from proofmap.graph.torch.export import BATCH, name_of, stored
-from proofmap.graph.torch.operator_table import CONVERT
+from proofmap.graph.torch.batch_axis import DisplacedBatch
+from proofmap.graph.torch.batch_axis_tracking import ACCEPT_DISPLACED, convert_displaced
+from proofmap.graph.torch.export import BATCH, module_path, stored_tensors
+from proofmap.graph.torch.operator_table import CONVERTERS
 
 _EMPTY = ("aten.empty", "aten.new_empty")  # whatever stands there is written over, or the model is no function
 
@@ -35,7 +35,7 @@ def read(
     start: the call whose value of that name and shape the graph takes, in place of the input. bad: gets the calls
     without a rule, by the name of what stands for them.
     """
-    signature, tensors = exported.graph_signature, stored(exported)
+    signature, tensors = exported.graph_signature, stored_tensors(exported)
     values: dict[str, Any] = {}
     builder = Builder(shape, BATCH, name, dtype)
     for node in exported.graph.nodes:
@@ -46,8 +46,8 @@ def read(
             values[node.name] = tensors[node.name].detach().cpu().clone()
         elif node.op == "call_function" and all(n.name in values for n in node.all_input_nodes):
             value = _convert(builder, node, values)
-            if isinstance(value, Aside) and node.name == signature.user_outputs[0]:
-                value = builder.lost(value.error.node, [value.branch], builder.shape(value.branch), value.error)
+            if isinstance(value, DisplacedBatch) and node.name == signature.user_outputs[0]:
+                value = builder.add_broken(value.error.node, [value.branch], builder.shape(value.branch), value.error)
             values[node.name] = value
             if bad is not None:
                 bad.update((name, node) for name in (*builder.missing, *builder.mixing) if name not in bad)
@@ -58,31 +58,33 @@ def _convert(builder: Builder, node: fx.Node, values: dict[str, Any]) -> Any:
     args = fx.node.map_arg(node.args, lambda n: values[n.name])
     kwargs = fx.node.map_arg(node.kwargs, lambda n: values[n.name])
     inputs = tree_leaves([values[n.name] for n in node.all_input_nodes])
-    aside = any(isinstance(value, Aside) for value in inputs)
-    branches = [v.branch if isinstance(v, Aside) else v for v in inputs if isinstance(v, str | Aside)]
-    op, name = str(node.target), name_of(node)
+    aside = any(isinstance(value, DisplacedBatch) for value in inputs)
+    branches = [v.branch if isinstance(v, DisplacedBatch) else v for v in inputs if isinstance(v, str | DisplacedBatch)]
+    op, name = str(node.target), module_path(node)
     if not branches:
         return _constant(node, name, args, kwargs)
     try:
-        if op not in CONVERT:
+        if op not in CONVERTERS:
             raise NoRule
         since = len(builder.nodes)
-        if aside and op not in BOTH:
-            return builder.settle(name, follow(builder, name, op, None, args, kwargs), since)
+        if aside and op not in ACCEPT_DISPLACED:
+            return builder.name_result(name, convert_displaced(builder, name, op, None, args, kwargs), since)
         try:
-            return builder.settle(name, CONVERT[op](builder, name, *args, **kwargs), since)
-        except MixedError as error:
-            return builder.settle(name, follow(builder, name, op, error, args, kwargs), since)
+            return builder.name_result(name, CONVERTERS[op](builder, name, *args, **kwargs), since)
+        except MixedSamplesError as error:
+            return builder.name_result(name, convert_displaced(builder, name, op, error, args, kwargs), since)
     except NoRule as reason:
         said = "getitem" if node.target is getitem else op.removesuffix(".default")
         missing = " ".join((said, *map(str, reason.args)))
-        return _placeholders(node.meta.get("val"), lambda shape: builder.unsupported(name, missing, branches, shape))
+        return _placeholders(
+            node.meta.get("val"), lambda shape: builder.add_unsupported(name, missing, branches, shape)
+        )
     except ModelError as error:
         fault = error
     except Exception as error:
         fault = ModelError(f"{op} (node {name!r}) is called in a way that is not known here: {error}")
         fault.__cause__ = error
-    return _placeholders(node.meta.get("val"), lambda shape: builder.lost(name, branches, shape, fault))
+    return _placeholders(node.meta.get("val"), lambda shape: builder.add_broken(name, branches, shape, fault))
 
 
 def _constant(node: fx.Node, name: str, args: Any, kwargs: Any) -> Any:

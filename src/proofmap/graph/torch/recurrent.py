@@ -9,67 +9,71 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofmap.graph.builder.graph_builder import Builder, MixedError, NoRule, Value
-from proofmap.graph.builder.unrolled_recurrent import CELLS, State, Weights, recurrent
-from proofmap.graph.torch.batch_axis import Aside, shaped
+from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, NoRule, Value
+from proofmap.graph.builder.unrolled_recurrent import CELLS, CellWeights, State, unroll
+from proofmap.graph.torch.batch_axis import DisplacedBatch, reshape_source
 from proofmap.graph.torch.shapes import operators
 
 
 def _recurrent(cell: str, b: Builder, name: str, x: Any, hx: Any, params: Sequence[Any], *how: Any) -> list[Any]:
-    """how: whether it has biases, the number of layers, dropout, whether in training, both ways, samples first.
+    """how: whether it has biases, the number of layers, dropout, whether in training, both directions, samples first.
 
     What it puts out, and the last states, whose samples stand behind the layers.
     """
     biased, depth, dropout, training, both, first = how
     if training and dropout > 0 and depth > 1:
         raise NoRule("with dropout that stays on in evaluation mode")
-    error = MixedError(name, cell)
-    if isinstance(x, Aside):
+    error = MixedSamplesError(name, cell)
+    if isinstance(x, DisplacedBatch):
         ahead = not first and (x.axis, x.before, b.shape(x.branch)[1:2]) == (1, 1, (1,))
-        rows = shaped(b, f"{name}.rows", x.branch, (b.shape(x.branch)[0], b.shape(x.branch)[-1])) if ahead else None
+        rows = (
+            reshape_source(b, f"{name}.rows", x.branch, (b.shape(x.branch)[0], b.shape(x.branch)[-1]))
+            if ahead
+            else None
+        )
     else:
         rows = x if isinstance(x, str) and first and b.rank(x) == 3 else None
     if rows is None:
         raise error
-    ways = 2 if both else 1
-    hidden = [hx] if isinstance(hx, Tensor | str | Aside) else hx
-    columns = [_rows(b, f"{name}.state", one, depth * ways, error) for one in hidden]
+    directions = 2 if both else 1
+    hidden = [hx] if isinstance(hx, Tensor | str | DisplacedBatch) else hx
+    columns = [_initial_states(b, f"{name}.state", one, depth * directions, error) for one in hidden]
     states: list[State] = list(zip(*columns, strict=True))
-    out, last = recurrent(b, name, cell, rows, states, _weights(params, depth * ways, biased), ways)
+    out, last = unroll(b, name, cell, rows, states, _cell_weights(params, depth * directions, biased), directions)
     length, size = b.shape(out)
-    y = out if first else Aside(b.reshape(f"{name}.out", out, (length, 1, size)), 1, 1, error)
-    return [y, *(_last(b, f"{name}.last", column, error) for column in zip(*last, strict=True))]
+    y = out if first else DisplacedBatch(b.reshape(f"{name}.out", out, (length, 1, size)), 1, 1, error)
+    return [y, *(_last_states(b, f"{name}.last", column, error) for column in zip(*last, strict=True))]
 
 
-def _weights(params: Sequence[Tensor], sets: int, biased: bool) -> list[Weights]:
-    """One for each layer and way: two matrices, two biases if it has any, and a projection if there is one more."""
+def _cell_weights(params: Sequence[Tensor], sets: int, biased: bool) -> list[CellWeights]:
+    """One for each layer and direction: two matrices, two biases if it has any, and a projection if there is one more."""
     size, plain = len(params) // sets, 4 if biased else 2
     made = []
     for k in range(0, len(params), size):
         inner, outer, *rest = params[k : k + size]
         biases = rest[:2] if biased else (None, None)
-        made.append(Weights(inner, outer, *biases, *rest[plain - 2 :]))
+        made.append(CellWeights(inner, outer, *biases, *rest[plain - 2 :]))
     return made
 
 
-def _rows(b: Builder, name: str, state: Any, count: int, error: MixedError) -> list[Value]:
+def _initial_states(b: Builder, name: str, state: Any, count: int, error: MixedSamplesError) -> list[Value]:
     """The first states (layers, samples, features): one for each layer, of one sample."""
     if isinstance(state, Tensor):
         if not torch.equal(state, state[:, :1].expand_as(state)):
             raise error
         return list(state[:, 0])
-    if not isinstance(state, Aside) or (state.axis, state.before) != (1, 1):
+    if not isinstance(state, DisplacedBatch) or (state.axis, state.before) != (1, 1):
         raise error
     shape = b.shape(state.branch)
-    flat = shaped(b, f"{name}.rows", state.branch, (shape[0], shape[-1]))
+    flat = reshape_source(b, f"{name}.rows", state.branch, (shape[0], shape[-1]))
     rows = [b.add_node(f"{name}.{k}", "slice", [flat], axis=0, range=(k, k + 1, 1)) for k in range(count)]
     return [b.reshape(f"{name}.{k}.row", row, shape[-1:]) for k, row in enumerate(rows)]
 
 
-def _last(b: Builder, name: str, states: Sequence[Value], error: MixedError) -> Aside:
+def _last_states(b: Builder, name: str, states: Sequence[Value], error: MixedSamplesError) -> DisplacedBatch:
     rows = [b.reshape(f"{name}.row", state, (1, 1, *b.shape(state))) for state in states if isinstance(state, str)]
     joined = rows[0] if len(rows) == 1 else b.add_node(name, "concat", rows, axis=0)
-    return Aside(joined, 1, 1, error)
+    return DisplacedBatch(joined, 1, 1, error)
 
 
 RECURRENT: dict[str, Callable[..., Any]] = operators({f"{cell}.input": partial(_recurrent, cell) for cell in CELLS})

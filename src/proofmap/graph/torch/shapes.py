@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proofmap.graph.builder import slicing as picks
-from proofmap.graph.builder.graph_builder import Builder, MixedError, NoRule, Value, constant, scalar
-from proofmap.graph.builder.scatter import move
+from proofmap.graph.builder import slicing
+from proofmap.graph.builder.graph_builder import Builder, MixedSamplesError, NoRule, Value, require_constant, scalar
+from proofmap.graph.builder.scatter import rearrange
 
 
 def as_value(value: Any) -> Value:
@@ -30,7 +30,7 @@ def operators(words: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., A
 def axes_of(b: Builder, name: str, op: str, x: str, axes: int | Sequence[int] | None) -> list[int]:
     """Axes of one sample; none given means all, the samples with them."""
     if axes is None or axes == []:
-        raise MixedError(name, op)
+        raise MixedSamplesError(name, op)
     return [b.axis(name, op, axis, b.rank(x)) for axis in ([axes] if isinstance(axes, int) else axes)]
 
 
@@ -38,7 +38,7 @@ def _stack(b: Builder, name: str, xs: Sequence[Value], axis: int = 0) -> str:
     rank = next(b.rank(x) for x in xs if isinstance(x, str)) + 1
     axis = b.axis(name, "stack", axis, rank) + 1
     rows = [_unsqueeze(b, f"{name}.row", x, axis) if isinstance(x, str) else x.unsqueeze(axis) for x in xs]
-    return picks.concat(b, name, "stack", rows, axis)
+    return slicing.concat(b, name, "stack", rows, axis)
 
 
 def _slice(
@@ -48,35 +48,35 @@ def _slice(
     if whole and axis % b.rank(x) == 0:
         return x
     axis = b.axis(name, "slice", axis, b.rank(x))
-    return picks.slice(b, name, x, axis, start or 0, b.shape(x)[axis] if stop is None else stop, step)
+    return slicing.slice(b, name, x, axis, start or 0, b.shape(x)[axis] if stop is None else stop, step)
 
 
 def _select(b: Builder, name: str, x: str, axis: int, position: int) -> str:
     axis = b.axis(name, "select", axis, b.rank(x))
-    row = picks.index(b, f"{name}.index", x, axis, torch.tensor([position]))
+    row = slicing.index(b, f"{name}.index", x, axis, torch.tensor([position]))
     return b.reshape(name, row, (*b.shape(x)[:axis], *b.shape(x)[axis + 1 :]))
 
 
 def _unbind(b: Builder, name: str, x: str, axis: int = 0) -> list[str]:
-    return [_select(b, f"{name}.{k}", x, axis, k) for k in range(b.batched(x)[axis])]
+    return [_select(b, f"{name}.{k}", x, axis, k) for k in range(b.batched_shape(x)[axis])]
 
 
 def _unflatten(b: Builder, name: str, x: str, axis: int, sizes: Sequence[int]) -> str:
-    shape = torch.empty(b.batched(x), device="meta").unflatten(axis, sizes).shape
+    shape = torch.empty(b.batched_shape(x), device="meta").unflatten(axis, sizes).shape
     return b.batched_reshape(name, "unflatten", x, shape)
 
 
 def _index_select(b: Builder, name: str, x: Value, axis: int, index: Value) -> str:
     assert isinstance(x, str)
-    index = constant(index, "positions")
-    return picks.index(b, name, x, b.axis(name, "index_select", axis, b.rank(x)), index)
+    index = require_constant(index, "positions")
+    return slicing.index(b, name, x, b.axis(name, "index_select", axis, b.rank(x)), index)
 
 
-def _move(function: Callable[..., Tensor], b: Builder, name: str, x: Value, *args: Any, **kwargs: Any) -> str:
+def _rearrange(function: Callable[..., Tensor], b: Builder, name: str, x: Value, *args: Any, **kwargs: Any) -> str:
     """An operator that only moves entries, and whose other arguments are constants."""
     if isinstance(x, Tensor) or any(isinstance(a, str) for a in args):
         raise NoRule("with computed positions")
-    return move(b, name, function.__name__, x, lambda positions: function(positions, *args, **kwargs))
+    return rearrange(b, name, function.__name__, x, lambda positions: function(positions, *args, **kwargs))
 
 
 def _index(b: Builder, name: str, x: Value, indices: Sequence[Value | None]) -> str:
@@ -85,14 +85,14 @@ def _index(b: Builder, name: str, x: Value, indices: Sequence[Value | None]) -> 
     used = [(axis, i) for axis, i in enumerate(indices) if isinstance(i, Tensor)]
     if len(used) == 1 and used[0][0] > 0 and used[0][1].ndim == 1:
         axis, index = used[0]
-        return picks.index(b, name, x, axis - 1, index.nonzero().flatten() if index.dtype == torch.bool else index)
+        return slicing.index(b, name, x, axis - 1, index.nonzero().flatten() if index.dtype == torch.bool else index)
     at = tuple(i if isinstance(i, Tensor) else slice(None) for i in indices)
-    return move(b, name, "index", x, lambda positions: positions[at])
+    return rearrange(b, name, "index", x, lambda positions: positions[at])
 
 
 def _flip(b: Builder, name: str, x: str, axes: Sequence[int]) -> str:
     for axis in axes_of(b, name, "flip", x, axes):
-        x = picks.index(b, f"{name}.axis{axis}", x, axis, torch.arange(b.shape(x)[axis]).flip(0))
+        x = slicing.index(b, f"{name}.axis{axis}", x, axis, torch.arange(b.shape(x)[axis]).flip(0))
     return x
 
 
@@ -101,17 +101,17 @@ def _split(b: Builder, name: str, x: str, sizes: int | Sequence[int], axis: int 
     total = b.shape(x)[axis]
     if isinstance(sizes, int):
         sizes = [min(sizes, total - start) for start in range(0, total, sizes)]
-    return picks.split(b, name, x, axis, sizes)
+    return slicing.split(b, name, x, axis, sizes)
 
 
 def _flatten(b: Builder, name: str, x: str, start: int = 0, end: int = -1) -> str:
-    shape = b.batched(x)
+    shape = b.batched_shape(x)
     start, end = start % len(shape), end % len(shape)
     return b.batched_reshape(name, "flatten", x, (*shape[:start], prod(shape[start : end + 1]), *shape[end + 1 :]))
 
 
 def _chunk(b: Builder, name: str, x: str, count: int, axis: int = 0) -> list[str]:
-    return _split(b, name, x, -(-b.batched(x)[axis] // count), axis)
+    return _split(b, name, x, -(-b.batched_shape(x)[axis] // count), axis)
 
 
 def _unsqueeze(b: Builder, name: str, x: str, axis: int) -> str:
@@ -134,12 +134,12 @@ def _transpose(b: Builder, name: str, x: str, one: int = 0, other: int = 1) -> s
 
 
 def _expand(b: Builder, name: str, x: str, shape: Sequence[int], **_: Any) -> str:
-    sizes = (1,) * (len(shape) - b.rank(x)) + b.batched(x)
+    sizes = (1,) * (len(shape) - b.rank(x)) + b.batched_shape(x)
     return b.batched_expand(name, "expand", x, [m if n == -1 else n for n, m in zip(shape, sizes, strict=True)])
 
 
 def _pad(b: Builder, name: str, x: str, pads: Sequence[int], mode: str = "constant", value: float | None = None) -> str:
-    return picks.pad(b, name, x, pads, mode, float(value or 0.0))
+    return slicing.pad(b, name, x, pads, mode, float(value or 0.0))
 
 
 def _upsample(mode: str, b: Builder, name: str, x: str, size: Sequence[int] | None, factors: Any = None) -> str:
@@ -149,23 +149,23 @@ def _upsample(mode: str, b: Builder, name: str, x: str, size: Sequence[int] | No
         row = torch.arange(n, dtype=torch.float64).reshape(1, 1, n)
         one = {"size": size[k]} if size else {"scale_factor": factors[k]}
         positions.append(F.interpolate(row, mode=mode, **one).long().flatten())
-    return picks.resample(b, name, x, positions)
+    return slicing.resample(b, name, x, positions)
 
 
 SHAPES = operators(
     {
-        "cat": lambda b, name, xs, axis=0: picks.concat(b, name, "cat", xs, axis),
+        "cat": lambda b, name, xs, axis=0: slicing.concat(b, name, "cat", xs, axis),
         "stack": _stack,
         "slice.Tensor": _slice,
         "select.int": _select,
         "unbind.int": _unbind,
         "index_select": _index_select,
         "index.Tensor": _index,
-        "gather": partial(_move, torch.gather),
-        "roll": partial(_move, torch.roll),
-        "repeat": partial(_move, Tensor.repeat),
-        "unfold": partial(_move, Tensor.unfold),
-        "diagonal": partial(_move, torch.diagonal),
+        "gather": partial(_rearrange, torch.gather),
+        "roll": partial(_rearrange, torch.roll),
+        "repeat": partial(_rearrange, Tensor.repeat),
+        "unfold": partial(_rearrange, Tensor.unfold),
+        "diagonal": partial(_rearrange, torch.diagonal),
         "flip": _flip,
         "split.Tensor split_with_sizes": _split,
         "chunk": _chunk,

@@ -15,12 +15,12 @@ from torch import Tensor, fx, nn
 from torch.nn.parameter import is_lazy
 
 from proofmap.errors import InputError, ModelError, UnsupportedError
-from proofmap.graph.builder.graph_builder import MixedError
+from proofmap.graph.builder.graph_builder import MixedSamplesError
 from proofmap.graph.ir import Graph
 from proofmap.graph.torch.check import check
 from proofmap.graph.torch.compiled import eager, uncompiled
 from proofmap.graph.torch.export import BATCH, ExportError, export
-from proofmap.graph.torch.opaque_part import Exported, box
+from proofmap.graph.torch.opaque_part import Exported, run_as_is
 from proofmap.graph.torch.read import read
 from proofmap.graph.torch.training_mode import check_mode
 from proofmap.runtime.precision import full_precision
@@ -108,7 +108,7 @@ def _check_kind(model: nn.Module, x: Tensor) -> None:
 def _follow(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:
     """The graph of a model in evaluation mode for samples like x (1, *shape); parts without a rule are run."""
     if isinstance(model, torch.jit.ScriptModule):
-        return box(model, x, (("output", "the whole model, a TorchScript module"),), None, None)
+        return run_as_is(model, x, (("output", "the whole model, a TorchScript module"),), None, None)
     try:
         program = export(model, x.repeat(BATCH, *(1,) * (x.ndim - 1)))
     except ExportError as error:
@@ -116,7 +116,7 @@ def _follow(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:
             model(x)
         except Exception:  # then it is not torch.export's fault
             raise error from error.__cause__
-        return box(model, x, (("output", f"the whole model, which {error.reason}"),), None, None)
+        return run_as_is(model, x, (("output", f"the whole model, which {error.reason}"),), None, None)
     bad: dict[str, fx.Node] = {}
 
     def rest(start: fx.Node, name: str, shape: Sequence[int]) -> Graph:
@@ -126,12 +126,12 @@ def _follow(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:
         return read(program, x.shape[1:], dtype, bad=bad)
     except UnsupportedError as error:
         missing = tuple(dict.fromkeys((node.partition("#")[0], op) for node, op in error.nodes))  # parts, not calls
-        mixed = error.__cause__ if isinstance(error.__cause__, MixedError) else None
+        mixed = error.__cause__ if isinstance(error.__cause__, MixedSamplesError) else None
         last = next(bad[name] for name in reversed(bad) if name in dict(error.nodes))
-    except MixedError as error:
+    except MixedSamplesError as error:
         missing, mixed = error.missing, error
         last = next(iter(bad.values()))
-    return box(model, x, missing, mixed, Exported(program, last, rest))
+    return run_as_is(model, x, missing, mixed, Exported(program, last, rest))
 
 
 def _check(model: nn.Module, x: Tensor) -> tuple[torch.dtype, torch.device]:

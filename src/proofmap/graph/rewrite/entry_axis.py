@@ -1,4 +1,4 @@
-"""Every value has an axis beside the samples: a number alone, of shape (), becomes a value of one entry, (1,)."""
+"""Rewrite of scalar values: a value of shape () for one sample becomes a value of one entry, shape (1,)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from proofmap.graph.ir import Graph, Node
 
-__all__ = ["with_axes"]
+__all__ = ["with_entry_axis"]
 
 
-def with_axes(graph: Graph) -> Graph:
-    """The same function, where rules and bounds need not think of values without an axis."""
-    return replace(graph, nodes=tuple(node for old in graph.nodes for node in _with_axis(old, graph)))
+def with_entry_axis(graph: Graph) -> Graph:
+    """Return the same function without values of shape (), so that rules need not handle them."""
+    return replace(graph, nodes=tuple(node for old in graph.nodes for node in _with_entry_axis(old, graph)))
 
 
-def _with_axis(node: Node, graph: Graph) -> Iterator[Node]:
+def _with_entry_axis(node: Node, graph: Graph) -> Iterator[Node]:
     if node.shape:
         yield node
         return

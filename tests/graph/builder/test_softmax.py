@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import ModelError
-from proofmap.graph.builder import softmax_masks as masks
 from proofmap.graph.builder.graph_builder import Builder, NoRule, scalar
-from proofmap.graph.builder.scatter import choose
-from tests.graph.words import DOUBLE, assert_is, built, drawn, ops
+from proofmap.graph.builder.scatter import select
+from proofmap.graph.builder.softmax import masked_softmax
+from tests.graph.built import DOUBLE, assert_is, built, drawn, ops
 
 CAUSAL = torch.ones(3, 3, dtype=torch.bool).tril()
 ONE = torch.eye(3, dtype=torch.bool)
@@ -25,7 +25,7 @@ def mask(kept: Tensor, finite: Tensor | None = None) -> Tensor:
 
 
 def softmax(b: Builder, x: str, axis: int = 1) -> str:
-    return masks.softmax(b, "y", x, [axis], "softmax")
+    return masked_softmax(b, "y", x, [axis], "softmax")
 
 
 CASES: dict[str, tuple[tuple[int, ...], Callable[[Builder], str], Callable[[Tensor], Tensor]]] = {
@@ -90,7 +90,7 @@ CASES: dict[str, tuple[tuple[int, ...], Callable[[Builder], str], Callable[[Tens
 
 
 def filled(b: Builder, name: str, kept: Tensor, x: str, value: float) -> str:
-    y = choose(b, name, kept, x, scalar(value))
+    y = select(b, name, kept, x, scalar(value))
     assert isinstance(y, str)
     return y
 
@@ -125,7 +125,7 @@ def test_a_row_that_is_hidden_whole_is_no_number_or_zeros() -> None:
         built((3, 3), lambda b: softmax(b, b.affine("m", "input", None, mask(kept))))
 
     def safe(b: Builder) -> str:
-        return masks.softmax(b, "y", b.affine("m", "input", None, mask(kept)), [1], "softmax", empty=True)
+        return masked_softmax(b, "y", b.affine("m", "input", None, mask(kept)), [1], "softmax", empty=True)
 
     assert_is(built((3, 3), safe), lambda x: (x + mask(kept)).softmax(2).nan_to_num(0.0))
 
@@ -133,7 +133,7 @@ def test_a_row_that_is_hidden_whole_is_no_number_or_zeros() -> None:
 def test_other_uses_of_minus_infinity_have_no_rule() -> None:
     b = Builder((3, 3), 5)
     with pytest.raises(NoRule, match="of entries that are minus infinity"):
-        masks.softmax(b, "y", b.affine("m", "input", None, mask(CAUSAL)), [1], "log-softmax")
+        masked_softmax(b, "y", b.affine("m", "input", None, mask(CAUSAL)), [1], "log-softmax")
     with pytest.raises(NoRule, match="minus infinity times a number that is not positive"):
         softmax(b, b.scale("s", filled(b, "f", CAUSAL, "input", -inf), -1.0))
     with pytest.raises(ModelError, match="has NaN or infinite entries"):

@@ -19,7 +19,7 @@ def built(shape: tuple[int, ...], build: Callable[[Builder], Value]) -> Graph:
     b = Builder(shape, 5)
     value = build(b)
     assert isinstance(value, str)
-    value = b.settle("y", value, 1)
+    value = b.name_result("y", value, 1)
     return b.finish(b.reshape("flat", value, (prod(b.shape(value)),)), CPU, DOUBLE)
 
 
