@@ -17,8 +17,8 @@ from proofmap import Family, Graph
 from proofmap.bounds import Exact
 from proofmap.graph.ops import compute
 from proofmap.rules import Interval
-from proofmap.search.ball_maxima import Balls
-from proofmap.search.exact import units_on
+from proofmap.search.ball_maxima import SampleBalls
+from proofmap.search.exact import units_of_balls
 from proofmap.search.unstable_units import Units
 from proofmap.verify.objective import forms_of
 from tests.bounds.setting import BUDGET
@@ -38,13 +38,13 @@ class Setting:
 
     @property
     def units(self) -> Units:
-        found = units_on(self.graph, self.family, self.forms, BUDGET)
+        found = units_of_balls(self.graph, self.family, self.forms, BUDGET)
         assert found is not None
         return found
 
     @property
-    def balls(self) -> Balls:
-        return Balls(self.family)
+    def balls(self) -> SampleBalls:
+        return SampleBalls(self.family)
 
 
 def _dense(*sizes: int, bend: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequential:

@@ -1,4 +1,4 @@
-"""Rows bounded on parts: whatever is chosen, no point of the part is above; steps follow the gradient."""
+"""UnitRows bounded on parts: whatever is chosen, no point of the part is above; steps follow the gradient."""
 
 from __future__ import annotations
 
@@ -10,13 +10,21 @@ from torch import Tensor
 
 from proofmap.graph.ops import compute
 from proofmap.rules import Interval
-from proofmap.search.ball_maxima import Balls
-from proofmap.search.beta_crown import Choice, Lines, bound, improve, lines_of, losses, places
-from proofmap.search.unstable_units import Rows, Units
+from proofmap.search.ball_maxima import SampleBalls
+from proofmap.search.beta_crown import (
+    ParameterChoice,
+    UnitLines,
+    bound_rows,
+    branching_losses,
+    optimise,
+    split_points,
+    unit_lines,
+)
+from proofmap.search.unstable_units import UnitRows, Units
 from tests.search.setting import BALLS, NETWORKS, Setting, cut, points, run, setting, within
 
 
-def parts_of(one: Setting, generator: torch.Generator, count: int = 6) -> tuple[Interval, Tensor, Tensor]:
+def unpack_leaves(one: Setting, generator: torch.Generator, count: int = 6) -> tuple[Interval, Tensor, Tensor]:
     """(parts (B, K), δ (P, d), which of them lie in which part (B, P)): none of the parts is empty."""
     units = one.units
     centres = points(one.family, generator)[:count]
@@ -28,10 +36,10 @@ def parts_of(one: Setting, generator: torch.Generator, count: int = 6) -> tuple[
     return parts, delta, inside
 
 
-def drawn(parts: Interval, generator: torch.Generator) -> Choice:
+def drawn(parts: Interval, generator: torch.Generator) -> ParameterChoice:
     """Slopes in [0, 1], and multipliers of either sign, some of them 0."""
     slopes, sizes, zero = (torch.rand(parts.lower.shape, generator=generator, dtype=torch.float64) for _ in range(3))
-    return Choice(slopes, torch.where(zero < 0.3, 0.0, 4 * sizes - 2))
+    return ParameterChoice(slopes, torch.where(zero < 0.3, 0.0, 4 * sizes - 2))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -40,12 +48,12 @@ def test_no_point_of_a_part_is_above(name: str) -> None:
     for ball in ("box", "sphere"):
         one = setting(name, ball)
         units = one.units
-        parts, delta, inside = parts_of(one, generator)
+        parts, delta, inside = unpack_leaves(one, generator)
         _, values = run(units, delta)
         for row in range(len(units.rows)):
             rows = units.rows.pick(torch.full((len(parts.lower),), row))
             choice = drawn(parts, generator)
-            found = bound(units, rows, parts, lines_of(units, parts, choice.slopes), choice.multipliers)
+            found = bound_rows(units, rows, parts, unit_lines(units, parts, choice.slopes), choice.multipliers)
             above = found.form @ delta.T + found.bias[:, None]  # (B, P)
             assert bool((above - values[:, row] >= -1e-9)[inside].all()), (name, ball)
 
@@ -58,9 +66,9 @@ def test_it_meets_the_network_where_nothing_is_open() -> None:
     z, values = run(units, centre)
     lower, upper = torch.where(z > 0, 0, units.interval.lower), torch.where(z > 0, units.interval.upper, 0)
     part = Interval(lower, upper)
-    lines = lines_of(units, part, Choice.start(part).slopes)
+    lines = unit_lines(units, part, ParameterChoice.start(part).slopes)
     assert not bool(lines.open.any())
-    found = bound(units, units.rows.pick([0]), part, lines, torch.zeros_like(lower))
+    found = bound_rows(units, units.rows.pick([0]), part, lines, torch.zeros_like(lower))
     torch.testing.assert_close(found.form @ centre[0] + found.bias, values[:, 0])
 
 
@@ -69,9 +77,9 @@ def test_units_from_a_column_on_are_left_out() -> None:
     units = one.units
     level = units.levels[1]
     x = Interval(units.interval.lower[None], units.interval.upper[None])
-    lines, none = lines_of(units, x, Choice.start(x).slopes), torch.zeros_like(x.lower)
+    lines, none = unit_lines(units, x, ParameterChoice.start(x).slopes), torch.zeros_like(x.lower)
     row = units.inputs.pick([level.start])
-    short, long = (bound(units, row, x, lines, none, stop) for stop in (level.start, None))
+    short, long = (bound_rows(units, row, x, lines, none, stop) for stop in (level.start, None))
     torch.testing.assert_close(short.form, long.form)
     torch.testing.assert_close(short.bias, long.bias)
 
@@ -81,21 +89,21 @@ def test_losses_are_what_lines_are_off_where_units_are_split(name: str) -> None:
     """A ReLU at its kink, other functions in the middle of their intervals."""
     one = setting(name)
     units, generator = one.units, torch.Generator().manual_seed(0)
-    parts, _, _ = parts_of(one, generator)
+    parts, _, _ = unpack_leaves(one, generator)
     choice = drawn(parts, generator)
-    lines = lines_of(units, parts, choice.slopes)
+    lines = unit_lines(units, parts, choice.slopes)
     rows = units.rows.pick(torch.zeros(len(parts.lower), dtype=torch.int64))
-    c = bound(units, rows, parts, lines, choice.multipliers).of_units
+    c = bound_rows(units, rows, parts, lines, choice.multipliers).of_units
     at, value = torch.zeros_like(c), torch.zeros_like(c)
     for level in units.levels:
         if level.node is not None:
             k = level.columns
             at[:, k] = (parts.lower + parts.upper)[:, k] / 2
             value[:, k] = compute(replace(level.node, shape=(level.stop - level.start,)), at[:, k])
-    assert torch.equal(places(units, parts), at)
+    assert torch.equal(split_points(units, parts), at)
     below = lines.below * at + (0 if lines.drop is None else lines.drop)
     off = torch.where(c > 0, lines.above * at + lines.lift, below) - value
-    torch.testing.assert_close(losses(units, parts, lines, c), c * off)
+    torch.testing.assert_close(branching_losses(units, parts, lines, c), c * off)
     assert bool((c * off >= -1e-9).all())
 
 
@@ -103,14 +111,20 @@ RATES = (0.3, 0.1)
 
 
 def slow(
-    units: Units, balls: Balls, rows: Rows, x: Interval, start: Choice, member: Tensor | None, steps: int
+    units: Units,
+    balls: SampleBalls,
+    rows: UnitRows,
+    x: Interval,
+    start: ParameterChoice,
+    member: Tensor | None,
+    steps: int,
 ) -> list[Tensor]:
     """The bounds (B,) that Adam meets step by step, with gradients by torch: those of the bound as a function of
     slopes and of the two signs of the multipliers, γ = p + n with p >= 0 >= n. Steps fall to two fifths of the first;
     those of multipliers are shares of the mean coefficient that the row has of a unit.
     """
     slopes, g = start.slopes, start.multipliers
-    fixed = lines_of(units, x, slopes)
+    fixed = unit_lines(units, x, slopes)
     free = fixed.open.clone()
     for level in units.levels:
         if level.node is not None:
@@ -123,7 +137,7 @@ def slow(
             lines = replace(fixed, below=torch.where(free, s, fixed.below))
             value = _textbook(units, balls, rows, x, lines, p, n, member)
             if not met:
-                scale = bound(units, rows, x, lines, g).of_units.abs().mean(1, keepdim=True).detach()
+                scale = bound_rows(units, rows, x, lines, g).of_units.abs().mean(1, keepdim=True).detach()
             by_slope, by_p, by_n = torch.autograd.grad(value.sum(), (s, p, n))
         met.append(value.detach())
         if step == steps:
@@ -145,7 +159,14 @@ def slow(
 
 
 def _textbook(
-    units: Units, balls: Balls, rows: Rows, x: Interval, lines: Lines, p: Tensor, n: Tensor, member: Tensor | None
+    units: Units,
+    balls: SampleBalls,
+    rows: UnitRows,
+    x: Interval,
+    lines: UnitLines,
+    p: Tensor,
+    n: Tensor,
+    member: Tensor | None,
 ) -> Tensor:
     """The bound (B,), one unit after the other from the last to the first."""
     weight, bias, c = rows.weight, rows.bias, list(rows.mix.unbind(1))
@@ -166,14 +187,14 @@ def _textbook(
 def test_steps_follow_the_gradient(name: str, ball: str) -> None:
     one = setting(name, ball)
     units, balls, generator = one.units, one.balls, torch.Generator().manual_seed(0)
-    parts, _, _ = parts_of(one, generator)
+    parts, _, _ = unpack_leaves(one, generator)
     count = len(parts.lower)
     rows = units.rows.pick(torch.arange(count) % len(units.rows))
     for member in (None, torch.arange(count) % balls.members):
-        for start in (Choice.start(parts), drawn(parts, generator)):
+        for start in (ParameterChoice.start(parts), drawn(parts, generator)):
             for steps in range(4):
                 met = slow(units, balls, rows, parts, start, member, steps)
-                best = improve(units, balls, rows, parts, start, steps=steps, member=member, rates=RATES)
+                best = optimise(units, balls, rows, parts, start, steps=steps, member=member, rates=RATES)
                 torch.testing.assert_close(best.value, torch.stack(met).amin(0), rtol=1e-7, atol=1e-7)
 
 
@@ -181,18 +202,18 @@ def test_steps_follow_the_gradient(name: str, ball: str) -> None:
 def test_the_best_is_no_worse_than_the_start_and_is_what_it_says(name: str) -> None:
     one = setting(name)
     units, balls, generator = one.units, one.balls, torch.Generator().manual_seed(0)
-    parts, delta, inside = parts_of(one, generator)
+    parts, delta, inside = unpack_leaves(one, generator)
     rows = units.rows.pick(torch.zeros(len(parts.lower), dtype=torch.int64))
     start = drawn(parts, generator)
-    first = improve(units, balls, rows, parts, start, steps=0, rates=RATES)
-    best = improve(units, balls, rows, parts, start, steps=12, rates=(5.0, 5.0))  # steps that are much too long
+    first = optimise(units, balls, rows, parts, start, steps=0, rates=RATES)
+    best = optimise(units, balls, rows, parts, start, steps=12, rates=(5.0, 5.0))  # steps that are much too long
     assert bool((best.value <= first.value).all())
     assert bool(((best.choice.slopes >= 0) & (best.choice.slopes <= 1)).all())
-    lines = lines_of(units, parts, best.choice.slopes)
-    again = bound(units, rows, parts, lines, best.choice.multipliers)
-    swing, at = balls.largest(again.form, None)
+    lines = unit_lines(units, parts, best.choice.slopes)
+    again = bound_rows(units, rows, parts, lines, best.choice.multipliers)
+    swing, at = balls.maximise(again.form, None)
     torch.testing.assert_close(again.bias + swing, best.value)
     torch.testing.assert_close(at, best.delta)
-    torch.testing.assert_close(losses(units, parts, lines, again.of_units), best.losses)
+    torch.testing.assert_close(branching_losses(units, parts, lines, again.of_units), best.losses)
     _, values = run(units, delta)
     assert bool((best.value[:, None] - values[:, 0] >= -1e-9)[inside].all())

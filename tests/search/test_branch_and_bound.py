@@ -14,17 +14,15 @@ from torch import Tensor
 
 from proofmap.rules import Interval
 from proofmap.search import branch_and_bound as module
-from proofmap.search import branching as splits
-from proofmap.search import tightening as forest
-from proofmap.search.branch_and_bound import Stage, Tree, search
-from proofmap.search.goal import FINER, Found, Goal
-from proofmap.search.open_leaves import Leaves
-from proofmap.search.unstable_units import outward, wide
+from proofmap.search import branching, tightening
+from proofmap.search.branch_and_bound import SearchTree, Stage, branch_and_bound
+from proofmap.search.frontier import MEMBER_GAP_DIVISOR, OpenLeaves, SearchResult, StoppingRule
+from proofmap.search.unstable_units import repeat_interval, round_outward
 from tests.search.setting import GAP, STRAIGHT, Setting, exact_overlaps, points, run, setting
 
 pytestmark = pytest.mark.slow  # a minute
 
-CLOSE = GAP / FINER
+CLOSE = GAP / MEMBER_GAP_DIVISOR
 BOXES = [
     *((name, "box", seed) for name in STRAIGHT for seed in (1, 2)),
     ("dense", "half", 1),
@@ -49,10 +47,10 @@ SOON = ((0.0, 2), (0.0, 16))  # intervals are made closer at once
 
 def searched(
     one: Setting, reached: Tensor, seconds: float = 20.0, stages: Sequence[Stage] | None = None, **goal: Any
-) -> Found:
+) -> SearchResult:
     """A search that is told what is reached, and finds no more."""
-    aim = Goal(**{"gap": GAP, "until": time.monotonic() + seconds, "memory": 2**30, **goal})
-    return search(one.units, one.balls, reached.clone(), aim, lambda *_: reached, lambda *_: None, stages)
+    aim = StoppingRule(**{"gap": GAP, "deadline": time.monotonic() + seconds, "memory": 2**30, **goal})
+    return branch_and_bound(one.units, one.balls, reached.clone(), aim, lambda *_: reached, lambda *_: None, stages)
 
 
 @pytest.mark.parametrize("stages", [(), SOON], ids=["at once", "closer"])
@@ -69,14 +67,14 @@ def test_it_ends_at_the_truth_on_every_member(name: str, ball: str, seed: int, s
 
 @pytest.mark.parametrize("worth", [inf, 0.0])
 def test_a_tree_goes_on_where_ends_come_little_closer(worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    (one, exact), usual, planted = hard(), Tree.plant, []
+    (one, exact), usual, planted = hard(), SearchTree.bound_root, []
 
-    def plant(tree: Tree) -> None:
+    def bound_root(tree: SearchTree) -> None:
         planted.append(tree)
         usual(tree)
 
-    monkeypatch.setattr(module, "_WORTH", worth)
-    monkeypatch.setattr(Tree, "plant", plant)
+    monkeypatch.setattr(module, "_RESTART_LOOSENESS_SHARE", worth)
+    monkeypatch.setattr(SearchTree, "bound_root", bound_root)
     found = searched(one, exact - CLOSE / 2, stages=SOON)
     assert (len(planted) > 1) == (worth > 0)
     assert found.stopped == ""
@@ -113,8 +111,8 @@ def test_points_that_are_offered_are_taken_into_account() -> None:
         seen.append(delta)
         return exact.clone()
 
-    goal = Goal(GAP, time.monotonic() + 20, 2**30)
-    found = search(units, one.balls, exact - 1, goal, offer, lambda *_: None)
+    goal = StoppingRule(GAP, time.monotonic() + 20, 2**30)
+    found = branch_and_bound(units, one.balls, exact - 1, goal, offer, lambda *_: None)
     assert seen
     assert found.stopped == ""
     assert bool((found.upper >= exact - 1e-9).all())
@@ -147,10 +145,10 @@ CPU = RuntimeError("DefaultCPUAllocator: can't allocate memory")  # as torch say
 
 ERRORS = {"interrupted": KeyboardInterrupt(), "memory": MemoryError(), "torch": CPU}
 STEPS = [
-    *((module, name, ()) for name in ("renew", "mended", "solved", "outward")),
-    *((splits, name, ()) for name in ("bound", "improve", "lines_of", "places")),
-    *((forest, name, SOON) for name in ("mended", "outward", "Forest")),
-    (module, "refined", SOON),
+    *((module, name, ()) for name in ("tighten_intervals", "repair_crossings", "solve_leaf_lps", "round_outward")),
+    *((branching, name, ()) for name in ("bound_rows", "optimise", "unit_lines", "split_points")),
+    *((tightening, name, SOON) for name in ("repair_crossings", "round_outward", "IntervalForest")),
+    (module, "tighten_units", SOON),
 ]
 
 
@@ -194,13 +192,13 @@ def test_whatever_breaks_a_step_off_what_is_proven_holds(
 
 @pytest.mark.parametrize("count", [1, 2, 4, 7])
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("where", ["add", "drop", "urgent", "rank"])
+@pytest.mark.parametrize("where", ["add", "drop", "most_urgent", "set_urgency"])
 def test_leaves_are_lost_at_no_moment(where: str, after: bool, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C before or after leaves are put in, taken, or looked at."""
     one, exact = hard()
-    usual, calls = getattr(Leaves, where), 0
+    usual, calls = getattr(OpenLeaves, where), 0
 
-    def broken(self: Leaves, *args: Any) -> Any:
+    def broken(self: OpenLeaves, *args: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == count and not after:
@@ -210,7 +208,7 @@ def test_leaves_are_lost_at_no_moment(where: str, after: bool, count: int, monke
             raise KeyboardInterrupt
         return result
 
-    monkeypatch.setattr(Leaves, where, broken)
+    monkeypatch.setattr(OpenLeaves, where, broken)
     found = searched(one, exact - CLOSE / 2)
     assert bool((found.upper >= exact - 1e-9).all())
 
@@ -232,25 +230,25 @@ def test_what_is_enough_need_not_be_closer() -> None:
 def test_parts_are_kept_in_float32_and_no_closer() -> None:
     generator = torch.Generator().manual_seed(0)
     ends = torch.randn(2, 99, 5, generator=generator, dtype=torch.float64)
-    found = outward(Interval(ends.amin(0), ends.amax(0)))
+    found = round_outward(Interval(ends.amin(0), ends.amax(0)))
     assert found.lower.dtype == torch.float32
     assert bool((found.lower.double() <= ends.amin(0)).all() and (found.upper.double() >= ends.amax(0)).all())
     torch.testing.assert_close(found.lower.double(), ends.amin(0), rtol=1e-6, atol=0)
     exact = Interval(torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64))
-    assert outward(exact).lower.item() == 0.0
-    assert outward(exact).upper.item() == 1.0
+    assert round_outward(exact).lower.item() == 0.0
+    assert round_outward(exact).upper.item() == 1.0
 
 
 def test_both_halves_of_a_part_cover_it() -> None:
     for name in ("dense", "both"):
         one = setting(name)
         units = one.units
-        tree = Tree(
-            units, one.balls, torch.zeros(4, dtype=torch.float64), Goal(GAP, time.monotonic() + 9, 2**30), _none
+        tree = SearchTree(
+            units, one.balls, torch.zeros(4, dtype=torch.float64), StoppingRule(GAP, time.monotonic() + 9, 2**30), _none
         )
-        tree.plant()
-        part = outward(wide(units.interval, len(units)))
-        lower, upper, both = tree.splits.halves(part, torch.arange(len(units)))
+        tree.bound_root()
+        part = round_outward(repeat_interval(units.interval, len(units)))
+        lower, upper, both = tree.brancher.halves(part, torch.arange(len(units)))
         z, _ = run(units, points(one.family, torch.Generator().manual_seed(0)))
         inside = ((z[:, None] >= lower - 1e-9) & (z[:, None] <= upper + 1e-9)).all(2)  # (P, 2 K)
         assert both.tolist() == [*range(len(units)), *range(len(units))]
@@ -260,7 +258,9 @@ def test_both_halves_of_a_part_cover_it() -> None:
 def test_batches_fit_into_the_memory() -> None:
     one = setting("dense")
     batches = [
-        Tree(one.units, one.balls, torch.zeros(4, dtype=torch.float64), Goal(GAP, 0.0, memory), _none).batch
+        SearchTree(
+            one.units, one.balls, torch.zeros(4, dtype=torch.float64), StoppingRule(GAP, 0.0, memory), _none
+        ).batch
         for memory in (1, 2**20, 2**40)
     ]
     assert batches[0] == 8 < batches[1] < batches[2] == 256
@@ -274,16 +274,16 @@ def test_whatever_is_chosen_to_be_split_what_is_proven_holds(monkeypatch: pytest
     one, exact = hard()
     generator = torch.Generator().manual_seed(0)
 
-    def choose(self: Tree, part: Any, x: Interval, choice: Any) -> Tensor:
+    def choose_units(self: SearchTree, part: Any, x: Interval, choice: Any) -> Tensor:
         ahead = part["candidates"].long()
         pick = (torch.rand(ahead.shape, generator=generator) * (ahead >= 0)).argmax(1, keepdim=True)
         chosen: Tensor = ahead.gather(1, pick).squeeze(1)
         return chosen
 
-    def member(self: Tree, part: Any) -> Tensor:
+    def member(self: SearchTree, part: Any) -> Tensor:
         return torch.randint(4, (len(part["row"]),), generator=generator)
 
-    monkeypatch.setattr(Tree, "_choose", choose)
-    monkeypatch.setattr(Tree, "_member", member)
+    monkeypatch.setattr(SearchTree, "_choose_units", choose_units)
+    monkeypatch.setattr(SearchTree, "_target_member", member)
     found = searched(one, exact - CLOSE / 2, seconds=2.0)
     assert bool((found.upper >= exact - 1e-9).all())

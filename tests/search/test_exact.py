@@ -17,12 +17,12 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.attack import lower_bounds as reach
 from proofmap.attack import restarts as leaps
-from proofmap.attack.lower_bounds import Reached
+from proofmap.attack.lower_bounds import AttackBounds
 from proofmap.bounds import Exact
 from proofmap.errors import InputError, RoomError
 from proofmap.runtime import precision
-from proofmap.search import Closing, close
-from proofmap.search.branch_and_bound import Tree
+from proofmap.search import ExactBounds, exact_bounds
+from proofmap.search.branch_and_bound import SearchTree
 from proofmap.verify.objective import Objective, forms_of
 from proofmap.verify.overlap import Overlap
 from tests.bounds.setting import BUDGET
@@ -37,9 +37,9 @@ module = import_module("proofmap.search.exact")  # whose name the function has, 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many starts as tiny networks need."""
-    monkeypatch.setattr(reach, "_STARTS", 8)
-    monkeypatch.setattr(reach, "_KEPT", 4)
-    monkeypatch.setattr(leaps, "_WORK", 0)
+    monkeypatch.setattr(reach, "_PGD_STARTS", 8)
+    monkeypatch.setattr(reach, "_REFINED_STARTS", 4)
+    monkeypatch.setattr(leaps, "_NETWORK_VALUES", 0)
 
 
 def inputs(count: int = 1, seed: int = 1) -> Tensor:
@@ -117,89 +117,93 @@ def asked(count: int) -> tuple[pm.Graph, pm.Family, Tensor, Tensor]:
 
 def searched(
     count: int, exact: Exact, enough: float = -inf, workers: int | None = None
-) -> tuple[Closing, Reached, Tensor]:
+) -> tuple[ExactBounds, AttackBounds, Tensor]:
     """What a search found, what was reached, and the truth."""
     graph, family, forms, exactly = asked(count)
-    found = reach.reach(graph, family, forms, BUDGET)
+    found = reach.attack_lower_bounds(graph, family, forms, BUDGET)
     known = torch.full_like(found.value, 9.0)
-    return close(graph, family, found, known, exact, BUDGET, enough, workers), found, exactly
+    return exact_bounds(graph, family, found, known, exact, BUDGET, enough, workers), found, exactly
 
 
 def test_what_ends_a_search_is_said() -> None:
     for exact, why in ((Exact(seconds=1e-3), "time"), (Exact(gap=1e-7, memory=1), "memory"), (Exact(), "")):
         closing, _, exactly = searched(1, exact)
-        assert closing.found[0].stopped == why
+        assert closing.results[0].stopped == why
         assert bool((closing.upper >= exactly - 1e-9).all())
         assert bool(closing.upper.isfinite().all())
     closing, _, exactly = searched(1, Exact(), enough=float(exactly[0, 0]) - 0.1)
-    assert closing.found[0].stopped == "refuted"
+    assert closing.results[0].stopped == "refuted"
     assert bool((closing.upper >= exactly - 1e-9).all())
 
 
 @pytest.mark.parametrize("where", ["the units", "a step", "the root"])
 def test_ctrl_c_ends_all_samples_with_what_is_known(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the first of two samples: the other one is not begun."""
-    place, name = {"the units": (module, "units_on"), "a step": (Tree, "grow"), "the root": (Tree, "plant")}[where]
+    place, name = {
+        "the units": (module, "units_of_balls"),
+        "a step": (SearchTree, "split_leaves"),
+        "the root": (SearchTree, "bound_root"),
+    }[where]
 
     def broken(*args: Any, **kwargs: Any) -> Any:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(place, name, broken)
     closing, _, exact = searched(2, Exact())
-    assert [one.stopped for one in closing.found] == ["interrupted", "interrupted"]
-    assert closing.found[1].parts == 0
+    assert [one.stopped for one in closing.results] == ["interrupted", "interrupted"]
+    assert closing.results[1].parts == 0
     assert bool((closing.upper >= exact - 1e-9).all())
     assert bool((closing.upper <= 9).all())
 
 
 def test_several_at_once_find_what_one_after_the_other_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of four are at their roots together; all meet points, as the attack before them stays at x."""
-    monkeypatch.setattr(reach, "_search", lambda *_: None)
+    monkeypatch.setattr(reach, "_attack_samples", lambda *_: None)
     one_by_one, alone, exact = searched(4, Exact())
-    usual, then, meet, begun = Tree.plant, Tree.grow, Barrier(3), count()
+    usual, then, meet, begun = SearchTree.bound_root, SearchTree.split_leaves, Barrier(3), count()
 
     def strict() -> None:
         assert all(getattr(owner, name) == value for owner, name, value in precision._switches())
 
-    def plant(self: Tree) -> None:
+    def bound_root(self: SearchTree) -> None:
         if next(begun) < 3:
             meet.wait(60)
         assert not torch.is_grad_enabled()
         strict()
-        assert self.goal.memory == BUDGET // 2 // 3
+        assert self.rule.memory == BUDGET // 2 // 3
         usual(self)
 
-    def grow(self: Tree) -> None:
+    def split_leaves(self: SearchTree) -> None:
         strict()  # after others have taken in points, too
         then(self)
 
-    monkeypatch.setattr(Tree, "plant", plant)
-    monkeypatch.setattr(Tree, "grow", grow)
+    monkeypatch.setattr(SearchTree, "bound_root", bound_root)
+    monkeypatch.setattr(SearchTree, "split_leaves", split_leaves)
     closing, found, _ = searched(4, Exact(), workers=3)
-    assert [one.stopped for one in closing.found] == [""] * 4
+    assert [one.stopped for one in closing.results] == [""] * 4
     assert bool((closing.upper >= exact - 1e-9).all())
     assert bool((closing.upper - found.value <= GAP).all())
     torch.testing.assert_close(closing.upper, one_by_one.upper, rtol=0, atol=GAP)
     torch.testing.assert_close(found.value, alone.value, rtol=0, atol=GAP)
     graph, _, forms, _ = asked(4)
-    at_points = (graph(found.points.flatten(0, 1)).view(4, 4, -1) @ forms.mT).amax(2)
-    torch.testing.assert_close(found.value, at_points, rtol=1e-12, atol=1e-12)
+    bounds_at_points = (graph(found.points.flatten(0, 1)).view(4, 4, -1) @ forms.mT).amax(2)
+    torch.testing.assert_close(found.value, bounds_at_points, rtol=1e-12, atol=1e-12)
 
 
 def test_ctrl_c_ends_several_at_once_with_what_is_proven(ctrl_c: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the first step of three of them, in the thread that waits for them; the last one is not begun."""
-    usual, meet, steps = Tree.grow, Barrier(3), count()
+    usual, meet, steps = SearchTree.split_leaves, Barrier(3), count()
 
-    def grow(self: Tree) -> None:
+    def split_leaves(self: SearchTree) -> None:
         usual(self)
         if next(steps) < 3 and meet.wait(60) == 0:
             interrupt_main()
-        assert self.goal.halted.wait(60)
+        assert self.rule.halted.wait(60)
 
-    monkeypatch.setattr(Tree, "grow", grow)
+    monkeypatch.setattr(SearchTree, "split_leaves", split_leaves)
     closing, _, exact = searched(4, Exact(gap=1e-7), workers=3)
-    assert [one.stopped for one in closing.found] == ["interrupted"] * 4
-    assert [one.parts > 0 for one in closing.found] == [True, True, True, False]
+    assert [one.stopped for one in closing.results] == ["interrupted"] * 4
+    assert [one.parts > 0 for one in closing.results] == [True, True, True, False]
     assert bool((closing.upper >= exact - 1e-9).all())
     assert bool((closing.upper[:3] < 9).all())
 
@@ -209,7 +213,11 @@ def test_ctrl_c_ends_several_at_once_with_what_is_proven(ctrl_c: None, monkeypat
 def test_a_sample_without_memory_is_not_the_end_of_the_others(
     where: str, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, name = {"the units": (module, "units_on"), "a step": (Tree, "grow"), "a point": (Reached, "refine")}[where]
+    place, name = {
+        "the units": (module, "units_of_balls"),
+        "a step": (SearchTree, "split_leaves"),
+        "a point": (AttackBounds, "refine"),
+    }[where]
     error = RoomError("out of memory") if where == "a point" else RuntimeError("can't allocate memory")
     usual, calls = getattr(place, name), count()
 
@@ -219,10 +227,12 @@ def test_a_sample_without_memory_is_not_the_end_of_the_others(
         return usual(*args)
 
     monkeypatch.setattr(place, name, broken)
-    monkeypatch.setattr(module, "_FEW", 0)  # or else boxes of inputs go on where a tree of units lacks memory
+    monkeypatch.setattr(
+        module, "_MAX_BOX_VARIABLES", 0
+    )  # or else boxes of inputs go on where a tree of units lacks memory
     closing, _, exact = searched(4, Exact(), workers=workers)
     stopped = [""] * 4 if where == "a point" else [""] * 3 + ["memory"]
-    assert sorted(one.stopped for one in closing.found) == stopped
+    assert sorted(one.stopped for one in closing.results) == stopped
     assert bool((closing.upper >= exact - 1e-9).all())
     assert bool((closing.upper <= 9).all())
 
@@ -230,18 +240,18 @@ def test_a_sample_without_memory_is_not_the_end_of_the_others(
 def test_what_is_known_to_meet_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, x = network("dense", 2), inputs(seed=2)
     family, forms = pm.Ball(0.5).at(x, MASK), torch.tensor([[[1.0, -1.0, 0.0]]], dtype=torch.float64)
-    found = reach.reach(graph, family, forms, BUDGET)
-    monkeypatch.delattr(module, "search")
-    closing = close(graph, family, found, found.value + 1e-6, Exact(), BUDGET)
-    assert closing.found[0].stopped == ""
+    found = reach.attack_lower_bounds(graph, family, forms, BUDGET)
+    monkeypatch.delattr(module, "branch_and_bound")
+    closing = exact_bounds(graph, family, found, found.value + 1e-6, Exact(), BUDGET)
+    assert closing.results[0].stopped == ""
     assert torch.equal(closing.upper, found.value + 1e-6)
 
 
 def test_points_that_a_search_meets_improve_the_lower_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an attack that starts at x and stays there, both sides meet nevertheless."""
-    monkeypatch.setattr(reach, "_search", lambda *_: None)
+    monkeypatch.setattr(reach, "_attack_samples", lambda *_: None)
     closing, found, exact = searched(1, Exact())
-    assert closing.found[0].stopped == ""
+    assert closing.results[0].stopped == ""
     assert bool((found.value >= exact - GAP).all())
     assert bool((closing.upper - found.value <= GAP).all())
     assert bool((closing.upper >= exact - 1e-9).all())
@@ -249,8 +259,8 @@ def test_points_that_a_search_meets_improve_the_lower_sides(monkeypatch: pytest.
 
 @pytest.mark.parametrize("question", [{}, {"rival": 0, "target": 2}])
 def test_what_units_leave_open_is_closed_in_boxes(question: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FIRST", 0.0)
-    monkeypatch.setattr(Tree, "grow", None)  # units get no further than their root
+    monkeypatch.setattr(module, "_UNITS_TIME_SHARE", 0.0)
+    monkeypatch.setattr(SearchTree, "split_leaves", None)  # units get no further than their root
     graph, x, ball = network("dense", 2), inputs(seed=2), pm.Ball(0.5, domain=(0.0, 1.0))
     over = pm.overlap(graph, x, ball, groups=MASK, bounds=Exact(), **question)
     rival = torch.zeros(1, dtype=torch.int64) if question else None
@@ -258,16 +268,16 @@ def test_what_units_leave_open_is_closed_in_boxes(question: dict[str, Any], monk
 
 
 def test_boxes_are_for_few_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FEW", 3)
-    monkeypatch.delattr(module.boxes, "search")
+    monkeypatch.setattr(module, "_MAX_BOX_VARIABLES", 3)
+    monkeypatch.delattr(module, "split_inputs")
     closing, _, exact = searched(1, Exact(seconds=1e-3))
-    assert closing.found[0].stopped == "time"
+    assert closing.results[0].stopped == "time"
     assert bool((closing.upper >= exact - 1e-9).all())
 
 
 def test_a_table_of_six_columns_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """In boxes alone, by columns, on a ball that is relative to their ranges."""
-    monkeypatch.setattr(module, "_FIRST", 0.0)
+    monkeypatch.setattr(module, "_UNITS_TIME_SHARE", 0.0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         first, last = nn.Linear(6, 16), (nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3))

@@ -16,16 +16,22 @@ import proofmap as pm
 from proofmap.attack import lower_bounds as reach
 from proofmap.errors import RoomError
 from proofmap.inputs.family import Family
+from proofmap.inputs.membership import add_rounded_down
 from proofmap.search import input_splitting as module
-from proofmap.search.goal import FINER, Found, Goal
-from proofmap.search.input_splitting import Boxes, Ground, Question, moving, search
-from proofmap.search.two_sides import Sides
+from proofmap.search.frontier import MEMBER_GAP_DIVISOR, Frontier, SearchResult, StoppingRule
+from proofmap.search.input_splitting import (
+    BallGeometry,
+    BoxTree,
+    InputSplittingProblem,
+    split_inputs,
+    varying_variables,
+)
 from tests.bounds.setting import BUDGET
 from tests.search.setting import GAP, Setting, exact_overlaps, points, setting
 
 pytestmark = pytest.mark.slow  # half a minute
 
-CLOSE = GAP / FINER
+CLOSE = GAP / MEMBER_GAP_DIVISOR
 KNOWN = 99.0
 
 
@@ -36,16 +42,18 @@ def truth(name: str, ball: str, seed: int) -> Tensor:
     return exact_overlaps(one.graph, one.family, one.forms[None])[0]
 
 
-def asked(one: Setting) -> Question:
-    return Question(one.graph, one.family, one.forms, BUDGET, moving(one.family))
+def asked(one: Setting) -> InputSplittingProblem:
+    return InputSplittingProblem(one.graph, one.family, one.forms, BUDGET, varying_variables(one.family))
 
 
-def searched(one: Setting, reached: Tensor, seconds: float = 60.0, known: Tensor | None = None, **goal: Any) -> Found:
+def searched(
+    one: Setting, reached: Tensor, seconds: float = 60.0, known: Tensor | None = None, **goal: Any
+) -> SearchResult:
     """A search that is told what is reached, and finds no more."""
-    aim = Goal(**{"gap": GAP, "until": time.monotonic() + seconds, "memory": 2**30, **goal})
+    aim = StoppingRule(**{"gap": GAP, "deadline": time.monotonic() + seconds, "memory": 2**30, **goal})
     above = torch.full_like(reached, KNOWN) if known is None else known
     with torch.no_grad():
-        return search(asked(one), above, reached.clone(), aim, lambda *_: reached, lambda *_: None)
+        return split_inputs(asked(one), above, reached.clone(), aim, lambda *_: reached, lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -82,9 +90,9 @@ def test_it_says_the_same_every_time() -> None:
 
 
 def parts(family: Family) -> tuple[Tensor, Tensor]:
-    """Boxes (60, m) in that of a ball, at random: x inside, outside and at their edges, some without width."""
+    """BoxTree (60, m) in that of a ball, at random: x inside, outside and at their edges, some without width."""
     generator = torch.Generator().manual_seed(0)
-    low, high = (end[0] for end in Ground(family, moving(family)).roots()[:2])
+    low, high = (end[0] for end in BallGeometry(family, varying_variables(family)).roots()[:2])
     ends = torch.rand(2, 60, len(low), generator=generator, dtype=low.dtype)
     ends[:, ::3, 0] = 0.5
     ends[:, 1::3, 1] = ends[:1, 1::3, 1]
@@ -95,7 +103,7 @@ def parts(family: Family) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("ball", ["box", "half", "relative", "octahedron", "sphere"])
 def test_parts_lie_in_the_balls_that_stand_for_them(ball: str) -> None:
     family = setting("dense", ball).family
-    ground = Ground(family, moving(family))
+    ground = BallGeometry(family, varying_variables(family))
     low, high = parts(family)
     balls, empty = ground.balls(low, high)
     for delta in points(family, torch.Generator().manual_seed(1)).split(50):
@@ -104,16 +112,16 @@ def test_parts_lie_in_the_balls_that_stand_for_them(ball: str) -> None:
         assert not bool((inside & empty).any())
         assert bool((balls.contains(z - balls.x, 1e-12) | ~inside).all())
         if ball == "sphere":
-            cut = ground.tangent(balls)
+            cut = ground.tangent_cut(balls)
             assert not bool((inside & ((cut.form * z).sum(2) + cut.room < 0)).any())
     assert bool(empty.any()) == (ball in ("octahedron", "sphere"))
 
 
 def test_a_tangent_cuts_off_what_a_sphere_is_not() -> None:
     family = setting("dense", "sphere").family
-    ground = Ground(family, moving(family))
+    ground = BallGeometry(family, varying_variables(family))
     balls, _ = ground.balls(*parts(family))
-    cut, z = ground.tangent(balls), balls.x + balls.sample(40, torch.Generator().manual_seed(1))
+    cut, z = ground.tangent_cut(balls), balls.x + balls.sample(40, torch.Generator().manual_seed(1))
     beyond = (cut.form * z).sum(2) + cut.room < 0
     assert int(beyond.sum()) > 100
     assert not bool((beyond & family.pick(torch.zeros(60, dtype=torch.int64)).contains(z - family.x, -1e-9)).any())
@@ -123,7 +131,7 @@ def test_nothing_of_an_octahedron_is_added() -> None:
     """For p = 1, what lies in the box and in the ball that stands for it is the part."""
     family = setting("dense", "octahedron").family
     low, high = parts(family)
-    balls, empty = Ground(family, moving(family)).balls(low, high)
+    balls, empty = BallGeometry(family, varying_variables(family)).balls(low, high)
     delta = balls.sample(40, torch.Generator().manual_seed(1))
     inside = family.pick(torch.zeros(60, dtype=torch.int64)).contains(balls.x + delta - family.x, 1e-9)
     assert bool((inside | empty).all())
@@ -134,12 +142,12 @@ def test_ends_are_rounded_outward() -> None:
     generator = torch.Generator().manual_seed(0)
     a, b = torch.randn(2, 400, generator=generator, dtype=torch.float64) * torch.logspace(-9, 9, 400).double()
     b = b[torch.randperm(400, generator=generator)]
-    least = module._at_most(a, b)
+    least = add_rounded_down(a, b)
     for one, two, low in zip(a.tolist(), b.tolist(), least.tolist(), strict=True):
         exact = Fraction(one) + Fraction(two)
         assert Fraction(low) <= exact
         assert float(exact) - low <= 2 * abs(low) * 2.0**-52
-    assert module._at_most(torch.tensor(0.3), torch.tensor(-0.3)).item() == 0.0
+    assert add_rounded_down(torch.tensor(0.3), torch.tensor(-0.3)).item() == 0.0
 
 
 @pytest.mark.parametrize("ball", ["box", "half", "sphere"])
@@ -147,13 +155,19 @@ def test_leaves_cover_every_member(ball: str) -> None:
     """Nothing is reached, so that no part is done: the leaves hold all points, those of B_u where u is at x."""
     one = setting("dense", ball)
     reached = torch.full((4,), -1e9, dtype=torch.float64)
-    ground = Ground(one.family, moving(one.family))
-    sides = Sides(torch.full_like(reached, KNOWN), reached, ground.whole(), Goal(GAP, inf, 2**30), lambda *_: reached)
+    ground = BallGeometry(one.family, varying_variables(one.family))
+    sides = Frontier(
+        torch.full_like(reached, KNOWN),
+        reached,
+        ground.same_as_ball(),
+        StoppingRule(GAP, inf, 2**30),
+        lambda *_: reached,
+    )
     with torch.no_grad():
-        boxes = Boxes(asked(one), ground, sides)
-        boxes.plant()
+        boxes = BoxTree(asked(one), ground, sides)
+        boxes.bound_roots()
         for _ in range(4):
-            boxes.grow()
+            boxes.split_leaves()
     low, high, member = (sides.leaves.column(name) for name in ("low", "high", "member"))
     assert len(low) >= 30
     assert sides.parts > len(low)
@@ -178,9 +192,9 @@ def test_points_that_are_offered_are_taken_into_account() -> None:
         seen.append(delta)
         return exact.clone()
 
-    goal = Goal(GAP, time.monotonic() + 60, 2**30)
+    goal = StoppingRule(GAP, time.monotonic() + 60, 2**30)
     with torch.no_grad():
-        found = search(asked(one), torch.full_like(exact, KNOWN), exact - 1, goal, offer, lambda *_: None)
+        found = split_inputs(asked(one), torch.full_like(exact, KNOWN), exact - 1, goal, offer, lambda *_: None)
     assert seen
     assert found.stopped == ""
     assert bool((found.upper >= exact - 1e-9).all())
@@ -200,7 +214,9 @@ CPU = RuntimeError("DefaultCPUAllocator: can't allocate memory")  # as torch say
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), CPU, RoomError("out of memory")], ids=repr)
-@pytest.mark.parametrize(("place", "name"), [(module, "settle"), (Sides, "keep"), (Sides, "take"), (Sides, "_close")])
+@pytest.mark.parametrize(
+    ("place", "name"), [(module, "bound_nodes"), (Frontier, "push"), (Frontier, "pop"), (Frontier, "_close")]
+)
 def test_whatever_breaks_a_step_off_what_is_proven_holds(
     place: Any, name: str, error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,7 +241,7 @@ def test_whatever_breaks_a_step_off_what_is_proven_holds(
 
 def test_another_error_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     one, exact = hard()
-    monkeypatch.delattr(module, "settle")
+    monkeypatch.delattr(module, "bound_nodes")
     with pytest.raises(NameError):
         searched(one, exact)
 
@@ -273,8 +289,8 @@ def test_networks_without_units_are_closed_as_well(
     bend: type[nn.Module], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pool with padding: up to the gap to what a fine grid reaches."""
-    monkeypatch.setattr(reach, "_STARTS", 8)
-    monkeypatch.setattr(reach, "_KEPT", 4)
+    monkeypatch.setattr(reach, "_PGD_STARTS", 8)
+    monkeypatch.setattr(reach, "_REFINED_STARTS", 4)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         pool = (nn.Unflatten(1, (1, 3, 3)), nn.MaxPool2d(3, 2, 1), nn.Flatten())

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from proofmap.rules import Interval
-from proofmap.search.beta_crown import bound, lines_of
-from proofmap.search.lp import solved
+from proofmap.search.beta_crown import bound_rows, unit_lines
+from proofmap.search.lp import solve_leaf_lps
 from proofmap.search.unstable_units import Units
 from tests.hunting.pieces import program
 from tests.search.setting import BALLS, points, run, setting
@@ -40,11 +40,11 @@ def test_the_bound_is_the_value_of_the_program(name: str, ball: str) -> None:
     x, number = sides_of(units, z), torch.arange(12)
     row, member = number % len(units.rows), number % balls.members
     rows, singles = units.rows.pick(row), one.family.split(member)
-    multipliers, delta, works = solved(units, balls, rows, x, member)
-    lines = lines_of(units, x, torch.zeros_like(x.lower))
+    multipliers, delta, works = solve_leaf_lps(units, balls, rows, x, member)
+    lines = unit_lines(units, x, torch.zeros_like(x.lower))
     assert not bool(lines.open.any())
-    found = bound(units, rows, x, lines, multipliers)
-    value = balls.every(found.form)[number, member] + found.bias
+    found = bound_rows(units, rows, x, lines, multipliers)
+    value = balls.member_suprema(found.form)[number, member] + found.bias
     empty = 0
     for k in range(12):
         weight, bias, goal, constant = affine(units, z[k] > 0)

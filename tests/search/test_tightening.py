@@ -13,28 +13,28 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from proofmap.rules import Interval
-from proofmap.search.branching import Splits
-from proofmap.search.goal import Goal
-from proofmap.search.tightening import Forest, refined
+from proofmap.search.branching import Brancher
+from proofmap.search.frontier import StoppingRule
+from proofmap.search.tightening import IntervalForest, tighten_units
 from proofmap.search.unstable_units import Units
 from tests.search.setting import GAP, NETWORKS, Setting, points, run, setting
 
 
 def closer(one: Setting, parts: int, until: float = inf, memory: int = 2**30, *, halted: bool = False) -> Units:
-    goal = Goal(GAP, inf, memory)
+    goal = StoppingRule(GAP, inf, memory)
     if halted:
         goal.halted.set()
-    return refined(one.units, one.balls, goal, parts=parts, at_once=10**4, until=until)
+    return tighten_units(one.units, one.balls, goal, parts=parts, at_once=10**4, until=until)
 
 
-def grown(units: Units, one: Setting, parts: int) -> tuple[Forest, Tensor]:
+def grown(units: Units, one: Setting, parts: int) -> tuple[IntervalForest, Tensor]:
     """The trees of the last level, and what its rows are at most by one look."""
     level = units.levels[-1]
     k = torch.arange(level.start, level.stop)
     ends = torch.cat([units.interval.upper[k], -units.interval.lower[k]])
-    forest = Forest(Splits(units.before(level, k), one.balls), ends, parts, kinks=level.node is None)
-    forest.splits.imply(forest.plant(), at_once=10**4, until=inf)
-    while forest.grow():
+    forest = IntervalForest(Brancher(units.units_as_rows(level, k), one.balls), ends, parts, kinks=level.node is None)
+    forest.brancher.compute_implied(forest.bound_roots(), at_once=10**4, until=inf)
+    while forest.split_leaves():
         pass
     return forest, ends
 
@@ -63,8 +63,8 @@ def test_ends_come_close_to_the_truth_and_never_below(seed: int) -> None:
     one = setting("dense", seed=seed)
     units = one.units
     exact, (forest, ends) = truth(units, one), grown(units, one, 64)
-    before, after = ends - exact, forest.top.clamp(min=0) - exact.clamp(min=0)
-    assert bool((forest.top >= exact - 1e-9).all())
+    before, after = ends - exact, forest.upper.clamp(min=0) - exact.clamp(min=0)
+    assert bool((forest.upper >= exact - 1e-9).all())
     assert float(after.mean()) < 0.1 * float(before.mean())
     assert int(forest.parts.max()) > 4
 
@@ -79,7 +79,7 @@ def test_they_hold_at_every_point(name: str, ball: str) -> None:
     level = units.levels[-1]
     forest, ends = grown(units, one, 16)
     seen = torch.cat([z[:, level.columns], -z[:, level.columns]], 1).amax(0)
-    assert bool((forest.top >= seen - 1e-9).all() and (forest.top <= ends).all())
+    assert bool((forest.upper >= seen - 1e-9).all() and (forest.upper <= ends).all())
     found = closer(one, 16)
     after, same = run(found, points(one.family, torch.Generator().manual_seed(0)))
     torch.testing.assert_close(same, rows, rtol=1e-9, atol=1e-9)
@@ -98,7 +98,7 @@ def test_units_of_one_sign_are_gone_and_the_others_stay_what_they_were() -> None
         lower = torch.where(one_sign & above, 0.0, units.interval.lower)
         upper = torch.where(one_sign & ~above, 0.0, units.interval.upper)
         inside = ((z >= lower) & (z <= upper)).all(1)
-        found = units.settled(Interval(lower, upper))
+        found = units.eliminate_stable(Interval(lower, upper))
         delta = points(one.family, torch.Generator().manual_seed(0))[inside]
         left, same = run(found, delta)
         torch.testing.assert_close(same, rows[inside], rtol=1e-9, atol=1e-9)

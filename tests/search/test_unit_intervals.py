@@ -12,12 +12,18 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.rules import Interval
-from proofmap.search.ball_maxima import Balls
-from proofmap.search.beta_crown import Choice
-from proofmap.search.unit_intervals import Half, Implied, at_the_root, mended, renew
-from proofmap.search.unstable_units import Level, Rows, Units
+from proofmap.search.ball_maxima import SampleBalls
+from proofmap.search.beta_crown import ParameterChoice
+from proofmap.search.unit_intervals import (
+    HalfSpace,
+    ImpliedIntervals,
+    repair_crossings,
+    root_intervals,
+    tighten_intervals,
+)
+from proofmap.search.unstable_units import UnitLevel, UnitRows, Units
 from tests.search.setting import BALLS, NETWORKS, points, run, setting, within
-from tests.search.test_beta_crown import parts_of
+from tests.search.test_beta_crown import unpack_leaves
 
 NEVER = inf
 
@@ -35,11 +41,11 @@ def test_renewed_intervals_hold_and_are_no_wider(name: str, at_once: int) -> Non
     for ball in ("box", "octahedron"):
         one = setting(name, ball)
         units = one.units
-        parts, delta, inside = parts_of(one, generator)
+        parts, delta, inside = unpack_leaves(one, generator)
         z, _ = run(units, delta)
         wanted = torch.rand(parts.lower.shape, generator=generator) < 0.5
         for only in (None, wanted):
-            found, empty = renew(units, one.balls, parts, at_once=at_once, wanted=only)
+            found, empty = tighten_intervals(units, one.balls, parts, at_once=at_once, wanted=only)
             assert not bool(empty.any())
             assert bool((found.lower >= parts.lower).all() and (found.upper <= parts.upper).all())
             assert all(holds(found.pick(k), z[inside[k]]) for k in range(len(inside)))
@@ -52,19 +58,19 @@ def test_renewed_intervals_hold_and_are_no_wider(name: str, at_once: int) -> Non
 def test_renewing_brings_something() -> None:
     """The later a unit, the more the parts of earlier ones say."""
     one = setting("dense")
-    parts, _, _ = parts_of(one, torch.Generator().manual_seed(0))
-    found, _ = renew(one.units, one.balls, parts, at_once=100)
+    parts, _, _ = unpack_leaves(one, torch.Generator().manual_seed(0))
+    found, _ = tighten_intervals(one.units, one.balls, parts, at_once=100)
     assert float((parts.upper - parts.lower - found.upper + found.lower).amax()) > 0.1
 
 
-def split_at(units: Units, x: Interval, unit: Tensor, side: Tensor, at: Tensor) -> Half:
+def split_at(units: Units, x: Interval, unit: Tensor, side: Tensor, at: Tensor) -> HalfSpace:
     """What the split of a unit (B,) at a place says of δ: side · (z - at) >= 0."""
     row, sign = units.inputs.pick(unit), side.double()
-    rows = Rows(sign[:, None] * row.weight, sign * (row.bias - at), sign[:, None] * row.mix)
-    return Half.of(units, rows, x, Choice.start(x))
+    rows = UnitRows(sign[:, None] * row.weight, sign * (row.bias - at), sign[:, None] * row.mix)
+    return HalfSpace.of(units, rows, x, ParameterChoice.start(x))
 
 
-def halves(units: Units, z: Tensor, generator: torch.Generator) -> tuple[Interval, Half]:
+def halves(units: Units, z: Tensor, generator: torch.Generator) -> tuple[Interval, HalfSpace]:
     """For z (B, K), a part where one unit lies on the side of a place that z has there."""
     count = len(z)
     unit = torch.randint(len(units), (count,), generator=generator)
@@ -89,8 +95,8 @@ def test_renewed_intervals_hold_where_the_newest_split_does(name: str, ball: str
     delta = points(one.family, generator)
     z, _ = run(units, delta)
     parts, half = halves(units, z[:24], generator)
-    found, empty = renew(units, one.balls, parts, at_once=50, half=half)
-    plain, _ = renew(units, one.balls, parts, at_once=50)
+    found, empty = tighten_intervals(units, one.balls, parts, at_once=50, half=half)
+    plain, _ = tighten_intervals(units, one.balls, parts, at_once=50)
     assert not bool(empty.any())
     for k in range(24):
         assert holds(found.pick(k), z[within(z, parts.pick(k))]), k
@@ -106,26 +112,26 @@ def test_a_form_is_clipped_by_a_half_space(ball: str) -> None:
     bias, offset = torch.randn(2, 40, generator=generator, dtype=torch.float64) / 4
     value = bias + balls.supremum(form)
     part = torch.arange(40)
-    clipped = Half(half, offset).clip(balls, part, form, bias, value)
+    clipped = HalfSpace(half, offset).clip(balls, part, form, bias, value)
     assert bool((clipped <= value).all())
     assert float((value - clipped).amax()) > 0.1
     at, side = form @ delta.T + bias[:, None], half @ delta.T + offset[:, None]  # (40, P)
     assert bool((clipped[:, None] - at >= -1e-9)[side >= 0].all())
     picked = torch.tensor([7, 3, 3])
-    again = Half(half, offset).clip(balls, picked, form[picked], bias[picked], value[picked])
+    again = HalfSpace(half, offset).clip(balls, picked, form[picked], bias[picked], value[picked])
     torch.testing.assert_close(again, clipped[picked])
 
 
-def opposed() -> tuple[Units, Balls]:
+def opposed() -> tuple[Units, SampleBalls]:
     """z = (δ, -δ - 1/2, u_0 - u_1 - 3/4) for |δ| <= 1: the first two are never above 0 together."""
     weight = torch.tensor([[1.0], [-1.0], [0.0]], dtype=torch.float64)
     mix = torch.zeros(3, 3, dtype=torch.float64)
     mix[2, :2] = torch.tensor([1.0, -1.0])
-    inputs = Rows(weight, torch.tensor([0.0, -0.5, -0.75], dtype=torch.float64), mix)
-    rows = Rows(weight[2:], inputs.bias[:1], torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64))
+    inputs = UnitRows(weight, torch.tensor([0.0, -0.5, -0.75], dtype=torch.float64), mix)
+    rows = UnitRows(weight[2:], inputs.bias[:1], torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64))
     ends = Interval(inputs.bias.new_tensor([-1.0, -1.5, -1.25]), inputs.bias.new_tensor([1.0, 0.5, 0.25]))
-    units = Units(inputs, ends, (Level(0, 2, None), Level(2, 3, None)), rows)
-    return units, Balls(pm.Ball(1.0).at(torch.zeros(1, 1, dtype=torch.float64)))
+    units = Units(inputs, ends, (UnitLevel(0, 2, None), UnitLevel(2, 3, None)), rows)
+    return units, SampleBalls(pm.Ball(1.0).at(torch.zeros(1, 1, dtype=torch.float64)))
 
 
 def test_a_part_of_which_nothing_is_left_is_seen() -> None:
@@ -138,26 +144,26 @@ def test_a_part_of_which_nothing_is_left_is_seen() -> None:
     lower[3, 2] = -0.8
     parts, side = Interval(lower, upper), torch.tensor([1, 1, -1, -1])
     first = split_at(units, parts, torch.zeros_like(side), side, torch.zeros(4, dtype=torch.float64))
-    found, empty = renew(units, balls, parts, at_once=10, half=first)
+    found, empty = tighten_intervals(units, balls, parts, at_once=10, half=first)
     assert empty.tolist() == [True, False, True, False]
     assert float(found.upper[1, 1]) == pytest.approx(-0.5, abs=0.05)
 
 
 def test_what_a_split_implies_shows_that_a_part_is_empty() -> None:
     units, balls = opposed()
-    implied = Implied.of(units, balls, units.interval, torch.arange(3), at_once=10, until=NEVER)
+    implied = ImpliedIntervals.of(units, balls, units.interval, torch.arange(3), at_once=10, until=NEVER)
     above = Interval(units.interval.lower[None].clone(), units.interval.upper[None].clone())
     above.lower[0, 1] = 0
-    assert mended(*implied.after(above, torch.tensor([0]), torch.tensor([1])))[1].tolist() == [True]
-    assert mended(*implied.after(above, torch.tensor([0]), torch.tensor([-1])))[1].tolist() == [False]
+    assert repair_crossings(*implied.after(above, torch.tensor([0]), torch.tensor([1])))[1].tolist() == [True]
+    assert repair_crossings(*implied.after(above, torch.tensor([0]), torch.tensor([-1])))[1].tolist() == [False]
 
 
 def test_a_half_that_no_point_has_leaves_nothing_and_no_infinity() -> None:
     """A row that is below the cut whatever δ is has no form: there a multiplier may be as large as it likes."""
     balls, form, bias = setting("dense").balls, torch.eye(4).double()[:1], torch.zeros(1, dtype=torch.float64)
-    half, part = Half(0 * form, bias - 2.5), torch.zeros(1, dtype=torch.int64)
+    half, part = HalfSpace(0 * form, bias - 2.5), torch.zeros(1, dtype=torch.int64)
     upper, lower = (half.clip(balls, part, f, bias, bias + balls.supremum(f)) for f in (form, -form))
-    x, empty = mended(-lower[None], upper[None])
+    x, empty = repair_crossings(-lower[None], upper[None])
     assert bool(x.lower.isfinite().all() & x.upper.isfinite().all())
     assert bool(empty.all())
 
@@ -165,7 +171,7 @@ def test_a_half_that_no_point_has_leaves_nothing_and_no_infinity() -> None:
 def test_what_crosses_by_rounding_alone_is_not_empty() -> None:
     lower = torch.tensor([[0.0, 1.0], [0.0, 1.0 + 1e-12], [0.0, 1.1], [1e6, 0.0]], dtype=torch.float64)
     upper = torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [1e6 - 1e-3, 1.0]], dtype=torch.float64)
-    found, empty = mended(lower, upper)
+    found, empty = repair_crossings(lower, upper)
     assert empty.tolist() == [False, False, True, False]
     assert bool((found.lower <= found.upper).all())
     assert bool((found.lower <= lower).all() and (found.upper >= upper).all())
@@ -178,12 +184,12 @@ def test_intervals_at_the_root_hold_and_are_closer(name: str) -> None:
         units = one.units
         z, _ = run(units, points(one.family, torch.Generator().manual_seed(0)))
         for at_once in (1, 100):
-            found = at_the_root(units, one.balls, steps=10, at_once=at_once, until=NEVER)
+            found = root_intervals(units, one.balls, steps=10, at_once=at_once, until=NEVER)
             assert holds(found, z)
             assert bool((found.lower >= units.interval.lower).all() and (found.upper <= units.interval.upper).all())
         if name in ("dense", "branched") and ball == "box":  # on the other all units are of the first level
             assert float((units.interval.upper - units.interval.lower - found.upper + found.lower).sum()) > 1e-3
-    stays = at_the_root(units, one.balls, steps=10, at_once=1, until=time.monotonic() - 1)
+    stays = root_intervals(units, one.balls, steps=10, at_once=1, until=time.monotonic() - 1)
     assert torch.equal(stays.lower, units.interval.lower)
 
 
@@ -196,7 +202,7 @@ def test_what_a_split_implies_holds_on_its_side(name: str) -> None:
         kinks = [k for level in units.levels if level.node is None for k in range(level.start, level.stop)]
         tried = torch.tensor(kinks[::2])
         for at_once in (1, 1000):
-            implied = Implied.of(units, one.balls, units.interval, tried, at_once=at_once, until=NEVER)
+            implied = ImpliedIntervals.of(units, one.balls, units.interval, tried, at_once=at_once, until=NEVER)
             for k in kinks:
                 for side in (1, -1):
                     there = z[side * z[:, k] >= 0]
@@ -213,7 +219,7 @@ def test_what_a_split_implies_holds_on_its_side(name: str) -> None:
 def test_what_is_implied_meets_what_is_known() -> None:
     one = setting("dense")
     units = one.units
-    implied = Implied.of(units, one.balls, units.interval, torch.arange(len(units)), at_once=99, until=NEVER)
+    implied = ImpliedIntervals.of(units, one.balls, units.interval, torch.arange(len(units)), at_once=99, until=NEVER)
     z, _ = run(units, points(one.family, torch.Generator().manual_seed(0))[:1])
     close = Interval(z - 1e-3, z + 1e-3)
     side = torch.where(z[:, 0] >= 0, 1, -1)
@@ -226,8 +232,8 @@ def test_without_time_or_units_nothing_is_implied() -> None:
     one = setting("dense")
     units = one.units
     tried = torch.arange(len(units))
-    implied = Implied.of(units, one.balls, units.interval, tried, at_once=99, until=time.monotonic() - 1)
+    implied = ImpliedIntervals.of(units, one.balls, units.interval, tried, at_once=99, until=time.monotonic() - 1)
     assert torch.equal(implied.lower, units.interval.lower.expand_as(implied.lower))
     none = replace(one, family=pm.Ball(1e-9).at(one.family.x))
-    empty = Implied.of(none.units, none.balls, none.units.interval, tried[:0], at_once=99, until=NEVER)
+    empty = ImpliedIntervals.of(none.units, none.balls, none.units.interval, tried[:0], at_once=99, until=NEVER)
     assert empty.lower.shape == (2, 1, 0)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.rules import Interval
-from proofmap.search.exact import units_on
+from proofmap.search.exact import units_of_balls
 from proofmap.search.unstable_units import Units
 from tests.bounds.setting import BUDGET
 from tests.models import MODELS, graph_of
@@ -63,7 +63,7 @@ def test_with_settings_that_networks_have(name: str, eps: float) -> None:
 def test_an_operation_of_several_numbers_has_none() -> None:
     case = MODELS["max_pool2d padded"]
     graph, x = graph_of(case, torch.float64), case.inputs(1, torch.float64)
-    assert units_on(graph, pm.Ball(0.3).at(x), torch.eye(graph.classes, dtype=torch.float64), BUDGET) is None
+    assert units_of_balls(graph, pm.Ball(0.3).at(x), torch.eye(graph.classes, dtype=torch.float64), BUDGET) is None
 
 
 @pytest.mark.parametrize("name", ["product", "matrix product", "softmax", "attention"])
@@ -77,7 +77,8 @@ def test_what_several_branches_make_has_none_and_no_interval_is_looked_for(
     case = MODELS[name]
     x = case.inputs(1, torch.float64)
     assert (
-        units_on(graph_of(case, torch.float64), pm.Ball(0.1).at(x), torch.eye(3, dtype=torch.float64), BUDGET) is None
+        units_of_balls(graph_of(case, torch.float64), pm.Ball(0.1).at(x), torch.eye(3, dtype=torch.float64), BUDGET)
+        is None
     )
 
 
@@ -109,7 +110,7 @@ def test_looseness_is_what_lines_have_at_kinks_of_units_that_stand_on_others() -
 
 def test_intervals_are_rounded_outward_in_another_precision() -> None:
     units = setting("dense").units
-    there = units.single()
+    there = units.to_float32()
     assert there.interval.lower.dtype == there.inputs.weight.dtype == there.rows.mix.dtype == torch.float32
     assert bool((there.interval.lower.double() <= units.interval.lower).all())
     assert bool((there.interval.upper.double() >= units.interval.upper).all())
@@ -118,7 +119,7 @@ def test_intervals_are_rounded_outward_in_another_precision() -> None:
 
 def test_forms_of_many_entries_go_back_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = setting("dense").units
-    monkeypatch.setattr("proofmap.search.unstable_units._ROWS", 1)
+    monkeypatch.setattr("proofmap.search.unstable_units._FORM_ENTRIES", 1)
     apart = setting("dense").units
     for one, other in zip(_numbers(whole), _numbers(apart), strict=True):
         torch.testing.assert_close(one, other)

@@ -1,7 +1,7 @@
-"""Branch and bound on a family of balls: one tree for all members, until both sides of the overlap meet."""
+"""Exact search for overlaps: branch and bound on a ball and its members, until lower and upper bounds meet."""
 
 from __future__ import annotations
 
-from proofmap.search.exact import Closing, close
+from proofmap.search.exact import ExactBounds, exact_bounds
 
-__all__ = ["Closing", "close"]
+__all__ = ["ExactBounds", "exact_bounds"]

@@ -1,4 +1,4 @@
-"""The balls of one sample as a tree asks about them: a form's largest value on one member of each part, or on all."""
+"""Maxima of linear forms on the balls of one sample: on B, on one member per form, or on all members."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor
 from proofmap.inputs.family import Family
 
 
-class Balls:
-    """A family of one sample, flat."""
+class SampleBalls:
+    """The ball B and its members of one sample, with flat variables."""
 
     def __init__(self, family: Family) -> None:
         assert family.count == 1
@@ -21,17 +21,17 @@ class Balls:
         self.members: int = family.members
         self.lower: Tensor = family.lower.flatten()
         self.upper: Tensor = family.upper.flatten()
-        self._centre, self._reach = (self.lower + self.upper) / 2, (self.upper - self.lower) / 2
+        self._centre, self._half_width = (self.lower + self.upper) / 2, (self.upper - self.lower) / 2
 
-    def to(self, dtype: torch.dtype) -> Balls:
-        """In another precision: the ends rounded to the nearest."""
+    def to(self, dtype: torch.dtype) -> SampleBalls:
+        """Return the balls in another precision, with endpoints rounded to nearest."""
         f = self.family
         x, lower, upper, eps = (part.to(dtype) for part in (f.x, f.lower, f.upper, f.eps))
-        return Balls(replace(f, x=x, lower=lower, upper=upper, eps=eps))
+        return SampleBalls(replace(f, x=x, lower=lower, upper=upper, eps=eps))
 
     @cached_property
     def _free(self) -> Tensor:
-        """(members, d): 1 where a variable may move."""
+        """(members, d): 1 where a variable may vary."""
         mask = self.family.mask
         every = torch.arange(-1, self.members - 1, device=self.lower.device)
         if mask is None:
@@ -39,16 +39,16 @@ class Balls:
         return (mask.flatten() != every[:, None]).to(self.lower)
 
     def supremum(self, form: Tensor) -> Tensor:
-        """sup of form·δ on B, (B,)."""
+        """Return sup form·δ on B, (B,)."""
         if self.family.norm == inf:
-            return form @ self._centre + form.abs() @ self._reach
+            return form @ self._centre + form.abs() @ self._half_width
         owner = torch.zeros(len(form), dtype=torch.int64, device=form.device)
         return self.family.concretise(form.view(-1, *self.family.shape), owner, full_only=True)[:, 0]
 
-    def largest(self, form: Tensor, member: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(sup of form·δ (B,), the δ there (B, d)), on B, or on the member (B,) of each row."""
+    def maximise(self, form: Tensor, member: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return (sup form·δ (B,), its maximiser δ (B, d)), on B or on one member (B,) per form."""
         if self.family.norm == inf:
-            delta = torch.addcmul(self._centre, form.sign(), self._reach)
+            delta = torch.addcmul(self._centre, form.sign(), self._half_width)
             if member is not None:
                 delta = delta.mul_(self._free[member])
             return torch.linalg.vecdot(form, delta), delta
@@ -60,18 +60,18 @@ class Balls:
             (delta,) = torch.autograd.grad(value.sum(), wanted)
         return value.detach(), delta.flatten(1)
 
-    def along(self, form: Tensor, other: Tensor) -> Tensor:
-        """other·δ where form·δ is largest on B, (B,)."""
+    def value_at_maximiser(self, form: Tensor, other: Tensor) -> Tensor:
+        """Return other·δ at the maximiser δ of form·δ on B, (B,)."""
         if self.family.norm == inf:
-            return other @ self._centre + (other * form.sign()) @ self._reach
-        return (other * self.largest(form, None)[1]).sum(1)
+            return other @ self._centre + (other * form.sign()) @ self._half_width
+        return (other * self.maximise(form, None)[1]).sum(1)
 
     def box(self, member: Tensor) -> tuple[Tensor, Tensor]:
-        """The smallest and the largest δ of a member, (d,)."""
+        """Return the smallest and the largest δ of a member, (d,) each."""
         free = self._free[member]
         return self.lower * free, self.upper * free
 
-    def every(self, form: Tensor) -> Tensor:
-        """sup of form·δ on every member: (B, 1 + G)."""
+    def member_suprema(self, form: Tensor) -> Tensor:
+        """Return sup form·δ on every member: (B, 1 + G)."""
         owner = torch.zeros(len(form), dtype=torch.int64, device=form.device)
         return self.family.concretise(form.view(-1, *self.family.shape), owner)

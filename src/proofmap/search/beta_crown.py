@@ -1,15 +1,16 @@
-"""Rows of a network's units bounded on parts of a ball, with slopes and multipliers that are chosen for each part.
+"""β-CROWN (Wang et al. 2021): bound rows of units on parts of a ball, with slopes and split multipliers of each part.
 
-On a part, every unit has an interval. A row w·δ + c + m·u is made a function of δ alone, from the last level to the
-first: a coefficient of u_k above 0 takes the line above σ_k, others the line below, whose slope is free for ReLUs. Then
+On a part, every unit has an interval. A row w·δ + c + m·u becomes a function of δ alone, from the last level to the
+first: a positive coefficient of u_k takes the upper line of σ_k, a negative one the lower line. The lower slope of a
+ReLU is free. Then
 
     z_k = A_k δ + b_k + M_k u   and   γ z_k <= γ z_k + γ⁺ (z_k - l_k) + γ⁻ (u_k - z_k),
 
-with a multiplier γ_k of either sign (β-CROWN, Wang et al. 2021), which uses what is known of z_k on the part. Any slope
-in range and any multiplier give a bound: they need not be trusted, nor be exact. Where all roundings count, what they
-may cost is added (`rounded`).
+with a multiplier γ_k of either sign, which uses the interval of z_k on the part. Any slope in range and any multiplier
+give a valid bound, so that their computation need not be exact. With rounding errors, a bound of these is added
+(`rounding.search_errors`).
 
-The gradient is a run of the relaxed network: with δ* the maximiser of what is left, z_k(δ*) says how the bound changes.
+The gradient needs one run of the relaxed network: with δ* the maximiser of the final form, z_k(δ*) is the derivative.
 """
 
 from __future__ import annotations
@@ -21,59 +22,59 @@ import torch
 from torch import Tensor
 
 from proofmap.graph.ops import compute
-from proofmap.rounding.search_errors import slack
+from proofmap.rounding.search_errors import row_bound_error
 from proofmap.rules import RULES, Interval
 from proofmap.rules.scalar_lines import Scalar
-from proofmap.search.ball_maxima import Balls
-from proofmap.search.unstable_units import Level, Rows, Units
+from proofmap.search.ball_maxima import SampleBalls
+from proofmap.search.unstable_units import UnitLevel, UnitRows, Units
 
-_MEAN, _SQUARE = 0.9, 0.999  # how much of the past Adam keeps
-_END = 0.4  # of the size of the first step: that of the last
+_ADAM_BETA1, _ADAM_BETA2 = 0.9, 0.999  # decay rates of Adam (Kingma and Ba 2015)
+_FINAL_STEP_SHARE = 0.4  # size of the last step, as a share of the first
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
-    """What is free on each part: (B, K) slopes of the lines below ReLUs, in [0, 1], and multipliers."""
+class ParameterChoice:
+    """Free parameters of each part: slopes of the ReLUs' lower lines, in [0, 1], and multipliers, (B, K) each."""
 
     slopes: Tensor
     multipliers: Tensor
 
     @staticmethod
-    def start(interval: Interval) -> Choice:
-        """The slopes that keep the smaller area, and no multiplier."""
-        return Choice((interval.upper > -interval.lower).to(interval.lower), torch.zeros_like(interval.lower))
+    def start(interval: Interval) -> ParameterChoice:
+        """Return the slopes of smallest area (CROWN), and multipliers 0."""
+        return ParameterChoice((interval.upper > -interval.lower).to(interval.lower), torch.zeros_like(interval.lower))
 
-    def pick(self, index: Any) -> Choice:
-        """Those of some parts."""
-        return Choice(self.slopes[index], self.multipliers[index])
+    def pick(self, index: Any) -> ParameterChoice:
+        """Return the entries of some parts."""
+        return ParameterChoice(self.slopes[index], self.multipliers[index])
 
-    def to(self, dtype: torch.dtype) -> Choice:
-        """In another precision."""
-        return Choice(self.slopes.to(dtype), self.multipliers.to(dtype))
+    def to(self, dtype: torch.dtype) -> ParameterChoice:
+        """Return the parameters in another precision."""
+        return ParameterChoice(self.slopes.to(dtype), self.multipliers.to(dtype))
 
 
 @dataclass(frozen=True, eq=False)
-class Lines:
-    """above · z + lift and below · z + drop around σ_k, on every part: (B, K) each."""
+class UnitLines:
+    """Relaxation of the units on every part: below · z + drop <= σ_k(z) <= above · z + lift, (B, K) each."""
 
     above: Tensor
     lift: Tensor
     below: Tensor
-    drop: Tensor | None  # None: 0, as for ReLUs
-    open: Tensor  # where the two differ
+    drop: Tensor | None  # None: 0 for all units, which are ReLUs
+    open: Tensor  # True where the two lines differ
 
 
 @dataclass(frozen=True, eq=False)
-class Bounded:
-    """Upper bounds of rows, as functions of δ: form·δ + bias, (B, d) and (B,), and the coefficients (B, K) of u."""
+class RowBounds:
+    """Upper bounds form·δ + bias of rows, (B, d) and (B,), and the coefficients (B, K) of the units on the way."""
 
     form: Tensor
     bias: Tensor
     of_units: Tensor
 
 
-def lines_of(units: Units, x: Interval, slopes: Tensor) -> Lines:
-    """The lines on parts with these intervals (B, K)."""
+def unit_lines(units: Units, x: Interval, slopes: Tensor) -> UnitLines:
+    """Relax the units on parts with these intervals (B, K)."""
     negative, positive = x.lower.clamp(max=0), x.upper.clamp(min=0)
     above = positive / torch.where(positive > 0, positive - negative, 1)
     open_ = (x.lower < 0) & (x.upper > 0)
@@ -84,7 +85,7 @@ def lines_of(units: Units, x: Interval, slopes: Tensor) -> Lines:
             if drop is None:
                 drop = torch.zeros_like(lift)
             part = Interval(x.lower[:, k], x.upper[:, k])
-            found = _smooth(level).lines(_small(level), part)
+            found = _smooth_rule(level).lines(_flat_node(level), part)
             assert found.lower_bias is not None
             above[:, k], lift[:, k], below[:, k], drop[:, k] = (
                 found.upper_slope,
@@ -93,23 +94,23 @@ def lines_of(units: Units, x: Interval, slopes: Tensor) -> Lines:
                 found.lower_bias,
             )
             open_[:, k] = part.lower < part.upper
-    return Lines(above, lift, below, drop, open_)
+    return UnitLines(above, lift, below, drop, open_)
 
 
-def _smooth(level: Level) -> Scalar:
+def _smooth_rule(level: UnitLevel) -> Scalar:
     assert level.node is not None
     rule = RULES[level.node.op]
     assert isinstance(rule, Scalar)
     return rule
 
 
-def _small(level: Level) -> Any:
+def _flat_node(level: UnitLevel) -> Any:
     assert level.node is not None
     return replace(level.node, shape=(level.stop - level.start,))
 
 
-def places(units: Units, x: Interval) -> Tensor:
-    """Where to split each unit: a ReLU at its kink, others in the middle of their intervals, (B, K)."""
+def split_points(units: Units, x: Interval) -> Tensor:
+    """Return the points (B, K) to split at: the kink of a ReLU, the middle of the interval of another unit."""
     at = torch.zeros_like(x.lower)
     for level in units.levels:
         if level.node is not None:
@@ -118,23 +119,25 @@ def places(units: Units, x: Interval) -> Tensor:
     return at
 
 
-def losses(units: Units, x: Interval, lines: Lines, of_units: Tensor) -> Tensor:
-    """How far the line that each unit takes is off where the unit would be split, times its coefficient: (B, K)."""
+def branching_losses(units: Units, x: Interval, lines: UnitLines, of_units: Tensor) -> Tensor:
+    """Return the branching scores (B, K): the relaxation gap of each unit at its split point times its coefficient."""
     loss = of_units.clamp(min=0) * lines.lift
     for level in units.levels:
         if level.node is not None:
             assert lines.drop is not None
             k = level.columns
             at = (x.lower[:, k] + x.upper[:, k]) / 2
-            value, c = compute(_small(level), at), of_units[:, k]
+            value, c = compute(_flat_node(level), at), of_units[:, k]
             over = lines.above[:, k] * at + lines.lift[:, k] - value
             under = lines.below[:, k] * at + lines.drop[:, k] - value
             loss[:, k] = c.clamp(min=0) * over + c.clamp(max=0) * under
     return loss
 
 
-def bound(units: Units, rows: Rows, x: Interval, lines: Lines, multipliers: Tensor, stop: int | None = None) -> Bounded:
-    """Rows (B, ...) bounded from above by functions of δ; of units from column `stop` on they have nothing."""
+def bound_rows(
+    units: Units, rows: UnitRows, x: Interval, lines: UnitLines, multipliers: Tensor, stop: int | None = None
+) -> RowBounds:
+    """Bound rows (B, ...) from above by functions of δ. The rows do not depend on units from column `stop` on."""
     z = units.inputs
     c = rows.mix[:, :stop].clone()
     width = c.shape[1]
@@ -155,12 +158,12 @@ def bound(units: Units, rows: Rows, x: Interval, lines: Lines, multipliers: Tens
     if lines.drop is not None:
         bias = bias + ((c - up) * lines.drop[:, :width]).sum(1)
     if rows.radius is not None:
-        bias = bias + slack(units, rows, total, multipliers)
-    return Bounded(torch.addmm(rows.weight, total, z.weight[:width]), bias, c)
+        bias = bias + row_bound_error(units, rows, total, multipliers)
+    return RowBounds(torch.addmm(rows.weight, total, z.weight[:width]), bias, c)
 
 
-def relaxed(units: Units, delta: Tensor, lines: Lines, of_units: Tensor) -> Tensor:
-    """z (B, K) of the relaxed network at δ (B, d), each unit on the line that its coefficient takes."""
+def evaluate_relaxed(units: Units, delta: Tensor, lines: UnitLines, of_units: Tensor) -> Tensor:
+    """Return z (B, K) of the relaxed network at δ (B, d), where each unit follows the line of its coefficient."""
     z = torch.addmm(units.inputs.bias, delta, units.inputs.weight.T)
     u = torch.empty_like(z)
     for level in units.levels:
@@ -175,71 +178,74 @@ def relaxed(units: Units, delta: Tensor, lines: Lines, of_units: Tensor) -> Tens
 
 
 @dataclass(frozen=True, eq=False)
-class Best:
-    """The best choice that steps met, its bound (B,), what splitting each unit may gain (B, K), and δ* (B, d)."""
+class BestChoice:
+    """The best parameters found, with their bounds (B,), branching scores (B, K) and maximisers δ* (B, d)."""
 
-    choice: Choice
+    choice: ParameterChoice
     value: Tensor
     losses: Tensor
     delta: Tensor
 
-    def pick(self, index: Any) -> Best:
-        """Those of some parts."""
-        return Best(self.choice.pick(index), self.value[index], self.losses[index], self.delta[index])
+    def pick(self, index: Any) -> BestChoice:
+        """Return the entries of some parts."""
+        return BestChoice(self.choice.pick(index), self.value[index], self.losses[index], self.delta[index])
 
 
-def improve(
+def optimise(
     units: Units,
-    balls: Balls,
-    rows: Rows,
+    balls: SampleBalls,
+    rows: UnitRows,
     x: Interval,
-    start: Choice,
+    start: ParameterChoice,
     *,
     steps: int,
     member: Tensor | None = None,
     rates: tuple[float, float],
-) -> Best:
-    """Lower the bounds of rows by steps on slopes and multipliers, on B or on one member (B,) of each part.
+) -> BestChoice:
+    """Minimise the bounds of rows over slopes and multipliers by Adam, on B or on one member (B,) of each part.
 
-    Steps are Adam's; of all of them the best counts, the start among them. rates: of slopes, and of multipliers as
-    shares of a part's mean coefficient of a unit, since multipliers are of that size.
+    The result is the best of all steps, including the start.
+
+    Args:
+        rates: Step sizes of slopes, and of multipliers relative to the mean unit coefficient of the part, because
+            multipliers have that size.
     """
     choice = start
-    lines = lines_of(units, x, start.slopes)
-    kept: Best | None = None
+    lines = unit_lines(units, x, start.slopes)
+    best: BestChoice | None = None
     means: list[Tensor] = []
     squares: list[Tensor] = []
     sizes: tuple[float | Tensor, ...] = ()
     for step in range(steps + 1):
-        lines = replace(lines, below=torch.where(_free(units, lines), choice.slopes, lines.below))
-        bounded = bound(units, rows, x, lines, choice.multipliers)
-        swing, delta = balls.largest(bounded.form, member)
-        now = Best(choice, bounded.bias + swing, losses(units, x, lines, bounded.of_units), delta)
-        kept = now if kept is None else _better(now, kept)
+        lines = replace(lines, below=torch.where(_free_slopes(units, lines), choice.slopes, lines.below))
+        bounded = bound_rows(units, rows, x, lines, choice.multipliers)
+        swing, delta = balls.maximise(bounded.form, member)
+        now = BestChoice(choice, bounded.bias + swing, branching_losses(units, x, lines, bounded.of_units), delta)
+        best = now if best is None else _smaller_bounds(now, best)
         if step == steps:
             break
-        z = relaxed(units, delta, lines, bounded.of_units)
+        z = evaluate_relaxed(units, delta, lines, bounded.of_units)
         low, high, g = z - x.lower, z - x.upper, choice.multipliers
-        slopes = bounded.of_units.clamp(max=0) * z * _free(units, lines)
-        bent = torch.where(g > 0, low, torch.where(g < 0, high, low.clamp(max=0) + high.clamp(min=0)))
-        gradients = [slopes, bent]
+        slope_gradient = bounded.of_units.clamp(max=0) * z * _free_slopes(units, lines)
+        multiplier_gradient = torch.where(g > 0, low, torch.where(g < 0, high, low.clamp(max=0) + high.clamp(min=0)))
+        gradients = [slope_gradient, multiplier_gradient]
         if not means:
             means, squares = ([torch.zeros_like(part) for part in gradients] for _ in range(2))
             sizes = (rates[0], rates[1] * bounded.of_units.abs().mean(1, keepdim=True))
         moves = []
         for part, mean, square, size in zip(gradients, means, squares, sizes, strict=True):
-            mean.lerp_(part, 1 - _MEAN)
-            square.lerp_(part * part, 1 - _SQUARE)
-            spread = (square / (1 - _SQUARE ** (step + 1))).sqrt_().add_(1e-12)
-            moves.append(size * _END ** (step / steps) * mean / (1 - _MEAN ** (step + 1)) / spread)
+            mean.lerp_(part, 1 - _ADAM_BETA1)
+            square.lerp_(part * part, 1 - _ADAM_BETA2)
+            spread = (square / (1 - _ADAM_BETA2 ** (step + 1))).sqrt_().add_(1e-12)
+            moves.append(size * _FINAL_STEP_SHARE ** (step / steps) * mean / (1 - _ADAM_BETA1 ** (step + 1)) / spread)
         new = g - moves[1]
-        choice = Choice((choice.slopes - moves[0]).clamp(0, 1), torch.where(g * new < 0, 0, new))
-    assert kept is not None
-    return kept
+        choice = ParameterChoice((choice.slopes - moves[0]).clamp(0, 1), torch.where(g * new < 0, 0, new))
+    assert best is not None
+    return best
 
 
-def _free(units: Units, lines: Lines) -> Tensor:
-    """Where a slope is free: open ReLUs."""
+def _free_slopes(units: Units, lines: UnitLines) -> Tensor:
+    """Return True for units with a free slope: open ReLUs."""
     free = lines.open
     for level in units.levels:
         if level.node is not None:
@@ -248,12 +254,12 @@ def _free(units: Units, lines: Lines) -> Tensor:
     return free
 
 
-def _better(now: Best, before: Best) -> Best:
-    """The smaller bound, part by part."""
+def _smaller_bounds(now: BestChoice, before: BestChoice) -> BestChoice:
+    """Return the entries with the smaller bound, part by part."""
     lower = now.value < before.value
     wide = lower[:, None]
-    return Best(
-        Choice(
+    return BestChoice(
+        ParameterChoice(
             torch.where(wide, now.choice.slopes, before.choice.slopes),
             torch.where(wide, now.choice.multipliers, before.choice.multipliers),
         ),

@@ -1,8 +1,8 @@
-"""Branch and bound on the balls of one sample: parts of B are split until no member can exceed what was reached in it.
+"""Branch and bound on unstable units for one sample: one tree serves the ball B and all its members.
 
-Every part ends in one function of δ that bounds a row on it, and with that on its share of every member. A part is done
-when on all members it stays within the gap of a point that was found there. Intervals and final bounds are computed in
-float64; slopes and multipliers are looked for in float32, where any will do.
+The bound of a part is one affine function of δ. It bounds a row of the specification on the part of B, and so on the
+part of every member. A part is closed when its bounds on all members are within the gap of the lower bounds. Intervals
+and final bounds are computed in float64. Slopes and multipliers are optimised in float32, because any value is valid.
 """
 
 from __future__ import annotations
@@ -17,277 +17,300 @@ from torch import Tensor
 
 from proofmap.rules import Interval
 from proofmap.runtime.memory import is_out_of_memory
-from proofmap.search.ball_maxima import Balls
-from proofmap.search.beta_crown import Best, Choice
-from proofmap.search.branching import FAST, SLOW, Splits, parts_of
-from proofmap.search.cpu_threads import shared
-from proofmap.search.goal import Found, Goal, Offer, Report
-from proofmap.search.lp import solved
-from proofmap.search.open_leaves import Leaves
-from proofmap.search.tightening import refined
-from proofmap.search.unit_intervals import Half, at_the_root, mended, renew
-from proofmap.search.unstable_units import Units, outward, precise, wide
+from proofmap.search.ball_maxima import SampleBalls
+from proofmap.search.beta_crown import BestChoice, ParameterChoice
+from proofmap.search.branching import FAST_RATES, SLOW_RATES, Brancher, unpack_leaves
+from proofmap.search.frontier import Offer, OpenLeaves, Report, SearchResult, StoppingRule
+from proofmap.search.lp import solve_leaf_lps
+from proofmap.search.parallel import map_shares
+from proofmap.search.tightening import tighten_units
+from proofmap.search.unit_intervals import HalfSpace, repair_crossings, root_intervals, tighten_intervals
+from proofmap.search.unstable_units import Units, repeat_interval, round_outward, to_float64
 
-_ROOT_STEPS, _STEPS, _LONG = 100, 8, 40  # at the root, at a part, and at one that cannot be split
-_HIDDEN_STEPS = 20  # for intervals at the root
-_ROUNDS = 2  # of intervals at the root, on what may exceed what was reached
-Halves = tuple[Interval, Best, Tensor, Tensor, Tensor]  # parts, what bounds them, rows, depths, what is known
-Stage = tuple[float, int]  # a share of the time, and the parts by which every interval is made closer after it
+_ROOT_STEPS, _PART_STEPS, _LINEAR_PART_STEPS = (
+    100,
+    8,
+    40,
+)  # of Adam: at the root, at a part, at a part without open units
+_INTERVAL_STEPS = 20  # of Adam for intervals at the root
+_ROOT_ROUNDS = 2  # of tightening the root's intervals on the half-space that can exceed the lower bounds
+Halves = tuple[Interval, BestChoice, Tensor, Tensor, Tensor]  # intervals, parameters, rows, depths, known bounds
+Stage = tuple[float, int]  # a share of the time, then the parts of each tree that tightens intervals
 STAGES: dict[str, tuple[Stage, ...]] = {"cpu": ((0.03, 64), (0.1, 512)), "cuda": ((0.04, 64), (0.25, 512))}
-_CLOSER = 0.4  # of the time that is left, at most, for that
-_WORTH = 0.9  # of the looseness of units: a tree on what leaves more of it is not worth a new start
-_ROOT = 0.2  # of the time, for them, and as much for what splits imply
-_AHEAD = {"cpu": 8, "cuda": 16}  # splits that are tried before one is made
-_LEVELS = 6  # splits after which intervals are renewed,
-_WANTED = {"cpu": 16, "cuda": 32}  # of so many candidates
-_SOLVED = 16  # parts without a bend that are solved at a time
-_POINTS, _PAUSE = 16, 16  # of the most urgent parts, tried as adversaries, and batches from one try to the next
-_HEARD = 0.5  # seconds from one report to the next
-_NUMBERS = {"cpu": 2**25, "cuda": 2**34}  # coefficients that are multiplied for a batch of parts
-_PARTS = {"cpu": 256, "cuda": 4096}  # in a batch
-_EACH = 64  # bytes of a unit while a split is tried
-_FIRST = 1e6  # how much more urgent B is than its members
+_TIGHTENING_TIME_SHARE = 0.4  # share of the remaining time for that, at most
+_RESTART_LOOSENESS_SHARE = 0.9  # restart only if tightening leaves at most this share of the units' looseness
+_ROOT_TIME_SHARE = 0.2  # share of the time for the root's intervals, and as much for implied intervals
+_LOOKAHEAD_CANDIDATES = {"cpu": 8, "cuda": 16}  # candidate splits that are bounded before one is chosen
+_SPLITS_PER_TIGHTENING = 6  # depth between two renewals of a part's intervals
+_TIGHTENED_CANDIDATES = {"cpu": 16, "cuda": 32}  # candidates whose intervals are renewed then
+_LPS_PER_STEP = 16  # parts without open units that are solved by LP in one step
+_OFFERED_POINTS, _BATCHES_PER_OFFER = 16, 16  # points tried as adversaries at a time, and batches between two tries
+_REPORT_SECONDS = 0.5  # seconds between two progress reports
+_BATCH_COEFFICIENTS = {"cpu": 2**25, "cuda": 2**34}  # multiplications per batch
+_BATCH_PARTS = {"cpu": 256, "cuda": 4096}  # parts per batch, at most
+_LOOKAHEAD_BYTES_PER_UNIT = 64  # memory per unit and tried split
+_FULL_BALL_URGENCY = 1e6  # added to the urgency of parts that keep B open, which come before its members
 
 
-def search(
+def branch_and_bound(
     units: Units,
-    balls: Balls,
+    balls: SampleBalls,
     reached: Tensor,
-    goal: Goal,
+    rule: StoppingRule,
     offer: Offer,
     report: Report,
     stages: Sequence[Stage] | None = None,
-) -> Found:
-    """Close the sides of every member, reached (1 + G,) from below.
+) -> SearchResult:
+    """Compute upper bounds (1 + G,) of all members that are close to the lower bounds `reached`.
 
-    What a stage leaves open is searched again with closer intervals, each of which had a tree of its own; where they
-    come little closer, the tree that is there goes on.
+    After each stage that runs out of time, the intervals of the units are tightened (`tightening`), and a new tree
+    starts with them. If tightening gains little, the present tree continues.
     """
-    tree = Tree(units, balls, reached, goal, offer)
+    tree = SearchTree(units, balls, reached, rule, offer)
     parts, stopped, begin = 0, "", time.monotonic()
     try:
-        for share, each in STAGES[reached.device.type] if stages is None else stages:
+        for share, tree_parts in STAGES[reached.device.type] if stages is None else stages:
             if not tree.units.deep:
                 break
-            stopped = _grow(tree, begin + share * (goal.until - begin), report)
-            closer = tree.closer(each) if stopped == "time" else None
+            stopped = _run_tree(tree, begin + share * (rule.deadline - begin), report)
+            closer = tree.with_tighter_units(tree_parts) if stopped == "time" else None
             if closer is None:
                 break
             parts += tree.parts
             tree = closer
-        stopped = _grow(tree, goal.until, report)
+        stopped = _run_tree(tree, rule.deadline, report)
     except KeyboardInterrupt:
         stopped = "interrupted"
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
         stopped = "memory"
-    return Found(tree.upper, parts + tree.parts, stopped)
+    return SearchResult(tree.upper, parts + tree.parts, stopped)
 
 
-def _grow(tree: Tree, until: float, report: Report) -> str:
-    """Let a tree grow, for no less than its root took; what stopped it."""
+def _run_tree(tree: SearchTree, until: float, report: Report) -> str:
+    """Split leaves until a stop, but at least as long as the root took; return the reason of the stop."""
     begin = time.monotonic()
-    if not tree.planted:
-        tree.plant()
+    if not tree.has_root:
+        tree.bound_root()
     heard = time.monotonic()
-    stopped, until = "", min(tree.goal.until, max(until, 2 * heard - begin))
-    while len(tree.leaves) and not (stopped := tree.spent(until)):
-        tree.grow()
-        if time.monotonic() > heard + _HEARD:
+    stopped, until = "", min(tree.rule.deadline, max(until, 2 * heard - begin))
+    while len(tree.leaves) and not (stopped := tree.stop_reason(until)):
+        tree.split_leaves()
+        if time.monotonic() > heard + _REPORT_SECONDS:
             report(float(tree.reached[0]), float(tree.upper[0]), tree.parts)
             heard = time.monotonic()
     return stopped
 
 
-class Tree:
-    """One search. Whatever breaks off a step, `upper` holds: parts that were taken count until their halves do."""
+class SearchTree:
+    """One tree. `upper` is valid at any moment: popped parts count until their halves are stored."""
 
     def __init__(
-        self, units: Units, balls: Balls, reached: Tensor, goal: Goal, offer: Offer, known: Tensor | None = None
+        self,
+        units: Units,
+        balls: SampleBalls,
+        reached: Tensor,
+        rule: StoppingRule,
+        offer: Offer,
+        known: Tensor | None = None,
     ) -> None:
         self.units: Units = units
         self.balls = balls
-        self.splits: Splits = Splits(units, balls)
-        self.goal = goal
+        self.brancher: Brancher = Brancher(units, balls)
+        self.rule = rule
         self.offer = offer
         self.reached: Tensor = reached
         self.parts: int = 0
         self.batches: int = 0
-        self.planted: bool = False
-        # what holds before anything was split
-        self.root: Tensor = torch.full_like(reached, inf) if known is None else known
-        self.cut: float = -inf  # inputs where a row is at most this may have been left out
-        self.done: Tensor = torch.full_like(reached, -inf)  # the highest of the parts that are closed
-        self.taken: Tensor | None = self.root  # the highest of those that are being split
-        self.leaves: Leaves = self._none()
+        self.has_root: bool = False
+        # upper bounds before the first split
+        self.root_upper: Tensor = torch.full_like(reached, inf) if known is None else known
+        self.excluded_upper: float = -inf  # inputs at which all rows are at most this may have been excluded
+        self.closed_upper: Tensor = torch.full_like(reached, -inf)  # the largest bounds of closed parts
+        self.split_upper: Tensor | None = self.root_upper  # the largest bounds of the parts being split
+        self.leaves: OpenLeaves = self._no_leaves()
         kind = reached.device.type
         count, variables = units.inputs.weight.shape
-        room = goal.memory // (2 * _AHEAD[kind] * (_EACH * count + 8 * variables + 1))
-        self.batch: int = max(8, min(_PARTS[kind], room, _NUMBERS[kind] // max(1, count * (variables + count))))
+        room = rule.memory // (
+            2 * _LOOKAHEAD_CANDIDATES[kind] * (_LOOKAHEAD_BYTES_PER_UNIT * count + 8 * variables + 1)
+        )
+        self.batch: int = max(
+            8, min(_BATCH_PARTS[kind], room, _BATCH_COEFFICIENTS[kind] // max(1, count * (variables + count)))
+        )
         self.at_once: int = max(1, (2**24 if kind == "cpu" else 2**31) // (8 * (variables + 8 * count + 1)))
 
-    def closer(self, parts: int) -> Tree | None:
-        """A new tree, on intervals each of which had a tree of so many parts; None where they are hardly closer."""
+    def with_tighter_units(self, parts: int) -> SearchTree | None:
+        """Return a new tree with intervals tightened by trees of `parts` parts; None if the gain is small."""
         now = time.monotonic()
-        until = now + _CLOSER * (self.goal.until - now)
-        units = refined(self.units, self.balls, self.goal, parts=parts, at_once=self.at_once, until=until)
-        if units.looseness > _WORTH * self.units.looseness:
+        until = now + _TIGHTENING_TIME_SHARE * (self.rule.deadline - now)
+        units = tighten_units(self.units, self.balls, self.rule, parts=parts, at_once=self.at_once, until=until)
+        if units.looseness > _RESTART_LOOSENESS_SHARE * self.units.looseness:
             return None
-        return Tree(units, self.balls, self.reached, self.goal, self.offer, self.upper)
+        return SearchTree(units, self.balls, self.reached, self.rule, self.offer, self.upper)
 
-    def _none(self) -> Leaves:
-        return Leaves({"value": self.reached.new_empty(0, len(self.reached))}, self.reached[:0])
+    def _no_leaves(self) -> OpenLeaves:
+        return OpenLeaves({"value": self.reached.new_empty(0, len(self.reached))}, self.reached[:0])
 
     @property
     def upper(self) -> Tensor:
-        """The upper sides, as they are now."""
-        sides = [self.done, *self.leaves.column("value").split(2**16)]
+        """The upper bounds (1 + G,) at this moment."""
+        sides = [self.closed_upper, *self.leaves.column("value").split(2**16)]
         top = torch.stack([side if side.ndim == 1 else side.amax(0) for side in sides if len(side)]).amax(0)
-        if self.taken is not None:
-            top = torch.maximum(top, self.taken)
-        return torch.minimum(top.clamp(min=self.cut), self.root)
+        if self.split_upper is not None:
+            top = torch.maximum(top, self.split_upper)
+        return torch.minimum(top.clamp(min=self.excluded_upper), self.root_upper)
 
-    def spent(self, until: float) -> str:
-        """Why to stop, if there is a reason."""
-        return self.goal.spent(self.reached, self.leaves.bytes, until)
+    def stop_reason(self, until: float) -> str:
+        """Return the reason to stop now, or "" to go on."""
+        return self.rule.stop_reason(self.reached, self.leaves.bytes, until)
 
     @property
-    def _floor(self) -> Tensor:
-        """What a member need not be proven to stay below, (1 + G,)."""
-        return self.goal.floor(self.reached)
+    def _thresholds(self) -> Tensor:
+        """The values (1 + G,) below which upper bounds need no improvement."""
+        return self.rule.thresholds(self.reached)
 
     def _urgency(self, value: Tensor) -> Tensor:
-        """How far parts (B, 1 + G) are above what they have to be: on B first, then on the member that is worst."""
-        excess = value - self._floor
-        return torch.where(excess[:, 0] > 0, excess[:, 0] + _FIRST, excess.amax(1))
+        """Return the urgency of bounds (B, 1 + G): the excess on B first, if positive, else the largest excess."""
+        excess = value - self._thresholds
+        return torch.where(excess[:, 0] > 0, excess[:, 0] + _FULL_BALL_URGENCY, excess.amax(1))
 
-    def plant(self) -> None:
-        """Bound every row on the whole ball, and keep those that may decide."""
+    def bound_root(self) -> None:
+        """Bound every row on the whole ball, and store the rows that exceed a threshold as leaves."""
         units, count = self.units, len(self.units.rows)
         number = torch.arange(count, device=self.reached.device)
-        x = wide(units.interval, count)
-        above = self._values(number, x, Choice.start(x)).minimum(self.root)
-        self.root = self.taken = above.amax(0)
-        left = self.goal.until - time.monotonic()
-        until = (time.monotonic() + _ROOT * left, time.monotonic() + 2 * _ROOT * left)
-        root = at_the_root(units, self.balls, steps=_HIDDEN_STEPS, at_once=self.at_once, until=until[0])
+        x = repeat_interval(units.interval, count)
+        above = self._member_bounds(number, x, ParameterChoice.start(x)).minimum(self.root_upper)
+        self.root_upper = self.split_upper = above.amax(0)
+        left = self.rule.deadline - time.monotonic()
+        until = (time.monotonic() + _ROOT_TIME_SHARE * left, time.monotonic() + 2 * _ROOT_TIME_SHARE * left)
+        root = root_intervals(units, self.balls, steps=_INTERVAL_STEPS, at_once=self.at_once, until=until[0])
         self.units = replace(units, interval=root)
-        self.splits = Splits(self.units, self.balls)
-        x = wide(root, count)
-        best = self.splits.improved(number, x, Choice.start(outward(x)), _ROOT_STEPS, None, FAST)
-        self.splits.imply(best, at_once=self.at_once, until=until[1])
-        for _ in range(_ROUNDS):
+        self.brancher = Brancher(self.units, self.balls)
+        x = repeat_interval(root, count)
+        best = self.brancher.optimise(number, x, ParameterChoice.start(round_outward(x)), _ROOT_STEPS, None, FAST_RATES)
+        self.brancher.compute_implied(best, at_once=self.at_once, until=until[1])
+        for _ in range(_ROOT_ROUNDS):
             if time.monotonic() < until[1]:
-                x, gone = self._renewed(x, number, best.choice, None)
+                x, gone = self._tightened(x, number, best.choice, None)
                 number, x, above, best = number[~gone], x.pick(~gone), above[~gone], best.pick(~gone)
-                best = self.splits.improved(number, x, best.choice, _ROOT_STEPS, None, FAST)
-        self._settle(x, best, number, torch.zeros_like(number), above)
-        self.taken, self.planted = None, True
+                best = self.brancher.optimise(number, x, best.choice, _ROOT_STEPS, None, FAST_RATES)
+        self._add_parts(x, best, number, torch.zeros_like(number), above)
+        self.split_upper, self.has_root = None, True
 
-    def _renewed(self, x: Interval, row: Tensor, choice: Choice, wanted: Tensor | None) -> tuple[Interval, Tensor]:
-        """Closer intervals of parts, as far as a row exceeds what every member may have, and which parts are gone."""
-        self.cut = float(self._floor.min())
+    def _tightened(
+        self, x: Interval, row: Tensor, choice: ParameterChoice, wanted: Tensor | None
+    ) -> tuple[Interval, Tensor]:
+        """Tighten intervals of parts where a row exceeds all thresholds: (intervals, parts without such inputs)."""
+        self.excluded_upper = float(self._thresholds.min())
         rows = self.units.rows.pick(row)
-        half = Half.of(self.units, replace(rows, bias=rows.bias - self.cut), x, choice.to(torch.float64))
-        return renew(self.units, self.balls, x, at_once=self.at_once, wanted=wanted, half=half)
+        half = HalfSpace.of(
+            self.units, replace(rows, bias=rows.bias - self.excluded_upper), x, choice.to(torch.float64)
+        )
+        return tighten_intervals(self.units, self.balls, x, at_once=self.at_once, wanted=wanted, half=half)
 
-    def grow(self) -> None:
-        """Split the most urgent parts; those that have nothing to split get closer by more steps."""
-        urgent = self.leaves.urgent(self.batch)
-        self.taken = urgent["value"].amax(0)
+    def split_leaves(self) -> None:
+        """Split the most urgent parts; parts without open units are solved by LP instead."""
+        urgent = self.leaves.most_urgent(self.batch)
+        self.split_upper = urgent["value"].amax(0)
         self.leaves.drop(self.batch)
         whole = urgent["candidates"][:, 0] < 0
         if bool(whole.any()):
-            self._polish({name: column[whole] for name, column in urgent.items()})
+            self._refine_linear_parts({name: column[whole] for name, column in urgent.items()})
         if not bool(whole.all()):
             self._split({name: column[~whole] for name, column in urgent.items()})
-        self.taken = None
+        self.split_upper = None
 
-    def _polish(self, part: Mapping[str, Tensor]) -> None:
-        """Of parts that are linear, some are solved, the others wait."""
-        later = {name: column[_SOLVED:] for name, column in part.items()}
-        part = {name: column[:_SOLVED] for name, column in part.items()}
+    def _refine_linear_parts(self, part: Mapping[str, Tensor]) -> None:
+        """Solve some parts without open units by LP; the others become leaves again."""
+        later = {name: column[_LPS_PER_STEP:] for name, column in part.items()}
+        part = {name: column[:_LPS_PER_STEP] for name, column in part.items()}
         if len(later["row"]):
             self.leaves.add(later, self._urgency(later["value"]))
-        (x, choice), member = parts_of(part), self._member(part)
+        (x, choice), member = unpack_leaves(part), self._target_member(part)
         rows = self.units.rows.pick(part["row"])
-        multipliers, delta, works = solved(self.units, self.balls, rows, precise(x), member)
-        choice = Choice(choice.slopes, torch.where(works[:, None], multipliers.float(), choice.multipliers))
+        multipliers, delta, works = solve_leaf_lps(self.units, self.balls, rows, to_float64(x), member)
+        choice = ParameterChoice(choice.slopes, torch.where(works[:, None], multipliers.float(), choice.multipliers))
         self._offer(delta[works], member[works])
-        best = self.splits.improved(part["row"], x, choice, _LONG, member, SLOW)
-        self._settle(precise(x), best, part["row"], part["depth"], part["value"])
+        best = self.brancher.optimise(part["row"], x, choice, _LINEAR_PART_STEPS, member, SLOW_RATES)
+        self._add_parts(to_float64(x), best, part["row"], part["depth"], part["value"])
 
     def _split(self, part: Mapping[str, Tensor]) -> None:
-        """Both sides of a unit of every part."""
-        for gone, halves in shared(self._halved, part):
+        """Split every part at a unit, and store the halves."""
+        for gone, halves in map_shares(self._halves_of, part):
             self.parts += gone
             if halves is not None:
-                self._settle(*halves)
+                self._add_parts(*halves)
 
-    def _halved(self, part: Mapping[str, Tensor]) -> tuple[int, Halves | None]:
-        """How many halves of parts are empty, and the others. Threads do this at once: nothing is changed."""
-        x, choice = parts_of(part)
-        lower, upper, both = self.splits.halves(x, self._choose(part, x, choice))
+    def _halves_of(self, part: Mapping[str, Tensor]) -> tuple[int, Halves | None]:
+        """Return the number of empty halves, and the other halves. Changes no state, because threads share the work."""
+        x, choice = unpack_leaves(part)
+        lower, upper, both = self.brancher.halves(x, self._choose_units(part, x, choice))
         depth = part["depth"][both] + 1
-        closer, empty = mended(lower, upper)
-        again = (depth % _LEVELS == 0).nonzero().flatten()
+        closer, empty = repair_crossings(lower, upper)
+        again = (depth % _SPLITS_PER_TIGHTENING == 0).nonzero().flatten()
         if len(again):
             wanted = torch.zeros_like(lower[again], dtype=torch.bool)
             wanted.scatter_(
-                1, part["candidates"][both[again], : _WANTED[lower.device.type]].long().clamp(min=0), value=True
+                1,
+                part["candidates"][both[again], : _TIGHTENED_CANDIDATES[lower.device.type]].long().clamp(min=0),
+                value=True,
             )
             of = both[again]
-            renewed, gone = self._renewed(closer.pick(again), part["row"][of], choice.pick(of), wanted)
+            renewed, gone = self._tightened(closer.pick(again), part["row"][of], choice.pick(of), wanted)
             closer = closer.put(again, renewed)
             empty[again] |= gone
-        kept = (~empty).nonzero().flatten()
-        if not len(kept):
+        left = (~empty).nonzero().flatten()
+        if not len(left):
             return len(empty), None
-        of, closer = both[kept], closer.pick(kept)
+        of, closer = both[left], closer.pick(left)
         row = part["row"][of]
-        best = self.splits.improved(row, closer, choice.pick(of), _STEPS, self._member(part)[of], FAST)
-        return len(empty) - len(kept), (closer, best, row, depth[kept], part["value"][of])
+        best = self.brancher.optimise(
+            row, closer, choice.pick(of), _PART_STEPS, self._target_member(part)[of], FAST_RATES
+        )
+        return len(empty) - len(left), (closer, best, row, depth[left], part["value"][of])
 
-    def _member(self, part: Mapping[str, Tensor]) -> Tensor:
-        """The member that each part is to come down on, (B,): B itself, or else that which it is furthest above."""
-        excess = part["value"] - self._floor
+    def _target_member(self, part: Mapping[str, Tensor]) -> Tensor:
+        """Return the member (B,) on which each part is bounded: B if open, else the one with the largest excess."""
+        excess = part["value"] - self._thresholds
         return torch.where(excess[:, 0] > 0, 0, excess.argmax(1))
 
-    def _choose(self, part: Mapping[str, Tensor], x: Interval, choice: Choice) -> Tensor:
-        """The unit of each part to split, (B,)."""
-        ahead = part["candidates"][:, : _AHEAD[x.lower.device.type]].long()
-        return self.splits.choose(part["row"], x, choice, ahead, float(self._floor[0]), part["value"][:, 0])
+    def _choose_units(self, part: Mapping[str, Tensor], x: Interval, choice: ParameterChoice) -> Tensor:
+        """Return the unit (B,) at which to split each part."""
+        ahead = part["candidates"][:, : _LOOKAHEAD_CANDIDATES[x.lower.device.type]].long()
+        return self.brancher.choose_units(
+            part["row"], x, choice, ahead, float(self._thresholds[0]), part["value"][:, 0]
+        )
 
-    def _values(self, row: Tensor, x: Interval, choice: Choice) -> Tensor:
-        """Upper bounds of rows on every member, in float64: (B, 1 + G)."""
-        found = self.splits.bounded(row, x, choice)
-        return found.bias[:, None] + self.balls.every(found.form)
+    def _member_bounds(self, row: Tensor, x: Interval, choice: ParameterChoice) -> Tensor:
+        """Return upper bounds of rows on every member, in float64: (B, 1 + G)."""
+        found = self.brancher.bound(row, x, choice)
+        return found.bias[:, None] + self.balls.member_suprema(found.form)
 
-    def _settle(self, x: Interval, best: Best, row: Tensor, depth: Tensor, above: Tensor) -> None:
-        """Bound parts for good: those that no member needs are done, the others become leaves."""
-        value = torch.minimum(self._values(row, x, best.choice), above)
+    def _add_parts(self, x: Interval, best: BestChoice, row: Tensor, depth: Tensor, above: Tensor) -> None:
+        """Compute the final bounds of parts: parts that exceed no threshold are closed, the others become leaves."""
+        value = torch.minimum(self._member_bounds(row, x, best.choice), above)
         self.parts += len(value)
-        self._try(best, value)
+        self._offer_points(best, value)
         urgency = self._urgency(value)
         left = urgency > 0
-        leaves = {**self.splits.columns(row, x, best, value), "depth": depth}
+        leaves = {**self.brancher.leaf_columns(row, x, best, value), "depth": depth}
         if bool(left.any()):
             self.leaves.add({name: column[left] for name, column in leaves.items()}, urgency[left])
         if not bool(left.all()):
-            self.done = torch.maximum(self.done, value[~left].amax(0))
+            self.closed_upper = torch.maximum(self.closed_upper, value[~left].amax(0))
 
-    def _try(self, best: Best, value: Tensor) -> None:
-        """The δ of the most urgent parts as adversaries, from time to time."""
+    def _offer_points(self, best: BestChoice, value: Tensor) -> None:
+        """Try the maximisers δ of the most urgent parts as adversaries, once in several batches."""
         self.batches += 1
-        if self.batches % _PAUSE != 1:
+        if self.batches % _BATCHES_PER_OFFER != 1:
             return
-        excess, member = (value - self._floor).max(1)
-        high = excess.topk(min(_POINTS, len(value))).indices
+        excess, member = (value - self._thresholds).max(1)
+        high = excess.topk(min(_OFFERED_POINTS, len(value))).indices
         self._offer(best.delta[high], member[high])
 
     def _offer(self, delta: Tensor, member: Tensor) -> None:
         reached = self.offer(delta, member)
         if bool((reached > self.reached).any()):
             self.reached = reached
-            self.leaves.rank(self._urgency(self.leaves.column("value")))
+            self.leaves.set_urgency(self._urgency(self.leaves.column("value")))

@@ -1,6 +1,6 @@
-"""What a search does to parts of a ball: it bounds them, chooses a unit, and takes both sides of it.
+"""Branching on unstable units: bound parts of a ball, score candidate splits by lookahead, and split at a unit.
 
-Slopes and multipliers are looked for in float32, where any will do. Intervals and bounds that count are in float64.
+Slopes and multipliers are optimised in float32, because any value is valid. Intervals and final bounds are in float64.
 """
 
 from __future__ import annotations
@@ -12,70 +12,84 @@ import torch
 from torch import Tensor
 
 from proofmap.rules import Interval
-from proofmap.search.ball_maxima import Balls
-from proofmap.search.beta_crown import Best, Bounded, Choice, bound, improve, lines_of, places
-from proofmap.search.unit_intervals import Implied
-from proofmap.search.unstable_units import Units, outward
+from proofmap.search.ball_maxima import SampleBalls
+from proofmap.search.beta_crown import (
+    BestChoice,
+    ParameterChoice,
+    RowBounds,
+    bound_rows,
+    optimise,
+    split_points,
+    unit_lines,
+)
+from proofmap.search.unit_intervals import ImpliedIntervals
+from proofmap.search.unstable_units import Units, round_outward
 
-FAST, SLOW = (0.05, 0.4), (0.03, 0.1)  # steps of slopes and of multipliers
-_CANDIDATES = 32
-_TRIED = {"cpu": 2**35, "cuda": 2**42}  # coefficients that trying every split may multiply
+FAST_RATES, SLOW_RATES = (0.05, 0.4), (0.03, 0.1)  # Adam's step sizes of slopes and of multipliers
+_MAX_CANDIDATES = 32  # units per part that are stored as candidates for its split
+_IMPLIED_COEFFICIENTS = {"cpu": 2**35, "cuda": 2**42}  # multiplications of coefficients to compute implied intervals
 
 
-def parts_of(leaves: Mapping[str, Tensor]) -> tuple[Interval, Choice]:
-    """The intervals of leaves, in float32, and the best choice for them."""
-    return Interval(leaves["lower"], leaves["upper"]), Choice(leaves["slopes"], leaves["multipliers"])
+def unpack_leaves(leaves: Mapping[str, Tensor]) -> tuple[Interval, ParameterChoice]:
+    """Return the intervals of leaves, in float32, and their parameters."""
+    return Interval(leaves["lower"], leaves["upper"]), ParameterChoice(leaves["slopes"], leaves["multipliers"])
 
 
-class Splits:
-    """Of the rows of a sample's units, on its balls."""
+class Brancher:
+    """Bounds, split candidates and splits for the rows of one sample's units."""
 
-    def __init__(self, units: Units, balls: Balls) -> None:
+    def __init__(self, units: Units, balls: SampleBalls) -> None:
         self.precise: Units = units
-        self.exact: Balls = balls
-        self.units: Units = units.single()
-        self.balls: Balls = balls.to(torch.float32)
-        self._implied: Implied | None = None
+        self.exact: SampleBalls = balls
+        self.units: Units = units.to_float32()
+        self.balls: SampleBalls = balls.to(torch.float32)
+        self._implied: ImpliedIntervals | None = None
 
-    def imply(self, best: Best, *, at_once: int, until: float) -> None:
-        """Work out what splits imply, of those ReLUs that lose most on the whole ball, as many as there is time for."""
+    def compute_implied(self, best: BestChoice, *, at_once: int, until: float) -> None:
+        """Compute the intervals implied by splits, for the ReLUs with the largest scores on the whole ball."""
         units, root = self.precise, self.precise.interval
         count, variables = units.inputs.weight.shape
         loss = torch.where((root.lower < 0) & (root.upper > 0), best.losses.double().amax(0), 0)
         for level in units.levels:
             if level.node is not None:
                 loss[level.columns] = 0
-        most = int(_TRIED[loss.device.type] // max(1, 4 * count * count * (variables + count)))
+        most = int(_IMPLIED_COEFFICIENTS[loss.device.type] // max(1, 4 * count * count * (variables + count)))
         tried = loss.topk(min(most, int((loss > 0).sum()))).indices
-        self._implied = Implied.of(units, self.exact, root, tried, at_once=at_once, until=until)
+        self._implied = ImpliedIntervals.of(units, self.exact, root, tried, at_once=at_once, until=until)
 
-    def improved(
-        self, row: Tensor, x: Interval, choice: Choice, steps: int, member: Tensor | None, rates: tuple[float, float]
-    ) -> Best:
-        """The best choice for parts that a few steps find."""
+    def optimise(
+        self,
+        row: Tensor,
+        x: Interval,
+        choice: ParameterChoice,
+        steps: int,
+        member: Tensor | None,
+        rates: tuple[float, float],
+    ) -> BestChoice:
+        """Optimise the parameters of parts by a few steps."""
         rows = self.units.rows.pick(row)
-        return improve(self.units, self.balls, rows, outward(x), choice, steps=steps, member=member, rates=rates)
+        return optimise(self.units, self.balls, rows, round_outward(x), choice, steps=steps, member=member, rates=rates)
 
-    def bounded(self, row: Tensor, x: Interval, choice: Choice) -> Bounded:
-        """Upper bounds of rows as functions of δ, in float64."""
+    def bound(self, row: Tensor, x: Interval, choice: ParameterChoice) -> RowBounds:
+        """Return upper bounds of rows as functions of δ, in float64."""
         choice = choice.to(torch.float64)
-        lines = lines_of(self.precise, x, choice.slopes)
-        return bound(self.precise, self.precise.rows.pick(row), x, lines, choice.multipliers)
+        lines = unit_lines(self.precise, x, choice.slopes)
+        return bound_rows(self.precise, self.precise.rows.pick(row), x, lines, choice.multipliers)
 
-    def candidates(self, x: Interval, best: Best) -> Tensor:
-        """The open units that lose most, in this order, -1 for none: (B, n)."""
-        open_ = lines_of(self.precise, x, best.choice.slopes.double()).open
+    def candidates(self, x: Interval, best: BestChoice) -> Tensor:
+        """Return the open units with the largest branching scores, in this order, -1 for none: (B, n)."""
+        open_ = unit_lines(self.precise, x, best.choice.slopes.double()).open
         loss = torch.where(open_, best.losses, -inf)
-        top = loss.topk(min(_CANDIDATES, loss.shape[1]), dim=1)
+        top = loss.topk(min(_MAX_CANDIDATES, loss.shape[1]), dim=1)
         found = torch.where(top.values > -inf, top.indices, -1)
         return found if found.shape[1] else found.new_full((len(found), 1), -1)
 
-    def columns(self, row: Tensor, x: Interval, best: Best, value: Tensor) -> dict[str, Tensor]:
-        """What leaves keep of parts."""
-        ends = outward(x)
+    def leaf_columns(self, row: Tensor, x: Interval, best: BestChoice, value: Tensor) -> dict[str, Tensor]:
+        """Return the columns of parts to be stored as leaves."""
+        interval = round_outward(x)
         return {
-            "lower": ends.lower,
-            "upper": ends.upper,
+            "lower": interval.lower,
+            "upper": interval.upper,
             "slopes": best.choice.slopes,
             "multipliers": best.choice.multipliers,
             "candidates": self.candidates(x, best),
@@ -83,19 +97,19 @@ class Splits:
             "value": value,
         }
 
-    def choose(
-        self, row: Tensor, x: Interval, choice: Choice, ahead: Tensor, least: Tensor | float, most: Tensor
+    def choose_units(
+        self, row: Tensor, x: Interval, choice: ParameterChoice, ahead: Tensor, least: Tensor | float, most: Tensor
     ) -> Tensor:
-        """Of candidates (B, n) that whose halves have the smallest sum, by one look at each.
+        """Return the candidate (of B, n) whose halves have the smallest sum of bounds, by bounding each half once.
 
-        A half counts no less than `least`, which is good enough, and no more than `most` (B,), which is known.
+        A bound counts as at least `least`, which suffices, and at most `most` (B,), which is known.
         """
         index = torch.arange(len(ahead), device=ahead.device).repeat_interleave(ahead.shape[1])
         lower, upper, both = self.halves(x.pick(index), ahead.clamp(min=0).flatten())
         of = index[both]
-        here = outward(Interval(torch.minimum(lower, upper), torch.maximum(lower, upper)))
-        lines = lines_of(self.units, here, choice.slopes[of])
-        found = bound(self.units, self.units.rows.pick(row[of]), here, lines, choice.multipliers[of])
+        here = round_outward(Interval(torch.minimum(lower, upper), torch.maximum(lower, upper)))
+        lines = unit_lines(self.units, here, choice.slopes[of])
+        found = bound_rows(self.units, self.units.rows.pick(row[of]), here, lines, choice.multipliers[of])
         least = torch.as_tensor(least, dtype=torch.float32, device=ahead.device).expand(len(ahead))[of]
         value = (found.bias + self.balls.supremum(found.form)).minimum(most[of].float())
         value = torch.where((lower > upper).any(1), least, torch.maximum(value, least))
@@ -103,10 +117,10 @@ class Splits:
         return ahead.gather(1, total.argmin(1, keepdim=True)).squeeze(1)
 
     def halves(self, x: Interval, unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Both sides of a unit (B,) of each part, above, then below: ends (2 B, K) in float64, and whose they are."""
+        """Split each part at a unit (B,): (lower, upper, part) of the halves above, then below; (2 B, K) in float64."""
         count = len(unit)
         row = torch.arange(count, device=unit.device)
-        at = places(self.units, x)[row, unit].double()
+        at = split_points(self.units, x)[row, unit].double()
         both, side = row.repeat(2), torch.ones_like(unit).repeat(2)
         side[count:] = -1
         if self._implied is None:

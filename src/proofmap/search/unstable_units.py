@@ -1,19 +1,19 @@
-"""A network on a ball as its open units: what bends there, and nothing else.
+"""A network on a ball as its unstable units (neurons that are not linear there) and linear functions between them.
 
-Where the interval of a value shows on which side of every kink it lies, an operation is linear. What is left are units,
-each a function of one number, u_k = σ_k(z_k), and everything between them is linear:
+An operation is linear at an entry whose interval contains no kink. The other entries are units, each a function of one
+number, u_k = σ_k(z_k). Everything between the units is linear:
 
     z = A δ + b + M u,        row r of the specification = a_r·δ + c_r + m_r·u,        δ in the ball.
 
-Kinks are ReLUs: max(x, y) = x + max(y - x, 0), |x| = 2 max(x, 0) - x, and so on (`Kinked`). Other functions of one
-number are units as they are. M is strictly lower triangular by levels, one for each operation. Where all roundings
-count, every row has a radius (`rounded`).
+Piecewise linear functions are sums of ReLUs: max(x, y) = x + max(y - x, 0), |x| = 2 max(x, 0) - x (`KinkSum`). Other
+functions of one number are units themselves. M is strictly lower triangular by levels, one level per operation.
+With rounding errors, every row has a radius (`rounding.search_errors`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
@@ -25,18 +25,24 @@ from proofmap.bounds import node_facts
 from proofmap.bounds.backsubstitution import backsubstitute
 from proofmap.graph.ir import Graph, Node
 from proofmap.inputs.family import Family
-from proofmap.rounding.search_errors import Apart, charged, size_of, solved_for, swing_of
-from proofmap.rules import RULES, Interval, Nonlinear
-from proofmap.rules.rule import Pulled
+from proofmap.rounding.search_errors import (
+    SeparateRounding,
+    add_evaluation_error,
+    elimination_error,
+    largest_perturbation,
+    largest_preactivation,
+)
+from proofmap.rules import RULES, Form, Interval, Nonlinear
+from proofmap.rules.rule import Pullable
 from proofmap.rules.scalar_lines import Scalar
 
-_ROWS = 2**24  # numbers of forms that are sent back together
-_WIDER = 1 + 2.0**-50  # more than one rounding
+_FORM_ENTRIES = 2**24  # entries of the linear forms that are pulled back at once: limits the memory
+_ENLARGEMENT = 1 + 2.0**-50  # enlarges endpoints by more than one rounding error of float64
 
 
 @dataclass(frozen=True, eq=False)
-class Level:
-    """The units of one operation: columns start to stop. node: None for ReLUs, else the function they are."""
+class UnitLevel:
+    """The units of one operation, in columns start to stop; node: the smooth function, or None for ReLUs."""
 
     start: int
     stop: int
@@ -48,61 +54,67 @@ class Level:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class UnitRows:
     """Affine functions of δ and the units: weight·δ + bias + mix·u, (R, d), (R,) and (R, K)."""
 
     weight: Tensor
     bias: Tensor
     mix: Tensor
-    radius: Tensor | None = None  # (R,) what they, and bounds made of them, are off by; None: roundings do not count
+    radius: Tensor | None = (
+        None  # (R,) bounds the rounding errors of the rows and of bounds made of them; None: not counted
+    )
 
     def __len__(self) -> int:
         return len(self.bias)
 
-    def pick(self, index: Any) -> Rows:
-        """Some of them."""
+    def pick(self, index: Any) -> UnitRows:
+        """Return some of the rows."""
         radius = None if self.radius is None else self.radius[index]
-        return Rows(self.weight[index], self.bias[index], self.mix[index], radius)
+        return UnitRows(self.weight[index], self.bias[index], self.mix[index], radius)
 
-    def to(self, dtype: torch.dtype) -> Rows:
-        """In another precision, without roundings."""
-        return Rows(self.weight.to(dtype), self.bias.to(dtype), self.mix.to(dtype))
+    def to(self, dtype: torch.dtype) -> UnitRows:
+        """Return the rows in another precision, without radii."""
+        return UnitRows(self.weight.to(dtype), self.bias.to(dtype), self.mix.to(dtype))
 
     @staticmethod
-    def together(parts: Sequence[Rows], units: int) -> Rows:
-        """One after the other, as rows of so many units; those that are missing have no part in them."""
+    def concatenate(parts: Sequence[UnitRows], units: int) -> UnitRows:
+        """Concatenate rows and pad them with zeros to `units` columns."""
         mix = torch.cat([pad(part.mix, (0, units - part.mix.shape[1])) for part in parts])
         radii = [part.radius for part in parts if part.radius is not None]
         radius = torch.cat(radii) if len(radii) == len(parts) else None
-        return Rows(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]), mix, radius)
+        return UnitRows(
+            torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]), mix, radius
+        )
 
-    def negative(self) -> Rows:
-        """Their negatives."""
-        return Rows(-self.weight, -self.bias, -self.mix, self.radius)
+    def negative(self) -> UnitRows:
+        """Return the negated rows."""
+        return UnitRows(-self.weight, -self.bias, -self.mix, self.radius)
 
 
 @dataclass(frozen=True, eq=False)
 class Units:
     """The units of one sample's ball, and the rows of its specification."""
 
-    inputs: Rows  # z, (K, ...)
+    inputs: UnitRows  # z, (K, ...)
     interval: Interval  # (K,) of z on the ball
-    levels: tuple[Level, ...]
-    rows: Rows  # of the specification, (R, ...)
-    swing: Tensor | None = None  # (d,) the largest |δ|, where roundings count
+    levels: tuple[UnitLevel, ...]
+    rows: UnitRows  # of the specification, (R, ...)
+    swing: Tensor | None = None  # (d,) the largest |δ|, if rounding errors are counted
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     @property
     def deep(self) -> bool:
-        """Whether units stand on others."""
+        """True if units depend on other units."""
         return len(self.levels) > 1
 
     @property
     def looseness(self) -> float:
-        """By how much lines miss those units that stand on others, altogether: u l / (u - l) of a ReLU on [l, u] is
-        what the line above it has at its kink; of other functions the width of [l, u].
+        """The total relaxation gap of the units that depend on other units.
+
+        For a ReLU on [l, u] the gap is |u l| / (u - l), the height of the upper line at the kink. For another function
+        it is the width of [l, u].
         """
         low, high = self.interval.lower, self.interval.upper
         missed = high.clamp(min=0) * low.clamp(max=0).neg() / (high - low).clamp(min=torch.finfo(low.dtype).tiny)
@@ -111,11 +123,11 @@ class Units:
                 missed[level.columns] = (high - low)[level.columns]
         return float(missed[self.levels[0].stop :].sum()) if self.levels else 0.0
 
-    def settled(self, interval: Interval) -> Units:
-        """With closer intervals (K,): ReLUs that have one sign there are no longer units.
+    def eliminate_stable(self, interval: Interval) -> Units:
+        """Return the units with tighter intervals (K,), without the ReLUs that are stable on these.
 
-        u = z where it is above 0. With D = 1 there, else 0: z = (1 - M D)⁻¹ (A δ + b + M u), u of the others. Where
-        roundings leave too little of that, all stay units.
+        An active ReLU is u = z. With D = 1 for active units, else 0: z = (1 - M D)⁻¹ (A δ + b + M u), with u of the
+        remaining units. If the rounding errors of this solution are too large, all units remain.
         """
         smooth = torch.zeros_like(interval.lower, dtype=torch.bool)
         for level in self.levels:
@@ -127,20 +139,20 @@ class Units:
         lower = torch.eye(len(z), dtype=z.bias.dtype, device=z.bias.device) - z.mix * above
         solved = torch.linalg.solve_triangular(lower, known, upper=False, unitriangular=True)
         d = z.weight.shape[1]
-        every = Rows(solved[:, :d], solved[:, d], solved[:, d + 1 :])
+        every = UnitRows(solved[:, :d], solved[:, d], solved[:, d + 1 :])
         r, mix = self.rows, self.rows.mix * above
-        rows = Rows(r.weight + mix @ every.weight, r.bias + mix @ every.bias, r.mix[:, kept] + mix @ every.mix)
+        rows = UnitRows(r.weight + mix @ every.weight, r.bias + mix @ every.bias, r.mix[:, kept] + mix @ every.mix)
         if self.swing is not None:
-            size = size_of(interval)[kept]
-            off = solved_for(self, lower, known, solved, size)
+            size = largest_preactivation(interval)[kept]
+            off = elimination_error(self, lower, known, solved, size)
             if off is None:
                 return replace(self, interval=interval)
-            every = charged(replace(every, radius=off), size, self.swing, len(self))
+            every = add_evaluation_error(replace(every, radius=off), size, self.swing, len(self))
             assert r.radius is not None
             assert every.radius is not None
-            rows = charged(replace(rows, radius=r.radius + mix.abs() @ every.radius), size, self.swing)
+            rows = add_evaluation_error(replace(rows, radius=r.radius + mix.abs() @ every.radius), size, self.swing)
         place = [0, *left.cumsum(0).tolist()]
-        levels = [Level(place[level.start], place[level.stop], level.node) for level in self.levels]
+        levels = [UnitLevel(place[level.start], place[level.stop], level.node) for level in self.levels]
         return Units(
             every.pick(kept),
             Interval(interval.lower[kept], interval.upper[kept]),
@@ -149,55 +161,60 @@ class Units:
             self.swing,
         )
 
-    def before(self, level: Level, k: Tensor) -> Units:
-        """What the inputs of units k of a level stand on: its rows are they and their negatives."""
+    def units_as_rows(self, level: UnitLevel, k: Tensor) -> Units:
+        """Return the units before `level`, whose rows are the inputs z of units k of the level, and then -z."""
         z, stop = self.inputs, level.start
         rows, below = (replace(part, mix=part.mix[:, :stop]) for part in (z.pick(k), z.pick(slice(0, stop))))
         return Units(
             below,
             Interval(self.interval.lower[:stop], self.interval.upper[:stop]),
             tuple(one for one in self.levels if one.start < stop),
-            Rows.together([rows, rows.negative()], stop),
+            UnitRows.concatenate([rows, rows.negative()], stop),
             self.swing,
         )
 
-    def single(self) -> Units:
-        """In float32; intervals are rounded outward."""
+    def to_float32(self) -> Units:
+        """Return the units in float32, with intervals rounded outward."""
         dtype = torch.float32
-        return replace(self, inputs=self.inputs.to(dtype), interval=outward(self.interval), rows=self.rows.to(dtype))
+        return replace(
+            self, inputs=self.inputs.to(dtype), interval=round_outward(self.interval), rows=self.rows.to(dtype)
+        )
 
 
 def has_units(graph: Graph) -> bool:
-    """Whether every operation that bends is a function of one number, or made of kinks: a product is not."""
-    return all(map(_taken, filter(node_facts.is_nonlinear, graph.nodes)))
+    """Return whether all nonlinear operations are functions of one number or piecewise linear; products are neither."""
+    return all(map(_has_unit_form, filter(node_facts.is_nonlinear, graph.nodes)))
 
 
-def _taken(node: Node) -> bool:
+def _has_unit_form(node: Node) -> bool:
     rule = RULES[node.op]
     assert isinstance(rule, Nonlinear)
     scalar = isinstance(rule, Scalar) and node.weight is None and node.bias is None
     return scalar or rule.kinked(node) is not None
 
 
-def units_of(
+def build_units(
     graph: Graph,
     intervals: Mapping[str, Interval],
     family: Family,
     specification: Tensor,
-    rounding: Apart | None = None,
+    rounding: Callable[[], SeparateRounding] | None = None,
 ) -> Units | None:
-    """The units of one ball; None where an operation is no function of one number.
+    """Build the units of one ball; None if an operation cannot be written with units.
 
-    intervals: (1, *shape) of the inputs of every nonlinear operation. specification (R, classes). rounding: so that
-    all roundings count; then kinks alone can be units.
+    Args:
+        intervals: (1, *shape) of the inputs of every nonlinear operation.
+        specification: (R, classes).
+        rounding: Collects the rounding errors of one back-substitution; then all units must be ReLUs. None: rounding
+            errors are not counted.
     """
-    pieces: dict[str, Pieces] = {}
-    levels: list[Level] = []
-    inputs: list[Rows] = []
-    ends: list[Interval] = []
+    decompositions: dict[str, UnitDecomposition] = {}
+    levels: list[UnitLevel] = []
+    inputs: list[UnitRows] = []
+    intervals_of_units: list[Interval] = []
     count = 0
     for node in filter(node_facts.is_nonlinear, graph.nodes):
-        piece = _pieces(node, [intervals[name] for name in node.inputs], count)
+        piece = _decompose(node, [intervals[name] for name in node.inputs], count)
         if piece is None or (piece.smooth and rounding is not None):
             return None
         if len(piece.entries):
@@ -206,69 +223,80 @@ def units_of(
                 *(part.split(_rows_at_once(graph)) for part in (piece.entries, piece.places)), strict=True
             ):
                 unit = family.x.new_zeros(len(at), value.size).scatter_(1, at[:, None], 1.0)
-                rows = _send(graph, value.name, unit.view(-1, *value.shape), pieces, family, rounding)
+                rows = _affine_rows(graph, value.name, unit.view(-1, *value.shape), decompositions, family, rounding)
                 inputs.append(replace(rows, bias=rows.bias - place))
             z = intervals[value.name].like((-1,)).pick(piece.entries)
             z = Interval(z.lower - piece.places, z.upper - piece.places)
-            ends.append(z if rounding is None else Interval(_WIDER * z.lower, _WIDER * z.upper))  # 0 is between
-            levels.append(Level(count, count + len(piece.entries), node if piece.smooth else None))
+            intervals_of_units.append(
+                z if rounding is None else Interval(_ENLARGEMENT * z.lower, _ENLARGEMENT * z.upper)
+            )  # 0 stays inside
+            levels.append(UnitLevel(count, count + len(piece.entries), node if piece.smooth else None))
             count += len(piece.entries)
-        pieces[node.name] = piece
-    rows = _send(graph, graph.output, specification.unflatten(1, graph[graph.output].shape), pieces, family, rounding)
+        decompositions[node.name] = piece
+    forms = specification.unflatten(1, graph[graph.output].shape)
+    rows = _affine_rows(graph, graph.output, forms, decompositions, family, rounding)
     none = rows.pick(slice(0, 0))
     found = Units(
-        Rows.together([none, *inputs], count),
-        Interval(*(torch.cat([none.bias, *(getattr(end, side) for end in ends)]) for side in ("lower", "upper"))),
+        UnitRows.concatenate([none, *inputs], count),
+        Interval(
+            *(torch.cat([none.bias, *(getattr(z, side) for z in intervals_of_units)]) for side in ("lower", "upper"))
+        ),
         tuple(levels),
-        Rows.together([rows], count),
+        UnitRows.concatenate([rows], count),
     )
-    return found if rounding is None else _charged(found, family)
+    return found if rounding is None else _with_radii(found, family)
 
 
-def _charged(units: Units, family: Family) -> Units | None:
-    """With radii of rows for whatever is made of them; None where roundings have no bound."""
-    size, swing = size_of(units.interval), swing_of(family)
-    inputs, rows = (charged(part, size, swing) for part in (units.inputs, units.rows))
+def _with_radii(units: Units, family: Family) -> Units | None:
+    """Add the rounding errors of later computations to the rows' radii; None if a radius is not finite."""
+    size, swing = largest_preactivation(units.interval), largest_perturbation(family)
+    inputs, rows = (add_evaluation_error(part, size, swing) for part in (units.inputs, units.rows))
     if not all(part.radius is not None and bool(part.radius.isfinite().all()) for part in (inputs, rows)):
         return None
     return replace(units, inputs=inputs, rows=rows, swing=swing)
 
 
 def _rows_at_once(graph: Graph) -> int:
-    return max(1, _ROWS // max(node.size for node in graph.nodes))
+    return max(1, _FORM_ENTRIES // max(node.size for node in graph.nodes))
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces(Pulled):
-    """A nonlinear operation where it is linear, and its units: y = Σ base_i x_i + offset + Σ jump_k u_k, exactly."""
+class UnitDecomposition(Pullable):
+    """A nonlinear operation as a linear function plus its units: y = Σ base_i x_i + offset + Σ jump_k u_k, exactly.
+
+    `pull` carries forms through the linear function. `unit_coefficients` are their coefficients of the units.
+    """
 
     base: tuple[Tensor, ...]  # (1, *shape) each
     offset: Tensor
-    entries: Tensor  # (n,) of the first input, flat, that units are of
-    places: Tensor  # (n,) where they bend
+    entries: Tensor  # (n,) flat indices of the units' entries in the first input
+    places: Tensor  # (n,) the kinks
     jumps: Tensor  # (n,)
-    start: int  # the column of the first
-    smooth: bool  # whether the units are the operation itself
-    seen: list[Tensor] = field(default_factory=list)  # the units' coefficients (rows, n) of what was pulled
+    start: int  # the column of the first unit
+    smooth: bool  # True: the units are the operation itself
 
     def pull(self, form: Any, owner: Tensor) -> tuple[tuple[Any, ...], Tensor]:
-        self.seen.append(form.flatten(1)[:, self.entries] * self.jumps)
         parts = tuple(form * base if bool((base != 0).any()) else None for base in self.base)
         return parts, (form * self.offset).flatten(1).sum(1)
 
+    def unit_coefficients(self, form: Any) -> Tensor:
+        """Return the coefficients (rows, n) of the units in forms of the operation's value."""
+        coefficients: Tensor = form.flatten(1)[:, self.entries] * self.jumps
+        return coefficients
 
-def _pieces(node: Node, inputs: Sequence[Interval], start: int) -> Pieces | None:
+
+def _decompose(node: Node, inputs: Sequence[Interval], start: int) -> UnitDecomposition | None:
     rule, x = RULES[node.op], inputs[0]
     assert isinstance(rule, Nonlinear)
     zero, kinked = torch.zeros_like(x.lower), rule.kinked(node)
-    if not _taken(node):
+    if not _has_unit_form(node):
         return None
     if kinked is None:
         moves = x.lower < x.upper
         entries = moves.flatten().nonzero().flatten()
         still = torch.where(moves, zero, rule.interval(node, x).lower)
         ones = zero.new_ones(len(entries))
-        return Pieces((zero,) * len(inputs), still, entries, 0 * ones, ones, start, smooth=True)
+        return UnitDecomposition((zero,) * len(inputs), still, entries, 0 * ones, ones, start, smooth=True)
     base = [torch.as_tensor(b).to(zero).expand_as(zero) for b in kinked.base]
     offset = torch.full_like(zero, kinked.offset)
     kinks = []
@@ -280,43 +308,45 @@ def _pieces(node: Node, inputs: Sequence[Interval], start: int) -> Pieces | None
         at = bent.flatten().nonzero().flatten()
         kinks.append((at, zero.new_full((len(at),), place), height.flatten()[at]))
     entries, places, jumps = (torch.cat(parts) for parts in zip(*kinks, strict=True))
-    return Pieces(tuple(base), offset, entries, places, jumps, start, smooth=False)
+    return UnitDecomposition(tuple(base), offset, entries, places, jumps, start, smooth=False)
 
 
-def _send(
+def _affine_rows(
     graph: Graph,
     name: str,
     form: Tensor,
-    pieces: Mapping[str, Pieces],
+    decompositions: Mapping[str, UnitDecomposition],
     family: Family,
-    rounding: Apart | None,
-) -> Rows:
-    """Forms of a node's value as rows of δ and of the units before it."""
+    rounding: Callable[[], SeparateRounding] | None,
+) -> UnitRows:
+    """Back-substitute forms of a node's value into rows of δ and of the units before the node."""
     owner = torch.zeros(len(form), dtype=torch.int64, device=form.device)
-    ends, bias = backsubstitute(graph, name, form, owner, pieces, rounding=rounding)
-    mix = form.new_zeros(len(form), sum(len(piece.entries) for piece in pieces.values()))
-    for piece in pieces.values():
-        for part in piece.seen:
-            mix[:, piece.start : piece.start + len(piece.entries)] = part
-        piece.seen.clear()
+    mix = form.new_zeros(len(form), sum(len(piece.entries) for piece in decompositions.values()))
+    errors = None if rounding is None else rounding()
+
+    def collect_mix(node: Node, arriving: Form) -> None:
+        if (piece := decompositions.get(node.name)) is not None:
+            mix[:, piece.start : piece.start + len(piece.entries)] = piece.unit_coefficients(arriving)
+
+    ends, bias = backsubstitute(graph, name, form, owner, decompositions, collect_mix, errors)
     end = ends.get(graph.input.name)
     weight = form.new_zeros(len(form), family.x[0].numel()) if end is None else end.flatten(1)
-    radius = None if rounding is None else rounding.paid()
-    return Rows(weight, bias + weight @ family.x.flatten(), mix, radius)
+    radius = None if errors is None else errors.errors
+    return UnitRows(weight, bias + weight @ family.x.flatten(), mix, radius)
 
 
-def wide(x: Interval, count: int) -> Interval:
-    """One interval for so many parts."""
+def repeat_interval(x: Interval, count: int) -> Interval:
+    """Return the interval (K,) for `count` parts: (count, K)."""
     return Interval(x.lower.expand(count, -1), x.upper.expand(count, -1))
 
 
-def precise(x: Interval) -> Interval:
-    """In float64."""
+def to_float64(x: Interval) -> Interval:
+    """Return the interval in float64."""
     return Interval(x.lower.double(), x.upper.double())
 
 
-def outward(x: Interval) -> Interval:
-    """In float32, no closer."""
+def round_outward(x: Interval) -> Interval:
+    """Return the interval in float32, rounded outward."""
     low, high = x.lower.float(), x.upper.float()
     return Interval(
         torch.where(low.double() > x.lower, torch.nextafter(low, torch.full_like(low, -inf)), low),

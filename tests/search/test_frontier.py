@@ -1,4 +1,4 @@
-"""Leaves against a plain list of them."""
+"""Open leaves behave like a plain list sorted by urgency."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from proofmap.search.open_leaves import Leaves
+from proofmap.search.frontier import OpenLeaves
 
-Plain = list[tuple[float, float, int]]  # (urgency, value, number)
-
-
-def empty() -> Leaves:
-    return Leaves({"value": torch.empty(0, 2, dtype=torch.float64)}, torch.empty(0, dtype=torch.float64))
+PlainLeaves = list[tuple[float, float, int]]  # (urgency, value, number)
 
 
-def made(plain: Plain) -> tuple[dict[str, Tensor], Tensor]:
+def empty() -> OpenLeaves:
+    return OpenLeaves({"value": torch.empty(0, 2, dtype=torch.float64)}, torch.empty(0, dtype=torch.float64))
+
+
+def made(plain: PlainLeaves) -> tuple[dict[str, Tensor], Tensor]:
     value = torch.tensor([[value, -value] for _, value, _ in plain], dtype=torch.float64).reshape(-1, 2)
     columns = {"value": value, "number": torch.tensor([number for *_, number in plain], dtype=torch.int64)}
     return columns, torch.tensor([urgency for urgency, *_ in plain], dtype=torch.float64)
 
 
-def same(leaves: Leaves, plain: Plain) -> None:
+def same(leaves: OpenLeaves, plain: PlainLeaves) -> None:
     assert len(leaves) == len(plain)
     assert sorted(leaves.column("number").tolist()) == sorted(number for *_, number in plain)
     by_number = {number: value for _, value, number in plain}
@@ -35,7 +35,7 @@ def same(leaves: Leaves, plain: Plain) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_they_are_a_list_of_which_the_most_urgent_are_taken(seed: int) -> None:
     rng = random.Random(seed)
-    leaves, plain = empty(), Plain()
+    leaves, plain = empty(), PlainLeaves()
     for number in range(60):
         step = rng.random()
         if number == 0 or step < 0.5:
@@ -45,7 +45,7 @@ def test_they_are_a_list_of_which_the_most_urgent_are_taken(seed: int) -> None:
         elif step < 0.8:
             count = rng.randrange(6)
             plain.sort(reverse=True)
-            taken = leaves.urgent(count)
+            taken = leaves.most_urgent(count)
             assert taken["number"].tolist() == [number for *_, number in plain[:count]]
             assert taken["value"][:, 0].tolist() == [value for _, value, _ in plain[:count]]
             leaves.drop(count)
@@ -53,7 +53,7 @@ def test_they_are_a_list_of_which_the_most_urgent_are_taken(seed: int) -> None:
         else:
             urgency = {number: rng.uniform(-1, 1) for *_, number in plain}
             order = leaves.column("number").tolist()
-            leaves.rank(torch.tensor([urgency[number] for number in order], dtype=torch.float64))
+            leaves.set_urgency(torch.tensor([urgency[number] for number in order], dtype=torch.float64))
             plain = [(urgency[number], value, number) for _, value, number in plain]
         same(leaves, plain)
 
@@ -76,7 +76,7 @@ def test_taking_more_than_there_are_takes_all() -> None:
     leaves = empty()
     assert len(leaves.column("value")) == 0
     leaves.add(*made([(1.0, 2.0, 3)]))
-    assert leaves.urgent(9)["number"].tolist() == [3]
+    assert leaves.most_urgent(9)["number"].tolist() == [3]
     leaves.drop(9)
     assert len(leaves) == 0
 
@@ -95,7 +95,7 @@ def test_what_breaks_off_while_leaves_are_put_in_changes_none(more: int, first: 
     with pytest.raises(RuntimeError):  # the second column does not fit
         leaves.add({first: columns[first], other: torch.zeros(more, 7, 7)}, urgency)
     same(leaves, plain)
-    assert leaves.urgent(2)["number"].tolist() == [5, 4]
+    assert leaves.most_urgent(2)["number"].tolist() == [5, 4]
     leaves.add(columns, urgency)
     same(leaves, plain + [(5.0, 7.0, 100 + k) for k in range(more)])
 
@@ -104,7 +104,7 @@ def test_nothing_is_left_of_leaves_that_were_taken_however_urgent_others_are() -
     leaves = empty()
     leaves.add(*made([(1.0, 1.0, 1), (2.0, 2.0, 2), (3.0, 3.0, 3)]))
     leaves.drop(1)
-    leaves.rank(torch.tensor([-5.0, -6.0], dtype=torch.float64))
-    assert leaves.urgent(3)["number"].tolist() == [1, 2]
+    leaves.set_urgency(torch.tensor([-5.0, -6.0], dtype=torch.float64))
+    assert leaves.most_urgent(3)["number"].tolist() == [1, 2]
     assert leaves.column("value").amax() == 2.0
     assert float(leaves.column("value").amax()) < inf
