@@ -1,15 +1,15 @@
-"""What can go wrong, as one tree.
+"""The exceptions of Proofmap, as one tree.
 
 ProofmapError
-├── InputError            a ball, an input, a mask, a target or a setting that makes no sense (also a ValueError)
+├── InputError            an invalid ball, input, mask, target or setting (also a ValueError)
 │   └── FlatPictureError  a grid over a flat sample
 ├── ModelError            a model or a graph that cannot be used
 │   └── UnsupportedError  operations without a rule
-├── FileError             a damaged or a foreign file
+├── FileError             a damaged file, or a file of another program
 └── BoundError            no finite bound exists
-    └── RoomError         none that fits in the memory allowed
+    └── RoomError         no bound fits in the allowed memory
 
-ProofmapWarning           beside it: what is said while work goes on
+ProofmapWarning           the category of all warnings
 """
 
 from __future__ import annotations
@@ -32,13 +32,19 @@ __all__ = [
 class ProofmapError(Exception):
     """The root: `except ProofmapError` catches everything that Proofmap raises on purpose.
 
+    `arguments` names the arguments that would solve the problem, so that the command line can add its options.
+
     >>> issubclass(pm.InputError, pm.ProofmapError)
     True
     """
 
+    def __init__(self, *args: object, arguments: Sequence[str] = ()) -> None:
+        super().__init__(*args)
+        self.arguments: tuple[str, ...] = tuple(arguments)
+
 
 class InputError(ProofmapError, ValueError):
-    """A ball, an input, a mask, a target or a setting that makes no sense.
+    """An invalid ball, input, mask, target or setting.
 
     >>> try:
     ...     pm.Ball(-1.0)
@@ -60,7 +66,7 @@ class ModelError(ProofmapError):
 
 
 class UnsupportedError(ModelError):
-    """Operations without a rule: all of them at once, as pairs (node, operation), and what to do.
+    """Operations without a rule: lists all of them as pairs (node, operation), and gives advice.
 
     >>> print(pm.UnsupportedError([("sort", "aten.sort")]))
     no rule for aten.sort (node 'sort'): add one under proofmap/rules
@@ -73,24 +79,24 @@ class UnsupportedError(ModelError):
         super().__init__(f"no rule for {missing}: {advice}")
 
     def __reduce__(self) -> tuple[type[UnsupportedError], tuple[tuple[tuple[str, str], ...], str]]:
-        """Rebuild from the pairs, not from the message: errors travel between processes as pickles."""
+        """Rebuild from the pairs, not from the message: errors are pickled between processes."""
         return type(self), (self.nodes, self.advice)
 
 
 class FlatPictureError(InputError):
-    """A grid was laid over a flat sample; `side` is that of the square picture which has as many numbers, or None."""
+    """A grid was applied to a flat sample. `side` is the side of the square picture with as many numbers, or None."""
 
     def __init__(self, message: str, side: int | None) -> None:
         self.side = side
         super().__init__(message)
 
     def __reduce__(self) -> tuple[type[FlatPictureError], tuple[str, int | None]]:
-        """Rebuild with the side: errors travel between processes as pickles."""
+        """Rebuild with the side: errors are pickled between processes."""
         return type(self), (str(self), self.side)
 
 
 class FileError(ProofmapError):
-    """A damaged or a foreign file.
+    """A damaged file, or a file of another program.
 
     >>> try:
     ...     pm.Explanation.load("nowhere.proofmap")
@@ -101,7 +107,7 @@ class FileError(ProofmapError):
 
 
 class BoundError(ProofmapError):
-    """No finite bound exists: a logarithm over an interval that reaches 0.
+    """No finite bound exists, for instance for a logarithm over an interval that reaches 0.
 
     >>> class Logarithm(torch.nn.Module):
     ...     def forward(self, x):
@@ -115,11 +121,11 @@ class BoundError(ProofmapError):
 
 
 class RoomError(BoundError):
-    """No bound fits in the memory allowed."""
+    """No bound fits in the allowed memory."""
 
 
 class ProofmapWarning(UserWarning):
-    """Every warning of Proofmap, so that one line switches them off.
+    """The category of all warnings of Proofmap, so that one line disables them.
 
     >>> import warnings
     >>> warnings.filterwarnings("ignore", category=pm.ProofmapWarning)
@@ -127,7 +133,7 @@ class ProofmapWarning(UserWarning):
 
 
 def in_bytes(size: float) -> str:
-    """A number of bytes for a sentence: 512 bytes, 1.5 kB, 20.0 MB, 3.2 GB."""
+    """Format a number of bytes: 512 bytes, 1.5 kB, 20.0 MB, 3.2 GB."""
     for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= one:
             return f"{size / one:.1f} {unit}"
@@ -135,5 +141,5 @@ def in_bytes(size: float) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """What an error of somebody else's says, short enough for a sentence of ours."""
+    """Return the first line of another library's error, cut to 200 characters."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]

@@ -47,9 +47,9 @@ def test_a_benchmark_may_start_behind_what_settings_were_chosen_on(tmp_path: Pat
 
 
 def test_what_is_not_there_is_said_before_any_work(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="needs the files of imagenet, expected --data FOLDER, or --quick"):
+    with pytest.raises(InputError, match="needs the files of imagenet, expected their folder, or quick=True"):
         pictures(read("table1-imagenet"), None, quick=False)
-    with pytest.raises(InputError, match=r"got --data .* and --quick, expected one of both"):
+    with pytest.raises(InputError, match=r"got folder=.* and quick=True, expected one of them"):
         pictures(read("table1-mnist"), tmp_path, quick=True)
     with pytest.raises(InputError, match="a folder of pictures has no parts"):
         pictures(replace(read("table1-imagenet"), split="validation"), tmp_path, quick=False)

@@ -24,7 +24,7 @@ from proofmap.explainers.methods.greedy import Greedy
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import grid
 from proofmap.metrics import Deletion, Insertion
-from proofmap.registry import METHODS
+from proofmap.registry import EXPLAINER_ENTRIES
 from proofmap.report.comparison_files import read_table
 from proofmap.storage.resumable_folder import locked
 from tests.bench.clock import Clock
@@ -73,7 +73,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Spec, Path]:
 def test_every_benchmark_of_the_package_reads(name: str) -> None:
     found = read(name)
     assert found.name == name
-    assert any(METHODS[entry.name].kind.__name__.endswith("EVA") for entry in found.entries)
+    assert any(EXPLAINER_ENTRIES[entry.name].kind.__name__.endswith("EVA") for entry in found.entries)
     chooses = name.startswith("choice")
     if found.data == "imagenet":  # which has no training pictures here: the first are for choosing
         assert (found.start, found.count) == ((0, 40) if chooses else (40, 60))
@@ -210,7 +210,7 @@ def test_a_quick_run_leaves_out_what_is_dear(tmp_path: Path) -> None:
     assert list(table.rows) == ["EVA"]
     assert "\nLeft out of a quick run: Saliency.\n" in (tmp_path / "out" / "table.md").read_text()
     file.write_text(file.read_text().replace('name = "eva"', 'name = "eva"\ndear = true'))
-    with pytest.raises(InputError, match="dear methods alone, which --quick leaves out: give --data FOLDER"):
+    with pytest.raises(InputError, match="only slow methods, and a quick run leaves them out: give the folder"):
         run(read(file), tmp_path / "none", quick=True, progress=False)
 
 
@@ -388,7 +388,7 @@ def test_no_file_gets_through_that_is_no_benchmark(changes: list[tuple[int, str]
 
 
 def test_data_has_to_come_from_somewhere(spec: Spec, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="expected --data FOLDER, or --quick"):
+    with pytest.raises(InputError, match="expected their folder, or quick=True"):
         run(spec, tmp_path / "out", progress=False)
     with pytest.raises(InputError, match="got the benchmark 'table9', expected one of choice-bounds, choice-cifar10"):
         read("table9")

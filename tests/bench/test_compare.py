@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.bench.compare import compare
 from proofmap.errors import InputError
-from proofmap.explainers.adapt import Method
+from proofmap.explainers.adapt import AnyMethod
 from proofmap.metrics import Deletion, Insertion, Metric, Stability, Tightness
 from tests.bench.clock import Clock
 
@@ -54,7 +54,7 @@ def test_functions_and_metrics_that_judge_other_things() -> None:
         return torch.ones_like(z)
 
     eva = pm.EVA(model, BALL, groups=pm.groups.grid(4), progress=False)
-    methods: dict[str, Method] = {"constant": constant, "eva": eva}
+    methods: dict[str, AnyMethod] = {"constant": constant, "eva": eva}
     judges: list[Metric[Any]] = [Stability(0.05, samples=3, domain=(0.0, 1.0)), Tightness(BALL)]
     table = compare(model, x, methods, judges, progress=False)
     assert table.values["constant"]["stability"].tolist() == [0.0, 0.0]
@@ -96,7 +96,7 @@ def test_the_table_says_with_which_settings_it_was_measured() -> None:
 def test_bounds_that_are_no_proof_of_the_overlap_have_no_tightness() -> None:
     """Sampled, linearised, of another objective or towards one class: n/a beside what is judged."""
     x, model = digits(2), pm.zoo.mnist_mlp()
-    methods: dict[str, Method] = {
+    methods: dict[str, AnyMethod] = {
         "eva": pm.EVA(model, BALL, progress=False),
         "apart": pm.EVA(model, BALL, objective="apart", sharing="one-pass", progress=False),
         "class": pm.EVA(model, BALL, objective="class", progress=False),

@@ -1,4 +1,4 @@
-"""What a run claims: every sample's bounds as questions, written once, and only about what was explained."""
+"""Claims of runs: every sample's bounds as properties, written once, and only about the explained inputs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.claims import run_claims as claims_run
-from proofmap.claims.claim import Which, claims_of, text_of
-from proofmap.claims.run_claims import RunClaims, given, kept
+from proofmap.claims.claim import Which, claims_of, vnnlib_text
+from proofmap.claims.run_claims import RunClaims, stored_inputs, verified_inputs
 from proofmap.errors import FileError, InputError
 from proofmap.explainers import File, Source
 from proofmap.runs import Job, Results, run
 from proofmap.sources import Model, Preparation, read_specification
-from proofmap.storage.resumable_folder import keep_once
+from proofmap.storage.resumable_folder import write_piece_once
 
 BALL = pm.Ball(0.05, domain=(0.0, 1.0))
 MASK = torch.tensor([0, 0, 1, 2])
@@ -29,7 +29,7 @@ BAD = 3
 
 @dataclass
 class Drawn:
-    """Five samples in a file, of which one cannot be read."""
+    """Five samples in a file, one of them unreadable."""
 
     sha256: str = "0" * 64
     labels: None = None
@@ -64,18 +64,18 @@ def explained(folder: Path, certified: bool = False, method: str = "eva", ball: 
 
 
 def written(results: Results, out: Path, which: Which = "all", samples: Drawn | None = None) -> int:
-    inputs = given(results, samples or Drawn())
+    inputs = verified_inputs(results, samples or Drawn())
     names = [f"drawn-{k}" for k in range(ROWS)]
     return RunClaims(results, model(), inputs, names, which).write(out, progress=False)
 
 
 def times(folder: Path) -> dict[str, int]:
-    """When each question and network was written."""
+    """Return the time at which each property and network was written."""
     return {path.name: path.stat().st_mtime_ns for part in ("onnx", "vnnlib") for path in (folder / part).iterdir()}
 
 
 def test_every_sample_claims_what_its_explanation_does(tmp_path: Path) -> None:
-    """The same boxes and forms, and the numbers of the run."""
+    """The boxes and forms are those of single explanations, with the thresholds of the run."""
     results = explained(tmp_path / "run")
     assert written(results, tmp_path / "out") == 4 * (1 + 3)
     with (tmp_path / "out" / "instances.csv").open(encoding="utf-8", newline="") as file:
@@ -91,7 +91,7 @@ def test_every_sample_claims_what_its_explanation_does(tmp_path: Path) -> None:
             net, question, _ = rows[[place for _, place, _ in rows].index(f"vnnlib/{claim.name}.vnnlib")]
             assert net == f"onnx/net-{int(results['target'][k])}.onnx"
             text = (tmp_path / "out" / question).read_text(encoding="utf-8")
-            expected = text_of(replace(claim, value=value), net, [])
+            expected = vnnlib_text(replace(claim, value=value), net, [])
             assert [line for line in text.splitlines() if line.startswith("(")] == [
                 line for line in expected.splitlines() if line.startswith("(")
             ]
@@ -101,7 +101,7 @@ def test_every_sample_claims_what_its_explanation_does(tmp_path: Path) -> None:
 
 
 def test_a_radius_of_its_own_is_that_of_the_box(tmp_path: Path) -> None:
-    """Where each sample has the radius that is proven."""
+    """With a proven radius for each sample."""
     results = explained(tmp_path / "run", ball=replace(BALL, eps="auto", domain=None))
     written(results, tmp_path / "out", "none")
     (question,) = (tmp_path / "out" / "vnnlib").glob("000002-*")
@@ -120,7 +120,7 @@ def test_it_goes_on_where_it_was_killed_and_repairs_what_was_changed(
         count[0] += 1
         if count[0] == 7:
             raise KeyboardInterrupt
-        keep_once(folder, name, piece)
+        write_piece_once(folder, name, piece)
 
     monkeypatch.setattr(claims_run, "keep_once", killed)
     with pytest.raises(KeyboardInterrupt):
@@ -149,12 +149,12 @@ def test_another_run_is_not_written_over_it(tmp_path: Path) -> None:
 
 def test_a_run_with_certificates_has_its_inputs(tmp_path: Path) -> None:
     results = explained(tmp_path / "run", certified=True)
-    inputs = kept(results)
+    inputs = stored_inputs(results)
     assert inputs is not None
     assert torch.equal(inputs(2), Drawn().values[2])
     names = [f"drawn-{k}" for k in range(ROWS)]
     assert RunClaims(results, model(), inputs, names, "none").write(tmp_path / "out", progress=False) == 4
-    assert kept(explained(tmp_path / "bare")) is None
+    assert stored_inputs(explained(tmp_path / "bare")) is None
     changed = tmp_path / "run" / "certificates" / "000002.npy"
     np.save(changed, np.load(changed) + np.float32(1e-5))
     with pytest.raises(InputError, match=r"drawn.npz#2 have SHA-256 "):
@@ -167,7 +167,9 @@ def test_other_data_is_refused(tmp_path: Path) -> None:
         written(results, tmp_path / "out", samples=Drawn("1" * 64))
     moved = Drawn()
     moved.names[2] = "else.npz#2"
-    with pytest.raises(InputError, match=r"explains 'folder/drawn.npz#2', and --data has 'else.npz#2' there"):
+    with pytest.raises(
+        InputError, match=r"explains 'folder/drawn.npz#2', and the given inputs have 'else.npz#2' there"
+    ):
         written(results, tmp_path / "out", samples=moved)
     slightly = Drawn()
     slightly.values = slightly.values.clone()
@@ -188,7 +190,7 @@ def test_what_claims_nothing_is_refused_before_anything_is_written(tmp_path: Pat
         written(explained(tmp_path / "round", ball=pm.Ball(0.05, norm=2)), tmp_path / "out")
     results = explained(tmp_path / "run")
     other = Model("net.py:make", nn.Linear(4, 3), Preparation(shape=(4,)))
-    claims = RunClaims(results, other, given(results, Drawn()), ["x"] * ROWS, "all")
+    claims = RunClaims(results, other, verified_inputs(results, Drawn()), ["x"] * ROWS, "all")
     with pytest.raises(InputError, match="give the model that was explained"):
         claims.write(tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -50,7 +50,7 @@ def test_a_place_that_cannot_be_written_is_one_sentence(files: Path) -> None:
     found = called("explain", files / "net.onnx", files / "x.npy", "--eps", "0.01", "--out", files / "out")
     assert found.exit_code == 2
     assert found.stderr == (
-        f"error: {taken}: Is a directory; check the path, the rights on it and the space on the disk\n"
+        f"error: {taken}: Is a directory; check the path, its permissions and the space on the disk\n"
     )
 
 
@@ -61,19 +61,19 @@ def test_a_place_that_cannot_be_written_is_one_sentence(files: Path) -> None:
         (
             OSError(28, "No space left on device"),
             2,
-            "error: No space left on device; check the path, the rights on it ",
+            "error: No space left on device; check the path, its permissions ",
         ),
-        (MemoryError(), 2, "error: the memory does not suffice: close other programs, or give fewer inputs at a time "),
-        (OSError(12, "Cannot allocate memory"), 2, "error: the memory does not suffice: "),
+        (MemoryError(), 2, "error: there is not enough memory: close other programs, give fewer inputs at a time, "),
+        (OSError(12, "Cannot allocate memory"), 2, "error: there is not enough memory: "),
         (
             ImportError("libtorch_cpu.so: cannot map it: Cannot allocate memory"),
             2,
-            "error: the memory does not suffice: ",
+            "error: there is not enough memory: ",
         ),
         (
             RuntimeError("CUDA error: out of memory\nCUDA kernel errors might"),
             2,
-            "error: the memory does not suffice: ",
+            "error: there is not enough memory: ",
         ),
         (
             ZeroDivisionError("odd"),
@@ -103,7 +103,7 @@ def test_an_array_that_no_memory_holds_is_no_bug(
     monkeypatch.setattr("proofmap.cli.options.samples_and_balls.read_cases", lambda *_, **__: make())
     found = called("verify", files / "net.onnx", files / "x.npy", "--eps", "0.01")
     assert found.exit_code == 2
-    assert re.fullmatch(r"error: the memory does not suffice: .* --bounds crown-ibp; .*llocate.*\n", found.stderr)
+    assert re.fullmatch(r"error: there is not enough memory: .* --bounds crown-ibp; .*llocate.*\n", found.stderr)
 
 
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]

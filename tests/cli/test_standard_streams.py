@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proofmap.runtime.progress_bar import Bar, say
+from proofmap.runtime.progress_bar import ProgressBar, print_status
 from tests.cli.invoke import PROGRAM
 from tests.runs.setting import contents
 
@@ -44,13 +44,13 @@ def test_a_process_whose_errors_nobody_reads_goes_on(tmp_path: Path, end: str) -
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
 def test_a_bar_without_an_error_output_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proofmap.runtime.progress_bar._BETWEEN", -1)
+    monkeypatch.setattr("proofmap.runtime.progress_bar._MIN_LINE_SECONDS", -1)
     with suppress(OSError), Path("/dev/full").open("w") as full:  # which cannot be flushed at the end either
         for stream in (None, full):
             monkeypatch.setattr("sys.stderr", stream)
-            with Bar(2, "work") as bar, bar.work(2):
+            with ProgressBar(2, "work") as bar, bar.work(2):
                 pass
-            say("a message")
+            print_status("a message")
     monkeypatch.undo()
 
 
@@ -59,7 +59,7 @@ def test_a_message_does_not_become_an_answer(
 ) -> None:
     """print writes to the output where the error output is None."""
     monkeypatch.setattr("sys.stderr", None)
-    say("a message")
+    print_status("a message")
     assert capsys.readouterr().out == ""
 
 

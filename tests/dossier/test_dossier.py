@@ -1,4 +1,4 @@
-"""A dossier holds all that its reader needs, is the same each time, and is not written where anything is amiss."""
+"""A dossier is complete and reproducible, and is not written if a check fails."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DAY = date(2026, 3, 1)
 
 @pytest.fixture(autouse=True)
 def checker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in, which takes no time."""
+    """Use a fake checker, which takes no time."""
     path = tmp_path / "check.py"
     path.write_text(CHECKER)
     monkeypatch.setattr("proofmap.dossier.assemble.checker", lambda: path)
@@ -135,7 +135,7 @@ def test_a_name_that_a_spreadsheet_would_compute_is_text(certified: Path) -> Non
 
 
 def test_a_reason_can_be_read_back(certified: Path) -> None:
-    """A byte of a file's name that is not UTF-8 has an escape, so a backslash stands twice."""
+    """Bytes of file names that are not UTF-8 are escaped, so that a backslash is doubled."""
     put(certified, without(BAD, "no caf\udce9 in C:\\x\nhere"))
     with made(certified) as file:
         assert json.loads(file.read("samples.json"))["samples"][BAD]["reason"] == r"no caf\xe9 in C:\\x\nhere"
@@ -170,7 +170,7 @@ def _index(**changes: Any) -> Callable[[Path], None]:
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
-    "has no certificates, expected those of a run with --certificates": _uncertified,
+    "has no certificates, expected a run that wrote them": _uncertified,
     "cannot read .*index.json": lambda f: shutil.rmtree(f / "certificates"),
     "index.json is not as the run left it": lambda f: (f / "certificates" / "index.json").write_text("{}"),
     f"is not finished, expected all of its {COUNT} samples": _unfinished,
@@ -204,14 +204,14 @@ def test_claims_about_another_row_are_refused(certified: Path) -> None:
 
 
 def test_a_certificate_of_values_that_were_not_explained_is_refused(certified: Path) -> None:
-    """Also where class and radius are the same: the run recorded the values of every row."""
+    """Even with equal classes and radii, because the run recorded the values of every row."""
     others = ["0" * 64, *Results.open(certified).inputs[1:]]
     with patch.object(Results, "inputs", others), pytest.raises(FileError, match=r"is about the input .* has 0{64}: "):
         made(certified)
 
 
 def test_sums_in_the_archive_are_those_of_the_rows(certified: Path) -> None:
-    """Whatever the file in the folder of the run says."""
+    """The totals are computed again, whatever the run's file contains."""
     sound = (certified / "totals.json").read_bytes()
     (certified / "totals.json").write_bytes(sound.replace(b'"certified": ', b'"certified": 99'))
     assert made(certified).read("run/totals.json") == sound

@@ -40,7 +40,7 @@ def document(table: Table) -> dict[str, Any]:
 def test_what_was_written_is_read(known: Table, tmp_path: Path) -> None:
     file = tmp_path / "table.csv"
     named = replace(known, model="net.onnx", data="x.npz")
-    unnamed = "table.csv, a table that does not say of which model and data"
+    unnamed = "table.csv, a table that does not name its model and data"
     without = "\n".join(line.rpartition(",")[0] for line in known.csv().splitlines())  # as it was written before
     data = {**document(known), "data": "x.npz"}
     for text, title in (
@@ -75,12 +75,12 @@ def test_what_was_written_is_read(known: Table, tmp_path: Path) -> None:
         (f"{HEAD}\n{LINE.replace('10,best', '0,best')}", "a whole number of samples"),
         (f"{HEAD}\n{LINE.replace('0.01', '-1')}", "seconds of at least 0"),
         (f'{HEAD}\n"EVA', "is no CSV table"),
-        ("{", "is not what `proofmap compare --json` prints"),
-        ("{}", "is not what `proofmap compare --json` prints"),
-        ('{"model": 1, "samples": 1, "methods": {"a": 5}, "seconds": {"a": 1}}', "is not what"),
+        ("{", "is not the JSON output of `proofmap compare`"),
+        ("{}", "is not the JSON output of `proofmap compare`"),
+        ('{"model": 1, "samples": 1, "methods": {"a": 5}, "seconds": {"a": 1}}', "is not the JSON output"),
         ('{"model": 1, "samples": 1, "methods": {}, "seconds": {}}', "has no line"),
         ("[" * 100_000, "expected the head"),
-        ('{"a":' * 100_000, "is not what"),
+        ('{"a":' * 100_000, "is not the JSON output"),
     ],
 )
 def test_anything_else_is_refused(text: str, reason: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from proofmap.errors import FileError
 from proofmap.report import report
 from proofmap.runs import Results, run
-from proofmap.runs.manifest import seal
+from proofmap.runs.manifest import manifest_digest
 from proofmap.runs.totals import total
 from proofmap.text.wording import share
 from tests.report.conftest import SAMPLES
@@ -42,7 +42,7 @@ def test_the_sums_are_those_of_the_run(ran: Path, tmp_path: Path) -> None:
     ]
     assert [item.all("b")[0].text for item in counts.all("li")] == expected
     assert "proven for ε = 0.015 in L∞, values within [0, 1]" in counts.text
-    assert f"For {share(found.certified, SAMPLES, 'sample')}: no input of the sample's ball" in root.text
+    assert f"For {share(found.certified, SAMPLES, 'sample')}: all inputs of the sample's ball have" in root.text
     assert "rounding is not covered" not in counts.text
     bars = root.all("figure")[0].all("details")[0].all("tbody")[0].all("tr")
     assert sum(int(row.all("td")[1].text) for row in bars) == 11
@@ -60,7 +60,7 @@ def test_what_failed_and_how_it_was_made_are_told(ran: Path, tmp_path: Path) -> 
     assert results.reasons[3] in text
     for said in (about["model"]["sha256"], about["data"]["names"], about["versions"]["torch"], "Grid(rows=7"):
         assert said in text
-    assert "has not come to its end" not in text
+    assert "is not finished" not in text
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_it_names_what_its_numbers_are_of(
     assert ("Floating-point rounding is not covered" in root.text) == plain
     overlaps, classes = root.all("figure")
     assert overlaps.all("h3")[0].text.startswith(heading)
-    assert f"How many samples have which {noun};" in overlaps.text
+    assert f"The number of samples per range of {noun}s." in overlaps.text
     assert caption in classes.all("caption")[0].text
     assert f"Mean {noun}" in classes.text
 
@@ -114,7 +114,7 @@ def broken(folder: Path, to: Path, change: Any) -> Path:
     shutil.copytree(folder, to)
     said = json.loads((to / "manifest.json").read_text())
     change(said)
-    said["digest"] = seal(said)
+    said["digest"] = manifest_digest(said)
     (to / "manifest.json").write_text(json.dumps(said))
     return to
 
@@ -140,7 +140,7 @@ def test_a_run_that_is_not_done_is_told_to_be_so(tmp_path: Path) -> None:
 
     (broken(tmp_path / "run", tmp_path / "other", change) / "log.jsonl").write_text('{"event": "chunk", "nu')
     text = page_of(tmp_path / "page.html", tmp_path / "other").text
-    assert "This run has not come to its end." in text
+    assert "This run is not finished." in text
 
 
 @pytest.mark.parametrize(

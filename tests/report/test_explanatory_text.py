@@ -10,15 +10,16 @@ import pytest
 import torch
 
 from proofmap.explainers import Explanation
-from proofmap.report.explanatory_text import Claim, ball, claim, name_of, number, sources
-from proofmap.report.two_sided_bounds import Range, kind_of, ranges, verdict
+from proofmap.report.explanatory_text import ClaimText, ball, claim, name_of, number, sources
+from proofmap.report.two_sided_bounds import Range, ranges, verdict
+from proofmap.text.verdict import kind_of
 from proofmap.verify.overlap import Overlap
 from tests.explainers.making import make, make_signed, probable, ranked, two_sided
 
-SCORES = "the scores themselves are not proven"
+SCORES = "Scores are not proven."
 
 
-def said(e: Explanation, reached: float | None = None) -> Claim:
+def said(e: Explanation, reached: float | None = None) -> ClaimText:
     known = ranges(e, 0, None if reached is None else torch.tensor([reached]))
     return claim(e, 0, kind_of(e), known, verdict(kind_of(e), known), None)
 
@@ -31,10 +32,10 @@ def one(full: float, nominal: float = -3.0, **changes: Any) -> Explanation:
 
 def test_a_proof_is_about_every_input_of_the_ball() -> None:
     found = said(one(-2.311))
-    assert found.short == "No input of the ball is classified otherwise than as class 0."
+    assert found.short == "All inputs of the ball are classified as class 0."
     assert found.guaranteed == (
-        "Every input of the ball is classified as class 0: all of them, not only those that were tried. class 0 leads "
-        "every other class by at least 2.31.",
+        "All inputs of the ball are classified as class 0, not only the inputs that were tried. class 0 leads every "
+        "other class by at least 2.31.",
     )
     assert "between −3.00 and −2.31" in found.open[0]
 
@@ -50,23 +51,23 @@ def test_what_is_rounded_is_open_unless_it_was_counted() -> None:
 def test_a_bound_above_zero_leaves_the_decision_open() -> None:
     found = said(one(1.234), reached=-0.5)
     assert "neither proves nor refutes" in found.short
-    assert found.guaranteed == ("Nowhere in the ball does another class get ahead of class 0 by more than 1.24.",)
-    assert "That the decision holds." in found.open[0]
-    assert "an attack found none" in found.open[0]
-    assert "none was searched for" in said(one(1.234)).open[0]
+    assert found.guaranteed == ("Another class leads class 0 by at most 1.24 anywhere in the ball.",)
+    assert found.open[0].startswith("The decision. ")
+    assert "an attack found no such input" in found.open[0]
+    assert "no search for such an input was made" in said(one(1.234)).open[0]
 
 
 def test_what_is_probable_is_about_most_copies() -> None:
     found = said(probable(-0.327))
     assert found.short == (
-        "Around every input of the ball most copies with noise σ = 0.25 are classified as class 0, with probability "
+        "Around every input of the ball, most copies with noise σ = 0.25 are classified as class 0, with probability "
         "99.5 %."
     )
-    assert found.guaranteed[0].endswith(" is ahead of the others by at most −0.32.")
+    assert found.guaranteed[0].endswith(" exceeds the share of the others by at most −0.32.")
     assert "AO(B) <= 2 Φ(Φ⁻¹(q) + ε/σ) - 1" in found.guaranteed[1]
     assert found.open[0].startswith("Anything about the network itself")
     assert SCORES in found.open[-1]
-    assert "it says nothing about what most copies" in said(probable(0.1)).short
+    assert "it does not decide the class of most copies" in said(probable(0.1)).short
     rows = sources(ranges(probable(-0.327), 0)[0])
     assert rows == [
         ("at the input itself, with probability 99.5 %", "≥", "−1.33"),
@@ -77,17 +78,16 @@ def test_what_is_probable_is_about_most_copies() -> None:
 def test_what_is_proven_of_scores() -> None:
     found = said(ranked([5, 1, 4, 2, 3, 3], 0.1))
     assert found.guaranteed[1:] == (
-        "2 of 6 columns are proven to be among the 3 that matter most, whatever the true scores are within their "
-        "intervals.",
-        "Of 6 true scores 6 are above zero.",
-        "Which of two true scores is the larger is proven for 14 of 15 pairs (93.3 %).",
+        "2 of 6 columns are proven to be among the 3 that matter most, for all true scores within their intervals.",
+        "6 of 6 true scores are above zero.",
+        "The order of two true scores is proven for 14 of 15 pairs (93.3 %).",
     )
-    assert "the true one lies in its interval" in found.open[-1]
+    assert "The true score lies in the interval" in found.open[-1]
     assert SCORES not in found.open[-1]
     open_ = said(ranked([5, 1, 4, 2, 3, 3], 90))
     assert open_.guaranteed[1:] == (
-        "Of 6 true scores 0 are above zero.",
-        "Which of two true scores is the larger is proven for 0 of 15 pairs (0.0 %).",
+        "0 of 6 true scores are above zero.",
+        "The order of two true scores is proven for 0 of 15 pairs (0.0 %).",
     )
 
 
@@ -96,9 +96,9 @@ def test_what_is_proven_of_signs() -> None:
     sides: dict[str, Any] = {"overlap": added, "opposite": removed, "signed": True, "target": torch.tensor([1])}
     found = said(make((1, 2), 2, dtype=torch.float64, scores=added.drop - removed.drop, **sides))
     assert found.guaranteed[2:] == (
-        "This 1 of 2 columns is proven to matter most, whatever the true scores are within their intervals.",
-        "Of 2 true scores 2 are not zero, with the sign that is shown.",
-        "Which of two true scores is the larger is proven for 1 of 1 pair (100.0 %).",
+        "This 1 of 2 columns is proven to matter most, for all true scores within their intervals.",
+        "2 of 2 true scores are not zero, with the sign that is shown.",
+        "The order of two true scores is proven for 1 of 1 pair (100.0 %).",
     )
 
 
@@ -107,11 +107,11 @@ def test_the_search_for_the_bound_refutes() -> None:
     e = make((1, 1), 1, dtype=torch.float64, scores=over.drop, overlap=over)
     assert said(e).short == "An input of the ball is not classified as class 0."
     assert said(e).guaranteed[1] == (
-        "The search for the bound met an input of the ball at which another class is ahead of class 0 by 0.50."
+        "The search for the bound found an input of the ball at which another class leads class 0 by 0.50."
     )
-    assert ("met by the search for the bound", "≥", "0.50") in sources(ranges(e, 0)[0])
+    assert ("found by the search for the bound", "≥", "0.50") in sources(ranges(e, 0)[0])
     assert (
-        "the search found none" in said(make((1, 1), 1, overlap=replace(over, full_lower=over.nominal + 0.1))).open[0]
+        "the search found no such input" in said(make((1, 1), 1, overlap=replace(over, full_lower=over.nominal + 0.1))).open[0]
     )
     halves: dict[str, Any] = {"overlap": over, "opposite": over, "signed": True, "target": torch.tensor([1])}
     aimed = make((1, 1), 1, dtype=torch.float64, scores=over.drop * 0, **halves)
@@ -122,7 +122,7 @@ def test_an_input_that_was_met_refutes() -> None:
     found = said(one(1.234), reached=0.567)
     assert found.short == "An input of the ball is not classified as class 0."
     assert found.guaranteed[1] == (
-        "An attack met an input of the ball at which another class is ahead of class 0 by 0.56."
+        "An attack found an input of the ball at which another class leads class 0 by 0.56."
     )
     at_once = said(one(1.234, nominal=0.5))
     assert at_once.guaranteed[1] == "The input itself is not classified as class 0: another class is ahead by 0.50."
@@ -131,10 +131,10 @@ def test_an_input_that_was_met_refutes() -> None:
 def test_samples_prove_nothing_about_the_others() -> None:
     found = said(one(-2.0, guarantee="sampled"))
     assert found.guaranteed[0].startswith("Nothing about the ball as a whole.")
-    assert "nobody tried" in found.open[0]
+    assert "that were not tried" in found.open[0]
     broken = said(one(0.5, guarantee="sampled"))
     assert broken.guaranteed == (
-        "A sample met an input of the ball at which another class is ahead of class 0 by 0.50.",
+        "Sampling found an input of the ball at which another class leads class 0 by 0.50.",
     )
 
 
@@ -143,7 +143,7 @@ def test_an_estimate_proves_nothing(full: float) -> None:
     found = said(one(full, guarantee="none"))
     assert found.short == "Nothing is proven."
     assert found.guaranteed == (
-        "Nothing about the ball as a whole. The overlap is an estimate, which may be too low or too high.",
+        "Nothing about the ball as a whole. The overlap is an estimate, which can be too low or too high.",
     )
 
 
@@ -153,17 +153,17 @@ def test_a_targeted_map_speaks_of_its_two_halves() -> None:
     found = claim(e, 0, "targeted", known, verdict("targeted", known), ["cat", "dog"])
     aim = name_of(int(e.target[0]), ["cat", "dog"])
     assert found.guaranteed[0] == (
-        f"No input that is made by raising values alone, within the ball, is classified as {aim}."
+        f"Only raising values within the ball never gives an input that is classified as {aim}."
     )
-    assert "By lowering values alone" in found.guaranteed[1]
-    assert "raise some values and lower others" in found.open[0]
+    assert "changed only by lowering them" in found.guaranteed[1]
+    assert "some values raised and others lowered" in found.open[0]
 
 
 def test_nothing_is_claimed_towards_the_class_that_it_is() -> None:
     e = make_signed(shape=(1, 1, 4, 4))
     found = said(replace(e, target=e.overlap.target))
     assert "already" in found.short
-    assert found.guaranteed == ("Nothing: no class gets ahead of itself.",)
+    assert found.guaranteed == ("Nothing: the input already has this class.",)
 
 
 @pytest.mark.parametrize("objective", ["mean", "class", "other"])
@@ -181,7 +181,7 @@ def test_it_is_always_said_that_scores_are_not_proven(guarantee: str, full: floa
     assert SCORES in found.open[-1]
     assert found.short
     assert found.guaranteed
-    assert ("Every input" in " ".join(found.guaranteed)) == (guarantee == "certified" and full < 0)
+    assert ("not only the inputs that were tried" in " ".join(found.guaranteed)) == (guarantee == "certified" and full < 0)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_it_is_always_said_that_scores_are_not_proven(guarantee: str, full: floa
         ),
         (
             {"eps": 2, "norm": 2.0, "domain": None},
-            "All inputs where the Euclidean distance from this one is at most 2; the values themselves have no limits.",
+            "All inputs where the Euclidean distance from this one is at most 2; the values have no limits.",
         ),
         (
             {"eps": [0.1, 0.2], "norm": 1.0, "domain": [[0.0], [1.0]], "half": "+"},
@@ -202,13 +202,12 @@ def test_it_is_always_said_that_scores_are_not_proven(guarantee: str, full: floa
         ),
         (
             {"eps": 0.04, "norm": "inf", "domain": [0.0, 1.0], "relative": True},
-            "All inputs where each value goes at most 0.04 of the way to either end of its range, and all values are "
+            "All inputs where each value moves at most 0.04 of the way to either end of its range, and all values are "
             "within [0, 1].",
         ),
         (
             {"eps": "tensor sha256 0", "norm": "?"},
-            "All inputs where the distance from this one is at most the radius in its record; the values themselves "
-            "have no limits.",
+            "All inputs where the distance from this one is at most the radius in its record; the values have no limits.",
         ),
     ],
 )

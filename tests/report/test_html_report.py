@@ -116,7 +116,7 @@ def test_everything_is_on_the_page(page: Path, findings: list[tuple[str, Explana
     for _, e in findings:
         for said in (e.model_hash, e.input_hash, f"{e.seconds:.3g}", *e.versions.values(), *e.settings):
             assert said in text
-    assert "met by an attack of 20 steps from 4 starts" in text
+    assert "found by an attack with 20 steps from 4 starts" in text
     for method, cells in table.rows.items():
         assert method in text
         assert all(f"{cell.mean:.3f}" in text for cell in cells.values())
@@ -221,7 +221,7 @@ def test_numbers_that_are_none_are_said_to_be_unknown(tmp_path: Path) -> None:
 def test_an_infinite_bound_is_said_to_say_nothing(tmp_path: Path) -> None:
     e = make((1, 1, 4, 4), overlap=bounds(torch.rand(1, 5), torch.tensor([math.inf])))
     text = written(tmp_path, ("vacuous", e)).text
-    assert "the bound is infinite, and says nothing about the ball" in text
+    assert "Nothing: the bound is infinite." in text
 
 
 def test_files_made_alike_share_a_record(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_long_setting_is_cut(tmp_path: Path) -> None:
     long = np.linspace(0.01, 0.02, 999).tolist()
     e = replace(make((1, 1, 4, 4)), settings={"eps": long, "norm": "inf"})
     text = written(tmp_path, ("a", e)).text
-    assert f"({len(json.dumps(long))} characters; the file has them all)" in text
+    assert f"({len(json.dumps(long))} characters; complete in the file)" in text
     assert "at most the radius in its record" in text
 
 

@@ -172,7 +172,7 @@ def test_hashes_can_be_checked_and_say_what_they_cover(two: Element) -> None:
     assert "a" * 64 in said["SHA-256 of nets/alpha.onnx"]
     assert "as sha256sum prints it" in said["SHA-256 of nets/alpha.onnx"]
     assert "covers every byte of the file" in said["SHA-256 of nets/alpha.onnx"]
-    assert "covers operations, shapes and every weight" in said["Digest of the network"]
+    assert "covers operations, shapes, all weights" in said["Digest of the network"]
     assert "0" * 64 in said["SHA-256 of pictures/0.png"]
     assert "covers type, shape and all values" in said["Digest of the values"]
 
@@ -180,7 +180,7 @@ def test_hashes_can_be_checked_and_say_what_they_cover(two: Element) -> None:
 def test_an_explanation_without_an_origin_says_so(tmp_path: Path) -> None:
     root = page(tmp_path, ("some", make((1, 1, 4, 4))))
     text = part(root, "A model without a name").text
-    assert "The files do not say which file it was." in text
+    assert "The explanations do not name the file of the model." in text
     assert "The true class is not known." in text
     assert "accuracy" not in root.text
 
@@ -188,7 +188,7 @@ def test_an_explanation_without_an_origin_says_so(tmp_path: Path) -> None:
 def test_the_caveats_are_open(two: Element) -> None:
     """Nobody has to unfold what is not guaranteed."""
     folded = " ".join(element.text for element in two.all("details"))
-    assert "What no finding in this report guarantees" in two.text
+    assert "What this report does not guarantee" in two.text
     assert "guarantees" not in folded
     assert "That the network is right." not in folded
 
@@ -208,7 +208,7 @@ def test_the_date_and_whoever_made_it(tmp_path: Path) -> None:
 
 def test_what_was_taken_off_is_said(tmp_path: Path) -> None:
     root = page(tmp_path, ("a", explained("alpha", 0, taken_off="softmax")))
-    said = "A final softmax was taken off the network before bounding: it does not change which class is ahead"
+    said = "The final softmax was removed from the network before bounding: it does not change which class is ahead"
     assert said in part(root, "Model alpha.onnx").text
 
 

@@ -13,7 +13,8 @@ from torch import nn
 import proofmap as pm
 from proofmap.errors import InputError
 from proofmap.explainers import Explanation
-from proofmap.report.two_sided_bounds import Kind, Range, Verdict, attacked, kind_of, ranges, verdict
+from proofmap.report.two_sided_bounds import Range, attacked, ranges, verdict
+from proofmap.text.verdict import Kind, Outcome, kind_of
 from tests.explainers.making import probable
 
 
@@ -41,7 +42,7 @@ def linear(gap: float) -> tuple[nn.Module, torch.Tensor]:
         ("smoothed", {"upper": 0.1}, "undecided"),
     ],
 )
-def test_the_answer_follows_from_the_sides(kind: Kind, known: dict[str, Any], answer: Verdict) -> None:
+def test_the_answer_follows_from_the_sides(kind: Kind, known: dict[str, Any], answer: Outcome) -> None:
     assert verdict(kind, (Range(-2.0, **known),)) == answer
 
 
@@ -59,7 +60,7 @@ def test_the_lower_side_is_the_largest_that_is_known() -> None:
 
 
 @pytest.mark.parametrize(("eps", "answer"), [(0.5, "proven"), (2.0, "refuted")])
-def test_on_a_line_both_sides_meet(eps: float, answer: Verdict) -> None:
+def test_on_a_line_both_sides_meet(eps: float, answer: Outcome) -> None:
     """There bounds are exact and one step of the attack is enough: AO = -gap + eps."""
     model, x = linear(gap=1.0)
     e = pm.EVA(model, pm.Ball(eps), progress=False, rigorous=False).explain(x)

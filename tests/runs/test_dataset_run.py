@@ -1,4 +1,4 @@
-"""A run in this process: what it writes, how it goes on, what it refuses, and what it makes of bad samples."""
+"""Runs in this process: files, resumption, refused arguments, and invalid samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from proofmap.explainers import EVA
 from proofmap.explainers.baselines import Saliency
 from proofmap.runs import Job, Results, Totals, run
 from proofmap.sources import Model, Preparation, open_samples
-from proofmap.storage.resumable_folder import keep, locked
+from proofmap.storage.resumable_folder import locked, write_piece
 from tests.runs.setting import COUNT, EPS, Digits, Interrupted, contents, digits_model, job, nan_digit
 from tests.sources.files import GREY
 
@@ -30,14 +30,14 @@ def digits_run(out: Path, samples: Digits | None = None, work: Job | None = None
 
 @pytest.fixture(scope="module", autouse=True)
 def without_drawings() -> Iterator[None]:
-    """Drawings take longer than these runs."""
+    """Replace the figures, which take longer than these runs."""
     with patch("proofmap.runs.totals_figure.draw", lambda totals: b""):
         yield
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run that nothing disturbed."""
+    """The folder of an undisturbed run."""
     out = tmp_path_factory.mktemp("run") / "whole"
     digits_run(out)
     return out
@@ -249,9 +249,13 @@ def test_a_model_that_cannot_be_explained_ends_the_run_before_it_starts(tmp_path
         (lambda: job(target=10), {}, "got target 10, expected a class from 0 to 9"),
         (lambda: job(groups=pm.groups.columns()), {}, r"columns\(\) got a sample"),
         (lambda: job(settings={"radius": 3}), {}, "eva got the settings"),
-        (lambda: job(settings={"batch": 3}), {}, "got batch among the settings, expected it as the job's own: --chunk"),
-        (lambda: job(settings={"memory": 2**30}), {}, "got memory among the settings.*: --memory"),
-        (lambda: job(settings={"groups": pm.groups.grid(2)}), {}, "got groups among the settings.*: --groups"),
+        (
+            lambda: job(settings={"batch": 3}),
+            {},
+            "got batch among the settings, expected it as an argument of the job: chunk",
+        ),
+        (lambda: job(settings={"memory": 2**30}), {}, "got memory among the settings.*: memory"),
+        (lambda: job(settings={"groups": pm.groups.grid(2)}), {}, "got groups among the settings.*: groups"),
         (job, {"limit": 0}, "got a limit of 0 samples"),
         (job, {"seed": -1}, "got the seed -1"),
     ],
@@ -353,7 +357,7 @@ def test_maps_of_a_smooth_grid_are_those_of_the_library(tmp_path: Path) -> None:
 
 
 def test_groups_may_follow_the_samples(tmp_path: Path) -> None:
-    """Each has its own mask, and chunks have different numbers of groups."""
+    """Each sample has its own mask, and chunks have different numbers of groups."""
     groups = pm.groups.superpixels(12)
     digits_run(tmp_path, Digits(bad={3: None}), work=job(groups=groups, chunk=1), limit=6)
     results = Results.open(tmp_path)
@@ -368,7 +372,7 @@ def test_groups_may_follow_the_samples(tmp_path: Path) -> None:
 
 
 def test_groups_without_a_name_are_known_by_their_mask(tmp_path: Path) -> None:
-    """A function prints as its place in memory, which no second start would find again."""
+    """The repr of a function is an address, which differs in a second start."""
     masks = [lambda shape, cells=cells: pm.groups.grid(cells)(shape) for cells in (4, 4, 7)]
     abouts = [job(groups=mask).about((1, 28, 28)) for mask in masks]
     assert abouts[0] == abouts[1] != abouts[2]
@@ -390,10 +394,10 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     def full(file: int) -> None:
         raise OSError(28, "No space left on device")
 
-    keep(tmp_path, "a", b"old")
+    write_piece(tmp_path, "a", b"old")
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(FileError, match=r"cannot write .*: No space left on device"):
-        keep(tmp_path, "a", b"new")
+        write_piece(tmp_path, "a", b"new")
     assert contents(tmp_path) == {"a": b"old"}
 
 

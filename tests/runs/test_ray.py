@@ -1,4 +1,4 @@
-"""The same run on a real Ray cluster of two workers, one of which is killed in the middle of a chunk."""
+"""A run on a real Ray cluster of two workers, one of which is killed in the middle of a chunk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from torch import Tensor
 from proofmap.errors import InputError, ModelError, ProofmapError
 from proofmap.runs import Ray, run
 from proofmap.runs.manifest import Manifest
-from proofmap.runs.worker import Done, Work, Worker
+from proofmap.runs.worker import ChunkTask, ExplainedChunk, Worker
 from proofmap.sources import open_samples, read_model
 from tests.runs.setting import EPS, Digits, contents, digits_model, job
 
@@ -65,14 +65,14 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def workers(out: Path) -> dict[int, int]:
-    """The process that did each chunk."""
+    """Return the process that computed each chunk."""
     lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     return {line["number"]: int(line["worker"].rpartition(":")[2]) for line in lines if line["event"] == "chunk"}
 
 
 @dataclass
 class Killing(Digits):
-    """A data set that, when its last sample is asked for, kills the worker that is at chunk 1."""
+    """A data set that kills the worker of chunk 1 when its last sample is read."""
 
     stage: Path = Path()
     killed: list[int] = field(default_factory=list)
@@ -94,12 +94,12 @@ class Killing(Digits):
 def test_a_worker_is_killed_and_the_bytes_are_those_of_the_local_run(
     cluster: str, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two workers meet before they begin. One stays in chunk 1 until it is killed; the rest is done meanwhile."""
+    """Two workers start together. One waits in chunk 1 until it is killed; the other computes the rest meanwhile."""
     stage = tmp_path / "stage"
     stage.mkdir()
 
     class Waiting(Worker):  # inside a function: it travels whole
-        def explain(self, work: Work) -> Done:
+        def explain(self, work: ChunkTask) -> ExplainedChunk:
             (stage / f"here-{os.getpid()}").touch()
             while len(list(stage.glob("here-*"))) < 2:
                 time.sleep(0.02)
@@ -125,7 +125,7 @@ def test_what_kills_every_worker_ends_the_run_and_the_rest_is_kept(
     cluster: str, local: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deadly: int
 ) -> None:
     class Mortal(Worker):
-        def explain(self, work: Work) -> Done:
+        def explain(self, work: ChunkTask) -> ExplainedChunk:
             if work.number == deadly:
                 os._exit(1)
             return super().explain(work)
@@ -133,7 +133,7 @@ def test_what_kills_every_worker_ends_the_run_and_the_rest_is_kept(
     samples = Digits(bad={5: None})
     with monkeypatch.context() as patch:
         patch.setattr("proofmap.runs.cluster.Worker", Mortal)
-        patch.setattr("proofmap.runs.cluster._LOSSES", 1)
+        patch.setattr("proofmap.runs.cluster._MAX_LOST_WORKERS", 1)
         with pytest.raises(ProofmapError, match=rf"chunk {deadly}, alone at a worker, lost it 2 times .*: what is"):
             run(samples, digits_model(), job(), tmp_path, progress=False, engine=Ray(workers=1))
     kept = sorted((tmp_path / "chunks").iterdir())
@@ -148,7 +148,7 @@ def test_threads_of_workers_wait_asleep(cluster: str, tmp_path: Path, monkeypatc
     stage = tmp_path / "policy"
 
     class Telling(Worker):
-        def explain(self, work: Work) -> Done:
+        def explain(self, work: ChunkTask) -> ExplainedChunk:
             stage.write_text(os.environ.get("OMP_WAIT_POLICY", "none"))
             return super().explain(work)
 
@@ -160,7 +160,7 @@ def test_threads_of_workers_wait_asleep(cluster: str, tmp_path: Path, monkeypatc
 
 def test_errors_come_back_as_what_they_are(cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Wrong(Worker):
-        def explain(self, work: Work) -> Done:
+        def explain(self, work: ChunkTask) -> ExplainedChunk:
             raise ModelError("this model makes no sense")
 
     class Stillborn(Worker):
@@ -171,7 +171,7 @@ def test_errors_come_back_as_what_they_are(cluster: str, tmp_path: Path, monkeyp
         def ready(self) -> tuple[str, dict[str, str]]:
             return "elsewhere:1", {"proofmap": "0.0.1"}
 
-    monkeypatch.setattr("proofmap.runs.cluster._LOSSES", 0)
+    monkeypatch.setattr("proofmap.runs.cluster._MAX_LOST_WORKERS", 0)
     for kind, error, message in (
         (Wrong, ModelError, "this model makes no sense"),
         (Stillborn, ProofmapError, "1 workers in a row died while they started: .*no GPU is left here"),
@@ -183,7 +183,7 @@ def test_errors_come_back_as_what_they_are(cluster: str, tmp_path: Path, monkeyp
 
 
 def test_the_command_joins_a_cluster_and_goes_on(cluster: str, tmp_path: Path) -> None:
-    """A part of the run is there already; what the cluster adds makes it the same as in one go."""
+    """A cluster that completes a partial run gives the same files as one uninterrupted run."""
     data = tmp_path / "digits.npz"
     np.savez(data, images=Digits().images[:6].numpy())
     model = read_model("zoo:mnist_mlp")
@@ -213,7 +213,7 @@ def test_the_command_alone_starts_a_cluster_of_this_machine(tmp_path: Path) -> N
 
 
 def keep_first_chunk(old: Path, new: Path) -> None:
-    """What a run leaves that is killed after its first chunk."""
+    """The folder of a run that was killed after its first chunk."""
     (new / "chunks").mkdir(parents=True)
     for name in ("chunks/000000.safetensors", "mask.npy"):
         (new / name).write_bytes((old / name).read_bytes())
@@ -243,7 +243,7 @@ def test_what_no_cluster_could_give_is_refused(settings: dict[str, Any], message
 
 def test_gpus_are_asked_for_where_they_are_used(tmp_path: Path) -> None:
     for engine, device in ((Ray(gpus_per_worker=1), "cpu"), (Ray(), "cuda"), (Ray(gpus_per_worker=1), "cuda:1")):
-        with pytest.raises(InputError, match="give --device cuda --gpus-per-worker 1"):
+        with pytest.raises(InputError, match="give device='cuda' and gpus_per_worker=1"):
             run(Digits(2), digits_model(), job(device=device), tmp_path / "out", progress=False, engine=engine)
     assert not (tmp_path / "out").exists()
 

@@ -152,7 +152,7 @@ def test_the_zoo_by_name() -> None:
     assert read_model("zoo:cifar_cnn").title(3) == "cat"
     with pytest.raises(InputError, match="expected one of " + ", ".join(f"zoo:{name}" for name in zoo.__all__)):
         read_model("zoo:resnet")
-    with pytest.raises(InputError, match="no weights of zoo:vgg16, expected --weights"):
+    with pytest.raises(InputError, match="no weights of zoo:vgg16, expected a file of weights"):
         read_model("zoo:vgg16")
     with pytest.raises(InputError, match="expected one of zoo:"):
         read_model("zoo:../data/digits")

@@ -230,7 +230,7 @@ def test_bytes_never_leave_the_range(low: float, width: float) -> None:
 @pytest.mark.parametrize("shape", [(784,), (224, 224, 3)])
 def test_a_picture_for_a_model_that_takes_none(shape: tuple[int, ...], tmp_path: Path) -> None:
     write_png(tmp_path / "x.png", digits(1)[0][0])
-    with pytest.raises(InputError, match="give --size, or --layout NHWC"):
+    with pytest.raises(InputError, match="give the pictures' size, or the layout NHWC"):
         open_samples([tmp_path], Preparation(shape=shape)).read(0)
 
 

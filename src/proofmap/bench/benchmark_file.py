@@ -32,7 +32,7 @@ from proofmap.inputs import groups as grouping
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import Groups
 from proofmap.metrics import METRICS
-from proofmap.registry import COMPARED, JUDGES
+from proofmap.registry import COMPARED, METRIC_ENTRIES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -131,7 +131,7 @@ class Spec:
             if self.metrics.count(metric) > 1:
                 raise InputError(f"{self.name} asks for the metric {metric!r} twice, expected it once")
         for metric in self.ranks:
-            if metric not in self.metrics or not JUDGES[metric].maps:
+            if metric not in self.metrics or not METRIC_ENTRIES[metric].maps:
                 raise InputError(
                     f"{self.name} ranks methods by {metric!r}, expected one of its metrics that judge maps"
                 )

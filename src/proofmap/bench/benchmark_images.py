@@ -29,13 +29,19 @@ def pictures(spec: Spec, folder: Path | None, quick: bool) -> Tensor:
     if spec.data not in _LOADERS:
         raise InputError(f"{spec.name} asks for the data {spec.data!r}, expected one of {', '.join(_LOADERS)}")
     if quick and folder is not None:
-        raise InputError(f"got --data {folder} and --quick, expected one of both: quick takes what is installed")
+        raise InputError(
+            f"got folder={str(folder)!r} and quick=True, expected one of them: a quick run uses installed images",
+            arguments=("folder", "quick"),
+        )
     if quick:
         if spec.data == "mnist":
             return data.digits()[0][:_QUICK]
         return _photographs(_CIFAR if spec.data == "cifar10" else _CUT)
     if folder is None:
-        raise InputError(f"{spec.name} needs the files of {spec.data}, expected --data FOLDER, or --quick")
+        raise InputError(
+            f"{spec.name} needs the files of {spec.data}, expected their folder, or quick=True",
+            arguments=("folder", "quick"),
+        )
     if spec.split == "validation":
         return _LOADERS[spec.data](folder, "train")[-spec.count :]
     found = _LOADERS[spec.data](folder, "test")
@@ -68,7 +74,9 @@ def _photographs(side: int) -> Tensor:
         from skimage import data as photographs
     except ImportError as error:
         raise InputError(
-            "a quick look at photographs needs scikit-image: pip install 'proofmap[superpixels]', or give --data FOLDER"
+            "a quick run on photographs needs scikit-image: pip install 'proofmap[superpixels]', or give the data's "
+            "folder",
+            arguments=("folder",),
         ) from error
     squares = []
     for name in _PHOTOGRAPHS:

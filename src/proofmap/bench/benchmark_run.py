@@ -30,10 +30,10 @@ from proofmap.errors import InputError
 from proofmap.graph import trace
 from proofmap.metrics import METRICS, Metric
 from proofmap.runtime.progress import part
-from proofmap.runtime.progress_bar import Bar
+from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.sources import read_model
 from proofmap.sources.preparation import ZOO
-from proofmap.storage.resumable_folder import keep, locked
+from proofmap.storage.resumable_folder import locked, write_piece
 
 __all__ = ["run"]
 
@@ -58,7 +58,10 @@ def run(
     x = pictures(spec, folder, quick).to(device)
     entries = [entry for entry in spec.entries if not (quick and entry.dear)]
     if not entries:
-        raise InputError(f"{spec.name} has dear methods alone, which --quick leaves out: give --data FOLDER")
+        raise InputError(
+            f"{spec.name} has only slow methods, and a quick run leaves them out: give the folder of its data",
+            arguments=("folder",),
+        )
     network = read_model(f"{ZOO}{spec.model}", weights=weights).network  # with what it does to pixels first
     assert isinstance(network, nn.Module)
     graph = trace(network, x[:1].cpu()).to(torch.device(device), x.dtype)
@@ -71,7 +74,7 @@ def run(
     }
     values: dict[str, dict[str, Values]] = {}
     seconds: dict[str, float | None] = {}
-    with locked(out) as log, Bar(len(jobs), spec.name, show=progress, unit="method") as bar:
+    with locked(out) as log, ProgressBar(len(jobs), spec.name, show=progress, unit="method") as bar:
         log.add("start", machine=machine, methods=len(jobs))
         for label, job in jobs.items():
             with bar.work(), part(0.0, 1.0, label):
@@ -114,22 +117,22 @@ def _leave(out: Path, spec: Spec, table: Table, made: dict[str, list[str]]) -> N
     notes += [f"{c.label}: {', '.join(f'{k} {v}' for k, v in c.settings.items())}." for c in table.columns]
     notes += [f"Proven, AO(B) < 0: {'; '.join(_proven(table))}."] if "tightness" in spec.metrics else []
     notes += [f"Made with {place}" + ("." if alike else f": {'; '.join(labels)}.") for place, labels in places.items()]
-    keep(out, "table.md", (table.markdown() + "\n" + "\n\n".join(notes) + "\n").encode())
-    keep(out, "table.csv", table.csv().encode())
+    write_piece(out, "table.md", (table.markdown() + "\n" + "\n\n".join(notes) + "\n").encode())
+    write_piece(out, "table.csv", table.csv().encode())
     full = [entry for entry in ran if _complete(table, entry.label)]
     if "tightness" in spec.metrics and len({entry.eps for entry in full}) < len(full):  # two at one radius
         rows = {entry.label: table.rows[entry.label] for entry in full}
-        keep(out, "claim.md", claim(replace(table, rows=rows), [entry.eps for entry in full]).encode())
+        write_piece(out, "claim.md", claim(replace(table, rows=rows), [entry.eps for entry in full]).encode())
     ours = [entry.label for entry in ran if entry.name in ("eva", "hybrid")]
     ahead = [against(table, rival, ours) for rival in spec.against if rival in table.rows]
     if ahead:
-        keep(out, "against.md", "\n".join(ahead).encode())
+        write_piece(out, "against.md", "\n".join(ahead).encode())
     from proofmap.bench.table_figure import draw_curves, png  # and with it matplotlib, which takes a while
 
-    keep(out, "table.png", png(table.plot()))
+    write_piece(out, "table.png", png(table.plot()))
     points = {e.label: (e.curve, e.eps) for e in ran if e.curve is not None and isinstance(e.eps, int | float)}
     if points:
-        keep(out, "curve.png", draw_curves(table, points))
+        write_piece(out, "curve.png", draw_curves(table, points))
 
 
 def _proven(table: Table) -> list[str]:

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from proofmap.bench.statistics import Column, Table, Values, tabulate
 from proofmap.errors import InputError
 from proofmap.explainers import Explainer
-from proofmap.explainers.adapt import Method, as_attributor, name_of
+from proofmap.explainers.adapt import AnyMethod, as_attributor, name_of_method
 from proofmap.explainers.attributor import Attributor
 from proofmap.explainers.baselines import Baseline
-from proofmap.explainers.default_ball import spanned
+from proofmap.explainers.explained_ball import default_ball
 from proofmap.graph import Graph, as_graph
 from proofmap.graph.classes import target_of
 from proofmap.graph.input_tensor import as_samples
@@ -27,7 +27,7 @@ from proofmap.inputs.groups import Groups
 from proofmap.metrics import METRICS, Metric
 from proofmap.metrics.randomisation import Remade
 from proofmap.metrics.validation import check_groups
-from proofmap.runtime.progress_bar import Bar
+from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_count, check_flag
 from proofmap.storage.records import JSON
 from proofmap.verify.objective import decides
@@ -38,7 +38,7 @@ __all__ = ["column", "columns", "compare", "judge", "timed", "warm_up"]
 def compare(
     model: nn.Module | Graph,
     x: Samples,
-    methods: Method | Sequence[Method] | Mapping[str, Method],
+    methods: AnyMethod | Sequence[AnyMethod] | Mapping[str, AnyMethod],
     metrics: str | Metric[Any] | Sequence[str | Metric[Any]] = ("deletion", "insertion"),
     *,
     target: Target = None,
@@ -67,7 +67,7 @@ def compare(
         check_groups("compare got groups", groups)
     check_count("compare got seed", seed, 0)
     check_flag("compare got progress", progress)
-    around = spanned(x) if ball is None else ball
+    around = default_ball(x) if ball is None else ball
     named, judges = _labelled(methods), _judges(metrics, around, (float(x.min()), float(x.max())))
     if not named or not judges:
         raise InputError("got no method or no metric, expected at least one of each, such as ['eva'] and ['deletion']")
@@ -84,7 +84,7 @@ def compare(
         aim = target_of(target, graph(x).flatten(1))
     values: dict[str, dict[str, Values]] = {}
     seconds: dict[str, float | None] = {}
-    with Bar(len(attributors) * (1 + len(judges)), "compare", show=progress, unit="step") as bar:
+    with ProgressBar(len(attributors) * (1 + len(judges)), "compare", show=progress, unit="step") as bar:
         for label, attributor in attributors.items():
             stored = isinstance(named[label], Tensor | np.ndarray)  # how long that took, nobody knows
             with bar.work():
@@ -180,7 +180,7 @@ def _apart(ours: Mapping[str, JSON], same: Sequence[Mapping[str, JSON]]) -> str:
     return ", ".join(f"{name} {ours.get(name)}" for name in differ)
 
 
-def _labelled(methods: Any) -> dict[str, Method]:
+def _labelled(methods: Any) -> dict[str, AnyMethod]:
     """Methods by their labels: those that were given, else names, numbered where several have the same."""
     if isinstance(methods, Mapping):
         return dict(methods)
@@ -191,7 +191,7 @@ def _labelled(methods: Any) -> dict[str, Method]:
             f"got methods of type {type(methods).__name__}, expected names such as ['eva', 'rise'] or {{label: method}}"
         )
     methods = list(methods)
-    names = [name_of(method) for method in methods]
+    names = [name_of_method(method) for method in methods]
     known = [method for method in methods if isinstance(method, str)]
     if twice := [name for name in known if known.count(name) > 1]:
         raise InputError(f"got the method {twice[0]!r} twice, expected it once")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from proofmap.errors import FileError
 from proofmap.metrics import Metric
-from proofmap.storage.resumable_folder import changes, keep
+from proofmap.storage.resumable_folder import record_differences, write_piece
 
 __all__ = ["Shelf"]
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Shelf:
-    """A folder for what `about` says, made or continued on `machine`."""
+    """A folder for results of the work that `about` describes, created or continued on `machine`."""
 
     folder: Path
     about: Mapping[str, Any]
@@ -40,10 +40,11 @@ class Shelf:
     def __post_init__(self) -> None:
         """Refuse a folder that holds something else."""
         about = self._about()
-        if about is not None and changes({**about, _MADE: None}, _as_read(self.about)):
+        if about is not None and record_differences({**about, _MADE: None}, _as_read(self.about)):
             raise FileError(
-                f"{self.folder} holds results of another method, model or images: choose another folder with --out, "
-                "or delete this one"
+                f"{self.folder} holds results of another method, model or images: choose another output folder, or "
+                "delete this one",
+                arguments=("out",),
             )
 
     def check(self, metric: Metric[Any]) -> None:
@@ -54,12 +55,15 @@ class Shelf:
         settings = self._read(f"{metric.name}.json", json.loads)
         how = "with settings that are not on record"
         if isinstance(settings, dict):
-            different = changes(settings, _as_read(metric.settings()))
+            different = record_differences(settings, _as_read(metric.settings()))
             if not different:
                 return
             name, (measured, expected) = next(iter(different.items()))
             how = f"with {name} = {measured}, expected {expected}"
-        raise FileError(f"{file} was measured {how}: delete it to have it measured again, or choose another --out")
+        raise FileError(
+            f"{file} was measured {how}: delete it to measure it again, or choose another output folder",
+            arguments=("out",),
+        )
 
     def made(self) -> list[str]:
         """The machines that results were made on."""
@@ -109,8 +113,8 @@ class Shelf:
     def _put(self, name: str, piece: bytes | Mapping[str, Any]) -> None:
         made = self.made()
         if self.machine not in made:
-            keep(self.folder, _ABOUT, {**self.about, _MADE: [*made, self.machine]})
-        keep(self.folder, name, piece)
+            write_piece(self.folder, _ABOUT, {**self.about, _MADE: [*made, self.machine]})
+        write_piece(self.folder, name, piece)
 
 
 def _about(content: bytes) -> dict[str, Any]:

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proofmap.bench import table_text as layout
-from proofmap.storage.csv_cells import cell_of
-from proofmap.storage.pandas_frames import frame
+from proofmap.storage.exported_tables import csv_cell, data_frame
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -117,12 +116,12 @@ class Table:
             numbers = [f"{value:.6g}" for value in (mean, low, high)]
             time = "" if took is None else f"{took:.6g}"
             known = [*numbers, count, mark, "" if paper is None else paper, time]
-            writer.writerow([cell_of(method), cell_of(name), *known, cell_of(whose)])
+            writer.writerow([csv_cell(method), csv_cell(name), *known, csv_cell(whose)])
         return out.getvalue()
 
     def to_frame(self) -> DataFrame:
         """The same as a pandas frame, with all digits."""
-        return frame(HEAD, self._lines())
+        return data_frame(HEAD, self._lines())
 
     def _lines(self) -> Iterator[tuple[Any, ...]]:
         """What `HEAD` names, for each method and metric; None: not known."""

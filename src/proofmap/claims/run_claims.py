@@ -1,9 +1,9 @@
-"""What a run claims of its samples, written as questions into a folder: what is there already is left as it is.
+"""Claims of a whole run, written as VNN-LIB properties into a resumable folder.
 
-DIR/claims.json       of which run, and of which groups: nothing else goes on there
-DIR/onnx, vnnlib      a network for each explained class, shared by all samples; a question for each claim
-DIR/instances.csv     all of them, written last
-DIR/log.jsonl         when
+DIR/claims.json       the run and the groups; a folder accepts the claims of one run only
+DIR/onnx, vnnlib      a network for each explained class, shared by all samples; a property for each claim
+DIR/instances.csv     the list of all properties, written last
+DIR/log.jsonl         the times of the work
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.claims.claim import Claim, Family, Which, asked_groups, form_of
-from proofmap.claims.claim_files import LIST, Questions
-from proofmap.claims.enclosing_boxes import hull
+from proofmap.claims.claim import BoundClaim, ProvenBounds, Which, form_of, selected_groups
+from proofmap.claims.claim_files import LIST, VnnlibFiles
+from proofmap.claims.enclosing_boxes import enclosing_box
 from proofmap.errors import FileError, InputError
-from proofmap.explainers.recorded_ball import stated_ball
+from proofmap.explainers.explained_ball import recorded_ball
 from proofmap.graph import Graph
 from proofmap.inputs.ball import Ball
 from proofmap.registry import objective_of
@@ -31,43 +31,49 @@ from proofmap.report.two_sided_bounds import checked
 from proofmap.runs import Results
 from proofmap.runs.manifest import INDEX, differences
 from proofmap.runtime.precision import full_precision
-from proofmap.runtime.progress_bar import Bar
+from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.sources import Model, Samples
 from proofmap.storage.hashing import hash_values
-from proofmap.storage.resumable_folder import inside, keep, keep_once, locked
+from proofmap.storage.resumable_folder import locked, path_inside, write_piece, write_piece_once
 
-__all__ = ["Inputs", "RunClaims", "given", "kept"]
+__all__ = ["Inputs", "RunClaims", "stored_inputs", "verified_inputs"]
 
-Inputs = Callable[[int], Tensor]  # row -> its values (*shape)
+Inputs = Callable[[int], Tensor]  # returns the values (*shape) of a row
 
-_RECORD = "claims.json"
-_SAME = 1e-3  # of the overlap at a sample, by which another machine may compute it otherwise
+_RECORD_FILE = "claims.json"
+_NOMINAL_TOLERANCE = 1e-3  # relative difference of the overlap at a sample that another machine may cause
 
 
-def kept(results: Results) -> Inputs | None:
-    """The inputs that lie beside the certificates of a run; None where it has none."""
+def stored_inputs(results: Results) -> Inputs | None:
+    """Return the inputs that a run stores beside its certificates; None if it has no certificates."""
     if results.manifest.certificates is None:
         return None
-    folder = inside(results.folder, INDEX).parent
+    folder = path_inside(results.folder, INDEX).parent
 
     def read(row: int) -> Tensor:
         try:
             return torch.from_numpy(np.load(folder / f"{row:06d}.npy", allow_pickle=False))
         except (OSError, ValueError) as error:
             raise FileError(
-                f"cannot read {folder / f'{row:06d}.npy'}, the input of {results.samples[row]}: {error}; give --data"
+                f"cannot read {folder / f'{row:06d}.npy'}, the input of {results.samples[row]}: {error}; give the "
+                "inputs",
+                arguments=("data",),
             ) from error
 
     return read
 
 
-def given(results: Results, samples: Samples) -> Inputs:
-    """The inputs as the user has them; those that are not what was explained are refused by name."""
+def verified_inputs(results: Results, samples: Samples) -> Inputs:
+    """Return the user's inputs; raise InputError if a name or a file differs from the explained one."""
     index, names, files = results["index"].tolist(), results.samples, results.files
     for row, at in enumerate(index):
         if at >= len(samples) or samples.names[at] != names[row]:
             found = f"{samples.names[at]!r}" if at < len(samples) else f"no sample {at}"
-            raise InputError(f"the run explains {names[row]!r}, and --data has {found} there: give what was explained")
+            raise InputError(
+                f"the run explains {names[row]!r}, and the given inputs have {found} there: give the inputs that were "
+                "explained",
+                arguments=("data",),
+            )
 
     def read(row: int) -> Tensor:
         held = samples.source(index[row]).files
@@ -83,51 +89,51 @@ def given(results: Results, samples: Samples) -> Inputs:
 
 @dataclass(frozen=True, eq=False)
 class RunClaims:
-    """The claims of a run on a model, which has to be the one that was explained."""
+    """Claims of a run about its model. The given model has to be the explained one."""
 
     results: Results
     model: Model
     inputs: Inputs
-    names: Sequence[str]  # of the files of each row
-    which: Which  # groups that are claimed beside B
+    names: Sequence[str]  # stems of the files of each row
+    which: Which  # the groups whose B_u are claimed beside B
 
     def __post_init__(self) -> None:
-        """Refuse a run that claims nothing which a box can state, before any work."""
+        """Raise InputError before any work if the run is not certified, or if its ball is not a box."""
         folder = self.results.folder
         if self.results.guarantee != "certified":
             raise InputError(
                 f"{folder} is {self.results.guarantee}, expected a run of certified explanations: nothing else claims "
                 "anything"
             )
-        hull(self._ball(0.0), torch.zeros(1, 1))
+        enclosing_box(self._recorded_ball(0.0), torch.zeros(1, 1))
 
     def write(self, out: Path, progress: bool = True) -> int:
-        """Put every question into the folder; return how many there are."""
-        about, names, questions = self.results.about, self.results.samples, Questions(self.model)
+        """Write all properties into the folder and return their number."""
+        about, names, questions = self.results.about, self.results.samples, VnnlibFiles(self.model)
         record = {"run": dict(about), "groups": self.which}
         graph = self._graph()
         _check_folder(out, record)
-        with locked(out) as log, Bar(len(self.results), "claims", show=progress) as bar:
+        with locked(out) as log, ProgressBar(len(self.results), "claims", show=progress) as bar:
             log.add("start", run=str(self.results.folder))
-            keep(out, _RECORD, record)
+            write_piece(out, _RECORD_FILE, record)
             for row, x, claims in self._rows(graph):
                 for claim in claims:
                     files = questions.files(claim, x, names[row], graph, about["model"]["sha256"])
                     for place, content in files.items():
-                        keep_once(out, place, content)
+                        write_piece_once(out, place, content)
                 bar.advance()
-            keep(out, LIST, questions.listed)
+            write_piece(out, LIST, questions.listed)
             log.add("end")
         return len(questions.instances)
 
     def _graph(self) -> Graph:
-        """The network, if it is that of the run."""
+        """Return the network; raise InputError if it is not the network of the run."""
         about = self.results.about["model"]
         return checked(self.model.network, torch.zeros(1, *about["shape"]), str(self.results.folder), about["sha256"])
 
-    def _ball(self, eps: float) -> Ball:
-        """As it was stated, with a sample's radius."""
-        ball = stated_ball({**self.results.about["job"]["ball"], "eps": eps})
+    def _recorded_ball(self, eps: float) -> Ball:
+        """Return the recorded ball with a sample's radius."""
+        ball = recorded_ball({**self.results.about["job"]["ball"], "eps": eps})
         if ball is None:
             raise InputError(
                 f"{self.results.folder} does not hold its ball, expected one whose domain is two numbers: explain its "
@@ -137,11 +143,11 @@ class RunClaims:
 
     @cached_property
     def _explained(self) -> list[str | None]:
-        """The SHA-256 of the values of each sample that was explained, where the run recorded it."""
+        """The recorded SHA-256 of each explained sample's values, or None."""
         return self.results.inputs
 
     def _input(self, row: int) -> Tensor:
-        """The values of a sample, which have to be those that were explained."""
+        """Return the values of a sample; raise InputError if they are not the explained ones."""
         x, expected = self.inputs(row), self._explained[row]
         found = hash_values(x)
         if expected is not None and found != expected:
@@ -151,8 +157,8 @@ class RunClaims:
             )
         return x
 
-    def _rows(self, graph: Graph) -> Iterator[tuple[int, Tensor, Iterator[Claim]]]:
-        """Every row with its values and its claims; none of a sample that could not be explained."""
+    def _rows(self, graph: Graph) -> Iterator[tuple[int, Tensor, Iterator[BoundClaim]]]:
+        """Yield each row with its values and claims; a sample that could not be explained has no claims."""
         first = 0
         for part in self.results.parts:
             arrays = {name: part[name] for name in ("full", "frozen", "scores", "target", "eps", "nominal", "mask")}
@@ -163,27 +169,27 @@ class RunClaims:
                 yield first + k, x, self._claims(first + k, x, held, graph) if explained else iter(())
             first += len(part)
 
-    def _claims(self, row: int, x: Tensor, held: Mapping[str, Any], graph: Graph) -> Iterator[Claim]:
-        """Those of one row, of which the run holds so much."""
+    def _claims(self, row: int, x: Tensor, held: Mapping[str, Any], graph: Graph) -> Iterator[BoundClaim]:
+        """Return the claims of one row, from the run's arrays of that row."""
         job = self.results.about["job"]
         form = form_of(int(held["target"]), objective_of(job["method"], job["settings"]), graph.classes)
         with full_precision(x.device), torch.no_grad():
             values = form.rows @ graph(x[None]).flatten().double()
         at_x, expected = float(values.max()) / form.factor, float(held["nominal"])
-        if not abs(at_x - expected) <= _SAME * max(1.0, abs(expected)):
+        if not abs(at_x - expected) <= _NOMINAL_TOLERANCE * max(1.0, abs(expected)):
             raise InputError(
                 f"{self.results.samples[row]} has the overlap {at_x:g}, and {expected:g} in the run: give the data and "
                 "the options that were explained"
             )
-        lower, upper = hull(self._ball(float(held["eps"])), x[None])
+        lower, upper = enclosing_box(self._recorded_ball(float(held["eps"])), x[None])
         tensors = {name: torch.from_numpy(np.array(held[name])) for name in ("mask", "frozen", "scores")}
-        family = Family(form, lower[0], upper[0], x, tensors["mask"], float(held["full"]), tensors["frozen"])
-        return family.claims(f"{row:06d}-{self.names[row]}", asked_groups(tensors["scores"], self.which))
+        proven = ProvenBounds(form, lower[0], upper[0], x, tensors["mask"], float(held["full"]), tensors["frozen"])
+        return proven.claims(f"{row:06d}-{self.names[row]}", selected_groups(tensors["scores"], self.which))
 
 
 def _check_folder(out: Path, record: Mapping[str, Any]) -> None:
-    """Refuse a folder with the claims of another run, or of other groups."""
-    path = out / _RECORD
+    """Raise FileError if the folder has claims of another run or of other groups."""
+    path = out / _RECORD_FILE
     try:
         earlier = json.loads(path.read_text(encoding="utf-8"))
         different = differences(earlier, record)

@@ -1,4 +1,4 @@
-"""The command line: one file a command, one line here."""
+"""The command line `proofmap`: the list of its commands. Each command has its own file in `commands/`."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ __all__ = ["COMMANDS", "app"]
 
 COMMANDS = (explain, verify, compare, bench, run, export, report, claim, dossier, check, demo)
 
-for _one in COMMANDS:
-    command(_one)
+for _function in COMMANDS:
+    command(_function)

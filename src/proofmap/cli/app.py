@@ -1,4 +1,7 @@
-"""How every command ends: 0 done, 1 the answer is no, 2 wrong input; one sentence, and a traceback only on request."""
+"""The typer application: it runs a command, and turns errors into one sentence and an exit code.
+
+Exit codes: 0 done; 1 the answer is no; 2 wrong input; 3 a bug; 130 interrupted; 141 nobody reads the output.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +22,22 @@ from proofmap.errors import FlatPictureError, ProofmapError, first_line
 
 __all__ = ["app", "command"]
 
-_WRONG, _BUG, _INTERRUPTED, _UNREAD = 2, 3, 130, 141  # the last two as of a program that SIGINT or SIGPIPE ends
-_MEMORY = (
-    "the memory does not suffice: close other programs, or give fewer inputs at a time or bounds that need less, such "
-    "as --bounds crown-ibp; a run keeps what it has finished"
+_EXIT_WRONG_INPUT, _EXIT_BUG = 2, 3
+_EXIT_INTERRUPTED, _EXIT_UNREAD = 130, 141  # the codes of programs that SIGINT and SIGPIPE end
+_OUT_OF_MEMORY = (
+    "there is not enough memory: close other programs, give fewer inputs at a time, or use bounds that need less "
+    "memory, such as --bounds crown-ibp; a run keeps the samples that it has finished"
 )
+_OPTIONS = {"folder": "--data", "certified": "proofmap run --certificates"}  # of arguments with another name
 
 
 class Program(typer.Typer):
-    """The commands as a program of its own, with what belongs to its process and to the shell that asks it."""
+    """The program `proofmap`. It sets up its process, and completes words for the shell."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command; or say how the words that were typed so far may go on."""
-        # Torch's threads wait for each other asleep, here and in every process that is started from here: by default
-        # they spin, and take ten times as long where another program has a core. Before torch is loaded, or not at all.
+        """Run a command, or print the completions of the words that were typed so far."""
+        # Threads of torch sleep while they wait, in this process and in those that it starts. By default they spin,
+        # which is ten times as slow if another program uses a core. The variable works only if set before torch loads.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         streams.settle()
         if os.environ.get("_PROOFMAP_COMPLETE") != "complete_bash":
@@ -47,9 +52,9 @@ class Program(typer.Typer):
 
 
 def _join_colons() -> str:
-    """Put together the words that bash has ended at colons, as in zoo:mnist_mlp; bash completes what is after the last.
+    """Join words that bash split at colons, such as zoo:mnist_mlp. Bash completes only the part after the last colon.
 
-    Returns what is before that in the word that is to be completed.
+    Returns the part of the word that is in front of it.
     """
     words = os.environ.get("COMP_WORDS", "").split("\n")
     at = int(os.environ.get("COMP_CWORD", "0"))
@@ -69,8 +74,8 @@ app: Program = Program(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"proofmap {sys.modules['proofmap'].__version__}")
         raise typer.Exit
 
@@ -78,24 +83,24 @@ def _version(asked: bool) -> None:
 @app.callback()
 def main(
     context: typer.Context,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", help="Show which version this is.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Explain what a neural network decided, with proofs."""
+    """Explain decisions of neural networks, with proofs."""
     context.obj = debug
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a terminal may have no ε
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may lack ε
 
 
 def command(function: Callable[..., None]) -> None:
-    """Make a function a command; what its parameters may be says `bundles`.
+    """Make a function a command. `bundles` explains which parameters it may have.
 
-    Options that carry a `Check` have passed it when the function is called.
+    The `Check` of each option runs before the function is called.
     """
     options = bundles.options(function)
-    checks = [(option.name, one) for option in options for one in bundles.metadata(option) if isinstance(one, Check)]
+    checks = [(option.name, data) for option in options for data in bundles.metadata(option) if isinstance(data, Check)]
 
     def run(context: typer.Context, **given: Any) -> None:
         try:
@@ -106,36 +111,46 @@ def command(function: Callable[..., None]) -> None:
         except (typer.Exit, typer.Abort):
             raise
         except KeyboardInterrupt:
-            _end("interrupted", _INTERRUPTED)
-        except BrokenPipeError:  # head has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
-            raise typer.Exit(_UNREAD) from None
+            _end("interrupted", _EXIT_INTERRUPTED)
+        except BrokenPipeError:  # a reader such as `head` has closed the pipe
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # takes what is flushed later
+            raise typer.Exit(_EXIT_UNREAD) from None
         except Exception as error:
             if context.obj:
                 raise
             if isinstance(error, ProofmapError):
-                side = error.side if isinstance(error, FlatPictureError) else None
-                option = "" if side is None else f"; on the command line, --size {side} states the picture's size"
-                _end(f"error: {error}{option}", _WRONG)
-            if _lacks_memory(error):
-                _end(f"error: {_MEMORY} ({first_line(error)})", _WRONG)
+                _end(f"error: {error}{_options_of(error)}", _EXIT_WRONG_INPUT)
+            if _is_out_of_memory(error):
+                _end(f"error: {_OUT_OF_MEMORY} ({first_line(error)})", _EXIT_WRONG_INPUT)
             if isinstance(error, OSError):
-                _end(f"error: {_refusal(error)}", _WRONG)
+                _end(f"error: {_system_message(error)}", _EXIT_WRONG_INPUT)
             _end(
                 f"error: {type(error).__name__}: {error}; this is a bug of proofmap: proofmap --debug "
                 f"{function.__name__} ... shows where it is",
-                _BUG,
+                _EXIT_BUG,
             )
 
     parameters = [inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context), *options]
     run.__name__, run.__doc__ = function.__name__, function.__doc__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # which typer asks for
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
     app.command()(run)
 
 
-def _lacks_memory(error: Exception) -> bool:
-    """Whether memory ran out, be it while torch itself was loaded."""
+def _options_of(error: ProofmapError) -> str:
+    """Return the options that set the arguments which a library error names, as the end of its sentence."""
+    if isinstance(error, FlatPictureError) and error.side is not None:
+        return f"; on the command line, --size {error.side} states the picture's size"
+    while not error.arguments:
+        if not isinstance(error.__cause__, ProofmapError):
+            return ""
+        error = error.__cause__
+    options = [_OPTIONS.get(name, "--" + name.replace("_", "-").replace("=", " ")) for name in error.arguments]
+    return f"; on the command line: {', '.join(options)}"
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether memory ran out, also while torch itself was being loaded."""
     if isinstance(error, MemoryError) or any(words in str(error) for words in ("allocate memory", "failed to map")):
         return True
     if "torch" not in sys.modules:
@@ -145,10 +160,10 @@ def _lacks_memory(error: Exception) -> bool:
     return is_out_of_memory(error)
 
 
-def _refusal(error: OSError) -> str:
-    """What the system did not do, in one sentence."""
+def _system_message(error: OSError) -> str:
+    """Describe an error of the operating system in one sentence."""
     place = "" if error.filename is None else f"{error.filename}: "
-    return f"{place}{error.strerror or error}; check the path, the rights on it and the space on the disk"
+    return f"{place}{error.strerror or error}; check the path, its permissions and the space on the disk"
 
 
 def _end(message: str, code: int) -> None:

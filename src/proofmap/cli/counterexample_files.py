@@ -1,4 +1,4 @@
-"""The points that verify found: the numbers as npy, the picture that they are, and a record of what they show."""
+"""Files of counterexamples that `proofmap verify` found: npy, picture and a JSON record."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ __all__ = ["Points", "values_of"]
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """A folder for points, made when the first is found, and who confirms them."""
+    """The folder of counterexamples, created with the first one, and the model that confirms them."""
 
     folder: Path
     model: Model
 
     @cached_property
     def run(self) -> Rerun:
-        """The model as its user runs it."""
+        """The model in the form that its user runs."""
         return rerun(self.model)
 
     @property
     def confirmed(self) -> str:
-        """Who has run the model at the points."""
+        """Name the software that ran the model at the points."""
         alone = " alone, without onnxruntime" if self.run.by == "proofmap" else ""
         return f"confirmed by {self.run.by}{alone}"
 
     def keep(self, point: Tensor | None, stem: str, entry: dict[str, Any], *, picture: bool) -> dict[str, Any]:
-        """The entry with the files that hold the point (*shape), which are written, and who confirmed it.
+        """Write the point (*shape), and return the entry with its files and the software that confirmed it.
 
-        As npy it can be given back to a command as an input; the picture is rounded to bytes.
+        The npy file can be an input of other commands. The picture is rounded to bytes.
         """
         if point is None:
             return {**entry, "point": None, "picture": None, "confirmed_by": None}
@@ -54,7 +54,7 @@ class Points:
 
 
 def values_of(point: Tensor, preparation: Preparation) -> Array:
-    """A sample (*shape) in the order of the model's layout, in float64 where a float32 would be another point."""
+    """Return a sample (*shape) in the model's layout; in float64 if float32 cannot represent it."""
     values = point.cpu().numpy()
     narrow = values.astype(np.float32)
     kept = narrow if np.array_equal(narrow, values) else values
@@ -62,7 +62,7 @@ def values_of(point: Tensor, preparation: Preparation) -> Array:
 
 
 def _draw(file: Path, point: Tensor, preparation: Preparation) -> str | None:
-    """The file's name; None where the point is no picture."""
+    """Draw the point and return the file's name; None if the point is not a picture."""
     if point.ndim != 3 or point.shape[0] not in (1, 3):
         return None
     low, high = preparation.range

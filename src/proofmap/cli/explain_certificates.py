@@ -1,4 +1,4 @@
-"""Certificates of what `proofmap explain` proves: one for an input, and how to check it."""
+"""`proofmap explain --certificate`: write the certificate of one input, and print how to check it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["check", "write"]
 
 
 def check(cases: Sequence[Case], networks: Mapping[tuple[int, ...], Graph]) -> None:
-    """Refuse several inputs, and a network of which a certificate cannot speak."""
+    """Refuse several inputs, and networks that have no certificates."""
     if len(cases) != 1:
         raise InputError(
             f"got {len(cases)} inputs with --certificate, expected one: proofmap run --certificates writes one for each"
@@ -27,12 +27,12 @@ def check(cases: Sequence[Case], networks: Mapping[tuple[int, ...], Graph]) -> N
 
 
 def write(explanation: Explanation, path: Path) -> tuple[list[dict[str, Any]], str]:
-    """Write the files; what a program and a reader are told of them. A targeted map has one for each half."""
+    """Write the certificates; return records for programs and lines for people. A targeted map has two certificates."""
     halves: tuple[Literal["+", "-"] | None, ...] = (None,) if explanation.opposite is None else ("+", "-")
     names = {None: path, "+": path.with_suffix(".plus.proof"), "-": path.with_suffix(".minus.proof")}
     records, lines = [], []
     for half in halves:
-        with warnings.catch_warnings():  # said as a line
+        with warnings.catch_warnings():  # printed as a line instead
             warnings.simplefilter("ignore", ProofmapWarning)
             certificate = explanation.certificate(half=half)
             files = [str(file) for file in certificate.save(names[half])]

@@ -1,4 +1,4 @@
-"""The explanations that proofmap explain has saved."""
+"""Find the .proofmap files that `proofmap explain` saved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SUFFIX = ".proofmap"
 
 
 def saved(path: Path) -> Iterator[Path]:
-    """A file itself, or those of a folder, by name, numbers in it by their size."""
+    """Yield the file, or the files of a folder in natural order: x2 comes before x10."""
     if not path.is_dir():
         yield path
         return

@@ -1,4 +1,4 @@
-"""The standard streams of a command: what nobody can read is lost, and the work goes on."""
+"""Robust standard streams: output that cannot be written is dropped, and the work goes on."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 __all__ = ["settle"]
 
-_STANDARD = 3  # numbers of files: input, output, error output
+_STANDARD_STREAMS = 3  # stdin, stdout and stderr have the file descriptors 0, 1 and 2
 
 
 class _Forgiving(io.FileIO):
-    """An open file that takes everything: what does not fit on a full disk, or that nobody reads, is lost."""
+    """An open file whose writes never fail: output for a full disk or a closed pipe is dropped."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
@@ -26,13 +26,13 @@ class _Forgiving(io.FileIO):
 
 
 def settle() -> None:
-    """Open what was closed as /dev/null, and let no message about the work end it.
+    """Open closed standard streams as /dev/null, and let no failed write to stderr end the program.
 
-    A file that a program opens takes the first number that is free: messages would go into a file of results.
+    A new file takes the first free descriptor. With stderr closed, messages would go into a file of results.
     """
-    for _ in range(_STANDARD):
+    for _ in range(_STANDARD_STREAMS):
         number = os.open(os.devnull, os.O_RDWR)
-        if number >= _STANDARD:
+        if number >= _STANDARD_STREAMS:
             os.close(number)
             break
         os.set_inheritable(number, True)

@@ -1,4 +1,4 @@
-"""Tables of Markdown as people read them: drawn where the output is a terminal, and text everywhere else."""
+"""Print Markdown tables: drawn with lines on a terminal, and as plain text elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BAR = re.compile(r"(?<!\\)\|")  # between two cells
 
 
 def show(markdown: str, plain: str | None = None) -> None:
-    """Print Markdown: its tables with lines and marks on a terminal; elsewhere `plain`, or the Markdown as it is."""
+    """Print Markdown: drawn tables on a terminal; elsewhere `plain`, or the Markdown itself."""
     if not sys.stdout.isatty():
         typer.echo(markdown if plain is None else plain, nl=False)
         return
@@ -45,7 +45,7 @@ def _table(block: str) -> Table:
 
 
 def _text(markdown: str) -> Text:
-    """Words with what is bold or underlined in them; a heading is bold. Nothing else that they hold is markup."""
+    """Return text with its bold and underlined parts. Headings become bold. Other markup is not interpreted."""
     from rich.text import Text
 
     heading, text, at = re.match(r"#+ ", markdown), Text(), 0

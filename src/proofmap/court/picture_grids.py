@@ -59,7 +59,10 @@ def found(folder: Path) -> dict[Photographs, Path]:
     places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())] if folder.is_dir() else []
     there = {of: place for of in PHOTOGRAPHS for place in reversed(places) if _holds(place, of)}
     if not there:
-        raise InputError(f"got --data {folder}, expected a folder with files of MNIST, of CIFAR-10, or with pictures")
+        raise InputError(
+            f"got the folder {folder}, expected one with files of MNIST, of CIFAR-10, or with pictures",
+            arguments=("folder",),
+        )
     return there
 
 

@@ -1,7 +1,7 @@
-"""The certificates of a run, as they lie in its folder, and what each of them claims.
+"""Reading of a run's certificates with their claims; nothing is proven before the checker has run.
 
-DIR/certificates/index.json                     which row has a certificate, and why others have none
-DIR/certificates/model.onnx or network.onnx     the model that they are about: its own file, or as it was exported
+DIR/certificates/index.json                     each row's certificate, or the reason why it has none
+DIR/certificates/model.onnx or network.onnx     the model of all certificates: the given file, or the exported network
 DIR/certificates/000017.proof, 000017.npy       the certificate of row 17, and its input
 """
 
@@ -18,18 +18,18 @@ from proofmap.proof.check import Claim, Rejected
 from proofmap.runs import Results
 from proofmap.runs.manifest import INDEX
 from proofmap.storage.hashing import hash_file
-from proofmap.storage.resumable_folder import inside
+from proofmap.storage.resumable_folder import path_inside
 
-__all__ = ["FOLDER", "Certificates", "Claimed"]
+__all__ = ["FOLDER", "RunCertificates", "SampleCertificate"]
 
 FOLDER = "certificates"
 _FORMAT = ("proofmap-certificates", 1)
-_BROKEN = (OSError, LookupError, TypeError, ValueError, AttributeError, RecursionError, BadZipFile)
+_READ_ERRORS = (OSError, LookupError, TypeError, ValueError, AttributeError, RecursionError, BadZipFile)
 
 
 @dataclass(frozen=True, eq=False)
-class Claimed:
-    """One certificate, as the checker reads it; nothing of it is proven yet."""
+class SampleCertificate:
+    """The certificate of one row with its claim, which is not proven yet."""
 
     row: int  # of the run
     certificate: Path
@@ -37,11 +37,11 @@ class Claimed:
     claim: Claim
 
     @classmethod
-    def read(cls, row: int, certificate: Path, input: Path, model: bytes) -> Claimed:
-        """Read the claim, which has to be about this model and this input."""
+    def read(cls, row: int, certificate: Path, input: Path, model: bytes) -> SampleCertificate:
+        """Read the claim; raise FileError unless it is about this model and this input."""
         try:
             claim = Claim.read(certificate, model, input).lighter()
-        except (*_BROKEN, Rejected) as error:
+        except (*_READ_ERRORS, Rejected) as error:
             raise FileError(
                 f"{certificate} is no certificate of {input.name} and of the model ({error}): run again, into a "
                 "new folder"
@@ -50,29 +50,30 @@ class Claimed:
 
 
 @dataclass(frozen=True, eq=False)
-class Certificates:
-    """All of a run."""
+class RunCertificates:
+    """All certificates of a run."""
 
     model: Path
     sha256: str  # of the model's file
-    claimed: tuple[Claimed, ...]  # in the order of the run
-    reasons: Mapping[int, str]  # row -> why it has none
+    claimed: tuple[SampleCertificate, ...]  # in the order of the run
+    reasons: Mapping[int, str]  # row -> the reason why it has no certificate
 
     @property
     def exported(self) -> bool:
-        """Whether the model's file was made from the network by us: a run names it so."""
+        """True if the model's file was exported by the run, as its name tells."""
         return self.model.name == "network.onnx"
 
     @classmethod
-    def open(cls, results: Results) -> Certificates:
-        """Those of a run; every file has to be as it was written."""
+    def open(cls, results: Results) -> RunCertificates:
+        """Read the certificates of a run; raise FileError if a file has changed since the run."""
         folder, rows = results.folder, len(results)
         if results.manifest.certificates is None:
             raise FileError(
-                f"{folder} has no certificates, expected those of a run with --certificates: make it again with that "
-                "option, into a new folder"
+                f"{folder} has no certificates, expected a run that wrote them: run it again with certified=True into "
+                "a new folder",
+                arguments=("certified",),
             )
-        path = inside(folder, INDEX)
+        path = path_inside(folder, INDEX)
         if hash_file(path) != results.manifest.certificates:
             raise _changed(path, results.manifest.certificates)
         try:
@@ -88,7 +89,7 @@ class Certificates:
                 (e["row"], _file(folder, e["certificate"], e["sha256"]), _file(folder, e["input"])) for e in certified
             ]
             model = _file(folder, whole["model"])
-        except _BROKEN as error:
+        except _READ_ERRORS as error:
             raise FileError(
                 f"{path} is no list of certificates ({type(error).__name__}: {error}): run again, into a new folder"
             ) from error
@@ -97,17 +98,17 @@ class Certificates:
                 f"none of the {rows} samples of {folder} has a certificate ({_first(reasons)}): nothing to hand over"
             )
         content = model.read_bytes()
-        claimed: dict[str, Claimed] = {}
+        claimed: dict[str, SampleCertificate] = {}
         for row, certificate, given in files:
-            one = Claimed.read(row, certificate, given, content)
+            one = SampleCertificate.read(row, certificate, given, content)
             first = claimed.setdefault(one.claim.input, one)
-            if first is not one:  # a decision counts once
+            if first is not one:  # a repeated input counts once
                 reasons[row] = f"the input of sample {first.row} again"
         return cls(model, hash_file(model), tuple(claimed.values()), reasons)
 
 
 def _file(folder: Path, name: str, expected: str | None = None) -> Path:
-    path = inside(folder / FOLDER, name)
+    path = path_inside(folder / FOLDER, name)
     if expected is not None and hash_file(path) != expected:
         raise _changed(path, expected)
     return path

@@ -1,7 +1,7 @@
-"""What every explainer has in common: one call that checks, goes through the samples, and records what was done.
+"""The base class `Explainer`: one call that checks its arguments, processes batches, and records all settings.
 
-A newcomer is a frozen dataclass: its fields are its settings, which the record of an explanation lists. It writes
-`_measure`, which bounds or estimates the overlaps of some samples, and says what it guarantees.
+A subclass is a frozen dataclass. Its fields are its settings, which the record of an explanation lists. It implements
+`_measure`, which bounds or estimates the overlaps of a batch, and states its guarantee.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, ParamSpec, TypeVar, overload
 
 import torch
 from torch import Tensor
 
 from proofmap.bounds import Method
 from proofmap.errors import InputError
-from proofmap.explainers.batching import Measured, Task, ball_of, together
-from proofmap.explainers.default_ball import unstated
+from proofmap.explainers.batching import Measured, Task, ball_of_samples, concatenate
+from proofmap.explainers.explained_ball import default_ball_with_warning
 from proofmap.explainers.explanation import Explanation, Guarantee, spread
 from proofmap.graph import Graph, Network, as_graph, bounded
 from proofmap.graph.classes import classes_of
@@ -30,30 +30,30 @@ from proofmap.graph.opaque import opaque_node
 from proofmap.inputs import groups as grouping
 from proofmap.inputs.array_types import Samples, Target
 from proofmap.inputs.ball import Ball
-from proofmap.rounding.coverage import rigorous_on
+from proofmap.rounding.rigorous_support import decide_rigorous
 from proofmap.runtime.memory import check_memory
 from proofmap.runtime.progress import part
-from proofmap.runtime.progress_bar import Bar
+from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.settings import check_count, check_settings, count
 from proofmap.storage.hashing import hash_graph, hash_tensor, versions
-from proofmap.storage.records import JSON, recorded
+from proofmap.storage.records import JSON, settings_to_json
 from proofmap.verify.overlap import method_of
 from proofmap.verify.radius import certified_radius
 
 __all__ = ["COSTS", "Explainer", "Measured", "Task", "check_model"]
 
-COSTS = ("attacks", "batch", "progress", "memory")  # settings on which no score depends
+COSTS = ("attacks", "batch", "progress", "memory")  # settings that change no score
 _LOG = logging.getLogger(__name__)
-_ASIDE = ("model", "seed", *COSTS)  # that an explanation records otherwise, or not
-_LISTED = 1000  # entries of a tensor that a record holds; of a larger one, its hash
-_SEARCH = 0.5  # of the work, where a radius is searched first: a guess
+_NOT_IN_SETTINGS = ("model", "seed", *COSTS)  # recorded elsewhere in an explanation, or not recorded
+_MAX_RECORDED_ENTRIES = 1000  # a record holds the hash of a tensor with more entries
+_RADIUS_WORK_SHARE = 0.5  # share of the progress bar for the search of the radius "auto": an estimate
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
 def _wrapped(method: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The method behind one more call: Captum's NoiseTunnel calls `attribute.__wrapped__`."""
+    """Wrap the method once more, because Captum's NoiseTunnel calls `attribute.__wrapped__`."""
 
     @wraps(method)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -63,7 +63,7 @@ def _wrapped(method: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def check_model(model: object) -> None:
-    """Refuse what is no model."""
+    """Raise InputError for an object that is not a model."""
     if not isinstance(model, Network):
         raise InputError(
             f"got a model of type {type(model).__name__}, expected a torch.nn.Module, "
@@ -75,12 +75,13 @@ def check_model(model: object) -> None:
 class Explainer(ABC):
     """Explains decisions of one model over one kind of ball.
 
-    ball: its eps may be "auto": for each sample the radius up to which its decision is proven. Without a ball it is
-    that radius, in the range of the samples as the domain, and a warning says so.
-    groups: what is scored together, `pixels()` by default.
-    batch: samples at a time, some hundred to keep a GPU busy.
-    progress: a bar for what takes over a second.
-    memory: bytes the computation may use, by default half of what is free.
+    ball: its eps may be "auto": the largest proven radius of each sample. Without a ball, "auto" is used with the range
+    of the samples as the domain, and a warning says so.
+
+    groups: the variables that share one score, `pixels()` by default. batch: the number of samples per pass; some
+    hundred keep a GPU busy. progress: show a progress bar for work of more than a second. memory: bytes that the
+    computation may use, by default half of the free memory. seed, bounds, rigorous: None for an explainer without this
+    setting.
 
     >>> isinstance(pm.EVA(model, ball), pm.explainers.Explainer)
     True
@@ -98,44 +99,30 @@ class Explainer(ABC):
     batch: int = count(16)
     progress: bool = True
     memory: int | None = None
+    seed: int | None = field(default=None, init=False)  # a subclass with this setting declares it again
+    bounds: Method | None = field(default=None, init=False)
+    rigorous: bool | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is no setting, and a graph that cannot be explained."""
+        """Raise InputError for invalid settings, or a graph that cannot be explained."""
         check_model(self.model)
         if self.ball is not None and not isinstance(self.ball, Ball):
             raise InputError(f"got ball={self.ball!r}, expected a pm.Ball such as pm.Ball(0.02, domain=(0.0, 1.0))")
         check_settings(self)
         check_memory(self.memory)
         object.__setattr__(self, "groups", grouping.pixels() if self.groups is None else self.groups)
-        if "bounds" in {field.name for field in fields(self)}:
+        if "bounds" in self._setting_names():
             object.__setattr__(self, "bounds", method_of(self.bounds))
         if isinstance(self.model, Graph):
             self._check_graph(self.model)
 
-    if TYPE_CHECKING:  # a subclass states them as settings, which checkers do not take for what a property is
-        seed: int | None = field(default=None, init=False)
-        bounds: Method | None = field(default=None, init=False)
-        rigorous: bool | None = field(default=None, init=False)
-    else:
-
-        @property
-        def seed(self) -> int | None:
-            """None: nothing is random."""
-            return None
-
-        @property
-        def bounds(self) -> Method | None:
-            """By which a radius is proven."""
-            return None
-
-        @property
-        def rigorous(self) -> bool | None:
-            """Whether that counts all roundings; None: where they are known."""
-            return None
+    def _setting_names(self) -> list[str]:
+        """Return the names of the settings that this class has."""
+        return [field.name for field in fields(self) if field.init]
 
     @abstractmethod
     def _measure(self, task: Task) -> Measured:
-        """The overlaps of some samples, and their scores."""
+        """Return the overlaps and scores of a batch."""
 
     def explain(self, x: Samples, target: Target = None) -> Explanation:
         """Explain the decision at each sample of x (N, *shape): the predicted class, or the target."""
@@ -172,12 +159,19 @@ class Explainer(ABC):
     ) -> Tensor | tuple[Tensor, ...]:
         """Captum's call: the attributions of `explain`, shaped like the inputs; a tuple of one gives a tuple of one.
 
-        target: a class, or one for each sample. feature_mask: groups in place of the explainer's own, (1, *shape) for
-        all samples or (N, *shape). perturbations_per_eval: samples at a time.
+        NoiseTunnel and sensitivity_max add noise to the inputs, which leaves a domain such as (0, 1). An input outside
+        the domain raises InputError; it is not clamped silently. For these methods, use an explainer whose ball has no
+        domain or a wide one, or a perturb_func that stays inside.
 
-        NoiseTunnel and sensitivity_max explain inputs with noise added, and noise leads out of a domain such as
-        (0, 1). What is outside has no ball: an InputError says so, and nothing is clamped behind the user's back.
-        Give them an explainer whose ball has no domain or one wide enough, or a perturb_func that stays inside.
+        Args:
+            inputs: Samples (N, *shape), or a tuple with one tensor.
+            target: A class, or one per sample.
+            feature_mask: Groups in place of the explainer's own, (1, *shape) for all samples or (N, *shape).
+            perturbations_per_eval: The number of samples per pass.
+            show_progress: Show a progress bar.
+
+        Returns:
+            The attributions.
         """
         if isinstance(inputs, tuple):
             one = _only(inputs, "inputs")
@@ -188,22 +182,22 @@ class Explainer(ABC):
             check_count("got perturbations_per_eval", perturbations_per_eval)
         mask = _only(feature_mask, "feature masks") if isinstance(feature_mask, tuple) else feature_mask
         groups = self.groups if mask is None else mask
-        with torch.enable_grad():  # Captum calls without: an explainer that needs gradients gives the same as by itself
+        with torch.enable_grad():  # Captum disables gradients, but some explainers need them
             explanation = self._explain(inputs, target, groups, show_progress, perturbations_per_eval)
         return explanation.attributions
 
     @property
     def forward_func(self) -> Network:
-        """The model, under the name by which Captum's own methods look for it."""
+        """The model, under the name that Captum's methods expect."""
         return self.model
 
     @property
     def multiplies_by_inputs(self) -> bool:
-        """False: the inputs are no factor of the attributions (Captum asks)."""
+        """False: attributions are not multiplied by the inputs. Captum reads this property."""
         return False
 
     def has_convergence_delta(self) -> bool:
-        """False: attributions need not sum to anything (Captum asks)."""
+        """Return False: attributions need not sum to a fixed value. Captum calls this method."""
         return False
 
     def _explain(
@@ -212,7 +206,7 @@ class Explainer(ABC):
         started = time.perf_counter()
         x = as_samples(x, self.model).detach()
         if self.ball is None:
-            stated = replace(self, ball=unstated(x, type(self).__name__))
+            stated = replace(self, ball=default_ball_with_warning(x, type(self).__name__))
             return stated._explain(x, target, groups, show, batch)
         mask = grouping.mask_of(groups, x)
         traced = as_graph(self.model, x)
@@ -222,26 +216,26 @@ class Explainer(ABC):
         _LOG.info("%s explains %d samples of shape %s, %d groups", name, len(x), tuple(x.shape[1:]), groups_in_all)
         with torch.no_grad():
             predicted = torch.cat([graph(part) for part in x.split(self.batch)]).argmax(1)
-        rigorous = rigorous_on(graph, self.rigorous, self.bounds)
+        rigorous = decide_rigorous(graph, self.rigorous, self.bounds)
         aim = predicted if target is None else classes_of(target, len(x), graph.classes, x.device)
-        search = _SEARCH if isinstance(self.ball.eps, str) else 0.0
+        search = _RADIUS_WORK_SHARE if isinstance(self.ball.eps, str) else 0.0
         with part(0.0, search):
-            ball = self._resolved(self.ball, graph, x, predicted if self.signed else aim, rigorous, show)
+            ball = self._with_radius(self.ball, graph, x, predicted if self.signed else aim, rigorous, show)
         generator = torch.Generator(x.device).manual_seed(0 if self.seed is None else self.seed)
         step = batch or self.batch
         parts = []
-        bar = Bar(len(x), name, show=show)
+        bar = ProgressBar(len(x), name, show=show)
         with ThreadPoolExecutor(1) as aside, bar, part(search, 1.0):
-            digest = aside.submit(hash_tensor, x)  # which a GPU need not wait for
+            digest = aside.submit(hash_tensor, x)  # computed while the GPU works
             for start in range(0, len(x), step):
                 piece = slice(start, start + step)
                 masks = mask if len(mask) == 1 else mask[piece]
-                around = ball_of(ball, piece, x)
+                around = ball_of_samples(ball, piece, x)
                 task = Task(graph, x[piece], around, masks, aim[piece], predicted[piece], generator, rigorous)
                 with bar.work(len(task.x)):
                     parts.append(self._measure(task))
                 _LOG.debug("%s: %d of %d samples", name, start + len(task.x), len(x))
-        whole = together(parts, groups_in_all)
+        whole = concatenate(parts, groups_in_all)
         _LOG.info("%s explained %d samples in %.2f s", name, len(x), time.perf_counter() - started)
         smooth = isinstance(groups, grouping.Grid) and groups.smooth
         return Explanation(
@@ -268,7 +262,7 @@ class Explainer(ABC):
         )
 
     def _check_graph(self, graph: Graph) -> None:
-        """Refuse a network of which parts would have to be bounded that cannot be."""
+        """Raise InputError if a part of the network must be bounded but has no rule."""
         if self.guarantee == "certified":
             bounded(graph)
         foreign = opaque_node(graph)
@@ -276,22 +270,23 @@ class Explainer(ABC):
             got = "no ball, hence " if self.ball is None else ""
             raise InputError(
                 f"got {got}the radius 'auto', which has to be proven, for a model with {foreign[1].named()}, which has "
-                "no rule: give a number, such as pm.Ball(0.02) or --eps 0.02"
+                "no rule: give a number, such as pm.Ball(0.02)",
+                arguments=("eps=0.02",),
             )
 
     def _record(self, ball: Ball, graph: Graph, rigorous: bool) -> dict[str, JSON]:
-        """The ball that was explained, the settings, and what of the model was taken off its end."""
-        settings = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _ASIDE}
+        """Return the record of settings: the ball, the fields of the class, and the removed final layer."""
+        settings = {name: getattr(self, name) for name in self._setting_names() if name not in _NOT_IN_SETTINGS}
         if "rigorous" in settings:
             settings["rigorous"] = rigorous
         taken = {} if graph.taken_off is None else {"taken_off": graph.taken_off}
-        return recorded({**settings, "ball": ball, **taken}, _LISTED)
+        return settings_to_json({**settings, "ball": ball, **taken}, _MAX_RECORDED_ENTRIES)
 
-    def _resolved(self, ball: Ball, graph: Graph, x: Tensor, target: Tensor, rigorous: bool, show: bool) -> Ball:
-        """The ball with a number for its radius, or one for each sample."""
+    def _with_radius(self, ball: Ball, graph: Graph, x: Tensor, target: Tensor, rigorous: bool, show: bool) -> Ball:
+        """Return the ball with numeric radii: "auto" is replaced by the proven radius of each sample."""
         if not isinstance(ball.eps, str):
             return ball
-        with Bar(1, "radius", show=show) as bar, bar.work():
+        with ProgressBar(1, "radius", show=show) as bar, bar.work():
             asked: Any = {"norm": ball.norm, "domain": ball.domain, "target": target, "rigorous": rigorous}
             radius = certified_radius(graph, x, bounds=self.bounds, memory=self.memory, progress=False, **asked)
         _LOG.debug("radius 'auto': from %g to %g", float(radius.min()), float(radius.max()))

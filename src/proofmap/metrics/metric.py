@@ -25,7 +25,7 @@ from proofmap.metrics.removal.fill_values import Uniform
 from proofmap.metrics.validation import check_attributions, check_call, check_explainer, check_method, check_overlap
 from proofmap.runtime.precision import full_precision
 from proofmap.settings import Check, check_settings
-from proofmap.storage.records import JSON, recorded
+from proofmap.storage.records import JSON, settings_to_json
 
 __all__ = ["ByPreset", "Case", "Metric", "Presets", "Subject", "ends_of", "radius_of", "table"]
 
@@ -140,7 +140,7 @@ class Metric(ABC, Generic[_Judged_contra]):
     def settings(self) -> dict[str, JSON]:
         """All that the values depend on beside what the metric is called with."""
         names = ["preset", *self.presets[self.preset], *(field.name for field in fields(self))]
-        return recorded({name: getattr(self, name) for name in names if name not in _COSTS})
+        return settings_to_json({name: getattr(self, name) for name in names if name not in _COSTS})
 
     def _case(self, model: Network, x: Samples, target: Target, subject: Any) -> Case:
         x = check_call(model, x)
@@ -163,7 +163,8 @@ def radius_of(metric: type[Metric[Any]], ball: Ball) -> float:
     """The radius of a ball, where it is a number."""
     if not isinstance(ball.eps, int | float):
         raise InputError(
-            f"got the metric {metric.name!r} with --eps auto, expected a number: it is measured within a radius"
+            f"got the metric {metric.name!r} with eps='auto', expected a number: it is measured within a radius",
+            arguments=("eps=0.02",),
         )
     return ball.eps
 

@@ -1,4 +1,4 @@
-"""Explanations as a page: a report that opens anywhere and needs nothing."""
+"""The HTML report of explanations and runs: one self-contained file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A comparison of methods as the report shows it."""
+"""The comparison panel of the report: means of methods and metrics as text and as positions on an axis."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["Comparison", "comparison"]
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A mean with its interval, as text and as places on the column's axis."""
+class MeanCell:
+    """A mean with its confidence interval, as text and as positions on the column's axis."""
 
     mean: str
     between: str
@@ -24,36 +24,38 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Row:
-    """A method; None where it has nothing that a metric judges."""
+class MethodRow:
+    """The cells of a method; None if a metric does not apply to it."""
 
     method: str
-    cells: list[Shown | None]
+    cells: list[MeanCell | None]
     samples: str
     seconds: str
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table of methods and metrics."""
+    """The table of methods and metrics, ready for the template."""
 
     title: str
     columns: tuple[Column, ...]
-    rows: list[Row]
+    rows: list[MethodRow]
     paper: bool
 
 
 def comparison(table: Table) -> Comparison:
-    """The table as text, each column with an axis of its own."""
+    """Convert a table to text. Each column has its own axis."""
     axes = {column.name: _axis(table, column.name) for column in table.columns}
     rows = []
     for method, cells in table.rows.items():
         counts = sorted({cell.count for cell in cells.values()})
         shown = [_cell(cells.get(column.name), axes[column.name]) for column in table.columns]
-        rows.append(Row(method, shown, " or ".join(map(str, counts)), _time(table.seconds[method])))
+        rows.append(MethodRow(method, shown, " or ".join(map(str, counts)), _time(table.seconds[method])))
     printed = any(cell.paper is not None for cells in table.rows.values() for cell in cells.values())
     named = table.model or table.data
-    title = table.heading() if named else table.title or "The model and the data have no name: made in Python"
+    title = (
+        table.heading() if named else table.title or "A table made in Python, without the names of its model and data"
+    )
     return Comparison(title, table.columns, rows, printed)
 
 
@@ -62,15 +64,15 @@ def _axis(table: Table, name: str) -> Axis:
     return Axis.over(end for cell in cells for end in (cell.low, cell.high))
 
 
-def _cell(cell: Cell | None, axis: Axis) -> Shown | None:
+def _cell(cell: Cell | None, axis: Axis) -> MeanCell | None:
     if cell is None:
         return None
-    mark = {"best": "best", "second": "second", "tied": "not told apart", "": ""}[cell.mark]
+    mark = {"best": "best", "second": "second", "tied": "tied", "": ""}[cell.mark]
     paper = "" if cell.paper is None else f"{cell.paper:g}"
     mean, low, high = (f"{value:.3f}".replace("-", "−") for value in (cell.mean, cell.low, cell.high))
     start, end = axis.at(cell.low), axis.at(cell.high)
     between = f"{low} to {high}" if cell.count >= LEAST else "too few samples for an interval"
-    return Shown(mean, between, mark, paper, start, axis.at(cell.mean), end - start)
+    return MeanCell(mean, between, mark, paper, start, axis.at(cell.mean), end - start)
 
 
 def _time(seconds: float | None) -> str:

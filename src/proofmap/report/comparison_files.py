@@ -1,6 +1,6 @@
-"""A comparison of methods from the file that `proofmap bench` or `proofmap compare` left.
+"""Read a comparison of methods from a file of `proofmap bench` or `proofmap compare`.
 
-Two forms are read: the CSV of a table, a line for each method and metric, and the JSON that `compare --json` prints.
+Two formats are supported: CSV with one line per method and metric, and the JSON output of `proofmap compare`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from proofmap.text.wording import plural
 
 __all__ = ["read_table"]
 
-_UNNAMED = "a table that does not say of which model and data"
+_UNNAMED = "a table that does not name its model and data"
 _COLUMNS = {**{name: column(kind) for name, kind in METRICS.items()}, MEAN_RANK.name: MEAN_RANK}
-_Entry: TypeAlias = tuple[str, dict[str, Any]]  # where it stands, and what it says under the names of the head
+_Entry: TypeAlias = tuple[str, dict[str, Any]]  # its place in the file, and its values by column
 
 
 def read_table(path: Path) -> Table:
-    """The table of a file, without the values of single samples, which are not in it."""
+    """Read the table of a file. The values of single samples are not in the file."""
     text = read_text(path)
     title, entries = _json(path, text) if text.lstrip()[:1] == "{" else _csv(path, text)
     rows: dict[str, dict[str, Cell]] = {}
@@ -82,7 +82,7 @@ def _json(path: Path, text: str) -> tuple[str, Iterator[_Entry]]:
             for metric, cell in cells.items()
         ]
     except (ArithmeticError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
-        raise FileError(f"{path} is not what `proofmap compare --json` prints: {error!r:.80}") from error
+        raise FileError(f"{path} is not the JSON output of `proofmap compare`: {error!r:.80}") from error
     return title, iter(entries)
 
 
@@ -91,7 +91,7 @@ def _entry(cell: dict[str, Any], **rest: Any) -> dict[str, Any]:
 
 
 def _cell(where: str, entry: dict[str, Any]) -> tuple[Cell, float | None]:
-    """The cell of an entry, and its method's seconds, where they are known."""
+    """Return the cell of an entry, and the seconds of its method if they are known."""
     if entry["metric"] not in _COLUMNS:
         raise FileError(f"{where} has the metric {entry['metric']!r:.40}, expected one of {', '.join(_COLUMNS)}")
     marks: dict[Any, Mark] = {mark: mark for mark in get_args(Mark)}

@@ -1,4 +1,4 @@
-"""A run over a data set as the report shows it: how much is proven, how overlaps are spread, what classes rest on."""
+"""The data set panel of the report: totals of a run, the histogram of overlaps and the mean maps of classes."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from proofmap.report.number_line import Axis
 from proofmap.report.provenance import Fact, day_of, file_facts, network_digest, text_of
 from proofmap.runs import Results
 from proofmap.runs.totals import Distribution, Totals, total
-from proofmap.storage.resumable_folder import flat, inside
+from proofmap.storage.resumable_folder import flatten_record, path_inside
 from proofmap.text.group_places import largest
 from proofmap.text.wording import confidence, plural, share, taken_off
 
 __all__ = ["DataSet", "data_set"]
 
-_MAPS = 20  # classes with a picture
-_CLASSES = 100  # classes in the table
-_FAILED = 100  # failures by name
-_PLACES = 3  # of a class
-_ROOM = 12  # percent of the axis that a number takes
+_CLASS_MAPS = 20  # classes with a mean map
+_TABLE_CLASSES = 100  # classes in the table
+_LISTED_FAILURES = 100  # failed samples in the table
+_CLASS_SCORES = 3  # the largest mean scores of a class
+_LABEL_PERCENT = 12  # percent of the axis that a number needs
 
 
 @dataclass(frozen=True)
 class Bin:
-    """A bar of the histogram: its numbers as text, and its place on an axis of 100 by 100."""
+    """A bar of the histogram: its range as text, and its position in percent."""
 
     low: str
     high: str
@@ -42,12 +42,12 @@ class Bin:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How the overlaps are spread; zero is None where it is not within them."""
+    """The distribution of the overlaps; `zero` is None if zero is outside their range."""
 
     bins: list[Bin]
     zero: float | None
-    ends: list[tuple[str, float, str]]  # of the axis, where zero leaves room: the number, its place and its side
-    most: str  # samples in the highest bar
+    ends: list[tuple[str, float, str]]  # labels of the axis ends that do not cover the zero: text, position, alignment
+    most: str  # the number of samples in the highest bar
     quantiles: list[tuple[str, str]]
     relation: str
     meaning: str
@@ -55,7 +55,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class ClassRow:
-    """A class of the explained samples."""
+    """The totals of one class."""
 
     title: str
     count: int
@@ -67,13 +67,13 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A run, ready for the template."""
+    """The data of a run for the template."""
 
     id: str
     name: str
-    counts: list[tuple[str, str, str]]  # the look, the number with what it is of, the words
+    counts: list[tuple[str, str, str]]  # style, number with its total, text
     complete: bool
-    model: str  # as given
+    model: str  # the name that the user gave
     facts: list[Fact]
     notes: list[str]
     made: str
@@ -81,10 +81,10 @@ class DataSet:
     around: str
     guaranteed: list[str]
     open: list[str]
-    quantity: str  # what its numbers are of
+    quantity: str  # the name of the bounded value
     overlaps: Histogram | None
     classes: list[ClassRow]
-    left_out: int  # classes
+    left_out: int  # classes that the table leaves out
     low: float
     high: float
     signed: bool
@@ -94,9 +94,9 @@ class DataSet:
 
 
 def data_set(at: int, name: str, results: Results, given: str | None) -> DataSet:
-    """Sum a run up, from its rows, which have to be as they were written and what the manifest says.
+    """Return the data of a run, after its files are checked against the manifest.
 
-    given: the name of the model that was checked to be the run's.
+    given: the name of the given model, which was checked to be the run's model.
     """
     results.check()
     try:
@@ -107,7 +107,7 @@ def data_set(at: int, name: str, results: Results, given: str | None) -> DataSet
         record = [*_rows(about), ("seconds of all chunks", _seconds(log))]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"{results.folder} holds parts that do not fit together: {error!r:.80}") from error
-    shown = totals.classes[:_MAPS]
+    shown = totals.classes[:_CLASS_MAPS]
     panels, low, high, signed = means(totals.maps[: len(shown)], [f"class {entry.title}" for entry in shown])
     return DataSet(
         id=f"data-{at}",
@@ -125,11 +125,11 @@ def data_set(at: int, name: str, results: Results, given: str | None) -> DataSet
         quantity=quantity_of(totals.guarantee, totals.objective).removeprefix("the "),
         overlaps=None if totals.overlap is None else _histogram(totals.overlap, totals),
         classes=list(_classes(totals, panels)),
-        left_out=max(len(totals.classes) - _CLASSES, 0),
+        left_out=max(len(totals.classes) - _TABLE_CLASSES, 0),
         low=low,
         high=high,
         signed=signed,
-        failed=list(totals.failed[:_FAILED]),
+        failed=list(totals.failed[:_LISTED_FAILURES]),
         failures=len(totals.failed),
         record=record,
     )
@@ -138,8 +138,8 @@ def data_set(at: int, name: str, results: Results, given: str | None) -> DataSet
 def _notes(totals: Totals, given: str | None) -> Iterator[str]:
     if given is not None:
         yield (
-            f"{given} was given to this report, and is the network that was explained: the digests agree. It was not "
-            "attacked, as the samples are not in the folder of a run."
+            f"{given} was given to this report. It is the explained network: the digests agree. It was not attacked, "
+            "because the folder of a run does not contain the samples."
         )
     if totals.taken_off is not None:
         note = taken_off(totals.taken_off)
@@ -147,7 +147,7 @@ def _notes(totals: Totals, given: str | None) -> Iterator[str]:
 
 
 def _counts(totals: Totals) -> Iterator[tuple[str, str, str]]:
-    """Every number with what it is of; what failed is not proven."""
+    """Yield the counts with their totals. Failed samples count as not proven."""
     within = f" for {totals.around}{totals.rounding_note}"
     if totals.certified is not None:
         yield "proven", share(totals.certified, totals.count, "sample"), f"proven{within}"
@@ -155,7 +155,11 @@ def _counts(totals: Totals) -> Iterator[tuple[str, str, str]]:
         right = share(totals.certified_correct, totals.labelled, "labelled sample")
         yield "proven", right, f"certified accuracy: proven{within}, and right"
     if totals.refuted:
-        yield "refuted", share(totals.refuted, totals.count, "sample"), "refuted: an input of the ball is otherwise"
+        yield (
+            "refuted",
+            share(totals.refuted, totals.count, "sample"),
+            "refuted: an input of the ball has another class",
+        )
     if totals.certified is not None:
         rest = totals.explained - totals.certified - (totals.refuted or 0)
         if rest:
@@ -164,7 +168,7 @@ def _counts(totals: Totals) -> Iterator[tuple[str, str, str]]:
         rest = totals.explained - (totals.refuted or 0)
         yield "", share(rest, totals.count, "sample"), "explained, nothing proven"
     if totals.failed:
-        yield "refuted", share(len(totals.failed), totals.count, "sample"), "failed: not explained, and not proven"
+        yield "refuted", share(len(totals.failed), totals.count, "sample"), "failed: not explained, not proven"
     if totals.correct is not None:
         yield "", share(totals.correct, totals.labelled, "labelled sample"), "predicted as labelled"
 
@@ -174,23 +178,24 @@ def _guaranteed(totals: Totals) -> Iterator[str]:
         yield "Nothing: no sample could be explained."
     elif totals.certified is not None:
         yield (
-            f"For {share(totals.certified, totals.count, 'sample')}: no input of the sample's ball is classified "
-            f"otherwise than the sample. This is proven for all inputs of these balls, {totals.around}."
+            f"For {share(totals.certified, totals.count, 'sample')}: all inputs of the sample's ball have the class of "
+            f"the sample. This is proven for the whole ball, {totals.around}."
         )
         if totals.ranked:
             yield (
-                f"For {share(totals.ranked, totals.count, 'sample')}: which groups of values matter most, ten of them, "
-                "or half where they are fewer than twenty."
+                f"For {share(totals.ranked, totals.count, 'sample')}: the ten groups of values that matter most; half "
+                "of the groups if there are fewer than twenty."
             )
     elif totals.guarantee == "certified":
-        yield "The numbers are upper bounds over each sample's ball, but not of what decides which class is ahead."
+        yield "The numbers are upper bounds over each sample's ball. They do not decide which class is ahead."
     elif totals.guarantee == "probable":
         yield (
-            "Each overlap is an upper bound of the smoothed classifier's, over its whole ball, with probability "
-            f"{confidence({'level': totals.level})} for each sample by itself. Nothing is proven of the network."
+            "Each number is an upper bound of the overlap of the smoothed classifier over the whole ball. It holds "
+            f"with probability {confidence({'level': totals.level})} for each sample. Nothing is proven about the "
+            "network."
         )
     elif totals.guarantee == "sampled":
-        yield "Each overlap was reached by an input of its ball: the true one is at least that. Nothing else is proven."
+        yield "An input of the ball reaches each number: the true overlap is at least as large. Nothing else is proven."
     else:
         yield "Nothing: the method proves no bound."
 
@@ -198,22 +203,22 @@ def _guaranteed(totals: Totals) -> Iterator[str]:
 def _open(totals: Totals) -> Iterator[str]:
     refuted = totals.refuted or 0
     if refuted:
-        yield f"Of {plural(refuted, 'sample')} the explained class: an input of the ball is classified otherwise."
+        yield f"The decision of {plural(refuted, 'sample')}: an input of the ball has another class."
     rest = 0 if totals.certified is None else totals.explained - totals.certified - refuted
     if rest:
         yield (
-            f"The decision of {plural(rest, 'sample')} more. There the bound is not below zero, which neither proves "
-            "nor refutes it."
+            f"The decision of {plural(rest, 'more sample')}. The bound is not below zero, so the decision is neither "
+            "proven nor refuted."
         )
     if totals.failed:
         yield f"Anything about the {plural(len(totals.failed), 'sample')} that could not be explained."
-    yield "Other samples of the same kind. A share of this data set is not a statement about what was not in it."
+    yield "Anything about other samples of the same kind. The shares are about the samples of this data set alone."
     if totals.ranked is None:
-        yield "The scores, their means and their order. They say what matters; they themselves are not proven."
+        yield "The scores, their means and their order. They show what matters, but they are not proven."
     else:
         yield (
-            "The means of the scores. The true score of each sample lies in an interval that the files have; nothing "
-            "is proven of the means that are shown."
+            "The means of the scores. The files contain a proven interval for each score of a sample; the means have "
+            "no proven intervals."
         )
 
 
@@ -233,24 +238,32 @@ def _histogram(overlaps: Distribution, totals: Totals) -> Histogram:
     ]
     zero = axis.at(0) if axis.low <= 0 <= axis.high else None
     ends = [(number(first), 0.0, "start"), (number(last), 100.0, "end")]
-    roomy = [end for end in ends if zero is None or abs(zero - end[1]) > _ROOM]
+    roomy = [end for end in ends if zero is None or abs(zero - end[1]) > _LABEL_PERCENT]
     samples = plural(max(overlaps.counts), "sample")
     return Histogram(bins, zero, roomy, samples, quantiles, RELATION[guarantee], _meaning(zero, overlaps, totals))
 
 
 def _meaning(zero: float | None, overlaps: Distribution, totals: Totals) -> str:
-    """Where zero is, and what it means."""
+    """Explain the dashed line at zero."""
     if totals.certified is None:
-        return "Zero decides nothing here." if zero is None else "The dashed line is zero; it decides nothing here."
+        return (
+            "Zero has no special meaning here."
+            if zero is None
+            else "The dashed line is zero; it has no special meaning here."
+        )
     if zero is not None:
-        return "The dashed line is zero: left of it the decision is proven."
-    return "All are below zero: proven." if overlaps.edges[-1] < 0 else "All are above zero: none is proven."
+        return "The dashed line is zero: to the left of it, decisions are proven."
+    return (
+        "All are below zero: all decisions are proven."
+        if overlaps.edges[-1] < 0
+        else "All are above zero: no decision is proven."
+    )
 
 
 def _classes(totals: Totals, panels: list[Panel]) -> Iterator[ClassRow]:
-    for k, entry in enumerate(totals.classes[:_CLASSES]):
+    for k, entry in enumerate(totals.classes[:_TABLE_CLASSES]):
         scores = totals.means[k]
-        top = largest(scores, totals.mask, _PLACES, totals.columns)
+        top = largest(scores, totals.mask, _CLASS_SCORES, totals.columns)
         yield ClassRow(
             title=entry.title,
             count=entry.count,
@@ -262,16 +275,16 @@ def _classes(totals: Totals, panels: list[Panel]) -> Iterator[ClassRow]:
 
 
 def _rows(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Every entry of the manifest with the names above it."""
-    for name, value in flat(about, ", ").items():
+    """Yield the entries of the manifest, each with its full path."""
+    for name, value in flatten_record(about, ", ").items():
         text = text_of(value)
         yield name, text if len(text) <= 400 else f"{text[:400]}…"
 
 
 def _log(results: Results) -> list[dict[str, Any]]:
-    """What the log says; a line that was cut when a run was killed does not count."""
+    """Read the log. Lines that an interruption cut off are ignored."""
     try:
-        lines = inside(results.folder, "log.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = path_inside(results.folder, "log.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
     return [entry for line in lines if (entry := _entry(line)) is not None]
@@ -292,6 +305,6 @@ def _seconds(log: list[dict[str, Any]]) -> str:
 
 
 def _made(log: list[dict[str, Any]]) -> str:
-    """When the samples were explained."""
+    """Return the days on which the samples were explained."""
     days = list(dict.fromkeys(day_of(entry["time"]) for entry in log if entry["event"] == "chunk"))
     return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "not recorded"

@@ -1,4 +1,4 @@
-"""A finding as data: one map of one input, and what its bounds say. The template adds the form."""
+"""The data of a finding in the report: one map of one input with its bounds. The template adds the layout."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from proofmap.explainers import Explanation
 from proofmap.explainers.explanation import Guarantee
 from proofmap.report.explanatory_text import (
-    BADGES,
     RELATION,
-    Claim,
+    ClaimText,
     Names,
     ball,
     claim,
@@ -20,71 +19,72 @@ from proofmap.report.explanatory_text import (
     quantity,
     sources,
 )
-from proofmap.report.finding_pictures import Bar, Maps, Place, bars, columns_of, maps, places
+from proofmap.report.finding_pictures import Maps, Place, ScoreBar, bars, columns_of, maps, places
 from proofmap.report.number_line import Axis
-from proofmap.report.two_sided_bounds import Kind, Range, Verdict, kind_of, verdict
+from proofmap.report.two_sided_bounds import Range, verdict
 from proofmap.text.proven_ranks import ranks, searched
+from proofmap.text.verdict import BADGES, Kind, Outcome, kind_of
 from proofmap.text.wording import around, plural, rounding_note, score_means
 
 __all__ = ["Finding", "Side", "finding_of"]
 
-_PLACES = 10  # scores in a table
+_TABLE_SCORES = 10  # the largest scores, shown in the table of a finding
 
 
 @dataclass(frozen=True)
 class Side:
-    """A range of the overlap in words and numbers."""
+    """The bounds of an overlap, as text and numbers."""
 
     label: str
     known: Range
     lower: str
-    upper: str  # "none" where nothing is proven
+    upper: str  # "none" if nothing is proven
     rows: list[tuple[str, str, str]]
 
     def ends(self) -> list[float]:
-        """What an axis has to hold."""
+        """Return the numbers that the axis must contain."""
         ends = (self.known.lower, self.known.upper, self.known.estimate)
         return [end for end in ends if end is not None and math.isfinite(end)]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One map of one input, and what its bounds say."""
+    """One map of one input, with the statements that its bounds support."""
 
     id: str
     title: str
-    record: str  # the id of its file's record
+    record: str  # the id of the record of its file
     kind: Kind
     guarantee: Guarantee
-    verdict: Verdict
+    verdict: Outcome
     badge: str
-    claim: Claim
+    claim: ClaimText
     quantity: str
-    ball: str  # in a sentence
-    around: str  # in a few words, with what a proof says of roundings
-    family: str  # the same for all inputs whose radii were found alike, and whose bounds count the same
-    explained: int  # the class
+    ball: str  # a sentence
+    around: str  # a short form, with a note about rounding errors
+    family: str  # equal for findings whose radii were chosen alike and whose bounds cover the same errors
+    explained: int  # the explained class
     sides: list[Side]
     axis: Axis
     signed: bool
     caption: str
     maps: Maps | None
-    places: list[tuple[Place, Bar]]
-    frozen: list[str]  # the heads of the columns of frozen bounds
-    intervals: bool  # whether places have them
-    proof: str  # what is proven of the scores
-    marks: list[tuple[str, str]]  # what outlines and bars mean: the look, the words
-    selection: str  # how many places of how many
-    named: bool  # whether places are names of columns
+    places: list[tuple[Place, ScoreBar]]
+    frozen: list[str]  # the headings of the columns with bounds of AO(B_u)
+    intervals: bool  # whether the scores have proven intervals
+    proof: str  # a sentence about what is proven of the scores
+    marks: list[tuple[str, str]]  # the legend of outlines and bars: style and text
+    selection: str  # how many scores the table shows
+    named: bool  # whether columns have names
 
 
 def finding_of(name: str, record: str, subject: str, e: Explanation, known: tuple[Range, ...], names: Names) -> Finding:
-    """The finding of the one sample of e, whose overlap is known to lie within these ranges."""
+    """Return the finding for an explanation of one sample, with the known bounds of its overlaps."""
     kind = kind_of(e)
     answer = verdict(kind, known)
     aim, title = name_of(int(e.target[0]), names), name_of(int(e.overlap.target[0]), names)
     sides = [_side(side) for side in known]
-    largest = places(e, _PLACES)
+    largest = places(e, _TABLE_SCORES)
     note = rounding_note(e.settings) if e.guarantee == "certified" else ""
     return Finding(
         id=name,
@@ -126,7 +126,7 @@ def _proof(e: Explanation) -> str:
         return "The scores themselves are not proven."
     sentence = ranks(e, 0).sentence
     most = f" {sentence[:1].upper()}{sentence[1:]}." if sentence else ""
-    return f"The true score of a group lies in its interval, proven.{most}"
+    return f"The true score of each group is proven to lie in its interval.{most}"
 
 
 def _marks(e: Explanation) -> list[tuple[str, str]]:
@@ -134,7 +134,7 @@ def _marks(e: Explanation) -> list[tuple[str, str]]:
         return []
     found = ranks(e, 0)
     among = f"proven to be among the {plural(found.most, found.noun)} that matter most"
-    return [("solid", among), ("open", f"not {among}"), ("whisker", "the true score lies between, proven")]
+    return [("solid", among), ("open", f"not {among}"), ("whisker", "the proven interval of the true score")]
 
 
 def _side(known: Range) -> Side:
@@ -144,24 +144,25 @@ def _side(known: Range) -> Side:
 
 
 def _caption(e: Explanation, kind: Kind, aim: str) -> str:
-    """What a score is, and what its colour means."""
+    """Explain the scores and their colours."""
     if kind == "targeted":
         return (
-            f"Red: raising these values brings {aim} closer. Blue: lowering them does. The stronger the colour, the "
-            f"more the {'overlap that a search met' if searched(e) else 'bound'} falls when the group may not move."
+            f"Red: raising these values brings {aim} closer. Blue: lowering them brings {aim} closer. The colour is "
+            f"strong if the {'overlap that the search found' if searched(e) else 'bound'} falls much when the group "
+            "cannot change."
         )
     means = score_means(e.method)
     if means is not None:
         return f"A score is {means}."
     if e.guarantee == "none":
         return f"A score is the importance that {e.method} gives to a group of values."
-    what = {"certified": "proven bound", "probable": "probable bound"}.get(e.guarantee, "largest value seen")
+    what = {"certified": "proven bound", "probable": "probable bound"}.get(e.guarantee, "largest sampled value")
     if searched(e):
-        what = "largest overlap that a search met"
-    return f"A group's score is how far the {what} falls when the group may not move."
+        what = "largest overlap that the search found"
+    return f"The score of a group is the drop of the {what} when the group cannot change."
 
 
 def _frozen(e: Explanation, sides: int) -> Iterator[str]:
-    """What the bound becomes without the group."""
+    """Yield the headings of the columns with bounds of AO(B_u)."""
     for half in ("raising", "lowering") if sides == 2 else ("",) * sides:
         yield f"AO without it{', ' if half else ''}{half} {RELATION[e.guarantee]}"

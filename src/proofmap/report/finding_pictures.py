@@ -1,4 +1,4 @@
-"""What an explanation looks like: pictures as data URIs, and for each of them the words that say what is seen."""
+"""Pictures of explanations as data URIs, each with an alternative text that describes it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from proofmap.plots.score_chart import BEYOND
 from proofmap.text.group_places import first_names, largest
 from proofmap.text.proven_ranks import Ranks, ranks, searched
 
-__all__ = ["Bar", "Maps", "Panel", "Place", "bars", "columns_of", "gradient", "maps", "means", "places"]
+__all__ = ["Maps", "Panel", "Place", "ScoreBar", "bars", "columns_of", "gradient", "maps", "means", "places"]
 
-_SHORTEST, _LONGEST = 224, 448  # pixels of a picture's longer side: small ones are enlarged, large ones reduced
-_DASH = 4  # pixels of an outline that is not solid
-_MUCH = 0.15  # of all scores in a ninth of the image is worth naming it; an even spread has 0.11
+_MIN_SIDE, _MAX_SIDE = 224, 448  # pixels of the longer side: smaller pictures are enlarged, larger ones reduced
+_DASH = 4  # length of a dash in pixels
+_MIN_REGION_SHARE = 0.15  # the alternative text names regions with this share of the scores; an even spread has 0.11
 _REGIONS = (
     ("upper left", "upper middle", "upper right"),
     ("middle left", "centre", "middle right"),
@@ -35,18 +35,18 @@ _REGIONS = (
 
 @dataclass(frozen=True)
 class Panel:
-    """A picture and the words for those who do not see it."""
+    """A picture and its alternative text."""
 
     source: str
     alt: str
     width: int
     height: int
-    smooth: bool  # many small pixels: a browser may blend them when it changes the size
+    smooth: bool  # the browser may interpolate when it scales the picture
 
 
 @dataclass(frozen=True)
 class Maps:
-    """An image, the map of its scores and both together; low and high are the ends of the colour scale."""
+    """An image, the map of its scores, and both overlaid; `low` and `high` are the ends of the colour scale."""
 
     input: Panel
     scores: Panel
@@ -57,19 +57,19 @@ class Maps:
 
 @dataclass(frozen=True)
 class Place:
-    """One of the largest scores: where its group is, and the bound that is left when the group may not move."""
+    """One of the largest scores: the place of its group, and the bound AO(B_u) when the group u cannot change."""
 
     where: str
-    value: str  # of the variables of an input that is no image
+    value: str  # values of the group; empty for images
     score: float
-    frozen: tuple[float, ...]  # one a ball; empty where none was bounded
-    interval: tuple[float, float] | None = None  # in which the true score lies, where both sides were searched
-    proven: bool = True  # to be among those that matter most; True where nothing is told apart
+    frozen: tuple[float, ...]  # AO(B_u) for each half of the ball; empty if not bounded
+    interval: tuple[float, float] | None = None  # the proven interval of the true score, if there is one
+    proven: bool = True  # proven to be among the groups that matter most; True without proven intervals
 
 
 @dataclass(frozen=True)
-class Bar:
-    """A score as a bar of an axis from 0 to 100, and the ends of its interval there; None: it leaves the axis."""
+class ScoreBar:
+    """A score as a bar on an axis from 0 to 100, and the ends of its interval. None: the end is beyond the axis."""
 
     start: float
     width: float
@@ -78,7 +78,7 @@ class Bar:
 
 
 def maps(e: Explanation, name: str) -> Maps | None:
-    """The panels of the one sample of e; None where it is no image."""
+    """Return the panels for an explanation of one sample; None if the sample is not an image."""
     if e.x.ndim not in (3, 4):
         return None
     picture, values = picture_of(e.x[0]), pixels_of(e.attributions[0])
@@ -100,14 +100,14 @@ def maps(e: Explanation, name: str) -> Maps | None:
 
 
 def gradient(signed: bool) -> str:
-    """The colours of a scale from its low end to its high end, as a CSS gradient."""
+    """Return the colour scale as a CSS gradient."""
     scale = colours(signed)(np.linspace(0, 1, 17))
     stops = ", ".join("#" + "".join(f"{round(255 * part):02x}" for part in colour[:3]) for colour in scale)
     return f"linear-gradient(to right, {stops})"
 
 
 def describe(values: Array, signed: bool) -> str:
-    """Where the scores of an image are, in words."""
+    """Describe in words where the scores of an image are."""
     raised, lowered = np.clip(values, 0, None), np.clip(-values, 0, None)
     if not signed:
         return _regions(raised, "The scores", "above zero")
@@ -116,7 +116,7 @@ def describe(values: Array, signed: bool) -> str:
 
 
 def _regions(values: Array, what: str, side: str) -> str:
-    """Which ninths of the image hold the most of what is there, and where it is largest."""
+    """Name the ninths of the image with the largest share of the scores, and the largest score."""
     weights = np.where(np.isfinite(values), values, 0.0)
     total = float(weights.sum())
     if total <= 0:
@@ -124,7 +124,9 @@ def _regions(values: Array, what: str, side: str) -> str:
     rows, columns = (np.arange(size) * 3 // size for size in weights.shape)
     shares = np.array([[weights[np.ix_(rows == i, columns == j)].sum() for j in range(3)] for i in range(3)]) / total
     order = np.argsort(-shares, axis=None, kind="stable")[:3]
-    named = [f"{_REGIONS[at // 3][at % 3]} ({shares.flat[at]:.0%})" for at in order if shares.flat[at] >= _MUCH]
+    named = [
+        f"{_REGIONS[at // 3][at % 3]} ({shares.flat[at]:.0%})" for at in order if shares.flat[at] >= _MIN_REGION_SHARE
+    ]
     row, column = np.unravel_index(int(weights.argmax()), weights.shape)
     regions = (
         f"lie mostly in these ninths of the image: {', '.join(named)}" if named else "are spread over the whole image"
@@ -133,7 +135,7 @@ def _regions(values: Array, what: str, side: str) -> str:
 
 
 def means(maps: NDArray[Any], names: Sequence[str]) -> tuple[list[Panel], float, float, bool]:
-    """(a panel for each mean map (K, *shape), on one scale; its ends; whether it has signs); no images, no panel."""
+    """Return (a panel for each mean map (K, *shape), low, high, signed). Maps that are not images have no panels."""
     if maps.ndim not in (3, 4) or not len(maps):
         return [], 0.0, 1.0, False
     pictures = [pixels_of(torch.from_numpy(each)) for each in maps]
@@ -147,7 +149,7 @@ def means(maps: NDArray[Any], names: Sequence[str]) -> tuple[list[Panel], float,
 
 
 def places(e: Explanation, most: int) -> list[Place]:
-    """The groups with the largest scores of the one sample of e, by absolute value."""
+    """Return the groups with the largest absolute scores, for an explanation of one sample."""
     scores = e.scores[0].double().cpu().numpy()
     sides = [over.frozen[0] for over in (e.overlap, e.opposite) if over is not None and over.frozen.shape[1]]
     shown = largest(scores, e.mask[0].cpu().numpy(), most, columns_of(e))
@@ -167,19 +169,19 @@ def places(e: Explanation, most: int) -> list[Place]:
 
 
 def columns_of(e: Explanation) -> Sequence[str] | None:
-    """The names of the variables, where they are columns that have names."""
+    """Return the names of a table's columns, if the explanation has them."""
     return e.origin.columns if e.x.ndim == 2 and e.origin is not None else None
 
 
 def _values(e: Explanation, group: int) -> str:
-    """What the variables of a group are in the one sample of e, where it is no image."""
+    """Return the values of a group as text; empty for images."""
     if e.x.ndim != 2:
         return ""
     return first_names([f"{value:.6g}".replace("-", "−") for value in e.x[0][e.mask[0] == group].tolist()])
 
 
-def bars(shown: list[Place]) -> Iterator[Bar]:
-    """The scores as bars on one axis that holds zero, all of them, and their intervals unless those are far longer."""
+def bars(shown: list[Place]) -> Iterator[ScoreBar]:
+    """Yield the scores as bars on a common axis. Ends of intervals far beyond the scores do not extend the axis."""
     scores = np.nan_to_num(np.array([place.score for place in shown]))
     low, high = min(float(scores.min()), 0.0), max(float(scores.max()), 0.0)
     most = BEYOND * max(-low, high)
@@ -192,38 +194,38 @@ def bars(shown: list[Place]) -> Iterator[Bar]:
 
     for place, score in zip(shown, scores, strict=True):
         first, last = (at(end) if low <= end <= high else None for end in place.interval or (inf, inf))
-        yield Bar(at(min(float(score), 0.0)), 100 * abs(float(score)) / reach, at(0), (first, last))
+        yield ScoreBar(at(min(float(score), 0.0)), 100 * abs(float(score)) / reach, at(0), (first, last))
 
 
 def _outlined(found: Ranks) -> str:
-    """What the outlines of a map say."""
+    """Describe the outlines of a map."""
     if not found.proven:
         return ""
     return f"Outlined: {found.sentence}."
 
 
 def _panel(values: Array, alt: str, mask: NDArray[Any] | None = None, marks: Ranks | None = None) -> Panel:
-    """A PNG of values in [0, 1], (H, W) or (H, W, 3), at a size that browsers and paper show sharply.
+    """Return a PNG of values in [0, 1], (H, W) or (H, W, 3), in a size that is sharp on screen and paper.
 
-    marks: groups of the mask (H, W) or (C, H, W) to outline, those that are proven to matter most by solid lines.
+    marks: groups of the mask (H, W) or (C, H, W) to outline. Groups that are proven to matter most get solid lines.
     """
     image = Image.fromarray(np.round(255 * np.clip(np.nan_to_num(values), 0, 1)).astype(np.uint8))
     longer = max(image.size)
-    if longer < _SHORTEST:
-        factor = -(-_SHORTEST // longer)
+    if longer < _MIN_SIDE:
+        factor = -(-_MIN_SIDE // longer)
         image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
-    elif longer > _LONGEST:
-        image.thumbnail((_LONGEST, _LONGEST), Image.Resampling.BOX)
+    elif longer > _MAX_SIDE:
+        image.thumbnail((_MAX_SIDE, _MAX_SIDE), Image.Resampling.BOX)
     if mask is not None and marks is not None:
         _mark(image, mask, marks)
     buffer = BytesIO()
     image.save(buffer, "PNG", optimize=True)
     source = f"data:image/png;base64,{b64encode(buffer.getvalue()).decode()}"
-    return Panel(source, alt, *image.size, longer >= _SHORTEST)
+    return Panel(source, alt, *image.size, longer >= _MIN_SIDE)
 
 
 def _mark(image: Image.Image, mask: NDArray[Any], marks: Ranks) -> None:
-    """White outlines on black ones, which are seen on dark colours and on bright ones."""
+    """Draw white outlines on black ones, which are visible on dark and on bright colours."""
     tall, wide = mask.shape[-2:]
     draw, scale = ImageDraw.Draw(image), np.array([image.width / wide, image.height / tall])
     for groups, solid in ((marks.open, False), (marks.proven, True)):
@@ -237,7 +239,7 @@ def _mark(image: Image.Image, mask: NDArray[Any], marks: Ranks) -> None:
 
 
 def _dashes(first: Array, last: Array) -> Iterator[tuple[Array, Array]]:
-    """Every second piece of a line."""
+    """Yield the dashes of a line."""
     length = float(np.abs(last - first).sum())
     for start in np.arange(0, length, 2 * _DASH):
         stop = min(start + _DASH, length)

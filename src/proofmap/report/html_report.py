@@ -1,13 +1,13 @@
-"""The report: one HTML file that holds everything it shows, and loads and runs nothing.
+"""Write the report: one self-contained HTML file without scripts or external resources.
 
-All that comes from files (names, settings, numbers) is text to the template, which escapes it.
+The template escapes all texts that come from files (names, settings, numbers).
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,27 +24,20 @@ from proofmap.report.comparison import comparison
 from proofmap.report.explanatory_text import Names, number
 from proofmap.report.number_line import Axis
 from proofmap.report.provenance import day, records_of
-from proofmap.report.two_sided_bounds import Verdict, attacked, checked
+from proofmap.report.two_sided_bounds import attacked, checked
 from proofmap.runs import Results
 from proofmap.sources import Model
-from proofmap.storage.records import write
+from proofmap.storage.records import write_atomic
+from proofmap.text.verdict import GLYPHS
 from proofmap.text.wording import plural
 
 if TYPE_CHECKING:
     from proofmap.report.finding_page import Finding
-    from proofmap.report.network_data import Network
+    from proofmap.report.network_data import NetworkPage
 
 __all__ = ["report"]
 
-_MOST = 500  # maps in a page that a browser still opens with ease
-_GLYPHS: Mapping[Verdict, str] = {
-    "proven": "✓",
-    "probable": "≈",
-    "undecided": "?",
-    "refuted": "✗",
-    "unproven": "–",
-    "aside": "–",
-}
+_MAX_MAPS = 500  # a browser opens a page with more maps slowly
 
 
 def report(
@@ -58,25 +51,30 @@ def report(
     by: str | None = None,
     date: date | None = None,
 ) -> None:
-    """Write the page for named explanations to `out`; the same arguments give the same bytes.
+    """Write the report of named explanations to `out`. The same arguments give the same bytes.
 
-    classes: names of the classes, by default those that the files say. table: a comparison of methods to show beside.
-    model: the one that was explained; an attack on it then gives the lower side of each overlap, which is the overlap
-    at the input itself without. runs: named results of data sets, each summed up; their samples are not in them, so the
-    model is checked to be theirs, and no more. by: who makes the report. date: of the report, by default today.
+    classes: the names of the classes, by default those in the files.
+    table: a comparison of methods, shown as a further section.
+    model: the explained model. An attack on it gives the lower bound of each overlap. Without a model, the lower bound
+    is the largest value that the explanation itself found.
+    runs: named results of data sets; the report shows their totals. They do not contain their samples, so the model is
+    only checked to be the same.
+    by: the author of the report. date: the date of the report, by default today.
     """
     if not explanations and not runs:
         raise InputError("got no explanation and no run, expected at least one to report on")
     count = sum(len(e) for _, e in explanations)
-    if count > _MOST:
-        raise InputError(f"got {count} explained samples, expected at most {_MOST} in one page: report on fewer files")
+    if count > _MAX_MAPS:
+        raise InputError(
+            f"got {count} explained samples, expected at most {_MAX_MAPS} in one page: report on fewer files"
+        )
     _check_classes(explanations, classes)
     network, given = _named(model)
     for name, results in runs:
         about = results.about["model"]
         if network is not None:
             checked(network, torch.zeros(1, *about["shape"]), name, about["sha256"])
-    from proofmap.report.dataset_run_panels import data_set  # and with it matplotlib, which takes a while
+    from proofmap.report.dataset_run_panels import data_set  # imports matplotlib, which is slow
     from proofmap.report.finding_pictures import gradient
     from proofmap.report.network_data import networks_of
 
@@ -95,13 +93,13 @@ def report(
         records=records,
         comparison=None if table is None else comparison(table),
         ramps={"positive": gradient(signed=False), "signed": gradient(signed=True)},
-        glyphs=_GLYPHS,
+        glyphs=GLYPHS,
     )
-    write(out, page.encode(errors="replace"), ours=True)  # a name may hold what is no character
+    write_atomic(out, page.encode(errors="replace"), ours=True)  # names may contain lone surrogates
 
 
 def _named(model: nn.Module | Graph | Model | None) -> tuple[nn.Module | Graph | None, str | None]:
-    """A model that may have a name, and that name."""
+    """Return the network and its name in the report."""
     if isinstance(model, Model):
         return model.network, model.name
     return model, None if model is None else "The model"
@@ -122,13 +120,13 @@ def _check_classes(explanations: Sequence[tuple[str, Explanation]], given: Names
 
 
 def _axis(findings: Sequence[Finding]) -> Axis:
-    """One for the whole summary. A loose bound runs out of it, where it would press all others together."""
+    """Return the axis of the summary. Very loose upper bounds exceed it, so that the other bars stay readable."""
     sides = [side for finding in findings for side in finding.sides]
     reach = 2 * max((abs(side.known.lower) for side in sides if math.isfinite(side.known.lower)), default=math.inf)
     return Axis.over(max(-reach, min(end, reach)) for side in sides for end in side.ends())
 
 
-def _headline(networks: Sequence[Network], runs: Sequence[Results]) -> str:
+def _headline(networks: Sequence[NetworkPage], runs: Sequence[Results]) -> str:
     findings = sum(len(network.findings) for network in networks)
     inputs = len({subject.digest for network in networks for subject in network.subjects})
     about = f"{plural(findings, 'finding')} about {plural(inputs, 'input')} of {plural(len(networks), 'model')}"

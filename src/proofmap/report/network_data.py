@@ -1,6 +1,6 @@
-"""What a report shows, as data: networks, each with the inputs that it was explained on and what was found of them.
+"""The data of the report: networks, each with its explained inputs and their findings.
 
-Nothing is summed over networks, nor over balls, nor over proofs with and without roundings.
+Totals are separate for each network, each ball, and for proofs with and without rounding errors.
 """
 
 from __future__ import annotations
@@ -14,52 +14,53 @@ from torch import Tensor
 
 from proofmap.errors import InputError
 from proofmap.explainers import Explanation
-from proofmap.report.explanatory_text import BADGES, Names, name_of
+from proofmap.report.explanatory_text import Names, name_of
 from proofmap.report.finding_page import Finding, finding_of
 from proofmap.report.finding_pictures import columns_of
 from proofmap.report.provenance import Fact, file_facts, network_digest, values_digest
-from proofmap.report.two_sided_bounds import Verdict, ranges
+from proofmap.report.two_sided_bounds import ranges
 from proofmap.storage.hashing import hash_tensor
+from proofmap.text.verdict import BADGES, Outcome
 from proofmap.text.wording import beside, plural, share, taken_off
 
-__all__ = ["Network", "Subject", "Tally", "networks_of"]
+__all__ = ["InputPage", "NetworkPage", "Tally", "networks_of"]
 
-_VALUES = 200  # of an input that is no image
+_TABLE_VALUES = 200  # values of an input without a picture that its table shows
 
 
 @dataclass(frozen=True)
-class Subject:
-    """An input with all that one network says of it."""
+class InputPage:
+    """An input with all findings of one network about it."""
 
     id: str
     name: str
     digest: str
-    predicted: str  # with the true class, where it is known
+    predicted: str  # with the true class if it is known
     label: int | None
     shape: str
     facts: list[Fact]
-    values: list[tuple[str, str]]  # of an input that is no image
+    values: list[tuple[str, str]]  # names and values of an input without a picture
     size: int
     findings: list[Finding] = field(default_factory=list)
 
     @property
     def lines(self) -> int:
-        """Rows of the summary."""
+        """The number of rows in the summary."""
         return sum(len(finding.sides) for finding in self.findings)
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What was found with one network and one kind of ball."""
+    """The totals for one network and one kind of ball."""
 
     ball: str
-    counts: list[tuple[Verdict, str, str]]  # the number, and what it is of
-    shares: list[tuple[str, str]]  # a share, and of what
+    counts: list[tuple[Outcome, str, str]]  # verdict, number, text
+    shares: list[tuple[str, str]]  # share, text
 
 
 @dataclass(frozen=True)
-class Network:
-    """A model, by its hash."""
+class NetworkPage:
+    """A network, identified by its hash."""
 
     id: str
     title: str
@@ -67,7 +68,7 @@ class Network:
     digest: str
     facts: list[Fact]
     notes: list[str]
-    subjects: list[Subject] = field(default_factory=list)
+    subjects: list[InputPage] = field(default_factory=list)
 
     @property
     def findings(self) -> list[Finding]:
@@ -75,23 +76,25 @@ class Network:
 
     @property
     def tallies(self) -> list[Tally]:
-        """One for each kind of ball, in the order of their appearance."""
+        """The totals for each kind of ball, in order of appearance."""
         return [self._tally(ball) for ball in dict.fromkeys(finding.family for finding in self.findings)]
 
     def _tally(self, ball: str) -> Tally:
         findings = [finding for finding in self.findings if finding.family == ball]
         counts = Counter(finding.verdict for finding in findings)
         whole = f"of {plural(len(findings), 'finding')}"
-        told = [(answer, str(counts[answer]), f"{name}, {whole}") for answer, name in BADGES.items() if counts[answer]]
-        return Tally(ball, told, list(self._shares(ball)))
+        totals = [
+            (answer, str(counts[answer]), f"{name}, {whole}") for answer, name in BADGES.items() if counts[answer]
+        ]
+        return Tally(ball, totals, list(self._shares(ball)))
 
     def _shares(self, ball: str) -> Iterator[tuple[str, str]]:
-        """How many decisions are proven, and how many of them are right."""
-        asked = {
+        """Yield the share of proven decisions, and the share of proven and right decisions."""
+        decisions_of = {
             subject.id: (subject, [f for f in subject.findings if f.family == ball and f.kind == "decision"])
             for subject in self.subjects
         }
-        decided = [(subject, decisions) for subject, decisions in asked.values() if decisions]
+        decided = [(subject, decisions) for subject, decisions in decisions_of.values() if decisions]
         if not any(finding.guarantee == "certified" for _, decisions in decided for finding in decisions):
             return
         proven = [(subject, f) for subject, decisions in decided for f in decisions if f.verdict == "proven"]
@@ -108,14 +111,15 @@ def networks_of(
     reached: Sequence[Tensor | None],
     records: Sequence[str],
     given: str | None,
-) -> list[Network]:
-    """The networks in the order of their first appearance; maps of equal inputs by one network stand together.
+) -> list[NetworkPage]:
+    """Return the networks in order of appearance. Findings about equal inputs of one network are grouped.
 
-    names: of the classes, by default what each file says. given: the name of the model that was checked to be theirs.
+    names: the names of the classes, by default those in each file.
+    given: the name of the given model, which was checked to be the explained one.
     """
     labels = _labels(files)
-    networks: dict[str, Network] = {}
-    inputs: dict[tuple[str, str], Subject] = {}
+    networks: dict[str, NetworkPage] = {}
+    inputs: dict[tuple[str, str], InputPage] = {}
     for (file, whole), extra, record in zip(files, reached, records, strict=True):
         actual = hash_tensor(whole.x)
         if actual != whole.input_hash:
@@ -138,7 +142,7 @@ def networks_of(
 
 
 def _labels(files: Sequence[tuple[str, Explanation]]) -> dict[str, int]:
-    """The true class of each input that any of the files knows, by its digest; they must not contradict each other."""
+    """Return the true classes by the digests of the inputs. Refuse files that contradict each other."""
     labels: dict[str, tuple[int, str]] = {}
     for file, e in files:
         for k in range(len(e)):
@@ -151,18 +155,18 @@ def _labels(files: Sequence[tuple[str, Explanation]]) -> dict[str, int]:
     return {digest: label for digest, (label, _) in labels.items()}
 
 
-def _network(name: str, e: Explanation, given: str | None) -> Network:
+def _network(name: str, e: Explanation, given: str | None) -> NetworkPage:
     source = None if e.origin is None else e.origin.model
     named = "this model" if source is None else PurePath(source.name).name
     title = "A model without a name" if source is None else f"Model {named}"
-    notes = ["The files do not say which file it was."] if source is None else []
+    notes = ["The explanations do not name the file of the model."] if source is None else []
     if given is not None:
-        notes.append(f"{given} was given to this report, and is the network that was explained: the digests agree.")
-    return Network(name, title, named, e.model_hash, [], notes)
+        notes.append(f"{given} was given to this report. It is the explained network: the digests agree.")
+    return NetworkPage(name, title, named, e.model_hash, [], notes)
 
 
-def _describe(network: Network, e: Explanation) -> None:
-    """Add what one more file says of its network: two files may have had it under two names."""
+def _describe(network: NetworkPage, e: Explanation) -> None:
+    """Add the facts of one more file about its network: files may use different names for one network."""
     source = None if e.origin is None else e.origin.model
     facts = [] if source is None else [Fact("Model, as given", source.name), *file_facts(source.files)]
     for fact in (*facts, network_digest(e.model_hash)):
@@ -175,12 +179,12 @@ def _describe(network: Network, e: Explanation) -> None:
         network.notes.append(note)
 
 
-def _subject(name: str, file: str, digest: str, e: Explanation, label: int | None, names: Names) -> Subject:
+def _subject(name: str, file: str, digest: str, e: Explanation, label: int | None, names: Names) -> InputPage:
     predicted = int(e.predicted[0])
     source = None if e.origin is None else e.origin.samples[0]
     columns = columns_of(e) or [f"column {k}" for k in range(e.x[0].numel())]
     values = zip(columns, (f"{value:.6g}" for value in e.x[0].tolist()), strict=True) if e.x.ndim == 2 else ()
-    return Subject(
+    return InputPage(
         name,
         file if source is None else source.name,
         digest,
@@ -188,6 +192,6 @@ def _subject(name: str, file: str, digest: str, e: Explanation, label: int | Non
         label,
         " × ".join(map(str, e.x.shape[1:])),
         [*file_facts(() if source is None else source.files), values_digest(digest)],
-        list(values)[:_VALUES],
+        list(values)[:_TABLE_VALUES],
         e.x[0].numel(),
     )

@@ -1,4 +1,4 @@
-"""A line that numbers stand on, in percent of its length."""
+"""The axis of a drawing: it maps numbers to percent of the axis length."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ __all__ = ["Axis"]
 
 @dataclass(frozen=True)
 class Axis:
-    """A line from 0 to 100 that holds zero and all of the values."""
+    """An axis from `low` to `high`."""
 
     low: float
     high: float
 
     @classmethod
     def over(cls, values: Iterable[float]) -> Axis:
-        """With some room at both ends."""
+        """Return an axis that contains zero and all finite values, with a margin at both ends."""
         finite = [value for value in (*values, 0.0) if math.isfinite(value)]
         low, high = min(finite), max(finite)
         room = 0.08 * (high - low) or 1.0
         return cls(low - room, high + room)
 
     def at(self, value: float) -> float:
-        """The value's place; what is infinite stands at the end."""
+        """Return the position of a value in percent. Values beyond an end are placed at the end."""
         return 100 * min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)

@@ -1,4 +1,4 @@
-"""What a reader can check: how and when explanations were made, files and digests, and what each of these covers."""
+"""The provenance panel of the report: settings, versions, dates, and digests with a note on what each covers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proofmap.storage.records import JSON
 
 __all__ = ["Fact", "Record", "day", "day_of", "file_facts", "network_digest", "records_of", "text_of", "values_digest"]
 
-_LONGEST = 400  # characters of a setting: a file may hold a radius for each of a thousand samples
+_MAX_SETTING = 400  # characters of a setting; a file may have one radius for each of a thousand samples
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
@@ -21,7 +21,7 @@ _MONTHS = (
 
 @dataclass(frozen=True)
 class Fact:
-    """A term and its value; a hash has a line on what it stands for."""
+    """A term and its value; a hash also has a line on what it covers."""
 
     term: str
     value: str
@@ -29,28 +29,28 @@ class Fact:
 
 
 def file_facts(files: Iterable[File]) -> Iterator[Fact]:
-    """A hash of each file that anybody who has it can make again."""
+    """Yield the SHA-256 of each file, which anybody with the file can compute."""
     for file in files:
         yield Fact(f"SHA-256 of {file.path}", file.sha256, "as sha256sum prints it; covers every byte of the file")
 
 
 def network_digest(digest: str) -> Fact:
-    """The name that Proofmap gives a network."""
+    """Return Proofmap's digest of a network."""
     covers = (
-        "made by Proofmap; covers operations, shapes and every weight, and how values are prepared (mean, deviation, "
-        "layout), whatever file they come from"
+        "made by Proofmap; covers operations, shapes, all weights and the preparation of values (mean, deviation, "
+        "layout), independent of the file format"
     )
     return Fact("Digest of the network", digest, covers)
 
 
 def values_digest(digest: str) -> Fact:
-    """The name that Proofmap gives an input."""
+    """Return Proofmap's digest of an input."""
     return Fact("Digest of the values", digest, "made by Proofmap; covers type, shape and all values, as explained")
 
 
 @dataclass(frozen=True)
 class Record:
-    """What files that were made alike have in common, and what each has of its own."""
+    """The common settings of files that were made alike, and the facts of each file."""
 
     id: str
     method: str
@@ -60,7 +60,7 @@ class Record:
 
 
 def records_of(files: Sequence[tuple[str, Explanation]]) -> tuple[list[Record], list[str]]:
-    """(the records, the id of each file's); files that were made alike share one."""
+    """Return (the records, the record id of each file). Files with equal settings share a record."""
     records: dict[str, Record] = {}
     ids = []
     for name, e in files:
@@ -83,21 +83,23 @@ def records_of(files: Sequence[tuple[str, Explanation]]) -> tuple[list[Record], 
 
 
 def text_of(value: JSON) -> str:
-    """A setting as text."""
+    """Return a setting as text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters; the file has them all)"
+    return (
+        text if len(text) <= _MAX_SETTING else f"{text[:_MAX_SETTING]}… ({len(text)} characters; complete in the file)"
+    )
 
 
 def day(when: date) -> str:
-    """Such as "2 March 2026"."""
+    """Format a date as "2 March 2026"."""
     return f"{when.day} {_MONTHS[when.month - 1]} {when.year}"
 
 
 def day_of(text: str | None) -> str:
-    """The day of an ISO 8601 time in a file; what is none stays as it is, and nothing is "not recorded"."""
+    """Format the day of an ISO 8601 time. Other texts stay unchanged; an empty one gives "not recorded"."""
     if not text:
         return "not recorded"
     try:

@@ -1,9 +1,9 @@
-"""The same run on a Ray cluster: workers are actors that hold the model, chunks are their tasks.
+"""Execution of a run on a Ray cluster: workers are actors that hold the model, and chunks are their tasks.
 
-A chunk goes only to a worker that has said it is ready. When a worker or its node is lost, its chunks go to the
-others, and another worker is asked for, which may have to wait for a node: nothing stands still as long as one works.
-Which of its chunks a lost worker was at cannot be known from here, so each of them is tried again alone.
-This process alone reads samples and writes files: nodes need Proofmap, and neither the data nor a shared disk.
+A chunk goes only to a worker that has reported to be ready. If a worker or its node is lost, its chunks go to other
+workers, and a new worker is requested, which may wait for a node. The run continues as long as one worker remains. It
+is unknown which chunk a lost worker was computing, so each of its chunks is repeated alone on a worker. Only this
+process reads samples and writes files: nodes need Proofmap, but neither the data nor a shared disk.
 """
 
 from __future__ import annotations
@@ -18,23 +18,25 @@ from typing import Any
 
 from proofmap.errors import InputError, ProofmapError
 from proofmap.runs.run_job import Job, Setup
-from proofmap.runs.worker import Done, Work, Worker
+from proofmap.runs.worker import ChunkTask, ExplainedChunk, Worker
 from proofmap.sources.named_model import user_modules
 from proofmap.storage.hashing import versions
 
 __all__ = ["Ray"]
 
-_AHEAD = 2  # chunks at a worker: the next one is there when it has done one
-_LOSSES = 3  # workers that one chunk may lose alone, or that may die one after the other while they start
+_CHUNKS_PER_WORKER = 2  # one in work and one waiting, so that no worker is idle
+_MAX_LOST_WORKERS = 3  # lost on one chunk that is alone at its worker, or in a row while they start
 
 
 @dataclass(frozen=True)
 class Ray:
-    """On a Ray cluster.
+    """Engine that runs chunks on a Ray cluster.
 
-    address: of its head; by default the cluster that RAY_ADDRESS names or that this machine belongs to, else one of
-    this machine alone, for the time of the run. gpus_per_worker: 1, or 0.5 for two workers on a GPU. workers: by
-    default as many as the cluster has room for; each takes as many CPUs as the job has threads.
+    Args:
+        address: The address of the head node. By default, the cluster that RAY_ADDRESS names or that this machine
+            belongs to, else a cluster of this machine alone, for the time of the run.
+        gpus_per_worker: For instance 1, or 0.5 for two workers per GPU.
+        workers: The number of workers, by default as many as fit. Each takes one CPU per thread of the job.
     """
 
     address: str | None = None
@@ -42,28 +44,29 @@ class Ray:
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no cluster could give."""
+        """Raise InputError for impossible numbers of GPUs or workers."""
         if self.gpus_per_worker < 0 or (self.gpus_per_worker > 1 and self.gpus_per_worker % 1):
             raise InputError(f"got {self.gpus_per_worker} GPUs a worker, expected a part of one such as 0.5, or 1")
         if self.workers is not None and self.workers < 1:
             raise InputError(f"got {self.workers} workers, expected at least one")
 
     def check(self, job: Job) -> None:
-        """Refuse to start without Ray, or with GPUs that nobody uses; which of them a worker gets is for Ray to say."""
-        _ray()
+        """Raise InputError if Ray is missing, or if the job's device does not fit `gpus_per_worker`."""
+        _import_ray()
         if job.device != ("cuda" if self.gpus_per_worker else "cpu"):
             raise InputError(
                 f"got the device {job.device} with {self.gpus_per_worker:g} GPUs a worker, expected cpu and 0, or cuda "
-                "and more: give --device cuda --gpus-per-worker 1"
+                "and more: give device='cuda' and gpus_per_worker=1",
+                arguments=("device=cuda", "gpus_per_worker=1"),
             )
 
-    def explain(self, setup: Setup, chunks: Iterator[Work]) -> Generator[Done, None, None]:
-        """As many at a time as there are workers, and one more waiting at each."""
+    def explain(self, setup: Setup, chunks: Iterator[ChunkTask]) -> Generator[ExplainedChunk, None, None]:
+        """Explain chunks on all workers at once, with one more chunk waiting at each."""
         with _connected(self.address) as ray:
-            yield from _Pool(ray, self, setup, chunks).explain()
+            yield from _WorkerPool(ray, self, setup, chunks).explain()
 
     def size(self, ray: Any, job: Job) -> int:
-        """How many workers there are to be."""
+        """Return the number of workers to start."""
         if self.workers is not None:
             return self.workers
         has = ray.cluster_resources()
@@ -74,21 +77,22 @@ class Ray:
         if room < 1:
             raise InputError(
                 f"the cluster has {cpus:g} CPUs and {gpus:g} GPUs, expected {job.threads} and {self.gpus_per_worker:g} "
-                "for one worker: start nodes, or give --workers if they are to come"
+                "for one worker: start nodes, or give the number of workers if nodes will join later",
+                arguments=("workers",),
             )
         return int(room)
 
 
-class _Pool:
-    """The workers, and which chunk is where."""
+class _WorkerPool:
+    """The workers of a run and the chunks assigned to them."""
 
-    def __init__(self, ray: Any, engine: Ray, setup: Setup, chunks: Iterator[Work]) -> None:
+    def __init__(self, ray: Any, engine: Ray, setup: Setup, chunks: Iterator[ChunkTask]) -> None:
         self.ray = ray
         self.size = engine.size(ray, setup.job)
-        for module in user_modules():  # a model that is run as it is takes its code along
+        for module in user_modules():  # sends the code of user-defined models along
             ray.cloudpickle.register_pickle_by_value(module)
-        self.setup = ray.put(setup)  # goes to each node once, not with every chunk
-        # Torch's threads wait asleep there: by default they spin, and workers share their machines with others.
+        self.setup = ray.put(setup)  # sent to each node once, not with every chunk
+        # Torch's threads sleep while they wait. By default they spin, which slows other processes on the machine.
         environment = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
         self.kind = ray.remote(
             num_cpus=setup.job.threads,
@@ -97,58 +101,58 @@ class _Pool:
             runtime_env={"env_vars": environment},
         )(Worker)
         self.chunks = chunks
-        self.starting: dict[Any, Any] = {}  # the promise of ready() -> its worker
-        self.load: dict[Any, int] = {}  # a worker that is ready -> the places that are taken at it
-        self.busy: dict[Any, tuple[Any, Work, int]] = {}  # a chunk's promise -> its worker, what to do again, places
-        self.again: deque[Work] = deque()  # chunks that were at a lost worker: each takes every place at the next one
-        self.lost: Counter[int] = Counter()  # chunk -> the workers that were lost while it was alone there
-        self.stillborn = 0
+        self.starting: dict[Any, Any] = {}  # future of ready() -> its worker
+        self.load: dict[Any, int] = {}  # ready worker -> its occupied places
+        self.busy: dict[Any, tuple[Any, ChunkTask, int]] = {}  # future of a chunk -> its worker, its task, its places
+        self.again: deque[ChunkTask] = deque()  # tasks of lost workers: each occupies all places of the next worker
+        self.lost: Counter[int] = Counter()  # chunk -> workers lost while they had this chunk alone
+        self.failed_starts = 0
         self.exhausted = False
 
-    def explain(self) -> Iterator[Done]:
+    def explain(self) -> Iterator[ExplainedChunk]:
         try:
             for _ in range(self.size):
-                self._hire()
+                self._start_worker()
             while True:
                 self._hand_out()
                 if self.exhausted and not self.busy and not self.again:
                     return
                 (first,), _ = self.ray.wait([*self.busy, *self.starting], num_returns=1)
                 if first in self.starting:
-                    self._greet(first)
+                    self._accept(first)
                 else:
                     yield from self._receive(first)
         finally:
             for worker in [*self.load, *self.starting.values()]:
                 self.ray.kill(worker)
 
-    def _hire(self) -> None:
+    def _start_worker(self) -> None:
         worker = self.kind.remote(self.setup)
         self.starting[worker.ready.remote()] = worker
 
-    def _greet(self, promise: Any) -> None:
-        worker = self.starting.pop(promise)
+    def _accept(self, future: Any) -> None:
+        worker = self.starting.pop(future)
         try:
-            where, theirs = self.ray.get(promise)
+            where, theirs = self.ray.get(future)
         except self.ray.exceptions.RayError as error:
-            self.stillborn += 1
-            if self.stillborn > _LOSSES:
+            self.failed_starts += 1
+            if self.failed_starts > _MAX_LOST_WORKERS:
                 raise ProofmapError(
-                    f"{self.stillborn} workers in a row died while they started: {_last_line(error)}"
+                    f"{self.failed_starts} workers in a row died while they started: {_last_line(error)}"
                 ) from error
-            self._hire()
+            self._start_worker()
         else:
             if theirs != versions():
                 raise ProofmapError(f"the worker {where} has {theirs}, expected {versions()}: install the same there")
-            self.stillborn = 0
+            self.failed_starts = 0
             self.load[worker] = 0
 
     def _hand_out(self) -> None:
-        """Give the worker with the least to do another chunk, until all have enough."""
+        """Assign chunks to the least busy workers until all are full."""
         while self.load:
             worker = min(self.load, key=self.load.__getitem__)
-            places = _AHEAD if self.again else 1
-            if self.load[worker] + places > _AHEAD:
+            places = _CHUNKS_PER_WORKER if self.again else 1
+            if self.load[worker] + places > _CHUNKS_PER_WORKER:
                 return
             work = self.again.popleft() if self.again else next(self.chunks, None)
             if work is None:
@@ -157,42 +161,42 @@ class _Pool:
             self.load[worker] += places
             self.busy[worker.explain.remote(work)] = worker, work, places
 
-    def _receive(self, promise: Any) -> Iterator[Done]:
-        """A chunk; or nothing, where its worker was lost and others will do it."""
-        worker, work, places = self.busy.pop(promise)
+    def _receive(self, future: Any) -> Iterator[ExplainedChunk]:
+        """Yield an explained chunk, or nothing if its worker was lost and the chunk is repeated."""
+        worker, work, places = self.busy.pop(future)
         try:
-            done: Done = self.ray.get(promise)
-        except self.ray.exceptions.RayTaskError as error:  # not the worker's fault: it would happen again
+            done: ExplainedChunk = self.ray.get(future)
+        except self.ray.exceptions.RayTaskError as error:  # an error of the task itself: it would happen again
             raise (error.cause if isinstance(error.cause, Exception) else error) from None
         except self.ray.exceptions.RayError as error:
-            self.lost[work.number] += places == _AHEAD
-            if self.lost[work.number] > _LOSSES:
+            self.lost[work.number] += places == _CHUNKS_PER_WORKER
+            if self.lost[work.number] > _MAX_LOST_WORKERS:
                 raise ProofmapError(
                     f"chunk {work.number}, alone at a worker, lost it {self.lost[work.number]} times "
                     f"({_last_line(error)}): what is "
                     "finished is kept; start the run again, with fewer samples a chunk if memory ran out"
                 ) from error
             self.again.append(work)
-            if self.load.pop(worker, None) is not None:  # the first of its chunks to say so
+            if self.load.pop(worker, None) is not None:  # the first report that this worker is lost
                 self.ray.kill(worker)
-                self._hire()
+                self._start_worker()
         else:
-            if worker in self.load:  # it may have died since
+            if worker in self.load:  # it may be lost by now
                 self.load[worker] -= places
             yield done
 
 
 @contextmanager
 def _connected(address: str | None) -> Iterator[Any]:
-    """Ray, connected: as the user has it already, or from here to the end."""
-    ray = _ray()
+    """Connect to Ray for the duration of the block, unless the process is already connected."""
+    ray = _import_ray()
     if ray.is_initialized():
         if address is not None:
             raise InputError(f"got the address {address} in a process that is connected to Ray already: leave it out")
         yield ray
         return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster of this machine alone tells nobody that it runs
-    # Ray starts one idle worker for each CPU beforehand. Ours have an environment of their own and use none of those.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage reports
+    # By default Ray starts one idle worker per CPU. Our workers have their own environment and cannot use these.
     os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
     try:
         ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
@@ -204,7 +208,7 @@ def _connected(address: str | None) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _ray() -> Any:
+def _import_ray() -> Any:
     try:
         import ray
         import ray.exceptions
@@ -214,6 +218,6 @@ def _ray() -> Any:
 
 
 def _last_line(error: Exception) -> str:
-    """The last line of what Ray says: the ones before show where it happened."""
+    """Return the last line of Ray's message; the lines before are a traceback."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     return lines[-1][:300] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""What is done to every sample of a data set, and everything that the numbers depend on."""
+"""Jobs: the method and settings that explain each sample of a data set, and all values that the results depend on."""
 
 from __future__ import annotations
 
@@ -24,29 +24,39 @@ from proofmap.graph import Graph
 from proofmap.graph.rewrite.graph_cut import cut
 from proofmap.inputs.ball import Ball
 from proofmap.inputs.groups import Grid, Groups, SampleGrouping, pixels, resolve
-from proofmap.registry import COMPARED, METHODS
-from proofmap.rounding.coverage import rigorous_on
-from proofmap.runs.chunk import DROPS, LOWER
+from proofmap.registry import COMPARED, EXPLAINER_ENTRIES
+from proofmap.rounding.rigorous_support import decide_rigorous
+from proofmap.runs.chunk import DROP_BOUNDS, LOWER_BOUNDS
 from proofmap.storage.hashing import hash_graph, versions
-from proofmap.storage.records import plain, recorded
+from proofmap.storage.records import settings_to_json, to_json
 
 __all__ = ["Job", "Setup", "seed_of"]
 
-_LARGEST = 1000  # samples in a chunk: they are explained together, and lost together when a run is killed
-_OF_JOB = {"batch": "chunk", "groups": "groups", "memory": "memory"}  # what a method takes from the job
+_MAX_CHUNK_SAMPLES = 1000  # samples per chunk: they are explained together, and repeated together after an interruption
+_JOB_ARGUMENTS = {
+    "batch": "chunk",
+    "groups": "groups",
+    "memory": "memory",
+}  # setting -> its argument
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
     """One method with its settings.
 
-    method: a name of `methods.COMPARED`. ball: for methods that look for adversaries. groups: what is scored together.
-    settings: what the method takes beyond, such as {"bounds": IBP()}. target: the explained class; by default each
-    sample's predicted one. device: "cpu" or "cuda".
+    `chunk`, `threads` and `memory` determine the order of summation, and so the last digits of the results. Their
+    defaults are fixed and do not depend on the machine, so that other machines give the same bytes.
 
-    chunk: samples explained together and written to one file. threads: of torch. memory: bytes the computation may use.
-    These three decide in which order numbers are added, and so their last digits: they have fixed defaults where the
-    library would look at the machine, so that another machine gives the same bytes.
+    Args:
+        method: A name of `registry.COMPARED`.
+        ball: The ball, for methods that bound or search adversaries.
+        groups: The groups of variables that are scored together.
+        settings: Other settings of the method, such as {"bounds": IBP()}.
+        target: The explained class, by default each sample's predicted class.
+        device: "cpu" or "cuda".
+        chunk: The number of samples that are explained together and written to one file.
+        threads: The number of torch's threads.
+        memory: The number of bytes that the computation may use.
     """
 
     method: str = "eva"
@@ -60,41 +70,44 @@ class Job:
     memory: int = 2**32
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise InputError for arguments that cannot be run."""
         if self.method not in COMPARED:
             raise InputError(f"got the method {self.method!r}, expected one of {', '.join(COMPARED)}")
-        if self.ball is None and METHODS[self.method].ball:
+        if self.ball is None and EXPLAINER_ENTRIES[self.method].ball:
             raise InputError(f"{self.method} got no ball, expected a radius to look for adversaries in, such as 0.02")
         if self.ball is not None and isinstance(self.ball.eps, Tensor):
             raise InputError("got a tensor of radii, expected one number for all samples, or 'auto' for each its own")
         for name in self.settings:
-            if name in _OF_JOB:
-                raise InputError(f"got {name} among the settings, expected it as the job's own: --{_OF_JOB[name]}")
-        for name, most in (("chunk", _LARGEST), ("threads", 1024), ("memory", 2**62)):
+            if name in _JOB_ARGUMENTS:
+                raise InputError(
+                    f"got {name} among the settings, expected it as an argument of the job: {_JOB_ARGUMENTS[name]}",
+                    arguments=(_JOB_ARGUMENTS[name],),
+                )
+        for name, most in (("chunk", _MAX_CHUNK_SAMPLES), ("threads", 1024), ("memory", 2**62)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
                 raise InputError(f"got {name}={value!r}, expected a whole number from 1 to {most}")
-        with suppress(RuntimeError):  # torch knows no such device
+        with suppress(RuntimeError):  # torch does not know the device
             if torch.device(self.device).type in ("cpu", "cuda"):
                 return
         raise InputError(f"got the device {self.device!r}, expected cpu, cuda or cuda:1")
 
     @property
     def _level(self) -> dict[str, float]:
-        """With which probability results hold, on record also where nobody chose it."""
-        kind = METHODS[self.method].kind
+        """The probability with which results hold, recorded even if it is the default."""
+        kind = EXPLAINER_ENTRIES[self.method].kind
         return {"level": kind.level} if getattr(kind, "guarantee", "none") == "probable" else {}
 
     def about(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Everything that the numbers depend on, for samples of a shape, as JSON."""
+        """Return all values that the results depend on, for samples of a shape, as JSON."""
         return {
             "method": self.method,
-            "ball": None if self.ball is None else recorded({"ball": self.ball}),
-            "groups": _groups(self.groups, shape),
+            "ball": None if self.ball is None else settings_to_json({"ball": self.ball}),
+            "groups": _groups_text(self.groups, shape),
             **({"smooth": True} if isinstance(self.groups, Grid) and self.groups.smooth else {}),
-            "settings": {name: plain(value) for name, value in sorted({**self._level, **self.settings}.items())},
+            "settings": {name: to_json(value) for name, value in sorted({**self._level, **self.settings}.items())},
             "target": self.target,
-            "device": torch.device(self.device).type,  # which of several equal ones makes no difference
+            "device": torch.device(self.device).type,  # the index of a GPU does not change results
             "chunk": self.chunk,
             "threads": self.threads,
             "memory": self.memory,
@@ -103,31 +116,31 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """A job on a model: all that a worker has to know before its first sample."""
+    """A job with its model: everything that a worker needs before its first sample."""
 
     graph: Graph
     job: Job
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Settle what a default leaves to the model, so that the record says it: whether all roundings count."""
-        if "rigorous" in signature(METHODS[self.job.method].kind).parameters:
-            rigorous = rigorous_on(self.graph, self.job.settings.get("rigorous"), self.job.settings.get("bounds"))
+        """Determine the default of `rigorous` from the model, so that the record states it."""
+        if "rigorous" in signature(EXPLAINER_ENTRIES[self.job.method].kind).parameters:
+            rigorous = decide_rigorous(self.graph, self.job.settings.get("rigorous"), self.job.settings.get("bounds"))
             job = replace(self.job, settings={**self.job.settings, "rigorous": rigorous})
             object.__setattr__(self, "job", job)
 
     def method(self) -> Attributor:
-        """The method, ready to explain; settings that make no sense are refused."""
+        """Return the configured method; raise InputError for invalid settings."""
         job = self.job
-        taken = signature(METHODS[job.method].kind).parameters
+        taken = signature(EXPLAINER_ENTRIES[job.method].kind).parameters
         ours = {"batch": job.chunk, "progress": False, "memory": job.memory, "seed": self.seed}
         settings = {**{name: value for name, value in ours.items() if name in taken}, **job.settings}
         return as_attributor(job.method, self.graph, ball=job.ball, groups=job.groups, settings=settings)
 
     def check(self) -> None:
-        """Refuse a method, groups or a target that do not fit the model: whatever can be seen without an explanation.
+        """Raise InputError if the method, groups or target do not fit the model, as far as this is known beforehand.
 
-        What is not found here is found at each sample, and recorded as its failure.
+        Other errors appear at each sample and are recorded as its failure.
         """
         method = self.method()
         if isinstance(method, Explainer) and self.graph.classes < 2:
@@ -141,12 +154,12 @@ class Setup:
 
     @cached_property
     def mask(self) -> NDArray[np.int32] | None:
-        """The group of each variable, (*shape); None where every sample has its own.
+        """The group of each variable, (*shape); None if every sample has its own groups.
 
-        For a method that scores every variable, each is a group.
+        For a method that scores single variables, each variable is a group.
         """
         shape = tuple(self.graph.input.shape)
-        if not METHODS[self.job.method].ball:
+        if not EXPLAINER_ENTRIES[self.job.method].ball:
             return np.arange(prod(shape), dtype=np.int32).reshape(shape)
         if isinstance(self.job.groups, SampleGrouping):
             return None
@@ -157,7 +170,7 @@ class Setup:
 
     @cached_property
     def packed_mask(self) -> bytes | None:
-        """The mask as a file."""
+        """The mask as the bytes of a .npy file."""
         if self.mask is None:
             return None
         content = BytesIO()
@@ -166,7 +179,7 @@ class Setup:
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """Everything that the numbers of any sample depend on, as JSON: the manifest says it, and every chunk does."""
+        """All values that the results of any sample depend on, as JSON, for the manifest and every chunk."""
         shape = tuple(self.graph.input.shape)
         return {
             "model": {"sha256": hash_graph(self.graph), "shape": list(shape), "outputs": self.graph.classes},
@@ -177,29 +190,33 @@ class Setup:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the overlaps are."""
-        method = METHODS[self.job.method]
+        """The guarantee of the overlaps."""
+        method = EXPLAINER_ENTRIES[self.job.method]
         guarantee: Guarantee = method.kind.guarantee if method.ball else "none"
         return guarantee
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """What is found for a sample, by the names of `chunk.ARRAYS`."""
-        overlaps = ("eps", "full", "nominal", "frozen", *LOWER, *DROPS) if METHODS[self.job.method].ball else ()
+        """The names of the arrays of a sample's results, from `chunk.ARRAYS`."""
+        overlaps = (
+            ("eps", "full", "nominal", "frozen", *LOWER_BOUNDS, *DROP_BOUNDS)
+            if EXPLAINER_ENTRIES[self.job.method].ball
+            else ()
+        )
         return ("target", "predicted", "scores", *overlaps)
 
 
 def seed_of(seed: int, chunk: int) -> int:
-    """A seed of its own for each chunk, whoever computes it and when."""
+    """Return the seed of a chunk, which does not depend on the worker or the order."""
     return int(np.random.SeedSequence((seed, chunk)).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def _groups(groups: Groups, shape: tuple[int, ...]) -> str:
-    """By name where it has one; else by the mask: a function prints as its place in memory."""
+def _groups_text(groups: Groups, shape: tuple[int, ...]) -> str:
+    """Describe groups by name, or by the mask if they are a function, whose repr would be an address."""
     if groups is None or is_dataclass(groups):
         return repr(groups)
     if isinstance(groups, SampleGrouping):
         return type(groups).__qualname__
     mask = resolve(groups, shape)
     assert mask is not None
-    return str(plain(mask))
+    return str(to_json(mask))

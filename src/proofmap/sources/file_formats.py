@@ -27,8 +27,9 @@ def open_picture(path: Path, preparation: Preparation) -> Part:
         shape = preparation.shape
         if shape is not None and (len(shape) != 3 or shape[0] not in (1, 3)):
             raise InputError(
-                f"{path.name} is a picture, and the model takes samples of shape {shape}: give --size, or "
-                "--layout NHWC for a model with the channels last"
+                f"{path.name} is a picture, and the model takes samples of shape {shape}: give the pictures' size, or "
+                "the layout NHWC for a model with the channels last",
+                arguments=("size", "layout=NHWC"),
             )
         pixels = read_picture(path, preparation.size, preparation.channels)  # (H, W, C)
         return scaled(pixels.permute(2, 0, 1), preparation).contiguous()

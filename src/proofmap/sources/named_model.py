@@ -21,8 +21,8 @@ from proofmap.explainers.origin import File, Source
 from proofmap.graph import Graph, as_graph, load
 from proofmap.graph.estimators import from_sklearn, is_estimator
 from proofmap.graph.onnx import external_data_files
-from proofmap.runtime.silence import quiet
 from proofmap.runtime.memory import is_out_of_memory
+from proofmap.runtime.silence import quiet
 from proofmap.sources.limited_reads import check_file
 from proofmap.sources.preparation import ZOO, Preparation, beside, read_classes
 from proofmap.sources.prepared_network import put_behind, wrapped
@@ -78,8 +78,9 @@ def _try(network: nn.Module, x: Tensor, name: str) -> None:
         if is_out_of_memory(error):
             raise
         raise InputError(
-            f"{name} does not take samples of shape {tuple(x.shape[1:])}: {first_line(error)}; see --size, --channels "
-            "and --layout"
+            f"{name} does not take samples of shape {tuple(x.shape[1:])}: {first_line(error)}; check the size, "
+            "the channels and the layout",
+            arguments=("size", "channels", "layout"),
         ) from error
 
 
@@ -168,7 +169,10 @@ def _zoo(name: str, weights: Path | None) -> nn.Module:
     if name not in zoo.__all__:
         raise InputError(f"got the model {ZOO + name!r}, expected one of {', '.join(ZOO + one for one in zoo.__all__)}")
     if weights is None and name in zoo.UNTRAINED:
-        raise InputError(f"the package has no weights of {ZOO + name}, expected --weights x.safetensors or x.pt")
+        raise InputError(
+            f"the package has no weights of {ZOO + name}, expected a file of weights such as x.safetensors or x.pt",
+            arguments=("weights",),
+        )
     module: nn.Module = getattr(zoo, name)()
     return module
 

@@ -120,7 +120,10 @@ def _sample_shape(expected: tuple[int, ...], preparation: Preparation) -> tuple[
     else:
         shape = (prod(expected),) if prod(expected) == max(expected) else expected
     if channels is not None and len(shape) == 3 and channels != shape[0]:
-        raise InputError(f"got {channels} channels for a model that takes {shape[0]}, expected as many: see --layout")
+        raise InputError(
+            f"got {channels} channels for a model that takes {shape[0]}, expected as many: check the layout",
+            arguments=("layout",),
+        )
     return shape
 
 

@@ -135,7 +135,7 @@ def test_words_that_go_with_no_run_are_refused(saved: pm.Explanation) -> None:
         (["net.onnx", "maps", "--data", "x.npy"], "got --data without a run"),
         (["net.onnx", "bare", "maps"], "expected one run alone"),
         (["bare", "maps"], "expected one run alone"),
-        (["bare"], "bare does not hold its inputs, expected --data"),
+        (["bare"], "bare does not contain its inputs, expected --data"),
     ]:
         done = called("claim", *words)
         assert (done.exit_code, done.stdout) == (2, "")

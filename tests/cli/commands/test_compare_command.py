@@ -115,7 +115,7 @@ def test_a_metric_of_the_table_makes_itself(files: Path, monkeypatch: pytest.Mon
         (["--target", "99"], "got --target 99, expected a class from 0 to 9"),
         (["--metrics", "magic"], "got the metric 'magic', expected one of deletion"),
         (["--metrics", "tightness"], "got the metric 'tightness', expected one of deletion"),
-        (["--metrics", "stability"], "with --eps auto, expected a number"),
+        (["--metrics", "stability"], "with eps='auto', expected a number"),
     ],
 )
 def test_names_that_nobody_knows_are_refused(words: list[str], message: str, files: Path) -> None:

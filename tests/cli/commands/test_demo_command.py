@@ -19,7 +19,7 @@ def test_the_demo_explains_draws_and_reports(tmp_path: Path, monkeypatch: pytest
         "AO(B)",
         "proven",
         "search",
-        "not itself proven",
+        "The score itself is not proven",
         "Open out/demo/report.html",
         "s a digit",
     ):

@@ -18,7 +18,7 @@ import proofmap as pm
 from proofmap.errors import FileError
 from proofmap.explainers import auto as choose
 from proofmap.proof import check
-from proofmap.registry import EXPLAINERS, METHODS
+from proofmap.registry import EXPLAINER_ENTRIES, EXPLAINERS
 from tests.cli.invoke import answer, called, installed
 from tests.sources.files import BOX, bytes_of, digits, small_state, write_linear, write_module, write_png
 
@@ -182,7 +182,7 @@ def test_every_method_says_what_its_number_is(method: str, tmp_path: Path) -> No
     np.save(tmp_path / "x.npy", np.full((1, 6, 6), 0.5, dtype=np.float32))
     words: list[str | Path] = ["explain", tmp_path / "net.onnx", tmp_path / "x.npy", "--eps", "0.1", "--method", method]
     words += ["--groups", "grid:2", "--out", tmp_path / "out", *(["--target", "1"] if method == "targeted" else [])]
-    norm = METHODS[method].norm
+    norm = EXPLAINER_ENTRIES[method].norm
     words += [] if norm is None else ["--norm", f"{norm:g}"]
     found = called(*words)
     assert found.exit_code == 0, found.output

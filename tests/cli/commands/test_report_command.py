@@ -44,7 +44,7 @@ def test_what_explain_and_compare_wrote_becomes_a_page(work: Path) -> None:
     root, _ = read(page)
     assert len(root.all("article")) == 2
     assert "“the digit <7>”" in root.text
-    assert "met by an attack" in root.text
+    assert "found by an attack" in root.text
     assert "zoo:mnist_mlp on digits.npy, 2 samples" in root.text
     assert len(root.all("img")) == 6
 
@@ -61,7 +61,7 @@ def test_single_files_and_a_csv_will_do(work: Path, monkeypatch: pytest.MonkeyPa
     assert "first-order" in root.text
     assert "zoo:mnist_mlp on digits.npy, 2 samples" in root.text
     assert "1 March 2026 Made by Ada" in root.all("header")[0].text
-    assert "met by an attack" not in root.text
+    assert "found by an attack" not in root.text
 
 
 def test_a_run_becomes_a_page(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:

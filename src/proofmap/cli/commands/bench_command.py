@@ -1,4 +1,4 @@
-"""proofmap bench: a table of the paper."""
+"""The command `proofmap bench`: a benchmark table of the EVA paper, or the benchmark with ground truth."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def bench(
     name: Annotated[
         str,
         typer.Argument(
-            help=f"{names.COURT}, one of {', '.join(names.benches())}, or a TOML file of your own.",
+            help=f"The table: {', '.join(names.benches())}, or a TOML file of your own. {names.COURT} is the benchmark "
+            "with ground truth.",
             autocompletion=lambda: [names.COURT, *names.benches()],
         ),
     ],
@@ -27,22 +28,29 @@ def bench(
         Path | None, typer.Option(help="The folder with the official files of the data set: --data ~/mnist")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where results go; by default out/NAME. Run again, it goes on: --out tables")
+        Path | None,
+        typer.Option(help="The folder for results, by default out/NAME: --out tables. A second run continues in it."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Installed digits or photographs in place of --data, and no dear methods.")
+        bool,
+        typer.Option(
+            "--quick", help="Use installed digits or photographs instead of --data, and leave out slow methods."
+        ),
     ] = False,
     weights: Annotated[
-        Path | None, typer.Option(help="Of VGG16, which the package does not have: --weights vgg16.safetensors")
+        Path | None,
+        typer.Option(help="The weights of VGG16, which the package does not contain: --weights vgg16.safetensors"),
     ] = None,
     device: o.Device = "cpu",
 ) -> None:
-    """Run a table of the paper and print it, with the paper's numbers after a slash; or all methods before the court.
+    """Run a benchmark table of the EVA paper and print it. The numbers of the paper stand after a slash.
+
+    `proofmap bench court` compares all methods on inputs for which the correct explanation is known.
 
     For instance: proofmap bench table1-mnist --data ~/mnist
     """
     if name == names.COURT:
-        _court(out or Path("out") / names.COURT, data, quick, weights, device)
+        _ground_truth(out or Path("out") / names.COURT, data, quick, weights, device)
         return
     from proofmap.bench import read, run
 
@@ -52,9 +60,9 @@ def bench(
     show((folder / "table.md").read_text(encoding="utf-8"))
 
 
-def _court(folder: Path, data: Path | None, quick: bool, weights: Path | None, device: str) -> None:
+def _ground_truth(folder: Path, data: Path | None, quick: bool, weights: Path | None, device: str) -> None:
     if quick or weights is not None:
-        raise InputError("got --quick or --weights for the court, expected neither: it brings its networks")
+        raise InputError("got --quick or --weights for court, expected neither: this benchmark has its own networks")
     from proofmap.court import run, sections
 
     run(sections(data), folder, device=str(o.device_of(device)))

@@ -1,4 +1,4 @@
-"""proofmap check: the checker of certificates and dossiers, as the file that it is."""
+"""The command `proofmap check`: run the checker of certificates and dossiers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def check(
         list[Path],
         typer.Argument(
             metavar="FILES",
-            help="A certificate, its model and its input; or one dossier, a zip or the folder that it was unpacked to.",
+            help="A certificate, its model and its input; or one dossier, as a zip file or an unpacked folder.",
             show_default=False,
         ),
     ],
 ) -> None:
-    """Prove a certificate, or every certificate of a dossier, again. The first line is the verdict.
+    """Check a certificate, or all certificates of a dossier. The first line of the output is the verdict.
 
-    This runs the checker `proofmap/proof/check.py`, which anybody can run without Proofmap: `python check.py` takes the
-    same files and prints the same words. Exit status: 0 all claims hold and the decision is proven; 1 something does
-    not hold, or the claims hold and decide nothing; 2 wrong usage.
+    This command runs the file `proofmap/proof/check.py`. Anybody can run that file without Proofmap: `python check.py`
+    takes the same files and prints the same text. Exit status: 0: all claims hold, and the decision is proven.
+    1: a claim does not hold, or the claims hold but prove no decision. 2: wrong usage.
 
     For instance: proofmap check digit.proof net.onnx digit.npy
     """

@@ -1,4 +1,4 @@
-"""proofmap claim: what was proven, as questions to other verifiers."""
+"""The command `proofmap claim`: write proven bounds as VNN-LIB questions for other verifiers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def claim(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="The model that was explained; or a folder of proofmap run alone, whose model is the one it names.",
+            help="The explained model. Or only a folder of proofmap run: the folder names its model.",
             show_default=False,
             autocompletion=names.models,
         ),
@@ -40,29 +40,34 @@ def claim(
         list[Path] | None,
         typer.Argument(
             metavar="INPUT...",
-            help="Files that proofmap explain wrote (.proofmap), or folders of them; or one folder of proofmap run.",
+            help="Files that proofmap explain wrote (.proofmap), folders of these, or one folder of proofmap run.",
             show_default=False,
         ),
     ] = None,
     data: Annotated[
         list[Path] | None,
-        unset("Of a run: what was explained, --data digits.npz. One with --certificates has its inputs itself."),
+        unset(
+            "For a folder of proofmap run: the inputs that were explained, --data digits.npz. A run with "
+            "--certificates contains its inputs."
+        ),
     ] = None,
     groups: Annotated[
         str,
         typer.Option(
-            help="Of which AO(B_u) claims go beside AO(B)'s: --groups all, top (the ten that score most) or none.",
+            help="Groups u whose overlap AO(B_u) is claimed in addition to AO(B): --groups all, top or none. top "
+            "takes the ten groups with the highest scores.",
             autocompletion=among(names.WHICH),
         ),
         texts.one_of(names.WHICH, "--groups"),
     ] = "top",
-    out: Annotated[Path, typer.Option(help="The folder for the questions: --out claims")] = Path("claims"),
+    out: Annotated[Path, typer.Option(help="The output folder: --out claims")] = Path("claims"),
     source: Source,
 ) -> None:
-    """Write every proven bound of explanations as a question that other verifiers answer: ONNX and VNN-LIB.
+    """Write each proven bound as a question for other verifiers: a network in ONNX and a property in VNN-LIB.
 
-    unsat, for a file in OUT/vnnlib with its network in OUT/onnx, confirms the claim. OUT/instances.csv lists them as
-    VNN-COMP does. Of a run, what is there already is left as it is: killed and started again it goes on.
+    A verifier reads a file of OUT/vnnlib and its network in OUT/onnx. Its answer `unsat` confirms the claim.
+    OUT/instances.csv lists all questions in the format of VNN-COMP. For a folder of proofmap run, existing files are
+    kept: an interrupted command continues when it is started again.
 
     For instance: proofmap claim zoo:mnist_mlp maps --groups all
     """
@@ -76,27 +81,27 @@ def claim(
             raise InputError("got --data without a run, expected it with a folder of proofmap run")
         if not inputs:
             raise InputError(f"got {model} and no INPUT, expected what proofmap explain or proofmap run wrote")
-        _of_explanations(source.model(model), inputs, which, out)
+        _claim_explanations(source.model(model), inputs, which, out)
     elif len(given) > 2 or len(runs) > 1 or given[-1] != runs[0]:
         raise InputError(
             f"got {runs[0]} beside other inputs, expected one run alone: write its claims to its own folder"
         )
     else:
-        _of_run(runs[0], None if len(given) == 1 else model, data or [], source, which, out)
+        _claim_run(runs[0], None if len(given) == 1 else model, data or [], source, which, out)
 
 
-def _of_explanations(model: Model, inputs: Sequence[Path], which: Which, out: Path) -> None:
+def _claim_explanations(model: Model, inputs: Sequence[Path], which: Which, out: Path) -> None:
     from proofmap.claims.claim import claims_of
-    from proofmap.claims.claim_files import LIST, Questions
+    from proofmap.claims.claim_files import LIST, VnnlibFiles
     from proofmap.cli.explain_output import plain
     from proofmap.explainers import Explanation
     from proofmap.report.two_sided_bounds import checked
-    from proofmap.storage.records import write
+    from proofmap.storage.records import write_atomic
     from proofmap.text.wording import plural
 
     explanations = [(plain(file.stem), Explanation.load(file)) for path in inputs for file in saved(path)]
     _check_names([name for name, _ in explanations])
-    questions, written = Questions(model), dict[str, bytes]()
+    questions, written = VnnlibFiles(model), dict[str, bytes]()
     for name, e in explanations:
         graph = checked(model.network, e.x, name, e.model_hash)
         for k, one in claims_of(e, name, graph.classes, which):
@@ -104,12 +109,12 @@ def _of_explanations(model: Model, inputs: Sequence[Path], which: Which, out: Pa
     written[LIST] = questions.listed
     o.make_folder(out)
     for place, content in written.items():
-        write(out / place, content, ours=True)
+        write_atomic(out / place, content, ours=True)
     typer.echo(f"wrote {plural(len(questions.instances), 'claim')} to {out}")
 
 
-def _of_run(run: Path, model: str | None, data: Sequence[Path], source: Source, which: Which, out: Path) -> None:
-    from proofmap.claims.run_claims import RunClaims, given, kept
+def _claim_run(run: Path, model: str | None, data: Sequence[Path], source: Source, which: Which, out: Path) -> None:
+    from proofmap.claims.run_claims import RunClaims, stored_inputs, verified_inputs
     from proofmap.cli.explain_output import stems
     from proofmap.runs import Results
     from proofmap.sources import open_samples
@@ -118,17 +123,17 @@ def _of_run(run: Path, model: str | None, data: Sequence[Path], source: Source, 
     results = Results.open(run)
     results.check()
     explained = source.model(model or results.manifest.model.name)
-    inputs = given(results, open_samples(data, explained.preparation)) if data else kept(results)
+    inputs = verified_inputs(results, open_samples(data, explained.preparation)) if data else stored_inputs(results)
     if inputs is None:
-        raise InputError(f"{run} does not hold its inputs, expected --data with what was explained")
+        raise InputError(f"{run} does not contain its inputs, expected --data with the inputs that were explained")
     count = RunClaims(results, explained, inputs, stems(results.samples), which).write(out)
     failed = f"; {plural(len(results.reasons), 'sample')} could not be explained" if results.reasons else ""
-    open_ = "" if results.complete else ", of a run that is not finished"
+    open_ = "" if results.complete else "; the run is not finished"
     typer.echo(f"wrote {plural(count, 'claim')} of {plural(len(results), 'sample')} to {out}{open_}{failed}")
 
 
 def _check_names(found: Sequence[str]) -> None:
-    """Two files of one name would be written over each other."""
+    """Refuse two explanations with the same name: their files would overwrite each other."""
     twice = next((name for name, count in Counter(found).items() if count > 1), None)
     if twice is not None:
         raise InputError(f"got two explanations named {twice}, expected different names: write them to two folders")

@@ -1,4 +1,4 @@
-"""proofmap compare: methods of explanation side by side on the user's own model and data."""
+"""The command `proofmap compare`: compare explanation methods on the user's model and data."""
 
 from __future__ import annotations
 
@@ -27,23 +27,25 @@ __all__ = ["compare"]
 def compare(
     *,
     methods: Annotated[
-        str, typer.Option(help=f"Names among {', '.join(READY)}: --methods eva,rise"), texts.all_among(READY, "method")
+        str,
+        typer.Option(help=f"The methods to compare, among {', '.join(READY)}: --methods eva,rise"),
+        texts.all_among(READY, "method"),
     ] = "eva,first-order,saliency",
     metrics: Annotated[
         str,
-        typer.Option(help=f"Names among {', '.join(names.METRICS)}: --metrics deletion,mu-fidelity"),
+        typer.Option(help=f"The metrics, among {', '.join(names.METRICS)}: --metrics deletion,mu-fidelity"),
         texts.all_among(names.METRICS, "metric"),
     ] = "deletion,insertion",
     ball: o.BallOptions,
     groups: o.Groups = None,
     target: o.Target = None,
     out: Annotated[
-        Path | None, unset("A folder for table.md, .csv and .png, beside what is printed: --out tables")
+        Path | None, unset("Also write table.md, table.csv and table.png to this folder: --out tables")
     ] = None,
     as_json: o.Json = False,
     subject: Subject,
 ) -> None:
-    """Compare methods of explanation by metrics, on the same samples and draws: means with 95 % intervals.
+    """Compare explanation methods by metrics, on the same samples and random draws. Print means with 95 % intervals.
 
     For instance: proofmap compare zoo:mnist_mlp digits.npz --methods eva,rise --metrics deletion,insertion
     """

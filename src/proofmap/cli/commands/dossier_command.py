@@ -1,4 +1,4 @@
-"""proofmap dossier: a run and its certificates as one file that others can check."""
+"""The command `proofmap dossier`: pack a run and its certificates as one zip file that others can check."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def dossier(
     folder: Annotated[
         Path, typer.Argument(metavar="RUN", help="A folder of proofmap run --certificates.", show_default=False)
     ],
-    out: Annotated[Path, unset("The archive to write: --out dossier.zip")],
-    by: Annotated[str | None, unset('Who makes the dossier: --by "Ada Lovelace, Analytical Engines".')] = None,
+    out: Annotated[Path, unset("The zip file to write: --out dossier.zip")],
+    by: Annotated[str | None, unset('The author of the dossier: --by "Ada Lovelace, Analytical Engines".')] = None,
     date: Annotated[
         str | None,
-        unset("Of the dossier, by default today: --date 2026-03-01. The same arguments give the same bytes."),
+        unset("The date of the dossier, by default today: --date 2026-03-01. The same arguments give the same bytes."),
         texts.Check(texts.day),
     ] = None,
 ) -> None:
-    """Write a run as one zip: model, inputs, claims, certificates, checker, report, and what they are evidence of.
+    """Write a run as one zip file: model, inputs, claims, certificates, checker, report, and a guide to the evidence.
 
-    Whoever gets it runs python check.py dossier.zip, with Python and numpy alone. Here that is done first: what the
-    checker refuses is not written.
+    The recipient runs `python check.py dossier.zip`, which needs only Python and numpy. This command runs the same
+    check first, and writes nothing if the checker refuses a file.
 
     For instance: proofmap dossier results --out dossier.zip
     """

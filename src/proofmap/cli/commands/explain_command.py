@@ -1,4 +1,4 @@
-"""proofmap explain: a map and a file for each input."""
+"""The command `proofmap explain`: an attribution map and a .proofmap file for each input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proofmap.cli.options import shared_options as o
 from proofmap.cli.options.model_and_inputs import Subject
 from proofmap.cli.options.option_bundles import unset
 from proofmap.errors import InputError
-from proofmap.registry import EXPLAINERS, METHODS
+from proofmap.registry import EXPLAINER_ENTRIES, EXPLAINERS
 
 if TYPE_CHECKING:
     from proofmap.explainers import Explainer
@@ -24,14 +24,14 @@ __all__ = ["explain"]
 
 @dataclass(frozen=True)
 class Written:
-    """What is written of the maps, and where."""
+    """Options of the output files."""
 
     out: Annotated[Path, typer.Option(help="The folder for pictures and .proofmap files: --out maps")] = Path("out")
     certificate: Annotated[
         Path | None,
         unset(
-            "Write what is proven of the one input as a file that others can check, input and network beside it: "
-            "--certificate digit.proof"
+            "Write a certificate of the proof for one input, with the input and the network beside it, so that others "
+            "can check it: --certificate digit.proof"
         ),
     ] = None
     as_json: o.Json = False
@@ -44,23 +44,23 @@ def explain(
     method: Annotated[
         str | None,
         unset(
-            f"{', '.join(EXPLAINERS)}: eva and targeted prove what they say; --method targeted shows what "
-            "would make an input the --target; probable, with --norm 2, is of noisy copies. By default eva; without "
-            "--eps, what fits the time, and why.",
+            f"The method: {', '.join(EXPLAINERS)}. eva and targeted prove their bounds. --method targeted shows which "
+            "changes lead to the class --target. probable needs --norm 2 and explains the vote over noisy copies. By "
+            "default eva; without --eps, a method that fits the time.",
             autocompletion=o.among(EXPLAINERS),
         ),
         texts.one_of(EXPLAINERS, "--method"),
     ] = None,
     within: Annotated[
         float,
-        typer.Option(help="Without --eps and --method: the seconds that each input may take: --within 60"),
+        typer.Option(help="Without --eps and --method: the time limit per input in seconds: --within 60"),
         texts.above_zero("--within", "60"),
     ] = 60.0,
     rigorous: Annotated[
         bool | None,
         unset(
-            "With eva or targeted: what is proven holds with all roundings, as float32 runs the model; or "
-            "--no-rigorous, faster. By default wherever roundings are known.",
+            "With eva or targeted: proofs also cover all rounding errors of the model in float32. --no-rigorous is "
+            "faster. By default on for all models whose rounding errors can be bounded.",
             "--rigorous/--no-rigorous",
         ),
     ] = None,
@@ -68,22 +68,22 @@ def explain(
     written: Written,
     subject: Subject,
 ) -> None:
-    """Explain decisions: for each input what is proven about its ball, and a map of which parts matter to it.
+    """Explain decisions: print a bound over the ball of each input, and draw a map of the parts that matter.
 
     For instance: proofmap explain zoo:mnist_mlp digit.png --eps 0.02 --groups grid:12 --out maps
 
-    Without --eps and --method: a map and the strongest proof that fit --within, and why these were chosen.
+    Without --eps and --method, Proofmap chooses a map and the strongest proof that fit into --within, and says why.
     """
     out, certificate, as_json = written.out, written.certificate, written.as_json
     if certificate is not None:
         _check_certificate(certificate, method)
         method = method or "eva"
-    alone = method is None and scoring.bounding.bounds is None and rigorous is None
-    if alone and ball.chosen and not subject.boxed:
-        _choose(ball, scoring, within, limit, out, as_json, subject)
+    automatic = method is None and scoring.bounding.bounds is None and rigorous is None
+    if automatic and ball.chosen and not subject.boxed:
+        _explain_automatically(ball, scoring, within, limit, out, as_json, subject)
         return
     method = "eva" if method is None else method
-    if METHODS[method].target and scoring.target is None:
+    if EXPLAINER_ENTRIES[method].target and scoring.target is None:
         raise InputError(f"got --method {method} alone, expected the class to move to as well: give --target")
 
     from proofmap.cli import explain_certificates as certificates
@@ -91,7 +91,7 @@ def explain(
     from proofmap.cli.options.samples_and_balls import graphs, read_cases
     from proofmap.text.wording import plural, smoothed, taken_off
 
-    kind: type[Explainer] = METHODS[method].kind
+    kind: type[Explainer] = EXPLAINER_ENTRIES[method].kind
     settings = {"groups": o.groups_of(scoring.groups), **o.bounds_of(scoring.bounding, method, kind)}
     if rigorous is not None:
         o.check_proves(method, kind, rigorous)
@@ -133,7 +133,7 @@ def explain(
 
 
 def _check_certificate(path: Path, method: str | None) -> None:
-    """Refuse what no certificate can be written of, before anything is read."""
+    """Refuse methods and file names without certificates, before anything is read."""
     if method not in (None, "eva", "targeted"):
         raise InputError(
             f"got --certificate with --method {method}, expected eva or targeted: certificates are about their overlaps"
@@ -142,7 +142,7 @@ def _check_certificate(path: Path, method: str | None) -> None:
         raise InputError(f"got --certificate {path}, expected a name that ends in .proof")
 
 
-def _choose(
+def _explain_automatically(
     ball: o.BallOptions,
     scoring: o.Scoring,
     within: float,
@@ -151,7 +151,7 @@ def _choose(
     as_json: bool,
     subject: Subject,
 ) -> None:
-    """A map, a proof where one fits the time, and the reasons, for each input."""
+    """For each input, write a map, a proof if one fits the time limit, and the reasons for both choices."""
     from proofmap.cli import explain_output as maps
     from proofmap.cli.options.samples_and_balls import graphs, read_cases
     from proofmap.explainers.auto import explain as chosen

@@ -1,4 +1,4 @@
-"""proofmap export: the results of a run in a format that other tools read."""
+"""The command `proofmap export`: write the results of a run as CSV, Parquet, npz or Zarr."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ def export(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A folder of proofmap run.", show_default=False)],
     out: Annotated[
         Path,
-        typer.Argument(metavar="OUT", help=f"A name that ends in {', '.join(names.FORMATS)}.", show_default=False),
+        typer.Argument(
+            metavar="OUT", help=f"The file to write. Its name ends in {', '.join(names.FORMATS)}.", show_default=False
+        ),
         texts.Check(texts.exported),
     ],
 ) -> None:
-    """Write the results of a run, or what there is of one, as a table or as arrays. Every file is checked first.
+    """Write the results of a finished or unfinished run as a table or as arrays. All files are checked first.
 
     For instance: proofmap export results results.parquet
     """
@@ -30,4 +32,4 @@ def export(
     results = Results.open(folder)
     results.check()
     results.export(out)
-    typer.echo(f"wrote {len(results)} samples to {out}{'' if results.complete else ', of a run that is not finished'}")
+    typer.echo(f"wrote {len(results)} samples to {out}{'' if results.complete else '; the run is not finished'}")

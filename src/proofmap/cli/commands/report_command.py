@@ -1,4 +1,4 @@
-"""proofmap report: explanations as one page that opens anywhere."""
+"""The command `proofmap report`: write explanations and runs as one HTML page."""
 
 from __future__ import annotations
 
@@ -29,29 +29,32 @@ def report(
     ],
     table: Annotated[
         Path | None,
-        unset("A comparison of methods that bench or compare wrote, or compare --json printed: --table table.csv"),
+        unset(
+            "Add a comparison of methods: the CSV file of bench or compare, or the output of compare --json: --table "
+            "table.csv"
+        ),
     ] = None,
     model: Annotated[
         str | None,
         unset(
-            "The model that was explained, --model net.onnx: an attack on it then bounds each overlap from below. "
-            "Of a run it is checked to be the model, and no more."
+            "The explained model: --model net.onnx. An attack on it then gives lower bounds of the overlaps. For "
+            "runs, the report only checks that it is the same model."
         ),
     ] = None,
     by: Annotated[
         str | None,
-        unset('Who makes the report: --by "Ada Lovelace, Analytical Engines". Without it there is a line to sign.'),
+        unset('The author of the report: --by "Ada Lovelace, Analytical Engines". By default, a line to sign.'),
     ] = None,
     date: Annotated[
         str | None,
-        unset("Of the report, by default today: --date 2026-03-01. The same arguments give the same bytes."),
+        unset("The date of the report, by default today: --date 2026-03-01. The same arguments give the same bytes."),
         texts.Check(texts.day),
     ] = None,
     source: Source,
 ) -> None:
-    """Write one HTML file with every input's maps, what is proven about it and what is not, and how that was made.
+    """Write one HTML file: the maps of each input, what is proven and what is not, and how the results were made.
 
-    It opens without a network, prints, and can be read on a phone and aloud.
+    The file works offline, on paper, on a phone and with a screen reader.
 
     For instance: proofmap report report.html maps --model zoo:mnist_mlp
     """

@@ -1,4 +1,4 @@
-"""proofmap run: a whole data set explained, on this machine or on a cluster."""
+"""The command `proofmap run`: explain a whole data set, on this machine or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proofmap.cli.options import shared_options as o
 from proofmap.cli.options.model_and_inputs import Source
 from proofmap.cli.options.option_bundles import unset
 from proofmap.errors import InputError
-from proofmap.registry import COMPARED, METHODS
+from proofmap.registry import COMPARED, EXPLAINER_ENTRIES
 
 if TYPE_CHECKING:
     from proofmap.inputs.ball import Ball
@@ -28,11 +28,11 @@ __all__ = ["run"]
 
 @dataclass(frozen=True, kw_only=True)
 class Explaining:
-    """How samples are explained: by which method, in which ball, with which settings."""
+    """Options of the explanation: the method, the ball and further settings."""
 
     method: Annotated[
         str,
-        typer.Option(help=f"One of {', '.join(COMPARED)}: --method eva", autocompletion=o.among(COMPARED)),
+        typer.Option(help=f"The method, one of {', '.join(COMPARED)}: --method eva", autocompletion=o.among(COMPARED)),
         texts.one_of(COMPARED, "--method"),
     ] = "eva"
     ball: o.BallOptions
@@ -40,7 +40,7 @@ class Explaining:
     settings: Annotated[
         list[str] | None,
         unset(
-            "What else the method takes, once for each: --set samples=50 --set precision=float16.",
+            "A further setting of the method. May be repeated: --set samples=50 --set precision=float16.",
             "--set",
             metavar="NAME=VALUE",
         ),
@@ -48,84 +48,96 @@ class Explaining:
     ] = None
     certificates: Annotated[
         bool,
-        typer.Option("--certificates", help="Write for every sample what is proven of it as a file others can check."),
+        typer.Option("--certificates", help="Write a certificate for each sample, which others can check."),
     ] = False
 
     def arguments(self) -> dict[str, Any]:
-        """What the method takes beyond a ball and groups."""
+        """Return the settings of the method other than the ball and the groups."""
         values = {name: _value(name, text) for name, text in texts.settings(self.settings or []).items()}
-        return values | o.bounds_of(self.scoring.bounding, self.method, METHODS[self.method].kind)
+        return values | o.bounds_of(self.scoring.bounding, self.method, EXPLAINER_ENTRIES[self.method].kind)
 
     def around(self, shape: tuple[int, ...], preparation: Preparation) -> Ball:
-        """The ball; methods that look for no adversaries have no radius, and know its domain alone."""
+        """Return the ball. Methods without adversarial search have no radius and use only its domain."""
         from proofmap.inputs.ball import Ball
 
         ball, eps = self.ball.or_radius("auto").around(shape, preparation), self.ball.eps
-        if METHODS[self.method].ball:
+        if EXPLAINER_ENTRIES[self.method].ball:
             return ball
         if eps is not None:
             raise InputError(
-                f"got --eps {eps} for {self.method}, which looks at no ball, expected it with eva and its like"
+                f"got --eps {eps} for {self.method}, which looks at no ball, expected it with eva or another method "
+                "that has a ball"
             )
         return Ball(0.0, domain=ball.domain)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which samples, in which order."""
+    """Options of the samples and their order."""
 
     data: Annotated[
         list[Path],
         typer.Argument(
             metavar="DATA...",
-            help="Pictures, arrays (npy, npz), tables (csv), folders of these, or MNIST's and CIFAR-10's own files.",
+            help="Pictures, arrays (npy, npz), tables (csv), the official files of MNIST and CIFAR-10, or folders of "
+            "these.",
             show_default=False,
         ),
     ]
     limit: o.Limit = None
-    shuffle: Annotated[bool, typer.Option("--shuffle", help="Draw the order of the samples, before --limit.")] = False
-    seed: Annotated[int, typer.Option(help="Of the order, and of methods that draw samples: --seed 3")] = 0
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Shuffle the samples before --limit is applied.")] = False
+    seed: Annotated[
+        int, typer.Option(help="The random seed of --shuffle and of methods that draw samples: --seed 3")
+    ] = 0
 
 
 @dataclass(frozen=True)
 class Computing:
-    """Who computes, and how much at once."""
+    """Options of the workers and their resources."""
 
     engine: Annotated[
         str,
         typer.Option(
-            help="local, in this process; or --engine ray, on a Ray cluster.", autocompletion=o.among(names.ENGINES)
+            help="Compute in this process (local) or on a Ray cluster: --engine ray.",
+            autocompletion=o.among(names.ENGINES),
         ),
         texts.one_of(names.ENGINES, "--engine"),
     ] = "local"
     address: Annotated[
         str | None,
         unset(
-            "Of the Ray cluster: --address 10.0.0.1:6379. By default the one this machine is part of, else this "
-            "machine."
+            "The address of the Ray cluster: --address 10.0.0.1:6379. By default the cluster that this machine "
+            "belongs to, or this machine alone."
         ),
     ] = None
     gpus_per_worker: Annotated[
         float,
-        typer.Option(help="With --engine ray --device cuda: --gpus-per-worker 1, or 0.5 for two workers on a GPU."),
+        typer.Option(
+            help="With --engine ray --device cuda: GPUs of each worker: --gpus-per-worker 1, or 0.5 for two workers "
+            "per GPU."
+        ),
     ] = 0.0
     workers: Annotated[
-        int | None, unset("With --engine ray: --workers 8. By default as many as there is room for.")
+        int | None,
+        unset("With --engine ray: the number of workers: --workers 8. By default as many as fit on the cluster."),
     ] = None
     chunk: Annotated[
-        int, typer.Option(help="Samples that are explained together and written as one file: --chunk 20")
+        int, typer.Option(help="The number of samples that are explained together and written as one file: --chunk 20")
     ] = 50
     threads: Annotated[
-        int, typer.Option(help="Of torch, in each worker; the last digits depend on it: --threads 16")
+        int,
+        typer.Option(help="Threads of torch in each worker: --threads 16. The last digits of results depend on it."),
     ] = 1
     memory: Annotated[
         float,
-        typer.Option(help="GiB that a worker may use for bounds; the last digits depend on it: --memory 8"),
+        typer.Option(
+            help="Memory of each worker for bounds, in GiB: --memory 8. The last digits of results depend on it."
+        ),
         texts.Check(texts.gigabytes),
     ] = 4.0
 
-    def where(self) -> Engine:
-        """This process, or a cluster, without which its options are refused."""
+    def make_engine(self) -> Engine:
+        """Return the engine. Options of a cluster need --engine ray."""
         if self.engine == "local" and (self.address is not None or self.gpus_per_worker or self.workers is not None):
             raise InputError("got --address, --gpus-per-worker or --workers without a cluster, expected --engine ray")
         from proofmap.runs import Local, Ray
@@ -138,7 +150,8 @@ def run(
     model: Annotated[
         str,
         unset(
-            "--model net.onnx; module.py:function, a function that returns a torch module; or zoo:mnist_mlp.",
+            "The model: --model net.onnx; module.py:function, a function that returns a torch module; or "
+            "zoo:mnist_mlp.",
             "--model",
             autocompletion=names.models,
         ),
@@ -146,7 +159,7 @@ def run(
     out: Annotated[
         Path,
         unset(
-            "The folder for the results: --out results. Started again with the same arguments, it does what is missing."
+            "The folder for results: --out results. A second run with the same arguments computes only missing results."
         ),
     ],
     explaining: Explaining,
@@ -156,14 +169,14 @@ def run(
     source: Source,
     device: o.Device = "cpu",
 ) -> None:
-    """Explain every sample of a data set, and sum up: how many are certified, how the overlaps are spread.
+    """Explain all samples of a data set, and print totals: the number of proven decisions and the spread of overlaps.
 
-    It may be killed at any moment: started again it goes on, and ends with the same files to the last byte. A sample
-    that cannot be read is recorded with its reason. Exit code 1: not one could be explained.
+    An interrupted run continues when it is started again, and writes the same files, byte for byte. A sample that
+    cannot be read is recorded with the reason. Exit code 1: no sample could be explained.
 
     For instance: proofmap run pictures --model net.onnx --eps 2/255 --groups grid:12 --out results
     """
-    engine = computing.where()
+    engine = computing.make_engine()
 
     from proofmap.runs import Job, shape_of
     from proofmap.runs import run as explain_all
@@ -186,7 +199,7 @@ def run(
     )
     cores = os.cpu_count() or 1
     if computing.engine == "local" and job.device == "cpu" and job.threads == 1 < cores:
-        typer.echo(f"one of {cores} cores is used: --engine ray or --threads {cores} takes all", err=True)
+        typer.echo(f"only one of {cores} cores is used: --engine ray or --threads {cores} uses all of them", err=True)
     limit, shuffle, seed = selection.limit, selection.shuffle, selection.seed
     totals = explain_all(
         samples,

@@ -1,4 +1,4 @@
-"""proofmap verify: decisions over balls, or the properties of VNN-LIB files, proven, refuted or left undecided."""
+"""The command `proofmap verify`: prove or refute decisions over balls, or properties of VNN-LIB files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proofmap.errors import InputError
 
 __all__ = ["verify"]
 
-_NO = 1
+_EXIT_NOT_PROVEN = 1
 
 
 def verify(
@@ -23,35 +23,39 @@ def verify(
     bounding: o.Bounding,
     target: o.Target = None,
     no_radius: Annotated[
-        bool, typer.Option("--no-radius", help="Leave out the largest radius that is proven: its search takes longest.")
+        bool,
+        typer.Option(
+            "--no-radius", help="Do not search for the largest proven radius. That search takes most of the time."
+        ),
     ] = False,
-    out: Annotated[
-        Path, typer.Option(help="The folder for the points that refute a decision or a property: --out points")
-    ] = Path("out"),
+    out: Annotated[Path, typer.Option(help="The folder for counterexamples: --out points")] = Path("out"),
     result: Annotated[
-        Path | None, unset("For one VNN-LIB file, its answer in VNN-COMP's format: --result r.txt")
+        Path | None, unset("With one VNN-LIB file: write the answer in the format of VNN-COMP: --result r.txt")
     ] = None,
     as_json: o.Json = False,
     subject: Subject,
 ) -> None:
-    """Prove that no input of the ball is classified otherwise, or that the property of a VNN-LIB file holds.
+    """Prove that the class is the same for all inputs of a ball, or that the property of a VNN-LIB file holds.
 
-    Exit code 1 where that is not proven for every input. For instance: proofmap verify zoo:mnist_mlp digit.png --eps
-    0.02
+    Exit code 1: not proven for every input.
+
+    For instance: proofmap verify zoo:mnist_mlp digit.png --eps 0.02
     """
     boxed = subject.boxed
     _check_result(result, len(subject.inputs) if boxed else 0)
     if boxed:
         ball.refuse_beside_a_box()
         if target is not None or no_radius:
-            raise InputError("got --target or --no-radius with a VNN-LIB file, expected none: it says what is decided")
+            raise InputError(
+                "got --target or --no-radius with a VNN-LIB file, expected none: the file contains the question"
+            )
     elif ball.eps == "auto":
         raise InputError("got --eps auto, expected a number such as 0.02 or 2/255: the proven radius is printed anyway")
     if out.exists() and not out.is_dir():
         raise InputError(f"got --out {out}, which is a file, expected a folder: choose another")
 
     from proofmap.bounds import Backward
-    from proofmap.cli.commands.verify_decisions import Question, answer_all
+    from proofmap.cli.commands.verify_decisions import DecisionQuery, answer_all
     from proofmap.cli.commands.verify_properties import decide_files
     from proofmap.cli.counterexample_files import Points
     from proofmap.cli.options.samples_and_balls import read_cases
@@ -63,14 +67,14 @@ def verify(
     else:
         model, cases = read_cases(subject, ball)
         aim = o.class_of(target, model.classes)
-        question = Question(method, str(ball.eps), ball.norm, aim, not no_radius, Points(out, model))
-        proven = answer_all(cases, question, as_json)
+        query = DecisionQuery(method, str(ball.eps), ball.norm, aim, not no_radius, Points(out, model))
+        proven = answer_all(cases, query, as_json)
     if not proven:
-        raise typer.Exit(_NO)
+        raise typer.Exit(_EXIT_NOT_PROVEN)
 
 
 def _check_result(result: Path | None, count: int) -> None:
-    """Refuse a result file that cannot be written, or that has not one specification to answer."""
+    """Refuse a result file that cannot be written, or a number of VNN-LIB files other than one."""
     if result is None:
         return
     if count != 1:

@@ -1,4 +1,4 @@
-"""verify with VNN-LIB files: whether what they say must not happen cannot happen."""
+"""`proofmap verify` on VNN-LIB files: prove that the unsafe outputs of each file cannot occur, or find one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from proofmap.cli.counterexample_files import Points, values_of
 from proofmap.cli.explain_output import stems
 from proofmap.cli.options.shared_options import ROUNDINGS, finite, tell
 from proofmap.errors import FileError, InputError
-from proofmap.explainers.explanation import rounded
+from proofmap.explainers.explanation import format_overlap
 from proofmap.graph import Graph
-from proofmap.runtime.progress_bar import Bar
+from proofmap.runtime.progress_bar import ProgressBar
 from proofmap.sources import Model, Preparation, read_specification
 from proofmap.sources.own_files import VIOLATED
 from proofmap.text.wording import plural
@@ -25,18 +25,18 @@ from proofmap.verify.property import PropertyAnswer, Region, check, decide
 
 __all__ = ["decide_files"]
 
-_WORDS = {"holds": "unsat", "violated": "sat", "unknown": "unknown"}  # as VNN-COMP has them
+_VNN_COMP_WORDS = {"holds": "unsat", "violated": "sat", "unknown": "unknown"}
 
 
 def decide_files(
     paths: Sequence[Path], method: Method, points: Points, result: Path | None, device: torch.device, as_json: bool
 ) -> bool:
-    """Print what is known of each file's property, all of which are read first; whether all of them hold."""
+    """Print the answer for each file, after all files were read. Return whether all properties hold."""
     model = points.model
     asked = [_read(path, model) for path in paths]
     entries = []
     names = stems([path.name.removesuffix(".gz") for path in paths])
-    with Bar(len(paths), "verify") as bar:
+    with ProgressBar(len(paths), "verify") as bar:
         for path, (regions, graph), stem in zip(paths, asked, names, strict=True):
             with bar.work():
                 answer = decide(graph, regions, bounds=method, run=points.run, device=device)
@@ -47,7 +47,7 @@ def decide_files(
                 result.write_text(_result(answer, model.preparation), encoding="utf-8")
             if not as_json:
                 bar.write(f"{path.name}: {answer.verdict}: {_meaning(entry, points.confirmed)}")
-    counts = {word: sum(entry["verdict"] == word for entry in entries) for word in _WORDS}
+    counts = {word: sum(entry["verdict"] == word for entry in entries) for word in _VNN_COMP_WORDS}
     if as_json:
         whole = {"model": model.name, **counts, "of": len(entries), "specifications": entries}
         typer.echo(json.dumps(whole, indent=1))
@@ -86,7 +86,7 @@ def _meaning(entry: dict[str, Any], confirmed: str) -> str:
         case "holds":
             what = "its one case cannot" if cases == 1 else f"none of its {cases} cases can"
             box = "its box" if entry["boxes"] == 1 else f"its {entry['boxes']} boxes"
-            return f"{what} happen anywhere in {box}, by a margin of {rounded(entry['margin'], 'sampled')}"
+            return f"{what} happen anywhere in {box}, by a margin of {format_overlap(entry['margin'], 'sampled')}"
         case "violated":
             return f"{entry['point']} meets its assertions, {confirmed}"
         case _:
@@ -96,11 +96,11 @@ def _meaning(entry: dict[str, Any], confirmed: str) -> str:
 
 
 def _result(answer: PropertyAnswer, preparation: Preparation) -> str:
-    """The answer in VNN-COMP's format: a word, and after `sat` the inputs and outputs of a counterexample."""
+    """Return the answer in VNN-COMP's format: one word, and after `sat` the counterexample's inputs and outputs."""
     if answer.point is None or answer.outputs is None:
-        return f"{_WORDS[answer.verdict]}\n"
+        return f"{_VNN_COMP_WORDS[answer.verdict]}\n"
     inputs = values_of(answer.point, preparation).astype(float).flatten().tolist()
     named = [("X", k, value) for k, value in enumerate(inputs)]
     named += [("Y", k, value) for k, value in enumerate(answer.outputs.double().tolist())]
     lines = "\n".join(f"({letter}_{k} {value!r})" for letter, k, value in named)
-    return f"{_WORDS[answer.verdict]}\n({lines})\n"
+    return f"{_VNN_COMP_WORDS[answer.verdict]}\n({lines})\n"

@@ -1,4 +1,4 @@
-"""What a command is asked about: a model with all that belongs to it, and the inputs it is given."""
+"""Options for a model (weights, class names, preparation of inputs) and for the inputs of a command."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ ModelName = Annotated[
 
 @dataclass(frozen=True)
 class Source:
-    """What belongs to a model beside its name: its weights, the names of its classes, how values become its input."""
+    """Options of a model: its weights, the names of its classes, and the preparation of its inputs."""
 
     weights: Annotated[
-        Path | None, unset("The state dict of a torch module: --weights net.safetensors, or net.pt.")
+        Path | None, unset("A file with the state dict of a torch module: --weights net.safetensors, or net.pt.")
     ] = None
     classes: Annotated[
-        Path | None, unset("A text file with the names of the classes, one a line, 0 first: --classes names.txt")
+        Path | None, unset("A text file with one class name per line, class 0 first: --classes names.txt")
     ] = None
     size: Annotated[
         str | None,
-        unset("Pictures are scaled and cut to this height and width, by default the model's: --size 224, or 224,160."),
+        unset("Scale and crop pictures to this height and width: --size 224, or 224,160. By default the model's size."),
         texts.Check(texts.sides),
     ] = None
     channels: Annotated[
-        int | None, unset("--channels 1: pictures are read as grey; 3: in colour. By default as the model says.")
+        int | None, unset("Read pictures in grey (--channels 1) or in colour (3). By default as the model expects.")
     ] = None
     mean: Annotated[
         str | None,
-        unset("Subtracted from each channel before the model: --mean 0.485,0.456,0.406, or one number."),
+        unset("Subtract these means from the channels before the model: --mean 0.485,0.456,0.406, or one number."),
         texts.values("--mean"),
     ] = None
     std: Annotated[
         str | None,
-        unset("Each channel is divided by it, after the mean: --std 0.229,0.224,0.225, or one number."),
+        unset("Then divide the channels by these numbers: --std 0.229,0.224,0.225, or one number."),
         texts.values("--std"),
     ] = None
     layout: Annotated[
         str | None,
         unset(
-            "NCHW, or --layout NHWC for a model that takes the channels last; arrays follow it.",
+            "The order of axes in the model and in arrays: NCHW, or --layout NHWC if the channels come last.",
             autocompletion=among(names.LAYOUTS),
         ),
         texts.one_of(names.LAYOUTS, "--layout"),
@@ -71,14 +71,14 @@ class Source:
     values: Annotated[
         str | None,
         unset(
-            "The values of black and white, in which eps and domain are stated: 0,1 by default, or --range 0,255.",
+            "The values of black and white: --range 0,255. By default 0,1. --eps and --domain use the same scale.",
             "--range",
         ),
         texts.Check(partial(texts.pair, what="--range")),
     ] = None
 
     def model(self, name: str, *, bare: bool = False) -> Model:
-        """The model of a name; flags come before what the TOML beside it says. bare: without mean and std."""
+        """Read the model. Options have priority over the TOML file beside it. bare: without mean and std."""
         given: dict[str, Any] = {
             "size": None if self.size is None else texts.sides(self.size),
             "channels": self.channels,
@@ -97,15 +97,15 @@ class Source:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a command is asked about: a model, its inputs, and where both are computed with."""
+    """Options of a command that reads a model and inputs, and computes on a device."""
 
     model: ModelName
     inputs: Annotated[
         list[Path],
         typer.Argument(
             metavar="INPUT",
-            help="Pictures (png, jpeg, webp, bmp, gif, tiff), arrays (npy, npz), tables (csv), MNIST's and CIFAR-10's "
-            "own files, folders of these, or VNN-LIB files, which bring their own box. For instance: digit.png",
+            help="Pictures (png, jpeg, webp, bmp, gif, tiff), arrays (npy, npz), tables (csv), the official files of "
+            "MNIST and CIFAR-10, or folders of these. VNN-LIB files contain their own box. For instance: digit.png",
             show_default=False,
         ),
     ]
@@ -114,12 +114,12 @@ class Subject:
 
     @property
     def boxed(self) -> bool:
-        """Whether the inputs are VNN-LIB files, which bring their own balls: all of them or none."""
+        """Whether the inputs are VNN-LIB files, which contain their own balls. A mixture is refused."""
         boxed = [path.name.lower().endswith((".vnnlib", ".vnnlib.gz")) for path in self.inputs]
         if any(boxed) and not all(boxed):
             raise InputError("got VNN-LIB files together with other inputs, expected one kind: run the command twice")
         return any(boxed)
 
     def load(self, *, bare: bool = False) -> Model:
-        """The model; bare: without mean and std."""
+        """Read the model; bare: without mean and std."""
         return self.source.model(self.model, bare=bare)

@@ -1,6 +1,6 @@
-"""Options in bundles: a parameter whose type is a dataclass stands for the fields of that dataclass, as options.
+"""Bundles of options: a parameter whose type is a dataclass adds one option for each field of that dataclass.
 
-A bundle may hold others. What the user sees is one flat list; what a command is called with are the bundles.
+Bundles can contain bundles. The user sees one flat list of options. The command receives the dataclasses.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ __all__ = ["call", "metadata", "options", "unset"]
 
 
 def unset(text: str, *names: str, **more: Any) -> Any:
-    """An option of which the help shows no default: its text says what holds where it is not given."""
+    """Declare an option without a default in the help: its text explains the behaviour without the option."""
     return typer.Option(*names, help=text, show_default=False, **more)
 
 
 def options(function: Callable[..., Any]) -> list[Parameter]:
-    """All options of a command one by one, keyword only; its arguments, whose order is that of the words, first."""
+    """Return all options of a command as keyword-only parameters; positional arguments come first, in their order."""
     return sorted(_flat(function), key=lambda option: not any(isinstance(m, ArgumentInfo) for m in metadata(option)))
 
 
 def call(function: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """Call a command, or make a bundle, with what is given for each option."""
+    """Call a command, or create a bundle, with the given values of its options."""
     values = {
         one.name: call(one.annotation, given) if _is_bundle(one) else given[one.name] for one in _parameters(function)
     }
@@ -35,7 +35,7 @@ def call(function: Callable[..., Any], given: dict[str, Any]) -> Any:
 
 
 def metadata(option: Parameter) -> tuple[Any, ...]:
-    """What stands beside the type of an option."""
+    """Return the metadata of an annotated type."""
     return getattr(option.annotation, "__metadata__", ())
 
 

@@ -1,6 +1,6 @@
-"""The names that options take, for help, completion and a first look at what was typed.
+"""The names that options accept, for help texts, shell completion and early checks.
 
-The tables that hold what they stand for need torch, which nobody who asks for help waits for; a test compares both.
+The library's own tables need torch, and help must not wait for it. A test compares these names with those tables.
 """
 
 from __future__ import annotations
@@ -8,37 +8,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib.resources import files
 
-from proofmap.registry import JUDGES
+from proofmap.registry import METRIC_ENTRIES
 
 BOUNDS = ("ibp", "forward", "backward", "alpha", "crown-ibp", "exact", "crown")
-SEARCH = "exact"  # of them the one that takes limits
-METRICS = tuple(name for name, judge in JUDGES.items() if judge.maps)
+SEARCH = "exact"  # the method of BOUNDS that accepts --seconds and --gap
+METRICS = tuple(name for name, judge in METRIC_ENTRIES.items() if judge.maps)
 FORMATS = (".csv", ".parquet", ".npz", ".zarr")
 NORMS = ("1", "2", "inf")
 LAYOUTS = ("NCHW", "NHWC")
 ENGINES = ("local", "ray")
-WHICH = ("all", "top", "none")  # groups whose claims are written
+WHICH = ("all", "top", "none")  # the groups whose AO(B_u) are claimed
 ZOO = "zoo:"
-COURT = "court"  # beside the benchmarks: every method before judges that know the truth
+COURT = "court"  # the benchmark with ground truth: `proofmap bench court`
 
 
 def zoo() -> list[str]:
-    """The models of the package: each has a TOML that says how pictures become its input."""
+    """Return the names of the packaged models. Each has a TOML file with the preparation of its inputs."""
     return _tables("zoo")
 
 
 def benches() -> list[str]:
-    """The benchmarks of the package."""
+    """Return the names of the packaged benchmarks."""
     return _tables("bench", "specs")
 
 
 def among(names: Iterable[str]) -> Callable[[], list[str]]:
-    """What the shell completes a value to."""
+    """Return the completion function of an option with these values."""
     return lambda: list(names)
 
 
 def models(incomplete: str) -> list[str]:
-    """What the shell completes a model to, once something is typed: before that, the user's files are offered."""
+    """Complete a model's name once something is typed. Before that, the shell offers the user's files."""
     return [f"{ZOO}{name}" for name in zoo()] if incomplete else []
 
 

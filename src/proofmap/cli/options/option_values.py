@@ -1,6 +1,6 @@
-"""What the texts of options say, as plain values: a wrong one is refused here, before anything is loaded.
+"""Parsers of option texts: each returns plain values, or raises InputError before anything is loaded.
 
-An option carries its `Check`, and no command starts before all of its options have passed theirs.
+An option has its parser as a `Check` in its annotation. A command starts only after all checks have passed.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from typing import Any, Literal
 
 from proofmap.cli.options import option_names as names
 from proofmap.errors import InputError
-from proofmap.settings import number_of
+from proofmap.settings import parse_number
 
 
 @dataclass(frozen=True)
 class Check:
-    """Stands beside an option in its annotation: `read` raises InputError for a text that says nothing."""
+    """The parser in the annotation of an option: `read` raises InputError for an invalid text."""
 
     read: Callable[[Any], object]
 
 
 def number(text: str, what: str) -> float:
-    """0.02, 2/255 or 0.5/255."""
+    """Parse a number such as 0.02, 2/255 or 0.5/255."""
     try:
-        return number_of(text)
+        return parse_number(text)
     except ValueError:
         raise InputError(f"got {what} {text}, expected a number such as 0.02 or 2/255") from None
 
 
 def radius(text: str) -> float | Literal["auto"]:
-    """A number of at least 0, or auto."""
+    """Parse a radius: a number of at least 0, or auto."""
     if text == "auto":
         return "auto"
     eps = number(text, "--eps")
@@ -45,7 +45,7 @@ def radius(text: str) -> float | Literal["auto"]:
 
 
 def day(text: str) -> date:
-    """A day as ISO 8601 has it."""
+    """Parse an ISO 8601 date."""
     try:
         return date.fromisoformat(text)
     except ValueError:
@@ -53,12 +53,12 @@ def day(text: str) -> date:
 
 
 def numbers(text: str, what: str) -> tuple[float, ...]:
-    """Numbers between commas."""
+    """Parse numbers that commas separate."""
     return tuple(number(part, what) for part in text.split(","))
 
 
 def pair(text: str, what: str) -> tuple[float, float]:
-    """Two numbers."""
+    """Parse two numbers that a comma separates."""
     ends = numbers(text, what)
     if len(ends) != 2:
         raise InputError(f"got {what} {text}, expected two numbers such as 0,1")
@@ -66,7 +66,7 @@ def pair(text: str, what: str) -> tuple[float, float]:
 
 
 def domain(text: str) -> tuple[float, float] | None:
-    """Two numbers, the smaller first, or none."""
+    """Parse two numbers, the smaller first; `none` gives None."""
     if text == "none":
         return None
     low, high = pair(text, "--domain")
@@ -76,7 +76,7 @@ def domain(text: str) -> tuple[float, float] | None:
 
 
 def sides(text: str) -> tuple[int, int]:
-    """A height and a width."""
+    """Parse a height and a width."""
     if not re.fullmatch(r"\d{1,6}(,\d{1,6})?", text):
         raise InputError(f"got --size {text}, expected a side such as 224, or a height and a width such as 224,160")
     both = [int(side) for side in text.split(",")]
@@ -84,7 +84,7 @@ def sides(text: str) -> tuple[int, int]:
 
 
 def groups(text: str) -> tuple[str, list[int], dict[str, bool]]:
-    """A kind of groups (a name of `pm.groups`), the counts after its colon, and its other settings."""
+    """Parse groups: the name of a function of `pm.groups`, the counts after its colon, and its other settings."""
     kind, colon, count = text.partition(":")
     cells = count.removesuffix(":smooth")
     smooth = {"smooth": True} if kind == "grid" and cells != count else {}
@@ -102,7 +102,7 @@ def groups(text: str) -> tuple[str, list[int], dict[str, bool]]:
 
 
 def bounds(text: str) -> None:
-    """Names of bounds between pluses."""
+    """Check the names of bounds that pluses join."""
     if not all(name in names.BOUNDS for name in text.split("+")):
         raise InputError(
             f"got bounds {text!r}, expected names among {', '.join(names.BOUNDS)}, joined by + for an intersection"
@@ -110,24 +110,24 @@ def bounds(text: str) -> None:
 
 
 def device(text: str) -> None:
-    """A kind of place to compute at; whether it is there is for torch to say."""
+    """Check the form of a device name. Torch checks later whether the device exists."""
     if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", text):
         raise InputError(f"got --device {text}, expected cpu, cuda or cuda:1")
 
 
 def exported(path: Path) -> None:
-    """A name that ends in a format."""
+    """Check that the name of a file ends in a known format."""
     if path.suffix.lower() not in names.FORMATS:
         raise InputError(f"got the name {path}, expected one that ends in {', '.join(names.FORMATS)}")
 
 
 def listed(text: str) -> list[str]:
-    """Names between commas."""
+    """Split names at commas."""
     return [name.strip() for name in text.split(",")]
 
 
 def all_among(known: Sequence[str], what: str) -> Check:
-    """For names between commas."""
+    """Return the check of an option with names that commas separate."""
 
     def read(text: str) -> None:
         for name in listed(text):
@@ -138,7 +138,7 @@ def all_among(known: Sequence[str], what: str) -> Check:
 
 
 def one_of(known: Sequence[str], option: str) -> Check:
-    """For a name alone."""
+    """Return the check of an option with one name."""
 
     def read(text: str) -> None:
         if text not in known:
@@ -149,7 +149,7 @@ def one_of(known: Sequence[str], option: str) -> Check:
 
 
 def settings(given: Sequence[str]) -> dict[str, str]:
-    """Names and values on either side of =."""
+    """Parse settings such as samples=50."""
     values = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -160,25 +160,25 @@ def settings(given: Sequence[str]) -> dict[str, str]:
 
 
 def gigabytes(memory: float) -> int:
-    """Bytes, of GiB."""
+    """Convert GiB to bytes."""
     if not 0 < memory < 2**32:
         raise InputError(f"got --memory {memory:g}, expected a number of GiB, such as 4")
     return int(memory * 2**30)
 
 
 def limit(count: int) -> None:
-    """How many samples to take."""
+    """Check a number of samples."""
     if count < 1:
         raise InputError(f"got a limit of {count} samples, expected at least one")
 
 
 def values(option: str) -> Check:
-    """For numbers between commas."""
+    """Return the check of an option with numbers that commas separate."""
     return Check(partial(numbers, what=option))
 
 
 def above_zero(option: str, example: str) -> Check:
-    """For a number above 0."""
+    """Return the check of an option with a number above 0."""
 
     def read(value: float) -> None:
         if not (isfinite(value) and value > 0):

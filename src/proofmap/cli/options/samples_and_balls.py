@@ -1,4 +1,4 @@
-"""What a command is asked about: the samples in its inputs, each with its ball, all read before any work starts."""
+"""The samples of a command, each with its ball. All are read before any work starts."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Case:
     name: str
     x: Tensor  # (1, *shape)
     ball: Ball
-    source: Callable[[], Source]  # its name and file, hashed when asked for
+    source: Callable[[], Source]  # name and file of the sample; hashed when called
     label: int | None = None
-    columns: tuple[str, ...] | None = None  # of a table
+    columns: tuple[str, ...] | None = None  # names of a table's columns
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -40,17 +40,17 @@ class Case:
 
     @property
     def boxed(self) -> bool:
-        """Whether the ball is the box of a VNN-LIB file, with a radius for each variable."""
+        """Whether the ball is the box of a VNN-LIB file, which has one radius per variable."""
         return isinstance(self.ball.eps, Tensor)
 
 
 def read_cases(
     subject: Subject, ball: o.BallOptions, default: str | None = None, limit: int | None = None
 ) -> tuple[Model, list[Case]]:
-    """The model, and all samples in the inputs with their balls; default: the radius where none is given.
+    """Read the model, and the samples of the inputs with their balls.
 
-    limit: the first so many, and no more are read.
-    VNN-LIB files bring their own balls, and speak of the inputs of the bare network.
+    default: the radius if none is given. limit: read only the first samples.
+    VNN-LIB files contain their own balls, which are about inputs of the network without mean and std.
     """
     device = o.device_of(subject.device)
     if not subject.boxed:
@@ -62,7 +62,7 @@ def read_cases(
 
 
 def graphs(cases: Sequence[Case], model: Model) -> dict[tuple[int, ...], Graph]:
-    """The network for samples of each shape; their labels have to be among its classes."""
+    """Trace the network for each shape of the samples. Refuse labels that are not among its classes."""
     networks = {case.shape: model.graph(case.x) for case in {case.shape: case for case in cases}.values()}
     for case in cases:
         classes = networks[case.shape].classes

@@ -1,6 +1,6 @@
-"""Options that several commands share, alone or in bundles, and what their texts mean.
+"""Options that several commands share, and functions that turn their texts into objects of the library.
 
-A text that means nothing raises InputError in one sentence. Nothing here loads torch before it is needed.
+An invalid text raises InputError. Torch is loaded only when a function needs it.
 """
 
 from __future__ import annotations
@@ -38,41 +38,44 @@ ROUNDINGS = f"{NOT_COVERED}: bounds are of the network over the real numbers, co
 Groups = Annotated[
     str | None,
     unset(
-        "What is scored together: --groups grid:12, grid:8,12, superpixels:50, pixels, columns for a table, or "
-        "windows:8 for a series. By "
-        "default every pixel or column. Maps of grid:12:smooth pass smoothly from cell to cell."
+        "The groups of values that get one score each: --groups grid:12, grid:8,12, superpixels:50, pixels, columns "
+        "for a table, or windows:8 for a series. By default each pixel or column is a group. grid:12:smooth "
+        "interpolates maps between cells."
     ),
     texts.Check(texts.groups),
 ]
 Bounds = Annotated[
     str | None,
     unset(
-        f"How worst cases are bounded: {', '.join(names.BOUNDS)} (another name of backward); --bounds ibp+forward "
-        "for the better of both. By default backward.",
+        f"The bounding method: {', '.join(names.BOUNDS)} (another name of backward). --bounds ibp+forward takes the "
+        "better of both. By default backward.",
         autocompletion=among(names.BOUNDS),
     ),
     texts.Check(texts.bounds),
 ]
 _Seconds = Annotated[
     float | None,
-    unset("With --bounds exact: for how long the search may go on at each sample: --seconds 300. By default 60."),
+    unset("With --bounds exact: the time limit of the search per sample: --seconds 300. By default 60."),
     texts.above_zero("--seconds", "60"),
 ]
 _Gap = Annotated[
     float | None,
-    unset("With --bounds exact: how far apart both sides of an overlap may stay: --gap 0.01. By default 0.001."),
+    unset(
+        "With --bounds exact: stop when the upper and lower bounds differ by at most this: --gap 0.01. By default "
+        "0.001."
+    ),
     texts.above_zero("--gap", "0.001"),
 ]
 Target = Annotated[
-    str | None, unset("The class to explain, by number or name: --target 3. By default the predicted one.")
+    str | None, unset("The class to explain, by number or name: --target 3. By default the predicted class.")
 ]
-Limit = Annotated[int | None, unset("The first so many samples: --limit 100"), texts.Check(texts.limit)]
+Limit = Annotated[int | None, unset("Use only the first samples: --limit 100"), texts.Check(texts.limit)]
 Device = Annotated[
     str,
-    typer.Option(help="Where to compute: cpu, or --device cuda, or cuda:1.", autocompletion=among(("cpu", "cuda"))),
+    typer.Option(help="The device to compute on: --device cuda, or cuda:1.", autocompletion=among(("cpu", "cuda"))),
     texts.Check(texts.device),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document for a program to read.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the results as one JSON document.")]
 
 
 @dataclass(frozen=True)
@@ -81,36 +84,39 @@ class BallOptions:
 
     eps: Annotated[
         str | None,
-        unset("The radius of the ball: --eps 0.02, 2/255, 0.5/255, or auto, the radius that is proven for each input."),
+        unset(
+            "The radius of the ball: --eps 0.02, 2/255 or 0.5/255. auto uses the largest radius that is proven for "
+            "each input."
+        ),
         texts.Check(texts.radius),
     ] = None
     norm: Annotated[
         str,
-        typer.Option(help="The norm of the ball, 1, 2 or inf: --norm 2", autocompletion=among(names.NORMS)),
+        typer.Option(help="The norm of the ball: 1, 2 or inf: --norm 2", autocompletion=among(names.NORMS)),
         texts.one_of(names.NORMS, "--norm"),
     ] = "inf"
     domain: Annotated[
         str | None,
         unset(
-            "The values that inputs can have: --domain 0,1, or none. By default the range of pictures; none for a "
-            "table."
+            "The smallest and the largest value of an input: --domain 0,1, or none. By default the range of pictures, "
+            "and none for other samples."
         ),
         texts.Check(texts.domain),
     ] = None
 
     @property
     def chosen(self) -> bool:
-        """Whether the radius and the norm are left to whoever explains."""
+        """Whether neither a radius nor a norm is given."""
         return self.eps is None and self.norm == "inf"
 
     def or_radius(self, default: str | None) -> BallOptions:
-        """With another radius where none is given; without one, a radius is asked for."""
+        """Set the radius to the default if none is given. Without a default, --eps is required."""
         if self.eps is None and default is None:
             raise InputError("got no --eps, expected the radius of the ball, such as 0.02 or 2/255")
         return self if self.eps is not None else replace(self, eps=default)
 
     def around(self, shape: tuple[int, ...], preparation: Preparation) -> Ball:
-        """The ball around samples of a shape: pictures (C, H, W) lie in their range, unless another domain is given."""
+        """Return the ball around samples of a shape. Pictures (C, H, W) have their range as the default domain."""
         from proofmap.inputs.ball import Ball
 
         assert self.eps is not None
@@ -119,21 +125,21 @@ class BallOptions:
         return Ball(texts.radius(self.eps), float(self.norm), domain)
 
     def refuse_beside_a_box(self) -> None:
-        """A VNN-LIB file brings its own ball: no other can be given."""
+        """Refuse ball options beside a VNN-LIB file, which contains its own ball."""
         if self != BallOptions():
             raise InputError("got --eps, --norm or --domain with a VNN-LIB file, expected none: its box is the ball")
 
 
 @dataclass(frozen=True)
 class Bounding:
-    """How worst cases are bounded, and for how long."""
+    """The bounding method, and the limits of its search."""
 
     bounds: Bounds = None
     seconds: _Seconds = None
     gap: _Gap = None
 
     def __post_init__(self) -> None:
-        """Refuse the limits of a search where nothing is searched."""
+        """Refuse the limits of a search for a method that does not search."""
         given = [f"--{name} {value:g}" for name, value in self._limits.items()]
         if given and names.SEARCH not in self._names:
             bounds = "no --bounds" if self.bounds is None else f"--bounds {self.bounds}"
@@ -149,7 +155,7 @@ class Bounding:
 
     @property
     def method(self) -> Method | None:
-        """The method of the names and the limits; None where none is named."""
+        """Return the bounding method; None if none is named."""
         from proofmap.bounds import Exact, named
 
         parts = [Exact(**self._limits) if name == names.SEARCH else named(name) for name in self._names]
@@ -158,7 +164,7 @@ class Bounding:
 
 @dataclass(frozen=True, kw_only=True)
 class Scoring:
-    """What is scored together, how it is bounded, and for which class."""
+    """The groups, the bounding method and the class of an explanation."""
 
     groups: Groups = None
     bounding: Bounding
@@ -166,7 +172,7 @@ class Scoring:
 
 
 def groups_of(text: str | None) -> Grouping:
-    """The grouping of a text such as "grid:12"."""
+    """Return the grouping of a text such as "grid:12"."""
     from proofmap.inputs import groups as grouping
 
     kind, counts, settings = texts.groups(text or "pixels")
@@ -175,7 +181,7 @@ def groups_of(text: str | None) -> Grouping:
 
 
 def bounds_of(bounding: Bounding, method: str, kind: type[Any]) -> dict[str, Any]:
-    """The bounds as a setting of a method; none where none are given."""
+    """Return the bounding method as a setting of an explainer; empty if none is given."""
     if bounding.bounds is None:
         return {}
     if "bounds" not in signature(kind).parameters:
@@ -191,7 +197,7 @@ def check_proves(method: str, kind: type[Any], rigorous: bool) -> None:
 
 
 def class_of(text: str | None, classes: tuple[str, ...] | None) -> int | None:
-    """The number of a class that is given by its number or its name."""
+    """Return the number of a class that is given by its number or its name."""
     if text is None:
         return None
     if classes is not None and text in classes:
@@ -205,7 +211,7 @@ def class_of(text: str | None, classes: tuple[str, ...] | None) -> int | None:
 
 
 def device_of(text: str) -> torch.device:
-    """A place to compute at that is there."""
+    """Return the device; refuse one that does not exist."""
     import torch
 
     try:
@@ -217,7 +223,7 @@ def device_of(text: str) -> torch.device:
 
 
 def make_folder(out: Path) -> None:
-    """The folder for what a command writes."""
+    """Create the output folder of a command."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -225,11 +231,11 @@ def make_folder(out: Path) -> None:
 
 
 def tell(notes: Iterable[str]) -> None:
-    """Say what a reader of the output should know of the inputs, beside the output."""
+    """Print notes to stderr."""
     for note in notes:
         typer.echo(f"note: {note}", err=True)
 
 
 def finite(value: float) -> float | None:
-    """A number as JSON can have it: null where it is infinite or unknown."""
+    """Return a number for JSON: None for infinities and NaN."""
     return value if isfinite(value) else None

@@ -1,7 +1,7 @@
-"""Linear surrogates of the logit: LIME and KernelSHAP fit a weight to each group, from samples with groups covered.
+"""LIME (Ribeiro et al. 2016) and KernelSHAP (Lundberg and Lee 2017): linear models of the logit on masks of groups.
 
-Captum's Lime and KernelShap need scikit-learn, take one sample at a time and draw anew for each; here what is drawn for
-a seed serves every sample, and the fit is one system of equations. The tests compare with Captum.
+Captum's Lime and KernelShap need scikit-learn, take one sample at a time and draw anew for each. Here the draws depend
+on the seed alone and serve every sample, and the fit is one linear system. The tests compare with Captum.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import torch
 from torch import Tensor
 
 from proofmap.errors import InputError
-from proofmap.explainers.baselines.baseline import Baseline, Task
-from proofmap.explainers.baselines.masked_samples import scores_under
+from proofmap.explainers.baselines.baseline import Baseline, BaselineBatch
+from proofmap.explainers.baselines.masked_samples import masked_scores
 from proofmap.explainers.upsampling import spread
 from proofmap.inputs.groups import Groups, grid, mask_of, pixels
 from proofmap.settings import count, number
 
 __all__ = ["LIME", "KernelSHAP", "Surrogate"]
 
-_CELLS = 7  # a side of an image, by default
+_GRID_CELLS = 7  # default cells along each side of an image
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Surrogate(Baseline):
-    """A weight for each group, from f_c where the groups that bits z leave are x and the others the baseline.
+    """A weight for each group, from f_c where the groups with z = 1 have the values of x and the others the baseline.
 
-    groups: what is covered together; by default 7 x 7 cells of an image, else each variable.
+    groups: the variables that are covered together; by default 7 x 7 cells of an image, else each variable.
     """
 
     differentiates: ClassVar[bool] = False
@@ -42,50 +42,49 @@ class Surrogate(Baseline):
 
     @abstractmethod
     def _bits(self, groups: int) -> Tensor:
-        """The bits z of each sample: (K, G) in float64."""
+        """Return the bits z of all draws: (K, G) in float64."""
 
     @abstractmethod
     def _weights(self, bits: Tensor, scores: Tensor) -> Tensor:
-        """A weight for each group (n, G) from the bits (K, G) and the scores (n, K), all in float64."""
+        """Return a weight for each group (n, G) from the bits (K, G) and the scores (n, K), all in float64."""
 
     def _mask(self, x: Tensor) -> Tensor:
         groups = self.groups
         if groups is None:
-            small = x.ndim not in (3, 4) or min(x.shape[-2:]) < _CELLS
-            groups = pixels() if small else grid(_CELLS)
+            small = x.ndim not in (3, 4) or min(x.shape[-2:]) < _GRID_CELLS
+            groups = pixels() if small else grid(_GRID_CELLS)
         mask = mask_of(groups, x)
         if int(mask.max()) >= self.samples:
             raise InputError(
                 f"{type(self).__name__} got {int(mask.max()) + 1} groups and samples={self.samples}, expected at least "
-                "as many samples as groups: take fewer groups, such as grid(7), --groups grid:7, or more samples"
+                "as many samples as groups: take fewer groups, such as grid(7), or more samples",
+                arguments=("groups=grid:7",),
             )
         return mask
 
-    def _maps(self, task: Task) -> Tensor:
+    def _maps(self, task: BaselineBatch) -> Tensor:
         assert task.mask is not None
         if len(task.mask) == 1:
-            return self._fitted(task, task.mask)
-        each = zip(
-            task.x.split(1), task.target.split(1), task.mask.split(1), strict=True
-        )  # their own groups, their own draws
-        return torch.cat([self._fitted(replace(task, x=x, target=target), mask) for x, target, mask in each])
+            return self._fit(task, task.mask)
+        each = zip(task.x.split(1), task.target.split(1), task.mask.split(1), strict=True)  # own groups need own draws
+        return torch.cat([self._fit(replace(task, x=x, target=target), mask) for x, target, mask in each])
 
-    def _fitted(self, task: Task, mask: Tensor) -> Tensor:
+    def _fit(self, task: BaselineBatch, mask: Tensor) -> Tensor:
         bits = self._bits(int(mask.max()) + 1)
 
         def masks(part: slice) -> Tensor:
             return bits[part].to(task.x)[:, mask[0]]
 
-        scores = scores_under(task, len(bits), masks, self.baseline)
+        scores = masked_scores(task, len(bits), masks, self.baseline)
         return spread(self._weights(bits.to(scores), scores), mask).to(task.x.dtype)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LIME(Surrogate):
-    """Weights of the ridge regression of f_c on the bits, near x (Ribeiro et al. 2016), with the authors' settings.
+    """Weights of a ridge regression of f_c on the bits, near x (Ribeiro et al. 2016), with the authors' settings.
 
-    Each group is left with probability 1/2; the first sample is x itself. A sample counts sqrt(exp(-d² / width²)), d
-    its cosine distance to that one, 1 - sqrt(|z| / G). ridge: the penalty of the weights, not of the intercept.
+    Each group is kept with probability 1/2; the first draw is x itself. A draw has the weight sqrt(exp(-d² / width²)),
+    with its cosine distance d to x, 1 - sqrt(|z| / G). ridge: the penalty of the weights, not of the intercept.
     """
 
     width: float = number(0.25, "a finite number above 0", lambda width: width > 0)
@@ -102,24 +101,24 @@ class LIME(Surrogate):
         share = counts / counts.sum()
         z, y = bits - share @ bits, scores - (scores @ share)[:, None]
         penalty = self.ridge * torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
-        return _solved((z.T * counts) @ z + penalty, (y * counts) @ z)
+        return _least_norm_solution((z.T * counts) @ z + penalty, (y * counts) @ z)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class KernelSHAP(Surrogate):
-    """Shapley values of the groups: the weights that add up to f_c(x) - f_c(baseline) and fit f_c best where a subset
-    of k of G groups counts (G - 1) / (C(G, k) k (G - k)) (Lundberg and Lee 2017).
+    """Shapley values of the groups, by weighted least squares (Lundberg and Lee 2017).
 
-    Where there are no more than `samples` subsets all are taken, and the values are exact; else they are drawn as they
-    count, each with its complement. 2048 samples are the authors' default.
+    The values sum to f_c(x) - f_c(baseline). A subset of k of G groups has the weight (G - 1) / (C(G, k) k (G - k)). If
+    there are at most `samples` subsets, all are used and the values are exact. Otherwise subsets are drawn in
+    proportion to their weights, each with its complement. 2048 samples are the authors' default.
     """
 
     samples: int = count(2048)
 
     def _bits(self, groups: int) -> Tensor:
-        """All and none of the groups, then the subsets."""
+        """Return all groups, no groups, and then the subsets."""
         ends = torch.tensor([[1.0], [0.0]], dtype=torch.float64).expand(2, groups)
-        return torch.cat([ends, _every(groups) if self._exact(groups) else self._drawn(groups)])
+        return torch.cat([ends, _all_subsets(groups) if self._exact(groups) else self._drawn(groups)])
 
     def _exact(self, groups: int) -> bool:
         return groups < 64 and (1 << groups) - 2 <= self.samples
@@ -142,17 +141,17 @@ class KernelSHAP(Surrogate):
             counts = torch.tensor(weight, dtype=size.dtype, device=size.device)[size.long()]
         last = bits[2:, -1:]
         z, y = bits[2:, :-1] - last, scores[:, 2:] - scores[:, 1:2] - change * last.T
-        weights = _solved((z.T * counts) @ z, (y * counts) @ z)
+        weights = _least_norm_solution((z.T * counts) @ z, (y * counts) @ z)
         return torch.cat([weights, change - weights.sum(1, keepdim=True)], 1)
 
 
-def _every(groups: int) -> Tensor:
-    """The bits of every subset but none and all: (2^G - 2, G)."""
+def _all_subsets(groups: int) -> Tensor:
+    """Return the bits of every subset except none and all: (2^G - 2, G)."""
     number = torch.arange(1, 2**groups - 1)
     return (number[:, None] >> torch.arange(groups) & 1).double()
 
 
-def _solved(matrix: Tensor, right: Tensor) -> Tensor:
-    """The smallest solution w of matrix w = r, as near as there is, for each row r (n, G) and a symmetric matrix."""
+def _least_norm_solution(matrix: Tensor, right: Tensor) -> Tensor:
+    """Return the smallest least-squares solution w of matrix w = r, for each row r (n, G) and a symmetric matrix."""
     inverse: Tensor = torch.linalg.pinv(matrix, hermitian=True)
     return right @ inverse
