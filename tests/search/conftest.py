@@ -1,4 +1,4 @@
-"""What threads of searches are stopped by."""
+"""Fixtures that interrupt the threads of searches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """Ctrl-C is a KeyboardInterrupt in the main thread, wherever the tests are run."""
+    """Make Ctrl-C raise KeyboardInterrupt in the main thread, in every environment."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

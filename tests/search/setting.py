@@ -1,4 +1,4 @@
-"""What the tests of the tree have in common: tiny networks as units, and points of parts of their balls."""
+"""Shared parts of the search tests: tiny networks as units, and points of parts of their balls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GAP = Exact().gap
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """A network in float64, the balls around one input, and the forms of the logits that are asked about."""
+    """A network in float64, the balls around one input, and the forms of the logits to be bounded."""
 
     graph: Graph
     family: Family
@@ -98,7 +98,7 @@ def network(name: str, seed: int = 1) -> Graph:
 
 
 def setting(name: str, ball: str = "box", seed: int = 1, **changes: Any) -> Setting:
-    """One of the networks, with one of the balls around a drawn input, and the margins of its class."""
+    """Return one of the networks, with one of the balls around a random input, and the margins of its class."""
     graph = network(name, seed)
     x = torch.rand(1, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     logits = graph(x)
@@ -107,7 +107,7 @@ def setting(name: str, ball: str = "box", seed: int = 1, **changes: Any) -> Sett
 
 
 def points(family: Family, generator: torch.Generator, around: Tensor | None = None) -> Tensor:
-    """δ (P, d) of B: drawn, at its edge, and 0; with `around` (d,), closer and closer to that as well."""
+    """Return δ (P, d) of B: random, on the boundary, and 0; with `around` (d,), also at decreasing distances to it."""
     far = 9 * torch.randn(60, *family.x.shape, generator=generator, dtype=family.x.dtype)
     drawn = torch.cat([family.sample(60, generator), family.project(far), torch.zeros_like(family.x)[None]]).flatten(1)
     if around is None:
@@ -116,7 +116,7 @@ def points(family: Family, generator: torch.Generator, around: Tensor | None = N
 
 
 def run(units: Units, delta: Tensor) -> tuple[Tensor, Tensor]:
-    """(z (P, K), rows (P, R)) at δ (P, d), by the equations of the units, one level after the other."""
+    """Evaluate the units' equations level by level: (z (P, K), rows (P, R)) at δ (P, d)."""
     z = units.inputs.bias + delta @ units.inputs.weight.T
     u = torch.zeros_like(z)
     for level in units.levels:
@@ -130,7 +130,7 @@ def run(units: Units, delta: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def cut(units: Units, inside: Tensor, generator: torch.Generator, share: float = 0.4) -> Interval:
-    """Parts (B, K) whose intervals are cut at random around the z that are inside (B, K), kinks at 0 alone."""
+    """Return parts (B, K) with random cuts of the intervals that contain `inside` (B, K); ReLUs are cut at 0 only."""
     lower, upper = (end.expand_as(inside).clone() for end in (units.interval.lower, units.interval.upper))
     between = torch.rand(inside.shape, generator=generator, dtype=inside.dtype)
     for level in units.levels:
@@ -145,12 +145,12 @@ def cut(units: Units, inside: Tensor, generator: torch.Generator, share: float =
 
 
 def within(z: Tensor, part: Interval) -> Tensor:
-    """Which of z (P, K) lie in one part (K,)."""
+    """Return which z (P, K) lie in one part (K,)."""
     return ((z >= part.lower) & (z <= part.upper)).all(1)
 
 
 def exact_overlaps(graph: Graph, family: Family, forms: Tensor) -> Tensor:
-    """(N, 1 + G) of the members, by forms (N, R, classes): all pieces of the network are tried."""
+    """Return the exact overlaps (N, 1 + G) for forms (N, R, classes), by enumeration of the network's linear pieces."""
     singles, generator = family.split(), torch.Generator().manual_seed(0)
     exact = []
     for k in range(singles.count):

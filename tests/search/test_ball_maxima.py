@@ -1,4 +1,4 @@
-"""What a tree asks of the balls is what the family says."""
+"""Maxima of linear forms on flat balls agree with those of the family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UnitRows bounded on parts: whatever is chosen, no point of the part is above; steps follow the gradient."""
+"""β-CROWN bounds of rows hold at every point of a part for any parameters; Adam follows the exact gradient."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.search.setting import BALLS, NETWORKS, Setting, cut, points, run, set
 
 
 def unpack_leaves(one: Setting, generator: torch.Generator, count: int = 6) -> tuple[Interval, Tensor, Tensor]:
-    """(parts (B, K), δ (P, d), which of them lie in which part (B, P)): none of the parts is empty."""
+    """Return (nonempty parts (B, K), δ (P, d), membership (B, P))."""
     units = one.units
     centres = points(one.family, generator)[:count]
     delta = torch.cat([points(one.family, generator, centre) for centre in centres] + [centres])
@@ -37,7 +37,7 @@ def unpack_leaves(one: Setting, generator: torch.Generator, count: int = 6) -> t
 
 
 def drawn(parts: Interval, generator: torch.Generator) -> ParameterChoice:
-    """Slopes in [0, 1], and multipliers of either sign, some of them 0."""
+    """Return random slopes in [0, 1], and multipliers of either sign, some of them 0."""
     slopes, sizes, zero = (torch.rand(parts.lower.shape, generator=generator, dtype=torch.float64) for _ in range(3))
     return ParameterChoice(slopes, torch.where(zero < 0.3, 0.0, 4 * sizes - 2))
 
@@ -59,7 +59,7 @@ def test_no_point_of_a_part_is_above(name: str) -> None:
 
 
 def test_it_meets_the_network_where_nothing_is_open() -> None:
-    """Every unit's interval is one of its two sides: the rows are linear, and no multiplier is needed."""
+    """If every ReLU is stable, the rows are linear and the bounds exact without multipliers."""
     one = setting("dense")
     units, generator = one.units, torch.Generator().manual_seed(0)
     centre = points(one.family, generator)[:1]
@@ -86,7 +86,7 @@ def test_units_from_a_column_on_are_left_out() -> None:
 
 @pytest.mark.parametrize("name", ["dense", "smooth", "both"])
 def test_losses_are_what_lines_are_off_where_units_are_split(name: str) -> None:
-    """A ReLU at its kink, other functions in the middle of their intervals."""
+    """ReLUs are split at the kink, other functions in the middle of their intervals."""
     one = setting(name)
     units, generator = one.units, torch.Generator().manual_seed(0)
     parts, _, _ = unpack_leaves(one, generator)
@@ -168,7 +168,7 @@ def _textbook(
     n: Tensor,
     member: Tensor | None,
 ) -> Tensor:
-    """The bound (B,), one unit after the other from the last to the first."""
+    """Compute the bound (B,) slowly, unit by unit from the last to the first."""
     weight, bias, c = rows.weight, rows.bias, list(rows.mix.unbind(1))
     for k in reversed(range(len(units))):
         up, down = c[k].clamp(min=0), c[k].clamp(max=0)

@@ -1,4 +1,4 @@
-"""A search of tiny networks ends at the truth, which is enumerated; whatever stops it before, its upper sides hold."""
+"""Branch and bound reaches the exact overlaps of tiny networks; if it stops earlier, its upper bounds hold."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OTHERS = [
 
 @cache
 def truth(name: str, ball: str, seed: int) -> Tensor:
-    """The exact overlaps (1 + G,) of the members."""
+    """Return the exact overlaps (1 + G,) of the members."""
     one = setting(name, ball, seed)
     return exact_overlaps(one.graph, one.family, one.forms[None])[0]
 
@@ -48,7 +48,7 @@ SOON = ((0.0, 2), (0.0, 16))  # intervals are made closer at once
 def searched(
     one: Setting, reached: Tensor, seconds: float = 20.0, stages: Sequence[Stage] | None = None, **goal: Any
 ) -> SearchResult:
-    """A search that is told what is reached, and finds no more."""
+    """Search with fixed lower bounds, which offered points do not improve."""
     aim = StoppingRule(**{"gap": GAP, "deadline": time.monotonic() + seconds, "memory": 2**30, **goal})
     return branch_and_bound(one.units, one.balls, reached.clone(), aim, lambda *_: reached, lambda *_: None, stages)
 
@@ -56,7 +56,7 @@ def searched(
 @pytest.mark.parametrize("stages", [(), SOON], ids=["at once", "closer"])
 @pytest.mark.parametrize(("name", "ball", "seed"), [*BOXES, *OTHERS])
 def test_it_ends_at_the_truth_on_every_member(name: str, ball: str, seed: int, stages: Sequence[Stage]) -> None:
-    """What is reached is put a little below the truth: only a search that is exact can close."""
+    """Lower bounds lie slightly below the exact values, so that only an exact search can close the gap."""
     one, exact = setting(name, ball, seed), truth(name, ball, seed)
     found = searched(one, exact - CLOSE / 2, stages=stages)
     assert found.stopped == ""
@@ -84,7 +84,7 @@ def test_a_tree_goes_on_where_ends_come_little_closer(worth: float, monkeypatch:
 
 @pytest.mark.parametrize(("name", "above"), [("smooth", 0.046), ("both", 0.0035)])
 def test_smooth_functions_are_closed_as_well(name: str, above: float) -> None:
-    """To what is reached, somewhat above all points that were drawn."""
+    """The lower bounds lie above all random points, so that the upper bounds end there."""
     one = setting(name, "half")
     _, values = run(one.units, points(one.family, torch.Generator().manual_seed(0)))
     reached = torch.full((4,), float(values.max()) + above, dtype=torch.float64)
@@ -102,7 +102,7 @@ def test_it_says_the_same_every_time() -> None:
 
 
 def test_points_that_are_offered_are_taken_into_account() -> None:
-    """Nothing is reached at first, but the tree offers points of the ball."""
+    """Lower bounds start too low, and the tree offers points of the ball that improve them."""
     one, exact = setting("dense"), truth("dense", "box", 1)
     units, seen = one.units, []
 
@@ -120,7 +120,7 @@ def test_points_that_are_offered_are_taken_into_account() -> None:
 
 
 def hard() -> tuple[Setting, Tensor]:
-    """One that takes some batches."""
+    """Return a problem that needs several batches."""
     return setting("dense", "box", 2), truth("dense", "box", 2)
 
 
@@ -194,7 +194,7 @@ def test_whatever_breaks_a_step_off_what_is_proven_holds(
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("where", ["add", "drop", "most_urgent", "set_urgency"])
 def test_leaves_are_lost_at_no_moment(where: str, after: bool, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C before or after leaves are put in, taken, or looked at."""
+    """Ctrl-C before or after each operation on the leaves."""
     one, exact = hard()
     usual, calls = getattr(OpenLeaves, where), 0
 

@@ -1,4 +1,4 @@
-"""Both sides of overlaps brought together: on tiny networks they meet at the truth, for every ball and question."""
+"""Exact overlaps of tiny networks: lower and upper bounds meet at the exact value, for every ball and objective."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.attack import lower_bounds as reach
-from proofmap.attack import restarts as leaps
+from proofmap.attack import lower_bounds, restarts
 from proofmap.attack.lower_bounds import AttackBounds
 from proofmap.bounds import Exact
 from proofmap.errors import InputError, RoomError
@@ -36,10 +35,10 @@ module = import_module("proofmap.search.exact")  # whose name the function has, 
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many starts as tiny networks need."""
-    monkeypatch.setattr(reach, "_PGD_STARTS", 8)
-    monkeypatch.setattr(reach, "_REFINED_STARTS", 4)
-    monkeypatch.setattr(leaps, "_NETWORK_VALUES", 0)
+    """Use few attack starts, which suffice for tiny networks."""
+    monkeypatch.setattr(lower_bounds, "_PGD_STARTS", 8)
+    monkeypatch.setattr(lower_bounds, "_REFINED_STARTS", 4)
+    monkeypatch.setattr(restarts, "_NETWORK_VALUES", 0)
 
 
 def inputs(count: int = 1, seed: int = 1) -> Tensor:
@@ -52,7 +51,7 @@ def sides(over: Overlap) -> tuple[Tensor, Tensor]:
 
 
 def met(over: Overlap, exact: Tensor, gap: float = GAP) -> None:
-    """Both sides hold, and are no further apart than the gap."""
+    """Check that both bounds hold and differ by at most the gap."""
     lower, upper = sides(over)
     assert bool((upper >= exact - 1e-6).all())
     assert bool((lower <= exact + 1e-6).all())
@@ -108,7 +107,7 @@ def test_smooth_networks_are_closed_as_well() -> None:
 
 @cache
 def asked(count: int) -> tuple[pm.Graph, pm.Family, Tensor, Tensor]:
-    """Two hidden layers in boxes around so many inputs: the network, the balls, the forms, and the truth."""
+    """Return a network with two hidden layers, boxes around `count` inputs, forms, and the exact overlaps."""
     graph, x = network("dense", 2), inputs(count, seed=2)
     family, logits = pm.Ball(**BALLS["box"]).at(x, MASK), graph(x)
     forms = forms_of(logits, logits.argmax(1), None, "margin")
@@ -118,9 +117,9 @@ def asked(count: int) -> tuple[pm.Graph, pm.Family, Tensor, Tensor]:
 def searched(
     count: int, exact: Exact, enough: float = -inf, workers: int | None = None
 ) -> tuple[ExactBounds, AttackBounds, Tensor]:
-    """What a search found, what was reached, and the truth."""
+    """Return the result of a search, the lower bounds, and the exact values."""
     graph, family, forms, exactly = asked(count)
-    found = reach.attack_lower_bounds(graph, family, forms, BUDGET)
+    found = lower_bounds.attack_lower_bounds(graph, family, forms, BUDGET)
     known = torch.full_like(found.value, 9.0)
     return exact_bounds(graph, family, found, known, exact, BUDGET, enough, workers), found, exactly
 
@@ -138,7 +137,7 @@ def test_what_ends_a_search_is_said() -> None:
 
 @pytest.mark.parametrize("where", ["the units", "a step", "the root"])
 def test_ctrl_c_ends_all_samples_with_what_is_known(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the first of two samples: the other one is not begun."""
+    """An interruption in the first of two samples: the second is not started."""
     place, name = {
         "the units": (module, "units_of_balls"),
         "a step": (SearchTree, "split_leaves"),
@@ -157,8 +156,8 @@ def test_ctrl_c_ends_all_samples_with_what_is_known(where: str, monkeypatch: pyt
 
 
 def test_several_at_once_find_what_one_after_the_other_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three of four are at their roots together; all meet points, as the attack before them stays at x."""
-    monkeypatch.setattr(reach, "_attack_samples", lambda *_: None)
+    """Three of four samples bound their roots at the same time. All find points, because the attack stays at x."""
+    monkeypatch.setattr(lower_bounds, "_attack_samples", lambda *_: None)
     one_by_one, alone, exact = searched(4, Exact())
     usual, then, meet, begun = SearchTree.bound_root, SearchTree.split_leaves, Barrier(3), count()
 
@@ -191,7 +190,7 @@ def test_several_at_once_find_what_one_after_the_other_does(monkeypatch: pytest.
 
 
 def test_ctrl_c_ends_several_at_once_with_what_is_proven(ctrl_c: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the first step of three of them, in the thread that waits for them; the last one is not begun."""
+    """An interruption of the waiting thread after the first step of three searches; the last is not started."""
     usual, meet, steps = SearchTree.split_leaves, Barrier(3), count()
 
     def split_leaves(self: SearchTree) -> None:
@@ -240,7 +239,7 @@ def test_a_sample_without_memory_is_not_the_end_of_the_others(
 def test_what_is_known_to_meet_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, x = network("dense", 2), inputs(seed=2)
     family, forms = pm.Ball(0.5).at(x, MASK), torch.tensor([[[1.0, -1.0, 0.0]]], dtype=torch.float64)
-    found = reach.attack_lower_bounds(graph, family, forms, BUDGET)
+    found = lower_bounds.attack_lower_bounds(graph, family, forms, BUDGET)
     monkeypatch.delattr(module, "branch_and_bound")
     closing = exact_bounds(graph, family, found, found.value + 1e-6, Exact(), BUDGET)
     assert closing.results[0].stopped == ""
@@ -248,8 +247,8 @@ def test_what_is_known_to_meet_is_not_searched(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_points_that_a_search_meets_improve_the_lower_sides(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an attack that starts at x and stays there, both sides meet nevertheless."""
-    monkeypatch.setattr(reach, "_attack_samples", lambda *_: None)
+    """Both bounds meet even if the attack stays at x."""
+    monkeypatch.setattr(lower_bounds, "_attack_samples", lambda *_: None)
     closing, found, exact = searched(1, Exact())
     assert closing.results[0].stopped == ""
     assert bool((found.value >= exact - GAP).all())
@@ -276,7 +275,7 @@ def test_boxes_are_for_few_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_table_of_six_columns_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In boxes alone, by columns, on a ball that is relative to their ranges."""
+    """Input splitting alone, with columns as groups, on a ball relative to their ranges."""
     monkeypatch.setattr(module, "_UNITS_TIME_SHARE", 0.0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

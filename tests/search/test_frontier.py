@@ -84,7 +84,7 @@ def test_taking_more_than_there_are_takes_all() -> None:
 @pytest.mark.parametrize("first", ["value", "number"])
 @pytest.mark.parametrize("more", [1, 50])
 def test_what_breaks_off_while_leaves_are_put_in_changes_none(more: int, first: str) -> None:
-    """More of them than there are free places, too, so that room is made."""
+    """Also for more leaves than free rows, so that the columns grow."""
     leaves, plain = empty(), [(float(k), k / 7, k) for k in range(9)]
     leaves.add(*made(plain))
     leaves.drop(3)

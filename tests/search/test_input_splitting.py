@@ -1,4 +1,4 @@
-"""A search in boxes of inputs ends at the truth, which is enumerated; whatever stops it, its upper sides hold."""
+"""Input splitting reaches the exact overlaps of tiny networks; if it stops earlier, its upper bounds hold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.attack import lower_bounds as reach
+from proofmap.attack import lower_bounds
 from proofmap.errors import RoomError
 from proofmap.inputs.family import Family
 from proofmap.inputs.membership import add_rounded_down
@@ -37,7 +37,7 @@ KNOWN = 99.0
 
 @cache
 def truth(name: str, ball: str, seed: int) -> Tensor:
-    """The exact overlaps (1 + G,) of the members."""
+    """Return the exact overlaps (1 + G,) of the members."""
     one = setting(name, ball, seed)
     return exact_overlaps(one.graph, one.family, one.forms[None])[0]
 
@@ -49,7 +49,7 @@ def asked(one: Setting) -> InputSplittingProblem:
 def searched(
     one: Setting, reached: Tensor, seconds: float = 60.0, known: Tensor | None = None, **goal: Any
 ) -> SearchResult:
-    """A search that is told what is reached, and finds no more."""
+    """Search with fixed lower bounds, which offered points do not improve."""
     aim = StoppingRule(**{"gap": GAP, "deadline": time.monotonic() + seconds, "memory": 2**30, **goal})
     above = torch.full_like(reached, KNOWN) if known is None else known
     with torch.no_grad():
@@ -68,7 +68,7 @@ def searched(
     ],
 )
 def test_it_ends_at_the_truth_on_every_member(name: str, ball: str, seed: int) -> None:
-    """What is reached is put a little below the truth: only a search that is exact can close."""
+    """Lower bounds lie slightly below the exact values, so that only an exact search can close the gap."""
     one, exact = setting(name, ball, seed), truth(name, ball, seed)
     found = searched(one, exact - CLOSE / 2)
     assert found.stopped == ""
@@ -78,7 +78,7 @@ def test_it_ends_at_the_truth_on_every_member(name: str, ball: str, seed: int) -
 
 
 def hard() -> tuple[Setting, Tensor]:
-    """One that takes some batches."""
+    """Return a problem that needs several batches."""
     return setting("dense", "box", 2), truth("dense", "box", 2)
 
 
@@ -90,7 +90,7 @@ def test_it_says_the_same_every_time() -> None:
 
 
 def parts(family: Family) -> tuple[Tensor, Tensor]:
-    """BoxTree (60, m) in that of a ball, at random: x inside, outside and at their edges, some without width."""
+    """Return random boxes (60, m) inside a ball's box: with x inside, outside and on the boundary, some of width 0."""
     generator = torch.Generator().manual_seed(0)
     low, high = (end[0] for end in BallGeometry(family, varying_variables(family)).roots()[:2])
     ends = torch.rand(2, 60, len(low), generator=generator, dtype=low.dtype)
@@ -128,7 +128,7 @@ def test_a_tangent_cuts_off_what_a_sphere_is_not() -> None:
 
 
 def test_nothing_of_an_octahedron_is_added() -> None:
-    """For p = 1, what lies in the box and in the ball that stands for it is the part."""
+    """For p = 1, the intersection of the box and its enclosing ball is the part."""
     family = setting("dense", "octahedron").family
     low, high = parts(family)
     balls, empty = BallGeometry(family, varying_variables(family)).balls(low, high)
@@ -152,7 +152,7 @@ def test_ends_are_rounded_outward() -> None:
 
 @pytest.mark.parametrize("ball", ["box", "half", "sphere"])
 def test_leaves_cover_every_member(ball: str) -> None:
-    """Nothing is reached, so that no part is done: the leaves hold all points, those of B_u where u is at x."""
+    """No part is closed, so that the leaves contain all points of B, and of B_u with u at x."""
     one = setting("dense", ball)
     reached = torch.full((4,), -1e9, dtype=torch.float64)
     ground = BallGeometry(one.family, varying_variables(one.family))
@@ -180,7 +180,7 @@ def test_leaves_cover_every_member(ball: str) -> None:
 
 
 def test_points_that_are_offered_are_taken_into_account() -> None:
-    """Nothing is reached at first, but points of the members are offered."""
+    """Lower bounds start too low, and offered points of the members improve them."""
     one, exact = hard()
     seen: list[Tensor] = []
 
@@ -270,7 +270,7 @@ def test_members_that_are_known_are_not_searched() -> None:
 
 
 def test_a_member_that_freezes_nothing_that_moves_is_the_ball_itself() -> None:
-    """Of four variables two move, each in a group of its own."""
+    """Two of four variables vary, each in its own group."""
     one = setting("dense", "box", 2)
     eps = torch.tensor([[0.5, 0.0, 0.0, 0.4]], dtype=torch.float64)
     family = pm.Ball(eps).at(one.family.x, torch.tensor([0, 1, 2, 3]))
@@ -288,9 +288,9 @@ def test_a_member_that_freezes_nothing_that_moves_is_the_ball_itself() -> None:
 def test_networks_without_units_are_closed_as_well(
     bend: type[nn.Module], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pool with padding: up to the gap to what a fine grid reaches."""
-    monkeypatch.setattr(reach, "_PGD_STARTS", 8)
-    monkeypatch.setattr(reach, "_REFINED_STARTS", 4)
+    """A padded pool: the bound differs from the maximum over a fine grid by at most the gap."""
+    monkeypatch.setattr(lower_bounds, "_PGD_STARTS", 8)
+    monkeypatch.setattr(lower_bounds, "_REFINED_STARTS", 4)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         pool = (nn.Unflatten(1, (1, 3, 3)), nn.MaxPool2d(3, 2, 1), nn.Flatten())

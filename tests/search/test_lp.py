@@ -1,4 +1,4 @@
-"""Parts where the network is linear: multipliers of a linear program give its value as a bound."""
+"""LPs of leaves without open units: the bound from the multipliers equals the LP's value."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.search.setting import BALLS, points, run, setting
 
 
 def sides_of(units: Units, z: Tensor) -> Interval:
-    """The parts (B, K) where every unit lies on the side of its kink that z (B, K) has."""
+    """Return the parts (B, K) where every unit is on the same side of its kink as z (B, K)."""
     return Interval(torch.where(z > 0, 0, units.interval.lower), torch.where(z > 0, units.interval.upper, 0))
 
 
 def affine(units: Units, on: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(z, rows) as functions of δ where the units `on` (K,) are above 0 and the others are 0: weights and biases."""
+    """Return weights and biases of z and rows as functions of δ, for active units `on` (K,); the others are 0."""
     gate = torch.diag(on.to(units.inputs.bias))
     inverse = torch.linalg.inv(torch.eye(len(on), dtype=torch.float64) - units.inputs.mix @ gate)
     weight, bias = inverse @ units.inputs.weight, inverse @ units.inputs.bias
@@ -33,7 +33,7 @@ def affine(units: Units, on: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 @pytest.mark.parametrize("name", ["dense", "branched", "clamped"])
 @pytest.mark.parametrize("ball", BALLS)
 def test_the_bound_is_the_value_of_the_program(name: str, ball: str) -> None:
-    """Of a program that is written down here; where that has no solution, nothing is left of the part."""
+    """Compare with a program that is built here; if it is infeasible, the part is empty."""
     one = setting(name, ball)
     units, balls = one.units, one.balls
     z, _ = run(units, points(one.family, torch.Generator().manual_seed(0))[:12])

@@ -93,7 +93,7 @@ def by(workers: int, count: int, work: SampleSearch, halted: threading.Event | N
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports follow each other at once."""
+    """Report progress without pauses."""
     monkeypatch.setattr(parallel, "_REPORT_SECONDS", 0.001)
 
 
@@ -188,7 +188,7 @@ def test_an_error_of_whoever_listens_ends_them_too(soon: None) -> None:
 
 
 def test_the_calling_thread_hears_how_far_all_are(soon: None) -> None:
-    """The first is done, of the others the one that says something is heard."""
+    """One search is finished; the progress text comes from the first other search that has one."""
     heard: list[tuple[float, str]] = []
     enough = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Intervals that trees make closer hold on the whole ball; units that have one sign leave all others as they are."""
+"""Tightened intervals hold on the whole ball; eliminating stable units does not change the others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def closer(one: Setting, parts: int, until: float = inf, memory: int = 2**30, *,
 
 
 def grown(units: Units, one: Setting, parts: int) -> tuple[IntervalForest, Tensor]:
-    """The trees of the last level, and what its rows are at most by one look."""
+    """Return the trees of the last level, and its bounds without splits."""
     level = units.levels[-1]
     k = torch.arange(level.start, level.stop)
     ends = torch.cat([units.interval.upper[k], -units.interval.lower[k]])
@@ -40,7 +40,7 @@ def grown(units: Units, one: Setting, parts: int) -> tuple[IntervalForest, Tenso
 
 
 def truth(units: Units, one: Setting) -> Tensor:
-    """The largest of z and -z of the second level on the box: all signs of the first are tried."""
+    """Return the maxima of z and -z of the second level on the box, by enumeration of the first level's signs."""
     first, second = units.levels
     z, low, high = units.inputs, one.balls.lower.numpy(), one.balls.upper.numpy()
     a, b = z.weight[first.columns].numpy(), z.bias[first.columns].numpy()
@@ -109,7 +109,7 @@ def test_units_of_one_sign_are_gone_and_the_others_stay_what_they_were() -> None
 
 
 def test_more_parts_leave_fewer_units() -> None:
-    """Of a network that is deep enough for one look to be loose."""
+    """For a network deep enough that bounds without splits are loose."""
     one = setting("dense", seed=5)
     count = [len(closer(one, parts)) for parts in (1, 64)]
     assert count[1] < count[0]

@@ -1,4 +1,4 @@
-"""Intervals of units on parts: they hold at every point of the part, and what is empty is seen to be."""
+"""Intervals of units hold at every point of a part, and empty parts are detected."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NEVER = inf
 
 
 def holds(found: Interval, z: Tensor) -> bool:
-    """Whether z (P, K) lies in one part (K,)."""
+    """Return whether z (P, K) lies in one part (K,)."""
     slack = 1e-9 * (1 + z.abs())
     return bool(((z >= found.lower - slack) & (z <= found.upper + slack)).all())
 
@@ -56,7 +56,7 @@ def test_renewed_intervals_hold_and_are_no_wider(name: str, at_once: int) -> Non
 
 
 def test_renewing_brings_something() -> None:
-    """The later a unit, the more the parts of earlier ones say."""
+    """The splits of earlier units tighten the intervals of later units."""
     one = setting("dense")
     parts, _, _ = unpack_leaves(one, torch.Generator().manual_seed(0))
     found, _ = tighten_intervals(one.units, one.balls, parts, at_once=100)
@@ -64,14 +64,14 @@ def test_renewing_brings_something() -> None:
 
 
 def split_at(units: Units, x: Interval, unit: Tensor, side: Tensor, at: Tensor) -> HalfSpace:
-    """What the split of a unit (B,) at a place says of δ: side · (z - at) >= 0."""
+    """Return the half-space of δ after a split of a unit (B,) at a point: side · (z - at) >= 0."""
     row, sign = units.inputs.pick(unit), side.double()
     rows = UnitRows(sign[:, None] * row.weight, sign * (row.bias - at), sign[:, None] * row.mix)
     return HalfSpace.of(units, rows, x, ParameterChoice.start(x))
 
 
 def halves(units: Units, z: Tensor, generator: torch.Generator) -> tuple[Interval, HalfSpace]:
-    """For z (B, K), a part where one unit lies on the side of a place that z has there."""
+    """Return parts where one unit is on the same side of a point as z (B, K)."""
     count = len(z)
     unit = torch.randint(len(units), (count,), generator=generator)
     row = torch.arange(count)
@@ -105,7 +105,7 @@ def test_renewed_intervals_hold_where_the_newest_split_does(name: str, ball: str
 
 @pytest.mark.parametrize("ball", BALLS)
 def test_a_form_is_clipped_by_a_half_space(ball: str) -> None:
-    """Never below a point of the half; and on most forms all of what the half takes away is seen."""
+    """The bound holds at every point of the half-space, and is much tighter for some forms."""
     one, generator = setting("dense", ball), torch.Generator().manual_seed(0)
     balls, delta = one.balls, points(one.family, generator)
     form, half = torch.randn(2, 40, 4, generator=generator, dtype=torch.float64)
@@ -123,7 +123,7 @@ def test_a_form_is_clipped_by_a_half_space(ball: str) -> None:
 
 
 def opposed() -> tuple[Units, SampleBalls]:
-    """z = (δ, -δ - 1/2, u_0 - u_1 - 3/4) for |δ| <= 1: the first two are never above 0 together."""
+    """z = (δ, -δ - 1/2, u_0 - u_1 - 3/4) for |δ| <= 1: the first two are never positive together."""
     weight = torch.tensor([[1.0], [-1.0], [0.0]], dtype=torch.float64)
     mix = torch.zeros(3, 3, dtype=torch.float64)
     mix[2, :2] = torch.tensor([1.0, -1.0])
@@ -159,7 +159,7 @@ def test_what_a_split_implies_shows_that_a_part_is_empty() -> None:
 
 
 def test_a_half_that_no_point_has_leaves_nothing_and_no_infinity() -> None:
-    """A row that is below the cut whatever δ is has no form: there a multiplier may be as large as it likes."""
+    """A row that is negative for every δ gives a half-space with form 0, for which the multiplier is unbounded."""
     balls, form, bias = setting("dense").balls, torch.eye(4).double()[:1], torch.zeros(1, dtype=torch.float64)
     half, part = HalfSpace(0 * form, bias - 2.5), torch.zeros(1, dtype=torch.int64)
     upper, lower = (half.clip(balls, part, f, bias, bias + balls.supremum(f)) for f in (form, -form))

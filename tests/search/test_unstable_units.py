@@ -1,4 +1,4 @@
-"""The units of a ball are the network there: not a bound of it."""
+"""The units of a ball represent the network exactly, without relaxation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.search.setting import BALLS, NETWORKS, Setting, points, run, setting
 
 
 def agrees(one: Setting) -> None:
-    """The rows are the network's, and z lies in its intervals."""
+    """Check that the rows equal the network's, and that z lies in its intervals."""
     units, delta = one.units, points(one.family, torch.Generator().manual_seed(0))
     z, rows = run(units, delta)
     wanted = one.graph(one.family.x + delta.unflatten(1, one.family.shape)).flatten(1) @ one.forms.T
@@ -53,7 +53,7 @@ def test_their_equations_are_the_network(name: str, ball: str) -> None:
 )
 @pytest.mark.parametrize("eps", [0.02, 0.4])
 def test_with_settings_that_networks_have(name: str, eps: float) -> None:
-    """Slopes of each channel, kinks at both ends, units that are open and units that are not."""
+    """Slopes per channel, kinks at both endpoints, stable and unstable units."""
     case = MODELS[name]
     graph, x = graph_of(case, torch.float64), case.inputs(1, torch.float64)
     forms = torch.randn(4, graph.classes, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -83,7 +83,7 @@ def test_what_several_branches_make_has_none_and_no_interval_is_looked_for(
 
 
 def test_what_is_linear_has_none() -> None:
-    """A ball in which nothing bends: the rows are all there is."""
+    """On a ball where the network is linear there are rows and no units."""
     one = setting("dense")
     tiny = Setting(one.graph, pm.Ball(1e-9).at(one.family.x), one.forms)
     assert len(tiny.units) == 0
@@ -131,5 +131,5 @@ def _numbers(units: Units) -> list[Tensor]:
 
 
 def test_networks_here_bend_inside_their_balls() -> None:
-    """Otherwise these tests would say little."""
+    """Without unstable units these tests would be empty."""
     assert min(len(setting(name).units) for name in NETWORKS) >= 4
