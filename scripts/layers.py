@@ -31,12 +31,17 @@ PAGE = Path(__file__).parents[1] / "docs" / "layers.md"
 RADIUS, POINTS = 0.01, 64
 _TEXT = """# The layers of torch.nn
 
-Each line was found by trying it (`python scripts/layers.py`, torch {version}): the layer with a linear layer behind it
-is read, gives what the module gives to 1e-10 in double precision, and the overlaps at {points} points of the ball of
-radius {radius:g} stay below the bound of `Backward()`. What is refused is refused with the sentence that stands here.
+`python scripts/layers.py` wrote this page with torch {version}. It tries each layer with a linear layer behind it.
+A layer *works* if three conditions hold:
+
+1. Proofmap reads the network.
+2. Its values equal those of the module to 1e-10 in double precision.
+3. The overlaps at {points} points of the ball of radius {radius:g} stay below the bound of `Backward()`.
+
+If a layer is refused, the table contains the sentence of the error.
 Of {count} layers {works} work in every way that was tried.
 
-| Layer | |
+| Layer | Result |
 | --- | --- |
 """
 

@@ -130,13 +130,13 @@ def excluded(case: Any) -> str | None:
     graph, (inputs, outputs) = case.model.graph, data(case)
     node = graph.node[0]
     if node.domain == LEARNING or "training" in case.name or "Loss" in node.op_type:
-        return "a step of training"
+        return "training step"
     if not all(isinstance(value, np.ndarray) or np.isscalar(value) for value in (*inputs, *outputs)):
-        return "of sequences or optional values"
+        return "sequences or optional values"
     if not any(is_float(info) and value.size for info, value in zip(graph.input, inputs, strict=True)):
-        return "no float32 or float64 goes in"
+        return "no float32 or float64 input"
     if not any(is_float(info) and np.size(value) for info, value in zip(graph.output, outputs, strict=True)):
-        return "no float32 or float64 comes out"
+        return "no float32 or float64 output"
     if node.op_type == "Bernoulli":
         return "random"
     return None
@@ -306,8 +306,8 @@ def document(found: Sequence[Row]) -> str:
         f"| {what} | {len(those)} | {sum(row.models for row in those)} | {share(those)} |"
         for what, those in (
             ("all", found),
-            ("those that opset 21 has", old),
-            ("those of opset 21 of which any model is read", some),
+            ("operations of opset 21", old),
+            ("operations of opset 21 with at least one model read", some),
         )
     )
     every = [answer for row in found for _, answer in row.answers]
@@ -332,43 +332,50 @@ def share(those: Sequence[Row]) -> str:
     return f"{equal} ({100 * equal / models:.0f} %)"
 
 
-PAGE = """# What is read of ONNX
+PAGE = """# The operations of ONNX
 
-Written by `python scripts/onnx_coverage.py`, with onnx {onnx} and onnxruntime {runtime}: every model of one operation
-in onnx's own backend test suite, tried. Tests compare this page with what becomes of them.
+`python scripts/onnx_coverage.py` wrote this page, with onnx {onnx} and onnxruntime {runtime}. It tries every model with
+one operation in onnx's own backend test suite. Tests compare this page with the results.
 
-A model is asked for as a function of one of its float inputs, the others constants as the suite has them: first of its
-first float input to its first float output, then of every float input to every float output. The suite's models know no
-samples; so the file that is read has one in front, x (1, \\*shape) -> Reshape -> the operation -> Reshape (1, -1).
+Each model is read as a function of one of its float inputs; the other inputs are constants with the values of the
+suite. The first question is about the first float input and the first float output. The others are about every pair of
+a float input and a float output. The suite's models have no batch dimension, so the script adds one:
+x (1, \\*shape) -> Reshape -> the operation -> Reshape (1, -1).
 
-A model counts as read where every node has a rule; where it is equal to onnxruntime at the suite's own point and at
-three near it (to onnx's evaluator where onnxruntime has no kernel; 1e-4 of the largest entry, in float64 1e-6), and to
-what the suite expects (1e-3); and where none of these points is outside of the `ibp` and `backward` bounds around the
-first. *Disputed* are models that are read as onnxruntime runs them where the suite expects something else. All others
-are refused, by the sentence in the last column. None may be wrong.
+A model counts as *read and equal* if four conditions hold. The points are the suite's own point and three near it.
+
+1. Every node has a rule.
+2. The values equal those of onnxruntime at the points, to 1e-4 of the largest entry, in float64 to 1e-6. If onnxruntime
+   has no kernel, onnx's evaluator is used.
+3. At the suite's own point, the values equal the expected values of the suite, to 1e-3.
+4. No point lies outside the `ibp` and `backward` bounds around the first point.
+
+*Disputed* models agree with onnxruntime, but the suite expects something else. All other models are refused; the last
+column contains the sentences. No model may be wrong.
 
 ## Shares
 
-Of {suite} models these are no functions of floats, and left out:
+Of {suite} models, these are not functions of floats and are left out:
 
-| why | models |
+| reason | models |
 | --- | ---: |
 {excluded}
 
-Of the others, by their first float input:
+The other models, by their first float input:
 
-| operations | how many | models | read and equal |
+| operations | number | models | read and equal |
 | --- | ---: | ---: | ---: |
 {shares}
 
-Of all pairs of a float input and a float output, weights and states among them, {every} are read and equal: a
-convolution is a function of its image, and no rule is meant for one of its weights. {unbounded} of these have no finite
-bound at the suite's point (a logarithm at 0, a division by what may be 0), {large} are too large to be bounded here.
-Wrong: {wrong}.
+Of all pairs of a float input and a float output, including weights and states, {every} are read and equal.
+A convolution is a function of its image, and no rule is intended for its weights.
+{unbounded} of these pairs have no finite bound at the suite's point
+(a logarithm at 0, a division by a value that may be 0).
+{large} are too large for this script to bound. Wrong: {wrong}.
 
 ## By operation
 
-| operation | models | read and equal | disputed | of all pairs | the others (first input alone) |
+| operation | models | read and equal | disputed | all pairs | other results (first input only) |
 | --- | ---: | ---: | ---: | ---: | --- |
 {rows}
 """
