@@ -1,4 +1,4 @@
-"""What an explanation claims, said as VNN-LIB: the form, the box, the number."""
+"""Claims of explanations as VNN-LIB: form, box and threshold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.claims.claim import Claim, Form, Which, claims_of, text_of
+from proofmap.claims.claim import BoundClaim, ClaimedForm, Which, claims_of, vnnlib_text
 from proofmap.errors import InputError
 from proofmap.sources import Preparation, read_specification
 
@@ -29,14 +29,14 @@ def e() -> pm.Explanation:
     return pm.EVA(network(), ball, groups=MASK).explain(torch.rand(2, 4, generator=torch.manual_seed(0)))
 
 
-def of(e: pm.Explanation, which: Which = "all") -> list[Claim]:
+def of(e: pm.Explanation, which: Which = "all") -> list[BoundClaim]:
     return [claim for _, claim in claims_of(e, "x", 3, which)]
 
 
-def read(claim: Claim, folder: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The box, and the rows and the numbers of all cases, as our reader finds them."""
+def read(claim: BoundClaim, folder: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Read the box, and the rows and thresholds of all cases, with our reader."""
     file = folder / "claim.vnnlib"
-    file.write_text(text_of(claim, "net.onnx", ["about"]), encoding="utf-8")
+    file.write_text(vnnlib_text(claim, "net.onnx", ["about"]), encoding="utf-8")
     (region,) = read_specification(file, Preparation(shape=tuple(claim.lower.shape)))
     rows = torch.cat([case.weight for case in region.unsafe])
     return region.lower, region.upper, rows, torch.cat([case.bias for case in region.unsafe])
@@ -78,14 +78,14 @@ def test_which_groups(e: pm.Explanation) -> None:
     assert len(names) == 11
 
 
-def of_two(e: pm.Explanation, which: Which) -> list[Claim]:
+def of_two(e: pm.Explanation, which: Which) -> list[BoundClaim]:
     return [claim for _, claim in claims_of(e, "x", 2, which)]
 
 
 @pytest.mark.parametrize("objective", ["margin", "apart", "class", "mean"])
 def test_rows_are_the_objective(objective: str) -> None:
     logits = torch.tensor([0.5, -1.0, 2.0, 0.25], dtype=torch.float64)
-    form = Form(1, (0, 2, 3), "margin" if objective == "apart" else objective, 4)
+    form = ClaimedForm(1, (0, 2, 3), "margin" if objective == "apart" else objective, 4)
     expected = {"class": [1.0], "mean": [1.5 + 3.0 + 1.25]}.get(objective, [1.5, 3.0, 1.25])
     assert (form.rows @ logits).tolist() == expected
     assert bool((form.rows == form.rows.round()).all())
@@ -93,7 +93,7 @@ def test_rows_are_the_objective(objective: str) -> None:
 
 @pytest.mark.parametrize("value", [0.1, -0.1, 1 / 3, 2.0, -7.7])
 def test_a_mean_is_claimed_by_its_sum_and_rounded_down(value: float) -> None:
-    claim = Claim("x", "", Form(0, tuple(range(1, 8)), "mean", 8), torch.zeros(1), torch.zeros(1), value)
+    claim = BoundClaim("x", "", ClaimedForm(0, tuple(range(1, 8)), "mean", 8), torch.zeros(1), torch.zeros(1), value)
     assert Fraction(claim.threshold) <= 7 * Fraction(value)
     assert claim.threshold == pytest.approx(7 * value, rel=1e-15)
 
@@ -107,7 +107,7 @@ def test_a_targeted_map_claims_both_halves_towards_its_class(tmp_path: Path) -> 
     adding, removing = of(e, "none")
     assert e.opposite is not None
     assert (adding.value, removing.value) == (float(e.overlap.full), float(e.opposite.full))
-    assert adding.form == removing.form == Form(decided, (aim,), "margin", 3)
+    assert adding.form == removing.form == ClaimedForm(decided, (aim,), "margin", 3)
     assert torch.equal(adding.lower, x[0].double())
     assert torch.equal(removing.upper, x[0].double())
     assert read(adding, tmp_path)[2].tolist() == [[-1.0]]
@@ -125,7 +125,7 @@ def test_what_claims_nothing_is_refused(e: pm.Explanation) -> None:
 
 
 def test_no_number_needs_an_exponent() -> None:
-    claim = Claim("x", "", Form(0, (1,), "margin", 2), torch.tensor([1e-9]), torch.tensor([-0.0]), 1e-7)
-    lines = [line for line in text_of(claim, "net.onnx", []).splitlines() if line.startswith("(assert")]
+    claim = BoundClaim("x", "", ClaimedForm(0, (1,), "margin", 2), torch.tensor([1e-9]), torch.tensor([-0.0]), 1e-7)
+    lines = [line for line in vnnlib_text(claim, "net.onnx", []).splitlines() if line.startswith("(assert")]
     assert not any("e" in line.removeprefix("(assert") for line in lines)
     assert lines[0] == "(assert (<= X_0 0))"

@@ -122,7 +122,7 @@ def test_it_goes_on_where_it_was_killed_and_repairs_what_was_changed(
             raise KeyboardInterrupt
         write_piece_once(folder, name, piece)
 
-    monkeypatch.setattr(claims_run, "keep_once", killed)
+    monkeypatch.setattr(claims_run, "write_piece_once", killed)
     with pytest.raises(KeyboardInterrupt):
         written(results, out)
     assert not (out / "instances.csv").exists()

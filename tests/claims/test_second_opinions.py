@@ -20,7 +20,7 @@ from torch import nn
 import proofmap as pm
 from benchmarks.programs import Array, program
 from proofmap.bounds import Method
-from proofmap.claims.claim import Claim, claims_of, text_of
+from proofmap.claims.claim import BoundClaim, claims_of, vnnlib_text
 from proofmap.graph.onnx import as_onnx, with_rows
 from proofmap.sources import Preparation, read_specification
 from tests.graph.onnx.files import run
@@ -48,16 +48,16 @@ def convolutional() -> tuple[nn.Module, torch.Tensor]:
     return model, torch.rand(1, 1, 5, 5)
 
 
-def asked(claim: Claim, graph: pm.graph.Graph, folder: Path) -> tuple[Path, Path]:
-    """Both files of a claim."""
+def asked(claim: BoundClaim, graph: pm.graph.Graph, folder: Path) -> tuple[Path, Path]:
+    """Write both files of a claim."""
     net, question = folder / "net.onnx", folder / f"{claim.name}.vnnlib"
     net.write_bytes(with_rows(as_onnx(graph), claim.form.rows).SerializeToString())
-    question.write_text(text_of(claim, net.name, []), encoding="utf-8")
+    question.write_text(vnnlib_text(claim, net.name, []), encoding="utf-8")
     return net, question
 
 
 def by_highs(net: Path, question: Path, seconds: float = 60) -> tuple[str, Array | None]:
-    """Whether some output can reach its number on the box, by the files alone; its input where one does."""
+    """Return whether an output can reach its threshold on the box, from the files alone, and the input that does."""
     graph = pm.load(net)
     (region,) = read_specification(question, Preparation(shape=graph.input.shape))
     threshold = float(region.unsafe[0].bias[0])
@@ -72,7 +72,7 @@ def by_highs(net: Path, question: Path, seconds: float = 60) -> tuple[str, Array
 
 
 def reached(net: Path, point: Array) -> float:
-    """The largest output, by onnxruntime."""
+    """Return the largest output by onnxruntime."""
     import onnx
 
     return float(run(onnx.load(net), point.astype(np.float32)[None]).max())
@@ -80,14 +80,14 @@ def reached(net: Path, point: Array) -> float:
 
 def family(
     model: nn.Module, x: torch.Tensor, eps: float, bounds: Method | None, rigorous: bool = False
-) -> Iterator[Claim]:
+) -> Iterator[BoundClaim]:
     ball, groups = pm.Ball(eps, domain=(0.0, 1.0)), torch.arange(2).repeat_interleave(2)
     e = pm.EVA(model, ball, groups=groups, bounds=bounds, rigorous=rigorous).explain(x)
     yield from (claim for _, claim in sorted(claims_of(e, "x", 3, "all"), key=lambda named: named[1].name))
 
 
-def over_the_reals(model: nn.Module, claim: Claim) -> Fraction:
-    """The largest row at a corner of the box, without rounding."""
+def over_the_reals(model: nn.Module, claim: BoundClaim) -> Fraction:
+    """Return the largest row at a corner of the box, in exact arithmetic."""
     ends = [sorted({*pair}) for pair in zip(claim.lower.tolist(), claim.upper.tolist(), strict=True)]
     layers = [
         (layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy())
@@ -100,7 +100,7 @@ def over_the_reals(model: nn.Module, claim: Claim) -> Fraction:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_claims_are_confirmed_by_both(seed: int, tmp_path: Path) -> None:
-    """By interval arithmetic, which leaves room for the rounding of float32."""
+    """Bounds by interval arithmetic are loose enough that float32's rounding does not matter."""
     model, x = dense(seed)
     graph = pm.trace(model, x)
     for claim in family(model, x, 0.2, pm.bounds.IBP()):
@@ -111,7 +111,7 @@ def test_claims_are_confirmed_by_both(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_false_claims_are_refuted_by_both(seed: int, tmp_path: Path) -> None:
-    """A little less than an input of the ball reaches, which a search found: they find one too."""
+    """A threshold slightly below a value that a search reached: the other verifiers find a counterexample, too."""
     model, x = dense(seed)
     graph = pm.trace(model, x)
     for claim in family(model, x, 0.2, pm.bounds.Exact(gap=1e-4)):
@@ -125,7 +125,7 @@ def test_false_claims_are_refuted_by_both(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 6])
 def test_a_rigorous_claim_is_confirmed_where_the_plain_one_is_false(seed: int, tmp_path: Path) -> None:
-    """At a small radius, where nothing is lost but rounding: plain bounds lie below what a corner reaches."""
+    """At a small radius only rounding matters: non-rigorous bounds lie below the value at a corner."""
     model, x = dense(seed)
     graph = pm.trace(model, x)
     plain, rigorous = (list(family(model, x, 0.002, pm.bounds.Backward(), rigorous)) for rigorous in (False, True))
@@ -154,7 +154,7 @@ def test_a_convolution_is_confirmed_and_refuted_by_both(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_packaged_network_is_confirmed_by_both(tmp_path: Path) -> None:
-    """AO(B) and the three cells that score most, at a small radius."""
+    """AO(B) and the three cells with the largest scores, at a small radius."""
     model, x = pm.zoo.mnist_mlp(), pm.data.digits()[0][:1]
     e = pm.EVA(model, pm.Ball(0.003, domain=(0.0, 1.0)), groups=pm.groups.grid(7)).explain(x)
     graph = pm.trace(model, x)

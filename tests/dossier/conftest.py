@@ -1,4 +1,4 @@
-"""A run with certificates, made once and copied for each test; and a small dossier."""
+"""A run with certificates, computed once and copied for each test, and a small dossier."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def certified(finished: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="package")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dossier of three digits, of which one has no certificate, checked by its own checker."""
+    """A dossier of three digits, one of them without a certificate, checked by its own checker."""
     here = tmp_path_factory.mktemp("dossier")
     put(digits_run(here / "results", 3), without(2, REASON))
     made = dossier(here / "results", here / "dossier.zip", by="Ada", date=date(2026, 3, 1), progress=False)

@@ -1,4 +1,4 @@
-"""A run of some digits with its certificates, and a stand-in for the checker that believes all of them."""
+"""A run of some digits with certificates, and a fake checker that accepts all of them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Members = dict[str, bytes]
 
 
 def digits_run(folder: Path, count: int = COUNT, *, certified: bool = True) -> Path:
-    """The run of some packaged digits."""
+    """Run some packaged digits."""
     ball = pm.Ball(EPS, domain=(0.0, 1.0))
     run(Digits(count), digits_model(), job(ball=ball), folder, progress=False, certified=certified)
     return folder
 
 
 def put(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    """Change the list of certificates, and put its hash into the manifest."""
+    """Change the index of certificates, and update its hash in the manifest."""
     path = folder / "certificates" / "index.json"
     index = json.loads(path.read_text())
     change(index)
@@ -48,7 +48,7 @@ def put(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 
 def without(row: int, reason: str) -> Callable[[dict[str, Any]], None]:
-    """A change of the list: the row has no certificate."""
+    """Return a change of the index that removes a row's certificate."""
 
     def change(index: dict[str, Any]) -> None:
         index["samples"][row] = {"row": row, "reason": reason}
@@ -57,13 +57,13 @@ def without(row: int, reason: str) -> Callable[[dict[str, Any]], None]:
 
 
 def members_of(archive: Path) -> Members:
-    """The members of a dossier."""
+    """Return the members of a dossier."""
     with ZipFile(archive) as file:
         return {name: file.read(name) for name in file.namelist()}
 
 
 def packed(members: Members, out: Path, *, honest: bool) -> Path:
-    """The members as a dossier; honest: its list of hashes is that of the changed members."""
+    """Write the members as a dossier; honest: with the hashes of the changed members."""
     manifest = json.loads(members["manifest.json"])
     if honest:
         manifest["files"] = {n: sha256(data).hexdigest() for n, data in members.items() if n != "manifest.json"}

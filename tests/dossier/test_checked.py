@@ -1,4 +1,4 @@
-"""A dossier of real certificates: its own checker, alone in a folder, proves it again, and nothing that was changed."""
+"""A dossier of real certificates: its own checker, alone in a folder, accepts it and refuses changes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_what_was_changed_is_refused(
 def test_a_member_of_no_known_kind_is_refused(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    """A page that nobody derives could say anything."""
+    """A page that the checker does not derive is refused."""
     members = {**members_of(archive), name: b"all decisions are proven"}
     assert main([str(packed(members, tmp_path / "more.zip", honest=True))]) == 1
     assert capsys.readouterr().out.splitlines()[-1] == f'rejected: "{name}" is no member of a dossier'

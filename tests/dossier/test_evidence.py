@@ -1,4 +1,4 @@
-"""The pages claim what the certificates claim and no more; for every question, what is missing and who must add it."""
+"""The pages claim exactly what the certificates claim, and list for every question what others must add."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proofmap.dossier.evidence import templates
+from proofmap.dossier.page_texts import templates
 from proofmap.proof import check as checker
 from tests.dossier.making import REASON, Members, members_of
 
@@ -39,12 +39,12 @@ def page(members: Members) -> str:
 
 
 def part(page: str, title: str) -> str:
-    """The answer to one question."""
+    """Return the answer to one question."""
     return page.partition(f"### {title}")[2].partition("\n#")[0]
 
 
 def claimed(row: int, bounds: list[float], lower: list[float] | None, **changes: Any) -> Any:
-    """A claim with so much as the pages count."""
+    """Return a claim with the fields that the pages count."""
     ends = [(np.array(bounds), None if lower is None else np.array(lower))]
     ball = {"norm": "inf", "eps": "0.02", "half": None, "relative": False, "domain": None}
     about = {
@@ -162,7 +162,7 @@ def test_every_figure_of_a_text_is_one_that_the_checker_puts_in(members: Members
 
 
 def test_members_that_the_pages_name_are_there(members: Members, page: str) -> None:
-    """Or are folders, or commands."""
+    """Named members exist, or are folders or commands."""
     named = {name for name in re.findall("`([^`]+)`", page) if " " not in name}
     assert named - {"certificates/", "inputs/", "run/"} <= {*members}
     assert {"report.html", "samples.json", "claims.csv"} <= named

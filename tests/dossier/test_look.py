@@ -1,4 +1,4 @@
-"""The pages of a dossier in a real browser: they load nothing, fit every screen, and can be read bright and dark."""
+"""The pages of a dossier in a real browser: no external resources, all screen sizes, light and dark mode."""
 
 from __future__ import annotations
 

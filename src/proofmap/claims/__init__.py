@@ -1,1 +1,1 @@
-"""Proven bounds written as ONNX and VNN-LIB, for other verifiers to confirm."""
+"""Claims: proven bounds exported as ONNX networks and VNN-LIB properties, which other verifiers can confirm."""

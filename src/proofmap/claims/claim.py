@@ -1,11 +1,11 @@
-"""What an explanation claims, as questions that other verifiers answer: ONNX and VNN-LIB.
+"""Claims of explanations as VNN-LIB properties: the counterexamples to an upper bound of an overlap.
 
     AO(B) <= t, every AO(B_u) <= t_u:    no x of the box has  Y_k = f_c'(x) - f_c(x) >= t  for a rival c'
 
-The rows f_c' - f_c are a last layer of the network, so that a property compares each output with a number: all tools
-read that, and hardly any reads a sum of outputs in VNN-LIB. Whoever finds none of the counterexamples that a file
-describes (unsat) has proven at least the claim: its box holds the ball, its ends rounded outward, its t is exact or
-rounded down, and t itself must not be reached.
+The rows f_c' - f_c are the last layer of the exported network, so that a property compares each output with a number.
+All tools read such properties, and few read sums of outputs. The answer "unsat" proves at least the claim: the box of
+the property contains the ball (endpoints rounded outward), t is exact or rounded down, and t itself counts as a
+counterexample.
 """
 
 from __future__ import annotations
@@ -20,31 +20,42 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from proofmap.claims.enclosing_boxes import hull
 from proofmap.errors import InputError
 from proofmap.explainers import Explanation
-from proofmap.explainers.recorded_ball import stated_ball
+from proofmap.explainers.explained_ball import recorded_ball
 from proofmap.inputs.ball import Ball
+from proofmap.inputs.membership import add_rounded_down
 from proofmap.text.proven_ranks import MOST
 from proofmap.verify.overlap import Overlap
 
-__all__ = ["Claim", "Family", "Form", "Which", "asked_groups", "claims_of", "form_of", "text_of"]
+__all__ = [
+    "BoundClaim",
+    "ClaimedForm",
+    "ProvenBounds",
+    "Which",
+    "claims_of",
+    "form_of",
+    "selected_groups",
+    "vnnlib_text",
+]
 
 Which = Literal["all", "top", "none"]
 
+_TWO_ROUNDINGS = 1 + 2.0**-50  # enlarges a radius by more than two rounding errors
+
 
 @dataclass(frozen=True)
-class Form:
-    """What is claimed to stay below a number: the largest of some rows of the logits, all of whole numbers."""
+class ClaimedForm:
+    """The claimed quantity: the largest of some rows, linear forms of the logits with integer coefficients."""
 
     target: int  # the class c
-    rivals: tuple[int, ...]  # the classes c', one a row
+    rivals: tuple[int, ...]  # the classes c', one per row
     objective: str
     classes: int
 
     @property
     def name(self) -> str:
-        """Of the network that ends in it."""
+        """The name of the network whose last layer computes the rows."""
         aimed = f"-to-{self.rivals[0]}" if len(self.rivals) == 1 < self.classes - 1 else ""
         return f"net-{self.target}{aimed}" + ("" if self.objective == "margin" else f"-{self.objective}")
 
@@ -62,7 +73,7 @@ class Form:
 
     @property
     def factor(self) -> int:
-        """How many times the claimed number the rows are below: their sum, where the mean is claimed."""
+        """The factor between the row and the claimed quantity: the row is a sum where the mean is claimed, else 1."""
         return len(self.rivals) if self.objective == "mean" else 1
 
     def __str__(self) -> str:
@@ -79,38 +90,38 @@ class Form:
 
 
 @dataclass(frozen=True, eq=False)
-class Claim:
-    """The form is at most `value` on the box."""
+class BoundClaim:
+    """The claim that a form is at most `value` on a box."""
 
     name: str
-    says: str  # in the words of an explanation
-    form: Form
+    says: str  # for instance "AO(B) <= -0.5"
+    form: ClaimedForm
     lower: Tensor  # (*shape) float64
     upper: Tensor
     value: float
 
     @property
     def threshold(self) -> float:
-        """What no row may reach: factor · value, exact or rounded down."""
+        """The number that no row may reach: factor · value, exact or rounded down."""
         product = self.form.factor * self.value
         below = Fraction(product) <= self.form.factor * Fraction(self.value)
         return product if below else nextafter(product, -inf)
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
-    """What is proven of one sample: AO(B) <= full, every AO(B_u) <= frozen[u]."""
+class ProvenBounds:
+    """The proven upper bounds of one sample: AO(B) <= full, and AO(B_u) <= frozen[u] for every group u."""
 
-    form: Form
-    lower: Tensor  # (*shape) float64, the ends of the box that B is
+    form: ClaimedForm
+    lower: Tensor  # (*shape) float64, the endpoints of the box B
     upper: Tensor
     x: Tensor  # (*shape)
     mask: Tensor  # (*shape) the group of each variable
     full: float
     frozen: Tensor  # (G,)
 
-    def claims(self, stem: str, groups: Sequence[int]) -> Iterator[Claim]:
-        """Of B and of these B_u, named by the stem; a bound that is not finite claims nothing."""
+    def claims(self, stem: str, groups: Sequence[int]) -> Iterator[BoundClaim]:
+        """Yield the claims of B and of B_u for these groups, named by the stem; infinite bounds are skipped."""
         x, mask = self.x.double().cpu(), self.mask.cpu()
         for group in (None, *groups):
             value = self.full if group is None else float(self.frozen[group])
@@ -120,43 +131,66 @@ class Family:
             ends = [torch.where(frozen, x, end) for end in (self.lower, self.upper)]
             member = "B" if group is None else f"B_{group}"
             file = stem if group is None else f"{stem}-u{group}"
-            yield Claim(file, f"AO({member}) <= {_decimal(value)}", self.form, ends[0], ends[1], value)
+            yield BoundClaim(file, f"AO({member}) <= {_decimal(value)}", self.form, ends[0], ends[1], value)
 
 
-def form_of(target: int, objective: str, classes: int, aim: int | None = None) -> Form:
-    """What the overlaps of a class are of: against all other classes, or the one that is aimed at."""
-    rivals = tuple(c for c in range(classes) if c != target) if aim is None else (aim,)
-    return Form(target, rivals, "margin" if objective == "apart" else objective, classes)  # another bound of the same
+def enclosing_box(ball: Ball, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the endpoints (N, *shape) of {x + δ : δ in the ball} in float64, exact or rounded outward."""
+    if ball.norm != inf:
+        raise InputError(
+            f"got a ball of norm {ball.norm:g}, expected norm inf: VNN-LIB states boxes, and the box around this ball "
+            "holds inputs that nothing is claimed of"
+        )
+    x = x.double().cpu()
+    family, (low, high) = ball.at(x), ball.limits(x)
+    wider = _TWO_ROUNDINGS if ball.relative else 1.0
+    return _lower_end(x, family.lower, low, wider), -_lower_end(-x, -family.upper, -high, wider)
 
 
-def claims_of(e: Explanation, name: str, classes: int, which: Which) -> Iterator[tuple[int, Claim]]:
-    """Each sample with what is claimed of B, and of B_u for all groups, for the ten that score most, or for none.
+def _lower_end(x: Tensor, delta: Tensor, low: Tensor, wider: float) -> Tensor:
+    """Return the lower endpoint of x + δ for δ >= delta, with delta <= 0 and the lower limit `low` of the domain.
 
-    classes: of the network. Of a targeted map both halves are claimed.
+    Where the domain cuts the ball, delta is the rounded low - x, and the endpoint is `low` itself.
     """
-    ball = _ball(e, name)
+    at_ball = add_rounded_down(x, delta * wider).maximum(low)
+    end = torch.where(delta == low - x, low, at_ball)
+    return torch.where(delta == 0, x, end)
+
+
+def form_of(target: int, objective: str, classes: int, aim: int | None = None) -> ClaimedForm:
+    """Return the form of a class's overlap: against all other classes, or against the target class `aim`."""
+    rivals = tuple(c for c in range(classes) if c != target) if aim is None else (aim,)
+    return ClaimedForm(target, rivals, "margin" if objective == "apart" else objective, classes)
+
+
+def claims_of(e: Explanation, name: str, classes: int, which: Which) -> Iterator[tuple[int, BoundClaim]]:
+    """Yield (sample, claim) for B, and for B_u of all groups, of the ten groups with the largest scores, or of none.
+
+    classes: the number of the network's outputs. A targeted map claims the bounds of both halves.
+    """
+    ball = _certified_ball(e, name)
     objective = str(e.settings.get("objective", "margin"))
     halves: list[tuple[str, Overlap, Ball]] = [("", e.overlap, ball)]
     if e.opposite is not None:
         both = (("-adding", e.overlap, "+"), ("-removing", e.opposite, "-"))
         halves = [(said, over, replace(ball, half=half)) for said, over, half in both]  # type: ignore[arg-type]
     for said, over, part in halves:
-        lower, upper = hull(part, e.x)
+        lower, upper = enclosing_box(part, e.x)
         for k in range(len(e)):
             target = int(over.target[k])
             aim = None if e.opposite is None else int(e.target[k])
             if aim == target:
-                continue  # towards its own class nothing is claimed
+                continue  # a map towards the sample's own class claims nothing
             form = form_of(target, objective, classes, aim)
             mask = e.mask[k if len(e.mask) > 1 else 0]
-            family = Family(form, lower[k], upper[k], e.x[k], mask, float(over.full[k]), over.frozen[k])
-            groups = asked_groups(e.scores[k] if over.frozen.shape[1] else over.frozen[k], which)
+            proven = ProvenBounds(form, lower[k], upper[k], e.x[k], mask, float(over.full[k]), over.frozen[k])
+            groups = selected_groups(e.scores[k] if over.frozen.shape[1] else over.frozen[k], which)
             stem = f"{name}{f'-{k}' if len(e) > 1 else ''}{said}"
-            yield from ((k, claim) for claim in family.claims(stem, groups))
+            yield from ((k, claim) for claim in proven.claims(stem, groups))
 
 
-def text_of(claim: Claim, network: str, about: list[str]) -> str:
-    """The VNN-LIB file of a claim; network: the name of the ONNX file; about: more lines for its head."""
+def vnnlib_text(claim: BoundClaim, network: str, about: list[str]) -> str:
+    """Return the VNN-LIB file of a claim; network: the name of the ONNX file; about: more comment lines."""
     lower, upper = claim.lower.flatten().tolist(), claim.upper.flatten().tolist()
     threshold, rows = _decimal(claim.threshold), len(claim.form.rows)
     head = [
@@ -177,22 +211,22 @@ def text_of(claim: Claim, network: str, about: list[str]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _ball(e: Explanation, name: str) -> Ball:
-    """The ball of an explanation that claims something of it."""
+def _certified_ball(e: Explanation, name: str) -> Ball:
+    """Return the recorded ball of a certified explanation; raise InputError for others."""
     if e.guarantee != "certified":
         raise InputError(f"{name} is {e.guarantee}, expected a certified explanation: nothing else claims anything")
-    ball = stated_ball(e.settings)
+    ball = recorded_ball(e.settings)
     if ball is None:
         raise InputError(f"{name} does not hold its ball, expected one whose radii and domain were written down")
     return ball
 
 
-def asked_groups(scores: Tensor, which: Which) -> list[int]:
-    """Of which groups claims are asked for, of their scores (G,) the largest first."""
+def selected_groups(scores: Tensor, which: Which) -> list[int]:
+    """Return the groups that are claimed, in descending order of |score| (G,)."""
     order: list[int] = scores.abs().argsort(descending=True, stable=True).tolist()
     return {"none": [], "top": order[:MOST], "all": order}[which]
 
 
 def _decimal(value: float) -> str:
-    """Every digit of the number, without an exponent: not every tool takes one."""
+    """Write all digits of a number without an exponent, which some tools do not read."""
     return format(Decimal(value + 0.0), "f")

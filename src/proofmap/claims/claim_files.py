@@ -1,4 +1,4 @@
-"""Claims as files: networks in onnx, questions in vnnlib, and instances.csv, which lists them as VNN-COMP does."""
+"""Files of claims: ONNX networks, VNN-LIB properties, and instances.csv, which lists them in the format of VNN-COMP."""
 
 from __future__ import annotations
 
@@ -8,35 +8,37 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from proofmap.claims.claim import Claim, text_of
+from proofmap.claims.claim import BoundClaim, vnnlib_text
 from proofmap.graph import Graph
 from proofmap.graph.onnx import as_onnx, parse, with_rows
 from proofmap.sources import Model
 from proofmap.sources.named_model import check_unchanged
-from proofmap.storage.csv_cells import one_line
+from proofmap.storage.exported_tables import one_line
 from proofmap.storage.hashing import hash_values
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["LIST", "Questions"]
+__all__ = ["LIST", "VnnlibFiles"]
 
 LIST = "instances.csv"
-_TIMEOUT = 300  # seconds that the list gives a tool for each question
+_TIMEOUT_SECONDS = 300  # per property, as stated in instances.csv
 
 
 @dataclass(eq=False)
-class Questions:
-    """The files of claims about one model; a network that many ask about is made once."""
+class VnnlibFiles:
+    """The files of all claims about one model; each network is written once."""
 
     model: Model
-    instances: list[str] = field(default_factory=list)  # the lines of the list
-    _made: set[str] = field(default_factory=set)  # networks
+    instances: list[str] = field(default_factory=list)  # lines of instances.csv
+    _made: set[str] = field(default_factory=set)  # names of the networks that were written
 
-    def files(self, claim: Claim, x: Tensor, sample: str, graph: Graph, digest: str) -> dict[str, bytes]:
-        """The question by its place, and before it its network where no claim before had that.
+    def files(self, claim: BoundClaim, x: Tensor, sample: str, graph: Graph, digest: str) -> dict[str, bytes]:
+        """Return the property of a claim by its path, preceded by its network unless an earlier claim used it.
 
-        x (*shape): the values of the sample of that name. graph: the network as it was explained, and its digest.
+        Args:
+            x: (*shape), the values of the sample with the name `sample`.
+            graph: The network as it was explained, with its digest.
         """
         net, question = f"onnx/{claim.form.name}.onnx", f"vnnlib/{claim.name}.vnnlib"
         about = [
@@ -49,18 +51,18 @@ class Questions:
         if net not in self._made:
             made[net] = with_rows(_network(self.model, graph), claim.form.rows).SerializeToString()
             self._made.add(net)
-        made[question] = text_of(claim, net, about).encode()
-        self.instances.append(f"{net},{question},{_TIMEOUT}\n")
+        made[question] = vnnlib_text(claim, net, about).encode()
+        self.instances.append(f"{net},{question},{_TIMEOUT_SECONDS}\n")
         return made
 
     @property
     def listed(self) -> bytes:
-        """All of them, as a file."""
+        """The content of instances.csv."""
         return "".join(self.instances).encode()
 
 
 def _network(model: Model, graph: Graph) -> ModelProto:
-    """The user's own file where it takes the explained values and gives logits; else the network as it was traced."""
+    """Return the user's ONNX file if it maps the explained values to logits; otherwise export the traced network."""
     preparation = model.preparation
     bare = preparation.mean is None and preparation.std is None and preparation.layout == "NCHW"
     if Path(model.name).suffix == ".onnx" and bare and graph.taken_off is None:

@@ -19,9 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.claims.claim import BoundClaim, ProvenBounds, Which, form_of, selected_groups
+from proofmap.claims.claim import BoundClaim, ProvenBounds, Which, enclosing_box, form_of, selected_groups
 from proofmap.claims.claim_files import LIST, VnnlibFiles
-from proofmap.claims.enclosing_boxes import enclosing_box
 from proofmap.errors import FileError, InputError
 from proofmap.explainers.explained_ball import recorded_ball
 from proofmap.graph import Graph

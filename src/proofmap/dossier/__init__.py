@@ -1,4 +1,4 @@
-"""A run as one zip that others can check: model, inputs, certificates, their checker, and what they are evidence of."""
+"""Dossiers: a certified run as one zip that others can check, with model, inputs, certificates and checker."""
 
 from __future__ import annotations
 

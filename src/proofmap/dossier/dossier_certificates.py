@@ -31,7 +31,7 @@ _READ_ERRORS = (OSError, LookupError, TypeError, ValueError, AttributeError, Rec
 class SampleCertificate:
     """The certificate of one row with its claim, which is not proven yet."""
 
-    row: int  # of the run
+    row: int  # row of the run
     certificate: Path
     input: Path
     claim: Claim
@@ -54,7 +54,7 @@ class RunCertificates:
     """All certificates of a run."""
 
     model: Path
-    sha256: str  # of the model's file
+    sha256: str  # hash of the model's file
     claimed: tuple[SampleCertificate, ...]  # in the order of the run
     reasons: Mapping[int, str]  # row -> the reason why it has no certificate
 

@@ -1,4 +1,4 @@
-"""A box holds its ball as stated, in exact arithmetic, and is hardly larger."""
+"""An enclosing box contains its ball in exact arithmetic, and is hardly larger."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofmap.claims.enclosing_boxes import hull
+from proofmap.claims.claim import enclosing_box
 from proofmap.errors import InputError
 from proofmap.inputs.ball import Ball
 
@@ -19,7 +19,7 @@ LIMITS = st.one_of(st.none(), st.tuples(st.floats(-9, -4.5), st.floats(4.5, 9)),
 
 
 def ends(x: float, eps: float, limits: tuple[float, float] | None, relative: bool) -> tuple[Fraction, Fraction]:
-    """Those of the ball around one variable."""
+    """Return the exact endpoints of the ball around one variable."""
     at, radius = Fraction(x), Fraction(eps)
     if limits is None:
         return at - radius, at + radius
@@ -30,7 +30,7 @@ def ends(x: float, eps: float, limits: tuple[float, float] | None, relative: boo
 
 
 def tight(found: float, exact: Fraction, steps: int) -> bool:
-    """Whether a lower end is at most so many numbers below."""
+    """Return whether a lower endpoint is valid and at most `steps` numbers below the exact one."""
     nearest = found
     for _ in range(steps):
         nearest = nextafter(nearest, inf)
@@ -42,7 +42,7 @@ def test_a_box_is_the_ball_rounded_outward(
     x: float, eps: float, limits: tuple[float, float] | None, share: bool
 ) -> None:
     relative = share and limits is not None
-    low, high = (float(end) for end in hull(Ball(eps, domain=limits, relative=relative), torch.tensor([[x]])))
+    low, high = (float(end) for end in enclosing_box(Ball(eps, domain=limits, relative=relative), torch.tensor([[x]])))
     lowest, highest = ends(x, eps, limits, relative)
     if relative:
         slack = Fraction(2) ** -46
@@ -55,22 +55,22 @@ def test_a_box_is_the_ball_rounded_outward(
 
 def test_it_never_leaves_the_domain_and_half_stays_at_x() -> None:
     x = torch.tensor([[0.1, 0.95, 1.0, 0.0]])
-    low, high = hull(Ball(0.3, domain=(0.0, 1.0), half="+"), x)
+    low, high = enclosing_box(Ball(0.3, domain=(0.0, 1.0), half="+"), x)
     assert torch.equal(low, x.double())
     assert high[0, 1:3].tolist() == [1.0, 1.0]
 
 
 def test_an_end_of_the_domain_is_itself() -> None:
-    """Not x and the way to it, which rounds to a number inside."""
+    """The endpoint is the domain's limit, not x + (limit - x), which rounds to a number inside."""
     x = 3.299999952316284
     assert x + (-0.001 - x) > -0.001
-    low, _ = hull(Ball(9.0, domain=(-0.001, 4.0)), torch.tensor([[x]]))
+    low, _ = enclosing_box(Ball(9.0, domain=(-0.001, 4.0)), torch.tensor([[x]]))
     assert float(low) == -0.001
 
 
 def test_the_radius_is_the_stated_one_and_not_that_of_float32() -> None:
-    """0.01 in float32 is less than 0.01: the box of the stated radius is wider."""
-    low, high = hull(Ball(0.01), torch.zeros(1, 1))
+    """0.01 in float32 is less than 0.01, so that the box of the specified radius is wider."""
+    low, high = enclosing_box(Ball(0.01), torch.zeros(1, 1))
     assert (float(low), float(high)) == (-0.01, 0.01)
     assert float(torch.tensor(0.01)) < 0.01
 
@@ -78,4 +78,4 @@ def test_the_radius_is_the_stated_one_and_not_that_of_float32() -> None:
 @pytest.mark.parametrize("norm", [1, 2])
 def test_a_ball_that_is_no_box_is_refused(norm: int) -> None:
     with pytest.raises(InputError, match=f"got a ball of norm {norm}, expected norm inf: VNN-LIB states boxes"):
-        hull(Ball(0.1, norm=norm), torch.zeros(1, 2))
+        enclosing_box(Ball(0.1, norm=norm), torch.zeros(1, 2))
