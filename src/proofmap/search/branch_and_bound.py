@@ -27,13 +27,10 @@ from proofmap.search.tightening import tighten_units
 from proofmap.search.unit_intervals import HalfSpace, repair_crossings, root_intervals, tighten_intervals
 from proofmap.search.unstable_units import Units, repeat_interval, round_outward, to_float64
 
-_ROOT_STEPS, _PART_STEPS, _LINEAR_PART_STEPS = (
-    100,
-    8,
-    40,
-)  # of Adam: at the root, at a part, at a part without open units
-_INTERVAL_STEPS = 20  # of Adam for intervals at the root
-_ROOT_ROUNDS = 2  # of tightening the root's intervals on the half-space that can exceed the lower bounds
+_ROOT_STEPS, _PART_STEPS = 100, 8  # Adam's steps at the root, and at a part
+_LINEAR_PART_STEPS = 40  # Adam's steps at a part without open units
+_INTERVAL_STEPS = 20  # Adam's steps for the intervals at the root
+_ROOT_ROUNDS = 2  # rounds of tightening the root's intervals where a row can exceed the thresholds
 Halves = tuple[Interval, BestChoice, Tensor, Tensor, Tensor]  # intervals, parameters, rows, depths, known bounds
 Stage = tuple[float, int]  # a share of the time, then the parts of each tree that tightens intervals
 STAGES: dict[str, tuple[Stage, ...]] = {"cpu": ((0.03, 64), (0.1, 512)), "cuda": ((0.04, 64), (0.25, 512))}
@@ -155,8 +152,8 @@ class SearchTree:
     @property
     def upper(self) -> Tensor:
         """The upper bounds (1 + G,) at this moment."""
-        sides = [self.closed_upper, *self.leaves.column("value").split(2**16)]
-        top = torch.stack([side if side.ndim == 1 else side.amax(0) for side in sides if len(side)]).amax(0)
+        bounds = [self.closed_upper, *self.leaves.column("value").split(2**16)]
+        top = torch.stack([part if part.ndim == 1 else part.amax(0) for part in bounds if len(part)]).amax(0)
         if self.split_upper is not None:
             top = torch.maximum(top, self.split_upper)
         return torch.minimum(top.clamp(min=self.excluded_upper), self.root_upper)

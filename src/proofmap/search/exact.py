@@ -76,7 +76,7 @@ def exact_bounds(
     memory = (available // 2 if exact.memory is None else exact.memory) // workers
     room, halted, begin = available // workers, Event(), time.monotonic()
     _LOG.info("Exact searches %d samples of %d balls each, for at most %g s each", count, family.members, exact.seconds)
-    reached = replace(reached, question=replace(reached.question, available=room))
+    reached = replace(reached, problem=replace(reached.problem, available=room))
 
     def one(n: int, say: Listener) -> SearchResult:
         rule = StoppingRule(exact.gap, time.monotonic() + exact.seconds, memory, enough, halted)
@@ -87,8 +87,8 @@ def exact_bounds(
         if found.stopped == "interrupted":
             halted.set()
         found = replace(found, upper=torch.fmin(found.upper, known[n]))
-        sides = format_interval(float(reached.value[n, 0]), float(found.upper[0]))
-        _LOG.debug("sample %d: AO(B) in %s, %d parts, %s", n, sides, found.parts, found.stopped or "closed")
+        interval = format_interval(float(reached.value[n, 0]), float(found.upper[0]))
+        _LOG.debug("sample %d: AO(B) in %s, %d parts, %s", n, interval, found.parts, found.stopped or "closed")
         return found
 
     sums = plain_sums() if rigorous else nullcontext()
@@ -138,7 +138,7 @@ def _search_sample(
         share = (time.monotonic() - begin) / (rule.deadline - begin)
         say(min(1.0, share), f"AO(B) in {format_interval(lower, upper)}, {parts:,} parts")
 
-    forms, varying = reached.question.forms[n].double(), varying_variables(stated)
+    forms, varying = reached.problem.forms[n].double(), varying_variables(stated)
     few, first = 0 < len(varying) <= _MAX_BOX_VARIABLES, rule
     with torch.no_grad():
         try:

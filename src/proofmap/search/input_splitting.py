@@ -33,7 +33,7 @@ from proofmap.runtime import progress
 from proofmap.runtime.memory import bytes_needed, is_out_of_memory
 from proofmap.search.frontier import Frontier, Offer, Report, SearchResult, StoppingRule
 
-_SLOPE_STEPS = 5  # of Adam for the slopes of the final rows
+_SLOPE_STEPS = 5  # Adam's steps for the slopes of the final rows
 _MEAN_SCORE_SHARE = 1.0  # share of the mean score that is added to each variable's score when one is chosen
 _OFFERED_POINTS, _BATCHES_PER_OFFER = 16, 16  # points tried as adversaries at a time, and batches between two tries
 _REPORT_SECONDS = 0.5  # seconds between two progress reports

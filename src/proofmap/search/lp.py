@@ -18,7 +18,7 @@ from proofmap.search.ball_maxima import SampleBalls
 from proofmap.search.beta_crown import bound_rows, unit_lines
 from proofmap.search.unstable_units import UnitRows, Units
 
-_MAX_TANGENT_PLANES = 40  # of an ℓ2 ball, and so LPs per leaf
+_MAX_TANGENT_PLANES = 40  # limits the tangent planes of an ℓ2 ball, and so the LPs per leaf
 _LP_TOLERANCE = 1e-7  # the tolerance of the solver
 _EMPTY_PART_FACTOR = 1e3  # an empty part is bounded by minus this factor times the largest value of a row
 

@@ -24,7 +24,7 @@ SampleSearch = Callable[[int, Listener], SearchResult]  # receives a sample's nu
 
 _MIN_SHARE_PARTS = 32  # a thread receives at least so many parts: smaller shares cost more than they gain
 _MAX_GPU_SEARCHES = 4  # at once on one GPU; one search alone leaves it idle between its steps
-_BYTES_PER_GPU_SEARCH = 2**32  # of the memory budget, for each of them
+_BYTES_PER_GPU_SEARCH = 2**32  # memory budget that each of them needs
 _REPORT_SECONDS = 0.5  # from one progress report to the next
 
 

@@ -23,8 +23,8 @@ from proofmap.search.parallel import map_shares
 from proofmap.search.unit_intervals import repair_crossings
 from proofmap.search.unstable_units import UnitLevel, Units, repeat_interval, round_outward
 
-_ROOT_STEPS, _PART_STEPS = 20, 3  # of Adam, on the whole ball and on a part
-_STEP_SIZES = (0.2, 0.4)  # of slopes and of multipliers; large, because there are few steps
+_ROOT_STEPS, _PART_STEPS = 20, 3  # Adam's steps on the whole ball, and on a part
+_STEP_SIZES = (0.2, 0.4)  # Adam's step sizes of slopes and multipliers; large, because there are few steps
 _LOOKAHEAD_CANDIDATES = 4  # candidate splits that are bounded before one is chosen
 _BATCH_PARTS = {"cpu": 256, "cuda": 4096}  # parts that are split at once
 _CLOSED_URGENCY = -1e30  # urgency of the parts of a row that needs no more splits

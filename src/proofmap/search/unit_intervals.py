@@ -15,9 +15,7 @@ from proofmap.search.parallel import map_threads
 from proofmap.search.unstable_units import UnitRows, Units
 
 _CROSSING_TOLERANCE = 1e-7  # relative to an interval's size: bounds that cross by less may do so by rounding
-_MAX_HALF_SPACE_SHARE = (
-    0.6  # of a form's range: half-spaces that keep more are not used, because they cut off too little
-)
+_MAX_HALF_SPACE_SHARE = 0.6  # half-spaces that keep a larger share of a form's range cut off too little
 _BISECTION_STEPS = 6  # to find the multiplier of a half-space
 
 

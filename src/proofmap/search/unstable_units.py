@@ -98,7 +98,7 @@ class Units:
     inputs: UnitRows  # z, (K, ...)
     interval: Interval  # (K,) of z on the ball
     levels: tuple[UnitLevel, ...]
-    rows: UnitRows  # of the specification, (R, ...)
+    rows: UnitRows  # rows of the specification, (R, ...)
     swing: Tensor | None = None  # (d,) the largest |δ|, if rounding errors are counted
 
     def __len__(self) -> int:
@@ -190,7 +190,7 @@ def _has_unit_form(node: Node) -> bool:
     rule = RULES[node.op]
     assert isinstance(rule, Nonlinear)
     scalar = isinstance(rule, Scalar) and node.weight is None and node.bias is None
-    return scalar or rule.kinked(node) is not None
+    return scalar or rule.kink_sum(node) is not None
 
 
 def build_units(
@@ -288,7 +288,7 @@ class UnitDecomposition(Pullable):
 def _decompose(node: Node, inputs: Sequence[Interval], start: int) -> UnitDecomposition | None:
     rule, x = RULES[node.op], inputs[0]
     assert isinstance(rule, Nonlinear)
-    zero, kinked = torch.zeros_like(x.lower), rule.kinked(node)
+    zero, kinked = torch.zeros_like(x.lower), rule.kink_sum(node)
     if not _has_unit_form(node):
         return None
     if kinked is None:
