@@ -86,7 +86,7 @@ def measure(args: argparse.Namespace, sharing: pm.bounds.Sharing, dense: bool, m
 
 
 def count_entries() -> Counter[str]:
-    """From now on, the entries that go all the way back ("tighten") and that go a few layers ("near")."""
+    """Count, from now on, the entries substituted back to the input, and those substituted over a few layers only."""
     sent: Counter[str] = Counter()
 
     def counting(name: str) -> None:
@@ -99,7 +99,7 @@ def count_entries() -> Counter[str]:
         setattr(BackwardBounder, name, counted)
 
     counting("tighten")
-    counting("near")
+    counting("bound_over_last_layers")
     return sent
 
 
@@ -139,7 +139,8 @@ def main() -> None:
             difference = measuring.largest_difference((found.full, found.frozen), (first.full, first.frozen))
             print(
                 f"{'dense' if dense else 'windows':<8} {sharing:<9} {memory / 1e6 if memory else '-':>9} "
-                f"{found.seconds:9.3f} {found.peak / 1e6:8.0f} {found.sent['tighten']:9} {found.sent['near']:8} "
+                f"{found.seconds:9.3f} {found.peak / 1e6:8.0f} {found.sent['tighten']:9} "
+                f"{found.sent['bound_over_last_layers']:8} "
                 f"{found.full.mean():9.4f} {found.frozen.mean():12.4f} {difference:10.1e}",
                 flush=True,
             )

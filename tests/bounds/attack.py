@@ -1,4 +1,4 @@
-"""Points a bound must hold at: sampled ones, and ones found by climbing."""
+"""Points at which bounds must hold: random samples, and points from projected gradient ascent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from proofmap import Family, Graph
 
 
 def sampled(graph: Graph, family: Family, count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """(deltas (count, N, *shape), logits (count, N, classes))."""
+    """Return deltas (count, N, *shape) and logits (count, N, classes)."""
     generator = torch.Generator().manual_seed(seed)
     deltas = family.sample(count, generator)
     points = (family.x + deltas).flatten(0, 1)
@@ -17,13 +17,13 @@ def sampled(graph: Graph, family: Family, count: int, seed: int) -> tuple[Tensor
 
 
 def climbed(graph: Graph, family: Family, steps: int = 12) -> Tensor:
-    """Logits at points that projected gradient steps found, for every class up and down: (2 · classes, N, classes)."""
+    """Return logits (2 · classes, N, classes) at points that maximise and minimise each class by gradient steps."""
     delta = climbed_points(graph, family, steps)
     return graph((family.x + delta).flatten(0, 1)).reshape(2 * graph.classes, family.count, graph.classes)
 
 
 def climbed_points(graph: Graph, family: Family, steps: int) -> Tensor:
-    """Their deltas: (2 · classes, N, *shape)."""
+    """Return the deltas (2 · classes, N, *shape) of these points."""
     classes = graph.classes
     sign = torch.cat([torch.ones(classes), -torch.ones(classes)]).to(family.x)
     which = torch.arange(classes).repeat(2)

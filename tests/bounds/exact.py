@@ -1,4 +1,4 @@
-"""The exact overlap of a tiny ReLU network over a box: every activation pattern, one linear program each."""
+"""Exact maxima of tiny ReLU networks over a box: one linear program for each activation pattern."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Array = NDArray[np.float64]
 
 
 def exact_maximum(layers: list[tuple[Array, Array]], row: Array, low: Array, high: Array) -> tuple[float, Array]:
-    """max of row · f(x) over low <= x <= high, and where; f being affine layers with ReLU between them.
+    """Return the maximum of row · f(x) over low <= x <= high and a maximiser. f has ReLUs between affine layers.
 
-    On the polytope of an activation pattern the network is affine: its value is maximised by a linear program. Patterns
-    that no x of the box has are left out, and those whose affine value stays below the best on the whole box.
+    On the polytope of an activation pattern the network is affine, so a linear program maximises it. Patterns that no x
+    of the box has are skipped. So are patterns whose affine value stays below the best one on the whole box.
     """
     best, where = -np.inf, low
     w, b = layers[-1]
     for weight, bias, above, limits in _patterns(layers[:-1], np.eye(len(low)), np.zeros(len(low)), low, high):
         goal, constant = row @ w @ weight, float(row @ (w @ bias + b))
-        if float(_ends(goal[None], np.array([constant]), low, high)[1][0]) <= best:
+        if float(_range(goal[None], np.array([constant]), low, high)[1][0]) <= best:
             continue
         answer = linprog(-goal, A_ub=above, b_ub=limits, bounds=list(zip(low, high, strict=True)))
         if answer.status == 0 and constant - float(answer.fun) > best:
@@ -33,24 +33,24 @@ def exact_maximum(layers: list[tuple[Array, Array]], row: Array, low: Array, hig
 def _patterns(
     layers: list[tuple[Array, Array]], weight: Array, bias: Array, low: Array, high: Array
 ) -> Iterator[tuple[Array, Array, Array, Array]]:
-    """What the layers compute of x on each polytope, weight x + bias, and the polytope, above x <= limits."""
+    """Yield (weight, bias, above, limits): the layers are weight x + bias on the polytope above x <= limits."""
     if not layers:
         yield weight, bias, np.empty((0, len(low))), np.empty(0)
         return
     w, b = layers[0]
     weight, bias = w @ weight, w @ bias + b
-    least, most = _ends(weight, bias, low, high)
-    unsettled = (least <= 0) & (most >= 0)
-    for chosen in product([0.0, 1.0], repeat=int(unsettled.sum())):
+    least, most = _range(weight, bias, low, high)
+    unstable = (least <= 0) & (most >= 0)
+    for signs in product([0.0, 1.0], repeat=int(unstable.sum())):
         on = (least > 0).astype(np.float64)
-        on[unsettled] = chosen
-        sign = (1 - 2 * on)[unsettled]  # active: -(W x + b) <= 0; inactive: W x + b <= 0
-        own, limit = sign[:, None] * weight[unsettled], -sign * bias[unsettled]
-        for *end, above, limits in _patterns(layers[1:], on[:, None] * weight, on * bias, low, high):
-            yield end[0], end[1], np.concatenate([own, above]), np.concatenate([limit, limits])
+        on[unstable] = signs
+        sign = (1 - 2 * on)[unstable]  # active: -(W x + b) <= 0; inactive: W x + b <= 0
+        own, limit = sign[:, None] * weight[unstable], -sign * bias[unstable]
+        for *affine, above, limits in _patterns(layers[1:], on[:, None] * weight, on * bias, low, high):
+            yield affine[0], affine[1], np.concatenate([own, above]), np.concatenate([limit, limits])
 
 
-def _ends(weight: Array, bias: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """The smallest and the largest value of each weight x + bias on the box."""
+def _range(weight: Array, bias: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """Return the smallest and the largest value of each weight x + bias on the box."""
     middle, reach = weight @ (low + high) / 2 + bias, np.abs(weight) @ (high - low) / 2
     return middle - reach, middle + reach

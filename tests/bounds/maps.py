@@ -1,4 +1,4 @@
-"""Networks whose maps are large beside the windows of their neurons: every operation that keeps a window a window."""
+"""Networks with feature maps larger than the receptive windows of their neurons: all operations on windows."""
 
 from __future__ import annotations
 

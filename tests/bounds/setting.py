@@ -1,4 +1,4 @@
-"""What the tests of bounds have in common."""
+"""Shared helpers of the tests of bounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mask_for(shape: tuple[int, ...], groups: int, seed: int = 0) -> Tensor:
 
 @dataclass(frozen=True)
 class Planned(Method):
-    """A method that is one plan."""
+    """A method with a single plan."""
 
     plan: Plan
 
@@ -34,24 +34,24 @@ class Planned(Method):
 
 
 def by(one: Pass) -> Method:
-    """Hidden layers and output by one pass."""
+    """Return the method that bounds hidden layers and output by one pass."""
     return Planned(Plan(hidden=(one,), final=(one,)))
 
 
 def quick(name: str) -> Method:
-    """The method of a name, with few steps where it takes any: what holds for every slope holds for these."""
+    """Return the method with this name. α-CROWN takes few steps, since its properties hold for all slopes."""
     return Alpha(2) if name == "alpha" else named(name)
 
 
 def both_sides(graph: Graph, family: Family, method: Method, sharing: Sharing) -> tuple[Tensor, Tensor]:
-    """(lower, upper) of every logit on every member: (N, members, classes)."""
+    """Return lower and upper bounds (N, members, classes) of every logit on every member."""
     unit = torch.eye(graph.classes, dtype=family.x.dtype, device=family.x.device).expand(family.count, -1, -1)
     upper = solve(graph, Cases(family), torch.cat([unit, -unit], dim=1), method, sharing, BUDGET)
     return -upper[:, :, graph.classes :], upper[:, :, : graph.classes]
 
 
 def values_at(graph: Graph, x: Tensor) -> dict[str, Tensor]:
-    """The value of every node at points x."""
+    """Return the value of every node at points x."""
     values = {graph.input.name: x}
     for node in graph.nodes[1:]:
         values[node.name] = compute(node, *(values[name] for name in node.inputs))

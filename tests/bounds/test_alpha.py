@@ -21,9 +21,9 @@ from proofmap.bounds.node_facts import is_nonlinear
 from proofmap.bounds.state import BoundState
 from proofmap.errors import InputError
 from proofmap.graph.rewrite.pairwise_maximum import in_pairs
-from proofmap.inputs.window_forms import Windows, where_from
+from proofmap.inputs.window_forms import WindowForms, places_of_entries
 from proofmap.rules import RULES, Form, Interval, Nonlinear
-from proofmap.rules.rule import Free
+from proofmap.rules.rule import FreeParameters
 from proofmap.rules.scalar_lines import Lines
 from proofmap.runtime import memory
 from tests.bounds import maps
@@ -53,7 +53,7 @@ def check_no_looser(case: Case, norm: float, sharing: Sharing, steps: int) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "where"), list(zip(MODELS, cycle(EVERYWHERE), strict=False)), ids=str)
 def test_no_looser_than_backward(name: str, where: tuple[float, Sharing]) -> None:
-    """All networks, the norms and sharings in turn."""
+    """All networks, with norms and sharings in turn."""
     check_no_looser(MODELS[name], *where, steps=1)
 
 
@@ -73,7 +73,7 @@ def between(activation: Callable[[], nn.Module], scale: float = 1.0, shift: floa
     return nn.Sequential(*layer(4, 8), activation(), *layer(8, 8), activation(), nn.Linear(8, 3))
 
 
-# Every operation whose rule leaves something free, in a network made for it.
+# A network for every operation whose rule has free parameters.
 CHOICES: dict[str, Callable[[], nn.Module]] = {
     "relu": lambda: between(nn.ReLU, 2.0),
     "leaky_relu": lambda: between(lambda: nn.PReLU(8), 2.0),
@@ -108,7 +108,7 @@ CHOICES: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def test_every_rule_that_leaves_a_choice_has_a_network() -> None:
+def test_every_rule_with_free_parameters_has_a_network() -> None:
     chooses = {
         op for op, rule in RULES.items() if isinstance(rule, Nonlinear) and type(rule).free is not Nonlinear.free
     }
@@ -117,7 +117,7 @@ def test_every_rule_that_leaves_a_choice_has_a_network() -> None:
 
 @pytest.mark.parametrize("op", CHOICES)
 def test_every_choice_is_used(op: str) -> None:
-    """Closer than Backward on the ball and on its members, and no point outside."""
+    """Tighter than Backward on the ball and on its members, with no sampled point outside."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         model = CHOICES[op]().double().eval()
@@ -140,7 +140,7 @@ def test_every_choice_is_used(op: str) -> None:
 
 @pytest.mark.parametrize("name", maps.BODIES)
 def test_chosen_numbers_are_those_of_the_rule_for_windows_and_dense_forms(name: str) -> None:
-    """One row with the numbers of a case is what the case's relaxation with these slopes says."""
+    """A row with the parameters of a case equals the case's relaxation with these slopes."""
     torch.manual_seed(0)
     graph = in_pairs(maps.graph_of(name), maps.points(2))
     family = pm.Ball(0.05).at(maps.points(2))
@@ -152,8 +152,8 @@ def test_chosen_numbers_are_those_of_the_rule_for_windows_and_dense_forms(name: 
             one.relax(node)
     start = [node for node in graph.nodes if len(node.shape) == 3][-1]
     owner, entry = torch.tensor([0, 1, 1, 0]), torch.arange(4) * (start.size // 4)
-    places, channel = where_from(owner, entry, start.shape)
-    window = Windows.unit(places, channel, start.shape, family.x)
+    places, channel = places_of_entries(owner, entry, start.shape)
+    window = WindowForms.unit(places, channel, start.shape, family.x)
     opened = {key: FreeRelaxation.of(plain, key) for key in plain.relaxations}
     given = {key: FreeRelaxation.of(known, key) for key in known.relaxations}
     forms: list[Form] = [window, window.dense()]
@@ -163,21 +163,21 @@ def test_chosen_numbers_are_those_of_the_rule_for_windows_and_dense_forms(name: 
         for choices in (chosen, numbers):
             backsubstitute(graph, start.name, form, owner, {**plain.relaxations, **choices})
         for key, choice in chosen.items():
-            choice.numbers = numbers[key].numbers
+            choice.parameters = numbers[key].parameters
         expected, bias = backsubstitute(graph, start.name, form, owner, known.relaxations)
         found, offset = backsubstitute(graph, start.name, form, owner, {**plain.relaxations, **chosen})
         torch.testing.assert_close(offset, bias)
         for key, end in expected.items():
             at = found[key]
-            torch.testing.assert_close(*(f.dense() if isinstance(f, Windows) else f for f in (at, end)))
+            torch.testing.assert_close(*(f.dense() if isinstance(f, WindowForms) else f for f in (at, end)))
 
 
 def test_entries_without_a_choice_keep_both_of_their_lines() -> None:
-    """Where the first entry can be chosen and the second not, though its lines differ."""
+    """The first entry has a free parameter. The second has none, though its two lines differ."""
     node = next(node for node in graph_of(MODELS["deep relu"], torch.float64).nodes if node.op == "relu")
     node = replace(node, shape=(2,))
     low, one, zero = (torch.full((1, 2), value, dtype=torch.float64) for value in (-1.0, 1.0, 0.0))
-    free = Free(zero[:, None], zero[:, None], torch.tensor([[[1.0, 0.0]]], dtype=torch.float64))
+    free = FreeParameters(zero[:, None], zero[:, None], torch.tensor([[[1.0, 0.0]]], dtype=torch.float64))
     lines = Lines(zero, None, one / 2, one / 2)
     form = torch.tensor([[0.0, 3.0], [0.0, -3.0]], dtype=torch.float64)
     owner = torch.zeros(2, dtype=torch.int64)
@@ -214,13 +214,13 @@ def test_an_intersection_with_alpha_is_no_looser_than_its_parts() -> None:
 
 
 @pytest.mark.parametrize("steps", [0, -1, 1.5, True, "20", None])
-def test_what_is_no_number_of_steps(steps: Any) -> None:
+def test_steps_must_be_a_whole_number(steps: Any) -> None:
     with pytest.raises(InputError, match=f"Alpha got steps={steps!r}, expected a whole number of at least 1"):
         Alpha(steps)
 
 
-def test_slopes_given_beforehand_are_where_it_starts() -> None:
-    """One step from good numbers is closer than one step from the rule's own."""
+def test_given_slopes_are_the_starting_point() -> None:
+    """One step from bad slopes gives looser bounds than one step from the rule's own slopes."""
     x = pm.data.digits()[0][:1].double()
     graph = pm.trace(pm.zoo.mnist_mlp().double(), x)
     family = pm.Ball(0.02, domain=(0.0, 1.0)).at(x)
@@ -235,8 +235,8 @@ def test_slopes_given_beforehand_are_where_it_starts() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("activation", "depth"), [(nn.ReLU, 4), (nn.GELU, 2)])
 def test_the_budget_is_kept(activation: Callable[[], nn.Module], depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gradients keep what every row meets on its way; of curves, numbers in float64."""
-    monkeypatch.setattr(memory, "_CPU_PIECE", 2**40)  # the budget alone decides
+    """Gradients store the values of every row on its way, and for curves also float64 parameters."""
+    monkeypatch.setattr(memory, "_CPU_CHUNK_BYTES", 2**40)  # the budget alone decides
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         sizes = (16, *[64] * depth, 4)

@@ -1,4 +1,4 @@
-"""Cases: balls, parts of balls and what is known of them beforehand go through one walk."""
+"""Cases: one walk bounds balls, parts of balls, and uses what is known of them beforehand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proofmap.bounds import METHODS, Backward, Cases, named, solve
 from proofmap.bounds.node_facts import is_nonlinear
 from proofmap.bounds.state import BoundState
 from proofmap.rules import RULES, Interval, Nonlinear
-from proofmap.rules.rule import Free
+from proofmap.rules.rule import FreeParameters
 from tests.bounds.setting import BUDGET, mask_for, values_at
 from tests.models import MODELS, Case, graph_of
 
@@ -35,7 +35,7 @@ def around(count: int = 2, eps: float = 0.5, groups: int = 2) -> pm.Family:
 
 
 def hidden(graph: pm.Graph) -> list[str]:
-    """The inputs of the activations, in order."""
+    """Return the inputs of the activations in order."""
     return [node.inputs[0] for node in graph.nodes if is_nonlinear(node)]
 
 
@@ -45,7 +45,7 @@ def rows(graph: pm.Graph, count: int) -> Tensor:
 
 
 def unstable(graph: pm.Graph, family: pm.Family) -> tuple[str, int]:
-    """An entry of the second layer that has either sign at points of all balls."""
+    """Return an entry of the second layer that has both signs at points of all balls."""
     points = family.x + family.sample(2000, torch.Generator().manual_seed(2))
     name = hidden(graph)[1]
     value = values_at(graph, points.flatten(0, 1))[name].unflatten(0, (2000, -1))
@@ -55,8 +55,8 @@ def unstable(graph: pm.Graph, family: pm.Family) -> tuple[str, int]:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("sharing", ["shared", "one-pass", "separate"])
-def test_the_parts_of_a_split_hold_where_they_are(method: str, sharing: pm.bounds.Sharing) -> None:
-    """Two leaves for each of two samples: every point of a ball is in one, and inside its bounds on every member."""
+def test_bounds_hold_on_the_parts_of_a_split(method: str, sharing: pm.bounds.Sharing) -> None:
+    """Two leaves for each of two samples: every point is in a leaf, and inside its bounds on every member."""
     graph, family = dense(), around()
     name, entry = unstable(graph, family)
     leaf = torch.tensor([0, 0, 1, 1])
@@ -79,8 +79,8 @@ def test_the_parts_of_a_split_hold_where_they_are(method: str, sharing: pm.bound
     assert closer or method == "forward"
 
 
-def test_a_part_of_which_nothing_is_left_is_seen() -> None:
-    """The entry is above 0 on the whole ball: the other side is empty, and of it everything holds."""
+def test_an_empty_part_is_detected() -> None:
+    """The entry is positive on the whole ball, so the other side is empty and its bounds are -inf."""
     graph, family = dense(), around(eps=1e-3)
     name = hidden(graph)[1]
     value = graph_value(graph, family.x, name)
@@ -125,7 +125,7 @@ def test_without_splits_bounds_that_miss_each_other_do_so_by_rounding() -> None:
     other = Interval(torch.tensor([0.5, 0.0]), torch.tensor([2.0, 1.5]))
     meet = one & other
     assert (meet.lower > meet.upper).tolist() == [False, True]
-    assert (meet.mended().lower.tolist(), meet.mended().upper.tolist()) == ([0.5, 1.5], [1.0, 2.0])
+    assert (meet.uncrossed().lower.tolist(), meet.uncrossed().upper.tolist()) == ([0.5, 1.5], [1.0, 2.0])
 
 
 @pytest.mark.parametrize("case", [MODELS[f"deep {name}"] for name in ("relu", "residual")], ids=lambda case: case.name)
@@ -147,7 +147,7 @@ def test_what_is_known_beforehand_counts(case: Case) -> None:
     assert float((plain - closer).mean()) > 1e-3
 
 
-def free_of(graph: pm.Graph, family: pm.Family) -> dict[str, Free]:
+def free_of(graph: pm.Graph, family: pm.Family) -> dict[str, FreeParameters]:
     """What every activation leaves free, on what interval arithmetic says."""
     known = BoundState(graph, Cases(family), BUDGET, for_members=False, arithmetic=True)
     every = {}
@@ -160,7 +160,7 @@ def free_of(graph: pm.Graph, family: pm.Family) -> dict[str, Free]:
     return every
 
 
-def drawn(free: dict[str, Free]) -> dict[str, Tensor]:
+def drawn(free: dict[str, FreeParameters]) -> dict[str, Tensor]:
     """Numbers anywhere in their ranges."""
     return {name: one.least + (one.most - one.least) * torch.rand_like(one.start) for name, one in free.items()}
 

@@ -1,4 +1,4 @@
-"""Tiny networks, solved exactly: bounds are above the truth, and meet it where nothing is lost."""
+"""Tiny networks with exact solutions: bounds are above them, and equal where relaxations are exact."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def tiny(seed: int) -> nn.Sequential:
 
 
 def exact_overlap(model: nn.Sequential, family: pm.Family, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The exact overlap (N, members), and the δ that reaches it (N, members, d)."""
+    """Return the exact overlap (N, members) and a maximiser δ (N, members, d)."""
     layers = [
         (layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in model if isinstance(layer, nn.Linear)
     ]
@@ -62,7 +62,7 @@ def test_backward_is_exact_where_no_relu_is_unstable() -> None:
     truth, _ = exact_overlap(model, ball.at(x, mask), found.target)
     torch.testing.assert_close(found.full, truth[:, 0], atol=1e-9, rtol=0)
     torch.testing.assert_close(found.frozen, truth[:, 1:], atol=1e-9, rtol=0)
-    outward = pm.overlap(model, x, ball, groups=mask)  # by the roundings of float32, and by no more
+    outward = pm.overlap(model, x, ball, groups=mask)  # wider by the float32 rounding errors only
     value = torch.cat([outward.full[:, None], outward.frozen], dim=1)
     assert bool((value > truth).all())
     torch.testing.assert_close(value, truth, atol=2e-6, rtol=0)

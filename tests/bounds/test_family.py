@@ -1,4 +1,4 @@
-"""The three kinds of sharing, and the orders that must hold between them and between methods."""
+"""The three kinds of sharing, and the inequalities between them and between methods."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def rows_for(graph: pm.Graph, family: pm.Family) -> Tensor:
 
 @pytest.mark.parametrize("case", SHARED)
 def test_orders_of_sharing(case: Case) -> None:
-    """shared <= one-pass; no member above B; on B all three the same. (Slopes that are found step by step follow every
-    rounding: of those the orders hold nearly.)
+    """shared <= one-pass, no member is above B, and on B all three are equal.
+
+    Optimised slopes depend on every rounding error, so there the inequalities hold only approximately.
     """
     graph, family = prepared(case)
     rows = rows_for(graph, family)
@@ -67,7 +68,7 @@ def test_intersections_of_intersections_are_flat() -> None:
 
 @pytest.mark.parametrize("name", ["backward", "crown-ibp"])
 def test_sharing_keeps_the_order_of_the_groups(name: str) -> None:
-    """On the packaged digits shared scores rank the groups nearly as separate ones do, one-pass scores less so."""
+    """On the packaged digits, shared scores rank the groups nearly like separate ones, one-pass scores less so."""
     model = pm.zoo.mnist_mlp()
     x, _ = pm.data.digits()
     graph = pm.trace(model, x)
@@ -85,7 +86,7 @@ def test_sharing_keeps_the_order_of_the_groups(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_no_score_is_negative_in_single_precision(name: str) -> None:
-    """AO(B_u) <= AO(B) to the last bit: half of the inputs hardly count, so that rounding could turn the two round."""
+    """AO(B_u) <= AO(B) holds exactly, even if half of the inputs hardly matter and rounding errors could decide."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(40, 30), nn.ReLU(), nn.Linear(30, 3))
     with torch.no_grad():
@@ -99,7 +100,7 @@ def test_no_score_is_negative_in_single_precision(name: str) -> None:
 
 
 def test_a_network_without_hidden_layers() -> None:
-    """Nothing is relaxed and nothing is left for a last pass: all kinds of sharing give the exact overlap."""
+    """Without relaxations, all kinds of sharing give the exact overlap."""
     torch.manual_seed(0)
     model = nn.Linear(6, 3).double()
     x = torch.rand(2, 6, dtype=torch.float64)
@@ -128,7 +129,7 @@ def test_margins_together_are_no_looser_than_apart() -> None:
 def test_a_small_budget_gives_the_same_numbers(case: Case, name: str) -> None:
     graph, family = prepared(case)
     rows = rows_for(graph, family)
-    forward = "forward" in name  # one sample's forms must fit
+    forward = "forward" in name  # the forms of one sample must fit
     for sharing in get_args(Sharing):
         expected = solve(graph, Cases(family), rows, quick(name), sharing, BUDGET)
         small = solve(graph, Cases(family), rows, quick(name), sharing, 2**23 if forward else 2**13)

@@ -1,4 +1,4 @@
-"""Forms are differentiable from the output to the ball: in their coefficients and in what rules leave free."""
+"""Forms are differentiable from the output to the ball, in their coefficients and in the free parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proofmap.bounds.passes import Pass
 from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Node
 from proofmap.graph.rewrite.pairwise_maximum import in_pairs
-from proofmap.inputs.window_forms import Windows, where_from
+from proofmap.inputs.window_forms import WindowForms, places_of_entries
 from proofmap.rules import RULES, Linear
 from tests.bounds import maps
 from tests.bounds.setting import BUDGET, mask_for
@@ -27,20 +27,20 @@ from tests.models import MODELS, Case, graph_of
 
 
 def different(graph: pm.Graph) -> list[Node]:
-    """The linear nodes of a graph, one of each kind."""
+    """Return the linear nodes of a graph, one of each kind."""
     linear = [node for node in graph.nodes[1:] if isinstance(RULES[node.op], Linear)]
     return list({f"{node.op} {sorted(node.attributes)} {len(node.shape)}": node for node in linear}.values())
 
 
 @pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
 def test_the_way_back_through_a_linear_operation_has_the_way_there_for_gradient(case: Case) -> None:
-    """<G, L'(A)> = <L(G), A>: its gradient in A is L(G)."""
+    """Since <G, L'(A)> = <L(G), A>, the gradient in A is L(G)."""
     graph = graph_of(case, torch.float64)
     for node in different(graph):
         rule = RULES[node.op]
         assert isinstance(rule, Linear)
         shapes = tuple(graph[i].shape for i in node.inputs)
-        for rows in (2, 40):  # few and many rows go different ways
+        for rows in (2, 40):  # few and many rows use different code
             form = torch.randn(rows, *node.shape, dtype=torch.float64)
             form[:, form[0].numel() // 2 :].flatten(1)[:, ::2] = 0  # zeros have gradients too
             form = (form * (torch.arange(form[0].numel()).view(node.shape) % 3 > 0)).requires_grad_()
@@ -52,7 +52,7 @@ def test_the_way_back_through_a_linear_operation_has_the_way_there_for_gradient(
 
 
 def bound(graph: pm.Graph, family: pm.Family, slopes: dict[str, Tensor], way: Pass) -> Tensor:
-    """Upper bounds (N, members, classes) of the logits, hidden layers by interval arithmetic."""
+    """Return upper bounds (N, members, classes) of the logits, with hidden layers by interval arithmetic."""
     known = BoundState(graph, Cases(family, slopes=slopes), BUDGET, for_members=False, arithmetic=True)
     bounder = way.begin(known)
     for node in graph.nodes:
@@ -67,7 +67,7 @@ def bound(graph: pm.Graph, family: pm.Family, slopes: dict[str, Tensor], way: Pa
 @pytest.mark.parametrize("norm", [1.0, 2.0, inf])
 @pytest.mark.parametrize("case", [c for c in MODELS.values() if c.name.startswith("deep")], ids=lambda case: case.name)
 def test_a_bound_has_the_gradient_of_its_slopes(case: Case, norm: float) -> None:
-    """Against differences along a random direction, for all members at once."""
+    """Compare with finite differences along a random direction, for all members at once."""
     torch.manual_seed(0)
     x = case.inputs(1, torch.float64, seed=11)
     graph = in_pairs(graph_of(case, torch.float64), x)
@@ -103,13 +103,13 @@ def test_windows_have_the_gradients_of_dense_forms(name: str) -> None:
         known.relax(node)
     start = [node for node in graph.nodes if len(node.shape) == 3][-1]
     owner, entry = torch.zeros(4, dtype=torch.int64), torch.arange(4) * (start.size // 4)
-    places, channel = where_from(owner, entry, start.shape)
-    window = Windows.unit(places, channel, start.shape, family.x)
+    places, channel = places_of_entries(owner, entry, start.shape)
+    window = WindowForms.unit(places, channel, start.shape, family.x)
     gradients = []
     for form in (window, window.dense()):
         forms, bias = backsubstitute(graph, start.name, form, owner, known.relaxations)
         end = forms[graph.input.name]
-        values = family.maximise_windows(end)[0] if isinstance(end, Windows) else family.maximise(end, owner)
+        values = family.maximise_windows(end)[0] if isinstance(end, WindowForms) else family.maximise(end, owner)
         total = (bias[:, None] + values).sum()
         gradients.append(torch.autograd.grad(total, list(slopes.values()), retain_graph=True, allow_unused=True))
     for one, other in zip(*gradients, strict=True):
@@ -119,7 +119,7 @@ def test_windows_have_the_gradients_of_dense_forms(name: str) -> None:
 
 
 def test_a_form_can_be_watched_at_every_node() -> None:
-    """What arrives at an activation says how much it counts: the form there, for each row."""
+    """The gradient at an activation is the coefficient of its form, for each row."""
     case = MODELS["deep relu"]
     graph = graph_of(case, torch.float64)
     family = pm.Ball(0.05).at(case.inputs(1, torch.float64, seed=11))

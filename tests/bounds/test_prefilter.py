@@ -1,4 +1,4 @@
-"""The sieve only closes what is closed: it is sound, and what passes it is bounded as without it."""
+"""The prefilter is sound, and the bounds of the remaining neurons are the same as without it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLAIN = by(BackwardPass(prefilter=False))
 
 
 def deep(blocks: int = 2) -> Graph:
-    """Mobile blocks, one without a shortcut, until interval arithmetic has lost the thread."""
+    """Build mobile blocks, one without a shortcut, deep enough that interval arithmetic becomes useless."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         layers: list[nn.Module] = [nn.Conv2d(2, 3, 3, padding=1), nn.ReLU6()]
@@ -48,14 +48,14 @@ def centre(count: int = 2) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Sieved:
-    """Intervals of the inputs of all nonlinear nodes, by a sieve alone."""
+class Prefiltered:
+    """Intervals of the inputs of all nonlinear nodes from the prefilter alone."""
 
     intervals: dict[str, Interval]
     basis: NarrowBasis
 
     def hold(self, graph: Graph, points: Tensor, repeats: int = 1) -> bool:
-        """Whether the values at points (repeats · cases, *shape) are inside."""
+        """Return whether the values at points (repeats · cases, *shape) are inside."""
         values = values_at(graph, points)
         for name, interval in self.intervals.items():
             value = values[name].unflatten(0, (repeats, -1))
@@ -65,17 +65,17 @@ class Sieved:
         return True
 
 
-def by_mesh(graph: Graph, family: pm.Family) -> Sieved:
-    """By forms that go back over three nonlinear layers."""
-    return _sieved(graph, family, mesh=True)
+def by_last_layers(graph: Graph, family: pm.Family) -> Prefiltered:
+    """Prefilter by forms that are substituted back over three nonlinear layers."""
+    return _prefiltered(graph, family, last_layers=True)
 
 
-def by_basis(graph: Graph, family: pm.Family) -> Sieved:
-    """By the forms of narrow layers."""
-    return _sieved(graph, family, mesh=False)
+def by_basis(graph: Graph, family: pm.Family) -> Prefiltered:
+    """Prefilter by the forms of narrow layers."""
+    return _prefiltered(graph, family, last_layers=False)
 
 
-def _sieved(graph: Graph, family: pm.Family, mesh: bool) -> Sieved:
+def _prefiltered(graph: Graph, family: pm.Family, last_layers: bool) -> Prefiltered:
     state = BoundState(graph, Cases(family), BUDGET, for_members=False, arithmetic=False)
     backward, narrow = BackwardPass(prefilter=False).begin(state), NarrowBasis(state)
     intervals: dict[str, Interval] = {}
@@ -83,7 +83,7 @@ def _sieved(graph: Graph, family: pm.Family, mesh: bool) -> Sieved:
         if is_nonlinear(node):
             name = node.inputs[0]
             every = BoundRows.every(family.count, graph[name].size, family.x.device)
-            if mesh:
+            if last_layers:
                 near = dict(list(state.relaxations.items())[-3:])
                 state.narrow(name, *backward.bound_over_last_layers(name, every, near))
             else:
@@ -91,23 +91,23 @@ def _sieved(graph: Graph, family: pm.Family, mesh: bool) -> Sieved:
             intervals[name] = state.interval(name)
             state.relax(node)
         state.interval(node.name)
-    return Sieved(intervals, narrow)
+    return Prefiltered(intervals, narrow)
 
 
-@pytest.mark.parametrize("sieve", [by_mesh, by_basis])
+@pytest.mark.parametrize("prefilter", [by_last_layers, by_basis])
 @pytest.mark.parametrize("eps", [1e-4, 0.02, 0.2])
-def test_every_value_of_the_ball_is_inside(sieve: type[Sieved], eps: float) -> None:
+def test_every_value_of_the_ball_is_inside(prefilter: type[Prefiltered], eps: float) -> None:
     graph = deep()
     family = pm.Ball(eps, inf, (0.0, 1.0)).at(centre())
-    sieved = sieve(graph, family)  # type: ignore[arg-type]
+    found = prefilter(graph, family)  # type: ignore[arg-type]
     delta = family.sample(300, torch.Generator().manual_seed(0))
     corners = torch.where(delta > 0, family.upper, family.lower)
     for moved in (delta, corners):
-        assert sieved.hold(graph, (family.x + moved).flatten(0, 1), repeats=300)
+        assert found.hold(graph, (family.x + moved).flatten(0, 1), repeats=300)
 
 
 def test_a_basis_reaches_what_an_open_activation_reaches() -> None:
-    """Every output reads one pixel: at the corners of the box the values are the extremes."""
+    """Every output reads one pixel, so the corners of the box give the extreme values."""
     narrow, widen, filters = (
         nn.Conv2d(channels, out, 1, groups=groups, bias=False)
         for channels, out, groups in ((1, 1, 1), (1, 6, 1), (6, 6, 6))
@@ -120,11 +120,11 @@ def test_a_basis_reaches_what_an_open_activation_reaches() -> None:
     x = torch.zeros(1, 1, 2, 2, dtype=torch.float64)
     graph = trace(model.eval(), x)
     family = pm.Ball(1.0).at(x)
-    sieved = by_basis(graph, family)
-    assert sieved.basis.sent is not None
+    found = by_basis(graph, family)
+    assert found.basis.basis is not None
     ends = [torch.stack([family.lower.flatten()[k], family.upper.flatten()[k]]) for k in range(4)]
     corners = torch.cartesian_prod(*ends).view(-1, 1, 2, 2)
-    assert sieved.hold(graph, corners, repeats=len(corners))
+    assert found.hold(graph, corners, repeats=len(corners))
 
 
 def test_on_a_piece_where_the_network_is_linear_a_basis_is_exact() -> None:
@@ -143,16 +143,16 @@ def test_on_a_piece_where_the_network_is_linear_a_basis_is_exact() -> None:
 
 def test_a_basis_wants_a_box_and_parallel_lines() -> None:
     graph = deep()
-    assert by_basis(graph, pm.Ball(0.02, 2.0).at(centre())).basis.sent is None
+    assert by_basis(graph, pm.Ball(0.02, 2.0).at(centre())).basis.basis is None
     pooled = maps.graph_of("max pool")
-    sieved = by_mesh(pooled, pm.Ball(0.02).at(maps.points(2)))
-    assert not sieved.basis.has_lines()
-    assert basis.path_to(pooled, pooled.nodes[1].name, 10**6) is None
+    found = by_last_layers(pooled, pm.Ball(0.02).at(maps.points(2)))
+    assert not found.basis.has_lines()
+    assert basis.path_from_narrowest(pooled, pooled.nodes[1].name, 10**6) is None
 
 
 @pytest.mark.parametrize("eps", [0.003, 0.03])
 def test_the_bounds_are_no_looser_than_without(eps: float) -> None:
-    """What a sieve closes is relaxed without loss; the rest is bounded as before."""
+    """Neurons that the prefilter proves stable have exact relaxations, and all others have their old bounds."""
     graph = deep()
     family = pm.Ball(eps, inf, (0.0, 1.0)).at(centre(), mask_for(SHAPE, 5))
     lower, upper = both_sides(graph, family, Backward(), "shared")
@@ -163,7 +163,7 @@ def test_the_bounds_are_no_looser_than_without(eps: float) -> None:
 
 @dataclass(frozen=True)
 class Counted(BackwardPass):
-    """A backward pass that writes down how many rows go the long way."""
+    """A backward pass that counts the rows that are substituted back to the input."""
 
     sent: list[int] = field(default_factory=list, hash=False)
 
@@ -178,10 +178,10 @@ class Counted(BackwardPass):
         return Counting(state, self)
 
 
-def test_a_sieve_leaves_fewer_entries_to_the_long_way() -> None:
+def test_the_prefilter_leaves_fewer_rows_to_substitute() -> None:
     graph = deep(blocks=8)
     family = pm.Ball(1e-3, inf, (0.0, 1.0)).at(centre())
-    sieved, plain = Counted(), Counted(prefilter=False)
-    for counted in (sieved, plain):
+    found, plain = Counted(), Counted(prefilter=False)
+    for counted in (found, plain):
         both_sides(graph, family, by(counted), "one-pass")
-    assert sum(sieved.sent) < 0.5 * sum(plain.sent)
+    assert sum(found.sent) < 0.5 * sum(plain.sent)

@@ -1,4 +1,4 @@
-"""`separate` Backward is CROWN as published, IBP is interval arithmetic as published: against the textbook versions."""
+"""Separate Backward equals published CROWN, and IBP equals published interval arithmetic (see `textbook`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def mlp() -> tuple[nn.Module, tuple[int, ...], list[textbook.Step]]:
 
 
 def chain(parts: Sequence[nn.Module], shapes: list[tuple[int, ...]]) -> list[textbook.Step]:
-    """Affine parts with a ReLU between them, but not after a pooling."""
+    """Return the affine parts with a ReLU between them, but not after a pooling."""
     steps: list[textbook.Step] = []
     for k, (part, shape) in enumerate(zip(parts, shapes, strict=True)):
         weight, bias = textbook.matrix(part, shape)
@@ -36,7 +36,7 @@ def chain(parts: Sequence[nn.Module], shapes: list[tuple[int, ...]]) -> list[tex
 
 
 def stacked() -> tuple[nn.Module, tuple[int, ...], list[textbook.Step]]:
-    """Two linear layers before the first ReLU: interval arithmetic is exact for the first alone."""
+    """Two linear layers before the first ReLU: interval arithmetic is exact only for the first one."""
     torch.manual_seed(3)
     layers = [nn.Linear(6, 9), nn.Linear(9, 8), nn.Linear(8, 4)]
     model = nn.Sequential(layers[0], layers[1], nn.ReLU(), layers[2]).double()
@@ -118,7 +118,7 @@ NETS: list[Build] = [mlp, stacked, convolutional, residual]
 
 
 def compared(build: Build, eps: float, *, filtered: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(ours, the textbook's) for three samples, the full ball and three frozen groups each."""
+    """Return our bounds and the textbook's for three samples, each with the full ball and three frozen groups."""
     model, shape, steps = build()
     x = torch.rand(3, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     graph = trace(model, x)
@@ -136,7 +136,7 @@ def compared(build: Build, eps: float, *, filtered: bool) -> tuple[np.ndarray, n
 @pytest.mark.parametrize("build", NETS)
 @pytest.mark.parametrize("eps", [0.02, 0.1, 0.4])
 def test_separate_backward_is_crown(build: Build, eps: float) -> None:
-    """With interval arithmetic deciding the neurons that it can, as the engine does before it looks at the others."""
+    """Interval arithmetic decides stable neurons first, as the engine does."""
     ours, textbooks = compared(build, eps, filtered=True)
     np.testing.assert_allclose(ours, textbooks, atol=1e-9)
 

@@ -1,4 +1,4 @@
-"""Random small networks, balls and masks: Hypothesis looks for a violated bound, or a violated order."""
+"""Random small networks, balls and masks: Hypothesis searches for violated bounds and inequalities."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from torch import Tensor
 
 from proofmap import Ball, Graph
 from proofmap.bounds import METHODS, Sharing
-from proofmap.graph.builder import pooling
-from proofmap.graph.builder import scalar_functions
-from proofmap.graph.builder import slicing
-from proofmap.graph.builder import weighted_layers
+from proofmap.graph.builder import pooling, scalar_functions, slicing, weighted_layers
 from proofmap.graph.builder.graph_builder import Builder
 from proofmap.graph.sliding_windows import SlidingWindow
 from tests.bounds.attack import climbed, sampled
@@ -58,7 +55,7 @@ def scalar(b: Builder, op: str, x: str, generator: torch.Generator) -> str:
 
 @st.composite
 def networks(draw: st.DrawFn) -> Graph:
-    """Images or flat inputs through convolutions, pools, activations and branches, then a linear end."""
+    """Draw a network of convolutions, pools, activations and branches with a linear end, for images or flat inputs."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
     image = draw(st.booleans())
     shape = (draw(st.integers(1, 2)), 5, 5) if image else (draw(st.integers(2, 8)),)
@@ -111,7 +108,11 @@ def blocks(draw: st.DrawFn, b: Builder, x: str, generator: torch.Generator) -> s
                 return b.sub("s", x, other) if draw(st.booleans()) else b.add("s", x, other)
             if kind == "concat":
                 return slicing.concat(b, "k", "cat", [x, other], draw(st.integers(1, len(shape))))
-            return scalar_functions.maximum(b, "m", x, other) if kind == "max" else scalar_functions.minimum(b, "m", x, other)
+            return (
+                scalar_functions.maximum(b, "m", x, other)
+                if kind == "max"
+                else scalar_functions.minimum(b, "m", x, other)
+            )
 
 
 @pytest.mark.slow
@@ -131,7 +132,7 @@ def test_no_bound_is_violated(
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(2, *graph.input.shape, generator=generator, dtype=torch.float64)
-    x[0].round_()  # at the edge of the domain
+    x[0].round_()  # on the boundary of the domain
     mask = torch.randint(0, groups, x.shape, generator=generator)
     ball = Ball(eps, norm, (0.0, 1.0) if domain else None, half)  # type: ignore[arg-type]
     family = ball.at(x, mask)

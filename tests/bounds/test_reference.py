@@ -35,7 +35,7 @@ def image(dataset: str, index: int) -> Tensor:
 
 
 def cells(shape: tuple[int, ...]) -> Tensor:
-    """Cells 0, 5, 10 and 15 of a 4 x 4 grid; what is left is a fifth group, which is not compared."""
+    """Return a mask: cells 0, 5, 10 and 15 of a 4 x 4 grid, and a fifth group of the rest, which is not compared."""
     picture = (1, 28, 28) if 784 in shape else shape
     grid = pm.groups.grid(4)(picture)
     names = torch.full((16,), 4)
@@ -44,7 +44,7 @@ def cells(shape: tuple[int, ...]) -> Tensor:
 
 
 def prepared(case: dict[str, Any], figures: dict[str, Any]) -> tuple[Tensor, pm.Ball, Tensor]:
-    """(x, ball, mask): the ball is given in pixels and clipped to [0, 1]; the network wants normalised ones."""
+    """Return (x, ball, mask). The ball is given in pixels and clipped to [0, 1], then normalised for the network."""
     shape = tuple(figures["input"][1:])
     pixels = image(figures["dataset"], case["index"])
     mean, std = (torch.tensor(v).reshape(-1, 1, 1) for v in figures["normalise"] or ([0.0], [1.0]))
@@ -71,7 +71,7 @@ def check(
     near: float,
     sharing: Sharing = "separate",
 ) -> None:
-    """Compare the ball and its four members. The reference covers no rounding errors, so ours do not either."""
+    """Compare the ball and its four members. The reference covers no rounding errors, so neither do these bounds."""
     x, ball, mask = prepared(case, figures)
     found = pm.overlap(
         graph, x, ball, groups=mask, bounds=bounds, sharing=sharing, target=case["label"], rigorous=False

@@ -74,7 +74,7 @@ DEEP = [case for case in MODELS.values() if case.name.startswith("deep ")]
 @pytest.mark.parametrize("domain", [True, False])
 @pytest.mark.parametrize("case", DEEP, ids=lambda case: case.name)
 def test_other_balls(case: Case, norm: float, half: str | None, domain: bool) -> None:
-    """ℓ1 and ℓ2, halves, with and without a domain whose edge the samples touch."""
+    """ℓ1 and ℓ2 balls, half balls, with and without a domain whose boundary the samples touch."""
     graph = graph_of(case, torch.float64)
     x = case.inputs(2, torch.float64, seed=4)
     x[0].clamp_(max=case.low + 0.01)
@@ -95,7 +95,7 @@ def test_other_balls(case: Case, norm: float, half: str | None, domain: bool) ->
 
 
 def test_a_broken_bound_would_be_seen() -> None:
-    """The tests above have power: bounds of a ball a little too small are violated by the attack."""
+    """The tests above have power: the attack violates bounds of a slightly smaller ball."""
     seen = 0
     for case in DEEP:
         graph = graph_of(case, torch.float64)

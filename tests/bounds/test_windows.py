@@ -1,4 +1,4 @@
-"""Windows are the dense forms, written shorter."""
+"""Window forms equal dense forms and only store them more compactly."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from proofmap.bounds.backward import BackwardPass
 from proofmap.graph import Graph
 from proofmap.graph.ir import Node
 from proofmap.graph.rewrite.pairwise_maximum import in_pairs
-from proofmap.inputs.window_forms import Places, Windows, where_from
+from proofmap.inputs.window_forms import WindowForms, WindowPlaces, places_of_entries
 from proofmap.rules import RULES, Form, Interval, Linear, Nonlinear
 from tests.bounds.maps import BODIES, SHAPE, graph_of, points
 from tests.bounds.setting import both_sides, by, mask_for
 from tests.models import MODELS, Case
 from tests.models import graph_of as small_graph
 
-# Windows stay windows.
+# Operations after which windows stay windows.
 KEPT = {"conv", "avg_pool", "max_pool", "maximum", "larger", "slice", "affine", "keep", "add", "concat", "pad"}
 
 
-def windows_of(node: Node, cases: int, seed: int, sites: bool) -> Windows:
-    """Random windows of the node's value: some rows share a place, some windows stick out, and are zero there."""
+def windows_of(node: Node, cases: int, seed: int, sites: bool) -> WindowForms:
+    """Draw random windows of the node's value. Some rows share a position, and some windows extend beyond the map."""
     g = torch.Generator().manual_seed(seed)
     rows = 7
     extent = tuple(int(n) for n in torch.randint(2, 5, (len(node.shape) - 1,), generator=g))
     owner = torch.randint(0, cases, (rows,), generator=g)
     position = torch.stack([torch.randint(0, n, (rows,), generator=g) for n in extent], 1)
     site = torch.randint(0, rows, (rows + 4,), generator=g) if sites else None
-    places = Places(owner, position, extent, site)
+    places = WindowPlaces(owner, position, extent, site)
     size = [int(n) for n in torch.randint(1, 4, (len(extent),), generator=g)]
     stride = tuple(int(n) for n in torch.randint(1, 3, (len(extent),), generator=g))
     offset = tuple(int(n) for n in torch.randint(-2, 3, (len(extent),), generator=g))
     count = rows if site is None else len(site)
     values = torch.randn(count, node.shape[0], *size, dtype=torch.float64, generator=g)
-    whole = Windows(values, places, stride, offset, node.shape)
+    whole = WindowForms(values, places, stride, offset, node.shape)
     return whole.moved(values, node.shape, (0,) * len(extent), (1,) * len(extent))
 
 
-def owners(form: Windows) -> Tensor:
+def owners(form: WindowForms) -> Tensor:
     return form.places.to_rows(form.places.owner)
 
 
@@ -53,7 +53,7 @@ def owners(form: Windows) -> Tensor:
 )
 @pytest.mark.parametrize("body", BODIES)
 def test_every_operation_pulls_windows_as_it_pulls_dense_forms(body: str, sites: bool) -> None:
-    """At every node from maps to a map."""
+    """Compare at every node that maps feature maps to a feature map."""
     graph = in_pairs(graph_of(body), points(1))
     for node in graph.nodes[1:]:
         shapes = tuple(graph[i].shape for i in node.inputs)
@@ -62,7 +62,7 @@ def test_every_operation_pulls_windows_as_it_pulls_dense_forms(body: str, sites:
                 pulls_alike(node, shapes, windows_of(node, 2, seed, sites))
 
 
-def pulls_alike(node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) -> None:
+def pulls_alike(node: Node, shapes: tuple[tuple[int, ...], ...], form: WindowForms) -> None:
     rule = RULES[node.op]
     parts: tuple[Form | None, ...]
     expected: tuple[Tensor | None, ...]
@@ -79,12 +79,12 @@ def pulls_alike(node: Node, shapes: tuple[tuple[int, ...], ...], form: Windows) 
     if bias is not None and offset is not None:
         torch.testing.assert_close(bias, offset)
     for part, dense in zip(parts, expected, strict=True):
-        if dense is None:  # a difference stands beside the values it is made of
+        if dense is None:  # the form of a difference whose two values are inputs of the node, too
             assert (node.op, part) == ("larger", None)
             continue
         if node.op in KEPT and not (node.op == "pad" and node.attributes["mode"] != "constant"):
-            assert isinstance(part, Windows), node
-        torch.testing.assert_close(part.dense() if isinstance(part, Windows) else part, dense)
+            assert isinstance(part, WindowForms), node
+        torch.testing.assert_close(part.dense() if isinstance(part, WindowForms) else part, dense)
 
 
 def test_the_sum_of_windows_is_the_sum_of_forms() -> None:
@@ -93,14 +93,14 @@ def test_the_sum_of_windows_is_the_sum_of_forms() -> None:
         a = windows_of(node, 1, seed, True)
         shift = torch.randint(-2, 3, (2,), generator=torch.Generator().manual_seed(seed)).tolist()
         other = torch.randn(len(a), 2, 3, 1, dtype=torch.float64)
-        alike = Windows(other, a.places, a.stride, a.offset, a.shape).moved(other, a.shape, tuple(shift), (1, 1))
-        faster = Windows(other, a.places, a.stride, a.offset, a.shape).moved(other, a.shape, (0, 0), (2, 1))
+        alike = WindowForms(other, a.places, a.stride, a.offset, a.shape).moved(other, a.shape, tuple(shift), (1, 1))
+        faster = WindowForms(other, a.places, a.stride, a.offset, a.shape).moved(other, a.shape, (0, 0), (2, 1))
         whole = torch.randn(len(a), *SHAPE, dtype=torch.float64)
-        assert isinstance(a + alike, Windows)
+        assert isinstance(a + alike, WindowForms)
         for b in (alike, faster, whole):
             for total in (a + b, b + a):
-                expected = a.dense() + (b.dense() if isinstance(b, Windows) else b)
-                torch.testing.assert_close(total.dense() if isinstance(total, Windows) else total, expected)
+                expected = a.dense() + (b.dense() if isinstance(b, WindowForms) else b)
+                torch.testing.assert_close(total.dense() if isinstance(total, WindowForms) else total, expected)
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, inf])
@@ -139,7 +139,7 @@ def test_places_are_read_no_more_often_than_there_are() -> None:
     owner = torch.tensor([0, 1, 1, 0, 1, 0, 1])
     site = torch.tensor([6, 0, 3, 3, 1])
     for cases, most in ((1, 6), (2, 7)):  # of one mask all six positions, of two masks the seven places
-        for places in (Places(owner, position, (3, 2), site), Places(owner, position, (3, 2))):
+        for places in (WindowPlaces(owner, position, (3, 2), site), WindowPlaces(owner, position, (3, 2))):
             few, at = places.fewest(cases)
             assert len(few.owner) == most
             torch.testing.assert_close(few.position[at], places.to_rows(position))
@@ -150,8 +150,8 @@ def test_places_are_read_no_more_often_than_there_are() -> None:
 def test_an_entry_is_found_at_its_place() -> None:
     shape = (3, 4, 5)
     entry = torch.arange(60)
-    places, channel = where_from(torch.ones(60, dtype=torch.int64), entry, shape)
-    unit = Windows.unit(places, channel, shape, torch.zeros((), dtype=torch.float64))
+    places, channel = places_of_entries(torch.ones(60, dtype=torch.int64), entry, shape)
+    unit = WindowForms.unit(places, channel, shape, torch.zeros((), dtype=torch.float64))
     torch.testing.assert_close(unit.dense().flatten(1), torch.eye(60, dtype=torch.float64))
 
 
@@ -170,7 +170,7 @@ def test_bounds_by_windows_are_bounds_by_dense_forms(name: str, norm: float) -> 
 
 @pytest.mark.parametrize("case", [c for c in MODELS.values() if len(c.shape) > 1], ids=lambda case: case.name)
 def test_the_small_maps_agree_too(case: Case) -> None:
-    """In single precision, to 1e-4."""
+    """In single precision, up to 1e-4."""
     graph = small_graph(case)
     family = pm.Ball(0.03, inf, (case.low, case.high)).at(case.inputs(2), mask_for(case.shape, 3))
     found = both_sides(graph, family, Backward(), "shared")
@@ -184,8 +184,10 @@ def test_a_form_stays_a_window_until_it_has_grown_to_the_map() -> None:
 
     def width(graph: Graph, start: str) -> int:
         node = graph[start]
-        places, channel = where_from(torch.zeros(1, dtype=torch.int64), torch.tensor([node.size // 2]), node.shape)
-        unit = Windows.unit(places, channel, node.shape, points(1))
+        places, channel = places_of_entries(
+            torch.zeros(1, dtype=torch.int64), torch.tensor([node.size // 2]), node.shape
+        )
+        unit = WindowForms.unit(places, channel, node.shape, points(1))
         relaxations = {}
         for n in graph.nodes[1:]:
             rule = RULES[n.op]
@@ -194,7 +196,7 @@ def test_a_form_stays_a_window_until_it_has_grown_to_the_map() -> None:
                 relaxations[n.name] = rule.relax(n, Interval(-one, one))
         forms, _ = backsubstitute(graph, start, unit, torch.zeros(1, dtype=torch.int64), relaxations)
         form = forms[graph.input.name]
-        assert isinstance(form, Windows)
+        assert isinstance(form, WindowForms)
         return prod(form.size)
 
     for node in graph.nodes:

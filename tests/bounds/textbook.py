@@ -1,4 +1,4 @@
-"""CROWN and interval arithmetic once more, slowly, straight from their papers, for networks of affine maps and ReLUs.
+"""Reference CROWN and interval arithmetic, transcribed slowly from their papers, for affine maps and ReLUs.
 
 A network is a list of steps: ("affine", {source: W}, b) is Σ W_s v_s + b, ("relu", source) is max(v, 0). Value 0 is
 the flat input. Everything is numpy in float64, one neuron at a time.
@@ -19,7 +19,7 @@ Step = tuple[Any, ...]
 
 
 def matrix(function: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """(W, b) of an affine function of one sample, read off its values at zero and at the unit vectors."""
+    """Return (W, b) of an affine function of one sample, from its values at zero and at the unit vectors."""
     size = torch.Size(shape).numel()
     with torch.no_grad():
         zero = function(torch.zeros(1, *shape, dtype=torch.float64)).flatten()
@@ -28,7 +28,7 @@ def matrix(function: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> tupl
 
 
 def ibp(steps: list[Step], low: Array, high: Array) -> list[tuple[Array, Array]]:
-    """ReLU end by end (Gowal et al. 2018)."""
+    """Propagate intervals (Gowal et al. 2018)."""
     values = [(low, high)]
     for step in steps:
         if step[0] == "relu":
@@ -50,10 +50,10 @@ def _affine(step: Step, values: list[tuple[Array, Array]]) -> tuple[Array, Array
 
 
 def crown(steps: list[Step], low: Array, high: Array, rows: Array, *, filtered: bool) -> Array:
-    """Upper bounds of `rows` times the last value, every ReLU's input bounded by CROWN itself (Zhang et al. 2018).
+    """Return upper bounds of `rows` times the last value. CROWN bounds every ReLU's input too (Zhang et al. 2018).
 
-    filtered: a neuron that interval arithmetic, from the bounds of the layers before, already proves on or off counts
-    as that; CROWN alone sometimes leaves such a neuron open.
+    filtered: a neuron that interval arithmetic (from the bounds of earlier layers) proves stable counts as stable.
+    CROWN alone sometimes leaves such a neuron unstable.
     """
     bounds: dict[int, tuple[Array, Array]] = {}
     cheap: list[tuple[Array, Array]] = [(low, high)]
@@ -79,7 +79,7 @@ def crown(steps: list[Step], low: Array, high: Array, rows: Array, *, filtered: 
 def _substitute(
     steps: list[Step], bounds: dict[int, tuple[Array, Array]], start: int, row: Array, low: Array, high: Array
 ) -> float:
-    """The largest value of row · v_start: replace v_k by what it is made of, from the last to the first."""
+    """Bound row · v_start from above: substitute each v_k by its inputs, from the last step to the first."""
     rows: dict[int, Array] = {start: row}
     constant = 0.0
     for k in range(start, 0, -1):

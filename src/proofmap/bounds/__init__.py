@@ -1,4 +1,4 @@
-"""Bound methods: IBP, Forward, Backward, CrownIBP, Exact, and their intersections with &.
+"""Bound methods: IBP, Forward, Backward, Alpha, CrownIBP, Exact, and their intersections with `&`.
 
 >>> pm.overlap(model, x, ball, bounds=pm.bounds.IBP() & pm.bounds.Backward()).certified
 True

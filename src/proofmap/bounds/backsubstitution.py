@@ -1,4 +1,4 @@
-"""Linear forms carried backwards through a graph."""
+"""CROWN back-substitution (Zhang et al. 2018): carry linear forms of a node's value back to the input."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor
 
 from proofmap.graph.ir import Graph, Node
 from proofmap.graph.walk import ancestors, pull
-from proofmap.inputs.window_forms import Windows
-from proofmap.rounding.bound_errors import Rounding
+from proofmap.inputs.window_forms import WindowForms
+from proofmap.rounding.bound_errors import RoundingErrors
 from proofmap.rules import RULES, Form, Linear
-from proofmap.rules.rule import AnyForm, Pulled
-from proofmap.runtime.memory import bytes_of
+from proofmap.rules.rule import AnyForm, Pullable
+from proofmap.runtime.memory import bytes_needed
 
 
 def backsubstitute(
@@ -21,20 +21,25 @@ def backsubstitute(
     start: str,
     form: AnyForm,
     owner: Tensor,
-    relaxations: Mapping[str, Pulled],
+    relaxations: Mapping[str, Pullable],
     watch: Callable[[Node, Form], object] = lambda node, form: None,
-    rounding: Rounding | None = None,
+    rounding: RoundingErrors | None = None,
 ) -> tuple[dict[str, AnyForm], Tensor]:
-    """(forms, bias): <A, value of start> <= Σ <forms[n], value of n> + bias, row by row.
+    """Bound linear forms A of a node's value by forms of earlier nodes.
 
-    K rows over the value of start; row k belongs to case owner[k] of the relaxations. The forms end at the input
-    and at nonlinear nodes without a relaxation; through linear operations alone the two sides are equal. Windows
-    stay windows until they have grown to the map, or to where an operation mixes far places. `watch` is shown
-    every form on the way, with the node that it is a form of. With `rounding`, the bias holds what roundings cost on
-    the way, and over the ball where a form ends at the input.
+    Returns (forms, bias) with  <A, value of start> <= Σ <forms[n], value of n> + bias  for each of the K rows. Row k
+    uses the relaxations of case owner[k].
+
+    The forms end at the input and at nonlinear nodes without a relaxation. If only linear operations are passed, both
+    sides are equal. Windows stay windows until they cover the map, or until an operation mixes distant positions.
+
+    Args:
+        watch: called with each node that is passed and the form of its value.
+        rounding: if given, the bias includes the rounding errors of all operations that are passed. It also includes
+            the rounding errors at the input, over the whole ball.
     """
-    paid: dict[str, int] = {}  # nodes whose roundings are in the lines of what reads them, or in their own
-    bias = (form.values if isinstance(form, Windows) else form).new_zeros(len(form))
+    paid: dict[str, int] = {}  # nodes whose rounding errors are already included in a relaxation
+    bias = (form.values if isinstance(form, WindowForms) else form).new_zeros(len(form))
 
     def step(node: Node, form: Any) -> tuple[Any, ...] | None:
         nonlocal bias
@@ -47,29 +52,31 @@ def backsubstitute(
         elif node.name in relaxations:
             relaxation = relaxations[node.name]
             if rounding is not None:
-                relaxation, covered = rounding.outward(node, relaxation, form)
-                paid.update(covered)
+                relaxation, included = rounding.move_outward(node, relaxation, form)
+                paid.update(included)
             parts, offset = relaxation.pull(form, owner)
         else:
             return None
         if offset is not None:
             bias = bias + offset
         if rounding is not None:
-            bias = bias + rounding.passing(node, form, owner, first=node.name == start, paid=paid.get(node.name, -1))
-        return tuple(part.dense() if isinstance(part, Windows) and part.covers else part for part in parts)
+            bias = bias + rounding.row_error(
+                node, form, owner, first=node.name == start, paid_products=paid.get(node.name, -1)
+            )
+        return tuple(part.dense() if isinstance(part, WindowForms) and part.covers else part for part in parts)
 
-    def joined(name: str, form: Any) -> None:
+    def add_joined_errors(name: str, form: Any) -> None:
         nonlocal bias
         if rounding is not None:
-            bias = bias + rounding.joined(name, form, owner)
+            bias = bias + rounding.sum_error(name, form, owner)
 
     start_form: Any = form
-    ends = pull(graph, start, start_form, step, joined)
-    if rounding is not None and graph.input.name in ends:
-        bias = bias + rounding.arriving(ends[graph.input.name], owner)
-    return ends, bias
+    final_forms = pull(graph, start, start_form, step, add_joined_errors)
+    if rounding is not None and graph.input.name in final_forms:
+        bias = bias + rounding.concretisation_error(final_forms[graph.input.name], owner)
+    return final_forms, bias
 
 
 def bytes_per_row(graph: Graph, start: str, members: int, itemsize: int) -> int:
-    """What a row takes on its way back from `start`, by the widest layer that it can meet."""
-    return bytes_of("back", max(graph[name].size for name in ancestors(graph.nodes, start)) + members, itemsize)
+    """Return the memory of one row of a form of `start`: the widest node that it can pass decides."""
+    return bytes_needed("back", max(graph[name].size for name in ancestors(graph.nodes, start)) + members, itemsize)

@@ -1,7 +1,8 @@
-"""Backward: linear forms of a value, carried back to the input through relaxations (CROWN, Zhang et al. 2018)."""
+"""Backward bounds (CROWN, Zhang et al. 2018): back-substitution of linear forms from every node to the input."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, prod
@@ -18,22 +19,23 @@ from proofmap.bounds.rows import BoundRows, RowBounds
 from proofmap.bounds.state import BoundState
 from proofmap.graph.ir import Node
 from proofmap.graph.walk import ancestors
-from proofmap.inputs.window_forms import Windows, where_from
+from proofmap.inputs.window_forms import WindowForms, places_of_entries
 from proofmap.rules import Form, Interval, Relaxation
 from proofmap.rules.rule import AnyForm
-from proofmap.runtime.memory import bytes_of, in_pieces, rows_of
+from proofmap.runtime.memory import bytes_needed, row_chunk_bytes, run_in_chunks
 
-_NUMBERING = 48  # bytes for each variable that a window sees while its groups are numbered: six times an int64
+_BYTES_TO_NUMBER_GROUPS = 48  # per input variable in a window, while its groups are numbered: six int64 values
 
-# BoundRows, where their forms ended, and the biases of the forms.
-Arrived = Callable[[BoundRows, dict[str, Form], Tensor], None]
+# Receives some rows, their forms of the input (or of nodes without a relaxation), and the biases of the forms.
+FormsReceiver = Callable[[BoundRows, dict[str, Form], Tensor], None]
 
 
 @dataclass(frozen=True)
 class BackwardPass(Pass):
-    """Nothing is carried along: every bound is a form that goes all the way back.
+    """The settings of backward bounds. Every bound is a linear form that is substituted back to the input.
 
-    sieve: what shorter ways prove harmless is not sent. windows: forms of an entry of a map are windows of it.
+    prefilter: neurons that cheaper bounds prove stable are skipped. windows: the form of an entry of a feature map is
+    stored on its receptive window only.
     """
 
     prefilter: bool = True
@@ -45,12 +47,42 @@ class BackwardPass(Pass):
         return BackwardBounder(state, self)
 
 
-class BackwardBounder(Bounder):
-    """The pass in one walk."""
+class Substitution(ABC):
+    """How the forms of backward bounds are substituted back."""
 
-    def __init__(self, state: BoundState, settings: BackwardPass) -> None:
+    @abstractmethod
+    def substitute(
+        self, name: str, form: AnyForm, owner: Tensor, relaxations: Mapping[str, Relaxation], rows: BoundRows
+    ) -> tuple[dict[str, AnyForm], Tensor]:
+        """Substitute forms of a node's value back, as `backsubstitute` does.
+
+        The first forms belong to `rows`. If there are twice as many, the second half has the opposite sign.
+        """
+
+    def extra_bytes(self, widths: Sequence[int]) -> int:
+        """Return the memory of one row beyond its form, which has `widths` coefficients at the nodes that it passes."""
+        return 0
+
+
+@dataclass(frozen=True, eq=False)
+class FixedRelaxations(Substitution):
+    """CROWN: every row of a case uses the same relaxations."""
+
+    state: BoundState
+
+    def substitute(
+        self, name: str, form: AnyForm, owner: Tensor, relaxations: Mapping[str, Relaxation], rows: BoundRows
+    ) -> tuple[dict[str, AnyForm], Tensor]:
+        return backsubstitute(self.state.graph, name, form, owner, relaxations, rounding=self.state.rounding)
+
+
+class BackwardBounder(Bounder):
+    """Backward bounds during one walk over a graph."""
+
+    def __init__(self, state: BoundState, settings: BackwardPass, substitution: Substitution | None = None) -> None:
         super().__init__(state)
         self._settings = settings
+        self.substitution: Substitution = FixedRelaxations(state) if substitution is None else substitution
         self._prefilter = Prefilter(state) if settings.prefilter else None
 
     def tighten_inputs(self, node: Node) -> None:
@@ -62,24 +94,27 @@ class BackwardBounder(Bounder):
         return BackwardBounder(state, self._settings)
 
     def tighten(self, name: str, rows: BoundRows) -> RowBounds:
-        """Entry k from above by the form +1 at k, from below by -1 at k; nothing of an end that is not asked for."""
+        """Bound entry k from above by the form +1 at k, and from below by -1 at k.
+
+        If `rows.side` selects one bound, the other one is infinite.
+        """
         balls, full_only = self.state.balls, not self.state.for_members
         parts: list[RowBounds] = []
 
         def concretise(part: BoundRows, forms: dict[str, Form], bias: Tensor) -> None:
             form = forms.get(self.state.graph.input.name)
-            seen = None
-            if isinstance(form, Windows):
-                swing, seen = balls.maximise_windows(form, full_only=full_only)
-                seen = seen[: len(part)]
+            groups = None
+            if isinstance(form, WindowForms):
+                swing, groups = balls.maximise_windows(form, full_only=full_only)
+                groups = groups[: len(part)]
             elif form is not None:
                 swing = self._maximise(form, part.case.repeat(len(form) // len(part)), full_only)
             else:  # the value does not depend on the input
                 swing = bias.new_zeros(1, 1 if full_only else balls.members)
-            ends = bias[:, None] + swing
-            upper = ends[: len(part)] if part.side >= 0 else torch.full_like(ends, inf)
-            lower = -ends[-len(part) :] if part.side <= 0 else torch.full_like(ends, -inf)
-            parts.append(RowBounds(part, lower, upper, seen))
+            largest = bias[:, None] + swing
+            upper = largest[: len(part)] if part.side >= 0 else torch.full_like(largest, inf)
+            lower = -largest[-len(part) :] if part.side <= 0 else torch.full_like(largest, -inf)
+            parts.append(RowBounds(part, lower, upper, groups))
 
         self.backsubstitute_rows(name, rows, self.state.relaxations, concretise)
         return RowBounds.together(parts)
@@ -93,7 +128,7 @@ class BackwardBounder(Bounder):
     def bound_over_last_layers(
         self, name: str, rows: BoundRows, relaxations: Mapping[str, Relaxation]
     ) -> tuple[BoundRows, Interval]:
-        """Bounds of some entries on the full ball by forms that go back over these relaxations alone, to intervals."""
+        """Bound some entries on the full ball: substitute back through these relaxations, then use intervals."""
         parts: list[BoundRows] = []
         bounds: list[Tensor] = []
 
@@ -110,9 +145,12 @@ class BackwardBounder(Bounder):
         name: str,
         rows: BoundRows,
         relaxations: Mapping[str, Relaxation],
-        arrived: Arrived,
+        receive: FormsReceiver,
     ) -> None:
-        """Send the forms +1 at each entry back and, after them, -1 at each, in pieces that fit; or those of a side."""
+        """Substitute the forms +1 and then -1 of each entry back, in pieces that fit the memory budget.
+
+        If `rows.side` selects one bound, only the forms of that sign are used.
+        """
         state, like = self.state, self.state.balls.x
         node = state.graph[name]
         is_map = self._settings.windows and len(node.shape) > 1 and prod(node.shape[1:]) > 1
@@ -126,76 +164,72 @@ class BackwardBounder(Bounder):
 
         def piece(first: int, last: int) -> None:
             part = rows[first:last]
-            arrived(part, *self.backsubstitute_forms(name, *start(part), relaxations, part))
+            receive(part, *self.substitution.substitute(name, *start(part), relaxations, part))
 
         members = state.balls.members if state.for_members else 1
         if is_map:
             widths: list[int] = []
-            none = start(rows[:0])  # no row, to see how wide they get
-            ends, _ = backsubstitute(state.graph, name, *none, relaxations, lambda _, form: widths.append(_width(form)))
-            widths += map(_width, ends.values())
-            row = self.bytes_of_row(widths, members)
-            if state.for_members and isinstance(end := ends.get(state.graph.input.name), Windows):
-                row = max(row, (like.element_size() + _NUMBERING) * _width(end))
+            none = start(rows[:0])  # zero rows are enough to measure the widths
+            final_forms, _ = backsubstitute(
+                state.graph, name, *none, relaxations, lambda _, form: widths.append(_width(form))
+            )
+            widths += map(_width, final_forms.values())
+            row_bytes = self._bytes_of_row(widths, members)
+            if state.for_members and isinstance(end := final_forms.get(state.graph.input.name), WindowForms):
+                row_bytes = max(row_bytes, (like.element_size() + _BYTES_TO_NUMBER_GROUPS) * _width(end))
         else:
-            row = self.bytes_of_row(self._sizes(name), members)
-        in_pieces(len(rows), rows_of(state.budget, like.device) // (signs * row), piece)
+            row_bytes = self._bytes_of_row(self._sizes(name), members)
+        run_in_chunks(len(rows), row_chunk_bytes(state.budget, like.device) // (signs * row_bytes), piece)
 
-    def backsubstitute_forms(
-        self, name: str, form: AnyForm, owner: Tensor, relaxations: Mapping[str, Relaxation], rows: BoundRows
-    ) -> tuple[dict[str, AnyForm], Tensor]:
-        """Carry forms of a node's value back, by `backsubstitute`.
-
-        The first forms belong to `rows`. If there are twice as many, the second half has the opposite sign.
-        """
-        return backsubstitute(self.state.graph, name, form, owner, relaxations, rounding=self.state.rounding)
-
-    def bytes_of_row(self, widths: Sequence[int], members: int) -> int:
-        """The bytes that one row takes whose form has so many coefficients at the nodes that it meets."""
-        return bytes_of("back", max(widths) + members, self.state.balls.x.element_size())
+    def _bytes_of_row(self, widths: Sequence[int], members: int) -> int:
+        """Return the memory of one row, whose form has `widths` coefficients at the nodes that it passes."""
+        form = bytes_needed("back", max(widths) + members, self.state.balls.x.element_size())
+        return self.substitution.extra_bytes(widths) + form
 
     def _sizes(self, name: str) -> list[int]:
-        """The entries of every node that a dense form of this one can meet."""
+        """Return the sizes of all nodes that a dense form of this node can pass."""
         graph = self.state.graph
         return [graph[one].size for one in ancestors(graph.nodes, name)]
 
     def final(self, specification: Tensor, wanted: Tensor) -> Tensor:
         graph, balls = self.state.graph, self.state.balls
         case, row = wanted.nonzero(as_tuple=True)
-        value: Tensor = specification.new_full((*wanted.shape, balls.members), inf)
+        value: Tensor = specification.new_full((*wanted.shape, balls.members), inf)  # (C, R, members)
 
         def piece(first: int, last: int) -> None:
             at = (case[first:last], row[first:last])
             start = specification[at].unflatten(1, graph[graph.output].shape)
-            forms, bias = self.backsubstitute_forms(graph.output, start, at[0], self.state.relaxations, BoundRows(*at))
-            form = forms.get(graph.input.name)  # None: the output does not depend on the input
+            forms, bias = self.substitution.substitute(
+                graph.output, start, at[0], self.state.relaxations, BoundRows(*at)
+            )
+            form = forms.get(graph.input.name)  # None if the output does not depend on the input
             value[at] = bias[:, None] + (0 if form is None else balls.maximise(form, at[0]))
 
-        each = self.bytes_of_row(self._sizes(graph.output), balls.members)
-        in_pieces(len(row), rows_of(self.state.budget, value.device) // each, piece)
+        each = self._bytes_of_row(self._sizes(graph.output), balls.members)
+        run_in_chunks(len(row), row_chunk_bytes(self.state.budget, value.device) // each, piece)
         return value.transpose(1, 2)
 
 
 def _units(node: Node, rows: BoundRows, like: Tensor) -> Form:
-    """The forms +1 at each entry."""
+    """Return dense forms with the coefficient 1 at each row's entry."""
     return F.one_hot(rows.entry, node.size).to(like.dtype).view(len(rows), *node.shape)
 
 
 def _unit_windows(node: Node, rows: BoundRows, like: Tensor) -> Form:
-    """The same as windows of the map."""
-    places, channel = where_from(rows.case, rows.entry, node.shape)
-    return Windows.unit(places, channel, node.shape, like)
+    """Return the same forms as windows of the feature map."""
+    places, channel = places_of_entries(rows.case, rows.entry, node.shape)
+    return WindowForms.unit(places, channel, node.shape, like)
 
 
 def _signed(form: Form, side: int) -> Form:
-    """The forms that bound a side from above; or those of the upper and, after them, of the lower."""
+    """Return the form with the sign `side`, or for side 0 the forms with sign 1, then those with sign -1."""
     signs = (side,) if side else (1, -1)
-    if isinstance(form, Windows):
+    if isinstance(form, WindowForms):
         values = torch.cat([sign * form.values for sign in signs])
         return replace(form, values=values, places=form.places if side else form.places.twice())
     return torch.cat([sign * form for sign in signs])
 
 
 def _width(form: Form) -> int:
-    """The coefficients of one row."""
-    return prod((form.values if isinstance(form, Windows) else form).shape[1:])
+    """Return the number of coefficients of one row."""
+    return prod((form.values if isinstance(form, WindowForms) else form).shape[1:])

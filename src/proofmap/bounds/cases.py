@@ -1,4 +1,4 @@
-"""What is bounded: cases, each a ball, or a part of one, with what is known there beforehand."""
+"""`Cases`: a batch of balls, or parts of balls, with the intervals, slopes and splits known on each of them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from proofmap.rules import Interval
 
 @dataclass(frozen=True, eq=False)
 class Cases:
-    """C cases: samples, single members of their families, or parts of either, as many of one as there need be.
+    """C cases to bound: balls around samples, single members of their families, or parts of either.
 
-    splits say on which side of 0 entries of a node lie: a case is the part of its ball where they do. By names of
-    nodes; what is not named is open. A cut leaves the part where a form of the input is not negative.
+    A split fixes the sign of some neurons: the case is the part of its ball on which they have that sign. A cut keeps
+    the part of the ball on which a linear form of the input is not negative. All mappings are keyed by node name.
 
     >>> cases = pm.bounds.Cases(ball.at(x))
     >>> cases.balls.members
     1
     """
 
-    balls: Family  # of C inputs, with their members
-    known: Mapping[str, Interval] = field(default_factory=dict)  # (C, *shape) that hold on the case
-    slopes: Mapping[str, Tensor] = field(default_factory=dict)  # (C, F, *shape) of nonlinear nodes, for `relax`
-    splits: Mapping[str, Tensor] = field(default_factory=dict)  # (C, *shape) of 1 (>= 0), -1 (<= 0) and 0 (either)
+    balls: Family  # around C inputs, with their members
+    known: Mapping[str, Interval] = field(default_factory=dict)  # (C, *shape) intervals that hold on the case
+    slopes: Mapping[str, Tensor] = field(default_factory=dict)  # (C, F, *shape) free parameters of nonlinear nodes
+    splits: Mapping[str, Tensor] = field(default_factory=dict)  # (C, *shape): 1 for >= 0, -1 for <= 0, 0 for no split
     cut: HalfSpace | None = None
 
     def __len__(self) -> int:
@@ -35,15 +35,15 @@ class Cases:
 
     @property
     def parted(self) -> bool:
-        """Whether cases are parts of their balls, of which nothing may be left."""
+        """Whether the cases are parts of balls. Such a part can be empty."""
         return bool(self.splits) or self.cut is not None
 
     def pick(self, index: Tensor) -> Cases:
-        """Some of them: index (n,) into the C; one may come several times."""
+        """Return the cases of index (n,). An index may occur several times."""
         return self._with(self.balls.pick(index), index)
 
     def split(self, index: Tensor) -> Cases:
-        """Members as cases of their own: index (n,) into the C · members, case by case."""
+        """Return single members as cases. index (n,) counts the C · members, case by case."""
         return self._with(self.balls.split(index), index // self.balls.members)
 
     def _with(self, balls: Family, index: Tensor) -> Cases:

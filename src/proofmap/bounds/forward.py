@@ -1,4 +1,4 @@
-"""Forward: affine forms of the input, carried from the input to the output."""
+"""Forward bounds: affine lower and upper forms of the input, propagated from the input to the output."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from proofmap.bounds.rows import BoundRows, RowBounds
 from proofmap.bounds.state import BoundState
 from proofmap.errors import RoomError, in_bytes
 from proofmap.graph.ir import Graph, Node
-from proofmap.rules import RULES, Forms, Linear
-from proofmap.runtime.memory import bytes_of
+from proofmap.rules import RULES, AffineBounds, Linear
+from proofmap.runtime.memory import bytes_needed
 
 
 @dataclass(frozen=True)
 class ForwardPass(Pass):
-    """Every value between two affine forms of δ, on the full ball; each form is concretised for every member."""
+    """Bound every value by two affine forms of δ on the full ball. Each form is concretised for every member."""
 
     def begin(self, state: BoundState) -> ForwardBounder:
         x = state.balls.x
@@ -34,16 +34,16 @@ class ForwardPass(Pass):
         return ForwardBounder(state)
 
     def bytes_per_case(self, graph: Graph, itemsize: int) -> int:
-        return bytes_of("forward", graph.input.size * max(node.size for node in graph.nodes), itemsize)
+        return bytes_needed("forward", graph.input.size * max(node.size for node in graph.nodes), itemsize)
 
 
 class ForwardBounder(Bounder):
-    """The pass in one walk."""
+    """Forward bounds during one walk over a graph."""
 
     def __init__(self, state: BoundState) -> None:
         super().__init__(state)
-        self._kept = node_facts.frontier(state.graph)
-        self._forms: dict[str, Forms] = {}
+        self._needed_at_output = node_facts.frontier(state.graph)
+        self._forms: dict[str, AffineBounds] = {}
 
     def visit(self, node: Node) -> None:
         if node.op == "input":
@@ -55,33 +55,33 @@ class ForwardBounder(Bounder):
                 self._forms[node.name] = rule.push(node, *inputs)
             else:
                 self._forms[node.name] = self.state.relaxations[node.name].push(*inputs)
-            self._widen(node, inputs)
+            self._add_rounding(node, inputs)
         for name in self.state.graph.drops[node.name]:
-            if name not in self._kept:
+            if name not in self._needed_at_output:
                 self._forms.pop(name, None)
 
-    def _widen(self, node: Node, inputs: list[Forms]) -> None:
-        """Move the forms of a node outward by what their roundings may cost."""
+    def _add_rounding(self, node: Node, inputs: list[AffineBounds]) -> None:
+        """Widen the forms of a node by their rounding errors."""
         rounding, forms = self.state.rounding, self._forms[node.name]
         if rounding is not None:
-            radius = rounding.pushed(node, [self._size(one) for one in inputs])
+            radius = rounding.forward_error(node, [self._size(one) for one in inputs])
             lower, upper = forms.lower_bias - radius, forms.upper_bias + radius
             self._forms[node.name] = replace(forms, lower_bias=lower, upper_bias=upper)
 
-    def _size(self, forms: Forms) -> Tensor:
-        """What both forms amount to."""
+    def _size(self, forms: AffineBounds) -> Tensor:
+        """Return the largest magnitude of both forms on the ball, for the rounding errors."""
         rounding = self.state.rounding
         assert rounding is not None
-        below = rounding.of_forms(forms.lower_weight, forms.lower_bias)
-        return torch.maximum(below, rounding.of_forms(forms.upper_weight, forms.upper_bias))
+        below = rounding.form_magnitudes(forms.lower_weight, forms.lower_bias)
+        return torch.maximum(below, rounding.form_magnitudes(forms.upper_weight, forms.upper_bias))
 
-    def _start(self) -> Forms:
-        """x + I δ."""
+    def _start(self) -> AffineBounds:
+        """Return the forms of the input itself: x + I δ."""
         x = self.state.balls.x
         size = prod(x.shape[1:])
         unit = torch.eye(size, dtype=x.dtype, device=x.device).reshape(1, size, *x.shape[1:])
         weight = unit.expand(len(x), *unit.shape[1:])
-        return Forms(weight, x, weight, x)
+        return AffineBounds(weight, x, weight, x)
 
     def tighten(self, name: str, rows: BoundRows) -> RowBounds:
         forms = self._forms[name]
@@ -94,12 +94,12 @@ class ForwardBounder(Bounder):
         form = sign * weight.flatten(2)[rows.case, :, rows.entry]  # (K, d)
         value = sign * bias.flatten(1)[rows.at]
         if (rounding := self.state.rounding) is not None:
-            value = value + rounding.summed(rounding.of_forms(weight, bias), 1).flatten(1)[rows.at]
+            value = value + rounding.form_error(rounding.form_magnitudes(weight, bias), 1).flatten(1)[rows.at]
         form = form.unflatten(1, balls.shape)
         return value[:, None] + balls.concretise(form, rows.case, full_only=not self.state.for_members)
 
     def final(self, specification: Tensor, wanted: Tensor) -> Tensor:
-        """The form of each row: A⁺ U + A⁻ L over what the linear end of the network reads."""
+        """Bound each row by A⁺ U + A⁻ L, with A the row's form of the last nonlinear values (or of the input)."""
         graph, balls = self.state.graph, self.state.balls
         count, rows, _ = specification.shape
         owner = BoundRows.every(count, rows, specification.device).case
@@ -114,7 +114,7 @@ class ForwardBounder(Bounder):
             value = value + (above @ reached.upper_bias.flatten(1).unsqueeze(2)).squeeze(2)
             value = value + (below @ reached.lower_bias.flatten(1).unsqueeze(2)).squeeze(2)
             if (rounding := self.state.rounding) is not None:
-                cost = rounding.summed(self._size(reached), 2 * graph[name].size).flatten(1)
+                cost = rounding.form_error(self._size(reached), 2 * graph[name].size).flatten(1)
                 value = value + ((above - below) @ cost.unsqueeze(2)).squeeze(2)
         swing = balls.concretise(total.flatten(0, 1).unflatten(1, balls.shape), owner)
         bounds: Tensor = value.flatten()[:, None] + swing

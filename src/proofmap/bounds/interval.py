@@ -1,4 +1,4 @@
-"""Interval arithmetic: what it says of linear forms."""
+"""Interval arithmetic (IBP, Gowal et al. 2018): upper bounds of linear forms over intervals of nodes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from torch import Tensor
 
 from proofmap.bounds.backsubstitution import backsubstitute
 from proofmap.bounds.state import BoundState
-from proofmap.inputs.window_forms import Windows
+from proofmap.inputs.window_forms import WindowForms
 from proofmap.rules import Form, Interval
 from proofmap.runtime.block_sums import dot
 
 
 def final(state: BoundState, specification: Tensor, wanted: Tensor) -> Tensor:
-    """Upper bounds (C, R) of the rows of (C, R, classes) that are wanted (C, R); infinite elsewhere.
+    """Return upper bounds (C, R) of the wanted rows of `specification` (C, R, classes), and inf for all others.
 
-    The linear operations at the end are taken into the form, then every entry of what they read stands at the end of
-    its interval that makes the form largest.
+    The linear operations before the output are substituted into the form. Each remaining value then takes the bound of
+    its interval at which the form is largest.
     """
     graph = state.graph
     at = wanted.nonzero(as_tuple=True)
@@ -30,17 +30,17 @@ def final(state: BoundState, specification: Tensor, wanted: Tensor) -> Tensor:
 
 
 def maximise_forms(state: BoundState, forms: Mapping[str, Form], bias: Tensor, owner: Tensor) -> Tensor:
-    """Upper bounds (K,) of Σ <forms[n], value of n> + bias, row k belonging to case owner[k] of what is known."""
+    """Return upper bounds (K,) of Σ <forms[n], value of n> + bias. Row k uses the intervals of case owner[k]."""
     total = bias
     intervals: Mapping[str, Interval] = {name: state.interval(name) for name in forms}
     for name, form in forms.items():
-        if isinstance(form, Windows):
+        if isinstance(form, WindowForms):
             values = form.values
             lower, upper = form.at_rows(intervals[name].lower), form.at_rows(intervals[name].upper)
         else:
             reached = intervals[name].pick(owner)
             values, lower, upper = form, reached.lower, reached.upper
         if state.rounding is not None:
-            total = total + state.rounding.stopped(name, form, owner)
+            total = total + state.rounding.interval_concretisation_error(name, form, owner)
         total = total + dot(values.clamp(min=0), upper) + dot(values.clamp(max=0), lower)
     return total

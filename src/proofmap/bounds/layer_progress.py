@@ -1,4 +1,4 @@
-"""Which layer a walk over a graph is at, and how much of the work lies behind it."""
+"""Progress of a walk over a graph: the current layer and the estimated share of the work done."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ __all__ = ["LayerProgress"]
 
 @dataclass(frozen=True)
 class LayerProgress:
-    """The layers of a walk: its nonlinear nodes, and the output."""
+    """The layers of a walk: its nonlinear nodes and the output."""
 
-    ends: Mapping[str, tuple[int, float, float]]  # node -> its number, and where its work begins and ends, of all
-    last: float  # where the work on the output begins
+    shares: Mapping[str, tuple[int, float, float]]  # node -> its number, share of work at its start and end
+    last: float  # the share of work before the output
 
     @staticmethod
     def of(graph: Graph, rows: int, back: bool) -> LayerProgress:
-        """For a walk that bounds `rows` forms of the output and, where it goes back, every input of a nonlinear node.
+        """Estimate the work of a walk that bounds `rows` forms of the output.
 
-        A guess: one form costs as much as all the values that it meets on its way back. What it costs depends on much
-        more, so that guess makes a half of a layer's share; the other is the same for all.
+        If `back`, the walk also substitutes forms of every input of a nonlinear node back. The estimated cost of a form
+        is the number of values that it passes. Real costs also depend on other things. So the estimate decides half of
+        a layer's share, and the other half is the same for all layers.
         """
         behind, costs = 0, {}
         for node in graph.nodes:
@@ -33,23 +34,23 @@ class LayerProgress:
                 costs[node.name] = behind * (sum(graph[name].size for name in node.inputs) if back else 1)
             behind += node.size
         whole, count = sum(costs.values()) + behind * rows, len(costs) + 1
-        ends, start = {}, 0.0
+        shares, start = {}, 0.0
         for number, (name, cost) in enumerate(costs.items(), start=1):
             stop = start + (cost / whole + 1 / count) / 2
-            ends[name] = (number, start, stop)
+            shares[name] = (number, start, stop)
             start = stop
-        return LayerProgress(ends, start)
+        return LayerProgress(shares, start)
 
     def at(self, name: str) -> AbstractContextManager[None]:
-        """Inside, the node is settled."""
-        if name not in self.ends:
+        """Report progress while the node is bounded."""
+        if name not in self.shares:
             return nullcontext()
-        number, start, stop = self.ends[name]
-        return part(start, stop, self._place(number))
+        number, start, stop = self.shares[name]
+        return part(start, stop, self._label(number))
 
-    def at_the_end(self) -> AbstractContextManager[None]:
-        """Inside, the output is bounded."""
-        return part(self.last, 1.0, self._place(len(self.ends) + 1))
+    def at_output(self) -> AbstractContextManager[None]:
+        """Report progress while the output is bounded."""
+        return part(self.last, 1.0, self._label(len(self.shares) + 1))
 
-    def _place(self, number: int) -> str:
-        return f"layer {number} of {len(self.ends) + 1}"
+    def _label(self, number: int) -> str:
+        return f"layer {number} of {len(self.shares) + 1}"

@@ -1,4 +1,4 @@
-"""The methods: which ways of bounding settle the hidden layers, and which the output."""
+"""The bound methods as plans: the passes that bound the hidden layers, and those that bound the output."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from proofmap.settings import check_settings, count, number
 
 @dataclass(frozen=True)
 class Plan:
-    """What one walk does. `interval` says whether interval arithmetic counts as a bound, of hidden layers and output;
-    it is always there to find the entries that others need not look at.
+    """The passes of one walk over the graph, for the hidden layers and for the output.
+
+    `interval_hidden` and `interval_final` tell whether interval arithmetic counts as a bound of the method. It always
+    runs, since it finds the neurons that the passes can skip.
     """
 
     hidden: tuple[Pass, ...] = ()
     final: tuple[Pass, ...] = ()
     interval_hidden: bool = False
     interval_final: bool = False
-    rigorous: bool = False  # whether all roundings count
+    rigorous: bool = False  # whether the bounds cover all rounding errors
 
     @property
     def passes(self) -> tuple[Pass, ...]:
-        """Each pass once."""
+        """All passes, each one once."""
         return tuple(dict.fromkeys(self.hidden + self.final))
 
     def __and__(self, other: Plan) -> Plan:
@@ -42,7 +44,7 @@ class Plan:
 
 
 class Method(ABC):
-    """A way of bounding. `a & b` is the intersection of two.
+    """A bound method. `a & b` is the intersection of two methods.
 
     >>> isinstance(pm.bounds.Backward(), pm.bounds.Method)
     True
@@ -50,13 +52,13 @@ class Method(ABC):
 
     @property
     def search(self) -> Exact | None:
-        """What goes on after the walks, until both sides of an overlap meet; None: nothing."""
+        """The branch and bound search after the walks, or None."""
         return None
 
     @property
     @abstractmethod
     def plans(self) -> tuple[Plan, ...]:
-        """The walks to make, each sound on its own; the smallest of their bounds counts."""
+        """The walks to make. Each one is sound on its own, and the smallest of their bounds counts."""
 
     def __and__(self, other: Method) -> Intersection:
         return Intersection((*_parts(self), *_parts(other)))
@@ -77,7 +79,7 @@ class IBP(Method):
 
 @dataclass(frozen=True)
 class Forward(Method):
-    """Affine forms of the input, carried forward.
+    """Affine lower and upper forms of the input, propagated forward through the network.
 
     >>> pm.overlap(model, x, ball, bounds=pm.bounds.Forward()).full
     tensor([-7.6871, -9.1963])
@@ -90,7 +92,7 @@ class Forward(Method):
 
 @dataclass(frozen=True)
 class Backward(Method):
-    """CROWN (Zhang et al. 2018): every hidden layer and the output by forms carried back to the input.
+    """CROWN (Zhang et al. 2018): back-substitution to the input bounds every hidden layer and the output.
 
     >>> pm.overlap(model, x, ball, bounds=pm.bounds.Backward()).full
     tensor([-10.0599, -13.3980])
@@ -103,9 +105,9 @@ class Backward(Method):
 
 @dataclass(frozen=True)
 class Alpha(Method):
-    """Backward with slopes that so many steps of gradient descent choose for every bound (α-CROWN, Xu et al. 2021).
+    """α-CROWN (Xu et al. 2021): `steps` gradient steps optimise the slopes of the relaxations for every single bound.
 
-    Never looser than `Backward`, whose bounds count too.
+    Never looser than `Backward`, since its bounds count too.
 
     >>> pm.overlap(model, x, ball, bounds=pm.bounds.Alpha(steps=5)).full
     tensor([-10.0777, -13.4844])
@@ -114,7 +116,7 @@ class Alpha(Method):
     steps: int = count(20)
 
     def __post_init__(self) -> None:
-        """Refuse what is no number of steps."""
+        """Check the number of steps."""
         check_settings(self, "Alpha")
 
     @property
@@ -125,7 +127,7 @@ class Alpha(Method):
 
 @dataclass(frozen=True)
 class CrownIBP(Method):
-    """Hidden layers by interval arithmetic, the output by forms carried back (Zhang et al. 2020).
+    """CROWN-IBP (Zhang et al. 2020): interval arithmetic for hidden layers, back-substitution for the output.
 
     >>> pm.overlap(model, x, ball, bounds=pm.bounds.CrownIBP()).full
     tensor([11.6211,  9.0744])
@@ -138,10 +140,10 @@ class CrownIBP(Method):
 
 @dataclass(frozen=True)
 class Exact(Method):
-    """Branch and bound: balls are cut where relaxations lose most, until the overlap is known to `gap`.
+    """Branch and bound: split balls where relaxations lose most, until the overlap is known up to `gap`.
 
-    seconds: for each sample. memory: bytes for the leaves of the trees, by default half of what a call may use. When
-    either is used up, or on Ctrl-C, what is proven so far is returned.
+    seconds: the time limit for each sample. memory: bytes for the leaves of the search trees, by default half of the
+    memory of the call. When time or memory is used up, or on Ctrl-C, the bounds proven so far are returned.
 
     >>> over = pm.overlap(model, x[:1], pm.Ball(0.005, domain=(0.0, 1.0)), bounds=pm.bounds.Exact(gap=0.01))
     >>> over.full_lower, over.full
@@ -157,7 +159,7 @@ class Exact(Method):
         return Backward().plans
 
     def __post_init__(self) -> None:
-        """Refuse what is no setting."""
+        """Check the settings."""
         check_settings(self)
         check_memory(self.memory)
 
@@ -168,9 +170,9 @@ class Exact(Method):
 
 @dataclass(frozen=True)
 class Intersection(Method):
-    """What all parts prove: each on its own, and together, every hidden entry between the closest of their bounds.
+    """The tightest of several methods: each on its own, and all together in one walk with the tightest hidden bounds.
 
-    Never looser than a part. (Closer hidden bounds alone would not promise that: the slopes of a relaxation change.)
+    Never looser than any part. (Tighter hidden bounds alone do not ensure this, since they change the slopes.)
 
     >>> pm.bounds.IBP() & pm.bounds.Forward()
     Intersection(parts=(IBP(), Forward()))
@@ -207,7 +209,7 @@ SYNONYMS = {"crown": "backward"}
 
 
 def named(text: str) -> Method:
-    """The method of a name, or of names joined by +: "ibp+forward".
+    """Return the method with this name. Names joined by + give an intersection: "ibp+forward".
 
     >>> pm.bounds.named("ibp+forward")
     Intersection(parts=(IBP(), Forward()))

@@ -1,4 +1,4 @@
-"""What holds of a graph whatever is bounded on it: which nodes are hidden, moved, or known exactly."""
+"""Static properties of a graph's nodes: nonlinear, hidden, rearranged, or bounded exactly by interval arithmetic."""
 
 from __future__ import annotations
 
@@ -9,36 +9,37 @@ from proofmap.rules.scalar_lines import Scalar
 
 
 def is_nonlinear(node: Node) -> bool:
-    """Whether the node has to be relaxed."""
+    """Return whether the node needs a relaxation."""
     return bool(node.inputs) and isinstance(RULES[node.op], Nonlinear)
 
 
 def moves(node: Node) -> bool:
-    """Whether every entry is one of the input's, moved and scaled: its interval follows from the other's exactly."""
+    """Return whether every entry is one entry of the input, moved and scaled. Its interval is then exact."""
     rule = RULES.get(node.op)
     return isinstance(rule, Linear) and rule.moves(node)
 
 
 def sums(node: Node) -> bool:
-    """Whether entries are added up."""
+    """Return whether the node is linear and adds entries."""
     return isinstance(RULES.get(node.op), Linear) and node.op not in COPIES and not moves(node)
 
 
 def ranges(node: Node) -> bool:
-    """Whether interval arithmetic gives the exact range over the interval of the one input, entry by entry."""
+    """Return whether interval arithmetic gives the exact range of every entry over the interval of the only input."""
     return moves(node) or isinstance(RULES.get(node.op), Scalar)
 
 
 def hidden(graph: Graph) -> set[str]:
-    """The nodes whose bounds a relaxation needs."""
+    """Return the hidden nodes: the inputs of nonlinear nodes, whose bounds a relaxation needs."""
     return {name for node in graph.nodes if is_nonlinear(node) for name in node.inputs}
 
 
 def exact(graph: Graph) -> set[str]:
-    """The nodes that interval arithmetic bounds exactly from a box: one linear operation of the input, with nothing
-    but moved and scaled entries before and after it.
+    """Return the nodes that interval arithmetic bounds exactly on a box.
+
+    These are one linear operation of the input, with only rearranged and scaled entries before and after it.
     """
-    apart = {graph.input.name}  # every entry its own variable
+    apart = {graph.input.name}  # each entry depends on one input variable
     bounded = {graph.input.name}
     for node in graph.nodes[1:]:
         if not isinstance(RULES.get(node.op), Linear) or len(node.inputs) != 1 or node.inputs[0] not in bounded:
@@ -53,12 +54,12 @@ def exact(graph: Graph) -> set[str]:
 
 
 def frontier(graph: Graph) -> set[str]:
-    """Where linear operations alone lead back to from the output: the input, or outputs of nonlinear nodes."""
-    reached, ends = {graph.output}, set()
+    """Return the nodes that linear operations alone connect to the output: the input, or nonlinear nodes."""
+    reached, frontier_nodes = {graph.output}, set()
     for node in reversed(graph.nodes):
         if node.name in reached:
             if node.op == "input" or is_nonlinear(node):
-                ends.add(node.name)
+                frontier_nodes.add(node.name)
             else:
                 reached.update(node.inputs)
-    return ends
+    return frontier_nodes

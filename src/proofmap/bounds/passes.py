@@ -1,4 +1,4 @@
-"""What a way of bounding is: a pass, configured once, and what it does in one walk over a graph."""
+"""The interface of bound propagation: `Pass` holds the settings, `Bounder` does the work of one walk over a graph."""
 
 from __future__ import annotations
 
@@ -12,44 +12,48 @@ from proofmap.graph.ir import Graph, Node
 
 
 class Pass(ABC):
-    """A way of bounding and its settings: a frozen dataclass, equal where it does the same."""
+    """The settings of one kind of bounds: a frozen dataclass. Equal passes compute the same."""
 
-    refines: bool = False  # whether its bounds of a member get closer with relaxations of the member's own
-    chooses: bool = False  # whether it looks for the best of what relaxations leave free
+    refines: bool = False  # whether relaxations of a member's own tighten its bounds
+    optimises: bool = False  # whether it optimises the free parameters of relaxations
 
     @abstractmethod
     def begin(self, state: BoundState) -> Bounder:
-        """Start on a walk, whose state grows meanwhile."""
+        """Begin a walk. The state grows while the walk goes on."""
 
     def bytes_per_case(self, graph: Graph, itemsize: int) -> int:
-        """What it keeps of one case through a whole walk."""
+        """Return the memory that the bounder holds for each case during the whole walk."""
         return 0
 
 
 class Bounder(ABC):
-    """A pass in one walk: bounds of any node's entries, and of forms of the output."""
+    """A pass during one walk: it bounds entries of any node, and linear forms of the output."""
 
     def __init__(self, state: BoundState) -> None:
         self.state = state
 
     def tighten_inputs(self, node: Node) -> None:
-        """Tighten what the node's relaxation will be made from, where that can help."""
+        """Tighten the intervals of the node's inputs where the node's relaxation can profit."""
         for name, rows in self.state.unstable(node):
             self.state.tighten(name, self.tighten(name, rows))
 
-    def visit(self, node: Node) -> None:  # noqa: B027 - most carry nothing along
-        """Carry on what is carried along: the node's relaxation is there by now."""
+    def visit(self, node: Node) -> None:  # noqa: B027 - most passes carry no forms along
+        """Propagate forms through the node. Its relaxation is known by now."""
 
     def for_members(self, state: BoundState, index: Tensor) -> Bounder | None:
-        """The same for members as cases of their own, index (n,) into the C · members, case by case; None unless the
-        pass refines.
+        """Return the bounder for single members as cases, or None if the pass does not refine.
+
+        index (n,) counts the C · members, case by case.
         """
         return None
 
     @abstractmethod
     def tighten(self, name: str, rows: BoundRows) -> RowBounds:
-        """Bounds of some entries of a node, on the full ball or, where they are kept, on every member."""
+        """Bound some entries of a node on the full ball, and also on every member if the state keeps these."""
 
     @abstractmethod
     def final(self, specification: Tensor, wanted: Tensor) -> Tensor:
-        """Upper bounds (C, members, R) of the rows of (C, R, classes) that are wanted (C, R); of others anything."""
+        """Return upper bounds (C, members, R) of the rows of `specification` (C, R, classes).
+
+        Only the values of wanted rows (C, R) count. The others are arbitrary.
+        """

@@ -1,9 +1,9 @@
-"""A sieve before the long way back: entries that a form proves harmless after a few steps need not go all the way.
+"""Prefilter: cheap bounds that find stable neurons before the full back-substitution.
 
-Interval arithmetic multiplies its error at every layer: in a deep network it leaves nearly every entry open. A form
-that goes back over a few layers alone, to intervals that are known, is cheap, and closes most of them; wide layers are
-closed by the forms of a narrow one (`basis`). What the sieve proves counts like interval arithmetic: it only finds the
-entries that the method need not look at.
+Interval arithmetic multiplies its error at every layer, so in a deep network it leaves nearly every neuron unstable. A
+form that is substituted back over a few layers only, to known intervals, is cheap and shows that most neurons are
+stable. Wide layers are bounded by the forms of a narrow layer (`narrow_basis`). The results of the prefilter count like
+interval arithmetic: they only select the neurons that the method can skip.
 """
 
 from __future__ import annotations
@@ -18,34 +18,37 @@ from proofmap.rules import RULES, Linear
 if TYPE_CHECKING:
     from proofmap.bounds.backward import BackwardBounder
 
-_MESHES = (0, 3, 9)  # nonlinear layers to go back over
-_DEEP = 4  # layers that must be left behind a mesh: over fewer, the whole way is as short
+_PREFILTER_LAYERS = (0, 3, 9)  # nonlinear layers that each stage substitutes back over
+_LEAST_LAYERS_SAVED = 4  # a stage runs only if the full back-substitution passes at least this many layers more
 
 
 class Prefilter:
-    """What is narrowed before a backward pass, in one walk."""
+    """The prefilter of backward bounds during one walk."""
 
     def __init__(self, state: BoundState) -> None:
         self._knowledge = state
         self._basis = NarrowBasis(state)
 
     def narrow(self, node: Node, backward: BackwardBounder) -> None:
-        """Narrow the intervals of the node's inputs, as far as the entries where relaxing would lose something."""
+        """Tighten the intervals of the unstable entries of the node's inputs."""
         state = self._knowledge
-        for layers in _MESHES:
-            if len(state.relaxations) < layers + _DEEP:
+        for layers in _PREFILTER_LAYERS:
+            if len(state.relaxations) < layers + _LEAST_LAYERS_SAVED:
                 return
-            near = dict(list(state.relaxations.items())[len(state.relaxations) - layers :])
+            last = dict(list(state.relaxations.items())[len(state.relaxations) - layers :])
             for name, rows in state.unstable(node):
-                if layers or _composed(state.graph, name):
-                    state.narrow(name, *backward.bound_over_last_layers(name, rows, near))
+                if layers or _ends_several_sums(state.graph, name):
+                    state.narrow(name, *backward.bound_over_last_layers(name, rows, last))
             if not layers and state.rounding is None:
                 for name, rows in state.unstable(node):
                     self._basis.narrow(name, rows, backward)
 
 
-def _composed(graph: Graph, name: str) -> bool:
-    """Whether several linear operations end here: one alone, of entries moved at most, is bounded exactly."""
+def _ends_several_sums(graph: Graph, name: str) -> bool:
+    """Return whether the node ends more than one linear operation that adds entries.
+
+    Interval arithmetic is exact for a single one, as far as its inputs are only rearranged before.
+    """
     pending, sums = [name], 0
     while pending:
         node = graph[pending.pop()]

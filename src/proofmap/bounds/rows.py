@@ -1,4 +1,4 @@
-"""Entries of a node's value, and bounds of them on balls and on the members of each."""
+"""`BoundRows`: entries of a node to bound, and `RowBounds`: their bounds on balls and on the members of each ball."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import Tensor
 
 from proofmap.rules import Interval
 
-_APART = 2**32  # more than there are groups
+_GROUP_STRIDE = 2**32  # larger than any number of groups, so that case · stride + group is unique
 
 
 @dataclass(frozen=True, eq=False)
 class BoundRows:
-    """Entries of a node's value: entry (K,) of the flat value, of case (K,).
+    """K entries of a node's value to bound: row k is entry[k] of the flat value, in case[k].
 
-    side: which end of them is asked for, 1 the upper, -1 the lower, 0 both.
+    side: 1 asks for upper bounds, -1 for lower bounds, 0 for both.
     """
 
     case: Tensor
@@ -35,28 +35,28 @@ class BoundRows:
 
     @property
     def at(self) -> tuple[Tensor, Tensor]:
-        """Where they stand in (cases, entries)."""
+        """The index of the rows in a tensor (cases, entries)."""
         return self.case, self.entry
 
     @staticmethod
     def where(mask: Tensor) -> BoundRows:
-        """The entries marked in (cases, *shape)."""
+        """Return the entries where mask (cases, *shape) is true."""
         index = mask.flatten(1).nonzero()
         return BoundRows(index[:, 0], index[:, 1])
 
     @staticmethod
     def every(cases: int, size: int, device: torch.device, side: int = 0) -> BoundRows:
-        """All `size` entries of all cases, case by case."""
+        """Return all `size` entries of all cases, case by case."""
         case = torch.arange(cases, device=device).repeat_interleave(size)
         return BoundRows(case, torch.arange(size, device=device).repeat(cases), side)
 
     @staticmethod
     def together(parts: Sequence[BoundRows]) -> BoundRows:
-        """One after the other."""
+        """Concatenate rows."""
         return BoundRows(torch.cat([p.case for p in parts]), torch.cat([p.entry for p in parts]), parts[0].side)
 
     def by_place(self, shape: tuple[int, ...]) -> BoundRows:
-        """The same entries of a (C, *map) value, case by case, those of one position next to each other."""
+        """Sort rows of a map (C, *map) by case and position, so that all channels of a position are adjacent."""
         plane = prod(shape[1:])
         channel, position = self.entry // plane, self.entry % plane
         order = ((self.case * plane + position) * shape[0] + channel).argsort()
@@ -65,70 +65,70 @@ class BoundRows:
 
 @dataclass(frozen=True, eq=False)
 class RowBounds:
-    """Bounds of some rows, in the order of their cases: (K, 1 + T), on the full ball and on T of its members.
+    """Bounds (K, 1 + T) of K rows, ordered by case: on the full ball and on T of its members.
 
-    seen (K, T): the groups that those members freeze, -1 for none; on all others a row has its bound on the full ball.
-    None: all members, in their order (or, with one column, the full ball alone).
+    groups (K, T): the groups that these members freeze, -1 for none. On all other members, a row keeps its bound on the
+    full ball. None stands for all members in their order, or for the full ball alone if there is one column.
     """
 
     rows: BoundRows
     lower: Tensor
     upper: Tensor
-    seen: Tensor | None = None
+    groups: Tensor | None = None
 
     @property
     def full(self) -> Interval:
-        """On the full ball, (K,)."""
+        """The intervals (K,) on the full ball."""
         return Interval(self.lower[:, 0], self.upper[:, 0])
 
     @staticmethod
     def together(parts: list[RowBounds]) -> RowBounds:
-        """One after the other; what sees fewer groups is filled up."""
+        """Concatenate bounds. Parts with fewer groups are padded."""
         width = max(p.lower.shape[1] for p in parts)
 
         def filled(values: Tensor, to: int, with_: float) -> Tensor:
             return F.pad(values, (0, to - values.shape[1]), value=with_)
 
         lower, upper = (torch.cat([filled(getattr(p, side), width, 0) for p in parts]) for side in ("lower", "upper"))
-        seen = [filled(p.seen, width - 1, -1) for p in parts if p.seen is not None]
+        groups = [filled(p.groups, width - 1, -1) for p in parts if p.groups is not None]
         rows = BoundRows.together([p.rows for p in parts])
-        return RowBounds(rows, lower, upper, torch.cat(seen) if seen else None)
+        return RowBounds(rows, lower, upper, torch.cat(groups) if groups else None)
 
     def for_members(self, base: Interval, case: Tensor, member: Tensor, cases: int) -> Interval:
-        """The intervals (M, *shape) of members (case, member) of `cases` balls, each with its bounds of the rows."""
+        """Tighten the intervals `base` (M, *shape) of members (case, member) of `cases` balls by these bounds."""
         shape = base.lower.shape
         which, row, column = self._members(case, member, cases)
         at, bound = (which, self.rows.entry[row]), (row, column)
         flat = Interval(base.lower.flatten(1), base.upper.flatten(1))
-        closer = (Interval(self.lower[bound], self.upper[bound]) & flat.pick(at)).mended()
+        closer = (Interval(self.lower[bound], self.upper[bound]) & flat.pick(at)).uncrossed()
         return flat.put(at, closer).like(shape)
 
     def _members(self, case: Tensor, member: Tensor, cases: int) -> tuple[Tensor, Tensor, Tensor]:
-        """(which member, row, column) of every bound that members (case, member) of `cases` balls have."""
-        if self.seen is None:
+        """Return (index of the member, row, column) of every bound that holds on members (case, member)."""
+        if self.groups is None:
             ones = torch.ones_like(self.rows.case)
-            sizes = ones.new_zeros(cases).scatter_add_(0, self.rows.case, ones)  # bincount waits for the GPU
+            sizes = ones.new_zeros(cases).scatter_add_(0, self.rows.case, ones)  # bincount would synchronise the GPU
             which, row = _runs(sizes[case], (sizes.cumsum(0) - sizes)[case])
             return which, row, member[which]
         keys, order = self._keys
-        key = case * _APART + member - 1
+        key = case * _GROUP_STRIDE + member - 1
         first, last = torch.searchsorted(keys, key), torch.searchsorted(keys, key, right=True)
         which, item = _runs(last - first, first)
         pair = order[item]
-        return which, pair // self.seen.shape[1], pair % self.seen.shape[1] + 1
+        return which, pair // self.groups.shape[1], pair % self.groups.shape[1] + 1
 
     @cached_property
     def _keys(self) -> tuple[Tensor, Tensor]:
-        """case · 2³² + group of every pair (row, column) that has one, sorted, and the flat pairs."""
-        assert self.seen is not None
-        flat = self.seen.flatten()
+        """The sorted keys case · 2³² + group of all pairs (row, column) that have a group, and the flat pairs."""
+        assert self.groups is not None
+        flat = self.groups.flatten()
         pairs = (flat >= 0).nonzero().flatten()
-        keys, order = (self.rows.case[pairs // self.seen.shape[1]] * _APART + flat[pairs]).sort()
+        keys, order = (self.rows.case[pairs // self.groups.shape[1]] * _GROUP_STRIDE + flat[pairs]).sort()
         return keys, pairs[order]
 
 
 def _runs(sizes: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
-    """(run, item) of all items starts[r] .. starts[r] + sizes[r] - 1 of every run r."""
+    """Return (run, item) for all items starts[r], ..., starts[r] + sizes[r] - 1 of every run r."""
     run = torch.arange(len(sizes), device=sizes.device).repeat_interleave(sizes)
     item = torch.arange(len(run), device=sizes.device) + (starts - (sizes.cumsum(0) - sizes))[run]
     return run, item

@@ -1,7 +1,7 @@
-"""What is known of a graph's values on some cases: intervals, relaxations, and what holds for the members of a ball.
+"""`BoundState`: the intervals and relaxations of a graph's nodes, collected during one walk.
 
-The same serves balls and their members, and parts of balls that splits make: an interval comes from what is known
-beforehand, from interval arithmetic where that counts, and from the passes that tighten it.
+It serves balls, their members, and the parts of balls after splits. An interval is the intersection of the intervals
+given beforehand, of interval arithmetic (where the method uses it), and of the bounds from passes.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from proofmap.bounds.cases import Cases
 from proofmap.bounds.rows import BoundRows, RowBounds
 from proofmap.graph.ir import Graph, Node
 from proofmap.inputs.family import Family
-from proofmap.rounding.bound_errors import Rounding
+from proofmap.rounding.bound_errors import RoundingErrors
 from proofmap.rules import RULES, Interval, Linear, Nonlinear, Relaxation
 
-_ROUNDINGS = 2**10  # of all that is summed up to a value: what two bounds of it miss each other by, where one is left
+_CROSSING_ULPS = 2**10  # bounds that cross by more than this, relative to the summed magnitudes, prove an empty part
 
 
 @dataclass(eq=False)
 class BoundState:
-    """Intervals and relaxations on the cases, by the names of the nodes."""
+    """Intervals and relaxations of all nodes on the cases, keyed by node name."""
 
     graph: Graph
     cases: Cases
     budget: int
-    for_members: bool  # whether bounds on the members of each ball are kept
+    for_members: bool  # whether bounds on the members of each ball are stored
     arithmetic: bool  # whether interval arithmetic counts as a bound of the method
     intervals: dict[str, Interval] = field(default_factory=dict)
     relaxations: dict[str, Relaxation] = field(default_factory=dict)
     tightened: dict[str, list[RowBounds]] = field(default_factory=dict)
-    exact: set[str] = field(default_factory=set)  # the nodes that interval arithmetic bounds exactly
-    rigorous: bool = False  # whether what is known holds with all roundings
-    rounding: Rounding | None = None
-    empty: Tensor = field(init=False)  # (C,) where splits contradict what is known: nothing is left of the case
+    exact: set[str] = field(default_factory=set)  # nodes that interval arithmetic bounds exactly
+    rigorous: bool = False  # whether intervals and relaxations cover all rounding errors
+    rounding: RoundingErrors | None = None
+    empty: Tensor = field(init=False)  # (C,) whether splits or a cut leave the case empty
     _touched: set[str] = field(default_factory=set)
     _narrowed: bool = False
     _sizes: dict[str, Tensor] = field(default_factory=dict)
@@ -48,16 +48,16 @@ class BoundState:
         if not self.exact and self.balls.norm == inf and self.cases.cut is None:
             self.exact = node_facts.exact(self.graph)
         if self.rigorous and self.rounding is None:
-            self.rounding = Rounding(self)
+            self.rounding = RoundingErrors(self)
         self.empty = torch.zeros(len(self.cases), dtype=torch.bool, device=self.balls.x.device)
 
     @property
     def balls(self) -> Family:
-        """The balls of the cases."""
+        """The balls of the cases, with their members."""
         return self.cases.balls
 
     def interval(self, name: str) -> Interval:
-        """The node's interval on the cases; where there is none yet, from what is known by now."""
+        """Return the node's interval on the cases. It is computed from the current state on the first call."""
         if name not in self.intervals:
             self.intervals[name] = self._first(self.graph[name])
         return self.intervals[name]
@@ -66,32 +66,32 @@ class BoundState:
         value = self.cases.known.get(node.name)
         if value is None or self.arithmetic or node.name in self.exact or node_facts.ranges(node):
             computed = self._arithmetic(node)
-            value = computed if value is None else self._both(node, computed, value)
+            value = computed if value is None else self._intersect(node, computed, value)
         sides = self.cases.splits.get(node.name)
         if sides is None:
             return value
         half = Interval(*(torch.where(sides == side, 0, -side * inf).to(value.lower) for side in (1, -1)))
-        return self._both(node, value, half)
+        return self._intersect(node, value, half)
 
     def _arithmetic(self, node: Node) -> Interval:
         if node.op == "input":
-            return Interval(*self.balls.box()) if self.rounding is None else self.rounding.box()
+            return Interval(*self.balls.box()) if self.rounding is None else self.rounding.input_interval()
         inputs = list(map(self.interval, node.inputs))
         if self.rounding is not None:
-            return self.rounding.widened(node, inputs)
+            return self.rounding.interval_arithmetic(node, inputs)
         return RULES[node.op].interval(node, *inputs)
 
     def relax(self, node: Node) -> None:
-        """The node's relaxation, from what is known of its inputs by now."""
+        """Relax the node on the current intervals of its inputs."""
         rule = RULES[node.op]
         assert isinstance(rule, Nonlinear)
         inputs = map(self.interval, node.inputs)
         self.relaxations[node.name] = rule.relax(node, *inputs, slopes=self.cases.slopes.get(node.name))
 
     def unstable(self, node: Node) -> Iterator[tuple[str, BoundRows]]:
-        """The entries of the node's inputs where relaxing loses something and a form can do better than what is known.
+        """Yield the input entries at which the node's relaxation is not exact and a form can tighten the interval.
 
-        Input by input: what has been learned of one by then counts for the next.
+        Inputs come one after the other. Bounds of one that are stored meanwhile count for the next.
         """
         rule = RULES[node.op]
         assert isinstance(rule, Nonlinear)
@@ -102,8 +102,10 @@ class BoundState:
                     yield name, rows
 
     def _improvable(self, name: str) -> bool:
-        """Whether bounds of this node can be better than interval arithmetic from its inputs: not where that is exact,
-        nor for f(x) entry by entry, whose range over the interval of x is exact, nor for entries of either moved.
+        """Return whether forms can bound this node more tightly than interval arithmetic from its inputs.
+
+        They cannot if interval arithmetic is exact, or for f(x) entry by entry, whose range over the interval of x is
+        exact. The same holds if the node only rearranges entries of such a node.
         """
         node = self.graph[name]
         if node.op == "input" or name in self.exact:
@@ -111,8 +113,10 @@ class BoundState:
         return self._improvable(node.inputs[0]) if node_facts.moves(node) else not node_facts.ranges(node)
 
     def tighten(self, name: str, bounds: RowBounds) -> None:
-        """Take new bounds of some rows in: together with what is known, or, where that is only interval arithmetic
-        and does not count as a bound of the method, in its place.
+        """Store new bounds of some rows.
+
+        They are intersected with the current interval. If that is interval arithmetic that does not count as a bound of
+        the method, they replace it.
         """
         counts = self.arithmetic or name in self._touched or node_facts.is_nonlinear(self.graph[name])
         self._put(name, bounds.rows, bounds.full, replaces=not counts)
@@ -121,7 +125,7 @@ class BoundState:
             self.tightened.setdefault(name, []).append(bounds)
 
     def narrow(self, name: str, rows: BoundRows, bounds: Interval) -> None:
-        """Take in what is known of some rows on the full ball, as if interval arithmetic had found it."""
+        """Store prefilter bounds of some rows on the full ball. They count like interval arithmetic."""
         self._put(name, rows, bounds, replaces=False)
         self._narrowed = True
 
@@ -129,39 +133,41 @@ class BoundState:
         shape = self.intervals[name].lower.shape
         flat = self.intervals[name].like((shape[0], -1))
         if not replaces or name in self.cases.known or name in self.cases.splits:
-            bounds = self._both(self.graph[name], flat.pick(rows.at), bounds, rows)
+            bounds = self._intersect(self.graph[name], flat.pick(rows.at), bounds, rows)
         self.intervals[name] = flat.put(rows.at, bounds).like(shape)
 
     def of_members(self, index: Tensor) -> BoundState:
-        """What follows for single members, as cases of their own: index (n,) into the C · members, case by case."""
+        """Return the state of single members as cases. index (n,) counts the C · members, case by case."""
         case, member = index // self.balls.members, index % self.balls.members
         cases = replace(self.cases, known={}).split(index)
         inherited = replace(cases, known=MemberIntervals(self, case, member))
         single = BoundState(self.graph, inherited, self.budget, False, self.arithmetic, exact=self.exact)
         if self.rounding is not None:
-            single.rounding = Rounding(single, self.rounding, case)
+            single.rounding = RoundingErrors(single, self.rounding, case)
         return single
 
-    def _both(self, node: Node, one: Interval, other: Interval, rows: BoundRows | None = None) -> Interval:
-        """Both hold. A ball holds its centre: bounds of it miss each other by rounding alone. Of a part of one nothing
-        may be left: then they miss each other by more, and the first stands for what no value is in.
+    def _intersect(self, node: Node, one: Interval, other: Interval, rows: BoundRows | None = None) -> Interval:
+        """Intersect two intervals that both hold.
+
+        A whole ball is never empty, so its bounds can only cross by rounding errors. After splits or a cut, the
+        intersection may be empty. The case is then marked in `empty`, and the first interval is kept as a placeholder.
         """
         meet = one & other
         if self.cases.parted:
             size = self._size(node)
             if rows is not None:
                 size = size.flatten(1)[rows.at]
-            crossed = meet.lower - meet.upper > _ROUNDINGS * torch.finfo(size.dtype).eps * size
+            crossed = meet.lower - meet.upper > _CROSSING_ULPS * torch.finfo(size.dtype).eps * size
             if rows is None:
                 self.empty |= crossed.flatten(1).any(1)
             else:
                 self.empty[rows.case[crossed]] = True
             lower, upper = torch.where(crossed, one.lower, meet.lower), torch.where(crossed, one.upper, meet.upper)
-            return Interval(lower, upper).mended()
-        return meet.mended()
+            return Interval(lower, upper).uncrossed()
+        return meet.uncrossed()
 
     def _size(self, node: Node) -> Tensor:
-        """What the numbers that are summed up to a value amount to, (C, *shape): size(L x + b) = |L| size(x) + |b|."""
+        """Return the magnitude (C, *shape) of the terms that a value sums: size(L x + b) = |L| size(x) + |b|."""
         if node.name not in self._sizes:
             self._sizes[node.name] = self._new_size(node)
         return self._sizes[node.name]
@@ -180,14 +186,14 @@ class BoundState:
 
 @dataclass(frozen=True, eq=False)
 class MemberIntervals(Mapping[str, Interval]):
-    """What members (case, member) of balls have from what is known of the balls, made when it is asked for."""
+    """The intervals that members (case, member) inherit from their balls, computed on access."""
 
     balls: BoundState
     case: Tensor
     member: Tensor
 
     def __getitem__(self, name: str) -> Interval:
-        if name not in self:  # interval arithmetic says it exactly
+        if name not in self:  # interval arithmetic finds it again
             raise KeyError(name)
         interval = self.balls.intervals[name].pick(self.case)
         for bounds in self.balls.tightened.get(name, []):
@@ -195,16 +201,20 @@ class MemberIntervals(Mapping[str, Interval]):
         return interval
 
     def __contains__(self, name: object) -> bool:
-        """What interval arithmetic says need not be known, but where sums round: radii of a ball serve parts of it."""
+        """Return whether the members inherit this interval.
+
+        They compute exact interval arithmetic themselves, except for sums with rounding errors: the rounding radii of
+        a ball also hold on its parts.
+        """
         if not isinstance(name, str) or name not in self.balls.intervals:
             return False
         if self.balls.rounding is not None and node_facts.sums(self.balls.graph[name]):
             return True
-        return name not in self.balls.exact and not self._alone
+        return name not in self.balls.exact and not self._only_arithmetic
 
     @property
-    def _alone(self) -> bool:
-        """Whether nothing but interval arithmetic has said anything: members find it again by themselves."""
+    def _only_arithmetic(self) -> bool:
+        """Whether all bounds come from rigorous interval arithmetic, which members compute again themselves."""
         balls = self.balls
         return balls.rounding is not None and balls.arithmetic and not (balls.tightened or balls._narrowed)
 

@@ -1,4 +1,4 @@
-"""Parts of balls on one side of a plane."""
+"""Largest values of forms on the parts of balls in a half-space."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def setting(norm: float) -> tuple[Family, HalfSpace, torch.Tensor, torch.Tensor]
     family = Ball(0.3, norm, (0.0, 1.0)).at(x)
     form = torch.randn(3, 6, generator=generator, dtype=torch.float64)
     most = family.maximise(form, torch.arange(3))[:, 0]
-    room = -(most - torch.tensor([0.05, 0.2, 9.0], dtype=torch.float64))  # the last plane cuts nothing off
+    room = -(most - torch.tensor([0.05, 0.2, 9.0], dtype=torch.float64))  # the last half-space contains the whole ball
     rows = torch.randn(30, 6, generator=generator, dtype=torch.float64)
     return family, HalfSpace(form, room), rows, torch.arange(30) % 3
 
@@ -29,7 +29,7 @@ def test_no_point_of_the_part_is_above(norm: float) -> None:
     found = cut.maximise(family, rows, owner)[:, 0]
     whole = family.maximise(rows, owner)[:, 0]
     corner = [family.project(form * 100) for form in torch.randn(200, 3, 6, dtype=torch.float64)]
-    toward = family.project(cut.form * 100)  # where the plane is furthest behind
+    toward = family.project(cut.form * 100)  # deepest inside the half-space
     z = family.x + torch.stack([share * toward + (1 - share) * one for one in corner for share in (0.0, 0.5, 0.9)])
     inside = (z * cut.form).sum(2) + cut.room >= 0
     assert bool(inside.any(0).all())
@@ -52,8 +52,8 @@ def test_boxes_have_their_exact_maximum() -> None:
         assert float(found[r]) <= -answer.fun + 2e-3
 
 
-def test_of_an_empty_part_nothing_is_left() -> None:
-    """Every value is above the largest and below the smallest: far apart."""
+def test_bounds_cross_on_an_empty_part() -> None:
+    """On an empty part, the upper bound is below the lower bound."""
     family, cut, rows, owner = setting(inf)
     beyond = HalfSpace(cut.form, -family.maximise(cut.form, torch.arange(3))[:, 0] - 0.1)
     high, low = beyond.maximise(family, rows, owner), -beyond.maximise(family, -rows, owner)

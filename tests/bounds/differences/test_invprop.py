@@ -1,4 +1,4 @@
-"""Where forms reach a floor: no input that does is lost, and the rest of a ball is left out."""
+"""INVPROP: bounds hold at all inputs that reach the floor, and are tighter than on the whole ball."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def rivals(graph: pm.Graph, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("norm", [inf, 2.0])
 @pytest.mark.parametrize("case", DEEP, ids=lambda case: case.name)
-def test_no_input_that_reaches_the_floor_is_lost(case: Case, norm: float) -> None:
-    """Hidden values, bounds and forms hold at all points that reach it."""
+def test_bounds_hold_where_the_floor_is_reached(case: Case, norm: float) -> None:
+    """Hidden intervals, bounds and forms hold at all points that reach the floor."""
     x = case.inputs(2, torch.float64, seed=1)
     graph = in_pairs(graph_of(case, torch.float64), x)
     family = pm.Ball(0.05, norm, (case.low, case.high)).at(x)
@@ -59,12 +59,12 @@ def test_no_input_that_reaches_the_floor_is_lost(case: Case, norm: float) -> Non
                 assert bool((at <= interval.upper[q] + 1e-9).all()), name
 
 
-def opened(found: ConstrainedBounds) -> int:
+def unstable(found: ConstrainedBounds) -> int:
     return int(sum(((i.lower < 0) & (i.upper > 0)).sum() for i in found.known.values()))
 
 
-def test_a_small_ball_of_the_packaged_network_closes() -> None:
-    """Digit 0, ε = .01: nearly all open activations close, and the bound meets what an attack reached."""
+def test_hidden_neurons_of_a_small_ball_become_stable() -> None:
+    """Digit 0, ε = 0.01: most unstable neurons become stable, and the bound comes close to the attack's value."""
     x = pm.data.digits()[0][:1]
     graph = pm.trace(pm.zoo.mnist_mlp(), x)
     family = pm.Ball(0.01, domain=(0.0, 1.0)).at(x, pm.groups.grid(12)((1, 28, 28)))
@@ -72,7 +72,7 @@ def test_a_small_ball_of_the_packaged_network_closes() -> None:
     reached, delta = pm.attack.pgd.attack(graph, family, graph(x).argmax(1), steps=60)
     floor = reached - 1e-3
     before, after = (invprop(graph, family, forms, floor, BUDGET, rounds) for rounds in (0, 8))
-    assert opened(after) < 0.3 * opened(before)
+    assert unstable(after) < 0.3 * unstable(before)
     first, last = (float(found.bound.max() - reached) for found in (before, after))
     assert 0 <= last < 0.1 * first
     every = floor[:, None].expand(-1, family.members)
@@ -86,7 +86,7 @@ def test_a_small_ball_of_the_packaged_network_closes() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_upper_bounds_are_above_the_exact_overlap(seed: int) -> None:
-    """With the floor at the truth itself: nothing above it is claimed, nothing at it is lost."""
+    """With the floor at the exact value, the bounds are at least this value."""
     model = tiny(seed)
     x = torch.rand(1, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     family = pm.Ball(0.2, domain=(0.0, 1.0)).at(x, torch.tensor([0, 1, 1, 2]))

@@ -1,4 +1,4 @@
-"""Scores bounded as differences of two copies of a network: never wrong, and closer than two overlaps."""
+"""Score differences by twin networks: sound, and tighter than the difference of two overlaps."""
 
 from __future__ import annotations
 
@@ -40,14 +40,16 @@ def one_form(graph: Graph, count: int, dtype: torch.dtype) -> Tensor:
 
 
 def points(graph: Graph, family: pm.Family, count: int = 200) -> Tensor:
-    """δ of B: drawn, at corners, and climbed to."""
+    """Return δ of B: random ones, corners, and points from gradient ascent."""
     drawn = family.sample(count, torch.Generator().manual_seed(3))
     corners = family.project(drawn.sign() * family.eps.max())
     return torch.cat([drawn, corners, climbed_points(graph, family, 6)])
 
 
 def check(graph: Graph, family: pm.Family, forms: Tensor, move: Tensor, tolerance: float) -> Tensor:
-    """The intervals of one form each: above what putting u back takes away, below what moving u adds, at all points."""
+    """Intervals of a single form: at all points, putting u back takes at most the upper bound, and moving u adds at
+    least the lower bound.
+    """
     nothing = torch.full((family.count, family.members), -inf, dtype=forms.dtype)
     found = drops(graph, family, forms, nothing, move, BUDGET)
     assert bool((found[..., 0] <= found[..., 1]).all())
@@ -76,7 +78,7 @@ def check(graph: Graph, family: pm.Family, forms: Tensor, move: Tensor, toleranc
 
 @pytest.mark.parametrize("case", MODELS.values(), ids=lambda case: case.name)
 def test_no_difference_is_outside(case: Case) -> None:
-    """Every operation that has differences."""
+    """A network for every operation with a difference rule."""
     graph = graph_of(case, torch.float64)
     if REFUSED & {node.op for node in graph.nodes}:
         with pytest.raises(BoundError, match="compare two overlaps instead"):
@@ -108,7 +110,7 @@ def test_other_balls(case: Case, kind: str, norm: float, half: str | None) -> No
 
 
 def test_lower_ends_are_met_too() -> None:
-    """Where the network bends little, moves of the gradient's direction have proven gains, for every norm."""
+    """In nearly linear networks, moves along the gradient have positive proven gains, for every norm."""
     case = MODELS["deep sigmoid"]
     graph = graph_of(case, torch.float64)
     x, forms = case.inputs(2, torch.float64, seed=5), one_form(graph, 2, torch.float64)
@@ -121,7 +123,7 @@ def test_lower_ends_are_met_too() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_exact_scores_lie_inside(seed: int) -> None:
-    """All rivals, from what x itself reaches and from what is reached at most: fewer rivals remain."""
+    """The forms of all rivals, with the value at x and with the best known value as floor: fewer rivals remain."""
     model = tiny(seed)
     x = torch.rand(1, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     mask = torch.tensor([0, 1, 1, 2])
@@ -173,7 +175,7 @@ def test_a_small_budget_changes_nothing() -> None:
 
 
 def test_what_the_clock_leaves_out_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups are looked at in turn while there is time: of the others nothing is said."""
+    """Groups are bounded in turn while there is time. The others keep the interval [0, inf]."""
     case = MODELS["deep relu"]
     graph = graph_of(case, torch.float64)
     family = pm.Ball(0.02, domain=(0.0, 1.0)).at(case.inputs(4, torch.float64), torch.arange(12))
@@ -190,7 +192,7 @@ def test_what_the_clock_leaves_out_stays_open(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_second_copy_is_anywhere_in_the_ball() -> None:
-    """An adversary reaches the floor; with a group put back it need not, and leaves what was narrowed for the first."""
+    """An adversary reaches the floor. With a group put back it need not, so it can leave the tightened intervals."""
     x = pm.data.digits()[0][:1]
     graph = pm.trace(pm.zoo.mnist_mlp(), x)
     family = pm.Ball(0.01, domain=(0.0, 1.0)).at(x, pm.groups.grid(2)((1, 28, 28)))
@@ -200,7 +202,7 @@ def test_the_second_copy_is_anywhere_in_the_ball() -> None:
     twins = twin(graph)
     pairs = _TwinComparison.of(graph, twins, family, forms, reached[:, None].expand(-1, family.members), BUDGET, 100)
     assert family.mask is not None
-    part = int(pairs.kept.any(2).any(1).nonzero()[0])
+    part = int(pairs.candidates.any(2).any(1).nonzero()[0])
     left = 0
     for node in (node for node in twins.nodes if node.op == "change"):
         first, second, name = node.inputs
@@ -213,7 +215,7 @@ def test_the_second_copy_is_anywhere_in_the_ball() -> None:
 
 
 def test_closer_than_the_difference_of_two_bounds() -> None:
-    """On the packaged network, with what points reach on the other side of each overlap."""
+    """On the packaged network, with lower bounds of each overlap from known points."""
     x = pm.data.digits()[0][:1]
     graph = pm.trace(pm.zoo.mnist_mlp(), x)
     ball, groups = pm.Ball(0.01, domain=(0.0, 1.0)), pm.groups.grid(12)

@@ -1,85 +1,67 @@
-"""Members that go on where their ball ended: rows of their own, for the hidden entries that they gain most by.
+"""α-CROWN on members: rows of their own for the hidden bounds that help a member most, started where the ball ended.
 
-The forms of B bound a hidden entry on every member, but with relaxations and slopes of B. How much closer its own would
-be is not known: about as much as freezing the group has moved the ends of its interval already. What that changes of
-the member's bound is, to first order, the moves times the derivatives of B's bound by the ends. Where this is more than
-a small part of what the bound ranges over, an end gets a row of the member's own, over the member's relaxations and B's
-slopes; where it is more than ten times that, slopes of its own as well.
+The optimised forms of B bound a hidden entry on every member, but use the relaxations and slopes of B. The gain from a
+member's own relaxations is unknown. It is estimated as the amount by which freezing the group has already moved the
+bounds of the entry's interval. To first order, this changes the member's output bound by this amount times the gradient
+of B's output bound (`interval_gradients`). If the estimate exceeds a small share of the output's range, the bound gets
+a row of the member's own, with the member's relaxations and B's slopes. If it exceeds ten times that share, its slopes
+are optimised as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import replace
 
 from torch import Tensor
 
 from proofmap.bounds import node_facts
-from proofmap.bounds.alpha.optimised_rows import AlphaObjective, OptimisedRows
-from proofmap.bounds.alpha.optimiser import LowestBounds
-from proofmap.bounds.alpha.relaxation import FreeEntries
-from proofmap.bounds.backward import BackwardPass
+from proofmap.bounds.alpha.optimised_rows import OptimisedRows
+from proofmap.bounds.backward import BackwardBounder, BackwardPass
 from proofmap.bounds.rows import BoundRows
 from proofmap.bounds.state import BoundState
 from proofmap.rules import Interval
-from proofmap.rules.rule import AnyForm
 
-_FEWER = 4  # times fewer steps than for the ball
-_LOOK = 2  # steps after which rows stop that have not gained: most of them, on members of a few pixels
-_PART, _MORE = 1e-4, 1e-3  # of what a bound ranges over: what may change it by more gets a row, and slopes of its own
+_OWN_ROW_GAIN = 1e-4  # share of the output's range: an estimated gain above this gets a row of the member's own
+_OWN_SLOPES_GAIN = 1e-3  # an estimated gain above this share gets optimised slopes as well
 
 
-class MemberRows(OptimisedRows):
-    """BoundRows that begin where those of `ball` ended: case c is its case[c], or a member of that."""
+def member_bounder(
+    state: BoundState, settings: BackwardPass, ball: OptimisedRows, case: Tensor, gradients: Mapping[str, Interval]
+) -> BackwardBounder:
+    """Return the bounder of members whose rows start where those of `ball` ended. Case c is a member of case[c].
 
-    def __init__(self, state: BoundState, settings: BackwardPass, ball: OptimisedRows, case: Tensor) -> None:
-        super().__init__(state, settings, -(-ball.steps // _FEWER))
-        self._ball, self._case = ball, case
-        self.cases: int = ball.cases
+    It first tightens the hidden bounds with the largest gain, layer by layer, so that tighter bounds count for the next
+    layer.
+    """
+    optimised = ball.continued(state, case)
+    fixed = replace(optimised, steps=0)  # shares the relaxations that are already collected
+    bounder, fixed_bounder = (BackwardBounder(state, settings, rows) for rows in (optimised, fixed))
+    for node in filter(node_facts.is_nonlinear, state.graph.nodes):
+        for name, rows in state.unstable(node):
+            chosen = _worthwhile_rows(state, name, rows, ball, case, gradients[name]) if name in gradients else []
+            for own, with_slopes in chosen:
+                state.tighten(name, (bounder if with_slopes else fixed_bounder).tighten(name, own))
+            if chosen:
+                state.relax(node)
+                optimised.forget(node.name)
+    return bounder
 
-    def look_closer(self, worth: Mapping[str, Interval]) -> MemberRows:
-        """Tighten what is worth it, layer by layer, so that what has become closer counts for the next."""
-        state, still = self.state, copy(self)
-        still.steps = 0
-        for node in filter(node_facts.is_nonlinear, state.graph.nodes):
-            for name, rows in state.unstable(node):
-                found = self._worthy(name, rows, worth[name]) if name in worth else []
-                for mine, more in found:
-                    state.tighten(name, (self if more else still).tighten(name, mine))
-                if found:
-                    state.relax(node)
-                    self._opened.pop(node.name)
-        return self
 
-    def _worthy(self, name: str, rows: BoundRows, worth: Interval) -> list[tuple[BoundRows, bool]]:
-        """The ends that are worth rows of their own, and whether these are worth steps."""
-        at = (self._case[rows.case], rows.entry)
-        ball = self._ball.state.interval(name)
-        mine = self.state.interval(name)
-        ball, mine = (one.like((len(one.lower), -1)) for one in (ball, mine))
-        ball, mine, worth = ball.pick(at), mine.pick(rows.at), worth.pick(at)
-        moved = (ball.upper - mine.upper) + (mine.lower - ball.lower)
-        found = []
-        for side, slope in ((1, worth.upper), (-1, -worth.lower)):
-            gain = slope * moved
-            for more in (False, True):
-                some = (gain > _PART) & (gain.gt(_MORE) == more)
-                if bool(some.any()):
-                    found.append((replace(rows[some], side=side), more))
-        return found
-
-    def choose(self, way: AlphaObjective[AnyForm]) -> LowestBounds:
-        """A few steps, and more for the rows that gain by them."""
-        lowest = way.descend(min(_LOOK, self.steps), near=True)
-        if not bool(lowest.gained.any()):
-            return lowest
-        more = way.pick(lowest.gained, lowest.numbers).descend(self.steps, near=True)
-        return lowest.put(lowest.gained, more, way.row())
-
-    def _begin(self, where: tuple[str, str], pairs: FreeEntries, ids: Tensor) -> Tensor:
-        """Where the ball's row ended."""
-        return pairs.free.within(self._ball.kept.at(where, pairs.keys(ids), pairs.free.start))
-
-    def _ids(self, rows: BoundRows, count: int) -> Tensor:
-        return super()._ids(replace(rows, case=self._case[rows.case]), count)
+def _worthwhile_rows(
+    state: BoundState, name: str, rows: BoundRows, ball: OptimisedRows, case: Tensor, gradients: Interval
+) -> list[tuple[BoundRows, bool]]:
+    """Return the bounds that get rows of their own, each group with a flag: whether its slopes are optimised."""
+    at = (case[rows.case], rows.entry)
+    whole, member = ball.state.interval(name), state.interval(name)
+    whole, member = (one.like((len(one.lower), -1)) for one in (whole, member))
+    whole, member, gradient = whole.pick(at), member.pick(rows.at), gradients.pick(at)
+    moved = (whole.upper - member.upper) + (member.lower - whole.lower)
+    chosen = []
+    for side, slope in ((1, gradient.upper), (-1, -gradient.lower)):
+        gain = slope * moved
+        for with_slopes in (False, True):
+            some = (gain > _OWN_ROW_GAIN) & (gain.gt(_OWN_SLOPES_GAIN) == with_slopes)
+            if bool(some.any()):
+                chosen.append((replace(rows[some], side=side), with_slopes))
+    return chosen
