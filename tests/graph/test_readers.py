@@ -287,7 +287,7 @@ MIXED: dict[str, list[tuple[Source, str]]] = {
     "split": [mixed(lambda x: x.split([1, x.shape[0] - 1])[1], "split")],
     "repeat": [mixed(lambda x: x.repeat(2, 1), "repeat")],
     "broadcast": [
-        mixed(lambda x: (x.sum(1) + x.unsqueeze(2)).flatten(1), "broadcasting of branches of different rank")
+        mixed(lambda x: (x.sum(1) + x.unsqueeze(2)).flatten(1), "broadcasting of values of different rank")
     ],
     "unsqueeze": [mixed(lambda x: x.unsqueeze(0), "unsqueeze")],
     "convolution": [mixed(lambda x: F.conv1d(x.unsqueeze(0), torch.ones(3, x.shape[0], 2)), "unsqueeze")],
@@ -365,7 +365,7 @@ class Foreign(File):
                 {
                     "first": "Cos",
                     "power": "Pow with exponent 20",
-                    "product": "Einsum of several branches",
+                    "product": "Einsum of several computed values",
                     "places": "NonZero",
                     "wave": "Sin",
                     "other": "com.microsoft.Gelu",

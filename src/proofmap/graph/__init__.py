@@ -21,7 +21,7 @@ from proofmap.graph.torch import trace
 
 __all__ = ["Graph", "Network", "Node", "as_graph", "bounded", "load", "trace"]
 
-Network: TypeAlias = nn.Module | Graph  # a user's model: a module, or a graph that was traced or loaded before
+Network: TypeAlias = nn.Module | Graph  # a user's model: a module, or a traced or loaded graph
 
 
 def as_graph(model: Any, x: Tensor) -> Graph:
@@ -29,7 +29,7 @@ def as_graph(model: Any, x: Tensor) -> Graph:
 
     A module is traced on every public call. Its forward may depend on anything that Python code can read (attributes of
     functions and classes, files, the environment), so a graph kept from an earlier call could prove something about
-    another function. A user who knows that the model does not change can keep and pass the graph that `pm.trace` returns.
+    another function. A user who knows that the model does not change can pass the graph that `pm.trace` returns.
     """
     if isinstance(model, Graph):
         return model

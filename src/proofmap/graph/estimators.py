@@ -148,12 +148,8 @@ def _skorch_module(net: Any) -> nn.Module:
 
 def _step_module(step: Any) -> nn.Module:
     """Return a pipeline step as a module of rows."""
-    idle = (
-        _is_instance(step, "FunctionTransformer") and step.func is None
-    )  # a ColumnTransformer's "passthrough"
-    if (
-        idle or step is None or isinstance(step, str) or _is_instance(step, "SimpleImputer")
-    ):  # fills gaps; x has none
+    idle = _is_instance(step, "FunctionTransformer") and step.func is None  # a ColumnTransformer's "passthrough"
+    if idle or step is None or isinstance(step, str) or _is_instance(step, "SimpleImputer"):  # fills gaps; x has none
         return nn.Identity()
     if _is_instance(step, "Pipeline"):
         return nn.Sequential(*(_step_module(inner) for _, inner in step.steps))
@@ -165,8 +161,8 @@ def _step_module(step: Any) -> nn.Module:
         if _is_instance(step, kind):
             return build(step)
     raise InputError(
-        f"from_sklearn got the step {_name(step)} before the classifier, expected {_KNOWN_STEPS}: transform the rows by it "
-        "first, and explain what comes after"
+        f"from_sklearn got the step {_name(step)} before the classifier, expected {_KNOWN_STEPS}: transform the rows "
+        "by it first, and explain what comes after"
     )
 
 

@@ -63,7 +63,7 @@ def opaque_node(graph: Graph) -> tuple[Node, OpaqueFunction] | None:
 
 
 def bounded(graph: Graph) -> Graph:
-    """Return the graph if every operation has a rule. Otherwise raise and name the missing ones and what still works."""
+    """Return the graph if every operation has a rule. Otherwise raise; the message names methods that still work."""
     part = opaque_node(graph)
     if part is None:
         return graph

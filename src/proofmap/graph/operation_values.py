@@ -53,8 +53,8 @@ def conv(node: Node, x: Tensor) -> Tensor:
 def conv_transpose(node: Node, x: Tensor) -> Tensor:
     """Return torch's transposed convolution."""
     a, bias = node.attributes, None if node.bias is None else node.bias.flatten()
-    how = (a["stride"], a["padding"], a["output_padding"], a["groups"], a["dilation"])
-    return _spatial_function("conv_transpose", x, node.weight, bias, *how)
+    settings = (a["stride"], a["padding"], a["output_padding"], a["groups"], a["dilation"])
+    return _spatial_function("conv_transpose", x, node.weight, bias, *settings)
 
 
 def clamp(node: Node, x: Tensor) -> Tensor:

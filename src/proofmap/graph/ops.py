@@ -58,7 +58,7 @@ class Operation:
 
     @property
     def entrywise(self) -> bool:
-        """Whether each output entry depends only on the input entries at the same position (weight and bias broadcast)."""
+        """Whether an output entry depends only on the input entries at its position (weight and bias broadcast)."""
         return self.reach is same_place
 
 

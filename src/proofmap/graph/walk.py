@@ -32,7 +32,7 @@ def push(graph: Graph, start: Value, step: Callable[..., Value], until: str | No
 
 
 def peak_elements(graph: Graph, sizes: Mapping[str, int], beside: Mapping[str, int]) -> int:
-    """Return the peak number of scalars that a `push` holds: values of `sizes`, and `beside` during each computation."""
+    """Return the peak number of scalars in a `push`: values of `sizes`, and `beside` during each computation."""
     held = most = 0
     for node in graph.nodes:
         held += sizes[node.name]

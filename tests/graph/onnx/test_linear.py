@@ -161,9 +161,9 @@ def test_what_is_not_chosen_may_be_infinite(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[list[onnx.NodeProto], str]] = {
-    "Einsum of several branches": (
+    "Einsum of several computed values": (
         [node("Einsum", ["x", "x", "x"], ["h"], equation="nij,nij,nij->nij")],
-        "of several branches",
+        "of several computed values",
     ),
     "ScatterND with places that repeat": ([node("ScatterND", ["x", "twice", "two"], ["h"])], "with places that repeat"),
     "ScatterND with reduction 'max'": (

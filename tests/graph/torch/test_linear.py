@@ -179,7 +179,7 @@ def test_mixed_samples_are_refused(function: Function) -> None:
 UNKNOWN: dict[str, tuple[Function, str]] = {
     "where": (lambda x: torch.where(x > 0, x, 2 * x), "aten.where.self with computed mask"),
     "lerp": (lambda x: torch.lerp(x, 2 * x, x), "aten.lerp.Tensor with a computed weight"),
-    "einsum": (lambda x: torch.einsum("ni,ni,ni->ni", x, x, x), "aten.einsum of several branches"),
+    "einsum": (lambda x: torch.einsum("ni,ni,ni->ni", x, x, x), "aten.einsum of several computed values"),
     "scatter": (lambda x: x.scatter(1, torch.zeros(x.shape[0], 2, dtype=torch.long), x[:, :2]), "places that repeat"),
     "index_add": (lambda x: x.index_add(1, torch.tensor([1, 1]), x[:, :2]), "places that repeat"),
 }

@@ -228,7 +228,7 @@ def test_as_graph_takes_graphs_and_modules_only() -> None:
         (lambda x: F.softplus(x, threshold=float("nan")), "aten.softplus with beta 1 and threshold nan"),
         (lambda x: F.celu(x, alpha=-1.0), "aten.celu with alpha -1"),
         (lambda x: F.threshold(x, 0.0, float("inf")), "aten.threshold with limit 0 and value inf"),
-        (lambda x: torch.einsum("ni,ni,ni->ni", x, x, x), "aten.einsum of several branches"),
+        (lambda x: torch.einsum("ni,ni,ni->ni", x, x, x), "aten.einsum of several computed values"),
         (lambda x: x.pow(20), "aten.pow.Tensor_Scalar with exponent 20"),
         (lambda x: x.norm(p=3, dim=1, keepdim=True).expand(-1, 2), "aten.linalg_vector_norm of order 3"),
         (lambda x: x * torch.sign(x), "aten.sign"),

@@ -165,9 +165,7 @@ class Builder:
         known = not ancestors(self.nodes.values(), *inputs) & {*self.missing, *self.mixing}
         if isinstance(error, TooLargeError):
             raise error
-        if known and not isinstance(
-            error, MixedSamplesError
-        ):  # a constant may have the size of mixed samples
+        if known and not isinstance(error, MixedSamplesError):  # a constant may have the size of mixed samples
             raise next(iter(self.mixing.values()), error)
         name = self._add_placeholder(name, inputs, shape, {})
         self.mixing[name] = error
@@ -249,7 +247,7 @@ class Builder:
     def broadcast(self, name: str, a: str, b: str) -> tuple[str, str]:
         """Expand two computed values to their common shape."""
         if self.rank(a) != self.rank(b):
-            raise MixedSamplesError(name, "broadcasting of branches of different rank")
+            raise MixedSamplesError(name, "broadcasting of values of different rank")
         target = self.broadcast_shapes(name, self.shape(a), self.shape(b))
         return self.expand(f"{name}.expand", a, target), self.expand(f"{name}.expand", b, target)
 

@@ -26,8 +26,15 @@ def avg_pool(
     rank = len(slide.kernel)
     inner, shape = _with_one_channel_axis(b, f"{name}.in", x, rank)
     if slide.fits_torch_pooling and max(slide.dilation) == 1:
-        how: dict[str, Any] = {"kernel": slide.kernel, "stride": slide.stride, "padding": slide.before, "ceil": ceil}
-        y = b.add_node(f"{name}.pool", "avg_pool", [inner], **how, count_padding=count_padding, mean=divisor is None)
+        settings: dict[str, Any] = {
+            "kernel": slide.kernel,
+            "stride": slide.stride,
+            "padding": slide.before,
+            "ceil": ceil,
+        }
+        y = b.add_node(
+            f"{name}.pool", "avg_pool", [inner], **settings, count_padding=count_padding, mean=divisor is None
+        )
         y = y if divisor is None else b.scale(f"{name}.share", y, 1 / divisor)
         return b.reshape(name, y, (*shape[:-rank], *b.shape(y)[1:]))
     assert divisor is None
@@ -57,7 +64,7 @@ def adaptive_avg_pool(b: Builder, name: str, x: str, size: Sequence[int]) -> str
 def max_pool(b: Builder, name: str, x: str, slide: SlidingWindow, *, ceil: bool = False) -> str:
     """Add max pooling.
 
-    For windows that torch's pooling cannot express, other entries of the window replace its padding: no maximum changes.
+    If torch's pooling cannot express the window, other entries of it replace its padding: no maximum changes.
     """
     rank = len(slide.kernel)
     inner, shape = _with_one_channel_axis(b, f"{name}.in", x, rank)

@@ -255,9 +255,9 @@ def minimum(b: Builder, name: str, x: Value, y: Value) -> str:
     """Add min(x, y) = -max(-x, -y)."""
     constant = x if isinstance(x, Tensor) else y
     if isinstance(constant, Tensor) and constant.numel() == 1:
-        branch = y if isinstance(x, Tensor) else x
-        assert isinstance(branch, str)
-        if constant.ndim <= b.rank(branch):
-            return clamp(b, name, branch, high=constant.item())
+        value = y if isinstance(x, Tensor) else x
+        assert isinstance(value, str)
+        if constant.ndim <= b.rank(value):
+            return clamp(b, name, value, high=constant.item())
     negated = [-v if isinstance(v, Tensor) else b.scale(f"{name}.negated", v, -1.0) for v in (x, y)]
     return b.scale(name, maximum(b, f"{name}.max", *negated), -1.0)

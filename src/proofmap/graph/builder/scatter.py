@@ -22,11 +22,11 @@ def select(b: Builder, name: str, mask: Tensor, x: Value, y: Value) -> Value:
     for value, keep in kept:
         if isinstance(value, Tensor):
             shift = shift + torch.where(keep, b.sample_constant(name, "where", value.double(), rank), 0.0)
-    branches = [(value, keep) for value, keep in kept if isinstance(value, str)]
-    if len(branches) == 2:
-        pair = b.broadcast(name, branches[0][0], branches[1][0])
-        branches = [(value, keep) for value, (_, keep) in zip(pair, branches, strict=True)]
-    return _masked_sum(b, name, branches, shift)
+    computed = [(value, keep) for value, keep in kept if isinstance(value, str)]
+    if len(computed) == 2:
+        pair = b.broadcast(name, computed[0][0], computed[1][0])
+        computed = [(value, keep) for value, (_, keep) in zip(pair, computed, strict=True)]
+    return _masked_sum(b, name, computed, shift)
 
 
 def keep_triangle(b: Builder, name: str, op: str, x: str, keep: Callable[[Tensor], Tensor]) -> Value:
@@ -129,11 +129,11 @@ def _read_entries(b: Builder, name: str, x: str, index: Tensor, keep: Tensor) ->
     return b.reshape(name, slicing.index(b, f"{name}.index", flat, 0, index.flatten()), index.shape)
 
 
-def _masked_sum(b: Builder, name: str, branches: list[tuple[str, Tensor]], shift: Tensor) -> Value:
+def _masked_sum(b: Builder, name: str, computed: list[tuple[str, Tensor]], shift: Tensor) -> Value:
     """Add Σ x · keep + shift, which reads only kept entries; a constant if no entry is kept."""
-    used = [(x, keep) for x, keep in branches if bool(keep.any())]
+    used = [(x, keep) for x, keep in computed if bool(keep.any())]
     if not used:
-        shape = torch.broadcast_shapes(shift.shape, *(b.shape(x) for x, _ in branches))
+        shape = torch.broadcast_shapes(shift.shape, *(b.shape(x) for x, _ in computed))
         return shift.expand(*(b.batch,) * b.batch_axes, *shape)
     constant = shift if bool(shift.any()) else None
     parts, only = [], len(used) == 1

@@ -57,21 +57,21 @@ def concat(b: Builder, name: str, op: str, xs: Sequence[Value], axis: int) -> st
 
     A constant becomes a slice of a computed value times zero, plus the constant.
     """
-    branch = next(x for x in xs if isinstance(x, str))
-    axis = b.axis(name, op, axis, b.rank(branch))
+    first = next(x for x in xs if isinstance(x, str))
+    axis = b.axis(name, op, axis, b.rank(first))
     if len(xs) == 1:
-        return branch
+        return first
     parts = []
     for k, x in enumerate(xs):
         if isinstance(x, str):
             parts.append(x)
             continue
-        if x.ndim != b.rank(branch):
+        if x.ndim != b.rank(first):
             raise ModelError(f"concat (node {name!r}) joins a constant of shape {tuple(x.shape)} to another rank")
         constant = b.sample_constant(name, "concat", x, x.ndim)
         if constant.numel():
             zeros = torch.zeros(constant.shape[axis], dtype=torch.long)
-            part = b.add_node(f"{name}.like{k}", "index", [branch], axis=axis, index=zeros)
+            part = b.add_node(f"{name}.like{k}", "index", [first], axis=axis, index=zeros)
             parts.append(b.affine(f"{name}.constant{k}", part, scalar(0.0), constant))
     return b.add_node(name, "concat", parts, axis=axis)
 

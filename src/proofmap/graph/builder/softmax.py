@@ -68,10 +68,10 @@ def _split_mask(b: Builder, name: str, x: str) -> tuple[str, Tensor | None]:
         return y, shown if hidden is None else shown & ~hidden
     assert kept is not None
     y = b.add_node(f"{name}.finite", node.op, [inner], **node.attributes)
-    how = node.attributes
+    attributes = node.attributes
     if node.op == "permute":
-        return y, kept.permute(how["axes"])
-    return y, kept.reshape(how["shape"]) if node.op == "reshape" else kept.expand(how["shape"])
+        return y, kept.permute(attributes["axes"])
+    return y, kept.reshape(attributes["shape"]) if node.op == "reshape" else kept.expand(attributes["shape"])
 
 
 def _by_pattern(b: Builder, name: str, x: str, axis: int, kept: Tensor) -> str:

@@ -22,10 +22,10 @@ from proofmap.graph.builder.graph_builder import (
 from proofmap.graph.ir import Folded
 from proofmap.graph.sliding_windows import SlidingWindow
 
-_MAX_FACTOR_PRODUCT = 2.0**40  # largest product of batch norm's factors: above it, intermediate values may leave float32
-_BATCH_NORM_ROUNDING_ERRORS = (
-    16  # batch norm makes at most so many rounding errors: (x - m) / sqrt(v + e) · w + b, or x · (w / sqrt(v + e)) + ...
-)
+# Largest product of batch norm's factors: above it, intermediate values may leave float32.
+_MAX_FACTOR_PRODUCT = 2.0**40
+# Rounding errors of batch norm at most, computed as (x - m) / sqrt(v + e) · w + b or as x · (w / sqrt(v + e)) + ...
+_BATCH_NORM_ROUNDING_ERRORS = 16
 
 
 def linear(b: Builder, name: str, x: str, weight: Tensor, bias: OptionalWeight) -> str:
@@ -121,10 +121,10 @@ def conv_transpose(
     if not slide.symmetric and min(slide.torch_pads) < 0:
         raise NoRule("with an output larger than its windows reach")
     column = _column(name, bias, weight.shape[1] * groups, weight.ndim - 2)
-    how = (slide if slide.symmetric else slide.without_padding).attributes
-    how |= {"output_padding": tuple(extra), "groups": groups}
+    settings = (slide if slide.symmetric else slide.without_padding).attributes
+    settings |= {"output_padding": tuple(extra), "groups": groups}
     whole = name if slide.symmetric else f"{name}.whole"
-    y = b.add_node(whole, "conv_transpose", [x], weight=weight, bias=column, **how)
+    y = b.add_node(whole, "conv_transpose", [x], weight=weight, bias=column, **settings)
     return y if slide.symmetric else slicing.pad(b, name, y, [-p for p in slide.torch_pads])
 
 

@@ -79,16 +79,16 @@ def fold_windows(b: Builder, name: str, x: str, size: Sequence[int], slide: Slid
 
 def einsum(b: Builder, name: str, equation: str, operands: Sequence[Value]) -> str:
     """Add an einsum of one computed value with constants, or of two computed values."""
-    branches = [k for k, value in enumerate(operands) if isinstance(value, str)]
+    computed = [k for k, value in enumerate(operands) if isinstance(value, str)]
     ranks = [len(b.shape(value)) + 1 if isinstance(value, str) else value.ndim for value in operands]
     terms, result = _parse_equation(name, equation, ranks)
-    if len(branches) == len(operands) == 2:
+    if len(computed) == len(operands) == 2:
         return _einsum_of_two(b, name, operands, terms, result)
-    if len(branches) != 1:
-        raise NoRule("of several branches")
-    x = operands[branches[0]]
+    if len(computed) != 1:
+        raise NoRule("of several computed values")
+    x = operands[computed[0]]
     assert isinstance(x, str)
-    sample, axes = terms[branches[0]][0], terms[branches[0]]
+    sample, axes = terms[computed[0]][0], terms[computed[0]]
     if axes.count(sample) > 1 or not result.startswith(sample):
         raise MixedSamplesError(name, "einsum")
     if len(set(axes)) < len(axes):  # a letter twice: the diagonal
@@ -160,7 +160,7 @@ def _parse_equation(name: str, equation: str, ranks: Sequence[int]) -> tuple[lis
 
 
 def _without_repeated_letters(b: Builder, name: str, value: Tensor, term: str, sample: str) -> tuple[Tensor, str]:
-    """Return a constant without repeated letters and without the letter of the samples, along which it must be equal."""
+    """Return a constant without repeated letters and without the samples' letter, along which it must be equal."""
     kept = "".join(dict.fromkeys(term))
     value = torch.einsum(f"{term}->{kept}", value)
     if sample in kept:

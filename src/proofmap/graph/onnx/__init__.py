@@ -1,7 +1,4 @@
-"""ONNX files read as graphs: each operator written in our operations; what has no rule is run by onnxruntime.
-
-Graphs written as ONNX files for other tools.
-"""
+"""The reader for ONNX files: a table of converters, and opaque parts that onnxruntime runs. Also the ONNX writer."""
 
 from proofmap.graph.onnx.file import external_data_files, parse
 from proofmap.graph.onnx.load import load

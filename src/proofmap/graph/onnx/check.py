@@ -1,4 +1,4 @@
-"""A graph against onnxruntime, which runs the file that it was read from: where it is installed, and knows the file."""
+"""Check of a graph against onnxruntime, which runs the file that the graph was read from."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ def check(
     *,
     batch_first: bool = False,
 ) -> bool:
-    """Raise where onnxruntime computes something else from these nodes: two points together, and one of them alone.
-    Whether it could be asked.
+    """Raise if onnxruntime computes other logits from these nodes. Return False if it cannot run them.
 
-    `batch` is the number of samples that the file fixes, if it does. `model` is cut down to the nodes: whatever else is
-    in the file is not run. Double precision decides whether single precision's rounding is at fault, which is no error:
-    the points are drawn here, and a user's own need not be so unlucky. It is the word of another implementation: where
-    the two are further apart than rounding leads, it is not known what the file means. `batch_first`: it cannot be asked
-    where its output does not have the samples first.
+    Two random points are compared, in one batch and one of them alone. `batch` is the number of samples that the file
+    fixes, if any. `model` is reduced to the nodes. With `batch_first`, an output without the samples on axis 0 counts
+    as not runnable.
+
+    A difference that vanishes in double precision is due to rounding and is no error. Double precision is computed by
+    onnx's own evaluator. If both implementations differ by more than rounding errors, the file's meaning is unclear,
+    which is an error.
     """
     session = _start_session(model, nodes, output)
     if session is None:
@@ -68,13 +69,13 @@ class _NotRunError(Exception):
 
 @dataclass(frozen=True)
 class _ReferenceRuns:
-    """onnxruntime's logits, and those of onnx's own evaluator, which has everything in double precision."""
+    """Logits by onnxruntime, and in double precision by onnx's own evaluator."""
 
     session: Any
     model: ModelProto
     name: str  # of the input
     batch: int | None
-    batch_first: bool  # whether the output has to have the samples first
+    batch_first: bool  # whether the output must have the samples first
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._run_in_batches(lambda feeds: self.session.run(None, feeds), x)
@@ -86,7 +87,7 @@ class _ReferenceRuns:
         return self._run_in_batches(lambda feeds: evaluator.run(None, feeds), x)
 
     def _run_in_batches(self, run: Any, x: Tensor) -> Tensor:
-        """Batch by batch where the file fixes their size, the last one filled up."""
+        """Run batches of the size that the file fixes, if any; the last one is filled up."""
         size = self.batch or len(x)
         full = x[torch.arange(-(-len(x) // size) * size) % len(x)]
         try:
@@ -95,13 +96,13 @@ class _ReferenceRuns:
             if self.batch_first and any(part.shape[:1] != (size,) for part in parts):
                 raise _NotRunError
             parts = [part.reshape(size, -1) for part in parts]
-        except Exception as error:  # what it has no kernel for, sizes that do not fit, ...
+        except Exception as error:  # a missing kernel, sizes that do not fit, ...
             raise _NotRunError from error
         return torch.from_numpy(np.concatenate(parts)[: len(x)])
 
 
 def _start_session(model: ModelProto, nodes: Sequence[NodeProto], output: str) -> Any:
-    """One that runs these nodes on one thread and says nothing, or None where there can be none."""
+    """Return a silent session for these nodes on one thread, or None if it cannot be created."""
     _keep_only(model, nodes, output)
     try:
         return start_session(model.SerializeToString(), plain=True)
@@ -110,7 +111,7 @@ def _start_session(model: ModelProto, nodes: Sequence[NodeProto], output: str) -
 
 
 def _keep_only(model: ModelProto, nodes: Sequence[NodeProto], output: str) -> None:
-    """Leave nothing in the model but what the output needs."""
+    """Remove the nodes that the output does not need."""
     graph = model.graph
     if len(nodes) < len(graph.node):
         kept = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
@@ -122,7 +123,7 @@ def _keep_only(model: ModelProto, nodes: Sequence[NodeProto], output: str) -> No
 
 
 def _in_double_precision(model: ModelProto) -> ModelProto:
-    """The same model with every number in double precision."""
+    """Return the model with all numbers in double precision."""
     copied = copy.deepcopy(model)
     attributes = [(node, attribute) for node in copied.graph.node for attribute in node.attribute]
     for tensor in (*copied.graph.initializer, *(attribute.t for _, attribute in attributes)):

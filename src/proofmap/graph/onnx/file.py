@@ -1,7 +1,4 @@
-"""An ONNX file as a message: parsed, with the weights it keeps in files of their own.
-
-Nothing outside its folder is opened for it.
-"""
+"""Parsing of ONNX files and their external weight files. No file outside the model's folder is opened."""
 
 from __future__ import annotations
 
@@ -16,14 +13,12 @@ from proofmap.errors import FileError, first_line
 
 
 def parse(path: Path) -> ModelProto:
-    """The message in the file, complete."""
+    """Return the model with all external weights."""
     return parse_with_hash(path)[0]
 
 
 def parse_with_hash(path: Path) -> tuple[ModelProto, str | None]:
-    """The message in the file, complete, and the SHA-256 of the bytes that were read; None where they are not all of
-    it, because weights lie in other files.
-    """
+    """Return the model with all external weights, and the SHA-256 of the file; None if weights are in other files."""
     try:
         data = path.read_bytes()
         model = onnx.load_model_from_string(data)
@@ -41,7 +36,7 @@ def parse_with_hash(path: Path) -> tuple[ModelProto, str | None]:
 
 
 def external_data_files(path: Path) -> list[Path]:
-    """The files beside a model in which it keeps weights, each once."""
+    """Return the files with external weights of a model, each once."""
     model = onnx.load_model_from_string(path.read_bytes())
     names = [
         entry.value for tensor in _external_tensors(model) for entry in tensor.external_data if entry.key == "location"
@@ -50,7 +45,7 @@ def external_data_files(path: Path) -> list[Path]:
 
 
 def _external_tensors(model: ModelProto) -> list[TensorProto]:
-    """What lies in other files."""
+    """Return the tensors that are stored in other files."""
     outside = [t for t in _graph_tensors(model.graph) if t.data_location == TensorProto.EXTERNAL]
     return outside + [
         t for f in model.functions for t in _node_tensors(f.node) if t.data_location == TensorProto.EXTERNAL
@@ -58,14 +53,14 @@ def _external_tensors(model: ModelProto) -> list[TensorProto]:
 
 
 def _load_external(model: ModelProto, path: Path) -> None:
-    """Read what lies in files beside the model, after every one of their names has been checked."""
+    """Read the external weights, after all their file names have been checked."""
     tensors = _external_tensors(model)
     for tensor in tensors:
         _check_location(tensor, path)
     for tensor in tensors:
         try:
             onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
-        except Exception as error:  # onnx has checks of its own
+        except Exception as error:  # onnx makes further checks
             raise FileError(
                 f"{path} keeps {tensor.name!r} in a file that cannot be read: {first_line(error)}"
             ) from error
@@ -92,7 +87,7 @@ def _check_location(tensor: TensorProto, path: Path) -> None:
 
 
 def _graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    """Every tensor, those in attributes and subgraphs too."""
+    """Yield every tensor, including those in attributes and subgraphs."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)

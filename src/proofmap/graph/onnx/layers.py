@@ -1,4 +1,4 @@
-"""ONNX's whole layers: products with weights, convolutions, normalisation, pooling."""
+"""Converters of ONNX layers: products with weights, convolutions, batch norm, pooling, softmax and attention."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from proofmap.graph.sliding_windows import SlidingWindow
 
 
 def _gemm(b: Builder, call: Call, x: Value, y: Value, z: Value | None = None) -> str:
-    """alpha · x' y' + beta · z, where ' transposes on demand."""
+    """Add alpha · x' y' + beta · z, where ' is a transpose if the attributes ask for it."""
     alpha, beta = call.get("alpha", 1.0), call.get("beta", 1.0)
     if isinstance(x, str) and isinstance(y, Tensor) and not call.get("transA", 0):
         weight = y if call.get("transB", 0) else y.t()
@@ -31,7 +31,8 @@ def _gemm(b: Builder, call: Call, x: Value, y: Value, z: Value | None = None) ->
         raise MixedSamplesError(call.name, call.op)
     else:
         x, y = (
-            _transpose(b, call, value) if call.get(how, 0) else value for how, value in (("transA", x), ("transB", y))
+            _transpose(b, call, value) if call.get(attribute, 0) else value
+            for attribute, value in (("transA", x), ("transB", y))
         )
         product = b.scale(f"{call.name}.alpha", weighted_layers.matmul(b, f"{call.name}.product", x, y), alpha)
     if z is None:
@@ -46,7 +47,7 @@ def _transpose(b: Builder, call: Call, value: Value) -> Value:
 
 
 def _explicit_window(call: Call, n: Sequence[int], kernel: Sequence[int]) -> SlidingWindow:
-    """A window that moves over axes of sizes n, with the padding that the attributes have."""
+    """Return the sliding window over axes of sizes n, with the padding of the attribute `pads`."""
     slide = call.sliding_window(kernel)
     sides = (slide.kernel, slide.stride, slide.dilation)
     if min(map(min, sides)) < 1 or any(len(side) != len(n) for side in sides):
@@ -57,7 +58,7 @@ def _explicit_window(call: Call, n: Sequence[int], kernel: Sequence[int]) -> Sli
 
 
 def _window(call: Call, n: Sequence[int], kernel: Sequence[int]) -> SlidingWindow:
-    """The same, with the padding that `auto_pad` wants."""
+    """Return the sliding window over axes of sizes n, with the padding of `auto_pad` or `pads`."""
     slide, mode = _explicit_window(call, n, kernel), call.get("auto_pad", "NOTSET")
     if mode == "VALID":
         return slide.without_padding
@@ -69,7 +70,7 @@ def _window(call: Call, n: Sequence[int], kernel: Sequence[int]) -> SlidingWindo
 
 
 def _split_padding(total: int, mode: str) -> tuple[int, int]:
-    """The odd one comes last for SAME_UPPER, first otherwise."""
+    """Split the padding in two; the extra entry of an odd number is at the end for SAME_UPPER, else at the start."""
     small, large = total // 2, total - total // 2
     return (small, large) if mode == "SAME_UPPER" else (large, small)
 
@@ -144,7 +145,7 @@ def _global_lp_pool(b: Builder, call: Call, x: str) -> str:
 
 
 def _root_of_powers(b: Builder, call: Call, x: str, total: Callable[[str], str]) -> str:
-    """(Σ |x|^p)^(1/p)."""
+    """Add (Σ |x|^p)^(1/p)."""
     p = call.get("p", 2)
     if p < 1:
         raise NoRule(f"with p {p}")
@@ -155,7 +156,7 @@ def _root_of_powers(b: Builder, call: Call, x: str, total: Callable[[str], str])
 
 
 def _softmax(b: Builder, call: Call, x: str) -> str:
-    """Before opset 13, over all that stands behind its axis, together."""
+    """Add softmax or log-softmax; before opset 13, over its axis and all later axes together."""
     old = call.opset < 13
     axis = b.axis(call.name, call.op, call.get("axis", 1 if old else -1), b.rank(x))
     axes = range(axis, len(b.shape(x))) if old else [axis]
@@ -165,9 +166,9 @@ def _softmax(b: Builder, call: Call, x: str) -> str:
 
 
 def _attention(b: Builder, call: Call, q: Value, k: Value, v: Value, mask: Value | None = None, *more: Any) -> str:
-    """softmax(Q K' · scale + mask) V of heads (samples, heads, length, size), or side by side on the last axis.
+    """Add attention for heads (samples, heads, length, size), or for heads that are joined on the last axis.
 
-    A head of keys and values serves several of queries where there are fewer of them.
+    If there are fewer key and value heads than query heads, each serves several query heads.
     """
     if any(value is not None for value in more) or call.get("softcap", 0.0):
         raise NoRule("with a cache, lengths or a softcap")
@@ -191,7 +192,7 @@ def _attention(b: Builder, call: Call, q: Value, k: Value, v: Value, mask: Value
 
 
 def _split_heads(b: Builder, name: str, call: Call, x: Value, count: int) -> Value:
-    """(samples, length, heads · size) with the heads on an axis of their own, before the length."""
+    """Reshape (samples, length, heads · size) to (samples, heads, length, size)."""
     if isinstance(x, Tensor):
         return x.reshape(*x.shape[:-1], count, -1).transpose(-2, -3)
     shape = b.shape(x)
@@ -204,7 +205,7 @@ def _transpose_heads(b: Builder, name: str, call: Call, x: str) -> str:
 
 
 def _repeat_heads(b: Builder, name: str, x: Value, count: int) -> Value:
-    """Every head as often as it is asked for, one after the other."""
+    """Repeat each head up to `count` heads in total, equal heads side by side."""
     own = b.batched_shape(x)[1]
     if own == count:
         return x

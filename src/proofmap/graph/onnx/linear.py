@@ -1,4 +1,4 @@
-"""ONNX's operators that are linear because their places, masks or factors are constants."""
+"""Converters of ONNX operators that are linear because their positions, masks or factors are constants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proofmap.graph.onnx.single_sample import per_sample
 
 def _einsum(b: Builder, call: Call, *xs: Value) -> str:
     equation = call.get("equation").replace(" ", "")
-    if not b.batch_axes:  # a letter for the samples, which are not read
+    if not b.batch_axes:  # add a letter for the samples
         left, arrow, result = equation.partition("->")
         letters = left.replace("...", "").replace(",", "")
         if not arrow:
@@ -62,7 +62,7 @@ def _scatter_nd(b: Builder, call: Call, x: Value, index: Value, updates: Value) 
 
 
 def _scatter(b: Builder, call: Call, x: Value, updates: Value, place: Callable[[Tensor, Tensor], Tensor]) -> Value:
-    """Values written over entries, or added to them."""
+    """Add values that are written over entries, or added to them."""
     reduction = call.get("reduction", "none")
     if reduction == "none":
         return overwrite(b, call.name, call.op, x, updates, without_repeats(place))
@@ -75,7 +75,7 @@ def _scatter(b: Builder, call: Call, x: Value, updates: Value, place: Callable[[
 
 
 def without_repeats(place: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """`place`, of positions, where nothing is written twice: ONNX does not say which of two at one place wins."""
+    """Return `place` with a check that no position is written twice, since ONNX leaves the result undefined."""
 
     def checked(into: Tensor, values: Tensor) -> Tensor:
         written = place(into, values)

@@ -1,4 +1,4 @@
-"""An ONNX file as a graph: parsed, read, and compared with onnxruntime."""
+"""`pm.load`: an ONNX file as a graph, compared with onnxruntime."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from proofmap.graph.onnx.read import Reader
 _PROBE_BATCH_SIZES = (
     29,
     31,
-)  # stand for a free number of samples: primes that are no usual sizes, not taken for another axis
+)  # used for a free number of samples: rare primes, so that no other axis has this size
 
 
 def load(path: str | os.PathLike[str]) -> Graph:
-    """The graph of an ONNX file (opset 7 or newer, float32 or float64) with one input and one output.
+    """Return the graph of an ONNX file (opset 7 or newer, float32 or float64) with one input and one output.
 
-    Weights in files of their own are read if they lie in the folder of `path`. The number of samples is free
-    afterwards, even where the file has fixed it. What has no rule is one node of the graph, run by onnxruntime:
-    `bounded` says whether there is any. Checked on the spot, where onnxruntime is installed and knows the file: it
-    gives the same logits.
+    External weights are read if they are in the folder of `path`. The number of samples may differ afterwards, even if
+    the file fixes it. Operations without a rule are in one opaque node, which onnxruntime computes: `bounded` says
+    whether there is one. If onnxruntime is installed and can run the file, its logits are compared with the graph's.
 
     >>> found = pm.EVA(model, ball, groups=cells).explain(x[:1])
     >>> found.certificate().save("digit.proof")        # which writes the network too
@@ -47,12 +46,12 @@ def load(path: str | os.PathLike[str]) -> Graph:
         return graph if sha256 is None else replace(graph, file=ModelFile(path, sha256=sha256))
     except (ProofmapError, MemoryError):
         raise
-    except Exception as error:  # a damaged file breaks its reader anywhere
+    except Exception as error:  # a damaged file may fail anywhere
         raise FileError(f"{path} is not a sound ONNX file: {first_line(error)}") from error
 
 
 def _read(model: ModelProto) -> Graph:
-    """The graph of a file; parts without a rule are run (`boxed`)."""
+    """Return the graph of a file, with an opaque node if operations have no rule."""
     reader = Reader(model, _PROBE_BATCH_SIZES[0])
     try:
         graph = _graph_for_any_batch(model, reader)
@@ -64,9 +63,9 @@ def _read(model: ModelProto) -> Graph:
 
 
 def _single_sample_graph(model: ModelProto, batch: int | None) -> Graph | None:
-    """The graph of a file as a function of one sample, None where it has none: samples may leave dimension 0.
+    """Read the file as a function of one sample, in which the samples may leave axis 0. None if that fails.
 
-    Where the file leaves their number free, onnxruntime has to confirm that it computes every sample on its own.
+    If the number of samples is free, onnxruntime must confirm that the file computes every sample on its own.
     """
     if batch not in (None, 1):
         return None
@@ -91,12 +90,12 @@ def _opaque_graph(reader: Reader, error: UnsupportedError | MixedSamplesError) -
 
 
 def _read_bounded(model: ModelProto) -> Graph:
-    """The graph of a file in which every operation has a rule."""
+    """Return the graph of a file in which every operation has a rule."""
     return _graph_for_any_batch(model, Reader(model, _PROBE_BATCH_SIZES[0]))
 
 
 def _graph_for_any_batch(model: ModelProto, reader: Reader) -> Graph:
-    """Read for two numbers of samples, a file gives one graph, unless it takes their number for something else."""
+    """Return the graph. Raise if it depends on the number of samples: it is read for two of them and compared."""
     graph = reader.graph()
     if reader.fixed_batch or not any(node.op_type in ("Shape", "Size") for node in reader.nodes):
         return graph

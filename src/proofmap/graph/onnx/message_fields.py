@@ -1,4 +1,4 @@
-"""What the messages of an ONNX file say, checked."""
+"""Checked access to the protobuf fields of an ONNX file: opset, inputs, outputs, shapes and weights."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _DTYPES: dict[int, torch.dtype] = {TensorProto.FLOAT: torch.float32, TensorProto
 
 
 def name_of(node: NodeProto) -> str:
-    """What a node is called: as it says, or as its first output."""
+    """Return the name of a node, or of its first output if it has none."""
     return node.name or next(filter(None, node.output), node.op_type)
 
 
 def opset_of(model: ModelProto) -> int:
-    """The version of ONNX's operators, if it is one that is known."""
+    """Return the opset version; raise if it is not supported."""
     newest = onnx.defs.onnx_opset_version()
     version = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
     if not _OLDEST_OPSET <= version <= newest:
         raise ModelError(
-            f"got a file of opset {version}, expected {_OLDEST_OPSET} to {newest}: convert it with onnx.version_converter, "
-            "or install a newer onnx"
+            f"got a file of opset {version}, expected {_OLDEST_OPSET} to {newest}: convert it with "
+            "onnx.version_converter, or install a newer onnx"
         )
     return version
 
 
 def input_of(model: ModelProto, stored: dict[str, TensorProto]) -> tuple[ValueInfoProto, torch.dtype]:
-    """The one input that is no initializer (files of IR version 3 list those as well), and its type."""
+    """Return the one input that is no initializer (IR version 3 lists those as inputs too), and its type."""
     inputs = [i for i in model.graph.input if i.name not in stored]
     if len(inputs) != 1:
         names = ", ".join(i.name for i in inputs)
@@ -51,7 +51,7 @@ def input_of(model: ModelProto, stored: dict[str, TensorProto]) -> tuple[ValueIn
 
 
 def output_of(model: ModelProto) -> str:
-    """The one output; of several, the one of numbers, beside labels. Maps from labels to numbers (ZipMap) are those."""
+    """Return the one output, or the one of floats beside labels. A ZipMap counts as its input."""
     zipped: dict[str, str] = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type == "ZipMap"}
     outputs: dict[str, int] = {o.name: o.type.tensor_type.elem_type for o in model.graph.output}
     scores = [name for name, kind in outputs.items() if len(outputs) == 1 or kind in _DTYPES or name in zipped]
@@ -68,13 +68,13 @@ def _type_name(kind: int) -> str:
 
 
 def is_known(info: ValueInfoProto) -> bool:
-    """Whether every side of a sample has a size."""
+    """Return whether every axis of a sample has a fixed size."""
     dims = info.type.tensor_type.shape.dim
     return len(dims) > 0 and all(d.HasField("dim_value") for d in dims[1:])
 
 
 def sizes_of(info: ValueInfoProto) -> tuple[int | None, list[int]]:
-    """(the number of samples, None where it is free; the shape of one) of the input."""
+    """Return (the number of samples, or None if it is free; the shape of one sample) of the input."""
     dims = info.type.tensor_type.shape.dim
     if len(dims) < 2 or not is_known(info) or any(d.dim_value < 1 for d in dims[1:]):
         shape = ", ".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in dims)
@@ -86,7 +86,7 @@ def sizes_of(info: ValueInfoProto) -> tuple[int | None, list[int]]:
 
 
 def needed_for(nodes: Sequence[NodeProto], output: str) -> tuple[list[NodeProto], set[str]]:
-    """The nodes that the output depends on, and the names that they read."""
+    """Return the nodes that the output depends on, and the names that they read."""
     wanted = {output}
     kept = []
     for node in reversed(nodes):
@@ -98,7 +98,7 @@ def needed_for(nodes: Sequence[NodeProto], output: str) -> tuple[list[NodeProto]
 
 
 def inner_names(node: NodeProto) -> Iterator[str]:
-    """The names that subgraphs of a node read."""
+    """Yield the names that subgraphs of a node read."""
     for attribute in node.attribute:
         graphs: Sequence[GraphProto] = (attribute.g, *attribute.graphs)
         for inner in (one for graph in graphs for one in graph.node):
@@ -108,7 +108,7 @@ def inner_names(node: NodeProto) -> Iterator[str]:
 
 
 def weights_of(tensor: TensorProto) -> Array:
-    """The numbers of an initializer, if they are numbers; minus infinity may be a mask's (`masks`)."""
+    """Return the entries of an initializer. Raise for NaN or infinity; minus infinity is allowed for masks."""
     array = onnx.numpy_helper.to_array(tensor)
     if array.dtype.kind == "f" and (np.isnan(array).any() or (array.size > 1 and np.isposinf(array).any())):
         raise ModelError(
@@ -119,6 +119,6 @@ def weights_of(tensor: TensorProto) -> Array:
 
 
 def attribute_of(attribute: AttributeProto) -> Any:
-    """Its value, text as text."""
+    """Return the value of an attribute; bytes become text."""
     value = onnx.helper.get_attribute_value(attribute)
     return value.decode() if isinstance(value, bytes) else value

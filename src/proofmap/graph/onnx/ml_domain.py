@@ -1,4 +1,4 @@
-"""The operators of ONNX's second domain, ai.onnx.ml, that networks of scikit-learn are written in."""
+"""Converters of the operator domain ai.onnx.ml, which exported scikit-learn models use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from proofmap.graph.rewrite.probability_head import softmax
 
 
 def _scaler(b: Builder, call: Call, x: str) -> str:
-    """(x - offset) · scale."""
+    """Add (x - offset) · scale."""
     offset, scale = (torch.tensor(call.get(name), dtype=torch.float64) for name in ("offset", "scale"))
     return b.affine(call.name, x, scale, -offset * scale)
 
@@ -37,10 +37,10 @@ def _linear_regressor(b: Builder, call: Call, x: str) -> str:
 
 
 def _linear_classifier(b: Builder, call: Call, x: str) -> list[str]:
-    """The labels, which nothing is known of, and a score for each class.
+    """Add a score for each class; the labels have no rule.
 
-    One row s for two classes gives the probabilities (1 - σ(s), σ(s)), the softmax of (0, s). What else it may give is
-    not settled: onnxruntime has (1 - s, s) where onnx's own evaluator has (-s, s).
+    With LOGISTIC, one score s for two classes gives (1 - σ(s), σ(s)), the softmax of (0, s). Other transforms of one
+    score are refused, because implementations differ: onnxruntime gives (1 - s, s), onnx's evaluator (-s, s).
     """
     labels = call.get("classlabels_ints") or call.get("classlabels_strings") or []
     rows = len(call.get("intercepts", labels))
@@ -70,7 +70,7 @@ def _post_transform(b: Builder, call: Call, y: str) -> str:
 
 
 def _imputer(b: Builder, call: Call, x: str) -> str:
-    """Another value in the place of NaN: samples are numbers, and none is that."""
+    """Return x: only NaN is replaced, and samples contain none."""
     if not isnan(call.get("replaced_value_float", 0.0)):
         raise NoRule("of a value that is a number")
     return x

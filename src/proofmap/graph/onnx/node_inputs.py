@@ -1,4 +1,4 @@
-"""One node of an ONNX file, and its inputs in the form an operator wants them."""
+"""One node of an ONNX file (`Call`), and conversions of its inputs for the converters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from proofmap.graph.builder.graph_builder import Builder, NoRule, Value, require_constant
 from proofmap.graph.sliding_windows import SlidingWindow
 
-# Precisions inside an operator, orders of results that are not read, sizes that weights have, and marks of training
+# Attributes that change no result here: inner precisions, orders of unread results, sizes that the weights also have,
+# and settings of training.
 _WITHOUT_EFFECT = {
     *("stash_type", "softmax_precision", "storage_order", "hidden_size", "multi_class", "extrapolation_value"),
     *(
@@ -29,7 +30,7 @@ _WITHOUT_EFFECT = {
 
 @dataclass(frozen=True)
 class Call:
-    """One node of a file: what it is called, and its attributes; `used` remembers which of them were looked at."""
+    """One node of a file with its attributes; `used` records the attributes that were read."""
 
     name: str
     op: str
@@ -44,15 +45,15 @@ class Call:
 
     @property
     def ignored(self) -> list[str]:
-        """Attributes that nothing has looked at, and that may mean something: a newer opset has new ones."""
+        """Attributes that were not read and may change the result, for instance those of a newer opset."""
         return sorted(self.attributes.keys() - self.used - _WITHOUT_EFFECT)
 
     def get_all(self, **defaults: Any) -> Iterator[Any]:
-        """Several attributes in turn."""
+        """Yield several attributes, with these defaults."""
         return (self.get(name, default) for name, default in defaults.items())
 
     def sliding_window(self, kernel: Sequence[int]) -> SlidingWindow:
-        """How a window of this size moves, as the attributes have it."""
+        """Return the sliding window of this kernel size, with the strides, pads and dilations of the attributes."""
         rank = len(kernel)
         pads = list(self.get("pads", [0] * 2 * rank))
         padding = list(zip(pads[:rank], pads[rank:], strict=True))
@@ -60,14 +61,14 @@ class Call:
 
 
 def require_computed(value: Value | None) -> str:
-    """The value, if it depends on the input."""
+    """Return the value if it is computed from the input; otherwise the operation has no rule."""
     if not isinstance(value, str):
-        raise NoRule("of a constant by a branch")
+        raise NoRule("of a constant by a computed value")
     return value
 
 
 def numbers(call: Call, what: str, value: Value | None) -> list[int] | None:
-    """Whole numbers that are an attribute in old opsets and an input in new ones."""
+    """Return integers that are an attribute in old opsets and an input in new ones."""
     if value is None:
         listed = call.get(what)
         return None if listed is None else [int(n) for n in listed]
@@ -75,10 +76,10 @@ def numbers(call: Call, what: str, value: Value | None) -> list[int] | None:
 
 
 def number(call: Call, what: str, value: Value | None, default: float) -> float:
-    """The same for a single number."""
+    """Return a number that is an attribute in old opsets and an input in new ones."""
     return float(call.get(what, default)) if value is None else float(require_constant(value, what).double().item())
 
 
 def axes_of(b: Builder, call: Call, x: str, axes: Sequence[int]) -> list[int]:
-    """Axes of the batched value as axes of one sample."""
+    """Convert axes of the batched value to axes of one sample."""
     return [b.axis(call.name, call.op, axis, b.rank(x)) for axis in axes]

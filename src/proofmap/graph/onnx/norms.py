@@ -1,4 +1,4 @@
-"""ONNX's norms by the statistics of a sample itself."""
+"""Converters of ONNX's layer, group, instance, RMS, Lp and local response normalisation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proofmap.graph.onnx.single_sample import per_sample
 
 
 def _layer_norm(b: Builder, call: Call, x: Value, weight: Value | None = None, bias: Value | None = None) -> str:
-    """Along the axes from `axis` on; the other two names: a mean is not taken off."""
+    """Add a layer norm along the axes from `axis` on; for the two RMS names the mean is not subtracted."""
     x, rank = require_computed(x), b.rank(require_computed(x))
     first = b.axis(call.name, call.op, call.get("axis", -1), rank)
     parts = [_one_sample_weight(b, call, part, rank) for part in (weight, bias)]
@@ -32,7 +32,7 @@ def _one_sample_weight(b: Builder, call: Call, value: Value | None, rank: int) -
 
 
 def _group_norm(b: Builder, call: Call, x: str, weight: Value, bias: Value) -> str:
-    """Before opset 21, with one weight and bias for each group."""
+    """Add a group norm; before opset 21, weight and bias have one number for each group."""
     groups, channels = call.get("num_groups"), b.shape(x)[0]
     parts = [require_constant(part, "weights") for part in (weight, bias)]
     if call.opset < 21:
@@ -46,7 +46,7 @@ def _instance_norm(b: Builder, call: Call, x: str, weight: Value, bias: Value) -
 
 
 def _mean_variance(b: Builder, call: Call, x: str) -> str:
-    """(x - m) / (s + 1e-9), s the standard deviation: with 1e-9 it is defined where s is 0, and no more."""
+    """Add (x - m) / (s + 1e-9) with the standard deviation s; 1e-9 only makes it defined for s = 0."""
     axes = axes_of(b, call, x, call.get("axes", [0, 2, 3]))
     mean = b.reduce(f"{call.name}.mean", x, axes, keepdim=True, mean=True)
     centred = b.sub(f"{call.name}.centred", x, mean)
@@ -57,18 +57,18 @@ def _mean_variance(b: Builder, call: Call, x: str) -> str:
 
 
 def _lp_norm(b: Builder, call: Call, x: str) -> str:
-    """x / ||x||_p along an axis, p 1 or 2."""
+    """Add x / ||x||_p along an axis, for p = 1 or 2."""
     axes, p = axes_of(b, call, x, [call.get("axis", -1)]), call.get("p", 2)
     return divide_by_norm(b, call.name, x, axes, {1: "L1", 2: "L2"}.get(p, str(p)))
 
 
 def divide_by_norm(b: Builder, name: str, x: str, axes: list[int], norm: str) -> str:
-    """x over its norm along axes: L1 the sum of the absolute values, L2 the root of that of the squares."""
+    """Add x divided by its L1 or L2 norm along axes."""
     if norm not in ("L1", "L2"):
         raise NoRule(f"by the norm {norm}")
     node = b.nodes[x]
     if norm == "L1" and node.op == "softmax" and [node.attributes["axis"]] == axes:
-        return x  # whose sum is 1
+        return x  # a softmax already has the L1 norm 1
     sizes = b.add_node(f"{name}.sizes", "abs" if norm == "L1" else "square", [x])
     total = b.reduce(f"{name}.total", sizes, axes, keepdim=True, mean=False)
     inverse = b.add_node(f"{name}.inverse", "reciprocal" if norm == "L1" else "rsqrt", [total])
@@ -76,15 +76,15 @@ def divide_by_norm(b: Builder, name: str, x: str, axes: list[int], norm: str) ->
 
 
 def _local_response(b: Builder, call: Call, x: str) -> str:
-    """x / (bias + alpha / size · Σ x²)^beta over `size` channels around each.
+    """Add x / (bias + alpha / size · Σ x²)^beta, with the sum over `size` channels around each channel.
 
-    With bias > 0 what is raised to a power is at least it; a clamp there changes nothing and helps bounds.
+    The base is at least bias > 0; a clamp there changes nothing and helps bounds.
     """
     size, alpha, beta, bias = call.get("size"), *call.get_all(alpha=1e-4, beta=0.75, bias=1.0)
     if bias <= 0 or alpha < 0:
         raise ModelError(f"LRN (node {call.name!r}) has bias {bias:g} and alpha {alpha:g}, expected a positive bias")
     n = b.shape(x)[0]
-    away = torch.arange(n)[None, :] - torch.arange(n)[:, None]  # of channel j from channel i
+    away = torch.arange(n)[None, :] - torch.arange(n)[:, None]  # offset of channel j from channel i
     window = (away >= -((size - 1) // 2)) & (away <= size // 2)
     squares = b.add_node(f"{call.name}.square", "square", [x])
     sums = apply_matrix(b, f"{call.name}.sums", squares, 0, window.double() * (alpha / size))

@@ -1,9 +1,9 @@
-"""An ONNX file with operations that have no rule: its last part as a graph, and before that onnxruntime.
+"""ONNX files with operations that have no rule: the last part becomes a graph, onnxruntime runs the first part.
 
-    f = g∘h:  g is read as any file, every operation with a rule; h is the file up to there.
+    f = g∘h:  g is read like any file and has a rule for every operation; h is the file up to the cut.
 
-The cut is the earliest value after the last operation without a rule that all others go through; at the latest the
-output.
+The cut is the earliest value after the last operation without a rule that every path passes. If there is none, the cut
+is the output.
 """
 
 from __future__ import annotations
@@ -33,54 +33,56 @@ __all__ = ["run_as_is"]
 ReadFile = Callable[[ModelProto], Graph]
 Missing = tuple[tuple[str, str], ...]
 
-_MAX_CUTS_TRIED = 64  # values that are tried
+_MAX_CUTS_TRIED = 64  # largest number of cuts that are tried
 _FIXED_BATCH = "cannot take every number of samples"
 
 
-def run_as_is(read: Reader, last: int, again: ReadFile, missing: Missing, mixed: MixedSamplesError | None) -> Graph:
-    """The graph of a file that onnxruntime can run.
+def run_as_is(
+    reader: Reader, last: int, read_rest: ReadFile, missing: Missing, mixed: MixedSamplesError | None
+) -> Graph:
+    """Return the graph, with an opaque node, of a file that onnxruntime can run.
 
-    read: as far as it could be. last: the place of the last node without a rule. again: reads the rest of the file.
-    mixed: what the samples leave dimension 0 by, where they do.
+    last: the index of the last node without a rule. read_rest: reads the file after the cut.
+    mixed: the error of the operation that moved the samples off axis 0, if any.
     """
-    for name, shape in read.shapes.items():
+    for name, shape in reader.shapes.items():
         if prod(shape) > MAX_SCALARS:
             raise TooLargeError(
                 f"the file's {name!r} has shape {tuple(shape)}, expected at most {MAX_SCALARS} scalars a sample"
             )
-    start, batch = read.builder.nodes[read.input_info.name], read.fixed_batch or 0
+    start, batch = reader.builder.nodes[reader.input_info.name], reader.fixed_batch or 0
     x = torch.rand(1, *start.shape, generator=torch.Generator().manual_seed(0))
     points = points_around(x, FEW_POINTS if mixed is None else MANY_POINTS)
-    cuts = dict(list(_cut_candidates(read, last))[:_MAX_CUTS_TRIED])
-    cuts.setdefault(read.output, read.nodes[-1])
-    elements = max(8 * start.size, 2 * sum(map(prod, read.shapes.values())))
+    cuts = dict(list(_cut_candidates(reader, last))[:_MAX_CUTS_TRIED])
+    cuts.setdefault(reader.output, reader.nodes[-1])
+    elements = max(8 * start.size, 2 * sum(map(prod, reader.shapes.values())))
     try:
-        several = Session(missing, elements, False, _file_up_to(read, list(cuts)), batch)
+        several = Session(missing, elements, False, _file_up_to(reader, list(cuts)), batch)
         values = dict(zip(cuts, several.outputs(points), strict=True))
     except Exception as error:  # a file may be wrong in any way, and onnxruntime missing
         if mixed is not None and missing == mixed.missing:
             raise mixed from error
-        if _accepts(read, points[:1]):  # then a rule would not help
+        if _accepts(reader, points[:1]):  # a rule would not help
             raise mixed or ModelError(f"the file {_FIXED_BATCH}: {first_line(error)}") from error
         raise UnsupportedError(missing, _unrunnable(error)) from error
     for at, node in cuts.items():
         value = values[at]
         if not value.is_floating_point() or value.ndim < 1 or len(value) != len(points):
             continue
-        run = replace(several, content=_file_up_to(read, [at]))
+        run = replace(several, content=_file_up_to(reader, [at]))
         try:
-            name, tail = _file_after(read, again, at, node, value)
+            name, tail = _file_after(reader, read_rest, at, node, value)
             if sample_dependence(run, points, [1]) is None:
                 return prepend_opaque(name, start, run, tail)
         except Exception:  # the rest cannot be read, or onnxruntime cannot run another number of samples
             continue
-    raise mixed or _refusal(read, several, points, values[read.output])
+    raise mixed or _refusal(reader, several, points, values[reader.output])
 
 
-def _accepts(read: Reader, x: Tensor) -> bool:
-    """Whether onnxruntime runs the file at x."""
+def _accepts(reader: Reader, x: Tensor) -> bool:
+    """Return whether onnxruntime runs the file at x."""
     try:
-        Session((), 0, False, _file_up_to(read, [read.output]), read.fixed_batch or 0).outputs(x)
+        Session((), 0, False, _file_up_to(reader, [reader.output]), reader.fixed_batch or 0).outputs(x)
     except Exception:  # as above
         return False
     return True
@@ -92,68 +94,68 @@ def _unrunnable(error: Exception) -> str:
     return f"add one under proofmap/rules; onnxruntime cannot run the file either ({first_line(error)})"
 
 
-def _refusal(read: Reader, run: Session, points: Tensor, output: Tensor) -> ModelError:
+def _refusal(reader: Reader, run: Session, points: Tensor, output: Tensor) -> ModelError:
     if not output.is_floating_point():
-        last = read.nodes[-1]
-        return argmax_error(last.op_type, last.name or read.output)
+        last = reader.nodes[-1]
+        return argmax_error(last.op_type, last.name or reader.output)
     try:
-        why = sample_dependence(replace(run, content=_file_up_to(read, [read.output])), points, [1])
-    except Exception as error:  # of onnxruntime's
+        why = sample_dependence(replace(run, content=_file_up_to(reader, [reader.output])), points, [1])
+    except Exception as error:  # an error of onnxruntime
         why = f"{_FIXED_BATCH}: {first_line(error)}"
     if why is not None:
         return ModelError(f"the file {why}")
     return output_shape_error("file", output.shape[1:])
 
 
-def _cut_candidates(read: Reader, last: int) -> Iterator[tuple[str, NodeProto]]:
-    """The values, with the nodes that made them, from the last node without a rule on, that all others go through."""
-    steps = [(() if read.constants.keys() & {*node.output} else node.output, node.input) for node in read.nodes]
-    for place, value in bottlenecks(steps, read.input_info.name, read.output):
+def _cut_candidates(reader: Reader, last: int) -> Iterator[tuple[str, NodeProto]]:
+    """Yield the values after the last node without a rule that every path passes, with the nodes that make them."""
+    steps = [(() if reader.constants.keys() & {*node.output} else node.output, node.input) for node in reader.nodes]
+    for place, value in bottlenecks(steps, reader.input_info.name, reader.output):
         if place >= last:
-            yield value, read.nodes[place]
+            yield value, reader.nodes[place]
 
 
-def _file_up_to(read: Reader, outputs: Sequence[str]) -> bytes:
-    """The file up to some of its values."""
+def _file_up_to(reader: Reader, outputs: Sequence[str]) -> bytes:
+    """Return the part of the file that computes these values."""
     needed, kept = set(outputs), []
-    for node in reversed(read.model.graph.node):
+    for node in reversed(reader.model.graph.node):
         if needed.intersection(node.output):
             needed.update(name for name in node.input if name)
             needed.update(inner_names(node))
             kept.append(node)
-    part = copy.deepcopy(read.model)
+    part = copy.deepcopy(reader.model)
     graph = part.graph
     for field in ("node", "output", "initializer", "value_info", "input"):
         graph.ClearField(field)
     graph.node.extend(reversed(kept))
-    graph.input.append(read.input_info)
+    graph.input.append(reader.input_info)
     graph.output.extend(ValueInfoProto(name=name) for name in outputs)
-    graph.initializer.extend(t for t in read.model.graph.initializer if t.name in needed)
+    graph.initializer.extend(t for t in reader.model.graph.initializer if t.name in needed)
     content: bytes = part.SerializeToString()
     return content
 
 
-def _file_after(read: Reader, again: ReadFile, at: str, maker: NodeProto, value: Tensor) -> tuple[str, Graph]:
-    """A name for the value, and the graph of what comes after it."""
-    used = {name for node in read.nodes for name in (*node.input, *node.output)}
-    name = maker.name if maker.name and maker.name not in {*used, read.input_info.name} else at
-    place = next(k for k, node in enumerate(read.nodes) if at in node.output)
+def _file_after(reader: Reader, read_rest: ReadFile, at: str, maker: NodeProto, value: Tensor) -> tuple[str, Graph]:
+    """Return a name for the value, and the graph after it."""
+    used = {name for node in reader.nodes for name in (*node.input, *node.output)}
+    name = maker.name if maker.name and maker.name not in {*used, reader.input_info.name} else at
+    place = next(k for k, node in enumerate(reader.nodes) if at in node.output)
     nodes = []
-    for node in read.nodes[place + 1 :]:
-        if not any(out in read.constants for out in node.output):
+    for node in reader.nodes[place + 1 :]:
+        if not any(out in reader.constants for out in node.output):
             copied = copy.deepcopy(node)
             copied.ClearField("input")
             copied.input.extend(name if one == at else one for one in node.input)
             nodes.append(copied)
-    stored = {one for node in nodes for one in node.input} & read.constants.keys()
+    stored = {one for node in nodes for one in node.input} & reader.constants.keys()
     kind = onnx.helper.np_dtype_to_tensor_dtype(value.numpy().dtype)
-    dims = [read.fixed_batch or "n", *value.shape[1:]]
+    dims = [reader.fixed_batch or "n", *value.shape[1:]]
     graph = onnx.helper.make_graph(
         nodes,
         "rest",
         [onnx.helper.make_tensor_value_info(name, kind, dims)],
-        [ValueInfoProto(name=name if read.output == at else read.output)],
-        [onnx.numpy_helper.from_array(np.asarray(read.constants[one]), one) for one in sorted(stored)],
+        [ValueInfoProto(name=name if reader.output == at else reader.output)],
+        [onnx.numpy_helper.from_array(np.asarray(reader.constants[one]), one) for one in sorted(stored)],
     )
-    rest = onnx.helper.make_model(graph, opset_imports=read.model.opset_import)
-    return name, again(rest)
+    rest = onnx.helper.make_model(graph, opset_imports=reader.model.opset_import)
+    return name, read_rest(rest)

@@ -1,4 +1,4 @@
-"""What ONNX's operators are in our words, from opset 7 on: one line in one table for each."""
+"""The table of ONNX operators, from opset 7: a converter for each, which adds its nodes to a graph builder."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from proofmap.graph.onnx.reductions import REDUCE
 from proofmap.graph.onnx.resizing import RESIZE
 from proofmap.graph.onnx.shapes import SHAPES
 
-_MAX_EXPONENTS = 16  # of one node, that differ
+_MAX_EXPONENTS = 16  # largest number of different exponents of one Pow node
 
 
 def _chain(join: Callable[[Builder, str, Value, Value], str]) -> Callable[..., Value]:
-    """An operator of any number of inputs, two by two."""
+    """Return a converter for any number of inputs that joins two at a time."""
 
     def convert(b: Builder, call: Call, *xs: Value) -> Value:
         total = xs[0]
@@ -75,7 +75,7 @@ def _power(b: Builder, name: str, x: str, exponent: float) -> str:
 
 
 def _greater(b: Builder, call: Call, x: Value, y: Value) -> str:
-    """A comparison has no rule, but `Where` may know what it is for."""
+    """Add a placeholder: a comparison has no rule, but `Where` may recognise a pattern that contains it."""
     x = require_computed(x)
     limit = b.sample_constant(call.name, call.op, require_constant(y, "limit").double(), b.rank(x))
     if limit.unique().numel() != 1:
@@ -85,7 +85,7 @@ def _greater(b: Builder, call: Call, x: Value, y: Value) -> str:
 
 
 def _where(b: Builder, call: Call, condition: Value, x: Value, y: Value) -> Value:
-    """By a constant mask; or the way exporters write softplus: above some threshold x itself."""
+    """Add a selection by a constant mask, or recognise softplus as exporters write it (x above a threshold)."""
     if isinstance(condition, Tensor):
         return select(b, call.name, condition, x, y)
     test, smooth = (
@@ -93,7 +93,9 @@ def _where(b: Builder, call: Call, condition: Value, x: Value, y: Value) -> Valu
         b.nodes[scalar_functions.affine_source(b, require_computed(y))[0]],
     )
     tested = b.nodes[test.inputs[0]]
-    inputs = tested.inputs if tested.op == "expand" else test.inputs  # its limit may be larger than what is tested
+    inputs = (
+        tested.inputs if tested.op == "expand" else test.inputs
+    )  # its limit may have a larger shape than the tested value
     if smooth.op == "softplus" and inputs == smooth.inputs and "above" in test.attributes:
         inner, slope, start = scalar_functions.affine_source(b, smooth.inputs[0])
         _, factor, shift = scalar_functions.affine_source(b, require_computed(y))
@@ -131,7 +133,8 @@ def _unary(op: str) -> Callable[..., str]:
     return lambda b, call, x: b.add_node(call.name, op, [x])
 
 
-_UNARY = "Relu Abs Exp Sqrt Reciprocal Sigmoid Tanh Erf Softsign Mish HardSwish"  # of the same name here
+# operators with the same name in `graph.ops`
+_UNARY = "Relu Abs Exp Sqrt Reciprocal Sigmoid Tanh Erf Softsign Mish HardSwish"
 
 CONVERTERS: dict[str, Callable[..., Any]] = {
     **SHAPES,

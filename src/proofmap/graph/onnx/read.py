@@ -1,4 +1,7 @@
-"""What an ONNX file says, node by node: operators through the table of `ops`, constants through onnx's evaluator."""
+"""Conversion of an ONNX file to a graph, node by node.
+
+The operator table converts operators; onnx's own evaluator computes constants.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +40,16 @@ _MOVING_OPERATORS = {
     *("Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice", "Squeeze", "Transpose"),
     *("Compress", "ReverseSequence", "Unsqueeze"),
 }
-_MAX_CONSTANT_ENTRIES = 2**24  # numbers in a constant that a file has computed; beyond it the file is damaged
-_WRITING_OPERATORS = {"ScatterND"}  # from the third input into the first
+_MAX_CONSTANT_ENTRIES = 2**24  # largest computed constant, in entries: beyond it the file is damaged
+_WRITING_OPERATORS = {"ScatterND"}  # operators that write entries of the third input into the first
 
 
 @dataclass(frozen=True)
 class _MovedEntries:
-    """EntryPositions in an order in which the samples do not come first: exporters write an index as a transpose, a gather and
-    a transpose back, and an assignment alike. `error` is for those who do anything else with them.
+    """Entries in an order in which the samples are not on axis 0.
+
+    Exporters write an index, and an assignment, as a transpose, a gather or scatter, and a transpose back. `error` is
+    raised by any other use of these entries.
     """
 
     entries: EntryPositions
@@ -52,17 +57,17 @@ class _MovedEntries:
 
 
 class Reader:
-    """What has been read so far, by the file's names: branches, constants, and what operations without a rule gave."""
+    """Reads one file: computed values, constants, and values that are unknown after operations without a rule."""
 
     input_info: ValueInfoProto
     dtype: torch.dtype
-    fixed_batch: int | None  # the number of samples, None where it is free
+    fixed_batch: int | None  # the number of samples, None if it is free
     nodes: list[NodeProto]
     wanted: set[str]
     builder: Builder
 
     def __init__(self, model: ModelProto, batch: int, *, single_sample: bool = False) -> None:
-        """batch: the number of samples where the file leaves it free. single_sample: as a function of one (`SingleSampleBuilder`)."""
+        """batch: the number of samples if the file leaves it free. single_sample: use a `SingleSampleBuilder`."""
         self.model = model
         self.opset: int = message_fields.opset_of(model)
         stored = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -78,14 +83,14 @@ class Reader:
             else Builder(shape, self.batch, name, self.dtype)
         )
         start = self.builder.reshape(f"{name}.whole", name, (1, *shape)) if single_sample else name
-        self.branches: dict[str, str] = {name: start}
+        self.computed: dict[str, str] = {name: start}
         self.constants: dict[str, Array] = {
             n: message_fields.weights_of(t) for n, t in stored.items() if n in self.wanted
         }
         self.moved: dict[str, _MovedEntries] = {}
         self.unknown: set[str] = set()
         self.mixed: MixedSamplesError | None = None
-        self.missing_positions: dict[str, int] = {}  # of nodes without a rule
+        self.missing_positions: dict[str, int] = {}  # the index of the node, for placeholders without a rule
 
     def graph(self) -> Graph:
         for place, node in enumerate(self.nodes):
@@ -95,7 +100,7 @@ class Reader:
             )
         if self.output in self.moved:
             raise self.moved[self.output].error
-        if self.output not in {*self.branches, *self.constants, *self.unknown}:
+        if self.output not in {*self.computed, *self.constants, *self.unknown}:
             raise FileError(f"nothing in the file computes its output {self.output!r}")
         if self.output in self.unknown:
             if self.mixed is not None and not self.builder.missing:
@@ -114,7 +119,7 @@ class Reader:
         op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
         if not op.isprintable():
             raise FileError(f"node {name!r} has the operation {op!r}, expected a name that can be printed")
-        for missing in {*node.input} - {"", *self.branches, *self.constants, *self.moved, *self.unknown}:
+        for missing in {*node.input} - {"", *self.computed, *self.constants, *self.moved, *self.unknown}:
             raise FileError(f"{op} (node {name!r}) reads {missing!r}, which nothing before it computes")
         if op == "If" and node.input[0] in self.constants:
             return self._inline_if(name, node)
@@ -142,7 +147,7 @@ class Reader:
         return None
 
     def _inline_if(self, name: str, node: NodeProto) -> None:
-        """The side of an If that its condition, a constant, takes: its nodes in the place of the If."""
+        """Read the subgraph of an If whose condition is a constant, in place of the If."""
         condition = self.constants[node.input[0]]
         side = "then_branch" if condition.size == 1 and bool(condition.item()) else "else_branch"
         graph = next((a.g for a in node.attribute if a.name == side), None)
@@ -152,7 +157,7 @@ class Reader:
         for inner in graph.node:
             self._read(inner)
         for outer, own in zip(node.output, graph.output, strict=True):
-            known: tuple[dict[str, Any], ...] = (self.branches, self.constants, self.moved)
+            known: tuple[dict[str, Any], ...] = (self.computed, self.constants, self.moved)
             for values in known:
                 if own.name in values:
                     values[outer] = values[own.name]
@@ -160,8 +165,10 @@ class Reader:
                 self.unknown.add(outer)
 
     def _recover(self, name: str, op: str, node: NodeProto, error: ModelError) -> None:
-        """Follow the samples off their axis where that can be; else what comes after is only searched for operations
-        without a rule. Where there is none yet, an error of another kind is raised.
+        """Handle an error of a node.
+
+        If the samples left axis 0, try to track the entries. Otherwise the outputs are unknown, and reading goes on
+        only to find operations without a rule. If none was found before, another error is raised.
         """
         if isinstance(error, MixedSamplesError):
             try:
@@ -183,7 +190,7 @@ class Reader:
             return self.builder.name_result(name, made, since)
         except (NoRule, ProofmapError):
             raise
-        except Exception as error:  # an attribute of another kind, an input too few, ...
+        except Exception as error:  # an attribute of another type, a missing input, ...
             raise ModelError(f"{op} (node {name!r}) is not as ONNX has it: {first_line(error)}") from error
 
     def _store_results(self, name: str, op: str, node: NodeProto, results: Any) -> None:
@@ -192,16 +199,16 @@ class Reader:
             if isinstance(result, Tensor):
                 self.constants[key] = result.numpy()
             else:
-                self.branches[key] = result
+                self.computed[key] = result
         rest = [key for key in node.output[len(results) :] if key in self.wanted]
         self._add_placeholders(name, f"{op} with its further outputs", node, rest)
 
     def _move(self, name: str, op: str, node: NodeProto, error: MixedSamplesError | None = None) -> None:
-        """The same operation on the positions of the entries; a branch again as soon as the samples come first."""
+        """Apply the operation to the positions of the entries; add a node once the samples are on axis 0 again."""
         moving = (0, 2) if op in _WRITING_OPERATORS else (0,)
         error = error or next((self.moved[i].error for i in node.input if i in self.moved), None)
         rest = [i for k, i in enumerate(node.input) if k not in moving]
-        over = all(attribute_of(a) == "none" for a in node.attribute)  # its reduction
+        over = all(attribute_of(a) == "none" for a in node.attribute)  # no reduction
         plain = op in _MOVING_OPERATORS or (op in _WRITING_OPERATORS and over and node.input[0] != node.input[2])
         if not plain or not all(i in self.constants or not i for i in rest):
             raise error or NoRule("with computed positions")
@@ -230,33 +237,33 @@ class Reader:
         return EntryPositions.of(self.builder, value)
 
     def _add_placeholders(self, name: str, op: str, node: NodeProto, outputs: Sequence[str]) -> None:
-        """Placeholders; where a shape is not known, what follows is lost, and only searched for more of them."""
-        inputs = [self.branches[i] for i in node.input if i in self.branches]
+        """Add placeholders. If a shape is unknown, the values that follow are unknown too."""
+        inputs = [self.computed[i] for i in node.input if i in self.computed]
         for key in outputs:
             shape = self.shapes.get(key)
             placeholder = self.builder.add_unsupported(name, op, inputs, shape or ())
             if shape is None:
                 self.unknown.add(key)
             else:
-                self.branches[key] = placeholder
+                self.computed[key] = placeholder
 
     @cached_property
     def shapes(self) -> dict[str, list[int]]:
-        """The shapes of one sample that onnx can infer."""
+        """The shapes for one sample that onnx can infer."""
         try:
             graph = onnx.shape_inference.infer_shapes(self.model, data_prop=True).graph
             infos = filter(message_fields.is_known, (*graph.value_info, *graph.output))
             return {info.name: message_fields.sizes_of(info)[1] for info in infos}
-        except Exception:  # of use for a longer list in an error, no more
+        except Exception:  # only needed for a longer list in an error
             return {}
 
     def _value(self, name: str) -> Value | None:
         if not name:
             return None
-        return self.branches[name] if name in self.branches else torch.from_numpy(np.array(self.constants[name]))
+        return self.computed[name] if name in self.computed else torch.from_numpy(np.array(self.constants[name]))
 
     def _evaluate(self, name: str, node: NodeProto, also: dict[str, Array]) -> list[Array]:
-        """What onnx's reference implementation makes of constants, and of what is given beside them."""
+        """Compute a node with onnx's reference implementation, from constants and the values in `also`."""
         from onnx.reference import ReferenceEvaluator  # slow to import, and not needed by many
 
         feeds = {i: also[i] if i in also else self.constants[i] for i in node.input if i}
@@ -277,7 +284,7 @@ class Reader:
 
 
 def _output_entries(op: str, inputs: list[Array]) -> int:
-    """How many numbers an operation makes whose output does not follow from the sizes of its inputs."""
+    """Return the output size of an operation whose output size depends on the values of its inputs; 0 for others."""
     if op in ("ConstantOfShape", "Expand") and inputs:
         return prod(max(1, int(n)) for n in inputs[-1].flatten())
     if op == "Tile" and len(inputs) == 2:

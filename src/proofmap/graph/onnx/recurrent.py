@@ -1,4 +1,4 @@
-"""ONNX's recurrent layers, unrolled for the length that a sample has."""
+"""Converters of ONNX's LSTM, GRU and RNN, unrolled over the time steps of a sample."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from proofmap.graph.onnx.node_inputs import Call, require_computed
 
 State = tuple[Value, ...]
 
-_MAX_TIME_STEPS = 512  # of a sample: each is some ten nodes
+_MAX_TIME_STEPS = 512  # longest sequence: each time step adds about ten nodes
 _ACTIVATIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu"}
 _DEFAULT_ACTIVATIONS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 
 
 @dataclass(frozen=True, eq=False)
 class _Cell:
-    """One direction: x's part of all gates is W x + b, the state's part R h + c; functions by our names."""
+    """One direction: the gates are W x + b + R h + c; `functions` has activations by their names in `graph.ops`."""
 
     weight: Tensor
     bias: Tensor
     inner: Tensor
     inner_bias: Tensor
     functions: Sequence[str]
-    before: bool  # of a GRU: whether the reset gate comes before the state's matrix
+    before: bool  # for a GRU: whether the reset gate is applied before the matrix of the state
 
     def own(self, b: Builder, name: str, h: Value, gates: slice = slice(None)) -> Value:
-        """R h + c, for some of the gates."""
+        """Add R h + c, for some of the gates."""
         size = self.inner.shape[1]
         rows = slice(*(None if end is None else end * size for end in (gates.start, gates.stop)))
         matrix, shift = self.inner[rows], self.inner_bias[rows]
@@ -85,10 +85,10 @@ _CELL_STEPS: dict[str, Callable[..., State]] = {"LSTM": _lstm, "GRU": _gru, "RNN
 
 
 def _recurrent(b: Builder, call: Call, x: Value, weight: Value, inner: Value, *more: Value | None) -> list[str]:
-    """(all that is put out, the last state, of an LSTM its cell), along one direction or two.
+    """Return the outputs, the last state and, for an LSTM, the last cell, for one or two directions.
 
-    Of values (length, samples, features), or with layout 1 (samples, length, features). The results have an axis for
-    the directions, too.
+    x: (length, samples, features), or with layout 1 (samples, length, features). The results also have an axis for the
+    directions.
     """
     x = require_computed(x)
     rest: list[Value | None] = [*more, *[None] * (5 - len(more))]
@@ -128,7 +128,7 @@ def _check(call: Call, length: int, lengths: Value | None, peepholes: Value | No
 
 
 def _cells(call: Call, weight: Value, inner: Value, bias: Value | None) -> list[_Cell]:
-    """One for each direction."""
+    """Return one cell for each direction."""
     weights, inners = (require_constant(value, "weights").double() for value in (weight, inner))
     biases = (
         weights.new_zeros(len(weights), 2 * weights.shape[1])
@@ -149,7 +149,7 @@ def _cells(call: Call, weight: Value, inner: Value, bias: Value | None) -> list[
 
 
 def _initial_state(start: Tensor | None, cells: Sequence[_Cell], swapped: bool, sample: int) -> Tensor:
-    """One sample's first state (directions, size)."""
+    """Return the initial state (directions, size) of one sample."""
     if start is None:
         return cells[0].weight.new_zeros(len(cells), cells[0].inner.shape[1])
     return start.select(0 if swapped else 1, sample)
@@ -158,7 +158,7 @@ def _initial_state(start: Tensor | None, cells: Sequence[_Cell], swapped: bool, 
 def _run_sample(
     b: Builder, name: str, call: Call, x: str, cells: Sequence[_Cell], states: Sequence[Tensor]
 ) -> tuple[str, ...]:
-    """One sample (length, features): what is put out (length, directions, size), and the last states."""
+    """Unroll one sample (length, features); return outputs (length, directions, size) and the last states."""
     length, directions, last = b.shape(x)[0], [], []
     for direction, cell in enumerate(cells):
         here = f"{name}.way{direction}"
@@ -182,7 +182,7 @@ def _concat(b: Builder, name: str, parts: Sequence[str], axis: int) -> str:
 
 
 def _stack_samples(b: Builder, name: str, parts: Sequence[str], swapped: bool) -> str:
-    """Samples (..., directions, size) in one value: behind the directions, or in front of all."""
+    """Join samples (..., directions, size) on a new axis: after the directions, or first."""
     shape = b.shape(parts[0])
     axis = 0 if swapped else len(shape) - 1
     wider = (*shape[:axis], 1, *shape[axis:])

@@ -1,4 +1,4 @@
-"""ONNX's operators that make one number of all entries along axes, or of a window."""
+"""Converters of ONNX's Reduce operators."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from proofmap.graph.onnx.node_inputs import Call, axes_of, numbers
 
 Reduction = Callable[..., str]  # (builder, name, x, axes, keepdim=)
 
-_MAX_FACTORS = 64  # of a product
+_MAX_FACTORS = 64  # largest number of factors of ReduceProd
 
 
 def _compose(op: str, over: Reduction, then: str | None = None) -> Reduction:
-    """over(op(x)), and `then` of it."""
+    """Return the reduction then(over(op(x))); `then` may be None."""
 
     def made(b: Builder, name: str, x: str, axes: Sequence[int], *, keepdim: bool) -> str:
         y = over(b, f"{name}.over", b.add_node(f"{name}.each", op, [x]), axes, keepdim=keepdim)
@@ -32,7 +32,7 @@ def _log_sum(b: Builder, name: str, x: str, axes: Sequence[int], *, keepdim: boo
 
 
 def _product(b: Builder, name: str, x: str, axes: Sequence[int], *, keepdim: bool) -> str:
-    """Halves of the entries multiplied, and halves of those, until one is left."""
+    """Add a product over axes: the halves of the entries are multiplied until one entry is left."""
     shape = b.shape(x)
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     count = prod(shape[axis] for axis in axes)
@@ -68,7 +68,7 @@ def _reduce(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
     apart = bool(call.get("noop_with_empty_axes", 0)) and not given
     if apart and call.op in _IDENTITY_ON_ONE:
         return x
-    if apart:  # every entry is one of its own
+    if apart:  # no axes: every entry is reduced alone
         rows = b.reshape(f"{call.name}.apart", x, (*b.shape(x), 1))
         return over(b, call.name, rows, [len(b.shape(x))], keepdim=False)
     if not given and b.batch_axes:
@@ -76,7 +76,13 @@ def _reduce(b: Builder, call: Call, x: str, axes: Value | None = None) -> str:
     return over(b, call.name, x, axes_of(b, call, x, given or range(b.rank(x))), keepdim=keepdim)
 
 
-_IDENTITY_ON_ONE = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")  # of one number, it
+_IDENTITY_ON_ONE = (
+    "ReduceSum",
+    "ReduceMean",
+    "ReduceMax",
+    "ReduceMin",
+    "ReduceProd",
+)  # reductions that return a single number unchanged
 
 REDUCE: dict[str, Callable[..., Any]] = dict.fromkeys(
     (

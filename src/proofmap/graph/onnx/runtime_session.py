@@ -1,4 +1,4 @@
-"""A part of an ONNX file run by onnxruntime: what it computes is known, how it could be bounded is not."""
+"""Opaque part of an ONNX file, run by onnxruntime."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["Session", "start_session"]
 class Session(OpaqueFunction):
     """The outputs of an ONNX model with one input, in its own precision on the CPU; without gradients.
 
-    batch: the number of samples that the file has fixed; 0 where it is free. The hash covers the file's operations and
-    weights up to the output.
+    batch: the number of samples that the file fixes; 0 if it is free. The hash covers the file's operations and weights
+    up to the output.
     """
 
     content: bytes
@@ -33,14 +33,14 @@ class Session(OpaqueFunction):
         return start_session(self.content)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the session: it is started again wherever the graph goes."""
+        """Omit the session: it is started again in the process that gets the graph."""
         return {name: value for name, value in self.__dict__.items() if name != "_session"}
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.outputs(x)[0].to(x)
 
     def outputs(self, x: Tensor) -> list[Tensor]:
-        """Every output of the model, for samples (N, *shape): on the CPU, as the model has them."""
+        """Return every output of the model for samples (N, *shape), on the CPU in the model's precision."""
         (entry,) = self._session.get_inputs()
         kind = np.float64 if entry.type == "tensor(double)" else np.float32
         values = x.detach().cpu().numpy().astype(kind)
@@ -62,15 +62,15 @@ class Session(OpaqueFunction):
 
 
 def _sample_rows(value: Tensor, fed: int, wanted: int) -> Tensor:
-    """Those of the samples that count; all that there are where they are none of the samples."""
+    """Return the first `wanted` rows; all rows if they do not belong to samples."""
     rows = value if value.ndim else value[None]
     return rows[:wanted] if len(rows) == fed else rows
 
 
 def start_session(content: bytes, *, plain: bool = False) -> Any:
-    """A session of onnxruntime, which says nothing and does not spin while it waits.
+    """Start a silent onnxruntime session that does not spin while it waits.
 
-    plain: for a run or two, every operation as the file has it, on one thread.
+    plain: run every operation as in the file, without optimisation, on one thread. For few runs.
     """
     import onnxruntime
 

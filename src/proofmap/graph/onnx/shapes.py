@@ -1,4 +1,4 @@
-"""ONNX's operators that only move, repeat or drop entries: shapes, slices, padding."""
+"""Converters of ONNX operators that only move, repeat or drop entries: reshapes, slices, padding."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _tile(b: Builder, call: Call, x: Value, repeats: Value) -> str:
 
 
 def _concat(b: Builder, call: Call, *xs: Value) -> str:
-    """Both probabilities of two classes, (1 - σ(z), σ(z)), are the softmax of (0, z)."""
+    """Add a concatenation; (1 - σ(z), σ(z)) is recognised as the softmax of the logits (0, z)."""
     axis = call.get("axis", 1)
     if len(xs) == 2 and isinstance(xs[0], str) and isinstance(xs[1], str) and axis in (1, -1):
         node = b.nodes[xs[1]]
@@ -104,7 +104,7 @@ def _slice(b: Builder, call: Call, x: Value, *given: Value | None) -> str:
     for axis, start, stop, step in sides:
         shape = b.batched_shape(x)
         size = shape[axis]
-        if step < 0:  # ONNX takes the first entry where Python takes none
+        if step < 0:  # there ONNX takes the first entry, Python none
             start = max(start, -size)
         picked = torch.tensor(range(size)[start:stop:step], dtype=torch.int64)
         if axis % len(shape) == 0 and torch.equal(picked, torch.arange(size)):

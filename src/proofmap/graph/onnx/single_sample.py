@@ -1,7 +1,7 @@
-"""A file read as a function of one sample: none of its axes is for samples, all of them are the sample's own.
+"""Graph builder for a file that is read as a function of one sample.
 
-Exporters move the samples off dimension 0 (recurrent layers want them second), or put heads of attention beside them.
-Of one sample none of that matters: with one entry along the samples' axis, it is an axis like any other.
+Exporters move the samples off axis 0 (recurrent layers have them second), or join them with attention heads. With one
+sample, the batch axis has one entry and is treated as an axis of the sample itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from proofmap.graph.onnx.node_inputs import Call, require_computed
 
 
 class SingleSampleBuilder(Builder):
-    """What the file writes with its axis of one sample is a value of one sample, that axis included."""
+    """A builder for which the batch axis, of one entry, is part of the sample's shape."""
 
     batch_axes = 0
 
@@ -54,7 +54,10 @@ class SingleSampleBuilder(Builder):
 
 
 def per_sample(convert: Callable[..., str]) -> Callable[..., str]:
-    """An operator that is defined for samples, of each entry along the first axis where that is not for samples."""
+    """Return a converter of an operator on batches that also works if the first axis is not for samples.
+
+    It is then applied to each entry along the first axis.
+    """
 
     def converted(b: Builder, call: Call, x: Value, *rest: Any) -> str:
         x = require_computed(x)

@@ -1,4 +1,7 @@
-"""A graph as an ONNX file of one sample, in operators that other verifiers read; over the reals the same function."""
+"""Writer of ONNX files: a graph for one sample, in operators that other verifiers read.
+
+In exact arithmetic the file computes the same function.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from proofmap.graph.ir import Graph, Node
 
 __all__ = ["as_onnx", "with_rows"]
 
-_OPSET = 13  # old enough for other tools, new enough for all that is written here
+_OPSET = 13  # old enough for other tools, new enough for all operators that are written here
 _ELEMENT_TYPES = {torch.float32: TensorProto.FLOAT, torch.float64: TensorProto.DOUBLE}
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
 
 
 def as_onnx(graph: Graph) -> ModelProto:
-    """The network of a graph: samples (1, *shape) -> logits (1, classes), in the precision of its weights."""
+    """Return the graph as an ONNX model: samples (1, *shape) -> logits (1, classes), in its weights' precision."""
     kind = _ELEMENT_TYPES.get(graph.dtype)
     if kind is None:
         raise ModelError(f"got a network in {graph.dtype}, expected float32 or float64 to write it as ONNX")
@@ -44,9 +47,9 @@ def as_onnx(graph: Graph) -> ModelProto:
 
 
 def with_rows(model: ModelProto, rows: Tensor) -> ModelProto:
-    """The same file with one more product at its end: Y = rows · logits, rows (R, classes) of whole numbers.
+    """Return the model with a product at its end: Y = rows · logits, with rows (R, classes) of whole numbers.
 
-    It stays a layer of its own: multiplied into the weights before it, it would round them.
+    The product is a separate layer, because multiplying it into the weights before would round them.
     """
     whole = ModelProto()
     whole.CopyFrom(model)
@@ -72,35 +75,35 @@ def _free(name: str, taken: set[str]) -> str:
 
 @dataclass
 class _Writer:
-    """Collects the nodes and the constants of a file; a value has the name of its node."""
+    """Collects the nodes and constants of a file; a value has the name of its node."""
 
     graph: Graph
     nodes: list[NodeProto] = field(default_factory=list)
     constants: list[TensorProto] = field(default_factory=list)
 
     def constant(self, node: Node, what: str, value: Any) -> str:
-        """The name of a constant of a node."""
+        """Add a constant of a node; return its name."""
         name = f"{node.name}/{what}"
         array = value.detach().cpu().contiguous().numpy() if isinstance(value, Tensor) else np.array(value, np.int64)
         self.constants.append(numpy_helper.from_array(array, name))
         return name
 
     def number(self, node: Node, what: str, value: float) -> str:
-        """The same for one number, in the precision of the network."""
+        """Add a constant with one number, in the precision of the network; return its name."""
         return self.constant(node, what, torch.tensor(value, dtype=self.graph.dtype))
 
     def emit(self, node: Node, kind: str, inputs: Sequence[str], **attributes: Any) -> None:
-        """The operator that gives the node's value."""
+        """Add the operator that computes the node's value."""
         self.nodes.append(helper.make_node(kind, list(inputs), [node.name], name=node.name, **attributes))
 
     def within(self, node: Node, what: str, kind: str, inputs: Sequence[str]) -> str:
-        """An operator on the way to it."""
+        """Add an operator for an intermediate value of a node; return its name."""
         name = f"{node.name}/{what}"
         self.nodes.append(helper.make_node(kind, list(inputs), [name], name=name))
         return name
 
     def shifted(self, node: Node, kind: str, inputs: Sequence[str]) -> None:
-        """The operator, and the node's bias added where it has one."""
+        """Add the operator, and the node's bias if it has one."""
         if node.bias is None:
             self.emit(node, kind, inputs)
         else:
@@ -136,18 +139,18 @@ def _write_conv(w: _Writer, node: Node, kind: str, **more: Any) -> None:
     inputs = [*node.inputs, w.constant(node, "weight", node.weight)]
     if node.bias is not None:
         inputs.append(w.constant(node, "bias", node.bias.flatten()))
-    how = {"kernel_shape": tuple(node.weight.shape[2:]), "group": node.attributes["groups"], **more}
-    w.emit(node, kind, inputs, **how, **_window_attributes(node, "stride", "padding", "dilation"))
+    attributes = {"kernel_shape": tuple(node.weight.shape[2:]), "group": node.attributes["groups"], **more}
+    w.emit(node, kind, inputs, **attributes, **_window_attributes(node, "stride", "padding", "dilation"))
 
 
 def _window_attributes(node: Node, *names: str) -> dict[str, tuple[int, ...]]:
-    """How a window moves, in ONNX's words: pads before all axes, then behind all."""
-    words = {"stride": "strides", "padding": "pads", "dilation": "dilations", "kernel": "kernel_shape"}
-    return {words[name]: _per_axis(node, name) * (2 if name == "padding" else 1) for name in names}
+    """Return ONNX attributes of a sliding window; pads are listed before all axes, then after all axes."""
+    onnx_names = {"stride": "strides", "padding": "pads", "dilation": "dilations", "kernel": "kernel_shape"}
+    return {onnx_names[name]: _per_axis(node, name) * (2 if name == "padding" else 1) for name in names}
 
 
 def _per_axis(node: Node, name: str) -> tuple[int, ...]:
-    """One number for each spatial axis."""
+    """Return one number for each spatial axis."""
     value = node.attributes[name]
     return (value,) * (len(node.shape) - 1) if isinstance(value, int) else tuple(value)
 
@@ -173,11 +176,11 @@ def _summed(w: _Writer, node: Node) -> None:
 
 def _avg_pool(w: _Writer, node: Node) -> None:
     a = node.attributes
-    if (a["ceil"] and a["count_padding"]) or not a["mean"]:  # of the former runtimes differ in what they divide by
+    if (a["ceil"] and a["count_padding"]) or not a["mean"]:  # for the former, runtimes differ in the divisor
         raise ModelError(f"avg_pool (node {node.name!r}) of windows that are cut or summed cannot be written as ONNX")
-    how = _window_attributes(node, "kernel", "stride", "padding")
+    attributes = _window_attributes(node, "kernel", "stride", "padding")
     whole = {"ceil_mode": int(a["ceil"]), "count_include_pad": int(a["count_padding"])}
-    w.emit(node, "AveragePool", node.inputs, **how, **whole)
+    w.emit(node, "AveragePool", node.inputs, **attributes, **whole)
 
 
 def _adaptive_avg_pool(w: _Writer, node: Node) -> None:
@@ -192,8 +195,8 @@ def _adaptive_avg_pool(w: _Writer, node: Node) -> None:
 
 
 def _max_pool(w: _Writer, node: Node) -> None:
-    how = _window_attributes(node, "kernel", "stride", "padding", "dilation")
-    w.emit(node, "MaxPool", node.inputs, **how, ceil_mode=int(node.attributes["ceil"]))
+    attributes = _window_attributes(node, "kernel", "stride", "padding", "dilation")
+    w.emit(node, "MaxPool", node.inputs, **attributes, ceil_mode=int(node.attributes["ceil"]))
 
 
 def _reshape(w: _Writer, node: Node) -> None:

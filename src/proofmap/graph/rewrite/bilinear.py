@@ -1,14 +1,17 @@
-"""Matrix products as products and a sum, so that each product can be relaxed by planes of its own."""
+"""Rewrite of matrix products of two computed values as entrywise products and a sum.
+
+Each product then has its own McCormick planes.
+"""
 
 from __future__ import annotations
 
 from proofmap.graph.ir import Graph, Node
 
-_MAX_PRODUCTS = 2**16  # products of one matrix product: of more, forms get too wide
+_MAX_PRODUCTS = 2**16  # largest number of products in one matrix product: with more, linear forms get too wide
 
 
 def in_products(graph: Graph) -> Graph:
-    """The same function; matrix products of many products stay."""
+    """Return the same function; matrix products with more than `_MAX_PRODUCTS` products stay."""
     nodes: list[Node] = []
     for node in graph.nodes:
         if node.op == "contract" and node.size * graph[node.inputs[0]].shape[-1] <= _MAX_PRODUCTS:
@@ -19,7 +22,7 @@ def in_products(graph: Graph) -> Graph:
 
 
 def _as_products(node: Node, a: Node, b: Node) -> list[Node]:
-    """y_ij = Σ_k a_ik b_kj, of shape (..., i, k, j) before the sum."""
+    """Return the nodes of y_ij = Σ_k a_ik b_kj; before the sum the shape is (..., i, k, j)."""
     (*outer, rows, inner), columns = a.shape, b.shape[-1]
     shape = (*outer, rows, inner, columns)
     names = [f"{node.name}.{part}" for part in ("rows", "all_rows", "columns", "all_columns", "products")]

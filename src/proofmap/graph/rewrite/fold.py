@@ -1,8 +1,8 @@
-"""Folding: constants next to a weighted operation are taken into its weight and bias.
+"""Constant folding: affine operations are merged into the weight and bias of an adjacent weighted operation.
 
-The model as it runs still computes the values in between. They may underflow, and the factors behind them enlarge what
-that loses: `Folded.gain` says by how much, and rigorous bounds pay for it. They may overflow, too: nothing is folded
-where they could be much larger than the input (`Folded.reach`).
+The model itself still computes the intermediate values. They may underflow, and later factors enlarge that error:
+`Folded.gain` is the largest factor, which rigorous bounds take into account. They may also overflow: operations are not
+folded if an intermediate value could be much larger than the input (`Folded.reach`).
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ from torch import Tensor
 
 from proofmap.graph.ir import Folded, Graph, Node
 
-_MAX_INTERMEDIATE_GROWTH = (
-    2.0**40
-)  # times the input: a value between folded operations that may be larger could overflow unnoticed
-_EXTREME_WEIGHT = 2.0**60  # a weight beyond that leaves float32 after one more such weight
-_MAX_FOLDED_ENTRY = 2.0**100  # a folded weight or bias stays below that, since it is stored in float32
+_MAX_INTERMEDIATE_GROWTH = 2.0**40  # relative to the input: a larger intermediate value could overflow unnoticed
+_EXTREME_WEIGHT = 2.0**60  # the product of two larger weights leaves float32
+_MAX_FOLDED_ENTRY = 2.0**100  # limit for folded weights and biases, which are stored in float32
 _AFFINE_ROUNDING_ERRORS = (
-    8  # roundings that an affine operation takes at most, however it is run: as (x - mean) / std, or with 1 / std
+    8  # rounding errors of an affine operation at most, computed as (x - mean) / std or with 1 / std
 )
 
 
 def fold(graph: Graph) -> Graph:
-    """The same function with fewer nodes: batch norm and other constants disappear.
+    """Return the same function with fewer nodes: batch norm and other affine operations disappear.
 
     An affine node is merged into the linear, conv, conv_transpose, matmul or affine node before it, or else into the
-    linear or conv node after it, where nobody reads what lies between. Computed in double precision.
+    linear or conv node after it, if no other node reads the value between them. Computed in double precision.
     """
     readers = Counter(name for node in graph.nodes for name in node.inputs)
     readers[graph.output] += 1
@@ -52,17 +50,17 @@ def fold(graph: Graph) -> Graph:
 
 
 def has_extremes(graph: Graph) -> bool:
-    """Whether a weight is so large that values may leave float32, and that later ones may hide it."""
+    """Return whether a weight is so large that values may leave float32 and later weights may hide it."""
     return any(_largest(node.weight) > _EXTREME_WEIGHT for node in graph.nodes)
 
 
 def _merge(before: Node, node: Node) -> Node | None:
-    """One node that does both, or None where there is none."""
+    """Return one node for both, or None if they cannot be merged."""
     if node.op == "affine":
         tensors = _scale_output(before, node.weight, node.bias)
         if tensors is None:
             return None
-        inner = before.name.startswith(f"{node.name}.")  # a step of one lowering: the name is that of the whole
+        inner = before.name.startswith(f"{node.name}.")  # both belong to one layer, which gives the name
         name = node.name if inner else before.name
         made = replace(before, name=name, weight=tensors[0], bias=tensors[1])
         return _with_folded(
@@ -71,7 +69,7 @@ def _merge(before: Node, node: Node) -> Node | None:
             node,
             _scale_output(_with_absolute_weights(before), _absolute(node.weight), _absolute_constants(node)),
         )
-    if before.op == "affine" and not before.inputs[0].startswith(f"{before.name}."):  # else its name is asked for
+    if before.op == "affine" and not before.inputs[0].startswith(f"{before.name}."):  # otherwise the name must stay
         tensors = _scale_input(before, node)
         if tensors is None:
             return None
@@ -83,9 +81,9 @@ def _merge(before: Node, node: Node) -> Node | None:
 
 
 def _with_folded(made: Node, before: Node, node: Node, sizes: _Tensors | None) -> Node | None:
-    """The node with what it stands for; None where a value in between, or a number of its own, may leave float32.
+    """Return the merged node with its error data; None if an intermediate value or a constant may leave float32.
 
-    sizes: its weight, and the sum of the absolute constants, made as the weight and the bias themselves are.
+    sizes: the absolute weight and the sum of the absolute constants, computed like the weight and the bias.
     """
     assert sizes is not None
     one, other = (part.folded or Folded(0, None) for part in (before, node))
@@ -100,7 +98,7 @@ def _with_folded(made: Node, before: Node, node: Node, sizes: _Tensors | None) -
 
 
 def _row_sum(node: Node) -> float:
-    """The largest sum of absolute weights that one value takes; a transposed convolution's is taken larger."""
+    """Return the largest row sum of |weight|, or an upper bound of it (transposed convolutions)."""
     if node.weight is None:
         return 1.0
     size = node.weight.detach().double().abs()
@@ -120,7 +118,7 @@ def _largest(value: Tensor | None) -> float:
 
 
 def _with_absolute_weights(node: Node) -> Node:
-    """The node with absolute values for its weight and its constants."""
+    """Return the node with absolute values of its weight and constants."""
     return replace(node, weight=_absolute(node.weight), bias=_absolute_constants(node))
 
 
@@ -136,7 +134,7 @@ _Tensors = tuple[Tensor | None, Tensor | None]
 
 
 def _scale_output(node: Node, scale: Tensor | None, shift: Tensor | None) -> _Tensors | None:
-    """scale · (L(x) + b) + shift: scale · W and scale · b + shift, if the weight has one entry for what is scaled."""
+    """Return weight and bias of scale · (L(x) + b) + shift, or None if the scale does not fit the weight's axes."""
     scale, shift, weight, bias = _to_double(scale), _to_double(shift), _to_double(node.weight), _to_double(node.bias)
     if node.op == "affine":
         return _multiply(weight, scale), _scale_and_shift(bias, scale, shift)
@@ -162,7 +160,7 @@ def _scale_output(node: Node, scale: Tensor | None, shift: Tensor | None) -> _Te
 
 
 def _scale_input(affine: Node, node: Node) -> _Tensors | None:
-    """L(scale · x + shift) + b: W scaled along what it reads, and b + L(shift); not where zeros are padded to x."""
+    """Return weight and bias of L(scale · x + shift) + b, or None (also if a shifted x is zero-padded)."""
     scale, shift, weight, bias = (
         _to_double(affine.weight),
         _to_double(affine.bias),
@@ -189,7 +187,7 @@ def _scale_input(affine: Node, node: Node) -> _Tensors | None:
 
 
 def _per_position(value: Tensor | None, shape: tuple[int, ...], axis: int) -> Tensor | None:
-    """The constant as one number for each position along the axis, if it is that."""
+    """Return the constant as one number for each position along the axis; None if it varies along other axes."""
     if value is None:
         return None
     if value.numel() == 1:
@@ -203,11 +201,11 @@ def _to_double(value: Tensor | None) -> Tensor | None:
 
 
 def _multiply(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    """The product of two scales, where None is one."""
+    """Return the product of two scales; None stands for 1."""
     return b if a is None else a if b is None else a * b
 
 
 def _scale_and_shift(bias: Tensor | None, scale: Tensor | None, shift: Tensor | None) -> Tensor | None:
-    """scale · bias + shift, where no bias and no shift are zero."""
+    """Return scale · bias + shift; None stands for a bias or shift of 0."""
     moved = None if bias is None else _multiply(bias, scale)
     return shift if moved is None else moved if shift is None else moved + shift

@@ -1,4 +1,4 @@
-"""A graph in two: what comes ancestors a node, and what comes after."""
+"""Cut of a graph into two at a node that every path passes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from proofmap.graph.walk import ancestors
 
 
 def cut(graph: Graph, split: str) -> tuple[Graph, Graph]:
-    """(h, g) with f = g∘h: h ends at the node that `split` names, g takes its value as input.
+    """Return (h, g) with f = g∘h: h ends at the node `split`, and g takes its value as input.
 
-    A module's name stands for the last node that it made. No path may lead past the node.
+    The name of a module means the last node that it made. Every path must pass the node.
     """
     at = _resolve_name(graph, split)
     head = ancestors(graph.nodes, at)
@@ -36,7 +36,7 @@ def _resolve_name(graph: Graph, split: str) -> str:
         return split
     inside = [name for name in names if name.startswith((f"{split}.", f"{split}#"))]
     if not inside:
-        bounded(graph)  # what stands inside a part without a rule has no name
+        bounded(graph)  # nodes inside an opaque part have no names
         near = get_close_matches(split, names, n=5, cutoff=0.0)
         raise ModelError(
             f"the network has no node or module {split!r} among its {len(names)}, expected one such as "

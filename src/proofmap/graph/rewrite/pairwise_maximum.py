@@ -1,4 +1,4 @@
-"""Maxima as maxima of two, each with the difference of the two as a node, so that a bound can be had of it."""
+"""Rewrite of max pools and maxima as maxima of two values, with the difference of the two as a node to bound."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import Tensor
 
 from proofmap.graph.ir import Graph, Node
 
-_MAX_WINDOW_ENTRIES = 9  # entries of a window: of more, there are too many differences
+_MAX_WINDOW_ENTRIES = 9  # largest window, in entries: with more there are too many differences
 
 
 def in_pairs(graph: Graph, like: Tensor) -> Graph:
-    """The same function, its max pools and maxima as `larger` nodes; pools with padding or large windows stay.
+    """Return the same function with `larger` nodes for max pools and maxima; pools with padding or large windows stay.
 
-    A pool goes axis by axis, the last one first. New weights are on the device and in the precision of `like`.
+    A pool is reduced axis by axis, the last one first. New weights have the device and precision of `like`.
     """
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -29,7 +29,7 @@ def in_pairs(graph: Graph, like: Tensor) -> Graph:
 
 
 def _is_splittable(node: Node, shape: tuple[int, ...]) -> bool:
-    """Whether every window has all its entries, not one alone, and not too many."""
+    """Return whether every window lies inside the map and has 2 to `_MAX_WINDOW_ENTRIES` entries."""
     a = node.attributes
     reached = zip(node.shape[1:], a["kernel"], a["stride"], a["dilation"], shape[1:], strict=True)
     whole = all((out - 1) * s + (k - 1) * d < size for out, k, s, d, size in reached)
@@ -37,7 +37,7 @@ def _is_splittable(node: Node, shape: tuple[int, ...]) -> bool:
 
 
 def larger(name: str, a: str, b: str, shape: tuple[int, ...], like: Tensor) -> list[Node]:
-    """Nodes that give max(a, b) under this name."""
+    """Return nodes that compute max(a, b) under this name."""
     minus = torch.full((1,) * len(shape), -1.0, dtype=like.dtype, device=like.device)
     return [
         Node(f"{name}.minus", "affine", (a,), shape, minus),

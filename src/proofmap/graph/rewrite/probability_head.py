@@ -1,17 +1,18 @@
-"""The last operation of a classifier, where it only turns logits into probabilities: the network decides without it.
+"""Removal of the probability head: a last softmax, log-softmax or sigmoid that only maps logits to probabilities.
 
-softmax and log-softmax over the classes keep the order of what they are given; a sigmoid of one output z is the second
-of two classes with logits (0, z). What is bounded and explained are the logits.
+softmax and log-softmax over the classes keep the order of their inputs. A sigmoid of one output z is the probability of
+the second of two classes with logits (0, z). The logits are bounded and explained instead of the probabilities.
 
-In float32 two logits that differ by little may have the same probability. `decision_margin` is a difference m that
-float32 keeps:
+In float32, two logits with a small difference may have the same probability. `decision_margin` is a difference m of
+logits that is large enough for different outputs in float32:
 
-- softmax: beside exp(0) = 1 for the largest logit z_c stands exp(z_k - z_c) <= exp(-m) < 1 - m / 2 = 1 - 2⁻¹⁷. Both are
-  divided by one sum, which leaves the larger at 1 / classes or more. A few roundings of 2⁻²⁴ cannot make them equal.
-- log-softmax: outputs are z - s with one number s, and |z_c - s| <= log(classes) < 32, where numbers are 2⁻¹⁹ apart.
-- sigmoid of one output: |z| >= m puts the probability 2⁻¹⁹ or more away from 1/2, where numbers are 2⁻²⁴ apart.
+- softmax: the largest logit z_c has exp(0) = 1, another has exp(z_k - z_c) <= exp(-m) < 1 - m / 2 = 1 - 2⁻¹⁷. Both are
+  divided by the same sum, and the larger quotient is at least 1 / classes. A few rounding errors of 2⁻²⁴ cannot make
+  them equal.
+- log-softmax: outputs are z - s with one number s, and |z_c - s| <= log(classes) < 32, where floats are 2⁻¹⁹ apart.
+- sigmoid of one output: for |z| >= m the probability is at least 2⁻¹⁹ away from 1/2, where floats are 2⁻²⁴ apart.
 
-A sigmoid of two outputs is not taken off: beyond z = 17 both probabilities are 1, however far apart the logits are.
+A sigmoid of two outputs is not removed: beyond z = 17 both probabilities are 1, whatever the logits' difference.
 """
 
 from __future__ import annotations
@@ -43,22 +44,18 @@ __all__ = [
 ]
 
 SINGLE_SIGMOID = "sigmoid of one output"
-MAX_LOGIT_GAP = (
-    32.0  # of the largest logit: a class that is no further behind has a probability that float32 tells from others
-)
-_DECISION_MARGIN = 2.0**-16  # the same in the checker of certificates
-_SATURATING_OPERATIONS = frozenset(
-    {"sigmoid", "softmax", "tanh", "erf", "softsign"}
-)  # many inputs have outputs next to 1
-_SATURATION_MARGIN = 2.0**-20  # 16 roundings of numbers up to 1
+MAX_LOGIT_GAP = 32.0  # classes at most this far below the largest logit have probabilities that differ in float32
+_DECISION_MARGIN = 2.0**-16  # least difference of logits; the certificate checker has the same number
+_SATURATING_OPERATIONS = frozenset({"sigmoid", "softmax", "tanh", "erf", "softsign"})  # many inputs have outputs near 1
+_SATURATION_MARGIN = 2.0**-20  # 16 rounding errors of numbers up to 1
 
 
 def _sigmoid_of_difference(logits: Tensor) -> Tensor:
-    """σ(z) from (0, z): (N, 1)."""
+    """Return σ(z) for the logits (0, z), (N, 1)."""
     return torch.sigmoid(logits[:, 1:] - logits[:, :1])
 
 
-# What the model puts out, from the logits (N, classes)
+# The model's outputs from the logits (N, classes), by the name of the head
 PROBABILITY_HEADS: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax": lambda logits: logits.softmax(1),
     "log-softmax": lambda logits: logits.log_softmax(1),
@@ -67,22 +64,25 @@ PROBABILITY_HEADS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def decision_margin(taken_off: str | None) -> float:
-    """By how much a logit has to be ahead, so that the outputs in float32 decide as the logits do."""
+    """Return the margin between logits at which the float32 outputs decide as the logits do."""
     return 0.0 if taken_off is None else _DECISION_MARGIN
 
 
 def saturation_margin(op: str) -> float:
-    """By how much an output of this operation has to be ahead in real numbers, so that it is not equal in float32."""
+    """Return the margin in real numbers at which two outputs of this operation differ in float32."""
     return _SATURATION_MARGIN if op in _SATURATING_OPERATIONS else 0.0
 
 
 def scores(outputs: Tensor, taken_off: str | None) -> Tensor:
-    """What a model puts out as a number for each class (N, classes): of one probability p, 1 - p and p."""
+    """Return one number for each class (N, classes) from a model's outputs: (1 - p, p) for one probability p."""
     return torch.cat([1 - outputs, outputs], 1) if taken_off == SINGLE_SIGMOID else outputs
 
 
 def softmax(b: Builder, name: str, x: str, axes: Sequence[int], kind: str) -> str:
-    """softmax or log-softmax along an axis of a sample, or along its last axes together; a model may end in it."""
+    """Add softmax or log-softmax along an axis of a sample, or along its last axes together.
+
+    If it covers all entries, it is marked as a possible probability head.
+    """
     shape = b.shape(x)
     flat = b.reshape(f"{name}.flat", x, (*shape[: axes[0]], -1)) if len(axes) > 1 else x
     whole: dict[str, Any] = {"last": kind} if prod(b.shape(flat)) == b.shape(flat)[axes[0]] else {}
@@ -95,7 +95,7 @@ def softmax(b: Builder, name: str, x: str, axes: Sequence[int], kind: str) -> st
 
 
 def argmax_error(op: str, node: str) -> ModelError:
-    """For a model that ends in an argmax."""
+    """Return the error for a model that ends in an argmax."""
     return ModelError(
         f"the model ends in {op} (node {node!r}): it names a class and not by how much, expected the logits: hand over "
         "the network before it"
@@ -103,15 +103,15 @@ def argmax_error(op: str, node: str) -> ModelError:
 
 
 def output_shape_error(what: str, shape: Sequence[int]) -> ModelError:
-    """For a model or file whose output has another shape for one sample than (classes,)."""
+    """Return the error for a model or file whose output for one sample does not have the shape (classes,)."""
     got = ", ".join(map(str, ("N", *shape)))
     return ModelError(f"got a {what} whose output has shape ({got}), expected logits of shape (N, classes)")
 
 
 def without_probability_head(b: Builder, output: str) -> tuple[str, str | None]:
-    """The output without what turns logits into probabilities, and its name in `PROBABILITY_HEADS`; None where there is none.
+    """Return the output without its probability head, and the head's name in `PROBABILITY_HEADS` (None: no head).
 
-    Between it and the output, shapes may change, and nothing else.
+    Only reshapes may follow the head.
     """
     shapes, node = [], b.nodes[output]
     while node.op == "reshape":

@@ -1,4 +1,4 @@
-"""Two copies of a network that differ by little: the difference of their values as a network of its own."""
+"""Twin network: the differences between two copies of a network with different inputs, as a network."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from proofmap.graph.ops import LINEAR, OPERATIONS
 
 
 def before(name: str) -> str:
-    """The name of what a node reads in the first copy."""
+    """Return the name of a node's input in the first copy."""
     return f"{name}.before"
 
 
 def after(name: str) -> str:
-    """The name of what a node reads in the second copy."""
+    """Return the name of a node's input in the second copy."""
     return f"{name}.after"
 
 
 def twin(graph: Graph) -> Graph:
-    """From the difference of two inputs to that of the outputs; nodes keep their names, and stand for differences.
+    """Return the network from the difference of two inputs to the difference of the outputs.
 
-    Linear operations lose their bias. What other functions change by depends on what they read in either copy, too:
-    those are further inputs, `before` and `after`. Maxima come in pairs. What changes by more than its own input tells,
-    as a product does, is refused.
+    Nodes keep their names and stand for differences. Linear operations lose their bias. The change of a nonlinear
+    function also depends on its input in each copy: these are further inputs, `before` and `after`. Maxima must be
+    maxima of two. Functions of several computed values, such as products, are refused.
     """
     nodes: list[Node] = []
     for node in graph.nodes:

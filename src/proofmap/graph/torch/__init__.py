@@ -1,4 +1,4 @@
-"""Torch modules read as graphs: exported, each operator written in our operations; what has no rule is run as it is."""
+"""The reader for torch modules: torch.export, a table of converters, and opaque parts that torch itself runs."""
 
 from proofmap.graph.torch.compiled import eager, uncompiled
 from proofmap.graph.torch.hooked_module import Hooked

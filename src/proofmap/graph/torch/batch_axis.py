@@ -1,4 +1,4 @@
-"""Values whose samples do not stand on dimension 0, as torch has them while it puts time first or heads beside them."""
+"""Values whose batch dimension is not axis 0, for instance time-first sequences and attention heads."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ __all__ = ["DisplacedBatch", "reshape_source"]
 
 @dataclass(frozen=True)
 class DisplacedBatch:
-    """`branch` is torch's tensor for one sample. For a batch its side `axis` is `before` times as long as the samples
-    are many, and that once more for each entry that follows them there.
+    """A value whose samples are not on axis 0.
+
+    node: the node with torch's tensor for one sample. For N samples, axis `axis` of torch's tensor has the length
+    before · N · (entries of this axis after the batch dimension). error: raised if the value is used otherwise.
     """
 
-    branch: str
+    node: str
     axis: int
     before: int
     error: MixedSamplesError
 
     def shape(self, b: Builder) -> tuple[int, ...]:
-        """Torch's shape for a batch."""
-        return tuple(n * b.batch if k == self.axis else n for k, n in enumerate(b.shape(self.branch)))
+        """Return the shape of torch's tensor for a batch."""
+        return tuple(n * b.batch if k == self.axis else n for k, n in enumerate(b.shape(self.node)))
 
 
 def reshape_source(b: Builder, name: str, x: str, shape: Sequence[int]) -> str:
-    """A reshape of what was not reshaped before."""
+    """Reshape x; earlier reshapes of x are skipped."""
     while b.nodes[x].op == "reshape":
         x = b.nodes[x].inputs[0]
     return b.reshape(name, x, shape)

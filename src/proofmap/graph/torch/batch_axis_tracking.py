@@ -1,7 +1,8 @@
-"""Samples that leave dimension 0 and come back: as attention folds them into its heads, or puts time first.
+"""Tracking of the batch dimension through operators that move it away from axis 0 and back.
 
-A value aside is followed as torch's tensor of one sample alone, together with where the samples of a batch stand in it.
-Operators that leave them apart are the same for that tensor; all others raise the error for what moved them.
+Attention merges the samples with its heads, recurrent layers put time first. A displaced value is stored as torch's
+tensor for one sample, with the position of the batch dimension (`DisplacedBatch`). Operators that keep the samples
+apart act on that tensor in the same way; all others raise the error of the operator that moved the samples.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ ACCEPT_DISPLACED = (
 
 
 def convert_displaced(b: Builder, name: str, op: str, error: MixedSamplesError | None, args: Any, kwargs: Any) -> Any:
-    """What an operator makes of values of which some are aside, or would be: `error` says why."""
+    """Convert an operator with displaced inputs. error: why the operator cannot be converted without displacement."""
     found = [one for one in _leaves(args) if isinstance(one, DisplacedBatch)]
     error = error or found[0].error
     if op not in DISPLACED_CONVERTERS:
         raise error
 
-    def aside(value: Any) -> Any:
+    def displace(value: Any) -> Any:
         if isinstance(value, str) and value in b.nodes:
             return DisplacedBatch(reshape_source(b, f"{name}.sample", value, (1, *b.shape(value))), 0, 1, error)
-        return type(value)(map(aside, value)) if isinstance(value, list | tuple) else value
+        return type(value)(map(displace, value)) if isinstance(value, list | tuple) else value
 
     try:
-        result = DISPLACED_CONVERTERS[op](b, name, *map(aside, args), **kwargs)
+        result = DISPLACED_CONVERTERS[op](b, name, *map(displace, args), **kwargs)
     except MixedSamplesError:
         raise error from None
     return (
@@ -56,30 +57,31 @@ def convert_displaced(b: Builder, name: str, op: str, error: MixedSamplesError |
 
 
 def _back_in_front(b: Builder, name: str, value: Any) -> Any:
-    """A branch again where the samples come first, and nothing else with them."""
-    if not isinstance(value, DisplacedBatch) or (value.axis, value.before, b.shape(value.branch)[0]) != (0, 1, 1):
+    """Return an ordinary node if the samples are alone on axis 0 again; otherwise the value itself."""
+    if not isinstance(value, DisplacedBatch) or (value.axis, value.before, b.shape(value.node)[0]) != (0, 1, 1):
         return value
-    return reshape_source(b, name, value.branch, b.shape(value.branch)[1:])
+    return reshape_source(b, name, value.node, b.shape(value.node)[1:])
 
 
 def _leaves(value: Any) -> list[Any]:
     return [leaf for one in value for leaf in _leaves(one)] if isinstance(value, list | tuple) else [value]
 
 
-# --- entry by entry, and products: the samples stay where they are, counted from the end ---
+# --- entrywise operators and products: the batch axis keeps its position, counted from the end ---
 
 
 def _align(b: Builder, name: str, values: Sequence[Any]) -> tuple[DisplacedBatch, list[Any]]:
-    """Values at which the samples stand at one place, counted from the end: one of them, and what each is for one
-    sample, with axes of one entry in front so that all have as many.
+    """Return one displaced value, and all values for one sample, with leading axes of length one up to equal ranks.
+
+    Raise if the batch axis is not at the same position, counted from the end, in all values.
     """
     found = [value for value in values if isinstance(value, DisplacedBatch)]
     rank = max(
-        v.ndim if isinstance(v, Tensor) else len(b.shape(v.branch))
+        v.ndim if isinstance(v, Tensor) else len(b.shape(v.node))
         for v in values
         if isinstance(v, Tensor | DisplacedBatch)
     )
-    places = {(v.axis - len(b.shape(v.branch)), v.before, b.shape(v.branch)[v.axis]) for v in found}
+    places = {(v.axis - len(b.shape(v.node)), v.before, b.shape(v.node)[v.axis]) for v in found}
     if len(places) > 1:
         raise found[0].error
     ((axis, before, size),) = places
@@ -87,8 +89,8 @@ def _align(b: Builder, name: str, values: Sequence[Any]) -> tuple[DisplacedBatch
 
     def own(value: Any) -> Any:
         if isinstance(value, DisplacedBatch):
-            shape = b.shape(value.branch)
-            return reshape_source(b, f"{name}.rank", value.branch, (1,) * (rank - len(shape)) + shape)
+            shape = b.shape(value.node)
+            return reshape_source(b, f"{name}.rank", value.node, (1,) * (rank - len(shape)) + shape)
         if not isinstance(value, Tensor) or value.ndim < -axis or value.shape[axis] == 1:
             return value
         if value.shape[axis] != size * b.batch:
@@ -102,14 +104,14 @@ def _align(b: Builder, name: str, values: Sequence[Any]) -> tuple[DisplacedBatch
     return found[0], [own(value) for value in values]
 
 
-def _displaced_like(b: Builder, one: DisplacedBatch, branch: str) -> DisplacedBatch:
-    """A branch whose samples stand where those of another value do, counted from the end."""
-    return replace(one, branch=branch, axis=one.axis - len(b.shape(one.branch)) + len(b.shape(branch)))
+def _displaced_like(b: Builder, one: DisplacedBatch, node: str) -> DisplacedBatch:
+    """Return a displaced value whose batch axis is at the same position as in `one`, counted from the end."""
+    return replace(one, node=node, axis=one.axis - len(b.shape(one.node)) + len(b.shape(node)))
 
 
 def _refuse_last_axes(b: Builder, one: DisplacedBatch, last: int) -> None:
-    """Refuse samples among the last axes."""
-    if one.axis >= len(b.shape(one.branch)) - last:
+    """Raise if the batch axis is among the last axes."""
+    if one.axis >= len(b.shape(one.node)) - last:
         raise one.error
 
 
@@ -119,7 +121,7 @@ def _entrywise(op: str, b: Builder, name: str, *args: Any, **kwargs: Any) -> Dis
 
 
 def _product(op: str, b: Builder, name: str, *args: Any, **kwargs: Any) -> DisplacedBatch:
-    """By a matrix over the last axis, or of matrices of both: the samples stand on an axis in front of them."""
+    """Convert a matrix product; the batch axis must be before the axes of the matrices."""
     found = [value for value in args if isinstance(value, DisplacedBatch)]
     if (
         len(found) == 1
@@ -128,26 +130,26 @@ def _product(op: str, b: Builder, name: str, *args: Any, **kwargs: Any) -> Displ
     ):
         one = found[0]
         _refuse_last_axes(b, one, 1)
-        own = [value.branch if isinstance(value, DisplacedBatch) else value for value in args]
-        return replace(one, branch=CONVERTERS[op](b, name, *own, **kwargs))
+        own = [value.node if isinstance(value, DisplacedBatch) else value for value in args]
+        return replace(one, node=CONVERTERS[op](b, name, *own, **kwargs))
     _refuse_last_axes(b, found[0], 2)
     one, own = _align(b, name, args)
     return _displaced_like(b, one, CONVERTERS[op](b, name, *own, **kwargs))
 
 
 def _norm(
-    op: str, b: Builder, name: str, x: DisplacedBatch, sides: Sequence[int], *how: Any, **kwargs: Any
+    op: str, b: Builder, name: str, x: DisplacedBatch, sides: Sequence[int], *rest: Any, **kwargs: Any
 ) -> DisplacedBatch:
     _refuse_last_axes(b, x, len(sides))
-    return replace(x, branch=CONVERTERS[op](b, name, x.branch, sides, *how, **kwargs))
+    return replace(x, node=CONVERTERS[op](b, name, x.node, sides, *rest, **kwargs))
 
 
 def _attention(
-    op: str, b: Builder, name: str, q: Any, k: Any, v: Any, mask: Any = None, *how: Any, **kwargs: Any
+    op: str, b: Builder, name: str, q: Any, k: Any, v: Any, mask: Any = None, *rest: Any, **kwargs: Any
 ) -> DisplacedBatch:
     one, own = _align(b, name, [q, k, v, mask])
     _refuse_last_axes(b, one, 2)
-    return _displaced_like(b, one, CONVERTERS[op](b, name, *own, *how, **kwargs))
+    return _displaced_like(b, one, CONVERTERS[op](b, name, *own, *rest, **kwargs))
 
 
 def _full_like(b: Builder, name: str, x: DisplacedBatch, value: float, *, dtype: Any = None, **_: Any) -> Tensor:
@@ -158,18 +160,18 @@ def _full_like(b: Builder, name: str, x: DisplacedBatch, value: float, *, dtype:
 
 
 def _axis(b: Builder, x: DisplacedBatch, axis: int) -> int:
-    """Which axis is meant, unless the samples stand there."""
-    axis = axis % len(b.shape(x.branch))
+    """Return the axis as a number from 0; raise if it is the batch axis."""
+    axis = axis % len(b.shape(x.node))
     if axis == x.axis:
         raise x.error
     return axis
 
 
 def _along_axis(
-    op: str, b: Builder, name: str, x: DisplacedBatch, axis: int, *how: Any, **kwargs: Any
+    op: str, b: Builder, name: str, x: DisplacedBatch, axis: int, *rest: Any, **kwargs: Any
 ) -> DisplacedBatch:
-    y = CONVERTERS[op](b, name, x.branch, _axis(b, x, axis) + 1, *how, **kwargs)
-    return replace(x, branch=y)
+    y = CONVERTERS[op](b, name, x.node, _axis(b, x, axis) + 1, *rest, **kwargs)
+    return replace(x, node=y)
 
 
 def _reduce(
@@ -178,42 +180,42 @@ def _reduce(
     if axes is None or axes == []:
         raise x.error
     gone = [_axis(b, x, axis) for axis in ([axes] if isinstance(axes, int) else axes)]
-    y = pooling.REDUCTIONS[op](b, name, x.branch, gone, keepdim=keepdim)
-    return replace(x, branch=y, axis=x.axis if keepdim else x.axis - sum(axis < x.axis for axis in gone))
+    y = pooling.REDUCTIONS[op](b, name, x.node, gone, keepdim=keepdim)
+    return replace(x, node=y, axis=x.axis if keepdim else x.axis - sum(axis < x.axis for axis in gone))
 
 
-# --- entries that move ---
+# --- operators that move entries ---
 
 
 def _view(function: Callable[..., Tensor], b: Builder, name: str, x: DisplacedBatch, *args: Any) -> DisplacedBatch:
-    """Another shape of the same entries in the same order."""
+    """Convert a view: the same entries in the same order."""
     return _reshape(b, name, x, function(torch.empty(x.shape(b), device="meta"), *args).shape)
 
 
 def _reshape(b: Builder, name: str, x: DisplacedBatch, shape: Sequence[int]) -> DisplacedBatch:
-    """The samples stand behind as many entries of one as before: on the axis that this leads to."""
-    outer, passed = prod(b.shape(x.branch)[: x.axis]) * x.before, 1
+    """Reshape; the batch axis follows from the number of entries of one sample before it, which does not change."""
+    outer, passed = prod(b.shape(x.node)[: x.axis]) * x.before, 1
     for axis, n in enumerate(shape):
         if outer % passed == 0 and n % (outer // passed * b.batch) == 0:
             own = [m // b.batch if k == axis else m for k, m in enumerate(shape)]
-            return DisplacedBatch(reshape_source(b, name, x.branch, own), axis, outer // passed, x.error)
+            return DisplacedBatch(reshape_source(b, name, x.node, own), axis, outer // passed, x.error)
         passed *= n
     raise x.error
 
 
 def _permute(b: Builder, name: str, x: DisplacedBatch, axes: Sequence[int]) -> DisplacedBatch:
-    shape = b.shape(x.branch)
+    shape = b.shape(x.node)
     axes = [axis % len(shape) for axis in axes]
     long = [axis for axis in axes if shape[axis] > 1]
     if long == sorted(long):  # only axes of one entry move
-        y = reshape_source(b, name, x.branch, [shape[axis] for axis in axes])
+        y = reshape_source(b, name, x.node, [shape[axis] for axis in axes])
     else:
-        y = b.permute(name, "permute", x.branch, (0, *(axis + 1 for axis in axes)))
-    return replace(x, branch=y, axis=axes.index(x.axis))
+        y = b.permute(name, "permute", x.node, (0, *(axis + 1 for axis in axes)))
+    return replace(x, node=y, axis=axes.index(x.axis))
 
 
 def _transpose(b: Builder, name: str, x: DisplacedBatch, one: int = 0, other: int = 1) -> DisplacedBatch:
-    axes = list(range(len(b.shape(x.branch))))
+    axes = list(range(len(b.shape(x.node))))
     axes[one], axes[other] = axes[other], axes[one]
     return _permute(b, name, x, axes)
 
@@ -225,51 +227,49 @@ def _expand(b: Builder, name: str, x: DisplacedBatch, shape: Sequence[int], **_:
     if whole[x.axis + more] != old[x.axis]:
         raise x.error
     own = [n // b.batch if k == x.axis + more else n for k, n in enumerate(whole)]
-    return replace(x, branch=b.expand(name, x.branch, own), axis=x.axis + more)
+    return replace(x, node=b.expand(name, x.node, own), axis=x.axis + more)
 
 
-def _slice(b: Builder, name: str, x: DisplacedBatch, axis: int = 0, *how: Any) -> DisplacedBatch:
-    start, stop, step = list(how) + [None] * (3 - len(how))
+def _slice(b: Builder, name: str, x: DisplacedBatch, axis: int = 0, *rest: Any) -> DisplacedBatch:
+    start, stop, step = list(rest) + [None] * (3 - len(rest))
     whole = range(x.shape(b)[axis])
     if whole[start:stop:step] == whole:
         return x
-    return _along_axis("aten.slice.Tensor", b, name, x, axis, *how)
+    return _along_axis("aten.slice.Tensor", b, name, x, axis, *rest)
 
 
 def _select(b: Builder, name: str, x: DisplacedBatch, axis: int, position: int) -> DisplacedBatch:
-    axis, shape = _axis(b, x, axis), b.shape(x.branch)
+    axis, shape = _axis(b, x, axis), b.shape(x.node)
     start = position % shape[axis]
-    row = slicing.slice(b, f"{name}.row", x.branch, axis, start, start + 1)
+    row = slicing.slice(b, f"{name}.row", x.node, axis, start, start + 1)
     y = b.reshape(name, row, (*shape[:axis], *shape[axis + 1 :]))
-    return replace(x, branch=y, axis=x.axis - (axis < x.axis))
+    return replace(x, node=y, axis=x.axis - (axis < x.axis))
 
 
 def _unbind(b: Builder, name: str, x: DisplacedBatch, axis: int = 0) -> list[DisplacedBatch]:
-    count = b.shape(x.branch)[_axis(b, x, axis)]
+    count = b.shape(x.node)[_axis(b, x, axis)]
     return [_select(b, f"{name}.{k}", x, axis, k) for k in range(count)]
 
 
-def _split(op: str, b: Builder, name: str, x: DisplacedBatch, how: Any, axis: int = 0) -> list[DisplacedBatch]:
-    return [replace(x, branch=part) for part in CONVERTERS[op](b, name, x.branch, how, _axis(b, x, axis) + 1)]
+def _split(op: str, b: Builder, name: str, x: DisplacedBatch, rest: Any, axis: int = 0) -> list[DisplacedBatch]:
+    return [replace(x, node=part) for part in CONVERTERS[op](b, name, x.node, rest, _axis(b, x, axis) + 1)]
 
 
 def _flip(b: Builder, name: str, x: DisplacedBatch, axes: Sequence[int]) -> DisplacedBatch:
-    return replace(
-        x, branch=CONVERTERS["aten.flip.default"](b, name, x.branch, [_axis(b, x, axis) + 1 for axis in axes])
-    )
+    return replace(x, node=CONVERTERS["aten.flip.default"](b, name, x.node, [_axis(b, x, axis) + 1 for axis in axes]))
 
 
 def _concat(b: Builder, name: str, xs: Sequence[Any], axis: int = 0) -> DisplacedBatch:
     one, own = _align(b, name, xs)
     rank = max(len(b.shape(x)) for x in own if isinstance(x, str))
-    if axis % rank == one.axis - len(b.shape(one.branch)) + rank:
+    if axis % rank == one.axis - len(b.shape(one.node)) + rank:
         raise one.error
     values: list[Value] = [x.unsqueeze(0) if isinstance(x, Tensor) else x for x in own]
     return _displaced_like(b, one, slicing.concat(b, name, "cat", values, axis % rank + 1))
 
 
 def _stack(b: Builder, name: str, xs: Sequence[Any], axis: int = 0) -> DisplacedBatch:
-    axis %= next(len(b.shape(x.branch)) for x in xs if isinstance(x, DisplacedBatch)) + 1
+    axis %= next(len(b.shape(x.node)) for x in xs if isinstance(x, DisplacedBatch)) + 1
     rows = [
         _view(torch.unsqueeze, b, f"{name}.row", x, axis) if isinstance(x, DisplacedBatch) else x.unsqueeze(axis)
         for x in xs
@@ -287,9 +287,9 @@ pow.Tensor_Scalar log rsqrt maximum minimum where.self masked_fill.Scalar masked
 _ALONG_AXIS = "softmax.int _softmax log_softmax.int _log_softmax cumsum index_select"
 
 
-def _with_full_names(names: str, word: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
-    """A line for each operator, with its full name as the word's first argument."""
-    return {full: partial(word, full) for full in operators(dict.fromkeys(names.split(), word))}
+def _with_full_names(names: str, convert: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """Return a table entry for each operator, with its full name as the converter's first argument."""
+    return {full: partial(convert, full) for full in operators(dict.fromkeys(names.split(), convert))}
 
 
 DISPLACED_CONVERTERS: dict[str, Callable[..., Any]] = {

@@ -1,4 +1,4 @@
-"""A graph against the module that it was read from."""
+"""Check of a traced graph against its torch module at sample points."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from proofmap.runtime.memory import is_out_of_memory
 
 
 def check(graph: Graph, model: nn.Module, x: Tensor, precision: torch.dtype) -> None:
-    """At x and at a point drawn around it, together and alone, in the model's precision and in that of the user's x."""
+    """Compare graph and module at x and at a point drawn around it, in the model's precision and in that of x."""
     noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x)
     points = torch.cat([x, x.min() + (x.max() - x.min() + 1) * (noise - 0.25)])
     run = _checked(graph, model)
@@ -51,7 +51,7 @@ _ADVICE = {
 
 
 def output_of(model: nn.Module, points: Tensor) -> Tensor:
-    """What a model gives for a batch, if that is one tensor."""
+    """Return the model's output for a batch; raise if it is not one tensor."""
     try:
         value = model(points)
     except Exception as error:  # a module may raise anything
@@ -64,7 +64,7 @@ def output_of(model: nn.Module, points: Tensor) -> Tensor:
 
 
 def _checked(graph: Graph, model: nn.Module) -> BatchFunction:
-    """The model, whose output must be one tensor of logits for any number of samples, and defined for the first."""
+    """Return the model as a function of batches that checks shape and finiteness of the output."""
     outputs = graph.as_model(torch.zeros(1, graph.classes)).shape[1]
 
     def run(points: Tensor) -> Tensor:

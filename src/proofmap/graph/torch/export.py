@@ -1,4 +1,4 @@
-"""A torch module as torch.export has it: its operators, for a batch of a size that nothing else has."""
+"""torch.export: the operators of a module for a batch whose size is a rare prime."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from proofmap.graph.torch.operator_table import CONVERTERS
 from proofmap.runtime.memory import is_out_of_memory
 from proofmap.runtime.silence import quiet
 
-BATCH = 29  # the samples that the exporter sees: a prime that is no usual size, so that none is taken for another axis
+BATCH = 29  # samples in the exported batch: a prime that is no usual size, so that no other axis has it
 
-# Operators that export would otherwise take apart into pieces for which bounds are looser or missing.
+# Operators that export must not decompose, because bounds of the parts are looser or missing.
 KEPT = """
 linear matmul batch_norm prelu hardswish hardsigmoid silu mish gelu softplus elu selu celu leaky_relu log_sigmoid
 softshrink hardshrink threshold rrelu
@@ -33,14 +33,14 @@ logsumexp lstm.input gru.input rnn_tanh.input rnn_relu.input
 
 
 def kept() -> list[Any]:
-    """The operators above that this version of torch has."""
+    """Return those of `KEPT` that this version of torch has."""
     names = (name.split(".") for name in KEPT.split())
     ops = (getattr(getattr(torch.ops.aten, name, None), (*overload, "default")[0], None) for name, *overload in names)
     return [op for op in ops if op is not None]
 
 
 def export(model: nn.Module, x: Tensor) -> ExportedProgram:
-    """The model's operators, taken apart unless all of them are known as they are: that takes ten times as long."""
+    """Export the model. Operators are decomposed only if one has no converter, since that takes ten times as long."""
     try:
         with warnings.catch_warnings(), quiet():
             warnings.simplefilter("ignore")  # torch.export warns about itself
@@ -64,7 +64,7 @@ def export(model: nn.Module, x: Tensor) -> ExportedProgram:
 
 
 class ExportError(ModelError):
-    """torch.export cannot follow the model."""
+    """The error for a model that torch.export cannot follow."""
 
     def __init__(self, reason: str, shape: tuple[int, ...]) -> None:
         self.reason: str = f"torch.export cannot follow ({reason})"
@@ -75,7 +75,7 @@ class ExportError(ModelError):
 
 
 def _has_converters(graph: fx.Graph) -> bool:
-    """Whether the table has every call; it has none that writes to its arguments."""
+    """Return whether every call has a converter. No converter is for an operator that writes to its arguments."""
     return all(str(node.target) in CONVERTERS for node in graph.nodes if node.op not in ("placeholder", "output"))
 
 
@@ -87,20 +87,20 @@ def _decompositions() -> Any:
 
 
 def stored_tensors(program: ExportedProgram) -> dict[str, Tensor]:
-    """Parameters, buffers and constants, by the names of their placeholders."""
+    """Return parameters, buffers and constants by the names of their placeholders."""
     sign, tensors = program.graph_signature, {**program.state_dict, **program.constants}
     held = {**sign.inputs_to_parameters, **sign.inputs_to_buffers, **sign.inputs_to_lifted_tensor_constants}
     return {name: tensors[key] for name, key in held.items()}
 
 
 def module_path(node: fx.Node) -> str:
-    """The path of the module that made the node, or the name export gave it."""
+    """Return the path of the module that made the node, or the node's name in the export."""
     paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values() if path]
     return paths[-1] if paths else node.name
 
 
 def evaluate_call(program: ExportedProgram, points: Tensor, last: fx.Node) -> Tensor:
-    """The value of a call at a batch of points of the size that was exported."""
+    """Return the value of a call for a batch of the exported size."""
     tensors = {**stored_tensors(program), program.graph_signature.user_inputs[0]: points}
     values: dict[fx.Node, Any] = {}
     for node in program.graph.nodes:

@@ -1,6 +1,6 @@
-"""A torch module run as it is, up to a value that passes between its parts: hooks read the value, and end the call.
+"""Opaque part of a torch module: the module runs up to a value between two submodules, which a hook reads.
 
-The module is a copy, in evaluation mode. Its batch may have any size, as no operation is taken out of it.
+The hook ends the call. The module is a copy in evaluation mode and takes batches of any size.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Side = Literal["input", "output"]
 
 @dataclass(frozen=True)
 class Site:
-    """A value that a part of a module takes or gives: at which of its calls, and which of the tensors there."""
+    """An input or output of a submodule: the number of the call (from 1), and the index among the tensors there."""
 
     path: str
     side: Side
@@ -40,9 +40,9 @@ class Site:
 
 @dataclass(frozen=True, eq=False)
 class Hooked(OpaqueFunction):
-    """The module's value at a site; None: its output.
+    """The module's value at a site (None: its output).
 
-    The hash covers the classes of all parts with their source, where Python has it, their settings, and every
+    The hash covers the classes of all submodules with their source code, if Python has it, their settings, and every
     parameter and buffer.
     """
 
@@ -52,7 +52,7 @@ class Hooked(OpaqueFunction):
 
     @classmethod
     def of(cls, model: nn.Module, site: Site | None, missing: tuple[tuple[str, str], ...], x: Tensor) -> Hooked:
-        """A copy of the model, read at the site for samples like x (1, *shape)."""
+        """Return a copy of the model that is read at the site, for samples like x (1, *shape)."""
         try:
             module = copy.deepcopy(model).eval()
         except Exception as error:  # what a module holds may be anything
@@ -67,14 +67,14 @@ class Hooked(OpaqueFunction):
             return self._value(x).to(x.dtype)
 
     def inside(self, x: Tensor, path: str) -> tuple[Tensor, Tensor]:
-        """(what the part of that name gave when it was last called, the value): both on one tape of gradients."""
+        """Return (the last output of the submodule, the value), both in one autograd graph."""
         given: list[Tensor] = []
         with _forward_hooks([self.module.get_submodule(path)], lambda part, out: given.append(out)):
             value = self(x)
         return given[-1], value
 
     def layers(self, x: Tensor) -> dict[str, nn.Module]:
-        """The parts without parts of their own that compute a tensor for the value, by name, in the order of calls."""
+        """Return the leaf submodules that return a tensor, by name, in the order of their last calls."""
         layers: dict[str, nn.Module] = {}
         names = {module: name for name, module in self.module.named_modules() if _is_leaf(module)}
 
@@ -118,7 +118,7 @@ class Hooked(OpaqueFunction):
 
 
 class _ReachedError(BaseException):
-    """Not an Exception, which a model might catch."""
+    """Ends the call of a module. Not an Exception, which a model might catch."""
 
     def __init__(self, value: Tensor) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class _ReachedError(BaseException):
 
 @contextmanager
 def _forward_hooks(parts: Iterable[nn.Module], note: Callable[[nn.Module, Any], None]) -> Iterator[None]:
-    """Call note(part, what it gave) whenever one of the parts has been called."""
+    """Call note(submodule, output) after every call of these submodules."""
     with ExitStack() as hooks:
         for part in parts:
             hooks.enter_context(part.register_forward_hook(lambda module, args, out: note(module, out)))
@@ -136,7 +136,7 @@ def _forward_hooks(parts: Iterable[nn.Module], note: Callable[[nn.Module, Any], 
 
 @contextmanager
 def hook(model: nn.Module, path: str, side: Side, read: Callable[[int, list[Any]], None]) -> Iterator[None]:
-    """Call read(number of the call from 1, the tensors) whenever the part takes or has given something."""
+    """Call read(number of the call from 1, tensors) with the inputs or outputs of a submodule at each of its calls."""
     calls = count(1)
     part = model.get_submodule(path)
     if side == "input":
@@ -150,7 +150,7 @@ def hook(model: nn.Module, path: str, side: Side, read: Callable[[int, list[Any]
 
 
 def find_site(model: nn.Module, x: Tensor, path: str, side: Side, value: Tensor) -> Site | None:
-    """The site at that part where the model, run on x, has this value."""
+    """Return the site at this submodule where the model, run on x, has this value; None if there is none."""
     sites: list[Site] = []
 
     def read(call: int, leaves: list[Any]) -> None:
@@ -165,12 +165,12 @@ def find_site(model: nn.Module, x: Tensor, path: str, side: Side, value: Tensor)
 
 
 def _is_leaf(part: nn.Module) -> bool:
-    """Whether it has no parts of its own, and takes hooks."""
+    """Return whether the module has no submodules and accepts hooks."""
     return not list(part.children()) and not isinstance(part, torch.jit.ScriptModule)
 
 
 def _count_elements(module: nn.Module, x: Tensor) -> int:
-    """About how many scalars one sample takes inside: what all parts give, and as many for what stands between them."""
+    """Estimate the scalars that one sample takes: all outputs of leaf modules, doubled for operations between them."""
     total = 0
 
     def add(part: nn.Module, out: Any) -> None:
@@ -191,7 +191,7 @@ def _has_gradients(run: Callable[[Tensor], Tensor], x: Tensor) -> bool:
 
 
 def _describe_code(model: nn.Module) -> Iterator[str]:
-    """The parts of a module with their settings, and the source of every class that is not torch's own."""
+    """Yield the submodules with their settings, and the source code of every class outside torch."""
     seen: set[type] = set()
     for name, module in model.named_modules():
         kind = type(module)
@@ -205,7 +205,7 @@ def _describe_code(model: nn.Module) -> Iterator[str]:
             seen.add(base)
             try:
                 yield inspect.getsource(base)
-            except (OSError, TypeError):  # typed in, or made by a program
+            except (OSError, TypeError):  # defined interactively or by a program
                 yield base.__qualname__
 
 

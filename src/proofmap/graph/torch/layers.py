@@ -1,6 +1,6 @@
-"""Torch's whole layers: products with weights, convolutions, normalisation, pooling.
+"""Converters of torch layers: products with weights, convolutions, batch norm, pooling, softmax and attention.
 
-`how` are an operator's further arguments, by their places: those of a docstring, as far as they are given.
+`rest` has an operator's further positional arguments; the docstring names them. Trailing ones may be missing.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from proofmap.graph.sliding_windows import SlidingWindow
 from proofmap.graph.torch.shapes import axes_of, operators
 
 
-def _with_defaults(how: tuple[Any, ...], *defaults: Any) -> tuple[Any, ...]:
-    return (*how, *defaults[len(how) :])
+def _with_defaults(rest: tuple[Any, ...], *defaults: Any) -> tuple[Any, ...]:
+    return (*rest, *defaults[len(rest) :])
 
 
 def _per_axis(value: int | Sequence[int], rank: int) -> tuple[int, ...]:
-    """One number for every spatial axis, as torch's arguments allow."""
+    """Return one number for each spatial axis; torch's arguments may be a single number."""
     if isinstance(value, int):
         return (value,) * rank
     return tuple(value) * rank if len(value) == 1 else tuple(value)
@@ -68,7 +68,7 @@ def _addmm(b: Builder, name: str, bias: Value, x: Value, y: Value, *, beta: floa
 
 
 def _bilinear(b: Builder, name: str, x: Value, y: Value, weight: Value, bias: OptionalWeight = None) -> str:
-    """Σ_ij x_i W_kij y_j + b_k over the last axes."""
+    """Add Σ_ij x_i W_kij y_j + b_k over the last axes."""
     weight = require_constant(weight, "weights")
     outputs, left, right = weight.shape
     if isinstance(x, Tensor):
@@ -87,9 +87,9 @@ def _bilinear(b: Builder, name: str, x: Value, y: Value, weight: Value, bias: Op
     return b.affine(name, b.reshape(f"{name}.shape", product, b.shape(matrix)[:-1]), None, bias)
 
 
-def _convolution(b: Builder, name: str, x: str, weight: Value, bias: Value | None, *how: Any) -> str:
-    """how: stride, padding, dilation, whether transposed, output padding, groups."""
-    stride, padding, dilation, transposed, extra, groups = how
+def _convolution(b: Builder, name: str, x: str, weight: Value, bias: Value | None, *rest: Any) -> str:
+    """rest: stride, padding, dilation, whether transposed, output padding, groups."""
+    stride, padding, dilation, transposed, extra, groups = rest
     weight = require_constant(weight, "weights")
     if b.rank(x) != weight.ndim:
         raise MixedSamplesError(name, "convolution of an input without a sample dimension")
@@ -101,9 +101,9 @@ def _convolution(b: Builder, name: str, x: str, weight: Value, bias: Value | Non
     return weighted_layers.conv(b, name, x, weight, bias, slide, groups)
 
 
-def _conv(b: Builder, name: str, x: str, weight: Value, bias: Value | None = None, *how: Any) -> str:
-    """how: stride, padding, dilation, groups, as the user wrote them; padding="same" puts the odd one behind."""
-    stride, padding, dilation, groups = _with_defaults(how, 1, 0, 1, 1)
+def _conv(b: Builder, name: str, x: str, weight: Value, bias: Value | None = None, *rest: Any) -> str:
+    """rest: stride, padding, dilation, groups, as in the user's call; padding="same" puts an odd entry at the end."""
+    stride, padding, dilation, groups = _with_defaults(rest, 1, 0, 1, 1)
     if isinstance(padding, str) and isinstance(x, str) and isinstance(weight, Tensor):
         sizes = weight.shape[2:] if padding == "same" else (1,) * (weight.ndim - 2)
         totals = [d * (k - 1) for d, k in zip(_per_axis(dilation, len(sizes)), sizes, strict=True)]
@@ -114,15 +114,15 @@ def _conv(b: Builder, name: str, x: str, weight: Value, bias: Value | None = Non
     return _convolution(b, name, x, weight, bias, stride, padding, dilation, False, 0, groups)
 
 
-def _conv_transpose(b: Builder, name: str, x: str, weight: Value, bias: Value | None = None, *how: Any) -> str:
-    """how: stride, padding, output padding, groups, dilation."""
-    stride, padding, extra, groups, dilation = _with_defaults(how, 1, 0, 0, 1, 1)
+def _conv_transpose(b: Builder, name: str, x: str, weight: Value, bias: Value | None = None, *rest: Any) -> str:
+    """rest: stride, padding, output padding, groups, dilation."""
+    stride, padding, extra, groups, dilation = _with_defaults(rest, 1, 0, 0, 1, 1)
     return _convolution(b, name, x, weight, bias, stride, padding, dilation, True, extra, groups)
 
 
-def _batch_norm(b: Builder, name: str, x: str, weight: Tensor | None, bias: Tensor | None, *how: Any) -> str:
-    """how: mean, variance, whether in training, momentum, epsilon, and more that changes no value."""
-    mean, var, training, _, eps, *_ = how
+def _batch_norm(b: Builder, name: str, x: str, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> str:
+    """rest: mean, variance, whether in training, momentum, epsilon, and arguments that change no value."""
+    mean, var, training, _, eps, *_ = rest
     if training or mean is None or var is None:
         raise ModelError(
             f"batch_norm (node {name!r}) uses the statistics of the batch, which mixes its samples: "
@@ -134,16 +134,16 @@ def _batch_norm(b: Builder, name: str, x: str, weight: Tensor | None, bias: Tens
 # --- pooling ---
 
 
-def _max_pool(rank: int, b: Builder, name: str, x: str, kernel: Any, stride: Any = (), *how: Any) -> str:
-    """how: padding, dilation, whether the last window may reach beyond the map."""
-    padding, dilation, ceil = _with_defaults(how, 0, 1, False)
+def _max_pool(rank: int, b: Builder, name: str, x: str, kernel: Any, stride: Any = (), *rest: Any) -> str:
+    """rest: padding, dilation, whether the last window may reach beyond the map."""
+    padding, dilation, ceil = _with_defaults(rest, 0, 1, False)
     kernel = _per_axis(kernel, rank)
     return pooling.max_pool(b, name, x, _window(kernel, stride or kernel, padding, dilation), ceil=ceil)
 
 
-def _avg_pool(rank: int, b: Builder, name: str, x: str, kernel: Any, stride: Any = (), *how: Any) -> str:
-    """how: padding, whether the last window may reach beyond the map, whether padding counts, the divisor."""
-    padding, ceil, count_padding, divisor = _with_defaults(how, 0, False, True, None)
+def _avg_pool(rank: int, b: Builder, name: str, x: str, kernel: Any, stride: Any = (), *rest: Any) -> str:
+    """rest: padding, whether the last window may reach beyond the map, whether padding counts, the divisor."""
+    padding, ceil, count_padding, divisor = _with_defaults(rest, 0, False, True, None)
     kernel = _per_axis(kernel, rank)
     slide = _window(kernel, stride or kernel, padding)
     return pooling.avg_pool(b, name, x, slide, ceil=ceil, count_padding=count_padding, divisor=divisor)
@@ -158,10 +158,10 @@ def _softmax(kind: str, b: Builder, name: str, x: str, axis: int, *_: Any, **__:
 
 
 def _attention(
-    b: Builder, name: str, q: Value, k: Value, v: Value, mask: Value | None = None, *how: Any, **more: Any
+    b: Builder, name: str, q: Value, k: Value, v: Value, mask: Value | None = None, *rest: Any, **more: Any
 ) -> str:
-    """how: dropout, whether causal. more: the scale, and whether keys are shared by groups of heads."""
-    dropout, causal = _with_defaults(how, 0.0, False)
+    """rest: dropout, whether causal. more: the scale, and whether keys are shared by groups of heads."""
+    dropout, causal = _with_defaults(rest, 0.0, False)
     if dropout > 0:
         raise NoRule("with dropout that stays on in evaluation mode")
     if more.get("enable_gqa"):
@@ -170,13 +170,13 @@ def _attention(
 
 
 def _repeat_heads(b: Builder, name: str, x: Value, heads: int) -> Value:
-    """Each of fewer heads as often as queries share it."""
+    """Repeat each head for the queries that share it (grouped-query attention)."""
     of = torch.arange(b.batched_shape(x)[-3]).repeat_interleave(heads // b.batched_shape(x)[-3])
     return x.index_select(-3, of) if isinstance(x, Tensor) else slicing.index(b, name, x, len(b.shape(x)) - 3, of)
 
 
 def as_first_result(convert: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """An operator with further results that nobody may read."""
+    """Return a converter for an operator with several results of which only the first may be read."""
     return lambda *args, **kwargs: [convert(*args, **kwargs)]
 
 
@@ -192,12 +192,12 @@ LAYERS = operators(
         "conv_transpose1d conv_transpose2d.input conv_transpose3d.input": _conv_transpose,
         "batch_norm": _batch_norm,
         "_native_batch_norm_legit_no_training": as_first_result(
-            lambda b, name, x, weight, bias, mean, var, *how: _batch_norm(
-                b, name, x, weight, bias, mean, var, False, *how
+            lambda b, name, x, weight, bias, mean, var, *rest: _batch_norm(
+                b, name, x, weight, bias, mean, var, False, *rest
             )
         ),
         "_native_batch_norm_legit.no_stats": as_first_result(
-            lambda b, name, x, weight, bias, *how: _batch_norm(b, name, x, weight, bias, None, None, *how)
+            lambda b, name, x, weight, bias, *rest: _batch_norm(b, name, x, weight, bias, None, None, *rest)
         ),
         **{f"avg_pool{n}d": partial(_avg_pool, n) for n in (1, 2, 3)},
         **{f"max_pool{n}d": partial(_max_pool, n) for n in (1, 2, 3)},

@@ -1,4 +1,4 @@
-"""Torch's operators that are linear because their places, masks or factors are constants."""
+"""Converters of torch operators that are linear because their positions, masks or factors are constants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proofmap.graph.builder.scatter import keep_triangle, overwrite, select
 from proofmap.graph.sliding_windows import SlidingWindow
 from proofmap.graph.torch.shapes import as_value, operators
 
-_MAX_LERP_WEIGHT = 2.0**24  # of lerp: end - start, which larger ones multiply, may underflow
+_MAX_LERP_WEIGHT = 2.0**24  # largest weight of lerp: it multiplies end - start, which may underflow
 
 
 def _where(b: Builder, name: str, mask: Value, x: Any, y: Any) -> Value:
@@ -24,7 +24,7 @@ def _where(b: Builder, name: str, mask: Value, x: Any, y: Any) -> Value:
 
 
 def _lerp(b: Builder, name: str, start: Value, end: Value, weight: Any) -> str:
-    """start + w (end - start), where w is a constant, or both ends are."""
+    """Add start + w (end - start), if w is a constant, or start and end are."""
     weight = as_value(weight)
     if isinstance(start, Tensor) and isinstance(end, Tensor):
         return b.add(name, scalar_functions.mul(b, f"{name}.scaled", weight, end.double() - start.double()), start)
@@ -44,9 +44,9 @@ def _cumsum(b: Builder, name: str, x: str, axis: int, **_: Any) -> str:
     return weighted_sums.cumulative_sum(b, name, x, b.axis(name, "cumsum", axis, b.rank(x)))
 
 
-def _col2im(b: Builder, name: str, x: str, size: Sequence[int], kernel: Sequence[int], *how: Sequence[int]) -> str:
-    """how: dilation, padding, stride."""
-    dilation, padding, stride = how
+def _col2im(b: Builder, name: str, x: str, size: Sequence[int], kernel: Sequence[int], *rest: Sequence[int]) -> str:
+    """rest: dilation, padding, stride."""
+    dilation, padding, stride = rest
     if b.rank(x) != 3:
         raise MixedSamplesError(name, "fold of an input without a sample dimension")
     return weighted_sums.fold_windows(
@@ -57,7 +57,7 @@ def _col2im(b: Builder, name: str, x: str, size: Sequence[int], kernel: Sequence
 def _interpolate(
     function: Callable[..., Tensor], b: Builder, name: str, x: str, size: Any, align: bool, factors: Any
 ) -> str:
-    """Torch's own answer to how each axis is weighed: what becomes of unit rows, one axis at a time."""
+    """Add an interpolation, one axis at a time. Torch's result for unit vectors gives the matrix of each axis."""
     rank = len(size or factors)
     first = len(b.shape(x)) - rank
     start = torch.rand(1, 2, *b.shape(x)[first:], dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -74,7 +74,7 @@ def _interpolate(
         if not torch.equal(matrix, unit):
             x = weighted_sums.apply_matrix(b, f"{name}.axis{first + k}", x, first + k, matrix)
             end = torch.tensordot(end, matrix, ([2 + k], [1])).movedim(-1, 2 + k)
-    if not torch.allclose(function(start, size, align, factors), end):  # torch 2.13, to a width of 1
+    if not torch.allclose(function(start, size, align, factors), end):  # it differs in torch 2.13 for a width of 1
         raise ModelError(
             f"torch {torch.__version__} resizes maps of {tuple(start.shape[2:])} to {tuple(end.shape[2:])} (node "
             f"{name!r}) otherwise than one axis after the other, expected the same: resize one axis after the other"
@@ -82,13 +82,13 @@ def _interpolate(
     return x
 
 
-# --- writing over entries ---
+# --- operators that write over entries ---
 
 
 def _overwrite(
     function: Callable[..., Tensor], b: Builder, name: str, x: Any, source: Any, *args: Any, **kwargs: Any
 ) -> Value:
-    """An operator of two values and constants that only moves entries: into the first from the second."""
+    """Convert an operator that writes entries of the second value over entries of the first."""
 
     def place(into: Tensor, values: Tensor) -> Tensor:
         return function(into, values, *args, **kwargs)

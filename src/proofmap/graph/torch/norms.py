@@ -1,4 +1,4 @@
-"""Torch's normalisation by the statistics of a sample itself, and its norms and deviations along axes."""
+"""Converters of torch's layer, group, instance and RMS norm, and of variances and vector norms along axes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from proofmap.graph.torch.shapes import axes_of, operators
 
 
 def _last_axes(b: Builder, name: str, op: str, x: str, sides: Sequence[int]) -> range:
-    """The last axes, as many as are named."""
+    """Return the last axes, as many as `sides` has."""
     if len(sides) >= b.rank(x):
         raise MixedSamplesError(name, op)
     return range(len(b.shape(x)) - len(sides), len(b.shape(x)))
@@ -28,11 +28,11 @@ def _layer_norm(
     sides: Sequence[int],
     weight: OptionalWeight = None,
     bias: OptionalWeight = None,
-    *how: Any,
+    *rest: Any,
 ) -> str:
-    """how: epsilon, and more that changes no value."""
+    """rest: epsilon, and arguments that change no value."""
     return normalisation.layer_norm(
-        b, name, x, _last_axes(b, name, "layer_norm", x, sides), weight, bias, (*how, 1e-5)[0]
+        b, name, x, _last_axes(b, name, "layer_norm", x, sides), weight, bias, (*rest, 1e-5)[0]
     )
 
 
@@ -45,20 +45,20 @@ def _rms_norm(
 
 
 def _group_norm(
-    b: Builder, name: str, x: str, groups: int, weight: OptionalWeight = None, bias: OptionalWeight = None, *how: Any
+    b: Builder, name: str, x: str, groups: int, weight: OptionalWeight = None, bias: OptionalWeight = None, *rest: Any
 ) -> str:
-    """how: epsilon, and more that changes no value."""
-    return normalisation.group_norm(b, name, x, groups, weight, bias, (*how, 1e-5)[0])
+    """rest: epsilon, and arguments that change no value."""
+    return normalisation.group_norm(b, name, x, groups, weight, bias, (*rest, 1e-5)[0])
 
 
-def _native_group_norm(b: Builder, name: str, x: str, weight: OptionalWeight, bias: OptionalWeight, *how: Any) -> str:
-    """how: samples, channels, places, groups, epsilon."""
-    return normalisation.group_norm(b, name, x, how[3], weight, bias, how[4])
+def _native_group_norm(b: Builder, name: str, x: str, weight: OptionalWeight, bias: OptionalWeight, *rest: Any) -> str:
+    """rest: samples, channels, places, groups, epsilon."""
+    return normalisation.group_norm(b, name, x, rest[3], weight, bias, rest[4])
 
 
-def _instance_norm(b: Builder, name: str, x: str, weight: OptionalWeight, bias: OptionalWeight, *how: Any) -> str:
-    """how: mean, variance, whether they are those of the input, momentum, epsilon, and more that changes no value."""
-    mean, var, own, _, eps, *_ = how
+def _instance_norm(b: Builder, name: str, x: str, weight: OptionalWeight, bias: OptionalWeight, *rest: Any) -> str:
+    """rest: mean, variance, whether the input's are used, momentum, epsilon, and arguments that change no value."""
+    mean, var, own, _, eps, *_ = rest
     if own or mean is None or var is None:
         return normalisation.group_norm(b, name, x, b.shape(x)[0], weight, bias, eps)
     return weighted_layers.batch_norm(b, name, x, weight, bias, mean, var, eps)
@@ -67,7 +67,7 @@ def _instance_norm(b: Builder, name: str, x: str, weight: OptionalWeight, bias: 
 def _variance(
     b: Builder, name: str, x: str, axes: Any = None, *, correction: float | None = None, keepdim: bool = False
 ) -> str:
-    """Σ (x - m)² / (n - correction)."""
+    """Add Σ (x - m)² / (n - correction)."""
     over = axes_of(b, name, "var", x, axes)
     mean = b.reduce(f"{name}.mean", x, over, keepdim=True, mean=True)
     square = b.add_node(f"{name}.square", "square", [b.sub(f"{name}.centred", x, mean)])
@@ -79,12 +79,12 @@ def _variance(
     return b.scale(name, total, 1 / (count - less))
 
 
-def _deviation(b: Builder, name: str, x: str, axes: Any = None, **how: Any) -> str:
-    return b.add_node(name, "sqrt", [_variance(b, f"{name}.variance", x, axes, **how)])
+def _deviation(b: Builder, name: str, x: str, axes: Any = None, **settings: Any) -> str:
+    return b.add_node(name, "sqrt", [_variance(b, f"{name}.variance", x, axes, **settings)])
 
 
 def _norm(b: Builder, name: str, x: str, order: float = 2, axes: Any = None, keepdim: bool = False, **_: Any) -> str:
-    """The norm along axes, for orders 1, 2 and infinity."""
+    """Add the vector norm along axes, for the orders 1, 2 and infinity."""
     over = axes_of(b, name, "norm", x, axes)
     if order == 2:
         square = b.add_node(f"{name}.square", "square", [x])
@@ -97,14 +97,14 @@ def _norm(b: Builder, name: str, x: str, order: float = 2, axes: Any = None, kee
     raise NoRule(f"of order {order:g}")
 
 
-def _variance_and_mean(b: Builder, name: str, x: str, axes: Any = None, **how: Any) -> list[str]:
+def _variance_and_mean(b: Builder, name: str, x: str, axes: Any = None, **settings: Any) -> list[str]:
     over = axes_of(b, name, "var", x, axes)
-    mean = b.reduce(f"{name}.of", x, over, keepdim=how.get("keepdim", False), mean=True)
-    return [_variance(b, name, x, axes, **how), mean]
+    mean = b.reduce(f"{name}.of", x, over, keepdim=settings.get("keepdim", False), mean=True)
+    return [_variance(b, name, x, axes, **settings), mean]
 
 
 def _log_sum(b: Builder, name: str, x: str, axes: Any, keepdim: bool = False) -> str:
-    """log Σ exp(x_i) = m + log Σ exp(x_i - m), with the mean m, so that large numbers do not overflow."""
+    """Add log Σ exp(x_i) = m + log Σ exp(x_i - m) with the mean m, so that large numbers do not overflow."""
     over = axes_of(b, name, "logsumexp", x, axes)
     mean = b.reduce(f"{name}.mean", x, over, keepdim=True, mean=True)
     parts = b.add_node(f"{name}.exp", "exp", [b.sub(f"{name}.centred", x, mean)])

@@ -1,9 +1,9 @@
-"""A torch module with operations that have no rule: its last part as a graph, and before that the module itself.
+"""Torch modules with operations that have no rule: the last part becomes a graph, the first part runs as it is.
 
-    f = g∘h:  g is read from torch.export, every operation with a rule; h runs the module up to there.
+    f = g∘h:  g is read from torch.export and has a rule for every operation; h runs the module up to the cut.
 
-The cut is the earliest value after the last operation without a rule that all others go through, and that passes
-between two parts of the module, where a hook can read it. At the latest it is the output.
+The cut is the earliest value after the last operation without a rule that every path passes and that passes between two
+submodules, where a hook can read it. If there is none, the cut is the output.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from proofmap.runtime.precision import full_precision
 
 __all__ = ["Exported", "run_as_is"]
 
-_OUTPUT_NAME = "output"  # the name of a value that no operation is known for
+_OUTPUT_NAME = "output"  # the node name of a value that is not named after an operation
 
 Missing = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Exported:
-    """What torch.export made of the model for a batch, and how the operations after one of them are read."""
+    """The exported program of a model for a batch, and a function that reads the operations after one of them."""
 
     program: ExportedProgram
     last: fx.Node  # the last operation without a rule
@@ -45,7 +45,7 @@ class Exported:
 def run_as_is(
     model: nn.Module, x: Tensor, missing: Missing, mixed: MixedSamplesError | None, exported: Exported | None
 ) -> Graph:
-    """The graph of a model in evaluation mode that can be run on samples like x (1, *shape)."""
+    """Return the graph, with an opaque node, of a model in evaluation mode for samples like x (1, *shape)."""
     start = Node("input", "input", (), tuple(x.shape[1:]))
     points = points_around(x, FEW_POINTS if mixed is None else MANY_POINTS)
     with full_precision(x.device), torch.no_grad():
@@ -62,7 +62,7 @@ def run_as_is(
 
 
 def _refusal(model: nn.Module, points: Tensor) -> str | None:
-    """Why the model cannot be taken as it is."""
+    """Return why the model cannot be run as it is, or None."""
     try:
         output = output_of(model, points)
     except ModelError as error:
@@ -78,7 +78,7 @@ def _refusal(model: nn.Module, points: Tensor) -> str | None:
 
 
 def _cut_candidates(exported: Exported) -> Iterator[fx.Node]:
-    """The calls from the last one without a rule on whose values all that comes later depends on alone."""
+    """Yield the calls, from the last one without a rule on, whose value is all that later calls depend on."""
     signature, nodes = exported.program.graph_signature, list(exported.program.graph.nodes)
     (entry,) = (n for n in nodes if n.name == signature.user_inputs[0])
     (exit_,) = (n for n in nodes if n.name == signature.user_outputs[0])
@@ -86,7 +86,7 @@ def _cut_candidates(exported: Exported) -> Iterator[fx.Node]:
     for node in reversed(nodes):
         if node in needed:
             needed.update(node.all_input_nodes)
-    moving = {entry}  # what depends on the input
+    moving = {entry}  # the calls that depend on the input
     steps: list[tuple[list[fx.Node], list[fx.Node]]] = []
     for node in nodes:
         moves = node in needed and bool(moving.intersection(node.all_input_nodes))
@@ -98,7 +98,7 @@ def _cut_candidates(exported: Exported) -> Iterator[fx.Node]:
 
 
 def _split_at(model: nn.Module, x: Tensor, node: fx.Node, exported: Exported) -> tuple[str, Site | None, Graph] | None:
-    """(a name for the node's value, where a hook reads it, the graph of what comes after); None where there is none."""
+    """Return (a name for the node's value, the site of a hook that reads it, the graph after it), or None."""
     is_output = node.name == exported.program.graph_signature.user_outputs[0]
     places = list(_hook_places(node))
     shape = tuple(node.meta["val"].shape)
@@ -122,10 +122,10 @@ def _split_at(model: nn.Module, x: Tensor, node: fx.Node, exported: Exported) ->
 
 
 def _hook_places(node: fx.Node) -> Iterator[tuple[str, Literal["input", "output"]]]:
-    """The parts that may give or take the value of the call: outer ones first.
+    """Yield the submodules that may return or take the value of the call, outer ones first.
 
-    A part that gives it does nothing more with it itself. That a value is equal at some points would not do: behind a
-    ReLU it may well be.
+    A submodule that returns the value must not compute with it afterwards. Equal values at some points would not show
+    that: after a ReLU they may be equal by chance.
     """
     inside: dict[str, Any] = node.meta.get("nn_module_stack", {})
     stacks = [user.meta.get("nn_module_stack", {}) for user in node.users if user.op == "call_function"]

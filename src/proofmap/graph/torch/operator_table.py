@@ -1,4 +1,4 @@
-"""What torch's operators are in our words: one line in one table for each."""
+"""The table of torch operators: a converter for each ATen operator, which adds its nodes to a graph builder."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _full_like(b: Builder, name: str, x: str, value: float, *, dtype: torch.dtyp
 
 
 def _glu(b: Builder, name: str, x: str, axis: int = -1) -> str:
-    """The as_first_result half of an axis times the sigmoid of the second."""
+    """Add a gated linear unit: the first half of an axis times the sigmoid of the second half."""
     axis = b.axis(name, "glu", axis, b.rank(x))
     half = b.shape(x)[axis] // 2
     value, gate = slicing.split(b, f"{name}.half", x, axis, [half, half])
@@ -83,7 +83,9 @@ def _unary(op: str, b: Builder, name: str, x: str, **attributes: Any) -> str:
     return b.add_node(name, op, [x], **attributes)
 
 
-_UNARY = "relu abs square exp sqrt reciprocal sigmoid tanh erf mish hardswish"  # of the same name here
+_UNARY = (
+    "relu abs square exp sqrt reciprocal sigmoid tanh erf mish hardswish"  # operators with the same name in `graph.ops`
+)
 
 CONVERTERS: dict[str, Callable[..., Any]] = {
     **LAYERS,

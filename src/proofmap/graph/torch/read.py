@@ -1,4 +1,4 @@
-"""An exported module as a graph: each call through the table of `aten`, constants computed at once."""
+"""Conversion of an exported program to a graph, call by call through the operator table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from proofmap.graph.torch.batch_axis_tracking import ACCEPT_DISPLACED, convert_d
 from proofmap.graph.torch.export import BATCH, module_path, stored_tensors
 from proofmap.graph.torch.operator_table import CONVERTERS
 
-_EMPTY = ("aten.empty", "aten.new_empty")  # whatever stands there is written over, or the model is no function
+_EMPTY = ("aten.empty", "aten.new_empty")  # the entries are overwritten later, otherwise the model is not a function
 
 
 def read(
@@ -30,10 +30,10 @@ def read(
     name: str = "input",
     bad: dict[str, fx.Node] | None = None,
 ) -> Graph:
-    """Every call in the exported graph, converted through the table; constants are computed at once.
+    """Convert every call of the exported program; calls of constants are computed immediately.
 
-    start: the call whose value of that name and shape the graph takes, in place of the input. bad: gets the calls
-    without a rule, by the name of what stands for them.
+    start: the call whose value, with this name and shape, becomes the graph's input. bad: collects the calls without a
+    rule, by the names of their placeholders.
     """
     signature, tensors = exported.graph_signature, stored_tensors(exported)
     values: dict[str, Any] = {}
@@ -47,7 +47,7 @@ def read(
         elif node.op == "call_function" and all(n.name in values for n in node.all_input_nodes):
             value = _convert(builder, node, values)
             if isinstance(value, DisplacedBatch) and node.name == signature.user_outputs[0]:
-                value = builder.add_broken(value.error.node, [value.branch], builder.shape(value.branch), value.error)
+                value = builder.add_broken(value.error.node, [value.node], builder.shape(value.node), value.error)
             values[node.name] = value
             if bad is not None:
                 bad.update((name, node) for name in (*builder.missing, *builder.mixing) if name not in bad)
@@ -58,33 +58,31 @@ def _convert(builder: Builder, node: fx.Node, values: dict[str, Any]) -> Any:
     args = fx.node.map_arg(node.args, lambda n: values[n.name])
     kwargs = fx.node.map_arg(node.kwargs, lambda n: values[n.name])
     inputs = tree_leaves([values[n.name] for n in node.all_input_nodes])
-    aside = any(isinstance(value, DisplacedBatch) for value in inputs)
-    branches = [v.branch if isinstance(v, DisplacedBatch) else v for v in inputs if isinstance(v, str | DisplacedBatch)]
+    displaced = any(isinstance(value, DisplacedBatch) for value in inputs)
+    nodes = [v.node if isinstance(v, DisplacedBatch) else v for v in inputs if isinstance(v, str | DisplacedBatch)]
     op, name = str(node.target), module_path(node)
-    if not branches:
+    if not nodes:
         return _constant(node, name, args, kwargs)
     try:
         if op not in CONVERTERS:
             raise NoRule
         since = len(builder.nodes)
-        if aside and op not in ACCEPT_DISPLACED:
+        if displaced and op not in ACCEPT_DISPLACED:
             return builder.name_result(name, convert_displaced(builder, name, op, None, args, kwargs), since)
         try:
             return builder.name_result(name, CONVERTERS[op](builder, name, *args, **kwargs), since)
         except MixedSamplesError as error:
             return builder.name_result(name, convert_displaced(builder, name, op, error, args, kwargs), since)
     except NoRule as reason:
-        said = "getitem" if node.target is getitem else op.removesuffix(".default")
-        missing = " ".join((said, *map(str, reason.args)))
-        return _placeholders(
-            node.meta.get("val"), lambda shape: builder.add_unsupported(name, missing, branches, shape)
-        )
+        called = "getitem" if node.target is getitem else op.removesuffix(".default")
+        missing = " ".join((called, *map(str, reason.args)))
+        return _placeholders(node.meta.get("val"), lambda shape: builder.add_unsupported(name, missing, nodes, shape))
     except ModelError as error:
         fault = error
     except Exception as error:
         fault = ModelError(f"{op} (node {name!r}) is called in a way that is not known here: {error}")
         fault.__cause__ = error
-    return _placeholders(node.meta.get("val"), lambda shape: builder.add_broken(name, branches, shape, fault))
+    return _placeholders(node.meta.get("val"), lambda shape: builder.add_broken(name, nodes, shape, fault))
 
 
 def _constant(node: fx.Node, name: str, args: Any, kwargs: Any) -> Any:
@@ -98,7 +96,7 @@ def _constant(node: fx.Node, name: str, args: Any, kwargs: Any) -> Any:
 
 
 def _placeholders(meta: Any, place: Callable[[list[int]], str]) -> Any:
-    """One for each result, in the shape that export found."""
+    """Add a placeholder for each result, in the shape that export found."""
     if isinstance(meta, list | tuple):
         return [_placeholders(item, place) for item in meta]
     shape = tuple(meta.shape) if isinstance(meta, Tensor) else (BATCH, 1)

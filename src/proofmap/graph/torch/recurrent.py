@@ -1,4 +1,4 @@
-"""Torch's recurrent layers: samples first, or time first and the samples behind it."""
+"""Converters of torch's recurrent layers, batch first or time first."""
 
 from __future__ import annotations
 
@@ -15,22 +15,18 @@ from proofmap.graph.torch.batch_axis import DisplacedBatch, reshape_source
 from proofmap.graph.torch.shapes import operators
 
 
-def _recurrent(cell: str, b: Builder, name: str, x: Any, hx: Any, params: Sequence[Any], *how: Any) -> list[Any]:
-    """how: whether it has biases, the number of layers, dropout, whether in training, both directions, samples first.
+def _recurrent(cell: str, b: Builder, name: str, x: Any, hx: Any, params: Sequence[Any], *rest: Any) -> list[Any]:
+    """Return the outputs and the last states, whose batch axis follows the axis of the layers.
 
-    What it puts out, and the last states, whose samples stand behind the layers.
+    rest: whether it has biases, the number of layers, dropout, whether in training, bidirectional, batch first.
     """
-    biased, depth, dropout, training, both, first = how
+    biased, depth, dropout, training, both, first = rest
     if training and dropout > 0 and depth > 1:
         raise NoRule("with dropout that stays on in evaluation mode")
     error = MixedSamplesError(name, cell)
     if isinstance(x, DisplacedBatch):
-        ahead = not first and (x.axis, x.before, b.shape(x.branch)[1:2]) == (1, 1, (1,))
-        rows = (
-            reshape_source(b, f"{name}.rows", x.branch, (b.shape(x.branch)[0], b.shape(x.branch)[-1]))
-            if ahead
-            else None
-        )
+        ahead = not first and (x.axis, x.before, b.shape(x.node)[1:2]) == (1, 1, (1,))
+        rows = reshape_source(b, f"{name}.rows", x.node, (b.shape(x.node)[0], b.shape(x.node)[-1])) if ahead else None
     else:
         rows = x if isinstance(x, str) and first and b.rank(x) == 3 else None
     if rows is None:
@@ -46,7 +42,7 @@ def _recurrent(cell: str, b: Builder, name: str, x: Any, hx: Any, params: Sequen
 
 
 def _cell_weights(params: Sequence[Tensor], sets: int, biased: bool) -> list[CellWeights]:
-    """One for each layer and direction: two matrices, two biases if it has any, and a projection if there is one more."""
+    """Return the weights of each layer and direction: two matrices, two biases if any, and a projection if any."""
     size, plain = len(params) // sets, 4 if biased else 2
     made = []
     for k in range(0, len(params), size):
@@ -57,15 +53,15 @@ def _cell_weights(params: Sequence[Tensor], sets: int, biased: bool) -> list[Cel
 
 
 def _initial_states(b: Builder, name: str, state: Any, count: int, error: MixedSamplesError) -> list[Value]:
-    """The first states (layers, samples, features): one for each layer, of one sample."""
+    """Return the initial states (layers, samples, features) of one sample, one for each layer."""
     if isinstance(state, Tensor):
         if not torch.equal(state, state[:, :1].expand_as(state)):
             raise error
         return list(state[:, 0])
     if not isinstance(state, DisplacedBatch) or (state.axis, state.before) != (1, 1):
         raise error
-    shape = b.shape(state.branch)
-    flat = reshape_source(b, f"{name}.rows", state.branch, (shape[0], shape[-1]))
+    shape = b.shape(state.node)
+    flat = reshape_source(b, f"{name}.rows", state.node, (shape[0], shape[-1]))
     rows = [b.add_node(f"{name}.{k}", "slice", [flat], axis=0, range=(k, k + 1, 1)) for k in range(count)]
     return [b.reshape(f"{name}.{k}.row", row, shape[-1:]) for k, row in enumerate(rows)]
 

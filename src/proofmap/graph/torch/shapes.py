@@ -1,4 +1,4 @@
-"""Torch's operators that only move, repeat or drop entries: shapes, slices, padding, nearest upsampling."""
+"""Converters of torch operators that only move, repeat or drop entries: reshapes, slices, padding, upsampling."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from proofmap.graph.builder.scatter import rearrange
 
 
 def as_value(value: Any) -> Value:
-    """An operand that may be a plain number."""
+    """Return an operand as a value; plain numbers become constants."""
     return value if isinstance(value, str | Tensor) else scalar(float(value))
 
 
-def operators(words: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
-    """The table by torch's full names: a line names the operators for a word, "default" their overload if none is."""
-    lines = [(op, word) for ops, word in words.items() for op in ops.split()]
-    return {f"aten.{op}" if "." in op else f"aten.{op}.default": word for op, word in lines}
+def operators(converters: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+    """Return a table by torch's full names. A key lists operators; an operator without an overload gets "default"."""
+    lines = [(op, convert) for ops, convert in converters.items() for op in ops.split()]
+    return {f"aten.{op}" if "." in op else f"aten.{op}.default": convert for op, convert in lines}
 
 
 def axes_of(b: Builder, name: str, op: str, x: str, axes: int | Sequence[int] | None) -> list[int]:
-    """Axes of one sample; none given means all, the samples with them."""
+    """Return axes of one sample. No axes would mean all, including the samples, and is refused."""
     if axes is None or axes == []:
         raise MixedSamplesError(name, op)
     return [b.axis(name, op, axis, b.rank(x)) for axis in ([axes] if isinstance(axes, int) else axes)]
@@ -73,7 +73,7 @@ def _index_select(b: Builder, name: str, x: Value, axis: int, index: Value) -> s
 
 
 def _rearrange(function: Callable[..., Tensor], b: Builder, name: str, x: Value, *args: Any, **kwargs: Any) -> str:
-    """An operator that only moves entries, and whose other arguments are constants."""
+    """Convert an operator that only moves entries and whose other arguments are constants."""
     if isinstance(x, Tensor) or any(isinstance(a, str) for a in args):
         raise NoRule("with computed positions")
     return rearrange(b, name, function.__name__, x, lambda positions: function(positions, *args, **kwargs))
@@ -143,7 +143,7 @@ def _pad(b: Builder, name: str, x: str, pads: Sequence[int], mode: str = "consta
 
 
 def _upsample(mode: str, b: Builder, name: str, x: str, size: Sequence[int] | None, factors: Any = None) -> str:
-    """Torch's own answer to which entries are repeated, one axis at a time."""
+    """Add nearest upsampling, one axis at a time; torch's result gives the positions of each axis."""
     positions = []
     for k, n in enumerate(b.shape(x)[-len(size or factors) :]):
         row = torch.arange(n, dtype=torch.float64).reshape(1, 1, n)

@@ -1,7 +1,7 @@
-"""A torch module as a graph: torch.export, its decompositions, then our own operations.
+"""`pm.trace`: a torch module as a graph, through torch.export and the operator table.
 
-The module is only read: whatever its forward leaves on it is taken away again, its tensors are copied. Where it has
-operations without a rule, or cannot be exported, it is run as it is up to the part that can be bounded (`boxed`).
+The module is not changed: attributes that its forward sets are restored, and tensors are copied. If it has operations
+without a rule, or cannot be exported, the part before the bounded graph runs as it is (`opaque_part`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from proofmap.runtime.precision import full_precision
 
 
 def trace(model: nn.Module, x: Tensor) -> Graph:
-    """The graph of `model` for inputs like x (N, *shape), in evaluation mode; N is free afterwards.
+    """Return the graph of `model` for inputs like x (N, *shape), in evaluation mode; N may differ afterwards.
 
-    What has no rule is one node of it, run by the module itself: `bounded` says whether there is any. Checked on the
-    spot: the graph and the model agree at x and at a point drawn around it.
+    Operations without a rule are in one opaque node, which the module itself computes: `bounded` says whether there is
+    one. The graph is checked: it agrees with the model at x and at a point drawn around it.
 
-    Every public call traces a module once. To save that time, hold the graph and pass it in the model's place, as long
+    Every public call traces a module once. To save that time, keep the graph and pass it instead of the model, as long
     as the module does not change.
 
     >>> pm.trace(model, x).nodes[1].op
@@ -42,7 +42,7 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
     if x.ndim < 2 or not x.is_floating_point() or not x.numel():
         raise InputError(f"got x of shape {tuple(x.shape)} and type {x.dtype}, expected (N, ...) of floats")
     model = eager(model)
-    if isinstance(model, torch.jit.ScriptModule):  # it cannot be put back as it was
+    if isinstance(model, torch.jit.ScriptModule):  # its attributes cannot be restored
         model = copy.deepcopy(model)
     dtype, device = _check(model, x)
     probe = x[:1].detach().to(device, dtype)
@@ -63,7 +63,7 @@ def trace(model: nn.Module, x: Tensor) -> Graph:
 
 
 def _axes_advice(model: nn.Module, x: Tensor) -> str | None:
-    """Advice where the model refuses x (N, *shape), and takes it with a batch axis or with the channels first."""
+    """Return advice if the model refuses x (N, *shape) but accepts it with a batch axis or with channels first."""
     shape = tuple(x.shape)
     if _takes(model, x[None]):
         return (
@@ -79,7 +79,7 @@ def _axes_advice(model: nn.Module, x: Tensor) -> str | None:
 
 
 def _takes(model: nn.Module, x: Tensor) -> bool:
-    """Whether the model computes something for this batch."""
+    """Return whether the model accepts this batch."""
     try:
         model(x)
     except Exception:  # a module may raise anything
@@ -88,7 +88,7 @@ def _takes(model: nn.Module, x: Tensor) -> bool:
 
 
 def _check_kind(model: nn.Module, x: Tensor) -> None:
-    """Refuse positions of a table's rows as inputs, and layers that torch has quantised."""
+    """Raise if the model has quantised layers, or if x holds integer indices into an embedding table."""
     for name, part in model.named_modules():
         if ".quantized." in f"{type(part).__module__}.":
             raise ModelError(
@@ -106,7 +106,7 @@ def _check_kind(model: nn.Module, x: Tensor) -> None:
 
 
 def _follow(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:
-    """The graph of a model in evaluation mode for samples like x (1, *shape); parts without a rule are run."""
+    """Return the graph of a model in evaluation mode for samples like x (1, *shape), with an opaque part if needed."""
     if isinstance(model, torch.jit.ScriptModule):
         return run_as_is(model, x, (("output", "the whole model, a TorchScript module"),), None, None)
     try:
@@ -114,7 +114,7 @@ def _follow(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:
     except ExportError as error:
         try:
             model(x)
-        except Exception:  # then it is not torch.export's fault
+        except Exception:  # the model itself fails
             raise error from error.__cause__
         return run_as_is(model, x, (("output", f"the whole model, which {error.reason}"),), None, None)
     bad: dict[str, fx.Node] = {}
@@ -125,7 +125,9 @@ def _follow(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:
     try:
         return read(program, x.shape[1:], dtype, bad=bad)
     except UnsupportedError as error:
-        missing = tuple(dict.fromkeys((node.partition("#")[0], op) for node, op in error.nodes))  # parts, not calls
+        missing = tuple(
+            dict.fromkeys((node.partition("#")[0], op) for node, op in error.nodes)
+        )  # one entry for each module, not for each call
         mixed = error.__cause__ if isinstance(error.__cause__, MixedSamplesError) else None
         last = next(bad[name] for name in reversed(bad) if name in dict(error.nodes))
     except MixedSamplesError as error:
@@ -135,7 +137,7 @@ def _follow(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Graph:
 
 
 def _check(model: nn.Module, x: Tensor) -> tuple[torch.dtype, torch.device]:
-    """The precision and the place of the model, whose tensors must be finite floats of one kind."""
+    """Return the precision and the device of the model. Raise unless its tensors are finite floats of one kind."""
     if any(is_lazy(parameter) for parameter in model.parameters()):
         raise ModelError("got a model whose lazy layers have no weights yet: run it once on an input")
     kinds: dict[tuple[torch.dtype, torch.device], str] = {}
@@ -165,7 +167,7 @@ def _finite(tensor: Tensor) -> bool:
 
 
 def _hides(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
-    """Where a buffer of the user's own is minus infinity, as masks are: what becomes of it is seen as it is read."""
+    """Return where a user's buffer is minus infinity, as in masks. Its use is checked later, while reading."""
     owner = dict(model.named_modules())[name.rpartition(".")[0]]
     own = not isinstance(tensor, nn.Parameter) and not type(owner).__module__.startswith("torch.nn.")
     return torch.isneginf(tensor) & own
@@ -173,7 +175,7 @@ def _hides(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
 
 @contextmanager
 def _untouched(model: nn.Module) -> Iterator[None]:
-    """Every attribute of every submodule is outside what it was before: modes, tensors, whatever forward keeps."""
+    """Restore every attribute of every submodule after the block: modes, tensors, and attributes that forward sets."""
     before = []
     for module in () if isinstance(model, torch.jit.ScriptModule) else model.modules():
         tables = [getattr(module, name) for name in ("_parameters", "_buffers", "_modules")]

@@ -1,4 +1,4 @@
-"""Whether a module is in the mode it decides in: dropout and batch norm are other functions in training."""
+"""Check that a module is in evaluation mode if its training mode is another function (dropout, batch norm)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from proofmap.errors import ModelError
 
 __all__ = ["check_mode"]
 
-_PROBE_COPIES = 8  # copies of a sample: dropout of a few values may spare one
+_PROBE_COPIES = 8  # copies of a sample: dropout of few values may leave a single one unchanged
 
 
 def check_mode(model: nn.Module, x: Tensor) -> None:
-    """Refuse a model of which a part is in training mode that is another function in evaluation mode.
+    """Raise if a submodule in training mode would be another function in evaluation mode.
 
-    Parts of torch's own are known by their class. Others are run in both modes on copies of x (1, *shape); whatever
-    they leave on the module is for the caller to take away.
+    Torch's own modules are known by their class. Others are run in both modes on copies of x (1, *shape); the caller
+    must restore attributes that they set.
     """
     training = {name: module for name, module in model.named_modules() if module.training}
     parts = list(_mode_dependent_parts(training))
@@ -37,13 +37,13 @@ def _mode_dependent_parts(training: dict[str, nn.Module]) -> Iterator[str]:
     for name, module in training.items():
         drops = isinstance(module, _DropoutNd) and module.p > 0
         inner = isinstance(module, nn.RNNBase | nn.MultiheadAttention) and float(module.dropout) > 0
-        norm = isinstance(module, _NormBase) and module.track_running_stats  # else it is the same in both modes
+        norm = isinstance(module, _NormBase) and module.track_running_stats  # otherwise both modes are equal
         if drops or inner or norm or isinstance(module, nn.RReLU):
             yield type(module).__name__ + (f" ({name!r})" if name else "")
 
 
 def _differs_in_evaluation(model: nn.Module, x: Tensor) -> bool:
-    """Whether a run as the model is differs from one in evaluation mode; nothing random is drawn for others."""
+    """Return whether the model's output differs in evaluation mode. The global random state is kept."""
     modes = [(module, module.training) for module in model.modules()]
     for module in () if isinstance(model, torch.jit.ScriptModule) else model.modules():
         for name, buffer in module._buffers.items():
@@ -57,13 +57,13 @@ def _differs_in_evaluation(model: nn.Module, x: Tensor) -> bool:
         model.eval()
         try:
             other, again = model(rows), model(rows)
-        except Exception:  # what is wrong with the model is said by who runs it
+        except Exception:  # a later check reports what is wrong with the model
             return False
         finally:
             for module, mode in modes:
                 module.training = mode
     if not isinstance(other, Tensor) or not _is_close(other, again):
-        return False  # no tensor, or random in every mode: not for want of a mode
+        return False  # no tensor, or random in both modes: the mode is not the cause
     return not isinstance(trained, Tensor) or not _is_close(trained, other)
 
 
